@@ -1,0 +1,1 @@
+"""graphc: models traced once into a static op graph, compiled to a plan of generated kernels."""

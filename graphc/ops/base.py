@@ -1,0 +1,193 @@
+"""What an op is: its attributes, its type rule, its meaning in NumPy, its gradient, its lowering.
+
+An op is a frozen dataclass; its fields are its attributes. The families below say how a kernel
+may compute it, which is all that fusion and lowering need to know about it:
+
+- `Pointwise`: one scalar expression per element, with NumPy broadcasting of the inputs.
+- `Reduction`: a combine over some axes.
+- `View`: the same elements at other indices; an affine map from output index to input index.
+- `Contraction`: a sum of products over affine reads of two operands.
+- `Window`: one output element from a small window of the inputs' elements (pooling and its
+  gradient), read in place.
+- `Index`: reads at places that other inputs name.
+- `Source`: no inputs (constants, iota).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Type
+
+if TYPE_CHECKING:
+    from graphc.trace import Tensor
+
+Array = np.ndarray[Any, np.dtype[Any]]
+REGISTRY: dict[str, type[Op]] = {}
+"""Every op class by its name; the only global state but the configuration."""
+
+
+class Op:
+    """Base of all ops. A subclass that sets `name` is registered under it."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__ and cls.name:
+            assert cls.name not in REGISTRY or REGISTRY[cls.name].__qualname__ == cls.__qualname__
+            REGISTRY[cls.name] = cls
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        """The outputs' types (layouts are not looked at), or GraphError."""
+        raise AssertionError(f"{self.name} has no type rule")
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        """The outputs in NumPy, computed in the inputs' own dtype; defines what the op means."""
+        raise AssertionError(f"{self.name} has no reference")
+
+    def grad(
+        self,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        grads: Sequence[Tensor | None],
+    ) -> Sequence[Tensor | None]:
+        """The gradient of each input from those of the outputs, written in traced tensors.
+
+        None means zero. A gradient may keep the broadcast shape of the output: the caller sums
+        it to the input's shape. Raises GraphError where there is no gradient.
+        """
+        raise GraphError(f"{self.name} has no gradient")
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Field name -> value, in the order of the fields."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+
+class Pointwise(Op):
+    """One expression per element. All inputs have one dtype unless `infer` says otherwise.
+
+    `expression` names the inputs a, b, c and may use the functions of kernels/cpu/simd.h, which
+    kernels/cuda has too, and the op's fields through `{field}`. `"{a} + {b}"`, `"relu({a})"`.
+    """
+
+    expression: ClassVar[str] = ""
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        return (Type(broadcast_shapes(self.name, inputs), same_dtype(self.name, inputs)),)
+
+    def scalar_expression(self, *names: str) -> str:
+        """The C++ expression of the output element from those of the inputs."""
+        return self.expression.format(**dict(zip("abcd", names, strict=False)), **self.attributes)
+
+
+class Reduction(Op):
+    """Combines the elements along `axes` (sorted, not negative) by `combine`: sum, max or min.
+
+    The input is one value; `keepdims` keeps the axes with extent 1.
+    """
+
+    combine: ClassVar[str] = ""
+    axes: tuple[int, ...]
+    keepdims: bool
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        shape = tuple(
+            1 if i in self.axes else n
+            for i, n in enumerate(x.shape)
+            if self.keepdims or i not in self.axes
+        )
+        return (Type(shape, x.dtype),)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """An input index as a function of output indices: sum of `coefficients[d] * i[d]` + `offset`."""
+
+    coefficients: tuple[int, ...]
+    offset: int = 0
+
+
+class View(Op):
+    """The same elements elsewhere. `index` says where, if an affine map does."""
+
+    def index(self, source: Type) -> tuple[Affine, ...] | None:
+        """For each axis of the input, its index from the output's; None if not affine."""
+        return None
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How a contraction reads an operand: one affine index per axis of the operand, over the
+    iteration axes of the contraction. Reads outside the operand's extents give zero.
+
+    `divisors[d]` > 1 says that the affine index of axis d is divided; where it does not divide
+    exactly the read gives zero (the gradient of a strided convolution).
+    """
+
+    index: tuple[Affine, ...]
+    divisors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """`out[o(i)] += A[a(i)] * B[b(i)]` over all iteration axes i, by name and extent.
+
+    `output` is the output's index per axis, with no offset: each output element is named by the
+    first `kept` iteration axes alone, and the others are summed over. (A grouped convolution
+    keeps n, g, k, p, q, and the output's channel is g * (K / G) + k.)
+    """
+
+    names: tuple[str, ...]
+    extents: tuple[int, ...]
+    kept: int
+    output: tuple[Affine, ...]
+    a: Operand
+    b: Operand
+
+
+class Contraction(Op):
+    """A sum of products of two operands with affine, zero-padded reads."""
+
+    def iteration(self, a: Type, b: Type) -> Iteration:
+        """The loop nest over operands of these types."""
+        raise AssertionError(f"{self.name} has no iteration")
+
+
+class Window(Op):
+    """An output element from a window of the inputs' elements around an affine place. Lowered by
+    a device function of kernels/*/window.h that is called with the inputs' pointers, strides and
+    the output's index; so the inputs must be inputs of the kernel, not values computed in it."""
+
+
+class Index(Op):
+    """Reads a place that another input names. The table is an input of the kernel."""
+
+
+class Source(Op):
+    """No inputs."""
+
+
+def broadcast_shapes(name: str, inputs: Sequence[Type]) -> tuple[int, ...]:
+    """NumPy's broadcast shape, or GraphError."""
+    try:
+        return np.broadcast_shapes(*(t.shape for t in inputs))
+    except ValueError:
+        raise GraphError(
+            f"{name}: shapes do not broadcast: {' and '.join(map(str, inputs))}"
+        ) from None
+
+
+def same_dtype(name: str, inputs: Sequence[Type]) -> str:
+    """The one dtype of all inputs, or GraphError."""
+    dtypes = {t.dtype for t in inputs}
+    if len(dtypes) != 1:
+        raise GraphError(f"{name}: expected one dtype, got {' and '.join(map(str, inputs))}")
+    return dtypes.pop()

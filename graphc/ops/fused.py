@@ -1,0 +1,47 @@
+"""The op that a fused node has: its body is the graph that it replaced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphc.ir import Graph, Type
+from graphc.ops.base import Array, Contraction, Op, Reduction
+
+
+@dataclass(frozen=True)
+class Fused(Op):
+    """One kernel. `body.inputs` stand for the node's inputs and `body.outputs` for its outputs,
+    in order; the body has no state. Layouts matter on the body's inputs and outputs alone.
+
+    A body is one of
+    - contract: one Contraction on body inputs (through affine views), then pointwise ops over its
+      output's index space; other operands are body inputs through affine views;
+    - reduce: Reductions of one input shape over one set of axes, and pointwise ops on either
+      side of them: softmax, normalisation, activation-backward with its bias gradient;
+    - pointwise: no reduction. Outputs of several shapes make several parts of one launch.
+    In reduce and pointwise bodies Window, Index and affine View ops may read the body's inputs.
+    """
+
+    kernel: str
+    body: Graph
+    name: ClassVar[str] = "kernel"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        return tuple(v.type for v in self.body.outputs)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        values = dict(zip(self.body.inputs, inputs, strict=True))
+        for node in self.body.nodes:
+            results = node.op.reference(*(values[v] for v in node.inputs))
+            values.update(zip(node.outputs, results, strict=True))
+        return tuple(values[v] for v in self.body.outputs)
+
+    @property
+    def template(self) -> str:
+        """The template that computes the body: contract, reduce or pointwise."""
+        if any(isinstance(n.op, Contraction) for n in self.body.nodes):
+            return "contract"
+        if any(isinstance(n.op, Reduction) for n in self.body.nodes):
+            return "reduce"
+        return "pointwise"

@@ -1,0 +1,17 @@
+"""What passes and lowering may know of the device: fixed before planning, free of stream and
+thread counts, so that results depend on neither."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """`device` is "cpu", "cuda", "sim" or "reference". `lanes` is the number of float32 in a
+    vector register (16 with AVX-512, 8 with AVX2, 4 else) on the CPU and 1 elsewhere."""
+
+    device: str = "cpu"
+    lanes: int = 16
+    arch: str = ""
+    """Resolved CPU features or compute capability, as the caches' keys need it."""

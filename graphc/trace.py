@@ -1,0 +1,300 @@
+"""Running a Python function on symbolic tensors: each operation becomes a node of a graph."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Graph, Node, Type, Value, Where, dtype_name
+from graphc.ops.base import Op
+from graphc.state import StateBuffer
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_OWN = tuple(
+    {os.path.realpath(os.path.join(_PACKAGE, d)) + os.sep for d in ("", "kernels", "runtime")}
+)
+
+
+class Builder:
+    """A graph under construction. While `building(builder)` is open, ops on tensors append to it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.inputs: list[Value] = []
+        self.state: list[Value] = []
+        self.nodes: list[Node] = []
+        self.updates: list[tuple[Value, Value]] = []
+        self.modules: list[str] = []
+        """The module path at this moment, one attribute name per level."""
+        self.where: Where | None = None
+        """If set, the origin of every node emitted, in place of the user's current line."""
+        self.training = False
+        """Whether dropout drops and batch norm uses the batch's statistics."""
+        self.seed = 0
+        self.buffers: dict[str, StateBuffer] = {}
+        """What each state value is bound to, by the value's name."""
+        self._known_names: dict[int, str] = {}
+        self._state_tensors: dict[int, Tensor] = {}
+        self._random_ops = 0
+        self._names: set[str] = set()
+
+    def fresh(self, base: str) -> str:
+        """A name not used yet: `base`, or `base` with `.1`, `.2`, ... behind it."""
+        name, n = base, 0
+        while name in self._names:
+            n += 1
+            name = f"{base}.{n}"
+        self._names.add(name)
+        return name
+
+    def input(self, name: str, type: Type) -> Tensor:
+        value = Value(self.fresh(name), type)
+        self.inputs.append(value)
+        return Tensor(value, self)
+
+    def add_state(self, name: str, type: Type) -> Tensor:
+        value = Value(self.fresh(name), type)
+        self.state.append(value)
+        return Tensor(value, self)
+
+    def name_state(self, buffer: StateBuffer, name: str) -> None:
+        """Let `buffer` be called `name` when the traced function first reads it."""
+        self._known_names.setdefault(id(buffer), name)
+
+    def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
+        """The tensor that stands for `buffer`: a state value of this graph. After an `update`
+        of it, still the old contents."""
+        if id(buffer) not in self._state_tensors:
+            tensor = self.add_state(self._known_names.get(id(buffer), name), buffer.type)
+            self._state_tensors[id(buffer)] = tensor
+            self.buffers[tensor.value.name] = buffer
+        return self._state_tensors[id(buffer)]
+
+    def random_key(self) -> tuple[int, int, Tensor]:
+        """(seed, number of the random op in this program, step counter i32[]) for a Philox op.
+
+        The counter goes up by one at each call of the program.
+        """
+        counter = next(
+            (t for t in self._state_tensors.values() if t.value.name == "random.step"), None
+        )
+        if counter is None:
+            counter = self.read_state(StateBuffer(0, np.int32), "random.step")
+            self.update(counter, counter + 1)
+        self._random_ops += 1
+        return self.seed, self._random_ops - 1, counter
+
+    def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
+        """Append `op` on `inputs`; the outputs. A GraphError gets the user's line at its end."""
+        where = self.where or Where(".".join(self.modules), user_line())
+        try:
+            types = op.infer(*(t.value.type for t in inputs))
+        except GraphError as error:
+            if where.lines and error.args and "(" + where.lines[0] not in error.args[0]:
+                error.args = (f"{error.args[0]} ({where.lines[0]})",)
+            raise
+        base = name or self._base_name(op, where)
+        outputs = tuple(Value(self.fresh(base), t) for t in types)
+        self.nodes.append(Node(op, tuple(t.value for t in inputs), outputs, where))
+        return tuple(Tensor(v, self) for v in outputs)
+
+    def _base_name(self, op: Op, where: Where) -> str:
+        prefix = "d." if where.derived else ""
+        return f"{prefix}{where.module}.{op.name}" if where.module else f"{prefix}{op.name}"
+
+    def update(self, old: Tensor, new: Tensor) -> None:
+        """Let the state `old` be `new` after this program has run."""
+        self.updates = [(o, n) for o, n in self.updates if o != old.value]
+        self.updates.append((old.value, new.value))
+
+    def graph(self, outputs: Sequence[Tensor]) -> Graph:
+        return Graph(
+            self.name,
+            tuple(self.inputs),
+            tuple(self.state),
+            tuple(self.nodes),
+            tuple(t.value for t in outputs),
+            tuple(self.updates),
+        )
+
+    @contextmanager
+    def building(self) -> Iterator[Builder]:
+        """Make this the builder that ops append to."""
+        _stack.append(self)
+        try:
+            yield self
+        finally:
+            _stack.pop()
+
+    @contextmanager
+    def module(self, name: str) -> Iterator[None]:
+        """Let nodes emitted inside carry `name` in their module path."""
+        self.modules.append(name)
+        try:
+            yield
+        finally:
+            self.modules.pop()
+
+    @contextmanager
+    def at(self, where: Where) -> Iterator[None]:
+        """Let nodes emitted inside carry `where`."""
+        before, self.where = self.where, where
+        try:
+            yield
+        finally:
+            self.where = before
+
+    @classmethod
+    def extend(cls, graph: Graph) -> Builder:
+        """A builder that goes on where `graph` ends."""
+        builder = cls(graph.name)
+        builder.inputs, builder.state = list(graph.inputs), list(graph.state)
+        builder.nodes, builder.updates = list(graph.nodes), list(graph.updates)
+        values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
+        builder._names = {v.name for v in values}
+        return builder
+
+
+_stack: list[Builder] = []
+
+
+def current_builder() -> Builder:
+    """The innermost open builder, or GraphError outside a trace."""
+    if not _stack:
+        raise GraphError(
+            "graphc functions work on traced tensors: call them inside a function that is given "
+            "to graphc.compile or graphc.trace"
+        )
+    return _stack[-1]
+
+
+def emit(op: Op, *inputs: Tensor) -> Tensor:
+    """Append `op` to the current builder; its only output."""
+    (output,) = current_builder().emit(op, *inputs)
+    return output
+
+
+def user_line() -> tuple[str, ...]:
+    """`("file.py:line",)` of the innermost frame outside graphc, or () if there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not os.path.realpath(path).startswith(_OWN) and not path.startswith("<frozen"):
+            if not path.endswith("contextlib.py"):
+                return (f"{os.path.basename(path)}:{frame.f_lineno}",)
+        frame = frame.f_back  # type: ignore[assignment]
+    return ()
+
+
+class Operand:
+    """Anything with NumPy's operators, indexing and usual methods in a traced function: tensors
+    and, in modules, parameters. Each method is the function of that name in graphc.functions."""
+
+    __array_priority__ = 1000
+
+
+class Tensor(Operand):
+    """A value of the graph being traced."""
+
+    __slots__ = ("builder", "value")
+
+    def __init__(self, value: Value, builder: Builder) -> None:
+        self.value, self.builder = value, builder
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The short dtype name, such as "f32"."""
+        return self.value.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.value.type.size
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.value} : {self.value.type})"
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            "a traced tensor has no truth value: the graph is the same for every input; "
+            f"use graphc.where(condition, a, b) ({', '.join(user_line())})"
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
+        raise GraphError(
+            "a traced tensor has no elements yet: NumPy functions cannot read it; "
+            f"use graphc's functions ({', '.join(user_line())})"
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise GraphError("len() of a tensor without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+
+def _method(name: str, reflected: bool = False) -> Callable[..., Any]:
+    def method(self: Operand, *args: Any, **kwargs: Any) -> Any:
+        from graphc import functions
+
+        function = getattr(functions, name)
+        return function(args[0], self) if reflected else function(self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+# fmt: off
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "pow",
+    "matmul": "matmul", "mod": "remainder", "floordiv": "floor_divide",
+    "and": "logical_and", "or": "logical_or", "xor": "logical_xor",
+}
+_COMPARISONS = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "eq": "equal", "ne": "not_equal",
+}
+_METHODS = ("sum", "mean", "max", "min", "reshape", "permute_dims", "flatten", "astype", "exp",
+            "log", "sqrt", "tanh", "sigmoid", "relu", "abs", "transpose", "squeeze", "expand_dims",
+            "broadcast_to", "softmax")
+# fmt: on
+for _name, _function in _OPERATORS.items():
+    setattr(Operand, f"__{_name}__", _method(_function))
+    setattr(Operand, f"__r{_name}__", _method(_function, reflected=True))
+for _name, _function in _COMPARISONS.items():
+    setattr(Operand, f"__{_name}__", _method(_function))
+for _name in _METHODS:
+    setattr(Operand, _name, _method(_name))
+for _name, _function in {
+    "neg": "negative",
+    "abs": "abs",
+    "getitem": "getitem",
+    "invert": "logical_not",
+}.items():
+    setattr(Operand, f"__{_name}__", _method(_function))
+Operand.__hash__ = object.__hash__  # type: ignore[method-assign]
+Operand.T = property(_method("matrix_transpose"))  # type: ignore[attr-defined]
+
+
+def spec(shape: Sequence[int] | int, dtype: Any = "float32") -> Type:
+    """The type of an input: its shape (elements per axis) and dtype."""
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    for extent in extents:
+        if not isinstance(extent, (int, np.integer)) or extent < 0:
+            raise GraphError(f"spec: a shape holds non-negative integers, got {shape!r}")
+    return Type(tuple(int(e) for e in extents), dtype_name(dtype))

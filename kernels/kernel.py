@@ -1,0 +1,45 @@
+"""What lowering makes of a fused node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One generated kernel for one target.
+
+    The arguments are the storage of the node's inputs, then of its outputs, then the workspace if
+    `workspace` > 0, in order. On the CPU the symbol is
+    `extern "C" void NAME(void* const* arguments, int phase, int chunk)`; phase p is cut into
+    `phases[p]` chunks that may run in any order and at once; phase p + 1 begins when p has ended.
+    The number of chunks is fixed by the node, never by the number of threads.
+
+    On CUDA the symbol is `extern "C" __global__ void NAME(arguments...)`; `launches` holds its
+    launch shape and that of the kernels that finish it.
+    """
+
+    name: str
+    template: str
+    source: str
+    phases: tuple[int, ...] = (1,)
+    workspace: int = 0
+    """Bytes of scratch, written and read by this kernel alone."""
+    flops: int = 0
+    bytes: int = 0
+    """Bytes read and written once each."""
+    inplace: tuple[tuple[int, int], ...] = ()
+    """(input, output) pairs that may be the same memory: each element of the output is written
+    by the chunk that read that element of the input, after reading it, and no other chunk or
+    element reads it."""
+    launches: tuple[GridLaunch, ...] = ()
+
+
+@dataclass(frozen=True)
+class GridLaunch:
+    """A CUDA launch: the symbol, blocks and threads per axis, dynamic shared memory in bytes."""
+
+    symbol: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0
