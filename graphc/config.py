@@ -1,0 +1,167 @@
+"""Every setting that comes from the environment, checked in one place.
+
+The variables are read at use, never at import. An argument of the same meaning beats its
+variable; an empty variable counts as unset. Anything else is a GraphError that names the variable
+(or the argument), what was expected and what was got.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from graphc.errors import GraphError
+
+CHECKS = ("nan", "race")
+LOG_LEVELS = ("error", "warning", "info", "debug")
+MAX_STREAMS = 8
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of one compile or call. The defaults are those of an empty environment."""
+
+    streams: int | str = 1
+    """1 to 8, or "auto"."""
+    threads: int = 1
+    """Workers of the CPU device, the calling thread included; default: the cores that this
+    process may use."""
+    device: str | None = None
+    """"cpu", "cuda", "cuda:N", "sim" or "reference"; None: a GPU if there is one, else the CPU."""
+    dump: Path | None = None
+    """A folder that every compile writes its stages, kernels and plan to."""
+    cache_dir: Path = Path()
+    """Where compiled kernels and measurements are kept."""
+    tune: bool = False
+    """Whether to choose among candidate kernels by measurement."""
+    memory_limit: int | None = None
+    """The most bytes that a plan's work memory may take; None: no limit."""
+    check: frozenset[str] = frozenset()
+    """Checks that calls make: a subset of `CHECKS`."""
+    disable: tuple[str, ...] = ()
+    """Names of passes that are left out; the compiler checks them against its pipeline."""
+    log: str = "warning"
+    """One of `LOG_LEVELS`."""
+
+
+def read(
+    streams: int | str | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    tune: bool | None = None,
+    disable: Iterable[str] = (),
+) -> Config:
+    """The settings now: each argument that is given, else its variable, else the default.
+
+    Raises GraphError for a bad value. `disable` adds to GRAPHC_DISABLE.
+    """
+    dump = _setting("GRAPHC_DUMP", Path)
+    memory_limit = _setting("GRAPHC_MEMORY_LIMIT", _bytes)
+    return Config(
+        streams=_choose("streams", streams, "GRAPHC_NUM_STREAMS", _streams) or 1,
+        threads=_choose("threads", threads, "GRAPHC_NUM_THREADS", _threads) or usable_cores(),
+        device=_choose("device", device, "GRAPHC_DEVICE", _device),
+        dump=dump.expanduser() if dump else None,
+        cache_dir=cache_dir(),
+        tune=bool(_choose("tune", tune, "GRAPHC_TUNE", _flag)),
+        memory_limit=memory_limit,
+        check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
+        disable=tuple(dict.fromkeys((*disable, *(_setting("GRAPHC_DISABLE", _words) or ())))),
+        log=_setting("GRAPHC_LOG", _log_level) or "warning",
+    )
+
+
+def cache_dir() -> Path:
+    """The folder of the caches, which need not exist yet: GRAPHC_CACHE_DIR, else `graphc` in
+    XDG_CACHE_HOME, else `~/.cache/graphc`."""
+    chosen = os.environ.get("GRAPHC_CACHE_DIR")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "graphc"
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _setting(variable: str, parse: Callable[[str], T]) -> T | None:
+    text = os.environ.get(variable, "").strip()
+    return _parsed(variable, text, parse) if text else None
+
+
+def _choose(argument: str, value: object, variable: str, parse: Callable[[str], T]) -> T | None:
+    if value is None:
+        return _setting(variable, parse)
+    return _parsed(argument, value, parse)
+
+
+def _parsed(name: str, value: object, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(str(value))
+    except _Expected as expected:
+        raise GraphError(f"{name}: expected {expected}, got {value!r}") from None
+
+
+class _Expected(ValueError):
+    """What a parser would have accepted."""
+
+
+def _streams(text: str) -> int | str:
+    if text == "auto":
+        return text
+    if text.isdecimal() and 1 <= int(text) <= MAX_STREAMS:
+        return int(text)
+    raise _Expected(f"a whole number from 1 to {MAX_STREAMS} or auto")
+
+
+def _threads(text: str) -> int:
+    if text.isdecimal() and 1 <= int(text) <= 1024:
+        return int(text)
+    raise _Expected("a whole number from 1 to 1024")
+
+
+def _device(text: str) -> str:
+    if text in ("cpu", "cuda", "sim", "reference") or re.fullmatch(r"cuda:\d{1,3}", text):
+        return text
+    raise _Expected("cpu, cuda, cuda:N, sim or reference")
+
+
+def _flag(text: str) -> bool:
+    values = {"0": False, "1": True, "False": False, "True": True}
+    if text in values:
+        return values[text]
+    raise _Expected("0 or 1")
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text)
+    if match is None:
+        raise _Expected("a number of bytes such as 1500000, 512M or 2G")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+
+
+def _checks(text: str) -> frozenset[str]:
+    names = frozenset(_words(text))
+    if not names <= set(CHECKS):
+        raise _Expected(f"a comma-separated list of {', '.join(CHECKS)}")
+    return names
+
+
+def _log_level(text: str) -> str:
+    if text in LOG_LEVELS:
+        return text
+    raise _Expected(f"one of {', '.join(LOG_LEVELS)}")
