@@ -1,0 +1,44 @@
+# Everything below works from a bare checkout: Python 3.11 or newer, make and g++ (or clang++).
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PYTEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test campaign bench lint format clean
+
+help:            ## list these targets
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ -/'
+
+demo: $(VENV)/.demo  ## train LeNet on handwritten digits; DATA=folder for MNIST's files
+	$(BIN)/python examples/digits.py $(if $(DATA),--data $(DATA))
+
+test: $(VENV)/.test  ## run the test suite
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m "not slow" $(ARGS)
+
+campaign: $(VENV)/.test  ## run the long tests as well
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) $(ARGS)
+
+bench: $(VENV)/.test  ## compare with PyTorch where it is installed
+	$(BIN)/python -m benchmarks.compare $(ARGS)
+
+lint: $(VENV)/.dev  ## ruff and mypy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## format the Python files in place
+	$(BIN)/ruff format .
+
+clean:           ## remove the virtual environment and what tools leave behind
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo 'graphc needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.11'; exit 1; }
+	$(PYTHON) -m venv $(VENV)

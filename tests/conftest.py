@@ -1,0 +1,41 @@
+"""Fixtures of the whole suite: golden files, a cache folder of the suite's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files from the results"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)`: the text equals that of `tests/golden/NAME`."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.rstrip("\n") + "\n")
+        assert path.exists(), f"{path.name} is missing: run pytest --update-golden and review it"
+        assert text.rstrip("\n") + "\n" == path.read_text()
+
+    return check
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No GRAPHC_ variable is set; returns the monkeypatch that tests set theirs with."""
+    import os
+
+    for variable in [name for name in os.environ if name.startswith("GRAPHC_")]:
+        monkeypatch.delenv(variable)
+    return monkeypatch
