@@ -67,6 +67,10 @@ class Builder:
         """Let `buffer` be called `name` when the traced function first reads it."""
         self._known_names.setdefault(id(buffer), name)
 
+    def known_name(self, buffer: StateBuffer) -> str:
+        """The name that `name_state` gave to `buffer`, or ""."""
+        return self._known_names.get(id(buffer), "")
+
     def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
         """The tensor that stands for `buffer`: a state value of this graph. After an `update`
         of it, still the old contents."""
@@ -151,13 +155,22 @@ class Builder:
             self.where = before
 
     @classmethod
-    def extend(cls, graph: Graph) -> Builder:
-        """A builder that goes on where `graph` ends."""
+    def extend(cls, graph: Graph, origin: Builder | None = None) -> Builder:
+        """A builder that goes on where `graph` ends, with the state bindings and the settings of
+        the builder that it comes from."""
         builder = cls(graph.name)
         builder.inputs, builder.state = list(graph.inputs), list(graph.state)
         builder.nodes, builder.updates = list(graph.nodes), list(graph.updates)
         values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
         builder._names = {v.name for v in values}
+        if origin is not None:
+            builder.training, builder.seed = origin.training, origin.seed
+            builder._known_names = dict(origin._known_names)
+            builder._random_ops = origin._random_ops
+            for value in graph.state:
+                buffer = origin.buffers[value.name]
+                builder.buffers[value.name] = buffer
+                builder._state_tensors[id(buffer)] = Tensor(value, builder)
         return builder
 
 

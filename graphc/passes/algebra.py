@@ -1,0 +1,143 @@
+"""Rewrites of one node, tried in order; each gives the value to use in place of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.ir import Node, Value
+from graphc.ops.base import REGISTRY, Pointwise
+from graphc.ops.constant import Constant
+
+if TYPE_CHECKING:
+    from graphc.passes.clean import Sweep
+
+Rule = Callable[[Node, "Sweep"], Value | None]
+
+
+def simplify_node(node: Node, sweep: Sweep) -> Value | None:
+    """A value equal to the node's output, from earlier nodes or new ones; None to keep the node."""
+    for rule in RULES.get(node.op.name, ()):
+        value = rule(node, sweep)
+        if value is not None:
+            return value
+    return _without_broadcasts(node, sweep)
+
+
+def _input(node: Node, sweep: Sweep) -> Value | None:
+    return node.inputs[0]
+
+
+def _input_if_same_type(node: Node, sweep: Sweep) -> Value | None:
+    (x,) = node.inputs
+    same = (x.type.shape, x.type.dtype) == (node.output.type.shape, node.output.type.dtype)
+    return x if same else None
+
+
+def _of_same_op(node: Node, sweep: Sweep) -> Node | None:
+    """The producer of the only input, if it has the same op class."""
+    producer = sweep.producer(node.inputs[0])
+    return producer if producer is not None and producer.op.name == node.op.name else None
+
+
+def _twice_negative(node: Node, sweep: Sweep) -> Value | None:
+    inner = _of_same_op(node, sweep)
+    return None if inner is None else inner.inputs[0]
+
+
+def _neutral(element: float, places: tuple[int, ...]) -> Rule:
+    """x op element is x, exactly; `places` are the inputs where the element may stand."""
+
+    def rule(node: Node, sweep: Sweep) -> Value | None:
+        for place in places:
+            producer = sweep.producer(node.inputs[place])
+            if producer is None or not isinstance(producer.op, Constant):
+                continue
+            other = node.inputs[1 - place]
+            if np.all(producer.op.array == element) and other.type.shape == node.output.type.shape:
+                return other
+        return None
+
+    return rule
+
+
+def _permute_twice(node: Node, sweep: Sweep) -> Value | None:
+    inner = _of_same_op(node, sweep)
+    if inner is None:
+        return None
+    axes = tuple(inner.op.attributes["axes"][a] for a in node.op.attributes["axes"])
+    return sweep.emit(REGISTRY["permute_dims"](axes), inner.inputs, node)  # type: ignore[call-arg]
+
+
+def _permute_nothing(node: Node, sweep: Sweep) -> Value | None:
+    axes = node.op.attributes["axes"]
+    return node.inputs[0] if axes == tuple(range(len(axes))) else None
+
+
+def _permute_of_matmul(node: Node, sweep: Sweep) -> Value | None:
+    """(A B)^T = B^T A^T, so that the product itself is written where it is wanted."""
+    inner = sweep.producer(node.inputs[0])
+    axes = node.op.attributes["axes"]
+    rank = len(axes)
+    if inner is None or inner.op.name != "matmul" or rank < 2:
+        return None
+    if axes != (*range(rank - 2), rank - 1, rank - 2):
+        return None
+    a, b = inner.inputs
+    if a.type.rank != rank or b.type.rank != rank:
+        return None
+    permute = REGISTRY["permute_dims"](axes)  # type: ignore[call-arg]
+    flipped = tuple(sweep.emit(permute, (v,), inner) for v in (b, a))
+    return sweep.emit(inner.op, flipped, inner)
+
+
+def _reshape_twice(node: Node, sweep: Sweep) -> Value | None:
+    inner = _of_same_op(node, sweep)
+    return None if inner is None else sweep.emit(node.op, inner.inputs, node)
+
+
+def _sum_of_nothing(node: Node, sweep: Sweep) -> Value | None:
+    """A reduction over axes of extent 1 moves nothing."""
+    (x,) = node.inputs
+    if any(x.type.shape[a] != 1 for a in node.op.attributes["axes"]):
+        return None
+    if x.type.shape == node.output.type.shape:
+        return x
+    return sweep.emit(REGISTRY["reshape"](node.output.type.shape), (x,), node)  # type: ignore[call-arg]
+
+
+def _without_broadcasts(node: Node, sweep: Sweep) -> Value | None:
+    """Pointwise ops broadcast by themselves: read what a broadcast_to read."""
+    if not isinstance(node.op, Pointwise):
+        return None
+    inputs = []
+    for value in node.inputs:
+        producer = sweep.producer(value)
+        is_broadcast = producer is not None and producer.op.name == "broadcast_to"
+        inputs.append(producer.inputs[0] if producer is not None and is_broadcast else value)
+    if tuple(inputs) == node.inputs:
+        return None
+    shape = np.broadcast_shapes(*(v.type.shape for v in inputs))
+    if shape != node.output.type.shape:
+        # One operand must keep the shape; broadcast the result instead, which is less work.
+        small = sweep.emit(node.op, tuple(inputs), node)
+        return sweep.emit(REGISTRY["broadcast_to"](node.output.type.shape), (small,), node)  # type: ignore[call-arg]
+    return sweep.emit(node.op, tuple(inputs), node)
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "stop_gradient": (_input,),
+    "cast": (_input_if_same_type,),
+    "broadcast_to": (_input_if_same_type,),
+    "negative": (_twice_negative,),
+    "multiply": (_neutral(1, (0, 1)),),
+    "divide": (_neutral(1, (1,)),),
+    "subtract": (_neutral(0, (1,)),),
+    "permute_dims": (_permute_nothing, _permute_twice, _permute_of_matmul),
+    "reshape": (_input_if_same_type, _reshape_twice),
+    "sum": (_sum_of_nothing,),
+    "max": (_sum_of_nothing,),
+    "min": (_sum_of_nothing,),
+}

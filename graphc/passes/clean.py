@@ -1,0 +1,93 @@
+"""Clean: algebra on single nodes, sharing of equal nodes, folding of constants, dead code.
+
+One sweep in order, since a rewrite only looks at nodes before its own; repeated until nothing
+changes. What rewrites may not do: change a result for NaN, infinities or signed zeros (so x * 0
+stays), or add work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from graphc.ir import Graph, Node, Value
+from graphc.ops.base import Op, Source
+from graphc.ops.constant import Constant
+from graphc.passes.algebra import simplify_node
+from graphc.passes.rewrite import Names, drop_dead, resolve, substitute
+from graphc.target import Target
+
+FOLD_LIMIT = 65536
+"""Elements: a larger result of constants is left to the device."""
+
+
+def clean(graph: Graph, target: Target) -> Graph:
+    """The same results from fewer and simpler nodes."""
+    while True:
+        cleaned = drop_dead(_sweep(graph))
+        if cleaned == graph:
+            return graph
+        graph = cleaned
+
+
+@dataclass
+class Sweep:
+    """What a rewrite may look at: the nodes so far, and a way to add one."""
+
+    names: Names
+    nodes: list[Node]
+    producers: dict[Value, Node]
+    substitution: dict[Value, Value]
+
+    def producer(self, value: Value) -> Node | None:
+        return self.producers.get(value)
+
+    def emit(self, op: Op, inputs: tuple[Value, ...], like: Node) -> Value:
+        """A new node before the current one, with the origin of `like`."""
+        types = op.infer(*(v.type for v in inputs))
+        value = Value(self.names.fresh(like.outputs[0].name), types[0])
+        self.add(Node(op, inputs, (value,), like.where))
+        return value
+
+    def add(self, node: Node) -> None:
+        self.nodes.append(node)
+        self.producers.update(dict.fromkeys(node.outputs, node))
+
+
+def _sweep(graph: Graph) -> Graph:
+    sweep = Sweep(Names(graph), [], {}, {})
+    seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
+    for original in graph.nodes:
+        inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
+        node = replace(original, inputs=inputs)
+        replacement = simplify_node(node, sweep) or _fold(node, sweep)
+        if replacement is not None:
+            sweep.substitution[node.outputs[0]] = replacement
+            continue
+        key = (node.op, node.inputs)
+        twin = seen.get(key)
+        if twin is not None:
+            sweep.substitution.update(zip(node.outputs, twin.outputs, strict=True))
+            continue
+        seen[key] = node
+        sweep.add(node)
+    return substitute(graph, sweep.nodes, sweep.substitution)
+
+
+def _fold(node: Node, sweep: Sweep) -> Value | None:
+    """A constant in place of an op on constants alone."""
+    if isinstance(node.op, Source) or len(node.outputs) != 1:
+        return None
+    operands = [sweep.producer(v) for v in node.inputs]
+    if node.output.type.size > FOLD_LIMIT:
+        return None
+    arrays = [n.op.array for n in operands if n is not None and isinstance(n.op, Constant)]
+    if len(arrays) != len(node.inputs):
+        return None
+    if node.output.type.size > max((a.size for a in arrays), default=1):
+        return None  # a broadcast of a scalar is better made where it is read
+    with np.errstate(all="ignore"):
+        (result,) = node.op.reference(*arrays)
+    result = np.asarray(result, dtype=node.output.type.numpy_dtype)
+    return sweep.emit(Constant.of(result), (), node)

@@ -1,0 +1,38 @@
+"""Commute: max_pool2d(relu(x)) becomes relu(max_pool2d(x)).
+
+Relu is monotone and keeps NaN, so the results are the same bits; and since a pooled value that relu
+cuts passes no gradient, whichever element won, so are the gradients. Afterwards relu and its
+gradient work on a quarter of the elements (for 2x2 windows) and the activation before pooling need
+not be kept for the backward pass. Runs before differentiation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphc.ir import Graph, Node, Value
+from graphc.passes.rewrite import Names, drop_dead, substitute
+from graphc.target import Target
+
+
+def commute(graph: Graph, target: Target) -> Graph:
+    """The same results with relu after max pooling, where nothing else reads the relu."""
+    producers, consumers = graph.producers, graph.consumers
+    names = Names(graph)
+    nodes: list[Node] = []
+    substitution: dict[Value, Value] = {}
+    results = set(graph.results)
+    for node in graph.nodes:
+        relu = producers.get(node.inputs[0]) if node.op.name == "max_pool2d" else None
+        if relu is None or relu.op.name != "relu":
+            nodes.append(node)
+            continue
+        if consumers[relu.output] != [node] or relu.output in results:
+            nodes.append(node)
+            continue
+        pooled = replace(node.outputs[0], name=names.fresh(node.outputs[0].name))
+        nodes.append(replace(node, inputs=relu.inputs, outputs=(pooled, *node.outputs[1:])))
+        activated = replace(relu.output, name=names.fresh(relu.output.name), type=pooled.type)
+        nodes.append(Node(relu.op, (pooled,), (activated,), relu.where.merge(node.where)))
+        substitution[node.outputs[0]] = activated
+    return drop_dead(substitute(graph, nodes, substitution))

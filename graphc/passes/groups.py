@@ -1,0 +1,106 @@
+"""Turning groups of nodes into fused nodes.
+
+A group lists the nodes that become one kernel. Nodes that cost nothing where they are read (affine
+views, small constants, iota) belong to no group: each body gets its own copy, and the originals die
+with their last reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from graphc.ir import Graph, Node, Value
+from graphc.ops.base import Source, View
+from graphc.ops.constant import Constant
+from graphc.ops.fused import Fused
+from graphc.passes.naming import KernelNames
+from graphc.passes.rewrite import drop_dead, topological
+
+INLINE_ELEMENTS = 16
+"""A constant of at most this many elements is printed into the kernels that read it."""
+
+
+def is_free(node: Node) -> bool:
+    """Whether a kernel computes this node where it reads it, at no cost."""
+    if isinstance(node.op, Constant):
+        return node.output.type.size <= INLINE_ELEMENTS
+    if isinstance(node.op, View):
+        return node.op.index(node.inputs[0].type) is not None
+    return isinstance(node.op, Source)
+
+
+def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]]) -> Graph:
+    """`graph` with each group as one fused node. Groups are disjoint and convex; a fused node
+    keeps only the outputs that something outside its body reads."""
+    producers = graph.producers
+    names = KernelNames(graph)
+    grouped = {id(n): i for i, group in enumerate(groups) for n in group}
+    fused = {i: _fuse(graph, group, producers, names) for i, group in enumerate(groups)}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        number = grouped.get(id(node))
+        if number is None:
+            nodes.append(node)
+        elif node is groups[number][-1]:
+            nodes.append(fused[number])
+    graph = drop_dead(replace(graph, nodes=topological(nodes)))
+    return _prune_outputs(graph)
+
+
+def _fuse(
+    graph: Graph, group: Sequence[Node], producers: dict[Value, Node], names: KernelNames
+) -> Node:
+    """One node for the group, with every result of its nodes as an output."""
+    members = {id(n) for n in group}
+    body: list[Node] = []
+    copied: set[Value] = set()
+    inputs: dict[Value, None] = {}
+
+    def read(value: Value) -> None:
+        producer = producers.get(value)
+        if producer is None or (id(producer) not in members and not is_free(producer)):
+            inputs[value] = None
+        elif id(producer) not in members and value not in copied:
+            for source in producer.inputs:
+                read(source)
+            copied.add(value)
+            body.append(producer)
+
+    where = group[0].where
+    for node in group:
+        for value in node.inputs:
+            read(value)
+        body.append(node)
+        where = where.merge(node.where)
+    outputs = tuple(v for n in group for v in n.outputs)
+    name = names.name(group, producers)
+    body_graph = Graph(name, tuple(inputs), (), topological(body), outputs)
+    return Node(Fused(name, body_graph), tuple(inputs), outputs, where)
+
+
+def _prune_outputs(graph: Graph) -> Graph:
+    used = {v for n in graph.nodes for v in n.inputs} | set(graph.results)
+    nodes = []
+    for node in graph.nodes:
+        if isinstance(node.op, Fused) and any(v not in used for v in node.outputs):
+            node = keep_outputs(node, [v in used for v in node.outputs])
+        nodes.append(node)
+    return drop_dead(replace(graph, nodes=tuple(nodes)))
+
+
+def keep_outputs(node: Node, kept: Sequence[bool]) -> Node:
+    """A fused node with only these outputs, and the inputs that they need."""
+    assert isinstance(node.op, Fused)
+    body = node.op.body
+    outputs = [(v, b) for v, b, k in zip(node.outputs, body.outputs, kept, strict=True) if k]
+    small = drop_dead(replace(body, outputs=tuple(b for _, b in outputs)))
+    read = {v for n in small.nodes for v in n.inputs} | set(small.outputs)
+    inputs = [(v, b) for v, b in zip(node.inputs, body.inputs, strict=True) if b in read]
+    small = replace(small, inputs=tuple(b for _, b in inputs))
+    return Node(
+        Fused(node.op.kernel, small),
+        tuple(v for v, _ in inputs),
+        tuple(v for v, _ in outputs),
+        node.where,
+    )

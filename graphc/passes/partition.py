@@ -1,0 +1,64 @@
+"""A partition of a graph's nodes into groups, kept free of cycles.
+
+Each group carries the set of groups that depend on it as bits of an integer, so that asking whether
+a merge would close a cycle, and merging, take one sweep over integers.
+"""
+
+from __future__ import annotations
+
+from graphc.ir import Graph, Node
+
+
+class Partition:
+    """At first every node is a group of its own. A group is named by one of its nodes' numbers."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes = graph.nodes
+        self.number = {id(n): i for i, n in enumerate(graph.nodes)}
+        producer = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
+        self.group = list(range(len(graph.nodes)))
+        self.members: dict[int, list[int]] = {i: [i] for i in self.group}
+        self._next: dict[int, set[int]] = {i: set() for i in self.group}
+        for i, node in enumerate(graph.nodes):
+            for value in node.inputs:
+                if value in producer:
+                    self._next[producer[value]].add(i)
+        self._after: dict[int, int] = {}
+        for i in reversed(self.group):
+            bits = 0
+            for j in self._next[i]:
+                bits |= self._after[j] | 1 << j
+            self._after[i] = bits
+
+    def of(self, node: Node) -> int:
+        """The group of a node."""
+        return self.group[self.number[id(node)]]
+
+    def nodes_of(self, group: int) -> list[Node]:
+        """A group's nodes in the graph's order."""
+        return [self.nodes[i] for i in sorted(self.members[group])]
+
+    def can_merge(self, a: int, b: int) -> bool:
+        """Whether no path leads from one group through others to the other."""
+        return a != b and not self._detour(a, b) and not self._detour(b, a)
+
+    def _detour(self, a: int, b: int) -> bool:
+        return any(c != b and self._after[c] >> b & 1 for c in self._next[a])
+
+    def merge(self, a: int, b: int) -> int:
+        """Make one group of two; its name."""
+        self._next[a] = (self._next[a] | self._next.pop(b)) - {a, b}
+        self.members[a] += self.members.pop(b)
+        for i in self.members[a]:
+            self.group[i] = a
+        bit_a, bit_b = 1 << a, 1 << b
+        after = (self._after[a] | self._after.pop(b)) & ~bit_a & ~bit_b
+        self._after[a] = after
+        for group, bits in self._after.items():
+            if bits & (bit_a | bit_b):
+                self._after[group] = bits & ~bit_b | bit_a | after
+        for following in self._next.values():
+            if b in following:
+                following.discard(b)
+                following.add(a)
+        return a

@@ -1,0 +1,82 @@
+"""Small helpers that passes share: substitution of values and removal of dead nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from graphc.ir import Graph, Node, Value
+
+
+def resolve(value: Value, substitution: Mapping[Value, Value]) -> Value:
+    """Where a chain of substitutions ends."""
+    while value in substitution:
+        value = substitution[value]
+    return value
+
+
+def substitute(graph: Graph, nodes: Iterable[Node], substitution: Mapping[Value, Value]) -> Graph:
+    """`graph` with these nodes, every use of a substituted value replaced."""
+
+    def new(value: Value) -> Value:
+        return resolve(value, substitution)
+
+    return replace(
+        graph,
+        nodes=tuple(replace(n, inputs=tuple(map(new, n.inputs))) for n in nodes),
+        outputs=tuple(map(new, graph.outputs)),
+        updates=tuple((old, new(value)) for old, value in graph.updates),
+    )
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Without the nodes whose results nobody needs, and without state that nothing reads."""
+    live = set(graph.results)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(v in live for v in node.outputs):
+            live.update(node.inputs)
+            kept.append(node)
+    updated = {old for old, _ in graph.updates}
+    state = tuple(v for v in graph.state if v in live or v in updated)
+    return replace(graph, nodes=tuple(reversed(kept)), state=state)
+
+
+class Names:
+    """Fresh value names in a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
+        self._taken = {v.name for v in values}
+
+    def fresh(self, base: str) -> str:
+        name, n = base, 0
+        while name in self._taken:
+            n += 1
+            name = f"{base}.{n}"
+        self._taken.add(name)
+        return name
+
+
+def topological(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """The nodes in an executable order that keeps the given order where it can."""
+    pending = list(nodes)
+    producer = {v: i for i, n in enumerate(pending) for v in n.outputs}
+    order: list[Node] = []
+    placed = [False] * len(pending)
+    for root in range(len(pending)):
+        stack = [root]
+        while stack:
+            node = pending[stack[-1]]
+            missing = [
+                producer[v] for v in node.inputs if v in producer and not placed[producer[v]]
+            ]
+            assert len(stack) <= len(pending), f"a cycle through {node.op.name}"
+            if missing:
+                stack.append(missing[0])
+                continue
+            if not placed[stack[-1]]:
+                placed[stack[-1]] = True
+                order.append(node)
+            stack.pop()
+    return tuple(order)

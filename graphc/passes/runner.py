@@ -1,0 +1,29 @@
+"""Running a pipeline: each pass, then the type check, then whoever wants to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from graphc.ir import Graph, verify
+from graphc.target import Target
+
+Pass = Callable[[Graph, Target], Graph]
+Hook = Callable[[str, Graph], None]
+
+
+def run_passes(
+    graph: Graph, target: Target, passes: Iterable[tuple[str, Pass]], hook: Hook
+) -> Graph:
+    """Apply the passes in order; `hook(name, graph)` sees the graph after each.
+
+    An error inside a pass carries a note with the pass's name.
+    """
+    for name, function in passes:
+        try:
+            graph = function(graph, target)
+            verify(graph)
+        except Exception as error:
+            error.add_note(f"in pass {name}")
+            raise
+        hook(name, graph)
+    return graph
