@@ -1,0 +1,250 @@
+"""Text -> graph. text.py has the format; every line is understood by itself, in order."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
+from graphc.ops.base import REGISTRY, Array, Op
+from graphc.ops.constant import Constant, Elements
+
+_NODE = re.compile(
+    r"(?P<outputs>%[^=]*?) *= (?P<op>[\w.]+)(?: (?P<kernel>\S*?))?\((?P<inputs>.*?)\)"
+)
+_TYPE = re.compile(r"(\w+)\[([\d,]*)\](?:\{lanes=(\d+)x(\d+)\})?")
+_TYPES = re.compile(r"\w+\[[^\]]*\](?:\{[^}]*\})?")
+
+
+def parse(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
+    """The graph that prints as `text`.
+
+    `constants` maps digests to the arrays of large constants; those that it lacks stay unresolved:
+    equal to the original, printable and verifiable, but not runnable. Raises GraphError with the
+    number of the first line that is not understood.
+    """
+    import graphc.ops  # registers every op
+
+    assert graphc.ops
+    return _Parser(text, constants or {}).parse()
+
+
+class _Scope:
+    """A graph so far: what its lines have said."""
+
+    def __init__(self, around: Node | None) -> None:
+        self.around = around
+        """The node that holds this graph: its inputs and outputs are those of the body, unless
+        the body says otherwise."""
+        self.declared: dict[str, list[Value]] = {"state": []}
+        self.values: dict[str, Value] = {}
+        self.nodes: list[Node] = []
+        self.updates: list[tuple[Value, Value]] = []
+        self.outputs: tuple[Value, ...] | None = None
+
+    def define(self, values: Sequence[Value]) -> None:
+        self.values.update((v.name, v) for v in values)
+
+
+class _Parser:
+    """A place in the lines that are not blank."""
+
+    def __init__(self, text: str, constants: Mapping[str, Array]) -> None:
+        numbered = enumerate(text.split("\n"), 1)
+        self.lines = [(i, len(s) - len(s.lstrip(" ")), s.strip(" ")) for i, s in numbered]
+        self.lines = [line for line in self.lines if line[2]]
+        self.constants = constants
+        self.place = 0
+
+    def parse(self) -> Graph:
+        if not self.lines:
+            raise GraphError("graph text: expected graph NAME, got no text")
+        line = self.next()
+        if not line.startswith("graph "):
+            raise self.error("graph NAME", line)
+        graph = self.graph(unescape(line[len("graph ") :]), 0, None)
+        if self.place < len(self.lines):
+            raise self.error("the end of the text", self.next())
+        return graph
+
+    def next(self) -> str:
+        self.place += 1
+        return self.lines[self.place - 1][2]
+
+    def indent(self) -> int:
+        """Of the next line; -1 at the end."""
+        return self.lines[self.place][1] if self.place < len(self.lines) else -1
+
+    def error(self, expected: str, got: str) -> GraphError:
+        """About the line that `next` gave last."""
+        number = self.lines[self.place - 1][0]
+        return GraphError(f"graph text, line {number}: expected {expected}, got {got!r}")
+
+    def graph(self, name: str, outer: int, around: Node | None) -> Graph:
+        """From the lines that are indented by more than `outer`."""
+        scope, indent = _Scope(around), self.indent()
+        while self.indent() == indent > outer and scope.outputs is None:
+            if self.lines[self.place][2].startswith("body "):
+                break  # the next graph of the same op
+            self.statement(scope, self.next(), indent)
+        inputs = scope.declared.get("in")
+        if inputs is None:
+            inputs = list(around.inputs) if around else []
+        if scope.outputs is None:
+            if around is None:
+                raise self.error("return after the last node", self.lines[self.place - 1][2])
+            scope.outputs = tuple(self.named(scope, v.name) for v in around.outputs)
+        state, nodes = tuple(scope.declared["state"]), tuple(scope.nodes)
+        return Graph(name, tuple(inputs), state, nodes, scope.outputs, tuple(scope.updates))
+
+    def statement(self, scope: _Scope, line: str, indent: int) -> None:
+        word, _, rest = line.partition(" ")
+        if word in ("in", "state"):
+            found = self.declaration(rest.strip())
+            scope.declared.setdefault(word, []).extend(found)
+            scope.define(found)
+            return
+        if scope.around and not scope.nodes and "in" not in scope.declared:
+            scope.define(scope.around.inputs)
+        if word == "return":
+            scope.outputs = self.uses(scope, rest)
+        elif word == "update":
+            pair = self.uses(scope, rest.replace("=", ","))
+            if len(pair) != 2:
+                raise self.error("update %STATE = %VALUE", line)
+            scope.updates.append((pair[0], pair[1]))
+        else:
+            scope.nodes.append(self.node(scope, line, indent))
+            scope.define(scope.nodes[-1].outputs)
+
+    def declaration(self, text: str) -> list[Value]:
+        if not text:
+            return []
+        name, _, kind = text.partition(" : ")
+        if not name.startswith("%"):
+            raise self.error("%NAME : TYPE", text)
+        return [Value(unescape(name[1:].rstrip(" ")), self.type_of(kind))]
+
+    def type_of(self, text: str) -> Type:
+        match = _TYPE.fullmatch(text.strip())
+        if match is None or match[1] not in DTYPES:
+            raise self.error("a type such as f32[2,3]", text.strip())
+        layout = Layout(int(match[3]), int(match[4])) if match[3] else ROW_MAJOR
+        return Type(tuple(int(n) for n in match[2].split(",") if n), match[1], layout)
+
+    def node(self, scope: _Scope, line: str, indent: int) -> Node:
+        match = _NODE.match(line)
+        if match is None:
+            raise self.error("%OUTPUT = op(%INPUT, ...) ... : TYPE", line)
+        attribute_text, _, rest = line[match.end() :].partition(" : ")
+        type_text, _, where_text = rest.partition(" # ")
+        types = [self.type_of(t) for t in _TYPES.findall(type_text)]
+        names = [unescape(t.strip()[1:]) for t in match["outputs"].split(",")]
+        if len(types) != len(names):
+            raise self.error(f"{len(names)} types", type_text.strip())
+        outputs = tuple(map(Value, names, types))
+        inputs = self.uses(scope, match["inputs"])
+        op_class = REGISTRY.get(match["op"])
+        if op_class is None:
+            raise self.error("the name of an op", match["op"])
+        attributes = self.attributes(attribute_text)
+        if match["kernel"] is not None:
+            attributes["kernel"] = unescape(match["kernel"])
+        node = Node(Op(), inputs, outputs, _where(where_text))
+        op = self.op(op_class, attributes, node, indent)
+        return Node(op, inputs, outputs, node.where)
+
+    def op(self, op_class: type[Op], attributes: dict[str, Any], node: Node, indent: int) -> Op:
+        if op_class is Constant:
+            return self.constant(attributes, node.output.type)
+        for field in fields(op_class):  # type: ignore[arg-type]
+            if field.type in (Graph, "Graph") and self.indent() > indent:
+                name = attributes.get("kernel", "")
+                if self.lines[self.place][2].startswith("body "):
+                    name = unescape(self.next()[len("body ") :])
+                attributes[field.name] = self.graph(name, indent, node)
+        try:
+            return op_class(**attributes)
+        except TypeError:
+            got = ", ".join(attributes) or "none"
+            raise self.error(f"the attributes of {op_class.name}", got) from None
+
+    def attributes(self, text: str) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
+        for token in text.split():
+            name, _, literal = token.partition("=")
+            try:
+                attributes[name] = literal if name == "digest" else _literal(literal)
+            except (SyntaxError, ValueError):
+                raise self.error("attribute=value", token) from None
+        return attributes
+
+    def constant(self, attributes: dict[str, Any], kind: Type) -> Constant:
+        if "digest" in attributes:
+            known = Elements(kind.dtype, kind.shape, attributes["digest"])
+            array = self.constants.get(known.digest)
+            found = known if array is None else Elements.of(array)
+            if found != known:
+                got = f"{Type(found.shape, found.dtype)} {found.digest}"
+                raise self.error(f"constants to hold {kind} {known.digest}", got)
+            return Constant(found)
+        value = attributes.get("value", ())
+        elements = value if isinstance(value, tuple) else (value,)
+        if len(elements) != kind.size:
+            raise self.error(f"{kind.size} elements of {kind}", f"{len(elements)}")
+        array = np.empty(kind.size, kind.numpy_dtype)
+        for i, element in enumerate(elements):
+            array[i] = element
+        return Constant.of(array.reshape(kind.shape))
+
+    def named(self, scope: _Scope, name: str) -> Value:
+        if name not in scope.values:
+            raise self.error("a value that is defined before", f"%{name}")
+        return scope.values[name]
+
+    def uses(self, scope: _Scope, text: str) -> tuple[Value, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        return tuple(self.named(scope, unescape(part[1:])) for part in parts if part)
+
+
+def unescape(text: str) -> str:
+    """The name that was written with `%XX;` for some characters."""
+    return re.sub(r"%([0-9a-f]+);", lambda match: chr(int(match[1], 16)), text)
+
+
+def _literal(text: str) -> Any:
+    """Python's literal, with tuples of them, `inf`, `nan`, and `nan0x...` with a NaN's bits."""
+
+    def build(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value):
+                return value
+            case ast.Tuple(items):
+                return tuple(map(build, items))
+            case ast.UnaryOp(ast.USub(), operand):
+                return -build(operand)
+            case ast.Name("inf"):
+                return math.inf
+            case ast.Name("nan"):
+                return math.nan
+            case ast.Name(name) if name.startswith("nan0x"):
+                bits = np.frombuffer(bytes.fromhex(name[len("nan0x") :])[::-1], np.uint8)
+                return bits.view({2: np.float16, 4: np.float32, 8: np.float64}[bits.size])[0]
+        raise ValueError(text)
+
+    return build(ast.parse(text, mode="eval").body)
+
+
+def _where(text: str) -> Where:
+    tokens = text.split()
+    derived = bool(tokens) and tokens[0] == "d"
+    tokens = tokens[derived:]
+    module = unescape(tokens.pop(0)) if tokens and ":" not in tokens[0] else ""
+    return Where(module, tuple(map(unescape, tokens)), derived)
