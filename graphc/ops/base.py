@@ -11,23 +11,28 @@ may compute it, which is all that fusion and lowering need to know about it:
   gradient), read in place.
 - `Index`: reads at places that other inputs name.
 - `Source`: no inputs (constants, iota).
+- `Random`: elements from a counter-based generator, named by their logical index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
-from graphc.ir import Type
+from graphc.ir import DTYPES, FLOATS, INTEGERS, Type
 
 if TYPE_CHECKING:
     from graphc.trace import Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Tensors = Sequence[Any]
+"""Traced tensors in a gradient rule: `Any` because their operators are attached at run time."""
+NUMBERS = (*INTEGERS, *FLOATS)
+ANY = tuple(DTYPES)
 REGISTRY: dict[str, type[Op]] = {}
 """Every op class by its name; the only global state but the configuration."""
 
@@ -78,9 +83,20 @@ class Pointwise(Op):
     """
 
     expression: ClassVar[str] = ""
+    meaning: ClassVar[Callable[..., Any]]
+    """The NumPy function that computes the output."""
+    accepts: ClassVar[tuple[str, ...]] = NUMBERS
+    gives: ClassVar[str] = ""
+    """The dtype of the output; "" for that of the inputs."""
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
-        return (Type(broadcast_shapes(self.name, inputs), same_dtype(self.name, inputs)),)
+        shape, dtype = broadcast_shapes(self.name, inputs), same_dtype(self.name, inputs)
+        check_dtype(self.name, dtype, self.accepts, inputs)
+        return (Type(shape, self.gives or dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return (np.asarray(type(self).meaning(*inputs)),)
 
     def scalar_expression(self, *names: str) -> str:
         """The C++ expression of the output element from those of the inputs."""
@@ -109,7 +125,7 @@ class Reduction(Op):
 
 @dataclass(frozen=True)
 class Affine:
-    """An input index as a function of output indices: sum of `coefficients[d] * i[d]` + `offset`."""
+    """An input index from output indices: sum of `coefficients[d] * i[d]`, plus `offset`."""
 
     coefficients: tuple[int, ...]
     offset: int = 0
@@ -175,6 +191,11 @@ class Source(Op):
     """No inputs."""
 
 
+class Random(Op):
+    """Elements from a counter-based generator: each depends on the attributes, on the scalar input
+    (a step counter) and on its own logical row-major index, never on a layout or a device."""
+
+
 def broadcast_shapes(name: str, inputs: Sequence[Type]) -> tuple[int, ...]:
     """NumPy's broadcast shape, or GraphError."""
     try:
@@ -191,3 +212,11 @@ def same_dtype(name: str, inputs: Sequence[Type]) -> str:
     if len(dtypes) != 1:
         raise GraphError(f"{name}: expected one dtype, got {' and '.join(map(str, inputs))}")
     return dtypes.pop()
+
+
+def check_dtype(name: str, dtype: str, accepted: Sequence[str], inputs: Sequence[Type]) -> None:
+    """GraphError unless `dtype` is one of `accepted`; `inputs` are shown in the message."""
+    if dtype not in accepted:
+        kinds = {NUMBERS: "numbers", FLOATS: "floats", INTEGERS: "integers", ("bool",): "booleans"}
+        expected = kinds.get(tuple(accepted), " or ".join(accepted))
+        raise GraphError(f"{name}: expected {expected}, got {' and '.join(map(str, inputs))}")

@@ -1,0 +1,215 @@
+"""Pointwise arithmetic: two operands, and negation, magnitude, rounding of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.ir import FLOATS
+from graphc.ops.base import Array, Pointwise, Tensors
+
+
+@dataclass(frozen=True)
+class Add(Pointwise):
+    """y = a + b."""
+
+    name: ClassVar[str] = "add"
+    expression: ClassVar[str] = "{a} + {b}"
+    meaning = np.add
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (d,) = grads
+        return d, d
+
+
+@dataclass(frozen=True)
+class Subtract(Pointwise):
+    """y = a - b."""
+
+    name: ClassVar[str] = "subtract"
+    expression: ClassVar[str] = "{a} - {b}"
+    meaning = np.subtract
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (d,) = grads
+        return d, -d
+
+
+@dataclass(frozen=True)
+class Multiply(Pointwise):
+    """y = a * b."""
+
+    name: ClassVar[str] = "multiply"
+    expression: ClassVar[str] = "{a} * {b}"
+    meaning = np.multiply
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a, b), (d,) = inputs, grads
+        return d * b, d * a
+
+
+@dataclass(frozen=True)
+class Divide(Pointwise):
+    """y = a / b, of floats."""
+
+    name: ClassVar[str] = "divide"
+    expression: ClassVar[str] = "{a} / {b}"
+    meaning = np.divide
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (_, b), (y,), (d,) = inputs, outputs, grads
+        quotient = d / b
+        return quotient, -quotient * y
+
+
+def _floor_divide(a: Array, b: Array) -> Array:
+    return np.floor(a / b) if a.dtype.kind == "f" else np.floor_divide(a, b)
+
+
+@dataclass(frozen=True)
+class FloorDivide(Pointwise):
+    """y = floor(a / b); for integers 0 where b = 0."""
+
+    name: ClassVar[str] = "floor_divide"
+    expression: ClassVar[str] = "floor_divide({a}, {b})"
+    meaning = _floor_divide
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return None, None
+
+
+def _remainder(a: Array, b: Array) -> Array:
+    return a - b * np.floor(a / b) if a.dtype.kind == "f" else np.remainder(a, b)
+
+
+@dataclass(frozen=True)
+class Remainder(Pointwise):
+    """y = a - b floor(a / b), with the sign of b; for integers 0 where b = 0."""
+
+    name: ClassVar[str] = "remainder"
+    expression: ClassVar[str] = "remainder({a}, {b})"
+    meaning = _remainder
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a, b), (d,) = inputs, grads
+        return d, -d * (a // b)
+
+
+@dataclass(frozen=True)
+class Pow(Pointwise):
+    """y = a^b, of floats."""
+
+    name: ClassVar[str] = "pow"
+    expression: ClassVar[str] = "pow({a}, {b})"
+    meaning = np.power
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        """dy/da = b a^(b-1), 0 for b = 0; dy/db = y log a, 0 where a = 0 and b >= 0."""
+        from graphc.functions import log, where
+
+        (a, b), (y,), (d,) = inputs, outputs, grads
+        da = where(b == 0, 0, d * b * a ** (b - 1))
+        db = where((a == 0) & (b >= 0), 0, d * y * log(a))
+        return da, db
+
+
+@dataclass(frozen=True)
+class Maximum(Pointwise):
+    """y = max(a, b), NaN if either is. The gradient is halved where they are equal."""
+
+    name: ClassVar[str] = "maximum"
+    expression: ClassVar[str] = "maximum({a}, {b})"
+    meaning = np.maximum
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import where
+
+        (a, b), (d,) = inputs, grads
+        shared = where(a == b, d * 0.5, d)
+        return where(a < b, 0, shared), where(b < a, 0, shared)
+
+
+@dataclass(frozen=True)
+class Minimum(Pointwise):
+    """y = min(a, b), NaN if either is. The gradient is halved where they are equal."""
+
+    name: ClassVar[str] = "minimum"
+    expression: ClassVar[str] = "minimum({a}, {b})"
+    meaning = np.minimum
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import where
+
+        (a, b), (d,) = inputs, grads
+        shared = where(a == b, d * 0.5, d)
+        return where(a > b, 0, shared), where(b > a, 0, shared)
+
+
+@dataclass(frozen=True)
+class Negative(Pointwise):
+    """y = -a."""
+
+    name: ClassVar[str] = "negative"
+    expression: ClassVar[str] = "-{a}"
+    meaning = np.negative
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (d,) = grads
+        return (-d,)
+
+
+@dataclass(frozen=True)
+class Abs(Pointwise):
+    """y = |a|. The gradient at 0 is 0."""
+
+    name: ClassVar[str] = "abs"
+    expression: ClassVar[str] = "abs({a})"
+    meaning = np.abs
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import where
+
+        (a,), (d,) = inputs, grads
+        return (where(a > 0, d, where(a < 0, -d, d * a)),)
+
+
+@dataclass(frozen=True)
+class Square(Pointwise):
+    """y = a * a."""
+
+    name: ClassVar[str] = "square"
+    expression: ClassVar[str] = "{a} * {a}"
+    meaning = np.square
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a,), (d,) = inputs, grads
+        return (d * (a * 2),)
+
+
+@dataclass(frozen=True)
+class Floor(Pointwise):
+    """y = floor(a), of floats. The gradient is 0."""
+
+    name: ClassVar[str] = "floor"
+    expression: ClassVar[str] = "floor({a})"
+    meaning = np.floor
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return (None,)
+
+
+@dataclass(frozen=True)
+class StopGradient(Pointwise):
+    """y = a, whose gradient counts as 0."""
+
+    name: ClassVar[str] = "stop_gradient"
+    expression: ClassVar[str] = "{a}"
+    meaning = np.copy
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return (None,)

@@ -1,0 +1,227 @@
+"""Pointwise functions of one float input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphc.ir import FLOATS
+from graphc.ops.base import Array, Pointwise, Tensors
+
+
+@dataclass(frozen=True)
+class Exp(Pointwise):
+    """y = e^a."""
+
+    name: ClassVar[str] = "exp"
+    expression: ClassVar[str] = "exp({a})"
+    meaning = np.exp
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (y,), (d,) = outputs, grads
+        return (d * y,)
+
+
+@dataclass(frozen=True)
+class Expm1(Pointwise):
+    """y = e^a - 1, accurate near 0."""
+
+    name: ClassVar[str] = "expm1"
+    expression: ClassVar[str] = "expm1({a})"
+    meaning = np.expm1
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (y,), (d,) = outputs, grads
+        return (d * (y + 1),)
+
+
+@dataclass(frozen=True)
+class Log(Pointwise):
+    """y = log a, the natural logarithm; -inf at 0, NaN below."""
+
+    name: ClassVar[str] = "log"
+    expression: ClassVar[str] = "log({a})"
+    meaning = np.log
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a,), (d,) = inputs, grads
+        return (d / a,)
+
+
+@dataclass(frozen=True)
+class Log1p(Pointwise):
+    """y = log(1 + a), accurate near 0."""
+
+    name: ClassVar[str] = "log1p"
+    expression: ClassVar[str] = "log1p({a})"
+    meaning = np.log1p
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a,), (d,) = inputs, grads
+        return (d / (a + 1),)
+
+
+@dataclass(frozen=True)
+class Sqrt(Pointwise):
+    """y = sqrt(a), NaN below 0."""
+
+    name: ClassVar[str] = "sqrt"
+    expression: ClassVar[str] = "sqrt({a})"
+    meaning = np.sqrt
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (y,), (d,) = outputs, grads
+        return (d / (y * 2),)
+
+
+def _rsqrt(a: Array) -> Any:
+    return a.dtype.type(1) / np.sqrt(a)
+
+
+@dataclass(frozen=True)
+class Rsqrt(Pointwise):
+    """y = 1 / sqrt(a), inf at 0, NaN below."""
+
+    name: ClassVar[str] = "rsqrt"
+    expression: ClassVar[str] = "rsqrt({a})"
+    meaning = _rsqrt
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (y,), (d,) = outputs, grads
+        return (d * (y * y * y * -0.5),)
+
+
+@dataclass(frozen=True)
+class Tanh(Pointwise):
+    """y = tanh(a)."""
+
+    name: ClassVar[str] = "tanh"
+    expression: ClassVar[str] = "tanh({a})"
+    meaning = np.tanh
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (y,), (d,) = outputs, grads
+        return (d * (1 - y * y),)
+
+
+def _sigmoid(a: Array) -> Any:
+    """1 / (1 + e^-a) with no large exponential: of -|a|, mirrored for negative a."""
+    small = np.exp(-np.abs(a))
+    return np.where(a < 0, small, a.dtype.type(1)) / (small + a.dtype.type(1))
+
+
+@dataclass(frozen=True)
+class Sigmoid(Pointwise):
+    """y = 1 / (1 + e^-a)."""
+
+    name: ClassVar[str] = "sigmoid"
+    expression: ClassVar[str] = "sigmoid({a})"
+    meaning = _sigmoid
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (y,), (d,) = outputs, grads
+        return (d * (y * (1 - y)),)
+
+
+def _relu(a: Array) -> Any:
+    return np.maximum(a, a.dtype.type(0))
+
+
+@dataclass(frozen=True)
+class Relu(Pointwise):
+    """y = max(a, 0), NaN where a is."""
+
+    name: ClassVar[str] = "relu"
+    expression: ClassVar[str] = "relu({a})"
+    meaning = _relu
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        (y,), (d,) = outputs, grads
+        return (emit(ReluGrad(), d, y),)
+
+
+def _relu_grad(d: Array, y: Array) -> Any:
+    return np.where(y <= 0, d.dtype.type(0), d)
+
+
+@dataclass(frozen=True)
+class ReluGrad(Pointwise):
+    """dx = 0 where y <= 0, else d: the gradient of y = relu(x). NaN in y passes d."""
+
+    name: ClassVar[str] = "relu_grad"
+    expression: ClassVar[str] = "relu_grad({a}, {b})"
+    meaning = _relu_grad
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        (_, y), (d,) = inputs, grads
+        return emit(ReluGrad(), d, y), None
+
+
+_erf_of_one = np.frompyfunc(math.erf, 1, 1)
+
+
+def _erf(a: Array) -> Any:
+    return np.asarray(_erf_of_one(a)).astype(a.dtype)
+
+
+@dataclass(frozen=True)
+class Erf(Pointwise):
+    """y = 2 / sqrt(pi) times the integral of e^(-t^2) over t from 0 to a."""
+
+    name: ClassVar[str] = "erf"
+    expression: ClassVar[str] = "erf({a})"
+    meaning = _erf
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import exp
+
+        (a,), (d,) = inputs, grads
+        return (d * (exp(-(a * a)) * (2 / math.sqrt(math.pi))),)
+
+
+@dataclass(frozen=True)
+class Sin(Pointwise):
+    """y = sin(a), a in radians."""
+
+    name: ClassVar[str] = "sin"
+    expression: ClassVar[str] = "sin({a})"
+    meaning = np.sin
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import cos
+
+        (a,), (d,) = inputs, grads
+        return (d * cos(a),)
+
+
+@dataclass(frozen=True)
+class Cos(Pointwise):
+    """y = cos(a), a in radians."""
+
+    name: ClassVar[str] = "cos"
+    expression: ClassVar[str] = "cos({a})"
+    meaning = np.cos
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import sin
+
+        (a,), (d,) = inputs, grads
+        return (-d * sin(a),)

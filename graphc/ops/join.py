@@ -1,0 +1,86 @@
+"""Ops whose elements come from one of several places: padding and concatenation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Type
+from graphc.ops.base import Array, Op, Tensors, same_dtype
+
+
+@dataclass(frozen=True)
+class Pad(Op):
+    """y[low + (interior + 1) * i] = x[i], `value` elsewhere; one of each per axis.
+
+    The extent of an axis is low + n + interior * (n - 1) + high.
+    """
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    interior: tuple[int, ...]
+    value: float = 0.0
+    name: ClassVar[str] = "pad"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        assert len(self.low) == len(self.high) == len(self.interior) == x.rank
+        assert min((*self.low, *self.high, *self.interior), default=0) >= 0, self
+        shape = tuple(
+            low + n + interior * max(n - 1, 0) + high
+            for n, low, high, interior in zip(
+                x.shape, self.low, self.high, self.interior, strict=True
+            )
+        )
+        return (Type(shape, x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        (x,) = inputs
+        (kind,) = self.infer(Type(x.shape))
+        y = np.full(kind.shape, self.value, x.dtype)
+        y[self._places(x.shape)] = x
+        return (y,)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return (grads[0][self._places(inputs[0].shape)],)
+
+    def _places(self, shape: tuple[int, ...]) -> tuple[slice, ...]:
+        """Where the elements of x lie in y."""
+        return tuple(
+            slice(low, low + (n - 1) * (interior + 1) + 1 if n else low, interior + 1)
+            for n, low, interior in zip(shape, self.low, self.interior, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Concat(Op):
+    """The inputs one behind the other along `axis`; their other extents are equal."""
+
+    axis: int
+    name: ClassVar[str] = "concat"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        first, axis = inputs[0], self.axis
+        assert 0 <= axis < first.rank, (axis, first)
+        for x in inputs:
+            others = (x.shape[:axis], x.shape[axis + 1 :])
+            if x.rank != first.rank or others != (first.shape[:axis], first.shape[axis + 1 :]):
+                raise GraphError(f"concat: {first} and {x} differ in more than axis {axis}")
+        shape = list(first.shape)
+        shape[axis] = sum(x.shape[axis] for x in inputs)
+        return (Type(tuple(shape), same_dtype("concat", inputs)),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (np.concatenate(inputs, self.axis),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (d,) = grads
+        parts, start = [], 0
+        for x in inputs:
+            stop = start + x.shape[self.axis]
+            parts.append(d[(*(slice(None),) * self.axis, slice(start, stop))])
+            start = stop
+        return parts

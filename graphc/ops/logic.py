@@ -1,0 +1,188 @@
+"""Comparisons, logic, selection and conversion, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import DTYPES, FLOATS, Type
+from graphc.ops.base import ANY, Array, Pointwise, Tensors, broadcast_shapes, same_dtype
+
+
+class Comparison(Pointwise):
+    """A boolean of two numbers. No gradient flows."""
+
+    gives = "bool"
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return (None,) * len(inputs)
+
+
+@dataclass(frozen=True)
+class Less(Comparison):
+    """y = a < b."""
+
+    name: ClassVar[str] = "less"
+    expression: ClassVar[str] = "{a} < {b}"
+    meaning = np.less
+
+
+@dataclass(frozen=True)
+class LessEqual(Comparison):
+    """y = a <= b."""
+
+    name: ClassVar[str] = "less_equal"
+    expression: ClassVar[str] = "{a} <= {b}"
+    meaning = np.less_equal
+
+
+@dataclass(frozen=True)
+class Greater(Comparison):
+    """y = a > b."""
+
+    name: ClassVar[str] = "greater"
+    expression: ClassVar[str] = "{a} > {b}"
+    meaning = np.greater
+
+
+@dataclass(frozen=True)
+class GreaterEqual(Comparison):
+    """y = a >= b."""
+
+    name: ClassVar[str] = "greater_equal"
+    expression: ClassVar[str] = "{a} >= {b}"
+    meaning = np.greater_equal
+
+
+@dataclass(frozen=True)
+class Equal(Comparison):
+    """y = (a = b); false where either is NaN."""
+
+    name: ClassVar[str] = "equal"
+    expression: ClassVar[str] = "{a} == {b}"
+    meaning = np.equal
+
+
+@dataclass(frozen=True)
+class NotEqual(Comparison):
+    """y = (a != b); true where either is NaN."""
+
+    name: ClassVar[str] = "not_equal"
+    expression: ClassVar[str] = "{a} != {b}"
+    meaning = np.not_equal
+
+
+@dataclass(frozen=True)
+class Isnan(Comparison):
+    """y = whether a, a float, is not a number."""
+
+    name: ClassVar[str] = "isnan"
+    expression: ClassVar[str] = "isnan({a})"
+    meaning = np.isnan
+    accepts = FLOATS
+
+
+class Logical(Comparison):
+    """A boolean of booleans."""
+
+    accepts = ("bool",)
+
+
+@dataclass(frozen=True)
+class LogicalAnd(Logical):
+    """y = a and b."""
+
+    name: ClassVar[str] = "logical_and"
+    expression: ClassVar[str] = "{a} & {b}"
+    meaning = np.logical_and
+
+
+@dataclass(frozen=True)
+class LogicalOr(Logical):
+    """y = a or b."""
+
+    name: ClassVar[str] = "logical_or"
+    expression: ClassVar[str] = "{a} | {b}"
+    meaning = np.logical_or
+
+
+@dataclass(frozen=True)
+class LogicalXor(Logical):
+    """y = a or b but not both."""
+
+    name: ClassVar[str] = "logical_xor"
+    expression: ClassVar[str] = "{a} ^ {b}"
+    meaning = np.logical_xor
+
+
+@dataclass(frozen=True)
+class LogicalNot(Logical):
+    """y = not a."""
+
+    name: ClassVar[str] = "logical_not"
+    expression: ClassVar[str] = "~{a}"
+    meaning = np.logical_not
+
+
+@dataclass(frozen=True)
+class Select(Pointwise):
+    """y = b where a (a boolean) is true, else c. Called `where` in graphs and by users."""
+
+    name: ClassVar[str] = "where"
+    expression: ClassVar[str] = "select({a}, {b}, {c})"
+    meaning = np.where
+    accepts = ANY
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        condition, b, c = inputs
+        if condition.dtype != "bool":
+            raise GraphError(f"where: expected a condition of dtype bool, got {condition}")
+        return (Type(broadcast_shapes("where", inputs), same_dtype("where", (b, c))),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import where
+
+        condition, (d,) = inputs[0], grads
+        return None, where(condition, d, 0), where(condition, 0, d)
+
+
+C_TYPES = {
+    "bool": "bool",
+    "u8": "uint8_t",
+    "i8": "int8_t",
+    "i32": "int32_t",
+    "i64": "int64_t",
+    "f16": "half",
+    "f32": "float",
+    "f64": "double",
+}
+"""The name of each dtype in kernels."""
+
+
+@dataclass(frozen=True)
+class Cast(Pointwise):
+    """y = a as `dtype`: floats are cut towards zero to integers; to bool is a != 0."""
+
+    dtype: str
+    name: ClassVar[str] = "cast"
+    expression: ClassVar[str] = "convert<{dtype}>({a})"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (a,) = inputs
+        return (Type(a.shape, self.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return (inputs[0].astype(DTYPES[self.dtype]),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import astype
+
+        (a,), (d,) = inputs, grads
+        return (astype(d, a.dtype),)
+
+    def scalar_expression(self, *names: str) -> str:
+        return f"convert<{C_TYPES[self.dtype]}>({names[0]})"

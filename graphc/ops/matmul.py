@@ -1,0 +1,73 @@
+"""The matrix product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Type
+from graphc.ops.base import (
+    NUMBERS,
+    Affine,
+    Array,
+    Contraction,
+    Iteration,
+    Operand,
+    Tensors,
+    broadcast_shapes,
+    check_dtype,
+    same_dtype,
+)
+
+
+@dataclass(frozen=True)
+class Matmul(Contraction):
+    """y[..., m, n] = sum over k of a[..., m, k] * b[..., k, n]; leading axes broadcast."""
+
+    name: ClassVar[str] = "matmul"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        a, b = inputs
+        dtype = same_dtype("matmul", inputs)
+        check_dtype("matmul", dtype, NUMBERS, inputs)
+        if a.rank < 2 or b.rank < 2 or a.shape[-1] != b.shape[-2]:
+            raise GraphError(f"matmul: {a} and {b} have no common inner extent")
+        batch = broadcast_shapes("matmul", (Type(a.shape[:-2], dtype), Type(b.shape[:-2], dtype)))
+        return (Type((*batch, a.shape[-2], b.shape[-1]), dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return (np.matmul(*inputs),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import matrix_transpose
+
+        (a, b), (d,) = inputs, grads
+        return d @ matrix_transpose(b), matrix_transpose(a) @ d
+
+    def iteration(self, a: Type, b: Type) -> Iteration:
+        """Kept: the batch axes, m, n; summed: k."""
+        (y,) = self.infer(a, b)
+        batch = y.rank - 2
+        names = (*(f"b{i}" for i in range(batch)), "m", "n", "k")
+        m, n, k = (_only(batch + i, batch + 3) for i in range(3))
+        none = Affine((0,) * (batch + 3))
+
+        def operand(x: Type, rows: Affine, columns: Affine) -> Operand:
+            extra = y.rank - x.rank
+            leading = [
+                none if extent == 1 else _only(extra + axis, batch + 3)
+                for axis, extent in enumerate(x.shape[:-2])
+            ]
+            return Operand((*leading, rows, columns), (1,) * x.rank)
+
+        output = (*(_only(i, batch + 3) for i in range(batch)), m, n)
+        extents = (*y.shape, a.shape[-1])
+        return Iteration(names, extents, y.rank, output, operand(a, m, k), operand(b, k, n))
+
+
+def _only(axis: int, rank: int) -> Affine:
+    return Affine(tuple(int(d == axis) for d in range(rank)))

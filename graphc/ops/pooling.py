@@ -1,0 +1,198 @@
+"""Two-dimensional pooling of [n, c, h, w] and its gradients.
+
+The window of output pixel (p, q) holds the places (p * stride - padding + r, q * stride - padding
++ s) for the taps r, s of the kernel size, as far as they lie within the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from graphc.errors import GraphError
+from graphc.ir import FLOATS, Type
+from graphc.ops.base import Array, Tensors, Window, check_dtype
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Pooling(Window):
+    kernel_size: Pair
+    stride: Pair
+    padding: Pair
+
+    def pixels(self, size: Pair) -> Pair:
+        """Output pixels (p, q) for input pixels (h, w)."""
+        p, q = (
+            (size[i] + 2 * self.padding[i] - self.kernel_size[i]) // self.stride[i] + 1
+            for i in (0, 1)
+        )
+        return p, q
+
+    def check(self, x: Type) -> Type:
+        """The type of the pooled x, or GraphError."""
+        name = self.name.removesuffix("_grad")
+        if x.rank != 4:
+            raise GraphError(f"{name}: expected x of 4 axes [n, c, h, w], got {x}")
+        check_dtype(name, x.dtype, FLOATS, (x,))
+        if any(2 * pad > k for pad, k in zip(self.padding, self.kernel_size, strict=True)):
+            raise GraphError(
+                f"{name}: padding {self.padding} is more than half of kernel_size "
+                f"{self.kernel_size}"
+            )
+        p, q = self.pixels((x.shape[2], x.shape[3]))
+        if p < 1 or q < 1:
+            raise GraphError(
+                f"{name}: x {x} with padding {self.padding} is smaller than kernel_size "
+                f"{self.kernel_size}"
+            )
+        return Type((*x.shape[:2], p, q), x.dtype)
+
+    def padded(self, x: Array, value: float) -> Array:
+        (h0, w0) = self.padding
+        return np.pad(x, ((0, 0), (0, 0), (h0, h0), (w0, w0)), constant_values=value)
+
+    def windows(self, x: Array) -> Array:
+        """The padded x under each tap: [n, c, p, q, r * s]."""
+        view = sliding_window_view(x, self.kernel_size, axis=(2, 3))
+        strided = view[:, :, :: self.stride[0], :: self.stride[1]]
+        taps = self.kernel_size[0] * self.kernel_size[1]
+        return strided.reshape(*strided.shape[:4], taps)
+
+    def taps(self, size: Pair) -> Iterator[tuple[int, tuple[slice, slice]]]:
+        """Each tap's number r * S + s with the padded input pixels that it meets."""
+        p, q = self.pixels(size)
+        (a, b), columns = self.stride, self.kernel_size[1]
+        for r in range(self.kernel_size[0]):
+            for s in range(columns):
+                rows = slice(r, r + (p - 1) * a + 1, a)
+                yield r * columns + s, (rows, slice(s, s + (q - 1) * b + 1, b))
+
+    def scatter(self, dy: Array, size: Pair, share: Iterator[Array]) -> Array:
+        """The sum of each tap's share, where the tap's pixels lie: [n, c, h, w]."""
+        (h0, w0), (h, w) = self.padding, size
+        padded = np.zeros((*dy.shape[:2], h + 2 * h0, w + 2 * w0), dy.dtype)
+        for (_, (rows, columns)), part in zip(self.taps(size), share, strict=True):
+            padded[:, :, rows, columns] += part
+        return padded[:, :, h0 : h0 + h, w0 : w0 + w]
+
+
+@dataclass(frozen=True)
+class MaxPool2d(_Pooling):
+    """y[n, c, p, q] = the largest x of the window, NaN if any is, and its place r * S + s in the
+    window: the first, if several are. The place is u8, or i32 for windows above 256 places."""
+
+    name: ClassVar[str] = "max_pool2d"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        y = self.check(x)
+        places = self.kernel_size[0] * self.kernel_size[1]
+        return y, Type(y.shape, "u8" if places <= 256 else "i32")
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        (x,) = inputs
+        windows = self.windows(self.padded(x, -np.inf))
+        inside = self.windows(self.padded(np.ones_like(x, np.bool_), False))
+        y = windows.max(axis=-1)
+        largest = (windows == y[..., None]) | np.isnan(windows)
+        places = np.argmax(largest & inside, axis=-1)
+        return y, places.astype(np.uint8 if windows.shape[-1] <= 256 else np.int32)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        h, w = inputs[0].shape[2:]
+        op = MaxPool2dGrad(self.kernel_size, self.stride, self.padding, (h, w))
+        return (emit(op, grads[0], outputs[1]),)
+
+
+@dataclass(frozen=True)
+class MaxPool2dGrad(_Pooling):
+    """dx[n, c, h, w] = sum of dy[n, c, p, q] over the windows whose place names (h, w)."""
+
+    size: Pair
+    name: ClassVar[str] = "max_pool2d_grad"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        dy, index = inputs
+        x = Type((*dy.shape[:2], *self.size), dy.dtype)
+        y = self.check(x)
+        assert dy.shape == index.shape == y.shape, (self, dy, index)
+        return (x,)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        dy, index = inputs
+        zero = dy.dtype.type(0)
+        share = (np.where(index == tap, dy, zero) for tap, _ in self.taps(self.size))
+        return (self.scatter(dy, self.size, share),)
+
+
+@dataclass(frozen=True)
+class _AveragePooling(_Pooling):
+    count_include_pad: bool
+
+    def counts(self, size: Pair, like: Array) -> Array:
+        """The divisor of each window: its places, or those within the input."""
+        if self.count_include_pad:
+            places = self.kernel_size[0] * self.kernel_size[1]
+            return np.full((1, 1, *self.pixels(size)), places, like.dtype)
+        inside = self.padded(np.ones((1, 1, *size), like.dtype), 0.0)
+        return np.asarray(self.windows(inside).sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class AvgPool2d(_AveragePooling):
+    """y[n, c, p, q] = the mean of x over the window. Places outside the input count as zeros, or
+    not at all without `count_include_pad`."""
+
+    name: ClassVar[str] = "avg_pool2d"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        return (self.check(x),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        (x,) = inputs
+        h, w = x.shape[2:]
+        total = self.windows(self.padded(x, 0.0)).sum(axis=-1, dtype=x.dtype)
+        return (total / self.counts((h, w), x),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        h, w = inputs[0].shape[2:]
+        settings = (self.kernel_size, self.stride, self.padding, self.count_include_pad)
+        return (emit(AvgPool2dGrad(*settings, (h, w)), grads[0]),)
+
+
+@dataclass(frozen=True)
+class AvgPool2dGrad(_AveragePooling):
+    """dx[n, c, h, w] = sum of dy[n, c, p, q] / (divisor of p, q) over the windows with (h, w)."""
+
+    size: Pair
+    name: ClassVar[str] = "avg_pool2d_grad"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (dy,) = inputs
+        x = Type((*dy.shape[:2], *self.size), dy.dtype)
+        y = self.check(x)
+        assert dy.shape == y.shape, (self, dy)
+        return (x,)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        (dy,) = inputs
+        part = dy / self.counts(self.size, dy)
+        return (self.scatter(dy, self.size, (part for _ in self.taps(self.size))),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        """The gradient is linear: its own gradient is pooling."""
+        from graphc.trace import emit
+
+        settings = (self.kernel_size, self.stride, self.padding, self.count_include_pad)
+        return (emit(AvgPool2d(*settings), grads[0]),)

@@ -1,0 +1,91 @@
+"""Reductions over sorted axes: sum, largest, smallest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Type
+from graphc.ops.base import NUMBERS, Array, Reduction, Tensors, check_dtype
+
+
+class NumberReduction(Reduction):
+    """A reduction of numbers; `needs_elements` says that there is no result over nothing."""
+
+    needs_elements: ClassVar[bool] = True
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        assert list(self.axes) == sorted(set(self.axes)), self.axes
+        assert all(0 <= a < x.rank for a in self.axes), (self.axes, x)
+        check_dtype(self.name, x.dtype, NUMBERS, inputs)
+        if self.needs_elements and any(x.shape[a] == 0 for a in self.axes):
+            raise GraphError(f"{self.name}: no elements along axes {self.axes} of {x}")
+        return super().infer(x)
+
+    def kept(self, x: Type) -> tuple[int, ...]:
+        """The shape of the result with the reduced axes kept, so that it broadcasts with x."""
+        return tuple(1 if i in self.axes else n for i, n in enumerate(x.shape))
+
+
+@dataclass(frozen=True)
+class Sum(NumberReduction):
+    """y[kept] = sum of x[kept, reduced] over `axes`; 0 over nothing."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    name: ClassVar[str] = "sum"
+    combine: ClassVar[str] = "sum"
+    needs_elements: ClassVar[bool] = False
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        (x,) = inputs
+        return (np.asarray(np.sum(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype)),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import broadcast_to, reshape
+
+        (x,), (d,) = inputs, grads
+        return (broadcast_to(reshape(d, self.kept(x.value.type)), x.shape),)
+
+
+class Extreme(NumberReduction):
+    """The gradient goes to the elements that equal the result, in equal parts."""
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc import functions as f
+
+        (x,), (y,), (d,) = inputs, outputs, grads
+        kept = self.kept(x.value.type)
+        chosen = x == f.reshape(y, kept)
+        count = f.sum(f.astype(chosen, d.dtype), axis=self.axes, keepdims=True)
+        return (f.where(chosen, f.reshape(d, kept) / count, 0),)
+
+
+@dataclass(frozen=True)
+class Max(Extreme):
+    """y[kept] = the largest of x[kept, reduced] over `axes`; NaN if any is."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    name: ClassVar[str] = "max"
+    combine: ClassVar[str] = "max"
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (np.asarray(np.max(inputs[0], axis=self.axes, keepdims=self.keepdims)),)
+
+
+@dataclass(frozen=True)
+class Min(Extreme):
+    """y[kept] = the smallest of x[kept, reduced] over `axes`; NaN if any is."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    name: ClassVar[str] = "min"
+    combine: ClassVar[str] = "min"
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (np.asarray(np.min(inputs[0], axis=self.axes, keepdims=self.keepdims)),)

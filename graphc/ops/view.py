@@ -1,0 +1,180 @@
+"""The same elements at other places, without copying: the consumer reads through the view."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Type
+from graphc.ops.base import Affine, Array, Tensors, View
+
+
+def unit(axis: int, rank: int, coefficient: int = 1, offset: int = 0) -> Affine:
+    """The affine map coefficient * i[axis] + offset over `rank` indices."""
+    return Affine(tuple(coefficient if d == axis else 0 for d in range(rank)), offset)
+
+
+@dataclass(frozen=True)
+class Reshape(View):
+    """The same elements in the same row-major order, in another shape."""
+
+    shape: tuple[int, ...]
+    name: ClassVar[str] = "reshape"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        if math.prod(self.shape) != x.size:
+            raise GraphError(
+                f"reshape: {x} has {x.size} elements, "
+                f"shape {list(self.shape)} has {math.prod(self.shape)}"
+            )
+        return (Type(self.shape, x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (inputs[0].reshape(self.shape),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import reshape
+
+        return (reshape(grads[0], inputs[0].shape),)
+
+    def index(self, source: Type) -> tuple[Affine, ...] | None:
+        """Affine if only axes of extent 1 come or go."""
+        rank = len(self.shape)
+        wide = [d for d, n in enumerate(self.shape) if n != 1]
+        if [self.shape[d] for d in wide] != [n for n in source.shape if n != 1]:
+            return None
+        places = iter(wide)
+        return tuple(unit(-1 if n == 1 else next(places), rank) for n in source.shape)
+
+
+@dataclass(frozen=True)
+class PermuteDims(View):
+    """y[i_axes[0], i_axes[1], ...] = x[i_0, i_1, ...]: output axis d is input axis axes[d]."""
+
+    axes: tuple[int, ...]
+    name: ClassVar[str] = "permute_dims"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        assert sorted(self.axes) == list(range(x.rank)), (self.axes, x)
+        return (Type(tuple(x.shape[a] for a in self.axes), x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (inputs[0].transpose(self.axes),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import permute_dims
+
+        return (permute_dims(grads[0], tuple(self.inverse)),)
+
+    @property
+    def inverse(self) -> tuple[int, ...]:
+        """The permutation that undoes this one."""
+        return tuple(self.axes.index(a) for a in range(len(self.axes)))
+
+    def index(self, source: Type) -> tuple[Affine, ...] | None:
+        return tuple(unit(d, source.rank) for d in self.inverse)
+
+
+@dataclass(frozen=True)
+class BroadcastTo(View):
+    """x repeated along new leading axes and axes of extent 1, as NumPy broadcasts."""
+
+    shape: tuple[int, ...]
+    name: ClassVar[str] = "broadcast_to"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        extra = len(self.shape) - x.rank
+        if extra < 0 or not self._fits(x.shape, self.shape[extra:]):
+            raise GraphError(f"broadcast_to: {x} does not broadcast to {list(self.shape)}")
+        return (Type(self.shape, x.dtype),)
+
+    @staticmethod
+    def _fits(source: tuple[int, ...], target: tuple[int, ...]) -> bool:
+        return all(n in (1, m) for n, m in zip(source, target, strict=True))
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (np.broadcast_to(inputs[0], self.shape),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return (grads[0],)
+
+    def index(self, source: Type) -> tuple[Affine, ...] | None:
+        rank = len(self.shape)
+        extra = rank - source.rank
+        return tuple(
+            unit(-1 if n == 1 else extra + axis, rank) for axis, n in enumerate(source.shape)
+        )
+
+
+@dataclass(frozen=True)
+class Slice(View):
+    """y[i] = x[starts + steps * i], starts <= place < stops, steps > 0; one of each per axis."""
+
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    steps: tuple[int, ...]
+    name: ClassVar[str] = "slice"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        assert len(self.starts) == len(self.stops) == len(self.steps) == x.rank
+        shape = []
+        for extent, start, stop, step in zip(
+            x.shape, self.starts, self.stops, self.steps, strict=True
+        ):
+            assert 0 <= start <= stop <= extent and step > 0, (self, x)
+            shape.append(-(-(stop - start) // step))
+        return (Type(tuple(shape), x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (inputs[0][tuple(map(slice, self.starts, self.stops, self.steps))],)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.ops.join import Pad
+        from graphc.trace import emit
+
+        (x,), (y,) = inputs, outputs
+        low, high = [], []
+        for extent, n, start, step in zip(x.shape, y.shape, self.starts, self.steps, strict=True):
+            low.append(start)
+            high.append(extent - start - (0 if n == 0 else (n - 1) * step + 1))
+        interior = tuple(step - 1 for step in self.steps)
+        return (emit(Pad(tuple(low), tuple(high), interior), grads[0]),)
+
+    def index(self, source: Type) -> tuple[Affine, ...] | None:
+        rank = source.rank
+        return tuple(unit(d, rank, self.steps[d], self.starts[d]) for d in range(rank))
+
+
+@dataclass(frozen=True)
+class Flip(View):
+    """y[..., i, ...] = x[..., n - 1 - i, ...] along each of `axes`."""
+
+    axes: tuple[int, ...]
+    name: ClassVar[str] = "flip"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        assert all(0 <= a < x.rank for a in self.axes), (self.axes, x)
+        return (Type(x.shape, x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (np.flip(inputs[0], self.axes),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        return (emit(self, grads[0]),)
+
+    def index(self, source: Type) -> tuple[Affine, ...] | None:
+        return tuple(
+            unit(d, source.rank, -1, n - 1) if d in self.axes else unit(d, source.rank)
+            for d, n in enumerate(source.shape)
+        )
