@@ -1,0 +1,1 @@
+"""Looking at programs: dumps, the profile table."""
