@@ -1,0 +1,296 @@
+"""The CPU device: plays a plan of generated C++ kernels on arrays of this process."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import RunError
+from graphc.ir import Graph, Type
+from graphc.runtime.build import build_kernels
+from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range
+from graphc.runtime.player import Address, Player, resolve
+from graphc.state import StateBuffer, aligned_empty
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ABSOLUTE, WORK, IO = 0, 1, 2
+"""Bases of addresses: none (state never moves), the work arena, the first input or output."""
+
+LOCK = threading.RLock()
+"""Held by each call: programs share the arena, the workers and, perhaps, state. A fork waits for
+the call in progress, so that a child never sees half a step."""
+
+os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+
+
+class Arena:
+    """The work memory that all programs share, as large as the largest of them needs."""
+
+    def __init__(self) -> None:
+        self.address = 0
+        self.memory = aligned_empty((0,), np.uint8)
+
+    def reserve(self, nbytes: int) -> None:
+        """Let there be `nbytes` bytes. RunError if the system has not that many."""
+        if self.address and nbytes <= self.memory.nbytes:
+            return
+        try:
+            self.memory = aligned_empty((nbytes,), np.uint8)
+        except MemoryError:
+            raise RunError(
+                f"out of memory: the work arena needs {nbytes} bytes; the state is unchanged"
+            ) from None
+        self.address = self.memory.ctypes.data
+
+
+ARENA = Arena()
+
+
+def load(
+    plan: Plan, state: Mapping[str, StateBuffer], threads: int, graph: Graph | None = None
+) -> CpuExecutable:
+    """Build the kernels of `plan`, or find them in the cache, and bind them. See CpuExecutable.
+
+    Raises CompileError.
+    """
+    wheres: dict[str, object] = {}
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            wheres.setdefault(step.kernel, step.where)
+    return CpuExecutable(plan, state, threads, build_kernels(plan.kernels, wheres), graph)
+
+
+class CpuExecutable:
+    """A plan bound to state buffers and kernels.
+
+    `state` maps the names of the plan's state values to their buffers, `functions` the names of
+    its kernels to their addresses. `threads` is the number of workers, the caller included; the
+    results do not depend on it. `graph` is the planned graph: it gives `run_checked` the types of
+    the values in the arena. One executable may be called from several threads: the calls of all
+    programs run one after another.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: Mapping[str, StateBuffer],
+        threads: int,
+        functions: Mapping[str, int],
+        graph: Graph | None = None,
+    ) -> None:
+        self.plan = plan
+        self.threads = threads
+        self._functions = functions
+        self._graph = graph
+        self._places = _Places(plan, [state[b.value.name] for b in plan.state])
+        self._state = self._places.buffers
+        self._updated = [self._state[i] for i in sorted(self._places.updated_state(plan))]
+        self._outputs = [(b.value.type.shape, b.value.type.numpy_dtype) for b in plan.outputs]
+        self._player = self._load_player(in_order=False)
+        self._bases = (ctypes.c_uint64 * (IO + len(plan.inputs) + len(plan.outputs)))()
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """One call: the outputs, as fresh arrays. The state is updated in place.
+
+        The inputs are C-contiguous, of the shapes and dtypes of `plan.inputs`, and are read
+        where they lie.
+        """
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+        with LOCK:
+            self._bind(inputs, outputs)
+            # Marked as written before it is: an interrupt may come right after the last kernel.
+            for buffer in self._updated:
+                buffer.wrote("host")
+            self._player.play(self._bases)
+        return outputs
+
+    def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
+        """As `run`, one launch at a time; RunError at the first NaN in an input, in state or in
+        a value that a kernel writes. Then the state is what it was before the call."""
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+        with LOCK:
+            self._bind(inputs, outputs)
+            before = [buffer.array.copy() for buffer in self._updated]
+            try:
+                self._check_arguments(inputs)
+                self._play_checked([*inputs, *outputs])
+            except BaseException:
+                for buffer, array in zip(self._updated, before, strict=True):
+                    buffer.array[...] = array
+                raise
+            for buffer in self._updated:
+                buffer.wrote("host")
+        return outputs
+
+    def profile(self, inputs: Sequence[Array], repeats: int) -> list[tuple[str, int, float]]:
+        """(kernel or "copy", calls, microseconds of all calls) per launch, in the plan's order.
+
+        The launches of all streams are played one after another, `repeats` times, each with all
+        workers. The state is left as it was.
+        """
+        player = self._load_player(in_order=True)
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+        nanoseconds = np.zeros(len(player.tasks), np.int64)
+        with LOCK:
+            self._bind(inputs, outputs)
+            before = [buffer.array.copy() for buffer in self._updated]
+            for _ in range(repeats):
+                times = player.play_timed(self._bases)
+                nanoseconds += times[:, 1] - times[:, 0]
+                for buffer, array in zip(self._updated, before, strict=True):
+                    buffer.array[...] = array
+        totals: dict[int, float] = {
+            i: 0.0 for i, s in enumerate(self.plan.steps) if isinstance(s, Launch | Copy)
+        }
+        for task, spent in zip(player.tasks, nanoseconds, strict=True):
+            totals[task.step] += float(spent) / 1000
+        return [(self._name(step), repeats, spent) for step, spent in totals.items()]
+
+    def timeline(self, inputs: Sequence[Array]) -> list[tuple[int, float, float]]:
+        """(index of the step, start, end) of each launch's phases and each copy in one call, in
+        microseconds from the first start, as the streams really ran. The state is left as it
+        was."""
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+        with LOCK:
+            self._bind(inputs, outputs)
+            before = [buffer.array.copy() for buffer in self._updated]
+            times = self._player.play_timed(self._bases)
+            for buffer, array in zip(self._updated, before, strict=True):
+                buffer.array[...] = array
+        microseconds = (times - times.min(initial=np.iinfo(np.int64).max)) / 1000
+        return [
+            (task.step, float(start), float(stop))
+            for task, (start, stop) in zip(self._player.tasks, microseconds, strict=True)
+        ]
+
+    def _load_player(self, in_order: bool) -> Player:
+        arguments: dict[int, Sequence[Address]] = {}
+        for index, step in enumerate(self.plan.steps):
+            if isinstance(step, Launch):
+                arguments[index] = [self._places.address(a) for a in step.arguments]
+            elif isinstance(step, Copy):
+                arguments[index] = [self._places.address(a) for a in (step.source, step.target)]
+        tasks = resolve(self.plan, in_order)
+        return Player(self.plan, tasks, self._functions, arguments, self.threads)
+
+    def _bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        ARENA.reserve(self.plan.peak_bytes)
+        bases = self._bases
+        bases[WORK] = ARENA.address
+        for index, array in enumerate((*inputs, *outputs), IO):
+            bases[index] = array.ctypes.data
+        for buffer in self._state:
+            if buffer.current != "host":
+                buffer.refresh_host()
+
+    def _name(self, step: int) -> str:
+        launch = self.plan.steps[step]
+        return launch.kernel if isinstance(launch, Launch) else "copy"
+
+    def _check_arguments(self, inputs: Sequence[Array]) -> None:
+        arrays = [*inputs, *(buffer.array for buffer in self._state)]
+        bindings = (*self.plan.inputs, *self.plan.state)
+        for binding, array in zip(bindings, arrays, strict=True):
+            if _has_nan(array):
+                raise RunError(
+                    f"NaN in {binding.value} : {binding.value.type}, before the first kernel; "
+                    "the state is unchanged"
+                )
+
+    def _play_checked(self, io: Sequence[Array]) -> None:
+        types = _types(self.plan, self._graph)
+        tasks = self._player.tasks
+        for index, task in enumerate(tasks):
+            self._player.play_in_order(self._bases, index, index + 1)
+            step = self.plan.steps[task.step]
+            if index + 1 < len(tasks) and tasks[index + 1].step == task.step:
+                continue
+            if not isinstance(step, Launch):
+                continue
+            for place in step.writes:
+                type = types.get(place.value)
+                if type is not None and _has_nan(self._places.array(place, type, io)):
+                    where = f", {step.where}" if str(step.where) else ""
+                    raise RunError(
+                        f"NaN in %{place.value} : {type}, written by kernel {step.kernel}{where}; "
+                        "the state is unchanged"
+                    )
+
+
+class _Places:
+    """Where the bytes of a plan lie: state at its buffers, work and io relative to bases."""
+
+    def __init__(self, plan: Plan, buffers: list[StateBuffer]) -> None:
+        self.buffers = buffers
+        self._state = _Segment(plan.state)
+        self._io = _Segment((*plan.inputs, *plan.outputs))
+
+    def address(self, place: Range) -> Address:
+        if place.segment == "work":
+            return Address(WORK, place.start)
+        if place.segment == "state":
+            index, offset = self._state.find(place)
+            return Address(ABSOLUTE, self.buffers[index].array.ctypes.data + offset)
+        index, offset = self._io.find(place)
+        return Address(IO + index, offset)
+
+    def array(self, place: Range, type: Type, io: Sequence[Array]) -> Array:
+        """The elements at `place` as they lie in memory; `io` are the call's arrays."""
+        if place.segment == "work":
+            memory = ARENA.memory[place.start : place.stop]
+        else:
+            state = place.segment == "state"
+            segment = self._state if state else self._io
+            index, offset = segment.find(place)
+            owner = self.buffers[index].array if state else io[index]
+            memory = owner.reshape(-1).view(np.uint8)[offset : offset + place.stop - place.start]
+        return memory.view(type.numpy_dtype)
+
+    def updated_state(self, plan: Plan) -> set[int]:
+        """The indices of the state that some step writes."""
+        updated = set()
+        for step in plan.steps:
+            if isinstance(step, Launch | Copy):
+                writes = step.writes if isinstance(step, Launch) else (step.target,)
+                updated |= {self._state.find(w)[0] for w in writes if w.segment == "state"}
+        return updated
+
+
+class _Segment:
+    """Finds the binding that a range lies in."""
+
+    def __init__(self, bindings: Sequence[Binding]) -> None:
+        self._bindings = bindings
+        # Of those that start at one place, all but the last are empty.
+        self._order = sorted(range(len(bindings)), key=self._ends)
+        self._starts = [bindings[i].place.start for i in self._order]
+
+    def find(self, place: Range) -> tuple[int, int]:
+        """(index of the binding, bytes from its start)."""
+        at = bisect.bisect_right(self._starts, place.start) - 1
+        index = self._order[at]
+        return index, place.start - self._bindings[index].place.start
+
+    def _ends(self, index: int) -> tuple[int, int]:
+        place = self._bindings[index].place
+        return place.start, place.stop
+
+
+def _types(plan: Plan, graph: Graph | None) -> dict[str, Type]:
+    bindings = (*plan.state, *plan.inputs, *plan.outputs)
+    types = {b.value.name: b.value.type for b in bindings}
+    for node in graph.nodes if graph else ():
+        types.update({v.name: v.type for v in node.outputs})
+    return types
+
+
+def _has_nan(array: Array) -> bool:
+    floats = array.dtype.name in ("float16", "float32", "float64")
+    return floats and bool(np.isnan(array).any())

@@ -1,0 +1,66 @@
+// The C interface of the player; runtime/player.py holds its Python side.
+#include <pthread.h>
+
+#include <new>
+
+#include "pool.h"
+
+using graphc::Argument;
+using graphc::Pool;
+using graphc::Program;
+using graphc::TaskSpec;
+
+namespace {
+
+// Never freed: its threads live as long as the process. A forked child has none of its parent's
+// threads, so it begins with a pool of its own.
+Pool* pool = new Pool;
+
+[[maybe_unused]] const int at_fork = pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
+
+}  // namespace
+
+extern "C" {
+
+// Null if memory is short.
+Program* graphc_load(const TaskSpec* tasks, int task_count, const int32_t* successors,
+                     int successor_count, const Argument* arguments, int argument_count, int slots,
+                     int threads) {
+    try {
+        return new Program(tasks, task_count, successors, successor_count, arguments,
+                           argument_count, slots, threads);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+
+void graphc_free(Program* program) {
+    pool->forget(*program);
+    delete program;
+}
+
+void graphc_play(Program* program, const uint64_t* bases) {
+    program->bind(bases);
+    pool->play(*program);
+}
+
+// Tasks `first` to `last` (exclusive) by this thread alone, in the order of the list.
+void graphc_play_in_order(Program* program, const uint64_t* bases, int first, int last) {
+    program->bind(bases);
+    graphc::FloatingPointMode mode;
+    program->play_in_order(first, last);
+}
+
+// As graphc_play; `times` takes the start and the end of each task, nanoseconds of one clock.
+void graphc_play_timed(Program* program, const uint64_t* bases, int64_t* times) {
+    program->bind(bases);
+    program->time(true);
+    pool->play(*program);
+    program->time(false);
+    for (int i = 0; i < program->task_count(); i++) {
+        times[2 * i] = program->task(i).start;
+        times[2 * i + 1] = program->task(i).stop;
+    }
+}
+
+}  // extern "C"
