@@ -38,7 +38,7 @@ class Take(Index):
         if extent == 0:
             return (np.zeros(shape, table.dtype),)
         inside = (indices >= 0) & (indices < extent)
-        mask = inside.reshape(*indices.shape, *(1,) * (table.ndim - 1 - axis))
+        mask = inside.reshape((*indices.shape, *(1,) * (table.ndim - 1 - axis)))
         rows = np.take(table, np.where(inside, indices, 0), axis)
         return (np.where(mask, rows, table.dtype.type(0)),)
 

@@ -1,0 +1,34 @@
+"""Running a graph in NumPy, node by node: what it means, apart from any device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphc.ir import Graph, Value
+from graphc.ops.base import Array
+
+
+def evaluate(
+    graph: Graph, inputs: Sequence[Array], state: Mapping[str, Array] | None = None
+) -> tuple[tuple[Array, ...], dict[str, Array]]:
+    """The outputs, and the contents of every state value after the updates, by its name.
+
+    `inputs` are in the graph's order and `state` holds an array per state value by name, all of
+    shapes and dtypes as declared, except that floats may be wider throughout.
+    """
+    values: dict[Value, Array] = dict(zip(graph.inputs, map(np.asarray, inputs), strict=True))
+    values.update((v, np.asarray((state or {})[v.name])) for v in graph.state)
+    last = {v: n for n, node in enumerate(graph.nodes) for v in node.inputs}
+    kept = {*graph.results, *graph.state}
+    for number, node in enumerate(graph.nodes):
+        with np.errstate(all="ignore"):
+            results = node.op.reference(*(values[v] for v in node.inputs))
+        values.update(zip(node.outputs, results, strict=True))
+        for value in dict.fromkeys(node.inputs):
+            if last[value] == number and value not in kept:
+                del values[value]
+    after = {v.name: values[v] for v in graph.state}
+    after.update((old.name, values[new]) for old, new in graph.updates)
+    return tuple(values[v] for v in graph.outputs), after
