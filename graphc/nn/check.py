@@ -1,0 +1,59 @@
+"""Checks of layers' arguments: expected, got, and the user's line."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.trace import Tensor, user_line
+
+
+def fail(message: str) -> NoReturn:
+    """Raise GraphError with the user's line behind the message."""
+    raise GraphError(f"{message} ({', '.join(user_line())})")
+
+
+def integer(layer: str, name: str, value: Any, at_least: int = 1) -> int:
+    """`value` as an int not below `at_least`."""
+    if not _is_integer(value) or value < at_least:
+        fail(f"{layer}: {name} expected an integer of at least {at_least}, got {value!r}")
+    return int(value)
+
+
+def axis(layer: str, name: str, value: Any) -> int:
+    """`value` as an int; negative ones count from the last axis."""
+    if not _is_integer(value):
+        fail(f"{layer}: {name} expected an integer, got {value!r}")
+    return int(value)
+
+
+def pair(layer: str, name: str, value: Any, at_least: int = 1) -> tuple[int, int]:
+    """(vertical, horizontal), from a pair or from one integer for both."""
+    items = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(items) != 2 or not all(_is_integer(i) and i >= at_least for i in items):
+        fail(
+            f"{layer}: {name} expected an integer or a pair of integers of at least {at_least}, "
+            f"got {value!r}"
+        )
+    return int(items[0]), int(items[1])
+
+
+def number(layer: str, name: str, value: Any, low: float, high: float) -> float:
+    """`value` as a float within [low, high]."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:
+        fail(f"{layer}: {name} expected a number in [{low:g}, {high:g}], got {value!r}")
+    return float(value)
+
+
+def axes(layer: str, x: Tensor, *expected: str) -> None:
+    """GraphError unless x has as many axes as one of `expected`, such as "n, c, h, w"."""
+    if x.ndim not in (len(letters.split(", ")) for letters in expected):
+        names = " or ".join(f"x[{letters}]" for letters in expected)
+        fail(f"{layer}: expected {names}, got {x.value.type}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

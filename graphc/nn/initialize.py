@@ -1,0 +1,47 @@
+"""Initial values of parameters, as PyTorch's layers draw them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graphc.nn.parameter import Parameter
+
+_generator: np.random.Generator | None = None
+
+
+def seed(number: int = 0) -> None:
+    """Let the modules made from here on be those of `number`: equal numbers, equal weights.
+
+    The weights of a process that does not call it are those of 0.
+    """
+    global _generator
+    _generator = np.random.default_rng(number)
+
+
+def generator() -> np.random.Generator:
+    """The source of all initial values."""
+    if _generator is None:
+        seed()
+    assert _generator is not None
+    return _generator
+
+
+def uniform(shape: tuple[int, ...], fan_in: int) -> Parameter:
+    """A parameter f32[shape], uniform within 1 / sqrt(fan_in) of zero."""
+    bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+    return Parameter(generator().uniform(-bound, bound, shape).astype(np.float32))
+
+
+def normal(shape: tuple[int, ...]) -> Parameter:
+    """A parameter f32[shape], standard normal."""
+    return Parameter(generator().standard_normal(shape, np.float32))
+
+
+def full(
+    shape: tuple[int, ...], value: float, dtype: Any = np.float32, trainable: bool = True
+) -> Parameter:
+    """A parameter of equal elements."""
+    return Parameter(np.full(shape, value, dtype), trainable)

@@ -1,0 +1,177 @@
+"""Modules: objects that hold parameters and other modules as attributes.
+
+Nothing is registered. Parameters and submodules are found where they are: as attributes, also
+within lists, tuples and dicts. So `super().__init__()` is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphc import tree
+from graphc.errors import GraphError
+from graphc.ir import Type, dtype_name
+from graphc.nn.parameter import Parameter
+from graphc.trace import Builder, current_builder, user_line
+
+Array = np.ndarray[Any, np.dtype[Any]]
+T = TypeVar("T")
+
+
+class Module:
+    """Base of all layers and models. A subclass sets attributes and defines `forward`."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs, from traced tensors."""
+        raise GraphError(f"{type(self).__name__} has no forward method ({', '.join(user_line())})")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward`, its nodes named after the attribute that holds this module."""
+        builder = current_builder()
+        name = self._name_in(builder)
+        _calls.append(self)
+        try:
+            with builder.module(name) if name else nullcontext():
+                return self.forward(*args, **kwargs)
+        finally:
+            _calls.pop()
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Every parameter once, those that are not trainable included."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """(path such as `block1.conv2.weight`, parameter), each parameter once."""
+        return _once((n, p) for n, p in _walk(self, "", ()) if isinstance(p, Parameter))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and every one inside it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """(path such as `block1.conv2`, module), each module once; this one's path is empty."""
+        inside = ((n, m) for n, m in _walk(self, "", ()) if isinstance(m, Module))
+        return _once(iter([("", self), *inside]))
+
+    def state_dict(self) -> dict[str, Array]:
+        """Path -> a copy of the parameter's contents as of the last finished step. A parameter
+        that is held at two paths is there twice, as in PyTorch."""
+        return {name: p.numpy() for name, p in _walk(self, "", ()) if isinstance(p, Parameter)}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Overwrite the parameters with `state`: path -> array, or anything with `__array__`.
+
+        All or nothing: GraphError lists every missing and unexpected name (ignored unless
+        `strict`) and every shape and dtype that does not fit, and then nothing is changed.
+        """
+        own = {n: p for n, p in _walk(self, "", ()) if isinstance(p, Parameter)}
+        arrays = {name: as_array(name, state[name]) for name in own if name in state}
+        problems: list[str] = []
+        if strict:
+            problems += [
+                f"missing {name} : {p.type}" for name, p in own.items() if name not in state
+            ]
+            problems += [f"unexpected {name}" for name in state if name not in own]
+        for name, array in arrays.items():
+            if not fits(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
+        if problems:
+            raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
+        for name, array in arrays.items():
+            own[name].state.assign(array, name)
+
+    def describe(self) -> str:
+        """The arguments, as `repr` prints them."""
+        return ""
+
+    def __repr__(self) -> str:
+        inner = [
+            f"({name}): {member!r}".replace("\n", "\n  ")
+            for name, member in _members(self)
+            if isinstance(member, Module)
+        ]
+        if not inner:
+            return f"{type(self).__name__}({self.describe()})"
+        return "\n  ".join([f"{type(self).__name__}({self.describe()}", *inner]) + "\n)"
+
+    def _name_in(self, builder: Builder) -> str:
+        """This module's path below the module that calls it, or "" where it has none."""
+        if _calls:
+            caller = _calls[-1]
+            direct = ((n, m) for n, m in _members(caller) if m is self)
+            deeper = ((n, m) for n, m in caller.named_modules() if m is self)
+            return next((n for n, _ in (*direct, *deeper)), "")
+        # Called by a plain function: the names of its parameters say where it is.
+        for name, parameter in self.named_parameters():
+            known = builder.known_name(parameter.state)
+            if known.endswith("." + name):
+                return known.removesuffix("." + name)
+        return ""
+
+
+_calls: list[Module] = []
+"""The modules whose `forward` runs at this moment, outermost first."""
+
+
+def _members(module: Module) -> Iterator[tuple[str, Parameter | Module]]:
+    """What the attributes of `module` hold, its own parameters first."""
+    found = [
+        (path, leaf)
+        for name, value in vars(module).items()
+        for path, leaf in tree.leaves(value, name)
+        if isinstance(leaf, (Parameter, Module))
+    ]
+    yield from (item for item in found if isinstance(item[1], Parameter))
+    yield from (item for item in found if isinstance(item[1], Module))
+
+
+def _walk(
+    module: Module, prefix: str, above: tuple[Module, ...]
+) -> Iterator[tuple[str, Parameter | Module]]:
+    """Every path below `module`. A module that holds one above it is not followed upwards."""
+    for name, member in _members(module):
+        if isinstance(member, Parameter):
+            yield prefix + name, member
+        elif not any(member is m for m in (*above, module)):
+            yield prefix + name, member
+            yield from _walk(member, f"{prefix}{name}.", (*above, module))
+
+
+def _once(items: Iterator[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+    """The first path of each object."""
+    seen: set[int] = set()
+    for name, item in items:
+        if id(item) not in seen:
+            seen.add(id(item))
+            yield name, item
+
+
+def as_array(name: str, value: Any) -> Array:
+    """`value` as a NumPy array, or GraphError. PyTorch's tensors may need gradients or lie on
+    another device."""
+    for method in ("detach", "cpu"):
+        value = getattr(value, method, lambda value=value: value)()
+    try:
+        array = np.asarray(value)
+    except TypeError as error:
+        raise GraphError(f"{name}: {type(value).__name__} gives no array: {error}") from None
+    return array
+
+
+def fits(array: Array, expected: Type) -> bool:
+    """Whether `array` may be written into a buffer of that type."""
+    return array.shape == expected.shape and np.can_cast(
+        array.dtype, expected.numpy_dtype, "same_kind"
+    )
+
+
+def describe(array: Array) -> str:
+    """Dtype and shape, as a type prints."""
+    try:
+        return str(Type(array.shape, dtype_name(array.dtype)))
+    except GraphError:
+        return f"{array.dtype}[{','.join(map(str, array.shape))}]"

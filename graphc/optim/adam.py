@@ -1,0 +1,89 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+import math
+
+from graphc import functions
+from graphc.errors import GraphError
+from graphc.optim.rule import Rate, Rule
+from graphc.trace import Tensor, user_line
+
+
+class Adam(Rule):
+    """w -= lr * m' / (sqrt(v') + eps), where m and v are running means of g and g * g with rates
+    1 - betas, and m' = m / (1 - betas[0]^t), v' = v / (1 - betas[1]^t) at step t.
+
+    `weight_decay` adds weight_decay * w to g.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        clip_grad_norm: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay, clip_grad_norm)
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise GraphError(
+                f"{type(self).__name__}: betas expected a pair of numbers in [0, 1), "
+                f"got {betas!r} ({', '.join(user_line())})"
+            )
+        first, second = (self.number("betas", beta, below=1.0) for beta in betas)
+        self.betas = (first, second)
+        self.eps = self.number("eps", eps)
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        first, second = (_correction(step, beta) for beta in self.betas)
+        return rate, rate / first, functions.sqrt(second)
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        rate, corrected_rate, root = scalars
+        weight, gradient = self.decay(weight, gradient, rate)
+        mean = moments[0] + (gradient - moments[0]) * (1 - self.betas[0])
+        square = self.betas[1] * moments[1] + (1 - self.betas[1]) * (gradient * gradient)
+        scale = functions.sqrt(square) / root + self.eps
+        return weight - corrected_rate * (mean / scale), mean, square
+
+    def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight and gradient with `weight_decay` brought in."""
+        if self.weight_decay:
+            gradient = gradient + self.weight_decay * weight
+        return weight, gradient
+
+
+class AdamW(Adam):
+    """Adam whose `weight_decay` shrinks the weights themselves: w *= 1 - lr * weight_decay."""
+
+    def __init__(
+        self,
+        lr: Rate = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        clip_grad_norm: float | None = None,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay, clip_grad_norm)
+
+    def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
+        if self.weight_decay:
+            weight = weight * (1 - rate * self.weight_decay)
+        return weight, gradient
+
+
+def _correction(step: Tensor, beta: float) -> Tensor:
+    """1 - beta^step. The subtraction would lose all digits of 1 - 0.999 but three."""
+    exponent = math.log(beta) if beta else -100.0  # exp(-100) is nothing beside 1
+    return -functions.expm1(step * exponent)

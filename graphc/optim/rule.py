@@ -1,0 +1,197 @@
+"""What all update rules share: the rate, the step counter, the moments, gradient clipping.
+
+A rule writes its arithmetic into the training program's graph, so a step needs nothing from the
+host. What it remembers belongs to (parameter, rule): programs given the same rule go on where the
+others stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc import functions
+from graphc.errors import GraphError
+from graphc.ir import Where
+from graphc.nn.module import as_array, describe, fits
+from graphc.nn.parameter import Parameter
+from graphc.state import StateBuffer
+from graphc.trace import Builder, Tensor, user_line
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Rate = float | Callable[[int], float]
+Gradient = tuple[Parameter, Tensor, str]
+"""A parameter, its gradient and its name, such as `conv1.weight`."""
+
+
+class Rule:
+    """Base of all update rules: a subclass says which moments it keeps, and its arithmetic.
+
+    `lr` is a number, or a schedule: a function of the number of finished steps. `clip_grad_norm`
+    scales all gradients alike where their norm, taken as one vector, is larger.
+    """
+
+    def __init__(self, lr: Rate, weight_decay: float, clip_grad_norm: float | None) -> None:
+        self.weight_decay = self.number("weight_decay", weight_decay)
+        self.clip_grad_norm = clip_grad_norm
+        if clip_grad_norm is not None:
+            self.clip_grad_norm = self.number("clip_grad_norm", clip_grad_norm)
+        self._rate = StateBuffer(0.0, np.float32)
+        self._step = StateBuffer(0, np.int32)
+        self._moments: dict[StateBuffer, dict[str, StateBuffer]] = {}
+        self._names: dict[StateBuffer, str] = {}
+        self._loaded: dict[str, Array] = {}
+        self.lr = lr
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The names of what is kept for each parameter, in the parameter's shape and dtype."""
+        return ()
+
+    def initial(self, moment: str) -> float:
+        """What the elements of a moment are at first."""
+        return 0.0
+
+    def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        """Traced scalars that all parameters share; `rate` f32[], `step` f32[] from 1 up."""
+        return (rate,)
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        """The new weight and the new moments, traced; pointwise ops only."""
+        raise GraphError(f"{type(self).__name__} has no apply method ({', '.join(user_line())})")
+
+    @property
+    def lr(self) -> Rate:
+        """The rate or the schedule. Setting it takes effect at the next step; nothing is compiled
+        anew. GraphError for a number that is negative or not finite."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, value: Rate) -> None:
+        self._lr = value if callable(value) else self.number("lr", value)
+        self.before_step()
+
+    @property
+    def step(self) -> int:
+        """The number of finished steps."""
+        return int(self._step.numpy())
+
+    def before_step(self) -> None:
+        """Let the rate be that of the step that comes. A program calls it before each step."""
+        rate = self._lr
+        if callable(rate):
+            rate = self.number("lr", rate(self.step))
+        if self._rate.array != np.float32(rate):
+            self._rate.assign(rate, "lr")
+
+    def emit(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
+        """Append the update of every parameter, of the moments and of the step counter to the
+        graph under construction."""
+        with builder.at(Where(derived=True)):
+            rate = builder.read_state(self._rate, "lr")
+            step = builder.read_state(self._step, "step")
+            following = step + 1
+            builder.update(step, following)
+            shared = self.scalars(rate, functions.astype(following, "float32"))
+            scale = self._scale([gradient for _, gradient, _ in gradients])
+        for parameter, gradient, name in gradients:
+            with builder.at(Where(name.rpartition(".")[0], (), derived=True)):
+                weight = builder.read_state(parameter.state, name)
+                scaled = gradient if scale is None else gradient * _cast(scale, gradient)
+                buffers = self._buffers(parameter, name)
+                moments = tuple(builder.read_state(b, f"{m}.{name}") for m, b in buffers.items())
+                scalars = tuple(_cast(s, weight) for s in shared)
+                new = self.apply(weight, scaled, moments, scalars)
+                for old, tensor in zip((weight, *moments), new, strict=True):
+                    builder.update(old, tensor)
+
+    def state_dict(self) -> dict[str, Array]:
+        """`lr` f64[], `step` i32[] and the moments by `moment.parameter`, as copies as of the last
+        finished step. Moments exist from the first compile on."""
+        rate = self._rate.array if callable(self._lr) else self._lr
+        moments = {name: buffer.numpy() for name, buffer in self._named()}
+        return {
+            "lr": np.array(rate, np.float64),
+            "step": self._step.numpy(),
+            **moments,
+            **{name: array.copy() for name, array in self._loaded.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave, before or after compiling. A schedule stays.
+
+        All or nothing: GraphError lists every name that is missing or unexpected and every shape
+        and dtype that does not fit.
+        """
+        arrays = {name: as_array(name, value) for name, value in state.items()}
+        own = {"lr": self._rate, "step": self._step, **dict(self._named())}
+        prefixes = tuple(f"{moment}." for moment in self.moments)
+        problems = [f"missing {name} : {b.type}" for name, b in own.items() if name not in arrays]
+        for name, array in arrays.items():
+            if name not in own and not name.startswith(prefixes):
+                problems.append(f"unexpected {name}")
+            elif name in own and not fits(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
+        if problems:
+            raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
+        for name, buffer in own.items():
+            buffer.assign(arrays[name], name)
+        self._loaded = {name: a.copy() for name, a in arrays.items() if name not in own}
+        if not callable(self._lr):
+            self.lr = float(arrays["lr"])
+        self.before_step()
+
+    def number(self, name: str, value: Any, below: float = math.inf) -> float:
+        """`value` as a float in [0, below), or GraphError."""
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < below:
+            raise GraphError(
+                f"{type(self).__name__}: {name} expected a number in [0, {below:g}), "
+                f"got {value!r} ({', '.join(user_line())})"
+            )
+        return float(value)
+
+    def _scale(self, gradients: Sequence[Tensor]) -> Tensor | None:
+        """The factor that brings the norm of all gradients down to `clip_grad_norm`."""
+        if self.clip_grad_norm is None or not gradients:
+            return None
+        squares = [functions.sum(functions.square(gradient)) for gradient in gradients]
+        total = functions.sqrt(sum(squares[1:], start=squares[0]))
+        return functions.minimum(self.clip_grad_norm / (total + 1e-6), 1.0)
+
+    def _buffers(self, parameter: Parameter, name: str) -> dict[str, StateBuffer]:
+        """The moments of a parameter by name; made, or taken from what was loaded, at first."""
+        if parameter.state not in self._moments:
+            self._moments[parameter.state] = {
+                moment: self._first(moment, parameter, name) for moment in self.moments
+            }
+            self._names[parameter.state] = name
+        return self._moments[parameter.state]
+
+    def _first(self, moment: str, parameter: Parameter, name: str) -> StateBuffer:
+        array = np.full(parameter.shape, self.initial(moment), parameter.type.numpy_dtype)
+        buffer = StateBuffer(array)
+        if self._loaded:
+            path = f"{moment}.{name}"
+            if path not in self._loaded:
+                raise GraphError(f"load_state_dict: {type(self).__name__}\n  missing {path}")
+            buffer.assign(self._loaded.pop(path), path)
+        return buffer
+
+    def _named(self) -> Iterator[tuple[str, StateBuffer]]:
+        for parameter, moments in self._moments.items():
+            for moment, buffer in moments.items():
+                yield f"{moment}.{self._names[parameter]}", buffer
+
+
+def _cast(scalar: Tensor, like: Tensor) -> Tensor:
+    return scalar if scalar.dtype == like.dtype else functions.astype(scalar, like.dtype)

@@ -1,0 +1,107 @@
+"""Rules that divide by the size of past gradients, with one rate for all steps."""
+
+from __future__ import annotations
+
+from graphc import functions
+from graphc.optim.rule import Rate, Rule
+from graphc.trace import Tensor
+
+
+class RMSprop(Rule):
+    """w -= lr * g / (sqrt(v) + eps), where v is the running mean of g * g with rate 1 - alpha.
+
+    `centered` subtracts the square of the running mean of g from v; with `momentum`,
+    b = momentum * b + g / (sqrt(v) + eps) is used; `weight_decay` adds weight_decay * w to g.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+        clip_grad_norm: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay, clip_grad_norm)
+        self.alpha = self.number("alpha", alpha)
+        self.eps = self.number("eps", eps)
+        self.momentum = self.number("momentum", momentum)
+        self.centered = bool(centered)
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        centered = ("grad_avg",) if self.centered else ()
+        return ("square_avg", *centered, *(("momentum",) if self.momentum else ()))
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        (rate,) = scalars
+        if self.weight_decay:
+            gradient = gradient + self.weight_decay * weight
+        square = self.alpha * moments[0] + (1 - self.alpha) * (gradient * gradient)
+        new, variance = [square], square
+        if self.centered:
+            mean = moments[1] + (gradient - moments[1]) * (1 - self.alpha)
+            new.append(mean)
+            variance = square - mean * mean
+        direction = gradient / (functions.sqrt(variance) + self.eps)
+        if self.momentum:
+            direction = self.momentum * moments[-1] + direction
+            new.append(direction)
+        return weight - rate * direction, *new
+
+
+class Adagrad(Rule):
+    """w -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps) at step t, where s is the sum of
+    g * g over all steps, from `initial_accumulator_value` on.
+
+    `weight_decay` adds weight_decay * w to g.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        clip_grad_norm: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay, clip_grad_norm)
+        self.lr_decay = self.number("lr_decay", lr_decay)
+        self.initial_accumulator_value = self.number(
+            "initial_accumulator_value", initial_accumulator_value
+        )
+        self.eps = self.number("eps", eps)
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return ("sum",)
+
+    def initial(self, moment: str) -> float:
+        return self.initial_accumulator_value
+
+    def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        if not self.lr_decay:
+            return (rate,)
+        return (rate / (1 + (step - 1) * self.lr_decay),)
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        (rate,) = scalars
+        if self.weight_decay:
+            gradient = gradient + self.weight_decay * weight
+        total = moments[0] + gradient * gradient
+        return weight - rate * (gradient / (functions.sqrt(total) + self.eps)), total
