@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from graphc.ir import Graph, Value
+from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Array
 
 
 def evaluate(
-    graph: Graph, inputs: Sequence[Array], state: Mapping[str, Array] | None = None
+    graph: Graph,
+    inputs: Sequence[Array],
+    state: Mapping[str, Array] | None = None,
+    observe: Callable[[Node, Sequence[Array]], None] | None = None,
 ) -> tuple[tuple[Array, ...], dict[str, Array]]:
     """The outputs, and the contents of every state value after the updates, by its name.
 
     `inputs` are in the graph's order and `state` holds an array per state value by name, all of
-    shapes and dtypes as declared, except that floats may be wider throughout.
+    shapes and dtypes as declared, except that floats may be wider throughout. `observe` is called
+    with each node and its results, in order.
     """
     values: dict[Value, Array] = dict(zip(graph.inputs, map(np.asarray, inputs), strict=True))
     values.update((v, np.asarray((state or {})[v.name])) for v in graph.state)
@@ -25,6 +29,8 @@ def evaluate(
     for number, node in enumerate(graph.nodes):
         with np.errstate(all="ignore"):
             results = node.op.reference(*(values[v] for v in node.inputs))
+        if observe is not None:
+            observe(node, results)
         values.update(zip(node.outputs, results, strict=True))
         for value in dict.fromkeys(node.inputs):
             if last[value] == number and value not in kept:

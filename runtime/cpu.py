@@ -16,6 +16,7 @@ from graphc.ir import Graph, Type
 from graphc.runtime.build import build_kernels
 from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range
 from graphc.runtime.player import Address, Player, resolve
+from graphc.runtime.reference import has_nan, nan_message
 from graphc.state import StateBuffer, aligned_empty
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -129,7 +130,7 @@ class CpuExecutable:
                 buffer.wrote("host")
         return outputs
 
-    def profile(self, inputs: Sequence[Array], repeats: int) -> list[tuple[str, int, float]]:
+    def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[tuple[str, int, float]]:
         """(kernel or "copy", calls, microseconds of all calls) per launch, in the plan's order.
 
         The launches of all streams are played one after another, `repeats` times, each with all
@@ -198,11 +199,8 @@ class CpuExecutable:
         arrays = [*inputs, *(buffer.array for buffer in self._state)]
         bindings = (*self.plan.inputs, *self.plan.state)
         for binding, array in zip(bindings, arrays, strict=True):
-            if _has_nan(array):
-                raise RunError(
-                    f"NaN in {binding.value} : {binding.value.type}, before the first kernel; "
-                    "the state is unchanged"
-                )
+            if has_nan(array):
+                raise RunError(f"{nan_message(binding.value, None)}; the state is unchanged")
 
     def _play_checked(self, io: Sequence[Array]) -> None:
         types = _types(self.plan, self._graph)
@@ -216,10 +214,10 @@ class CpuExecutable:
                 continue
             for place in step.writes:
                 type = types.get(place.value)
-                if type is not None and _has_nan(self._places.array(place, type, io)):
+                if type is not None and has_nan(self._places.array(place, type, io)):
                     where = f", {step.where}" if str(step.where) else ""
                     raise RunError(
-                        f"NaN in %{place.value} : {type}, written by kernel {step.kernel}{where}; "
+                        f"NaN in %{place.value} : {type}, written by {step.kernel}{where}; "
                         "the state is unchanged"
                     )
 
@@ -289,8 +287,3 @@ def _types(plan: Plan, graph: Graph | None) -> dict[str, Type]:
     for node in graph.nodes if graph else ():
         types.update({v.name: v.type for v in node.outputs})
     return types
-
-
-def _has_nan(array: Array) -> bool:
-    floats = array.dtype.name in ("float16", "float32", "float64")
-    return floats and bool(np.isnan(array).any())

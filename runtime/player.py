@@ -76,6 +76,8 @@ def resolve(plan: Plan, in_order: bool = False) -> list[Task]:
         ahead = before.setdefault(stream, set())
         if isinstance(step, Record):
             events[step.event] = frozenset(ahead)
+        elif isinstance(step, Wait) and in_order:
+            continue
         elif isinstance(step, Wait):
             if step.event not in events:
                 raise PlanError(f"step {index} waits for event {step.event}, never recorded before")
