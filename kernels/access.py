@@ -1,0 +1,202 @@
+"""Where a kernel's reads and writes fall: affine functions of the indices of its domain.
+
+A kernel walks a `Domain`: axes with extents, one of which may be the lane axis. Along the lane
+axis a register holds `width` neighbours, so its index steps by `width` and names the first of
+them. A `Place` is the index of a value along one of its axes, from the domain's indices; an
+`Access` is the offset in memory that the places of all axes come to under the value's layout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphc.ir import Type
+from graphc.ops.base import Affine
+
+
+@dataclass(frozen=True)
+class Domain:
+    """`extents`: elements per axis. `lane`: the axis that lies in the lanes, of `width` elements
+    per register; None where registers hold one element or one value for all lanes."""
+
+    extents: tuple[int, ...]
+    lane: int | None = None
+    width: int = 1
+
+    @property
+    def rank(self) -> int:
+        return len(self.extents)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self.extents)
+
+    def steps(self, axis: int) -> int:
+        """Registers along `axis`: its extent, or its blocks of `width` if it is the lane axis."""
+        extent = self.extents[axis]
+        return -(-extent // self.width) if axis == self.lane else extent
+
+    def axis(self, axis: int) -> Place:
+        """The place that is the index of `axis` itself."""
+        return Place(tuple(int(d == axis) for d in range(self.rank)))
+
+    def constant(self, offset: int) -> Place:
+        return Place((0,) * self.rank, offset)
+
+    def identity(self) -> tuple[Place, ...]:
+        """The places of a value that has the domain's own axes."""
+        return tuple(self.axis(d) for d in range(self.rank))
+
+
+@dataclass(frozen=True)
+class Place:
+    """`(sum of coefficients[d] * i[d] + offset) / divisor` over the domain's indices i. A divisor
+    above 1 comes with a guard that lets only exact quotients pass."""
+
+    coefficients: tuple[int, ...]
+    offset: int = 0
+    divisor: int = 1
+
+    @property
+    def constant(self) -> bool:
+        return not any(self.coefficients)
+
+
+@dataclass(frozen=True)
+class Access:
+    """The element offset `(offset + sum of strides[d] * i[d] + lane_stride * l) / divisor` for
+    lane l of the register at indices i (the lane axis's index being that of lane 0)."""
+
+    offset: int
+    strides: tuple[int, ...]
+    lane_stride: int = 0
+    divisor: int = 1
+
+    def text(self, indices: Sequence[str]) -> str:
+        """The offset of lane 0 as a C++ expression, before the division."""
+        terms = [
+            index if stride == 1 else f"{stride} * {index}"
+            for stride, index in zip(self.strides, indices, strict=True)
+            if stride
+        ]
+        if self.offset or not terms:
+            terms.append(str(self.offset))
+        return " + ".join(terms).replace("+ -", "- ")
+
+
+def place_of(affine: Affine, places: Sequence[Place], rank: int) -> Place:
+    """`affine` over a value's indices, which lie at `places` of a domain of `rank` axes."""
+    used = [(c, p) for c, p in zip(affine.coefficients, places, strict=True) if c]
+    divisor = math.lcm(*(p.divisor for _, p in used))
+    coefficients = [0] * rank
+    offset = affine.offset * divisor
+    for factor, place in used:
+        scale = factor * (divisor // place.divisor)
+        offset += scale * place.offset
+        for d, c in enumerate(place.coefficients):
+            coefficients[d] += scale * c
+    return Place(tuple(coefficients), offset, divisor)
+
+
+def broadcast_places(
+    shape: tuple[int, ...], wide: tuple[int, ...], places: Sequence[Place], domain: Domain
+) -> tuple[Place, ...]:
+    """The places of an operand of `shape` in a NumPy broadcast to `wide`, read at `places`."""
+    first = len(wide) - len(shape)
+    return tuple(
+        domain.constant(0) if extent == 1 and wide[first + d] != 1 else places[first + d]
+        for d, extent in enumerate(shape)
+    )
+
+
+def linear_index(shape: tuple[int, ...], places: Sequence[Place], domain: Domain) -> Access:
+    """The row-major element index within `shape` at `places`."""
+    place = place_of(Affine(row_major_strides(shape)), places, domain.rank)
+    return place_access(place, domain)
+
+
+def place_access(place: Place, domain: Domain) -> Access:
+    """A place as an access: for index registers and guards."""
+    lane = 0 if domain.lane is None else place.coefficients[domain.lane]
+    return Access(place.offset, place.coefficients, lane, place.divisor)
+
+
+def memory_access(type: Type, places: Sequence[Place], domain: Domain) -> Access:
+    """Where the element of a value of `type` at `places` lies in its memory."""
+    if type.layout.axis is None:
+        return linear_index(type.shape, places, domain)
+    axis, width = type.layout.axis, type.layout.width
+    *strides, _ = row_major_strides(type.storage_shape)
+    batch = places[axis]
+    others = [s if d != axis else 0 for d, s in enumerate(strides)]
+    rest = place_of(Affine(tuple(others)), places, domain.rank)
+    if batch.constant:
+        assert batch.divisor == 1
+        block, lane = divmod(batch.offset, width)
+        rest = Place(rest.coefficients, rest.offset + block * strides[axis] + lane, rest.divisor)
+        return place_access(rest, domain)
+    own = domain.lane is not None and batch == domain.axis(domain.lane) and domain.width == width
+    assert own, f"{type} is read away from the kernel's own batch axis: {batch} in {domain}"
+    assert domain.lane is not None and rest.coefficients[domain.lane] == 0 and rest.divisor == 1
+    coefficients = list(rest.coefficients)
+    # The lane axis's index steps by the width, so it is one stride per element that is left.
+    coefficients[domain.lane] = strides[axis] // width
+    return Access(rest.offset, tuple(coefficients), 1)
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Elements from one index to the next along each axis."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def merge_axes(
+    domain: Domain, accesses: Sequence[Access], keep: Sequence[int] = ()
+) -> tuple[Domain, tuple[tuple[int, ...], ...]]:
+    """A domain of fewer axes that visits the same elements in the same order, and for each of its
+    axes the old axes that it stands for (the last of them has the new axis's strides).
+
+    Neighbours merge when every access steps through both as through one; axes of extent 1
+    vanish. An axis never merges with its successor if it is in `keep`.
+    """
+    groups: list[list[int]] = []
+    for axis, extent in enumerate(domain.extents):
+        if extent == 1 and axis != domain.lane:
+            continue
+        if groups and groups[-1][-1] not in keep and _mergeable(domain, accesses, groups[-1], axis):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    lane = next((i for i, g in enumerate(groups) if domain.lane in g), None)
+    extents = tuple(math.prod(domain.extents[d] for d in g) for g in groups)
+    return Domain(extents, lane, domain.width), tuple(map(tuple, groups))
+
+
+def _mergeable(domain: Domain, accesses: Sequence[Access], group: Sequence[int], axis: int) -> bool:
+    if domain.lane in group:
+        return False
+    outer, extent = group[-1], domain.extents[axis]
+    return all(
+        a.strides[outer] == a.strides[axis] * extent
+        and (axis != domain.lane or a.lane_stride == a.strides[axis])
+        for a in accesses
+    )
+
+
+def merged(access: Access, groups: Sequence[Sequence[int]]) -> Access:
+    """`access` over the merged axes `groups`."""
+    strides = tuple(access.strides[g[-1]] for g in groups)
+    return Access(access.offset, strides, access.lane_stride, access.divisor)
+
+
+def access_cost(access: Access, width: int) -> float:
+    """Loads of one register, relative to a contiguous vector load."""
+    if access.lane_stride == 1:
+        return 1.0
+    return 0.5 if access.lane_stride == 0 else 0.5 * width

@@ -1,0 +1,282 @@
+// Elementary functions of registers. In float32: polynomials and exponent arithmetic, errors of a few units in the last place over
+// the whole range, NaN, infinities, zeros and denormals as IEEE asks for; no call leaves the vector registers but for sines of
+// arguments beyond 2^30. In other dtypes: the C library's, lane by lane.
+#pragma once
+#include "cpu/simd.h"
+
+namespace graphc {
+#define GRAPHC_EACH(l) for (int l = 0; l < W; l++)
+
+INLINE vec<int32_t> bits(vec<float> x) { return (vec<int32_t>)x; }
+INLINE vec<float> from_bits(vec<int32_t> x) { return (vec<float>)x; }
+
+template <class V> INLINE mask isnan(V x) { return as_mask(x != x); }
+INLINE vec<float> abs(vec<float> x) { return from_bits(bits(x) & 0x7fffffff); }
+template <class V> INLINE V abs(V x) { return x < V{} ? -x : x; }
+INLINE vec<double> abs(vec<double> x) { return (vec<double>)((vec<int64_t>)x & INT64_MAX); }
+INLINE vec<float> copysign(vec<float> x, vec<float> sign) { return from_bits((bits(x) & 0x7fffffff) | (bits(sign) & INT32_MIN)); }
+
+// NaN in either argument is the result.
+template <class V> INLINE V maximum(V a, V b) { return (a > b) | (a != a) ? a : b; }
+template <class V> INLINE V minimum(V a, V b) { return (a < b) | (a != a) ? a : b; }
+template <class V> INLINE V relu(V x) { return x <= V{} ? V{} : x; }
+template <class V> INLINE V relu_grad(V d, V y) { return y <= V{} ? V{} : d; }
+
+// Of the vector extension's operators there is no root.
+template <class V> INLINE V sqrt(V x) {
+#if defined(GRAPHC_AVX512)
+  if constexpr (__is_same(V, vec<float>)) return __builtin_ia32_sqrtps512_mask(x, x, (unsigned short)-1, 4);
+#elif defined(GRAPHC_AVX2)
+  if constexpr (__is_same(V, vec<float>)) return __builtin_ia32_sqrtps256(x);
+#endif
+  GRAPHC_EACH(l) x[l] = __is_same(element<V>, float) ? __builtin_sqrtf(x[l]) : __builtin_sqrt(x[l]);
+  return x;
+}
+template <class V> INLINE V rsqrt(V x) { return element<V>(1) / sqrt(x); }
+
+// 2^n for n in [-126, 127].
+INLINE vec<float> power_of_two(vec<int32_t> n) { return from_bits((n + 127) << 23); }
+// p * 2^n for n in [-252, 254]: two factors, so that the result may be infinite or denormal.
+INLINE vec<float> scale(vec<float> p, vec<int32_t> n) {
+  const vec<int32_t> half = n >> 1;
+  return p * power_of_two(half) * power_of_two(n - half);
+}
+INLINE vec<float> nearest(vec<float> x) { return (x + 12582912.f) - 12582912.f; }  // |x| < 2^22
+
+// x = n ln 2 + r with |r| <= ln 2 / 2.
+struct Reduced {
+  vec<float> n, r;
+};
+INLINE Reduced reduce_by_ln2(vec<float> x) {
+  const vec<float> n = nearest(x * 1.44269504f);
+  return {n, (x - n * 0.693359375f) + n * 2.12194440e-4f};
+}
+// (e^r - 1 - r) / r^2
+INLINE vec<float> exp_tail(vec<float> r) {
+  vec<float> p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  return p * r + 5.0000001201e-1f;
+}
+INLINE vec<float> clamp(vec<float> x, float low, float high) {  // a NaN stays
+  x = x < low ? splat(low) : x;
+  return x > high ? splat(high) : x;
+}
+INLINE vec<float> exp(vec<float> x) {
+  x = clamp(x, -104.f, 89.f);
+  const auto [n, r] = reduce_by_ln2(x);
+  return scale(exp_tail(r) * r * r + r + 1.f, convert<int32_t>(n));
+}
+INLINE vec<float> expm1(vec<float> x) {
+  x = clamp(x, -20.f, 89.f);
+  const auto [n, r] = reduce_by_ln2(x);
+  const vec<float> small = exp_tail(r) * r * r + r;
+  const vec<float> half = power_of_two(convert<int32_t>(n) - 1);  // half, as 2^128 is out of range
+  return n == 0 ? small : (small * half + (half - 0.5f)) * 2.f;
+}
+
+INLINE vec<float> log(vec<float> x) {
+  const mask denormal = x < 1.17549435e-38f;
+  const vec<float> y = denormal ? x * 8388608.f : x;
+  // y = m 2^e with m in [sqrt(1/2), sqrt(2))
+  const vec<int32_t> raised = bits(y) - 0x3f3504f3;
+  const vec<float> e = convert<float>((raised >> 23) - (denormal & 23));
+  const vec<float> m = from_bits((raised & 0x7fffff) + 0x3f3504f3) - 1.f;
+  const vec<float> z = m * m;
+  vec<float> p = m * 7.0376836292e-2f - 1.1514610310e-1f;
+  p = p * m + 1.1676998740e-1f;
+  p = p * m - 1.2420140846e-1f;
+  p = p * m + 1.4249322787e-1f;
+  p = p * m - 1.6668057665e-1f;
+  p = p * m + 2.0000714765e-1f;
+  p = p * m - 2.4999993993e-1f;
+  p = p * m + 3.3333331174e-1f;
+  vec<float> result = p * m * z - e * 2.12194440e-4f;
+  result = (m + (result - z * 0.5f)) + e * 0.693359375f;
+  result = x == __builtin_inff() ? x : result;
+  result = x == 0.f ? splat(-__builtin_inff()) : result;
+  return (x < 0.f) | (x != x) ? splat(__builtin_nanf("")) : result;
+}
+INLINE vec<float> log1p(vec<float> x) {
+  const vec<float> u = x + 1.f;
+  const vec<float> result = log(u) + (x - (u - 1.f)) / u;  // what rounding took from u
+  const mask plain = (u == 0.f) | (u == __builtin_inff());
+  return u == 1.f ? x : plain ? log(u) : result;
+}
+
+// A rational approximation, odd in x, that reaches 1 at the clamp.
+INLINE vec<float> tanh(vec<float> x) {
+  const vec<float> y = clamp(x, -7.99881172f, 7.99881172f);
+  const vec<float> z = y * y;
+  vec<float> p = z * -2.76076847742355e-16f + 2.00018790482477e-13f;
+  p = p * z - 8.60467152213735e-11f;
+  p = p * z + 5.12229709037114e-08f;
+  p = p * z + 1.48572235717979e-05f;
+  p = p * z + 6.37261928875436e-04f;
+  p = p * z + 4.89352455891786e-03f;
+  vec<float> q = z * 1.19825839466702e-06f + 1.18534705686654e-04f;
+  q = q * z + 2.26843463243900e-03f;
+  q = q * z + 4.89352518554385e-03f;
+  return abs(x) < 4e-4f ? x : y * p / q;
+}
+INLINE vec<float> sigmoid(vec<float> x) {
+  const vec<float> e = exp(-abs(x));
+  const vec<float> positive = 1.f / (1.f + e);
+  return x < 0.f ? positive * e : positive;
+}
+INLINE vec<float> erf(vec<float> x) {
+  const vec<float> t = clamp(abs(x), 0.f, 4.f), s = t * t;
+  vec<float> p = t * -1.72853470e-5f + 3.83197126e-4f;
+  p = p * s + (t * -3.88396438e-3f + 2.42546219e-2f);
+  p = p * t - 1.06777877e-1f;
+  p = p * t - 6.34846687e-1f;
+  p = p * t - 1.28717512e-1f;
+  const vec<float> far = copysign(1.f - exp(p * t - t), x);
+  vec<float> q = s * -5.96761703e-4f + 4.99119423e-3f;
+  q = q * s - 2.67681349e-2f;
+  q = q * s + 1.12819925e-1f;
+  q = q * s - 3.76125336e-1f;
+  q = q * s + 1.28379166e-1f;
+  return t > 0.927734375f ? far : q * x + x;
+}
+
+INLINE vec<float> floor(vec<float> x) {
+  const vec<float> whole = convert<float>(convert<int32_t>(x));
+  const vec<float> down = copysign(whole > x ? whole - 1.f : whole, x);
+  return abs(x) < 8388608.f ? down : x;
+}
+
+// sin (phase 0) or cos (phase 1). The reduction by pi / 2 is done in double precision.
+static __attribute__((noinline, cold)) float far_sine(float x, int phase) {
+  return phase ? float(__builtin_cos(double(x))) : float(__builtin_sin(double(x)));
+}
+INLINE vec<float> sine(vec<float> x, int phase) {
+  const vec<double> wide = convert<double>(x);
+  const vec<double> n = (wide * 0.63661977236758134 + 6755399441055744.0) - 6755399441055744.0;
+  const vec<float> r = convert<float>((wide - n * 1.5707963267948966) - n * 6.123233995736766e-17);
+  const vec<int32_t> quadrant = convert<int32_t>(n) + phase;
+  const vec<float> z = r * r;
+  const vec<float> odd = ((z * -1.9515295891e-4f + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+  const vec<float> even = ((z * 2.443315711809948e-5f - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - z * 0.5f + 1.f;
+  vec<float> result = (quadrant & 1) != 0 ? even : odd;
+  result = from_bits(bits(result) ^ ((quadrant & 2) << 30));
+  const mask far = ~(abs(x) < 1073741824.f);
+  bool any = false;
+  GRAPHC_EACH(l) any |= far[l] != 0;
+  if (__builtin_expect(any, false)) GRAPHC_EACH(l) if (far[l]) result[l] = far_sine(x[l], phase);
+  return x == 0.f && phase == 0 ? x : result;
+}
+INLINE vec<float> sin(vec<float> x) { return sine(x, 0); }
+INLINE vec<float> cos(vec<float> x) { return sine(x, 1); }
+
+// x^y = 2^(y log2 x) in double precision, whose 53 bits leave a float's 24 whole for any exponent that does not overflow.
+INLINE vec<double> log2_wide(vec<float> x) {  // positive and finite, denormals too: exact as doubles
+  const vec<int64_t> raised = (vec<int64_t>)convert<double>(x) - 0x3fe6a09e667f3bcdll;
+  const vec<double> e = convert<double>(raised >> 52);
+  const vec<double> m = (vec<double>)((raised & 0xfffffffffffffll) + 0x3fe6a09e667f3bcdll);
+  const vec<double> s = (m - 1.0) / (m + 1.0), z = s * s;  // log m = 2 atanh s, |s| < 0.172
+  vec<double> p = z * (1.0 / 17) + 1.0 / 15;
+  p = p * z + 1.0 / 13;
+  p = p * z + 1.0 / 11;
+  p = p * z + 1.0 / 9;
+  p = p * z + 1.0 / 7;
+  p = p * z + 1.0 / 5;
+  p = p * z + 1.0 / 3;
+  return e + (p * z * s + s) * 2.8853900817779268;
+}
+INLINE vec<float> exp2_wide(vec<double> x) {
+  x = x < -160.0 ? splat(-160.0) : x;
+  x = x > 130.0 ? splat(130.0) : x;
+  const vec<double> n = (x + 6755399441055744.0) - 6755399441055744.0;
+  const vec<double> r = (x - n) * 0.69314718055994531;
+  vec<double> p = r * (1.0 / 5040) + 1.0 / 720;
+  p = p * r + 1.0 / 120;
+  p = p * r + 1.0 / 24;
+  p = p * r + 1.0 / 6;
+  p = p * r + 0.5;
+  p = p * r * r + r + 1.0;
+  return convert<float>(p * (vec<double>)((convert<int64_t>(n) + 1023) << 52));
+}
+INLINE vec<float> pow(vec<float> x, vec<float> y) {
+  const float infinity = __builtin_inff();
+  const vec<float> size = abs(x), half = y * 0.5f;
+  const mask whole = (floor(y) == y) & (abs(y) < infinity);
+  const mask odd = whole & (floor(half) != half);
+  vec<float> result = exp2_wide(convert<double>(y) * log2_wide(size));
+  const mask vanishes = (size == 0.f) | (size == infinity);
+  result = vanishes ? ((size == 0.f) == (y < 0.f) ? splat(infinity) : vec<float>{}) : result;
+  const vec<float> limit = (size > 1.f) == (y > 0.f) ? splat(infinity) : vec<float>{};
+  result = abs(y) == infinity ? (size == 1.f ? splat(1.f) : limit) : result;
+  const mask negative = bits(x) < 0;
+  result = negative & odd ? -result : result;
+  result = (x < 0.f) & ~whole & (size < infinity) & (abs(y) < infinity) ? splat(__builtin_nanf("")) : result;
+  result = (x != x) | (y != y) ? splat(__builtin_nanf("")) : result;
+  return (x == 1.f) | (y == 0.f) ? splat(1.f) : result;
+}
+
+// Double precision.
+#define GRAPHC_LIBRARY(name)                          \
+  INLINE vec<double> name(vec<double> x) {            \
+    GRAPHC_EACH(l) x[l] = __builtin_##name(x[l]);     \
+    return x;                                         \
+  }
+GRAPHC_LIBRARY(exp)
+GRAPHC_LIBRARY(expm1)
+GRAPHC_LIBRARY(log)
+GRAPHC_LIBRARY(log1p)
+GRAPHC_LIBRARY(tanh)
+GRAPHC_LIBRARY(erf)
+GRAPHC_LIBRARY(floor)
+GRAPHC_LIBRARY(sin)
+GRAPHC_LIBRARY(cos)
+#undef GRAPHC_LIBRARY
+INLINE vec<double> sigmoid(vec<double> x) {
+  const vec<double> e = exp(-abs(x)), positive = 1.0 / (1.0 + e);
+  return x < 0.0 ? positive * e : positive;
+}
+INLINE vec<double> pow(vec<double> x, vec<double> y) {
+  GRAPHC_EACH(l) x[l] = __builtin_pow(x[l], y[l]);
+  return x;
+}
+
+// Integers. Dead lanes hold zeros, and a quotient by zero must not trap: it is 0, as in NumPy.
+template <class V> INLINE V floor(V x) { return x; }
+template <class V> INLINE V pow(V x, V y) {
+  V result = V{} + element<V>(1);
+  for (int bit = 0; bit < 63; bit++) {
+    bool any = false;
+    GRAPHC_EACH(l) any |= y[l] > 0;
+    if (!any) break;
+    result = (y & 1) != 0 ? result * x : result;
+    x *= x;
+    y >>= 1;
+  }
+  return result;
+}
+template <class V> INLINE V remainder(V a, V b);
+template <class V> INLINE V floor_divide(V a, V b) {
+  if constexpr (element<V>(0.5) != 0) {
+    // From the exact remainder, as NumPy does: a / b may round up to the next integer.
+    const V quotient = (a - remainder(a, b)) / b, below = floor(quotient);
+    const V near = quotient - below > element<V>(0.5) ? below + element<V>(1) : below;
+    return b == 0 ? a / b : near;
+  } else {
+    const V safe = b == 0 ? V{} + element<V>(1) : b, quotient = a / safe;
+    const V down = ((a % safe != 0) & ((a < 0) != (safe < 0))) != 0 ? quotient - element<V>(1) : quotient;
+    return b == 0 ? V{} : down;
+  }
+}
+template <class V> INLINE V remainder(V a, V b) {  // of the sign of b
+  if constexpr (element<V>(0.5) != 0) {
+    V r;
+    GRAPHC_EACH(l) r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
+    return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
+  } else {
+    const V safe = b == 0 ? V{} + element<V>(1) : b, r = a % safe;
+    const V up = ((r != 0) & ((r < 0) != (safe < 0))) != 0 ? r + safe : r;
+    return b == 0 ? V{} : up;
+  }
+}
+#undef GRAPHC_EACH
+}  // namespace graphc

@@ -1,0 +1,140 @@
+"""The ops of a body that are more than an expression: elements from one of several inputs or
+none (pad, concat), indices (iota, Philox), places named by data (take), and windows.
+
+Each function emits the statements of one node at `places` under `guards` and returns the register
+of each output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphc.ir import Node, Value
+from graphc.kernels.access import Access, Place, linear_index, memory_access, place_access, place_of
+from graphc.kernels.expression import C_TYPES, Guard, Walk, inside, literal
+from graphc.ops.base import Affine
+
+Places = tuple[Place, ...]
+Guards = tuple[Guard, ...]
+
+
+def iota(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The index along the op's axis."""
+    op: Any = node.op
+    access = place_access(places[op.axis], walk.domain)
+    dtype = node.output.type.dtype
+    template = f"iota<{C_TYPES[dtype]}, {access.lane_stride}, {access.divisor}>(@0)"
+    return (walk.emit("index", node.output.name, dtype, template, (), (access,)),)
+
+
+def philox_uniform(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """A uniform number keyed by the op's seed and number, counted by step and element index."""
+    op: Any = node.op
+    step = walk.value(node.inputs[0], (), guards)
+    access = linear_index(node.output.type.shape, places, walk.domain)
+    lanes = f"{access.lane_stride}, {access.divisor}"
+    seed = int(op.seed) & 0xFFFFFFFF
+    template = f"philox_uniform<{lanes}>({seed}u, {op.number}u, $0, @0)"
+    return (walk.emit("call", node.output.name, "f32", template, (step,), (access,)),)
+
+
+def pad(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The input's element, or the op's value where there is none."""
+    op: Any = node.op
+    x = node.inputs[0]
+    outside = f"splat<{C_TYPES[x.type.dtype]}>({literal(op.value, x.type.dtype)})"
+    inner: list[Place] = []
+    added: list[Guard] = []
+    for d, place in enumerate(places):
+        gap = op.interior[d] + 1
+        shifted = place_of(Affine((1,), -op.low[d]), (place,), walk.domain.rank)
+        shifted = Place(shifted.coefficients, shifted.offset, shifted.divisor * gap)
+        verdict = inside(shifted, x.type.shape[d], walk.domain)
+        if verdict is False:
+            return (walk.emit("constant", node.output.name, x.type.dtype, outside),)
+        if isinstance(verdict, Guard):
+            added.append(verdict)
+        inner.append(shifted)
+    whole = guards + tuple(g for g in added if g not in guards)
+    register = walk.value(x, tuple(inner), whole)
+    if not added:
+        return (register,)
+    condition = walk.condition(tuple(added))
+    template = f"select($0, $1, {outside})"
+    return (walk.emit("compute", node.output.name, x.type.dtype, template, (condition, register)),)
+
+
+def concat(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The element of the one input that has it."""
+    op: Any = node.op
+    dtype, start = node.output.type.dtype, 0
+    candidates: list[tuple[Guard | None, str]] = []
+    for value in node.inputs:
+        extent = value.type.shape[op.axis]
+        place = place_of(Affine((1,), -start), (places[op.axis],), walk.domain.rank)
+        start += extent
+        at = (*places[: op.axis], place, *places[op.axis + 1 :])
+        verdict = inside(place, extent, walk.domain)
+        if isinstance(verdict, Guard):
+            # Exactness is the business of the guard that brought the divisor.
+            whole = guards if verdict in guards else (*guards, verdict)
+            candidates.append((verdict, walk.value(value, at, whole)))
+        elif verdict:
+            candidates.append((None, walk.value(value, at, guards)))
+    result = candidates.pop()[1]
+    for guard, register in reversed(candidates):
+        assert guard is not None
+        operands = (walk.condition((guard,)), register, result)
+        result = walk.emit("compute", node.output.name, dtype, "select($0, $1, $2)", operands)
+    return (result,)
+
+
+def take(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The table's element at the index that the second input names along the op's axis."""
+    op: Any = node.op
+    table, indices = node.inputs
+    last = op.axis + indices.type.rank
+    index = walk.value(indices, places[op.axis : last], guards)
+    before, after = places[: op.axis], places[last:]
+    lane = walk.domain.lane
+    uniform = lane is None or lane not in walk.axes[index]
+    pointer, accesses = _strides(walk, table, (*before, None, *after))
+    extent = table.type.shape[op.axis]
+    base, stride = accesses[0], accesses[1].offset
+    assert base.divisor == 1 or guards
+    shape = f"{base.lane_stride}, {base.divisor}, {stride}, {extent}, {str(uniform).lower()}"
+    condition = walk.condition(guards) if guards else "true"
+    operands = (index, condition) if guards else (index,)
+    template = f"take<$N, {shape}>({'$1' if guards else 'true'}, {pointer}, @0, $0)"
+    dtype = table.type.dtype
+    return (walk.emit("call", node.output.name, dtype, template, operands, (base,)),)
+
+
+def _strides(
+    walk: Walk, value: Value, places: tuple[Place | None, ...]
+) -> tuple[str, tuple[Access, ...]]:
+    """The pointer of the body input behind `value`, the access where the axes without a place
+    are at 0, and for each of them an access whose offset is the elements from one index to the
+    next."""
+
+    def at(free: int) -> tuple[str, Access]:
+        whole = tuple(
+            walk.domain.constant(int(d == free)) if p is None else p for d, p in enumerate(places)
+        )
+        source, type, inner = walk.source(value, whole)
+        return walk.pointers[source], memory_access(type, inner, walk.domain)
+
+    pointer, base = at(-1)
+    free = [d for d, p in enumerate(places) if p is None]
+    steps = (at(d)[1].offset - base.offset for d in free)
+    return pointer, (base, *(Access(s, base.strides) for s in steps))
+
+
+SPECIAL: Mapping[str, Callable[[Walk, Node, Places, Guards], tuple[str, ...]]] = {
+    "iota": iota,
+    "philox_uniform": philox_uniform,
+    "pad": pad,
+    "concat": concat,
+    "take": take,
+}
