@@ -48,12 +48,14 @@ class Profile:
     """Rows in the order of their time, longest first. Prints as a table."""
 
     program: str
+    repeats: int
+    """Calls of the program that were measured."""
     rows: tuple[ProfileRow, ...]
 
     @property
     def microseconds(self) -> float:
         """Of one call of the program: the sum over its kernels."""
-        return sum(row.mean for row in self.rows)
+        return sum(row.microseconds for row in self.rows) / self.repeats
 
     def __str__(self) -> str:
         width = max([len("kernel"), *(len(r.kernel) for r in self.rows)])
@@ -63,8 +65,9 @@ class Profile:
             "        MB   GFLOP/s      GB/s"
         )
         lines = [f"profile {self.program}: {self.microseconds / 1000:.3f} ms in kernels", head]
+        total = self.microseconds * self.repeats
         for row in self.rows:
-            share = 100 * row.mean / self.microseconds if self.microseconds else 0.0
+            share = 100 * row.microseconds / total if total else 0.0
             lines.append(
                 f"{row.kernel:{width}}  {row.line:{place}}  {row.calls:5d}"
                 f"  {row.microseconds / 1000:8.3f}  {share:5.1f}  {row.mean:8.1f}"
@@ -90,7 +93,7 @@ def profile_table(program: Program, measured: Iterable[tuple[str, int, float]]) 
         cost = (kernel.bytes, kernel.flops) if kernel else (0, 0)
         rows.append(ProfileRow(name, lines.get(name, ""), calls[name], time, *cost))
     rows.sort(key=lambda row: -row.microseconds)
-    return Profile(program.name, tuple(rows))
+    return Profile(program.name, min(calls.values(), default=1), tuple(rows))
 
 
 def _lines(plan: Plan | None) -> dict[str, str]:

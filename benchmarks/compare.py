@@ -1,0 +1,119 @@
+"""graphc beside PyTorch on this machine: `python -m benchmarks.compare --workload mnist-cnn-b100`.
+
+Each measurement is a process of its own, and the frameworks take turns (A B A B ...), so that
+what else the machine does falls on all of them. The table gives the median of the rounds'
+medians, their spread, the ratio to graphc, and GFLOP/s beside the machine's measured peak (a
+training step counts three forward passes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.workloads import WORKLOADS, find
+
+PEERS = {"graphc": "benchmarks.run", "torch": "benchmarks.peer_torch"}
+CHECK_TOLERANCE = 2e-4
+"""Relative difference of losses, and of outputs where they are not tiny."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A framework and its variant, such as torch:eager."""
+
+    peer: str
+    variant: str
+
+    def __str__(self) -> str:
+        return f"{self.peer}:{self.variant}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("entries", nargs="*", default=["graphc:default", "torch:eager"])
+    parser.add_argument("--workload", default=",".join(WORKLOADS), help="names, comma-separated")
+    parser.add_argument("--mode", default="train,forward")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    options = parser.parse_args()
+    entries = [Entry(*text.split(":")) for text in options.entries]
+    if find_spec("torch") is None:
+        entries = [entry for entry in entries if entry.peer != "torch"]
+        print("torch is not installed: graphc alone")
+    peak = fma_peak(options.threads)
+    print(f"{options.threads} thread(s), peak {peak:.0f} GFLOP/s" if peak else "no compiler")
+    for name in options.workload.split(","):
+        for mode in options.mode.split(","):
+            rounds = [
+                {entry: _measure(entry, find(name).name, mode, options) for entry in entries}
+                for _ in range(options.rounds)
+            ]
+            print(f"\n{name} {mode}")
+            print("\n".join(_table(entries, rounds, peak, mode)), flush=True)
+
+
+def fma_peak(threads: int) -> float:
+    """The machine's multiply-add peak in GFLOP/s on so many threads; 0 without a compiler."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        return 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        source, binary = Path(__file__).with_name("machine.cpp"), Path(folder) / "machine"
+        flags = ["-std=c++20", "-O3", "-march=native", "-ffp-contract=fast", "-pthread"]
+        subprocess.run([compiler, *flags, source, "-o", binary], check=True)
+        output = subprocess.run([binary, str(threads)], check=True, capture_output=True, text=True)
+    return float(output.stdout.split()[0])
+
+
+def _measure(entry: Entry, workload: str, mode: str, options: argparse.Namespace) -> dict:
+    command = [sys.executable, "-m", PEERS[entry.peer], "--variant", entry.variant]
+    command += ["--workload", workload, "--mode", mode, "--threads", str(options.threads)]
+    command += ["--seconds", str(options.seconds), "--json"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{result.stderr}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def _table(
+    entries: list[Entry], rounds: list[dict[Entry, dict]], peak: float, mode: str
+) -> list[str]:
+    medians = {e: statistics.median(r[e]["median_ms"] for r in rounds) for e in entries}
+    first = entries[0]
+    lines = []
+    for entry in entries:
+        results = [r[entry] for r in rounds]
+        low, high = min(r["p10"] for r in results), max(r["p90"] for r in results)
+        work = results[0]["gflop_fwd"] * (3 if mode == "train" else 1)
+        rate = 1000 * work / medians[entry]
+        share = f" {100 * rate / peak:4.0f} % of peak" if peak else ""
+        ratio = medians[entry] / medians[first]
+        line = (
+            f"  {entry!s:18} {medians[entry]:9.3f} ms  ({low:.3f} to {high:.3f})  {ratio:5.2f}x"
+            f"  {rate:7.1f} GFLOP/s{share}  first {results[0]['first_call_s']:.2f} s"
+            f"  {results[0]['peak_rss_mb']} MB"
+        )
+        if not _agree(results[0]["check"], rounds[0][first]["check"]):
+            line += f"  DIFFERS: {results[0]['check']} and {rounds[0][first]['check']}"
+        lines.append(line)
+    return lines
+
+
+def _agree(a: list[float], b: list[float]) -> bool:
+    return all(
+        abs(x - y) <= CHECK_TOLERANCE * max(abs(x), abs(y), 0.01) for x, y in zip(a, b, strict=True)
+    )
+
+
+if __name__ == "__main__":
+    main()

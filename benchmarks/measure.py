@@ -1,0 +1,108 @@
+"""The command line, the clock and the JSON line that all frameworks share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.workloads import Workload, find
+
+CHUNK_SECONDS = 0.005
+"""Steps are timed in chunks that last at least this long, so that the clock does not count."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement: a workload, "train" or "forward", on so many threads."""
+
+    workload: Workload
+    mode: str
+    threads: int
+    variant: str
+    device: str
+
+
+def main(
+    peer: str,
+    variants: Sequence[str],
+    prepare: Callable[[Case], Callable[[], Any]],
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """Measure what the command line asks for and print one JSON line.
+
+    `prepare(case)` builds the model and returns a step: called without arguments it does one
+    training step and gives the loss, or one forward pass and gives the output.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workload", required=True)
+    parser.add_argument("--mode", choices=("train", "forward"), default="train")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--variant", choices=variants, default=variants[0])
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure")
+    parser.add_argument("--json", action="store_true", help="the output is always one JSON line")
+    options = parser.parse_args(arguments)
+    case = Case(
+        find(options.workload), options.mode, options.threads, options.variant, options.device
+    )
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[variable] = str(case.threads)
+    if case.threads == 1 and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    print(json.dumps({"peer": peer, "variant": case.variant, **_measured(case, prepare, options)}))
+
+
+def _measured(
+    case: Case, prepare: Callable[[Case], Callable[[], Any]], options: argparse.Namespace
+) -> dict[str, Any]:
+    begin = time.perf_counter()
+    step = prepare(case)
+    results = [step()]
+    first_call = time.perf_counter() - begin
+    if case.mode == "train":
+        results += [step() for _ in range(4)]
+        check = [float(loss) for loss in results]
+    else:
+        check = [float(value) for value in np.asarray(results[0]).ravel()[:5]]
+    times = _times(step, options.seconds)
+    return {
+        "workload": case.workload.name,
+        "mode": case.mode,
+        "threads": case.threads,
+        "median_ms": round(1e3 * statistics.median(times), 4),
+        "p10": round(1e3 * times[len(times) // 10], 4),
+        "p90": round(1e3 * times[len(times) * 9 // 10], 4),
+        "first_call_s": round(first_call, 3),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "gflop_fwd": round(case.workload.gflop, 5),
+        "check": [round(value, 6) for value in check],
+    }
+
+
+def _times(step: Callable[[], Any], seconds: float, least: int = 7) -> list[float]:
+    """Seconds per step of each chunk, ascending; a quarter of the time warms up first."""
+    begin = time.perf_counter()
+    warm = min(0.5, seconds / 4)
+    while time.perf_counter() - begin < warm:
+        step()
+    single = time.perf_counter()
+    step()
+    single = time.perf_counter() - single
+    chunk = max(1, int(CHUNK_SECONDS / max(single, 1e-7)))
+    times: list[float] = []
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds or len(times) < least:
+        start = time.perf_counter()
+        for _ in range(chunk):
+            step()
+        times.append((time.perf_counter() - start) / chunk)
+    return sorted(times)
