@@ -1,0 +1,205 @@
+"""The serial order of tasks that needs the least memory we can find.
+
+Finding the best order is NP-hard. Six greedy rules each give one, forwards or backwards; the best
+of them is improved by moving tasks across the peak: later those that make a buffer which waits
+there, earlier those that release one. The figure that is compared is the most bytes live at once,
+then the number of tasks that see it, then the bytes live summed over all tasks.
+
+Memory is counted as it is allocated: rounded up to the alignment, with a task's inputs, outputs
+and workspace live while it runs, and one buffer for an output that may overwrite an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from graphc.runtime.tasks import Task, Tasks, bits
+
+Cost = tuple[int, int, int]
+IMPROVEMENT = 60_000
+"""Tasks that the improvement may look at: orders tried times their length."""
+
+
+def memory_order(tasks: Tasks) -> tuple[int, ...]:
+    """An executable order of the task numbers whose `live_bytes` are low at their highest."""
+    footprint = _Footprint(tasks)
+    rules: list[tuple[Rule, bool]] = [
+        (lambda net, place, age: (place,), False),
+        (lambda net, place, age: (net, place), False),
+        (lambda net, place, age: (net, -age), False),
+        (lambda net, place, age: (net > 0, -age), False),
+        (lambda net, place, age: (net, -place), True),
+        (lambda net, place, age: (net, -age), True),
+    ]
+    orders = [_greedy(tasks, footprint, rule, backwards) for rule, backwards in rules]
+    best = min(orders, key=footprint.cost)
+    return tuple(_improve(best, tasks, footprint))
+
+
+def live_bytes(tasks: Tasks, order: Sequence[int]) -> list[int]:
+    """The work bytes live while each task of `order` runs, in that order."""
+    return _Footprint(tasks).live(order)
+
+
+def ancestors(predecessors: Sequence[int], order: Sequence[int]) -> list[int]:
+    """For each task all that come before it by any path, as bits, from its direct predecessors."""
+    closure = [0] * len(predecessors)
+    for i in order:
+        mask = predecessors[i]
+        for j in bits(mask):
+            mask |= closure[j]
+        closure[i] = mask
+    return closure
+
+
+def overwrites(tasks: Tasks, i: int, last_use: Callable[[int], bool]) -> list[tuple[int, int]]:
+    """Pairs (old, new) of work buffers of one size where task i may write new over old, which
+    nothing uses after it by `last_use`. Each buffer occurs once."""
+    task = tasks.tasks[i]
+    pairs: list[tuple[int, int]] = []
+    if task.kernel is None:
+        return pairs
+    read_once = _read_once(task)
+    taken: set[int] = set()
+    for source, target in task.kernel.inplace:
+        old, new = task.reads[source].buffer, task.writes[target].buffer
+        a, b = tasks.buffers[old], tasks.buffers[new]
+        if a.segment != "work" or b.segment != "work" or a.nbytes != b.nbytes or not a.nbytes:
+            continue
+        if old in read_once and not {old, new} & taken and last_use(old):
+            pairs.append((old, new))
+            taken |= {old, new}
+    return pairs
+
+
+Rule = Callable[[int, int, int], tuple[int, ...]]
+"""The rank of a ready task, least first, from the bytes by which it changes what is live, its
+place in the graph, and its age: how many tasks had been placed when it became ready."""
+
+
+def _read_once(task: Task) -> set[int]:
+    buffers = [access.buffer for access in task.reads]
+    return {b for b in buffers if buffers.count(b) == 1}
+
+
+class _Footprint:
+    """Which work buffers each task touches and how large they are."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self.tasks = tasks
+        self.room = {b: tasks.buffers[b].room for b in tasks.work_uses()}
+        self.touched = [
+            {a.buffer for a in (*t.reads, *t.writes) if a.buffer in self.room} for t in tasks.tasks
+        ]
+        self.users = [0] * len(tasks.buffers)
+        for touched in self.touched:
+            for buffer in touched:
+                self.users[buffer] += 1
+
+    def live(self, order: Sequence[int]) -> list[int]:
+        left = list(self.users)
+        seen: set[int] = set()
+        total, result = 0, []
+        for i in order:
+            touched = self.touched[i]
+            total += sum(self.room[b] for b in touched - seen)
+            seen |= touched
+            for buffer in touched:
+                left[buffer] -= 1
+            shared = overwrites(self.tasks, i, lambda b: not left[b])
+            result.append(total - sum(self.room[old] for old, _ in shared))
+            total -= sum(self.room[b] for b in touched if not left[b])
+        return result
+
+    def cost(self, order: Sequence[int]) -> Cost:
+        live = self.live(order)
+        peak = max(live, default=0)
+        return peak, live.count(peak), sum(live)
+
+
+def _greedy(tasks: Tasks, footprint: _Footprint, rule: Rule, backwards: bool) -> list[int]:
+    """Always the ready task of the least rank. Backwards, the last task is placed first."""
+    count = len(tasks.tasks)
+    before = [list(bits(mask)) for mask in tasks.predecessors]
+    after: list[list[int]] = [[] for _ in range(count)]
+    for i, earlier in enumerate(before):
+        for j in earlier:
+            after[j].append(i)
+    needs, frees = (after, before) if backwards else (before, after)
+    missing = [len(n) for n in needs]
+    age = {i: 0 for i, n in enumerate(missing) if not n}
+    left, seen = list(footprint.users), set[int]()
+
+    def net(i: int) -> int:
+        """Bytes that appear with task i less those that nothing not yet placed touches."""
+        change = 0
+        for buffer in footprint.touched[i]:
+            change += footprint.room[buffer] * ((buffer not in seen) - (left[buffer] == 1))
+        return change
+
+    order: list[int] = []
+    while age:
+        i = min(age, key=lambda i: (*rule(net(i), i, age[i]), i))
+        del age[i]
+        order.append(i)
+        seen |= footprint.touched[i]
+        for buffer in footprint.touched[i]:
+            left[buffer] -= 1
+        for j in frees[i]:
+            missing[j] -= 1
+            if not missing[j]:
+                age[j] = len(order)
+    return order[::-1] if backwards else order
+
+
+def _improve(order: list[int], tasks: Tasks, footprint: _Footprint) -> list[int]:
+    """Take the first move across the peak that lowers the cost, until none does."""
+    cost, tries = footprint.cost(order), IMPROVEMENT // max(1, len(order))
+    while tries > 0:
+        for moved in _moves_across_peak(order, tasks, footprint):
+            tries -= 1
+            new_cost = footprint.cost(moved)
+            if new_cost < cost:
+                order, cost = moved, new_cost
+                break
+            if tries <= 0:
+                return order
+        else:
+            return order
+    return order
+
+
+def _moves_across_peak(
+    order: list[int], tasks: Tasks, footprint: _Footprint
+) -> Iterator[list[int]]:
+    """Orders in which one task has moved from one side of the first peak to the other, as near to
+    it as the dependencies allow, the tasks that must move with it too."""
+    live = footprint.live(order)
+    if not live:
+        return
+    peak = live.index(max(live))
+    closure = ancestors(tasks.predecessors, order)
+    for place in range(peak - 1, -1, -1):
+        follow = [k for k in range(place, peak + 1) if _comes_from(order[k], order[place], closure)]
+        if follow[-1] != peak:
+            yield _delay(order, follow, peak)
+    for place in range(peak + 1, len(order)):
+        lead = [k for k in range(peak, place + 1) if _comes_from(order[place], order[k], closure)]
+        if lead[0] != peak:
+            yield _advance(order, lead, peak)
+
+
+def _comes_from(later: int, earlier: int, closure: list[int]) -> bool:
+    return later == earlier or bool(closure[later] >> earlier & 1)
+
+
+def _delay(order: list[int], places: list[int], peak: int) -> list[int]:
+    moving = {order[k] for k in places}
+    kept = [i for i in order[: peak + 1] if i not in moving]
+    return [*kept, *(order[k] for k in places), *order[peak + 1 :]]
+
+
+def _advance(order: list[int], places: list[int], peak: int) -> list[int]:
+    moving = {order[k] for k in places}
+    kept = [i for i in order[peak:] if i not in moving]
+    return [*order[:peak], *(order[k] for k in places), *kept]

@@ -1,0 +1,248 @@
+"""Plans played over a shadow of the memory, with a vector clock for each stream.
+
+A clock says how many steps of every stream are known to have ended before the stream's next step
+begins. A record stores its stream's clock, a wait takes the maximum with the stored one. So "step
+p before step q" is one comparison: q's clock, at p's stream, has reached p's place.
+
+The memory is cut at every start and stop of a range. A cell knows the value that it holds, the
+step that wrote it and, for each stream, the last step that has read it since. A read must come
+after the cell's writer and find the value that it names; a write must come after the writer and
+all readers. Since every write comes after the one before it, this covers every pair of steps that
+touch a byte and do not both only read it. (The method is FastTrack's: Flanagan and Freund, 2009.)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import PlanError
+from graphc.ir import Value
+from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step, Wait
+
+Clock = np.ndarray[Any, np.dtype[np.int32]]
+NOTHING = -1
+"""No value, no step."""
+
+
+def ranges(step: Step) -> tuple[Range, ...]:
+    """What `step` reads and writes."""
+    if isinstance(step, Launch):
+        return step.reads + step.writes
+    return (step.source, step.target) if isinstance(step, Copy) else ()
+
+
+def named(index: int, step: Step) -> str:
+    """Such as `step 14 (s1 launch conv2_wgrad)`."""
+    match step:
+        case Launch():
+            what = f"launch {step.kernel}"
+        case Copy():
+            what = f"copy {step.source.value}"
+        case Record():
+            what = f"record e{step.event}"
+        case Wait():
+            what = f"wait e{step.event}"
+    return f"step {index} (s{step.stream} {what})"
+
+
+def range_text(place: Range) -> str:
+    """Such as `conv1=work+0..1152000`, in bytes."""
+    return f"{place.value}={place.segment}+{place.start}..{place.stop}"
+
+
+class Shadow:
+    """The plans played one after the other on construction, on one arena; PlanError if a pair of
+    steps is not ordered, a read does not find its value, or a step may run before the plan begins
+    or after it ends. `pairs` counts, for each cell, the pairs of steps that were compared.
+
+    State of one name is the same memory in all plans. Inputs and outputs differ in every run.
+    """
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        _check_shared_state(plans)
+        self.plans = plans
+        self.pairs = 0
+        streams = max(plan.streams for plan in plans)
+        self.now = np.zeros((streams, streams), np.int32)
+        self.state = [sorted(p.state, key=lambda b: b.place.start) for p in plans]
+        self.first = [sum(len(p.steps) for p in plans[:run]) for run in range(len(plans))]
+        """The number of each plan's first step."""
+        steps = sum(len(plan.steps) for plan in plans)
+        self.cells = self._cut()
+        self.stream_of = np.zeros(steps + 1, np.int32)
+        self.place_of = np.zeros(steps + 1, np.int32)
+        """A step's place on its stream; the last entry is 0, so that NOTHING comes before all."""
+        self.names: dict[str, int] = {}
+        self.held = np.full(len(self.cells), NOTHING, np.int32)
+        self.writer = np.full(len(self.cells), NOTHING, np.int32)
+        self.reader = np.full((len(self.cells), streams), NOTHING, np.int32)
+        for run in range(len(plans)):
+            self._play(run)
+
+    def _cut(self) -> dict[tuple[str, int], int]:
+        """The number of the cell that begins at each (memory, byte), ascending in a memory."""
+        cuts = set()
+        for run, plan in enumerate(self.plans):
+            bound = [b.place for b in (*plan.state, *plan.inputs, *plan.outputs)]
+            for place in (*bound, *(r for step in plan.steps for r in ranges(step))):
+                memory, origin = self._memory(run, place)
+                cuts |= {(memory, place.start - origin), (memory, place.stop - origin)}
+        return {cut: number for number, cut in enumerate(sorted(cuts))}
+
+    def _memory(self, run: int, place: Range) -> tuple[str, int]:
+        """The memory in which `place` lies, and the byte of its segment where that begins."""
+        if place.segment == "work":
+            return "work", 0
+        if place.segment == "io":
+            return f"io {run}", 0
+        bindings = self.state[run]
+        index = bisect_right(bindings, place.start, key=lambda b: b.place.start) - 1
+        if index < 0 or place.stop > bindings[index].place.stop:
+            raise PlanError(f"plan {self.plans[run].name}: no state lies at {range_text(place)}")
+        return f"state {bindings[index].value.name}", bindings[index].place.start
+
+    def _slice(self, run: int, place: Range) -> slice:
+        memory, origin = self._memory(run, place)
+        cells = self.cells
+        return slice(cells[memory, place.start - origin], cells[memory, place.stop - origin])
+
+    def _number(self, value: str) -> int:
+        return self.names.setdefault(value, len(self.names))
+
+    def _play(self, run: int) -> None:
+        plan, first = self.plans[run], self.first[run]
+        self.held[:] = NOTHING
+        for binding in (*plan.state, *plan.inputs):
+            self.held[self._slice(run, binding.place)] = self._number(binding.place.value)
+        self.now[0, 0] += 1
+        beginning = self.now[0, 0]
+        events: dict[int, Clock] = {}
+        for index, step in enumerate(plan.steps):
+            now = self.now[step.stream]
+            if isinstance(step, Record):
+                events[step.event] = now.copy()
+            elif isinstance(step, Wait):
+                np.maximum(now, events[step.event], out=now)
+            elif now[0] < beginning:
+                raise PlanError(
+                    f"plan {plan.name}: {named(index, step)} may run before the plan begins: "
+                    f"s{step.stream} waits for no event that comes after the beginning on s0"
+                )
+            else:
+                now[step.stream] += 1
+                self.stream_of[first + index] = step.stream
+                self.place_of[first + index] = now[step.stream]
+                self._touch(run, index, step, now)
+        self._check_join(plan)
+        self._check_end(run)
+
+    def _touch(self, run: int, index: int, step: Launch | Copy, now: Clock) -> None:
+        """Check and note the reads, then the writes of `step`, whose clock is `now`."""
+        number = self.first[run] + index
+        if isinstance(step, Launch):
+            reads, writes = step.reads, [(place, place.value) for place in step.writes]
+        else:
+            reads, writes = (step.source,), [(step.target, step.source.value)]
+        for place in reads:
+            cells = self._slice(run, place)
+            self._check_value(run, index, place, cells)
+            self._check_order(number, place, "reads", self.writer[cells], "writes", now)
+            self.reader[cells, step.stream] = number
+        for place, value in writes:
+            cells = self._slice(run, place)
+            self._check_order(number, place, "writes", self.writer[cells], "writes", now)
+            self._check_order(number, place, "writes", self.reader[cells].ravel(), "reads", now)
+            self.writer[cells] = number
+            self.reader[cells] = NOTHING
+            self.held[cells] = self._number(value)
+
+    def _check_order(
+        self, number: int, place: Range, does: str, others: Clock, did: str, now: Clock
+    ) -> None:
+        """Step `number`, which `does` something at `place`, comes after all steps `others`, each
+        of which `did` something there."""
+        self.pairs += int(np.count_nonzero(others != NOTHING))
+        late = self.place_of[others] > now[self.stream_of[others]]
+        if not late.any():
+            return
+        other = int(others[late][0])
+        name, step = self._locate(number)
+        other_name, other_step = self._locate(other)
+        theirs = next(r for r in ranges(other_step) if self._meets(other, r, number, place))
+        raise PlanError(
+            f"{other_name} {did} {range_text(theirs)} and {name} {does} {range_text(place)}, "
+            f"and nothing orders them: s{step.stream} waits for no event that comes after the "
+            f"former on s{other_step.stream}"
+        )
+
+    def _meets(self, a: int, one: Range, b: int, other: Range) -> bool:
+        """Whether the range `one` of step a and `other` of step b have a cell in common."""
+        cells, others = (
+            self._slice(bisect_right(self.first, n) - 1, r) for n, r in ((a, one), (b, other))
+        )
+        return bool(cells.start < others.stop and others.start < cells.stop)
+
+    def _locate(self, number: int) -> tuple[str, Step]:
+        """The name of a step, with its plan, and the step."""
+        run = bisect_right(self.first, number) - 1
+        step = self.plans[run].steps[number - self.first[run]]
+        again = " again" if run and self.plans[run] is self.plans[0] else ""
+        return f"plan {self.plans[run].name}{again}, {named(number - self.first[run], step)}", step
+
+    def _check_value(self, run: int, index: int, place: Range, cells: slice) -> None:
+        held = self.held[cells]
+        wrong = held[held != self._number(place.value)]
+        if len(wrong):
+            plan = self.plans[run]
+            found = "nothing" if wrong[0] == NOTHING else list(self.names)[wrong[0]]
+            raise PlanError(
+                f"plan {plan.name}: {named(index, plan.steps[index])} reads {range_text(place)}, "
+                f"which holds {found}"
+            )
+
+    def _check_join(self, plan: Plan) -> None:
+        for stream, clock in enumerate(self.now):
+            if self.now[0, stream] < clock[stream]:
+                last = max(
+                    i
+                    for i, step in enumerate(plan.steps)
+                    if step.stream == stream and isinstance(step, Launch | Copy)
+                )
+                raise PlanError(
+                    f"plan {plan.name}: {named(last, plan.steps[last])} may run after the plan "
+                    f"ends: s0 waits for no event that comes after it on s{stream}"
+                )
+
+    def _check_end(self, run: int) -> None:
+        """Each output holds its value, and each state one value."""
+        plan = self.plans[run]
+        for binding in plan.outputs:
+            held = self.held[self._slice(run, binding.place)]
+            if (held != self._number(binding.place.value)).any():
+                raise PlanError(
+                    f"plan {plan.name}: the output %{binding.value.name} does not hold "
+                    f"{range_text(binding.place)} at the end"
+                )
+        for binding in plan.state:
+            if len(np.unique(self.held[self._slice(run, binding.place)])) > 1:
+                raise PlanError(
+                    f"plan {plan.name}: the state %{binding.value.name} holds several values at "
+                    "the end"
+                )
+
+
+def _check_shared_state(plans: Sequence[Plan]) -> None:
+    types: dict[str, Value] = {}
+    for plan in plans:
+        for binding in plan.state:
+            value = binding.value
+            known = types.setdefault(value.name, value)
+            if known.type != value.type:
+                raise PlanError(
+                    f"plan {plan.name}: the state %{value.name} is {value.type}, another plan "
+                    f"knows it as {known.type}"
+                )
