@@ -1,0 +1,26 @@
+"""The op that moves a value between layouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphc.ir import Layout, Type
+from graphc.ops.base import Array, Op, Tensors
+
+
+@dataclass(frozen=True)
+class Relayout(Op):
+    """y[i] = x[i], lying in memory as `layout` says. A kernel of its own."""
+
+    layout: Layout
+    name: ClassVar[str] = "relayout"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        return (inputs[0].with_layout(self.layout),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        return (inputs[0],)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return (grads[0],)

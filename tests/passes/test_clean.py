@@ -1,0 +1,99 @@
+"""Clean keeps the meaning and takes away what nobody needs."""
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.passes.clean import clean
+from graphc.passes.commute import commute
+from tests.passes.meaning import CPU, assert_same_meaning, ops
+
+X = graphc.spec((4, 6))
+
+
+def cleaned(fn, *specs):
+    before = graphc.trace(fn, *specs)
+    after = clean(before, CPU)
+    assert_same_meaning(before, after)
+    return after
+
+
+def test_equal_nodes_are_shared():
+    graph = cleaned(lambda x: graphc.exp(x) + graphc.exp(x), X)
+    assert ops(graph) == ["exp", "add"]
+
+
+def test_dead_nodes_go():
+    def fn(x):
+        graphc.exp(x)
+        return graphc.tanh(x)
+
+    assert ops(cleaned(fn, X)) == ["tanh"]
+
+
+def test_constants_are_folded():
+    graph = cleaned(lambda x: x * (graphc.sqrt(graphc.as_tensor(np.float32(4.0))) + 1.0), X)
+    assert ops(graph) == ["constant", "multiply"]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: x * 1.0, lambda x: x / 1.0, lambda x: x - 0.0, lambda x: -(-x)],
+    ids=["times one", "over one", "minus zero", "twice negative"],
+)
+def test_neutral_elements_go(fn):
+    assert ops(cleaned(fn, X)) == []
+
+
+def test_plus_zero_stays_because_it_changes_the_sign_of_zero():
+    assert ops(cleaned(lambda x: x + 0.0, X)) == ["constant", "add"]
+
+
+def test_times_zero_stays_because_of_nan():
+    assert ops(cleaned(lambda x: x * 0.0, X)) == ["constant", "multiply"]
+
+
+def test_permutations_compose_and_vanish():
+    twice = lambda x: graphc.permute_dims(graphc.permute_dims(x, (1, 0)), (1, 0))  # noqa: E731
+    assert ops(cleaned(twice, X)) == []
+
+
+def test_the_transpose_of_a_product_is_the_product_of_transposes():
+    def fn(a, b):
+        return graphc.permute_dims(graphc.matmul(a, b), (1, 0))
+
+    graph = cleaned(fn, X, graphc.spec((6, 3)))
+    assert ops(graph) == ["permute_dims", "permute_dims", "matmul"]
+
+
+def test_pointwise_ops_read_through_broadcasts():
+    def fn(x):
+        return x * graphc.broadcast_to(graphc.sum(x, axis=1, keepdims=True), (4, 6))
+
+    assert ops(cleaned(fn, X)) == ["sum", "multiply"]
+
+
+def test_relu_moves_behind_max_pooling():
+    before = graphc.trace(
+        lambda x: graphc.max_pool2d(graphc.relu(x), 2), graphc.spec((2, 3, 6, 6))
+    )
+    after = commute(before, CPU)
+    assert ops(after) == ["max_pool2d", "relu"]
+    assert_same_meaning(before, after)
+
+
+def test_relu_stays_where_something_else_reads_it():
+    def fn(x):
+        y = graphc.relu(x)
+        return graphc.max_pool2d(y, 2), y
+
+    graph = graphc.trace(fn, graphc.spec((2, 3, 6, 6)))
+    assert commute(graph, CPU) == graph
+
+
+def test_every_node_keeps_the_users_line():
+    def fn(x):
+        return graphc.sum(graphc.exp(x) * 2.0 * 3.0)
+
+    for node in cleaned(fn, X).nodes:
+        assert node.where.lines and node.where.lines[0].startswith("test_clean.py:")
