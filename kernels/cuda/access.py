@@ -1,0 +1,192 @@
+"""How a contraction's operand is read, printed as the access type that contract.cuh describes.
+
+The kernel names an operand's element by three linear indices: batch, outer (a row or a column of
+the product) and k. Each stands for some axes of the nest. Neighbouring axes that an operand steps
+through as through one are one factor of its index; what is left is decomposed by constant
+divisions. Borders and divided terms are kept as partial sums of the outer index and of k, which
+`at` adds and compares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from graphc.kernels.expression import C_TYPES
+from graphc.kernels.nest import Border, Nest, Read
+
+UNTESTED = -1
+"""The extent of a border that is only there for its sum."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The part `index / step % extent` of a linear index, by the operand's stride in elements and
+    by its coefficient in each of the operand's borders."""
+
+    extent: int
+    step: int
+    stride: int
+    borders: tuple[int, ...]
+
+    def text(self, index: str, size: int) -> str:
+        """The factor's value; `size` is the number of values of the linear index."""
+        quotient = f"{index} / {self.step}" if self.step > 1 else index
+        return quotient if self.step * self.extent == size else f"{quotient} % {self.extent}"
+
+
+@dataclass(frozen=True)
+class OperandAccess:
+    """`batch`, `outer` and `depth` are factors of the three linear indices, the last one running
+    fastest. `vector` elements are copied as one, along k if `along_k`, else along outer."""
+
+    read: Read
+    borders: tuple[Border, ...]
+    batch: tuple[Factor, ...]
+    outer: tuple[Factor, ...]
+    depth: tuple[Factor, ...]
+    along_k: bool
+    vector: int
+
+    def text(self, name: str, comment: str) -> list[str]:
+        """The lines of the access type `name`."""
+        offset = "long long" if self._wide else "unsigned"
+        partial = "".join(f" int border{i};" for i in range(len(self.borders)))
+        return [
+            f"// {comment}",
+            f"struct {name} {{",
+            f"  using element = {C_TYPES[self.read.type.dtype]};",
+            f"  static constexpr bool along_k = {str(self.along_k).lower()};",
+            f"  static constexpr int vector = {self.vector};",
+            f"  struct Part {{ {offset} offset;{partial} }};",
+            "  using Outer = Part;",
+            "  using Depth = Part;",
+            "  GRAPHC_INLINE static Outer outer(int batch, int i) {",
+            *self._part({"batch": self.batch, "i": self.outer}, True),
+            "  }",
+            "  GRAPHC_INLINE static Depth depth(int i) {",
+            *self._part({"i": self.depth}, False),
+            "  }",
+            f"  GRAPHC_INLINE static Place<{offset}> at(const Outer& outer, const Depth& depth) {{",
+            *self._at(offset),
+            "  }",
+            "};",
+        ]
+
+    @property
+    def _wide(self) -> bool:
+        return self.read.type.size >= 2**31
+
+    def _part(self, indices: dict[str, tuple[Factor, ...]], first: bool) -> list[str]:
+        lines, terms = [], []
+        sums: list[list[str]] = [[] for _ in self.borders]
+        for index, factors in indices.items():
+            size = _size(factors)
+            for number, factor in enumerate(factors):
+                if not factor.stride and not any(factor.borders):
+                    continue
+                name = f"{index}{number}"
+                lines.append(f"    const int {name} = {factor.text(index, size)};")
+                terms += _term(factor.stride, name, self._wide)
+                for total, coefficient in zip(sums, factor.borders, strict=True):
+                    total += _term(coefficient, name, False)
+        if first:
+            terms += [str(self.read.offset)] if self.read.offset else []
+            for total, border in zip(sums, self.borders, strict=True):
+                total += [str(border.offset)] if border.offset else []
+        fields = [terms, *sums]
+        values = ", ".join(" + ".join(f).replace("+ -", "- ") or "0" for f in fields)
+        cast = "static_cast<unsigned>" if not self._wide else ""
+        head, _, rest = values.partition(", ")
+        return [*lines, f"    return {{{cast}({head}){', ' + rest if rest else ''}}};"]
+
+    def _at(self, offset: str) -> list[str]:
+        lines, tests = [], []
+        for i, border in enumerate(self.borders):
+            lines.append(f"    const int border{i} = outer.border{i} + depth.border{i};")
+            if border.extent != UNTESTED:
+                high = border.extent * border.divisor
+                tests += [f"border{i} >= 0", f"border{i} < {high}"]
+                tests += [f"border{i} % {border.divisor} == 0"] if border.divisor > 1 else []
+        terms = ["outer.offset + depth.offset"]
+        for quotient in self.read.quotients:
+            partial = f"border{_position(quotient.border, self.borders)}"
+            whole = f"static_cast<{offset}>({partial} / {quotient.border.divisor})"
+            terms.append(f"{whole} * {quotient.stride}")
+        return [*lines, f"    return {{{' + '.join(terms)}, {' && '.join(tests) or 'true'}}};"]
+
+
+def operand_access(
+    nest: Nest, read: Read, batch: Sequence[int], outer: Sequence[int], depth: Sequence[int]
+) -> OperandAccess:
+    """The access of `read` where the linear indices stand for these axes of `nest`."""
+    extra = [q.border for q in read.quotients if _position(q.border, read.borders) is None]
+    borders = (*read.borders, *(replace(b, extent=UNTESTED) for b in extra))
+    parts = [_factors(nest, read, borders, axes) for axes in (batch, outer, depth)]
+    along_k = _neighbours(parts[2]) > _neighbours(parts[1])
+    run = parts[2] if along_k else parts[1]
+    rest = [f for part in parts for f in (part[:-1] if part is run else part)]
+    return OperandAccess(
+        read, borders, parts[0], parts[1], parts[2], along_k, _vector(read, run, rest)
+    )
+
+
+def _factors(
+    nest: Nest, read: Read, borders: Sequence[Border], axes: Sequence[int]
+) -> tuple[Factor, ...]:
+    """The axes as factors of one linear index, those of extent 1 left out, slowest first."""
+    factors: list[Factor] = []
+    step = 1
+    for axis in reversed(axes):
+        extent, stride = nest.axes[axis].extent, read.strides[axis]
+        coefficients = tuple(b.coefficients[axis] for b in borders)
+        if extent == 1:
+            continue
+        if factors:
+            inner = factors[-1]
+            together = (inner.stride * inner.extent, *(b * inner.extent for b in inner.borders))
+            if together == (stride, *coefficients):
+                factors[-1] = replace(inner, extent=inner.extent * extent)
+                step *= extent
+                continue
+        factors.append(Factor(extent, step, stride, coefficients))
+        step *= extent
+    return tuple(reversed(factors))
+
+
+def _neighbours(factors: Sequence[Factor]) -> float:
+    """How many of 32 neighbours along a linear index lie in one 128-byte line, about."""
+    if not factors or not factors[-1].stride:
+        return 0
+    return min(factors[-1].extent, 32 / abs(factors[-1].stride))
+
+
+def _vector(read: Read, run: Sequence[Factor], rest: Sequence[Factor]) -> int:
+    """Elements, at most 16 bytes, that always lie side by side, aligned, all inside or none."""
+    if not run or run[-1].stride != 1 or any(run[-1].borders):
+        return 1
+    multiples = [read.offset, run[-1].extent, *(f.stride for f in rest)]
+    multiples += [q.stride for q in read.quotients]
+    vector = 16 // read.type.numpy_dtype.itemsize
+    while any(m % vector for m in multiples):
+        vector //= 2
+    return vector
+
+
+def _position(border: Border, borders: Sequence[Border]) -> int | None:
+    """Where the sum of `border` is among those of `borders`."""
+    key = (border.coefficients, border.offset, border.divisor)
+    keys = [(b.coefficients, b.offset, b.divisor) for b in borders]
+    return keys.index(key) if key in keys else None
+
+
+def _size(factors: Sequence[Factor]) -> int:
+    return math.prod(f.extent for f in factors)
+
+
+def _term(coefficient: int, name: str, wide: bool) -> list[str]:
+    if not coefficient:
+        return []
+    name = f"static_cast<long long>({name})" if wide else name
+    return [name if coefficient == 1 else f"{coefficient} * {name}"]

@@ -1,0 +1,255 @@
+// contract.cuh: out[m, n] = epilogue(sum over k of A(m, k) * B(n, k)), for each batch: an implicit
+// matrix product. A block computes a tile of BM x BN sums. Shared memory holds a ring of Stages
+// pairs of tiles, BK deep in k, which cp.async fills Stages - 1 steps ahead of the arithmetic; a
+// step costs one barrier. Sums are exact float32 (or T) multiply-adds with k ascending.
+//
+// What depends on the problem enters through types that the generator prints:
+//   Problem   M, N, K, batches, splits, and the accesses A and B
+//   access    where the element (outer, k) of an operand lies, outer being m or n:
+//     element           type in memory
+//     along_k           whether neighbours in memory are neighbours along k, else along outer
+//     vector            elements that lie side by side and are copied as one, aligned to their
+//                       size; all of them exist, or all are padding zeros
+//     outer(batch, m), depth(k)  what depends on one index alone; the loop over k computes one of
+//                       them once and the other at each step
+//     at(outer, depth)  the Place of both together
+//   Epilogue  operator()(batch, m, n, sum) stores what it makes of a sum.
+// Splits: block row s covers its share of k and stores partial sums; finish_splits adds them in
+// ascending order and calls the epilogue. The number of splits is fixed by the problem.
+//
+// A tile type says who holds which sums: step() adds one pair of shared tiles, visit(f) calls
+// f(m, n, sum). Registers is the plain one; tensor cores take its place with their own.
+//
+// Grid: (tiles * batches, splits). Shared memory: static, Contract::shared_bytes, below 48 KiB.
+#pragma once
+#include "math.cuh"
+
+namespace graphc {
+
+__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
+
+// V elements that move at once; the address is a multiple of their size.
+template <class T, int V>
+struct alignas(sizeof(T) * V) Pack {
+  T at[V];
+};
+
+template <class Offset>  // unsigned, which costs one instruction per address, or long long
+struct Place {
+  Offset offset;  // in elements; not meaningful if not inside
+  bool inside;    // else the element is zero
+};
+
+// One operand's tile in shared memory, as lines of k or of outer. Lines of k are 16 bytes longer
+// than they need be: 8 threads that read 16 bytes of 8 neighbouring lines meet all banks once.
+template <class Access, int Outer, int BK>
+struct SharedTile {
+  using T = typename Access::element;
+  static constexpr bool along_k = Access::along_k;
+  static constexpr int line = along_k ? BK : Outer, lines = along_k ? Outer : BK;
+  static constexpr int quad = 16 / sizeof(T);
+  static constexpr int pitch = along_k ? BK + quad : Outer, size = lines * pitch;
+  static_assert(line % quad == 0, "lines are made of 16 bytes");
+  GRAPHC_INLINE static int at(int outer, int k) {
+    return along_k ? outer * pitch + k : k * pitch + outer;
+  }
+};
+
+// Copies an operand's tiles. A thread keeps its place on the contiguous axis; what it knows of the
+// outer index is computed once. Rows past the end repeat the last one: their sums are not used.
+template <class Access, class Shared, int Extent, int K, int Threads>
+struct Loader {
+  using T = typename Access::element;
+  static constexpr int vector = smaller(Access::vector, Shared::quad);
+  static constexpr int bytes = vector * sizeof(T);
+  static constexpr bool along_k = Access::along_k;
+  static constexpr int per_line = Shared::line / vector, step = Threads / per_line;
+  static constexpr int count = ceil_div(Shared::lines, step), rows = along_k ? count : 1;
+  static_assert(Threads % per_line == 0, "a thread keeps its place on the contiguous axis");
+  static_assert((along_k ? K : Extent) % vector == 0, "a vector exists or does not");
+
+  const int x, y;
+  typename Access::Outer row[rows];
+
+  GRAPHC_INLINE Loader(int batch, int first)
+      : x(threadIdx.x % per_line * vector), y(threadIdx.x / per_line) {
+#pragma unroll
+    for (int i = 0; i < rows; i++) {
+      const int outer = first + (along_k ? y + i * step : x);
+      row[i] = Access::outer(batch, smaller(outer, Extent - (along_k ? 1 : vector)));
+    }
+  }
+  GRAPHC_INLINE void start(T* tile, const T* base, int k0) const {
+    int k = k0 + (along_k ? x : y);
+    typename Access::Depth depth = Access::depth(k);
+#pragma unroll
+    for (int i = 0; i < count; i++) {
+      const int line = y + i * step;
+      if (Shared::lines % step && line >= Shared::lines) break;
+      if (!along_k && i) {
+        k = k0 + line;
+        depth = Access::depth(k);
+      }
+      const auto place = Access::at(row[along_k ? i : 0], depth);
+      const bool inside = place.inside && k < K;
+      T* to = tile + (along_k ? Shared::at(line, x) : Shared::at(x, line));
+      if constexpr (bytes >= 4)
+        copy_async<bytes>(to, base + place.offset, inside);
+      else
+        *to = inside ? base[place.offset] : T(0);
+    }
+  }
+};
+
+// Each thread holds TM x TN sums; a warp covers 4 x 8 threads.
+template <int BM_, int BN_, int BK_, int TM, int TN, int Stages>
+struct Registers {
+  static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages;
+  static constexpr int rows = BM / TM, columns = BN / TN, threads = rows * columns;
+  static_assert(rows % 4 == 0 && columns % 8 == 0, "warps of 4 x 8 threads");
+
+  // The Count places of one axis that a thread holds, of `across` threads: interleaved where
+  // shared lines run along k, so that neighbours read neighbouring lines, else in vectors.
+  template <class Shared, int Count, int Across>
+  struct Strip {
+    using T = typename Shared::T;
+    static constexpr int quad = Shared::quad;
+    static constexpr int vector = Shared::along_k ? 1 : smaller(Count, quad);
+    static_assert(Count % vector == 0, "whole vectors");
+    GRAPHC_INLINE static int place(int i, int thread) {
+      return i / vector * (Across * vector) + thread * vector + i % vector;
+    }
+    // to[i][j] is the element at the thread's place i and at k + j.
+    GRAPHC_INLINE static void load(T (&to)[Count][quad], const T* tile, int thread, int k) {
+#pragma unroll
+      for (int i = 0; i < Count; i += vector)
+        if constexpr (Shared::along_k) {
+          const auto part =
+              *reinterpret_cast<const Pack<T, quad>*>(tile + Shared::at(place(i, thread), k));
+#pragma unroll
+          for (int j = 0; j < quad; j++) to[i][j] = part.at[j];
+        } else {
+#pragma unroll
+          for (int j = 0; j < quad; j++) {
+            const auto part = *reinterpret_cast<const Pack<T, vector>*>(
+                tile + Shared::at(place(i, thread), k + j));
+#pragma unroll
+            for (int v = 0; v < vector; v++) to[i + v][j] = part.at[v];
+          }
+        }
+    }
+  };
+
+  template <class SharedA, class SharedB>
+  struct Sums {
+    using T = typename SharedA::T;
+    using StripA = Strip<SharedA, TM, rows>;
+    using StripB = Strip<SharedB, TN, columns>;
+    static constexpr int quad = SharedA::quad;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int y = warp % (rows / 4) * 4 + lane / 8, x = warp / (rows / 4) * 8 + lane % 8;
+    T sum[TM][TN] = {};
+
+    GRAPHC_INLINE void step(const T* tile_a, const T* tile_b) {
+#pragma unroll 1  // unrolled further, reads are hoisted until registers spill
+      for (int k = 0; k < BK; k += quad) {
+        T a[TM][quad], b[TN][quad];
+        StripA::load(a, tile_a, y, k);
+        StripB::load(b, tile_b, x, k);
+#pragma unroll
+        for (int j = 0; j < quad; j++)
+#pragma unroll
+          for (int m = 0; m < TM; m++)
+#pragma unroll
+            for (int n = 0; n < TN; n++) sum[m][n] += a[m][j] * b[n][j];
+      }
+    }
+    template <class Visitor>
+    GRAPHC_INLINE void visit(const Visitor& visitor) const {
+#pragma unroll
+      for (int m = 0; m < TM; m++)
+#pragma unroll
+        for (int n = 0; n < TN; n++)
+          visitor(StripA::place(m, y), StripB::place(n, x), sum[m][n]);
+    }
+  };
+};
+
+template <class Problem, class Tile>
+struct Contract {
+  using A = typename Problem::A;
+  using B = typename Problem::B;
+  using T = typename A::element;
+  static constexpr int M = Problem::M, N = Problem::N, K = Problem::K;
+  static constexpr int batches = Problem::batches, splits = Problem::splits;
+  static constexpr int BM = Tile::BM, BN = Tile::BN, BK = Tile::BK, stages = Tile::stages;
+  static constexpr int tiles_n = ceil_div(N, BN), tiles = ceil_div(M, BM) * tiles_n;
+  static constexpr int steps = ceil_div(K, BK);
+  using SharedA = SharedTile<A, BM, BK>;
+  using SharedB = SharedTile<B, BN, BK>;
+  static constexpr int stage = SharedA::size + SharedB::size;  // elements
+  static constexpr int shared_bytes = stages * stage * sizeof(T);
+  static_assert(shared_bytes <= 48 * 1024, "static shared memory");
+
+  template <class Epilogue>
+  GRAPHC_INLINE static void run(const T* a, const T* b, const Epilogue& epilogue) {
+    __shared__ __align__(16) T ring[stages * stage];
+    // Neighbouring blocks share rows of A, so that those are read into L2 once.
+    const int batch = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+    const int m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
+    const int first = static_cast<long long>(blockIdx.y) * steps / splits;
+    const int count = static_cast<long long>(blockIdx.y + 1) * steps / splits - first;
+    const Loader<A, SharedA, M, K, Tile::threads> load_a(batch, m0);
+    const Loader<B, SharedB, N, K, Tile::threads> load_b(batch, n0);
+    auto load = [&](int i, T* to) {
+      if (i < count) {
+        const int k = (first + i) * BK;
+        if (K % BK == 0 && k > K - BK) __builtin_unreachable();  // drops the tests of the tail
+        load_a.start(to, a, k);
+        load_b.start(to + SharedA::size, b, k);
+      }
+      copy_commit();  // also where nothing was copied, so that copy_wait counts steps
+    };
+    typename Tile::template Sums<SharedA, SharedB> sums;
+#pragma unroll
+    for (int i = 0; i < stages - 1; i++) load(i, ring + i * stage);
+    for (int i = 0, now = 0; i < count; i++) {
+      copy_wait<stages - 2>();
+      __syncthreads();  // step i has arrived for all, and all have left the tile that load fills
+      load(i + stages - 1, ring + (now ? now - 1 : stages - 1) * stage);
+      sums.step(ring + now * stage, ring + now * stage + SharedA::size);
+      now = now + 1 == stages ? 0 : now + 1;
+    }
+    sums.visit([&](int m, int n, T sum) {
+      if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
+    });
+  }
+};
+
+// The epilogue of the first of two launches of a split contraction.
+template <class Problem>
+struct StorePartial {
+  using T = typename Problem::A::element;
+  T* workspace;  // [splits][batches][M][N]
+  GRAPHC_INLINE void operator()(int batch, int m, int n, T sum) const {
+    const long long row = static_cast<long long>(blockIdx.y) * Problem::batches + batch;
+    workspace[(row * Problem::M + m) * Problem::N + n] = sum;
+  }
+};
+
+// The second launch: one thread per sum, grid (ceil(batches * M * N / blockDim.x)).
+template <class Problem, class Epilogue>
+GRAPHC_INLINE void finish_splits(const typename Problem::A::element* workspace,
+                                 const Epilogue& epilogue) {
+  constexpr int M = Problem::M, N = Problem::N;
+  constexpr long long count = static_cast<long long>(Problem::batches) * M * N;
+  const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  typename Problem::A::element sum = 0;
+#pragma unroll 8
+  for (int split = 0; split < Problem::splits; split++) sum += workspace[split * count + i];
+  epilogue(static_cast<int>(i / N / M), static_cast<int>(i / N % M), static_cast<int>(i % N), sum);
+}
+
+}  // namespace graphc

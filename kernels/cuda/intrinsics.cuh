@@ -1,0 +1,77 @@
+// intrinsics.cuh: the one file with inline PTX, as named device functions. Each has a twin in C++
+// for a host that plays the device: it defines GRAPHC_SIM and the graphc_sim_* functions below.
+// Needs sm_80. No header of the toolkit or of the standard library is included.
+#pragma once
+
+#define GRAPHC_INLINE __device__ __forceinline__
+
+#ifdef GRAPHC_SIM
+// Starts a copy of `bytes` bytes to shared memory, of which the first `from_global` are read and
+// the others are zero; ends the thread's group of copies; waits until at most `pending` groups of
+// this thread have not ended.
+void graphc_sim_copy_async(void* shared, const void* global, int bytes, int from_global);
+void graphc_sim_copy_commit();
+void graphc_sim_copy_wait(int pending);
+#endif
+
+namespace graphc {
+
+// Starts to move Bytes from global to shared memory, or zeros if not `inside`; the global address
+// is not read then. Both addresses must be multiples of Bytes.
+template <int Bytes>
+GRAPHC_INLINE void copy_async(void* shared, const void* global, bool inside) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async moves 4, 8 or 16 bytes");
+#ifdef GRAPHC_SIM
+  graphc_sim_copy_async(shared, global, Bytes, inside ? Bytes : 0);
+#else
+  const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  const int size = inside ? Bytes : 0;
+  if constexpr (Bytes == 16)  // past L1: a tile is read once per block
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 ::"r"(to), "l"(global), "r"(size) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
+                 ::"r"(to), "l"(global), "r"(size), "n"(Bytes) : "memory");
+#endif
+}
+
+// Ends a group of this thread's copies; a group may be empty.
+GRAPHC_INLINE void copy_commit() {
+#ifdef GRAPHC_SIM
+  graphc_sim_copy_commit();
+#else
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most Pending groups of this thread's copies are under way.
+template <int Pending>
+GRAPHC_INLINE void copy_wait() {
+#ifdef GRAPHC_SIM
+  graphc_sim_copy_wait(Pending);
+#else
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#endif
+}
+
+// The larger and the smaller of two floats; NaN if either is NaN.
+GRAPHC_INLINE float maximum_nan(float a, float b) {
+#ifdef GRAPHC_SIM
+  return a > b || a != a ? a : b;
+#else
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+#endif
+}
+GRAPHC_INLINE float minimum_nan(float a, float b) {
+#ifdef GRAPHC_SIM
+  return a < b || a != a ? a : b;
+#else
+  float c;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+#endif
+}
+
+}  // namespace graphc

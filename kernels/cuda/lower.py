@@ -1,0 +1,14 @@
+"""From a fused node to CUDA C++."""
+
+from __future__ import annotations
+
+from graphc.ir import Node
+from graphc.kernels.cuda.contract import lower_contract
+from graphc.kernels.kernel import Kernel
+from graphc.ops.fused import Fused
+
+
+def lower_cuda(node: Node) -> Kernel:
+    """The CUDA kernel of a fused node. Every value is row-major."""
+    assert isinstance(node.op, Fused)
+    return lower_contract(node)

@@ -1,0 +1,160 @@
+// math.cuh: the scalars of a kernel and the functions that expressions are written in. They carry
+// the names of kernels/cpu/simd.h, where a register holds a vector and here one element.
+#pragma once
+#include "intrinsics.cuh"
+
+namespace graphc {
+
+using uint8_t = unsigned char;
+using int8_t = signed char;
+using int32_t = int;
+using int64_t = long long;
+#ifndef INT64_MIN
+#define INT64_MIN (-0x7fffffffffffffffll - 1)
+#endif
+
+// True or false; a type of its own so that ~ & | ^ are logical, as on the lanes of a vector mask.
+struct mask {
+  bool value;
+  mask() = default;
+  GRAPHC_INLINE mask(bool value) : value(value) {}
+  GRAPHC_INLINE explicit operator bool() const { return value; }
+};
+GRAPHC_INLINE mask operator~(mask a) { return !a.value; }
+GRAPHC_INLINE mask operator&(mask a, mask b) { return a.value && b.value; }
+GRAPHC_INLINE mask operator|(mask a, mask b) { return a.value || b.value; }
+GRAPHC_INLINE mask operator^(mask a, mask b) { return a.value != b.value; }
+GRAPHC_INLINE mask operator==(mask a, mask b) { return a.value == b.value; }
+GRAPHC_INLINE mask operator!=(mask a, mask b) { return a.value != b.value; }
+
+GRAPHC_INLINE mask as_mask(mask a) { return a; }
+
+template <class T>
+GRAPHC_INLINE T select(mask condition, T a, T b) {
+  return condition.value ? a : b;
+}
+
+// To T as NumPy's astype: truncating to integers, nonzero to true, true to one.
+template <class T>
+struct Convert {
+  template <class From>
+  GRAPHC_INLINE static T from(From x) {
+    return static_cast<T>(x);
+  }
+  GRAPHC_INLINE static T from(mask x) { return x.value ? T(1) : T(0); }
+};
+template <>
+struct Convert<bool> {
+  template <class From>
+  GRAPHC_INLINE static mask from(From x) {
+    return x != From(0);
+  }
+  GRAPHC_INLINE static mask from(mask x) { return x; }
+};
+template <class T, class From>
+GRAPHC_INLINE auto convert(From x) {
+  return Convert<T>::from(x);
+}
+
+template <class T>
+GRAPHC_INLINE T from_bool(mask x) {
+  return convert<T>(x);
+}
+template <class From>
+GRAPHC_INLINE mask to_bool(From x) {
+  return convert<bool>(x);
+}
+
+#define GRAPHC_UNARY(name, single, whole)                               \
+  GRAPHC_INLINE float name(float x) { return ::single(x); } \
+  GRAPHC_INLINE double name(double x) { return ::whole(x); }
+GRAPHC_UNARY(exp, expf, exp)
+GRAPHC_UNARY(expm1, expm1f, expm1)
+GRAPHC_UNARY(log, logf, log)
+GRAPHC_UNARY(log1p, log1pf, log1p)
+GRAPHC_UNARY(sqrt, sqrtf, sqrt)
+GRAPHC_UNARY(rsqrt, rsqrtf, rsqrt)
+GRAPHC_UNARY(tanh, tanhf, tanh)
+GRAPHC_UNARY(erf, erff, erf)
+GRAPHC_UNARY(sin, sinf, sin)
+GRAPHC_UNARY(cos, cosf, cos)
+GRAPHC_UNARY(floor, floorf, floor)
+GRAPHC_UNARY(abs, fabsf, fabs)
+#undef GRAPHC_UNARY
+GRAPHC_INLINE float pow(float x, float y) { return ::powf(x, y); }
+GRAPHC_INLINE double pow(double x, double y) { return ::pow(x, y); }
+
+// Wraps at the most negative number, as NumPy does.
+GRAPHC_INLINE int abs(int x) { return x < 0 ? static_cast<int>(0u - x) : x; }
+GRAPHC_INLINE long long abs(long long x) {
+  return x < 0 ? static_cast<long long>(0ull - x) : x;
+}
+
+// Rounded towards minus infinity; for integers, 0 where b is 0, and wrapping.
+GRAPHC_INLINE float floor_divide(float a, float b) { return floor(a / b); }
+GRAPHC_INLINE double floor_divide(double a, double b) { return floor(a / b); }
+template <class T>
+GRAPHC_INLINE T floor_divide(T a, T b) {
+  if (b == T(0)) return 0;
+  if (T(-1) < T(0) && b == T(-1)) return static_cast<T>(0ull - static_cast<unsigned long long>(a));
+  return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+
+// What floor_divide leaves over, with the sign of b; for integers, 0 where b is 0.
+GRAPHC_INLINE float remainder(float a, float b) { return a - b * floor(a / b); }
+GRAPHC_INLINE double remainder(double a, double b) { return a - b * floor(a / b); }
+template <class T>
+GRAPHC_INLINE T remainder(T a, T b) {
+  if (b == T(0) || (T(-1) < T(0) && b == T(-1))) return 0;
+  const T rest = a % b;
+  return rest + (((rest != 0) & ((rest < 0) != (b < 0))) ? b : T(0));
+}
+
+template <class T>
+GRAPHC_INLINE T sigmoid(T x) {
+  return T(1) / (T(1) + exp(-x));
+}
+
+template <class T>
+GRAPHC_INLINE mask isnan(T x) {
+  return x != x;
+}
+
+// NaN if any argument is NaN.
+GRAPHC_INLINE float maximum(float a, float b) { return maximum_nan(a, b); }
+GRAPHC_INLINE float minimum(float a, float b) { return minimum_nan(a, b); }
+template <class T>
+GRAPHC_INLINE T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+template <class T>
+GRAPHC_INLINE T minimum(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+GRAPHC_INLINE mask maximum(mask a, mask b) { return a | b; }
+GRAPHC_INLINE mask minimum(mask a, mask b) { return a & b; }
+template <class T>
+GRAPHC_INLINE T relu(T x) {
+  return x < T(0) ? T(0) : x;
+}
+
+// Uniform in [0, 1) from 24 bits of Philox4x32-10's first word; the key is (seed, number), the
+// counter (index's low word, its high word, step, 0).
+GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, unsigned step,
+                                   long long index) {
+  unsigned a = static_cast<unsigned>(index), b = static_cast<unsigned>(index >> 32);
+  unsigned c = step, d = 0;
+#pragma unroll
+  for (int round = 0; round < 10; round++) {
+    const unsigned long long left = 0xD2511F53ull * a, right = 0xCD9E8D57ull * c;
+    a = static_cast<unsigned>(right >> 32) ^ b ^ seed;
+    c = static_cast<unsigned>(left >> 32) ^ d ^ number;
+    b = static_cast<unsigned>(right);
+    d = static_cast<unsigned>(left);
+    seed += 0x9E3779B9u;
+    number += 0xBB67AE85u;
+  }
+  return static_cast<float>(a >> 8) * 0x1p-24f;
+}
+
+}  // namespace graphc

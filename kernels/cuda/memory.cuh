@@ -1,0 +1,68 @@
+// memory.cuh: elements between memory and registers. The text of an expression is common to all
+// devices: it counts live lanes, gives strides from lane to lane and, for indices that a padded or
+// strided view has scaled, divisors. A register here is one lane, so that most of them play no
+// part. Booleans are bytes in memory, of value 0 or 1.
+#pragma once
+#include "math.cuh"
+
+namespace graphc {
+
+// The register of an element of memory.
+template <class T>
+struct Register {
+  using type = T;
+};
+template <>
+struct Register<bool> {
+  using type = mask;
+};
+template <class T>
+using vec = typename Register<T>::type;
+
+template <int Live, int LaneStride, class T>
+GRAPHC_INLINE vec<T> load(const T* p) {
+  return *p;
+}
+// Zero, and no access, where the condition is false.
+template <int Live, int LaneStride, int Divisor, class T, class Index>
+GRAPHC_INLINE vec<T> load_if(mask condition, const T* p, Index offset) {
+  return condition.value ? vec<T>(p[offset / Divisor]) : vec<T>(T(0));
+}
+template <int Live, int LaneStride, class T, class Value>
+GRAPHC_INLINE void store(T* p, Value value) {
+  *p = static_cast<T>(value);
+}
+
+template <class T>
+GRAPHC_INLINE vec<T> splat(T value) {
+  return value;
+}
+template <class T, int LaneStride, int Divisor, class Index>
+GRAPHC_INLINE vec<T> iota(Index index) {
+  return static_cast<T>(index / Divisor);
+}
+
+// Whether index / Divisor is a whole number from 0 to below High / Divisor.
+template <int LaneStride, long long High, int Divisor, class Index>
+GRAPHC_INLINE mask inside(Index index) {
+  return index >= 0 && index < High && index % Divisor == 0;
+}
+GRAPHC_INLINE mask both(mask a, mask b) { return a & b; }
+
+template <int LaneStride, int Divisor, class Index>
+GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, int step, Index index) {
+  return philox_uniform(seed, number, static_cast<unsigned>(step),
+                        static_cast<long long>(index / Divisor));
+}
+
+// The element that lies Stride * index behind p[offset]; zero where index is not in [0, Extent) and
+// where the condition is false.
+template <int Live, int LaneStride, int Divisor, long long Stride, long long Extent, bool Uniform,
+          class T, class Index, class Offset>
+GRAPHC_INLINE vec<T> take(mask condition, const T* p, Offset offset, Index index) {
+  const long long place = index;
+  const bool exists = condition.value && place >= 0 && place < Extent;
+  return exists ? vec<T>(p[offset / Divisor + Stride * place]) : vec<T>(T(0));
+}
+
+}  // namespace graphc

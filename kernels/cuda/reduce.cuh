@@ -1,0 +1,128 @@
+// reduce.cuh: reductions of Columns elements for each of Rows rows, one after another, with
+// element-wise work between them. The elements of a stage see the results of the stages before.
+//
+// A stage is a struct of results with
+//   identity()         the results of no elements
+//   combine(other)     adds the results of further elements
+// Threads: a block covers Across rows with Along threads each, threads of one row adjacent where
+// a row's elements are (RowsApart), threads of neighbouring rows adjacent where those are. Each
+// thread goes through its row in steps of Along; the block then combines in a fixed order.
+// Splits: blockIdx.y covers its share of the columns and stores partial results; the launch of the
+// next stage, which knows all partial results, combines them in ascending order.
+//
+// Block: Across * Along threads. Grid: (ceil(Rows / Across), splits). Shared memory: static,
+// sizeof(stage) per thread or warp.
+#pragma once
+#include "math.cuh"
+
+namespace graphc {
+
+// Any struct of whole words from the lane whose number differs in `lanes`.
+template <class T>
+GRAPHC_INLINE T shuffle_xor(T value, int lanes) {
+  static_assert(sizeof(T) % 4 == 0, "whole words");
+  constexpr int words = sizeof(T) / 4;
+  union Words {
+    T value;
+    unsigned word[words];
+    GRAPHC_INLINE Words(T value) : value(value) {}
+  } both(value);
+#pragma unroll
+  for (int i = 0; i < words; i++) both.word[i] = __shfl_xor_sync(0xffffffffu, both.word[i], lanes);
+  return both.value;
+}
+
+template <class Index, Index Rows, Index Columns, int Across, int Along, bool RowsApart,
+          int Splits = 1>
+struct Reduce {
+  static constexpr int threads = Across * Along;
+  static_assert(threads % 32 == 0, "whole warps");
+  static_assert(!RowsApart || (Along & (Along - 1)) == 0, "rows are halved");
+
+  const int across, along;
+  const Index row;  // may be past the end
+  const Index first, last;
+
+  GRAPHC_INLINE Reduce()
+      : across(RowsApart ? threadIdx.x / Along : threadIdx.x % Across),
+        along(RowsApart ? threadIdx.x % Along : threadIdx.x / Across),
+        row(static_cast<Index>(blockIdx.x) * Across + across),
+        first(static_cast<long long>(Columns) * blockIdx.y / Splits),
+        last(static_cast<long long>(Columns) * (blockIdx.y + 1) / Splits) {}
+
+  GRAPHC_INLINE bool exists() const { return row < Rows; }
+  // Whether this thread is the one that stores its row's results.
+  GRAPHC_INLINE bool stores() const { return exists() && along == 0; }
+
+  // Calls body(column) for this thread's columns of its row.
+  template <class Body>
+  GRAPHC_INLINE void each(const Body& body) const {
+    if (!exists()) return;
+#pragma unroll 4
+    for (Index column = first + along; column < last; column += Along) body(column);
+  }
+
+  // The results of all elements of the row's share, known to each of the row's threads;
+  // body(column, results) combines one element into results.
+  template <class Stage, class Body>
+  GRAPHC_INLINE Stage reduce(const Body& body) const {
+    Stage results = Stage::identity();
+    each([&](Index column) { body(column, results); });
+    if constexpr (Along == 1)
+      return results;
+    else if constexpr (RowsApart)
+      return combine_adjacent(results);
+    else
+      return combine_apart(results);
+  }
+
+  // Stores the share's results as partial ones: workspace[split][row].
+  template <class Stage>
+  GRAPHC_INLINE void store_partial(Stage* workspace, const Stage& results) const {
+    if (stores()) workspace[static_cast<long long>(blockIdx.y) * Rows + row] = results;
+  }
+  // Combines the partial results of all splits.
+  template <class Stage>
+  GRAPHC_INLINE Stage combine_partial(const Stage* workspace) const {
+    Stage results = Stage::identity();
+    if (!exists()) return results;
+#pragma unroll 8
+    for (int split = 0; split < Splits; split++)
+      results.combine(workspace[static_cast<long long>(split) * Rows + row]);
+    return results;
+  }
+
+ private:
+  // Lanes by halving distances, then the row's warps in ascending order.
+  template <class Stage>
+  GRAPHC_INLINE Stage combine_adjacent(Stage results) const {
+#pragma unroll
+    for (int lanes = 1; lanes < (Along < 32 ? Along : 32); lanes *= 2)
+      results.combine(shuffle_xor(results, lanes));
+    if constexpr (Along > 32) {
+      constexpr int warps = Along / 32;
+      __shared__ Stage slots[Across * warps];
+      if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = results;
+      __syncthreads();
+      results = slots[across * warps];
+#pragma unroll
+      for (int warp = 1; warp < warps; warp++) results.combine(slots[across * warps + warp]);
+      __syncthreads();  // the next stage of this type uses the same slots
+    }
+    return results;
+  }
+  // The row's threads in ascending order.
+  template <class Stage>
+  GRAPHC_INLINE Stage combine_apart(Stage results) const {
+    __shared__ Stage slots[threads];
+    slots[threadIdx.x] = results;
+    __syncthreads();
+    results = slots[across];
+#pragma unroll
+    for (int i = 1; i < Along; i++) results.combine(slots[i * Across + across]);
+    __syncthreads();
+    return results;
+  }
+};
+
+}  // namespace graphc

@@ -1,0 +1,165 @@
+"""What all CUDA kernels have around their bodies: provenance, includes, signatures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphc.ir import Graph, Node, Type, Value, dtype_name
+from graphc.kernels.expression import C_TYPES, Program, Statement, identifier, literal
+from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.ops.fused import Fused
+
+BLOCKS = 264
+"""Blocks that fill a large device: two for each of 132 multiprocessors. A constant, so that
+kernels, and with them results, do not depend on the device."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of a kernel: C types and names of the body's inputs, its outputs and, last,
+    the workspace."""
+
+    pointers: Mapping[Value, str]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    shared: frozenset[Value] = frozenset()
+    """Values that may lie in the same memory as another: they are not `__restrict__`."""
+    workspace: bool = False
+
+    def types(self) -> tuple[str, ...]:
+        values = [(v, True) for v in self.inputs] + [(v, False) for v in self.outputs]
+        restrict = [" " if v in self.shared else "__restrict__ " for v, _ in values]
+        return tuple(
+            f"{'const ' if read else ''}{C_TYPES[v.type.dtype]}* {r}".rstrip()
+            for (v, read), r in zip(values, restrict, strict=True)
+        ) + (("unsigned char* __restrict__",) if self.workspace else ())
+
+    def names(self) -> tuple[str, ...]:
+        names = tuple(self.pointers[v] for v in (*self.inputs, *self.outputs))
+        return names + (("workspace",) if self.workspace else ())
+
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(f"{t} {n}" for t, n in zip(self.types(), self.names(), strict=True))
+
+
+def kernel_text(
+    symbol: str, signature: Signature, threads: int, lines: Sequence[str], blocks: int = 1
+) -> list[str]:
+    """The lines of an `extern "C"` kernel of `threads` per block with `lines` as its body, of which
+    a multiprocessor shall hold at least `blocks` blocks."""
+    bounds = f"{threads}" if blocks == 1 else f"{threads}, {blocks}"
+    return [
+        f'extern "C" __global__ void __launch_bounds__({bounds})',
+        *wrapped(f"{symbol}(", signature.parameters(), ") {"),
+        *(f"  {line}" for line in lines),
+        "}",
+    ]
+
+
+def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
+    """`head`, the items with commas, `tail`: on one line if they fit, else further ones."""
+    lines, line = [], head
+    for i, item in enumerate(items):
+        word = item + ("," if i + 1 < len(items) else tail)
+        if len(line) + 1 + len(word) > 100:
+            lines.append(line)
+            line = "    "
+        line += word if line.endswith(("(", "    ")) else f" {word}"
+    return [*lines, line if items else head + tail]
+
+
+def source(node: Node, headers: Sequence[str], sections: Sequence[Sequence[str]]) -> str:
+    """The text of a kernel's file. It lies within the namespace of the headers, whose functions
+    hide the toolkit's of the same name, and in one of its own, so that files can be joined."""
+    body = "\n\n".join("\n".join(lines) for lines in sections if lines)
+    includes = "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
+    space = f"graphc::{symbol_of(node, 'text')}"
+    inside = f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
+    return f"{provenance(node)}\n{includes}\n\n{inside}\n"
+
+
+def provenance(node: Node) -> str:
+    """A comment: the kernel's name, its ops and where in the user's program they come from."""
+    assert isinstance(node.op, Fused)
+    ops = "; ".join(dict.fromkeys(n.op.name for n in node.op.body.nodes))
+    text = " ".join(part for part in (f"{node.op.kernel}: {ops}", str(node.where)) if part)
+    return "\n".join(f"// {text[i : i + 96]}" for i in range(0, len(text), 96))
+
+
+def constant_arrays(program: Program) -> list[str]:
+    """Definitions of a program's constants of more than one element."""
+    lines = []
+    for name, array in program.arrays.items():
+        dtype = dtype_name(array.dtype)
+        items = ", ".join(literal(x, dtype) for x in np.ravel(array))
+        lines.append(f"__device__ const {C_TYPES[dtype]} {name}[] = {{{items}}};")
+    return lines
+
+
+def inplace_pairs(
+    body: Graph, program: Program, pointers: Mapping[Value, str]
+) -> tuple[tuple[Value, Value], ...]:
+    """Inputs and outputs that may lie in the same memory: all reads of the input are of the very
+    element that is then written, and the output is written once."""
+    stores = {
+        v: [s.accesses[0] for s in program.statements if s.kind == "store" and _names(s, p)]
+        for v, p in pointers.items()
+        if v in body.outputs
+    }
+    pairs = []
+    for x in body.inputs:
+        uses = [s for s in program.statements if _names(s, pointers[x])]
+        for y in body.outputs:
+            same = (x.type.shape, x.type.dtype) == (y.type.shape, y.type.dtype)
+            plain = all(s.kind == "load" and s.accesses == (stores[y][0],) for s in uses)
+            if same and uses and plain and len(stores[y]) == 1:
+                pairs.append((x, y))
+    return tuple(pairs)
+
+
+def _names(statement: Statement, pointer: str) -> bool:
+    return re.search(rf"\b{pointer}\b", statement.template) is not None
+
+
+def index_type(types: Iterable[Type]) -> str:
+    """The C++ type that holds any element index and offset of values of these types."""
+    return "int" if all(t.size < 2**31 for t in types) else "int64_t"
+
+
+def moved_bytes(node: Node) -> int:
+    """Bytes of the inputs and outputs, once each."""
+    return sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
+
+
+def make_kernel(
+    node: Node,
+    text: str,
+    launches: Sequence[GridLaunch],
+    workspace: int = 0,
+    flops: int = 0,
+    inplace: Sequence[tuple[int, int]] = (),
+) -> Kernel:
+    op = node.op
+    assert isinstance(op, Fused)
+    return Kernel(
+        name=op.kernel,
+        template=op.template,
+        source=text,
+        phases=(),
+        workspace=workspace,
+        flops=flops,
+        bytes=moved_bytes(node),
+        inplace=tuple(inplace),
+        launches=tuple(launches),
+    )
+
+
+def symbol_of(node: Node, part: str = "kernel") -> str:
+    """The name of a kernel of the node. It always says which part it is: a kernel that is called
+    `exp` must not be taken for the function."""
+    assert isinstance(node.op, Fused)
+    return f"{identifier(node.op.kernel)}_{part}"
