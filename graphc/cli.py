@@ -1,0 +1,128 @@
+"""The command line: `graphc show`, `graphc doctor`, `graphc cache`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphc import config
+from graphc.errors import CompileError, GraphError, PlanError, RunError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0, or 1 after printing one of graphc's errors."""
+    parser = argparse.ArgumentParser(prog="graphc", description="Look at compiled programs.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    show = commands.add_parser("show", help="print a program's stages, kernels or plan")
+    show.add_argument("program", metavar="FILE.py:NAME", help="a program, or a function giving one")
+    show.add_argument("--stage", help="a pass's name, or kernels, or plan; default: the last pass")
+    commands.add_parser("doctor", help="print what graphc finds on this machine")
+    cache = commands.add_parser("cache", help="print the cache's place and size")
+    cache.add_argument("--clear", action="store_true", help="remove what is in it")
+    options = parser.parse_args(arguments)
+    try:
+        lines = {
+            "show": lambda: show_program(options.program, options.stage),
+            "doctor": doctor,
+            "cache": lambda: cache_lines(options.clear),
+        }[options.command]()
+        print("\n".join(lines))
+    except (GraphError, CompileError, PlanError, RunError) as error:
+        print(f"graphc: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def show_program(place: str, stage: str | None) -> Iterator[str]:
+    """A stage of the program that FILE.py:NAME holds, or that the function NAME() gives.
+
+    Raises GraphError if there is no such file, name or stage.
+    """
+    program = _find(place)
+    stages = list(program.stages)
+    if stage is None:
+        stage = stages[-1]
+    if stage in program.stages:
+        yield str(program.stages[stage])
+    elif stage == "plan":
+        yield (
+            "no plan: the reference device plays the graph"
+            if program.plan is None
+            else str(program.plan)
+        )
+    elif stage == "kernels":
+        yield from program.kernels.values()
+    else:
+        known = ", ".join([*stages, "kernels", "plan"])
+        raise GraphError(f"stage: expected one of {known}, got {stage!r}")
+
+
+def doctor() -> Iterator[str]:
+    """What graphc finds: versions, cores, compilers, the cache, the settings."""
+    yield f"graphc     {_version('graphc')}, Python {platform.python_version()}"
+    for package in ("numpy", "networkx", "safetensors", "pycuda", "cuda-bindings"):
+        yield f"{package:10} {_version(package)}"
+    yield f"machine    {platform.machine()}, {config.usable_cores()} usable cores"
+    yield from _compiler_lines()
+    yield f"nvcc       {shutil.which('nvcc') or 'none: CUDA kernels are printed, not compiled'}"
+    yield from (f"cache      {line}" for line in cache_lines(clear=False))
+    yield f"settings   {config.read()}"
+
+
+def cache_lines(clear: bool) -> Iterator[str]:
+    """The cache's folder and size in files and bytes; `clear` empties it."""
+    folder = config.cache_dir()
+    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    size = sum(path.stat().st_size for path in files)
+    yield f"{folder}: {len(files)} files, {size / 1e6:.1f} MB"
+    if clear and folder.is_dir():
+        shutil.rmtree(folder)
+        yield "removed"
+
+
+def _compiler_lines() -> Iterator[str]:
+    from graphc.runtime.build import cpu_target, find_compiler
+
+    target = cpu_target()
+    yield f"cpu        {target.lanes} float32 in a vector"
+    try:
+        compiler = find_compiler()
+        yield f"compiler   {compiler.command[0]}: {compiler.version}"
+    except CompileError as error:
+        yield f"compiler   {error}"
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _find(place: str) -> Any:
+    file, _, name = place.rpartition(":")
+    path = Path(file)
+    if not file or not path.is_file():
+        raise GraphError(f"show: expected FILE.py:NAME, got {place!r}: no such file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    found = getattr(module, name, None)
+    if callable(found) and not hasattr(found, "stages"):
+        found = found()
+    if not hasattr(found, "stages"):
+        raise GraphError(
+            f"show: expected {name} in {path.name} to be a program or a function that gives one, "
+            f"got {type(found).__name__}"
+        )
+    return found
