@@ -1,0 +1,123 @@
+"""Matrix products, fully connected layers and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.functions.elementwise import add
+from graphc.functions.shapes import matrix_transpose, pad, reshape
+from graphc.functions.tensors import as_tensor, error, promoted
+from graphc.trace import Tensor, emit
+
+__all__ = ["conv2d", "linear", "matmul"]
+
+
+def matmul(x1: Any, x2: Any) -> Tensor:
+    """The matrix product of [..., m, k] and [..., k, n]: [..., m, n]; leading axes broadcast.
+
+    A vector [k] is a row on the left and a column on the right, whose axis the result lacks.
+    """
+    a, b = promoted(x1, x2)
+    if not a.ndim or not b.ndim:
+        raise error(f"matmul: expected 1 axis or more, got {a.value.type} and {b.value.type}")
+    if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+        raise error(f"matmul: {a.value.type} and {b.value.type} have no common inner extent")
+    left = reshape(a, (1, -1)) if a.ndim == 1 else a
+    right = reshape(b, (-1, 1)) if b.ndim == 1 else b
+    batch = np.broadcast_shapes(left.shape[:-2], ()) if right.ndim == 2 else None
+    if batch:
+        # One matrix product instead of a batch of them; so is its gradient for the right side.
+        left = reshape(left, (_product(left.shape[:-1]), left.shape[-1]))
+    y = emit(ops.Matmul(), left, right)
+    rows = () if a.ndim == 1 else a.shape[-2:-1]
+    columns = () if b.ndim == 1 else b.shape[-1:]
+    leading = batch if batch is not None else y.shape[:-2]
+    return reshape(y, (*leading, *rows, *columns))
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """x [..., in] times the transposed `weight` [out, in], plus `bias` [out]: [..., out]."""
+    tensor, w = promoted(x, weight)
+    if w.ndim != 2:
+        raise error(f"linear: expected a weight of 2 axes, got {w.value.type}")
+    if not tensor.ndim or tensor.shape[-1] != w.shape[1]:
+        features = f"has {tensor.shape[-1]} features" if tensor.ndim else "has no axes"
+        raise error(
+            f"linear: x {tensor.value.type} {features}, weight {w.value.type} expects {w.shape[1]}"
+        )
+    y = matmul(tensor, matrix_transpose(w))
+    return y if bias is None else add(y, _bias("linear", bias, w))
+
+
+def conv2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The cross-correlation of x [n, c, h, w] with `weight` [k, c / groups, r, s], plus `bias` [k]:
+    [n, k, p, q].
+
+    `stride`, `padding` and `dilation` are one number or (rows, columns); padding "valid" is none,
+    "same" keeps h and w, for stride 1.
+    """
+    tensor, w = promoted(x, weight)
+    steps = pair("conv2d", "stride", stride)
+    spacing = pair("conv2d", "dilation", dilation)
+    if not isinstance(groups, int) or groups < 1:
+        raise error(f"conv2d: groups expected a positive integer, got {groups!r}")
+    if isinstance(padding, str):
+        tensor, around = _named_padding(tensor, w, padding, steps, spacing)
+    else:
+        around = pair("conv2d", "padding", padding, at_least=0)
+    y = emit(ops.Conv2d(steps, around, spacing, groups), tensor, w)
+    return y if bias is None else add(y, reshape(_bias("conv2d", bias, w), (1, w.shape[0], 1, 1)))
+
+
+def _named_padding(
+    x: Tensor, w: Tensor, padding: str, stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[Tensor, tuple[int, int]]:
+    """x and the padding that the op adds on both sides; an odd total is padded before."""
+    if padding == "valid":
+        return x, (0, 0)
+    if padding != "same":
+        raise error(f'conv2d: padding expected numbers, "same" or "valid", got {padding!r}')
+    if stride != (1, 1):
+        raise error(f'conv2d: padding="same" expected stride 1, got {stride}')
+    total = [d * (taps - 1) for d, taps in zip(dilation, w.shape[2:], strict=True)]
+    if any(t % 2 for t in total):
+        x = pad(x, [(0, 0), (0, 0), (0, total[0] % 2), (0, total[1] % 2)])
+    return x, (total[0] // 2, total[1] // 2)
+
+
+def _bias(name: str, bias: Any, weight: Tensor) -> Tensor:
+    tensor = as_tensor(bias)
+    if tensor.shape != weight.shape[:1]:
+        raise error(
+            f"{name}: bias {tensor.value.type} does not fit weight {weight.value.type}, "
+            f"which expects [{weight.shape[0]}]"
+        )
+    return tensor
+
+
+def pair(name: str, argument: str, value: Any, at_least: int = 1) -> tuple[int, int]:
+    """`value` as (rows, columns), from one integer or two, or GraphError."""
+    items = tuple(value) if isinstance(value, Sequence) and len(value) == 2 else (value, value)
+    for item in items:
+        if not isinstance(item, int | np.integer) or isinstance(item, bool) or item < at_least:
+            raise error(
+                f"{name}: {argument} expected an integer of {at_least} or more, or two of them, "
+                f"got {value!r}"
+            )
+    return int(items[0]), int(items[1])
+
+
+def _product(extents: Sequence[int]) -> int:
+    return int(np.prod(extents, dtype=np.int64))

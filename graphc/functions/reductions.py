@@ -1,0 +1,120 @@
+"""Reductions over axes, with the names and arguments of the Python Array API."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from graphc import ops
+from graphc.functions.elementwise import (
+    equal,
+    isnan,
+    logical_or,
+    multiply,
+    not_equal,
+    sqrt,
+    square,
+    subtract,
+    where,
+)
+from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, cast, error
+from graphc.ir import FLOATS, dtype_name
+from graphc.trace import Tensor, emit
+
+__all__ = ["all", "any", "argmax", "argmin", "max", "mean", "min", "std", "sum", "var"]
+
+
+def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The sum over `axis` (one, several, or all for None); 0 over nothing.
+
+    Integers and booleans are summed as i64 unless `dtype` says otherwise.
+    """
+    tensor = as_tensor(x)
+    if dtype is not None:
+        tensor = cast(tensor, dtype_name(dtype))
+    elif tensor.dtype not in FLOATS:
+        tensor = cast(tensor, "i64")
+    return emit(ops.Sum(axes_of("sum", axis, tensor), keepdims), tensor)
+
+
+def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The mean of floats over `axis` (one, several, or all for None)."""
+    tensor = _floats("mean", x)
+    axes = axes_of("mean", axis, tensor)
+    count = math.prod(tensor.shape[a] for a in axes)
+    if count == 0:
+        raise error(f"mean: no elements along axes {axes} of {tensor.value.type}")
+    return multiply(emit(ops.Sum(axes, keepdims), tensor), 1 / count)
+
+
+def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The largest element over `axis`, NaN if any is. Equal ones share the gradient."""
+    tensor = as_tensor(x)
+    return emit(ops.Max(axes_of("max", axis, tensor), keepdims), tensor)
+
+
+def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The smallest element over `axis`, NaN if any is. Equal ones share the gradient."""
+    tensor = as_tensor(x)
+    return emit(ops.Min(axes_of("min", axis, tensor), keepdims), tensor)
+
+
+def var(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """The sum of squared deviations from the mean, divided by (count - correction)."""
+    tensor = _floats("var", x)
+    axes = axes_of("var", axis, tensor)
+    count = math.prod(tensor.shape[a] for a in axes)
+    if count <= correction:
+        raise error(
+            f"var: {count} elements along axes {axes} of {tensor.value.type} "
+            f"are not more than correction={correction}"
+        )
+    deviation = subtract(tensor, mean(tensor, axes, keepdims=True))
+    return multiply(sum(square(deviation), axes, keepdims=keepdims), 1 / (count - correction))
+
+
+def std(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """The square root of `var`."""
+    return sqrt(var(x, axis, correction, keepdims))
+
+
+def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether any element over `axis` is not 0: booleans."""
+    flags = cast(cast(as_tensor(x), "bool"), "i32")
+    return not_equal(max(flags, axis, keepdims), 0)
+
+
+def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether no element over `axis` is 0: booleans."""
+    flags = cast(cast(as_tensor(x), "bool"), "i32")
+    return not_equal(min(flags, axis, keepdims), 0)
+
+
+def argmax(x: Any, axis: int, keepdims: bool = False) -> Tensor:
+    """The first place along `axis` of the largest element (or of NaN): i64."""
+    return _first("argmax", x, axis, keepdims)
+
+
+def argmin(x: Any, axis: int, keepdims: bool = False) -> Tensor:
+    """The first place along `axis` of the smallest element (or of NaN): i64."""
+    return _first("argmin", x, axis, keepdims)
+
+
+def _first(name: str, x: Any, axis: int, keepdims: bool) -> Tensor:
+    tensor = as_tensor(x)
+    place = axis_of(name, axis, tensor)
+    extent = tensor.shape[place]
+    shape = tuple(extent if a == place else 1 for a in range(tensor.ndim))
+    extreme = (max if name == "argmax" else min)(tensor, place, keepdims=True)
+    found = equal(tensor, extreme)
+    if tensor.dtype in FLOATS:
+        found = logical_or(found, isnan(tensor))
+    ramp = emit(ops.Iota(shape, place, "i64"))
+    return min(where(found, ramp, extent), place, keepdims)
+
+
+def _floats(name: str, x: Any) -> Tensor:
+    tensor = as_tensor(x)
+    if tensor.dtype not in FLOATS:
+        raise error(f"{name}: expected floats, got {tensor.value.type}")
+    return tensor

@@ -1,0 +1,149 @@
+"""Arguments of functions: what may stand for a tensor, dtypes of results, axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import DTYPES, FLOATS, dtype_name
+from graphc.ops.constant import Constant
+from graphc.ops.logic import Cast
+from graphc.state import StateBuffer
+from graphc.trace import Tensor, current_builder, emit, user_line
+
+Scalar = bool | int | float
+Axes = int | Sequence[int] | None
+_RANK = {"bool": 0, "u8": 1, "i8": 1, "i32": 2, "i64": 3, "f16": 4, "f32": 5, "f64": 6}
+
+
+def error(message: str) -> GraphError:
+    """A GraphError that ends with the user's line."""
+    return GraphError(message + "".join(f" ({line})" for line in user_line()))
+
+
+def as_tensor(x: Any, dtype: str | None = None) -> Tensor:
+    """`x` as a tensor: a tensor itself, a parameter's contents, or a constant.
+
+    Constants come from Python numbers (f32, i64 or bool unless `dtype` says otherwise), NumPy
+    arrays (their dtype) and nested lists of numbers. GraphError for anything else.
+    """
+    if isinstance(x, Tensor):
+        return x
+    state = getattr(x, "state", None)
+    if isinstance(state, StateBuffer):
+        return current_builder().read_state(state)
+    if isinstance(x, np.ndarray | np.generic):
+        return emit(Constant.of(np.asarray(x, None if dtype is None else DTYPES[dtype])))
+    if isinstance(x, bool | int | float):
+        return _scalar(x, dtype or scalar_dtype(x))
+    if isinstance(x, list | tuple) and x and not any(isinstance(e, Tensor) for e in x):
+        array = np.asarray(x)
+        if array.dtype.kind in "bif":
+            return emit(Constant.of(array.astype(np.float32) if array.dtype.kind == "f" else array))
+    raise error(f"expected a tensor, a parameter, an array or a number, got {type(x).__name__}")
+
+
+def is_scalar(x: Any) -> bool:
+    """Whether `x` is a number without a dtype of its own: it takes that of its partners."""
+    return isinstance(x, bool | int | float | np.generic)
+
+
+def scalar_dtype(x: Any) -> str:
+    """The dtype of a Python number that stands alone."""
+    if isinstance(x, bool | np.bool_):
+        return "bool"
+    return "i64" if isinstance(x, int | np.integer) else "f32"
+
+
+def _scalar(x: Scalar, dtype: str) -> Tensor:
+    try:
+        return emit(Constant.of(np.array(x, DTYPES[dtype])))
+    except OverflowError:
+        raise error(f"the number {x} does not fit {dtype}") from None
+
+
+def promoted(*arguments: Any) -> list[Tensor]:
+    """All arguments as tensors of one dtype, that of `torch.result_type`: among tensors with axes;
+    then tensors without; then numbers; the later only where they are of a higher kind (boolean,
+    integer, float)."""
+    tensors = [None if is_scalar(x) else as_tensor(x) for x in arguments]
+    dtype = result_dtype(
+        [t.dtype for t in tensors if t is not None and t.ndim],
+        [t.dtype for t in tensors if t is not None and not t.ndim],
+        [scalar_dtype(x) for x, t in zip(arguments, tensors, strict=True) if t is None],
+    )
+    return [
+        _scalar(np.asarray(x).item(), dtype) if t is None else cast(t, dtype)
+        for x, t in zip(arguments, tensors, strict=True)
+    ]
+
+
+def result_dtype(*classes: Sequence[str]) -> str:
+    """The dtype of a result from those of its operands, most important class first."""
+    found = ""
+    for dtypes in classes:
+        for highest in _joined(dtypes):
+            found = highest if not found or _kind(highest) > _kind(found) else found
+    return found
+
+
+def _joined(dtypes: Sequence[str]) -> list[str]:
+    """The dtype that holds all of these, if there are any."""
+    if not dtypes:
+        return []
+    highest = max(dtypes, key=_RANK.__getitem__)
+    return ["i32" if {"u8", "i8"} <= set(dtypes) and highest in ("u8", "i8") else highest]
+
+
+def _kind(dtype: str) -> int:
+    return 2 if dtype in FLOATS else int(dtype != "bool")
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    """`x` as `dtype`; itself if it is."""
+    return x if x.dtype == dtype else emit(Cast(dtype), x)
+
+
+def astype(x: Any, dtype: Any) -> Tensor:
+    """`x` converted to `dtype` (a name such as "float32" or "f32", or a NumPy dtype). Floats are
+    cut towards zero to integers; to bool gives x != 0."""
+    return cast(as_tensor(x), dtype_name(dtype))
+
+
+def floating(x: Any) -> Tensor:
+    """`x` as a tensor of a float dtype: integers and booleans become f32."""
+    tensor = as_tensor(x)
+    return tensor if tensor.dtype in FLOATS else cast(tensor, "f32")
+
+
+def axis_of(name: str, axis: Any, x: Tensor, extra: int = 0) -> int:
+    """`axis` counted from the front, or GraphError; `extra` axes beyond those of x count too."""
+    rank = x.ndim + extra
+    if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
+        raise error(f"{name}: an axis is an integer, got {axis!r}")
+    if not -rank <= axis < rank:
+        raise error(f"{name}: axis {axis} is out of range for x {x.value.type}")
+    return int(axis) % rank
+
+
+def axes_of(name: str, axis: Axes, x: Tensor) -> tuple[int, ...]:
+    """All axes for None, else those named, sorted and counted from the front, or GraphError."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    items = axis if isinstance(axis, Sequence) else (axis,)
+    axes = sorted(axis_of(name, a, x) for a in items)
+    if len(set(axes)) != len(axes):
+        raise error(f"{name}: axis {tuple(items)} names an axis of x {x.value.type} twice")
+    return tuple(axes)
+
+
+def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+    """`shape` as a tuple of non-negative integers, or GraphError."""
+    extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    for extent in extents:
+        if not isinstance(extent, int | np.integer) or isinstance(extent, bool) or extent < 0:
+            raise error(f"{name}: a shape holds non-negative integers, got {shape!r}")
+    return tuple(int(e) for e in extents)
