@@ -28,11 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cache.add_argument("--clear", action="store_true", help="remove what is in it")
     options = parser.parse_args(arguments)
     try:
-        lines = {
-            "show": lambda: show_program(options.program, options.stage),
-            "doctor": doctor,
-            "cache": lambda: cache_lines(options.clear),
-        }[options.command]()
+        if options.command == "show":
+            lines = show_program(options.program, options.stage)
+        elif options.command == "doctor":
+            lines = doctor()
+        else:
+            lines = cache_lines(options.clear)
         print("\n".join(lines))
     except (GraphError, CompileError, PlanError, RunError) as error:
         print(f"graphc: {error}", file=sys.stderr)
