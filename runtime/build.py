@@ -199,10 +199,10 @@ def _compile(source: Source, file: Path, path: Path, compiler: Compiler) -> None
         written.write_text(source.text)
         written.replace(file)
         built = Path(scratch) / "object"
-        command = [*compiler.command, *FLAGS, *source.flags, "-o", str(built), str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        command = [*compiler.command, *FLAGS, *source.flags, str(file), "-o"]
+        done = _run([*command, str(built)])
         if done.returncode != 0:
-            raise _failure(source, command, done)
+            raise _failure(source, [*command, os.devnull], done)
         body = built.read_bytes()
         built.write_bytes(body + hashlib.sha256(body).digest())
         built.replace(path)
@@ -212,7 +212,7 @@ def _failure(
     source: Source, command: list[str], done: subprocess.CompletedProcess[str]
 ) -> CompileError:
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
+    errors = [line for line in lines if re.search(r"\berror: ", line)]
     first = (errors or lines or [f"the compiler ended with status {done.returncode}"])[0]
     whose = f"{source.what} ({source.where})" if source.where else source.what
     return CompileError(f"{whose} does not compile: {first}\ncommand: {shlex.join(command)}")
@@ -226,5 +226,12 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 @functools.cache
 def _version(path: str) -> str:
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace")
+    done = _run([path, "--version"])
     return done.stdout.splitlines()[0] if done.stdout else path
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", env=environment
+    )

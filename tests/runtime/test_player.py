@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import subprocess
 
 import numpy as np
 import pytest
 
 from graphc.errors import PlanError
 from graphc.ir import Type
+from graphc.runtime.build import PLAYER_SOURCE
 from graphc.runtime.cpu import CpuExecutable, load
 from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step, Wait
 from graphc.runtime.player import COPY_CHUNK, resolve
 from graphc.state import StateBuffer
 from tests.runtime.handmade import binding, kernel, launch, plan
+from tests.tools import ROOT, need_command
 
 CHUNKS = 5
 EXTENT = 80
@@ -239,3 +244,33 @@ def test_freeing_players_while_workers_spin_is_safe():
     for _ in range(300):
         (result,) = CpuExecutable(made, {}, 2, functions).run([])
         np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_thread_sanitizer_sees_no_race_and_would_see_one(tmp_path, ordered):
+    """Random programs on 2 to 4 threads; and again with the release of a ticket left out."""
+    compiler = need_command("g++", "clang++")
+    for header in PLAYER_SOURCE.parent.glob("*.h"):
+        text = header.read_text()
+        if not ordered and header.name == "program.h":
+            assert "store(ticket, std::memory_order_release)" in text
+            text = re.sub(r"(?<=store\(ticket, std::memory_order_)release", "relaxed", text)
+        (tmp_path / header.name).write_text(text)
+    driver = tmp_path / "race_driver"
+    source = ROOT / "tests" / "runtime" / "race_driver.cpp"
+    flags = ["-std=c++20", "-O1", "-g", "-fsanitize=thread", "-pthread", f"-I{tmp_path}"]
+    built = run([compiler, *flags, str(source), "-o", str(driver)])
+    if "tsan" in built.stderr:
+        pytest.skip("the compiler has no thread sanitizer")
+    assert built.returncode == 0, built.stderr
+    done = run([str(driver)], TSAN_OPTIONS="atexit_sleep_ms=0:halt_on_error=1")
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("the thread sanitizer does not fit this kernel's memory map")
+    assert (done.returncode == 0) == ordered, done.stdout + done.stderr
+    assert ("data race" in done.stderr) != ordered
+
+
+def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+    )

@@ -1,0 +1,95 @@
+// Plays random programs on several threads, to be built with -fsanitize=thread: ends with status
+// 0 if every result is right, and the sanitizer ends it with another where it sees a race.
+//
+// Each task adds one to its cells, having looked that all its predecessors have added theirs in
+// this call. The cells are plain memory: only the player's order keeps the accesses apart.
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "pool.h"
+
+using namespace graphc;
+
+namespace {
+
+constexpr int max_chunks = 6;
+
+struct Cells {
+    int calls[max_chunks];
+};
+
+// Arguments: the number of the call; then its own cells and those of its predecessors, behind a
+// count and the count of chunks of each.
+void count(void* const* arguments, int, int chunk) {
+    for (int i = 0; i < 100; i++) asm volatile("");  // long enough for others to join
+    const int call = *static_cast<int*>(arguments[0]);
+    Cells* own = static_cast<Cells*>(arguments[1]);
+    const auto predecessors = reinterpret_cast<intptr_t>(arguments[2]);
+    for (intptr_t i = 0; i < predecessors; i++) {
+        const Cells* cells = static_cast<Cells*>(arguments[3 + 2 * i]);
+        const auto chunks = reinterpret_cast<intptr_t>(arguments[4 + 2 * i]);
+        for (intptr_t c = 0; c < chunks; c++)
+            if (cells->calls[c] != call) std::printf("too early\n"), std::exit(1);
+    }
+    if (++own->calls[chunk] != call) std::printf("played twice or never\n"), std::exit(1);
+}
+
+void play_random_program(Pool& pool, unsigned seed, int threads, int calls) {
+    std::mt19937 random(seed);
+    const int tasks = 20, streams = 1 + int(random() % 4);
+    std::vector<Cells> cells(tasks, Cells{});
+    std::vector<TaskSpec> specs(tasks);
+    std::vector<std::vector<int>> before(tasks), after(tasks);
+    std::vector<int> last(streams, -1);
+    for (int i = 0; i < tasks; i++) {
+        const int stream = int(random() % streams);
+        specs[i] = {count, 0, 0, 0, random() % 2 ? 1 : int(1 + random() % max_chunks), stream,
+                    0, 0, 0, 0};
+        if (last[stream] >= 0) before[i].push_back(last[stream]);
+        if (i > 0 && random() % 3 == 0) {
+            const int other = int(random() % i);
+            if (other != last[stream]) before[i].push_back(other);
+        }
+        last[stream] = i;
+    }
+    int call = 0;
+    std::vector<Argument> arguments;
+    auto argument = [&](const void* p) {
+        arguments.push_back({0, int64_t(reinterpret_cast<intptr_t>(p))});
+    };
+    std::vector<int32_t> successors;
+    for (int i = 0; i < tasks; i++) {
+        specs[i].first_argument = int(arguments.size());
+        specs[i].predecessors = int(before[i].size());
+        argument(&call);
+        argument(&cells[i]);
+        argument(reinterpret_cast<void*>(before[i].size()));
+        for (int p : before[i]) {
+            argument(&cells[p]);
+            argument(reinterpret_cast<void*>(intptr_t(specs[p].chunks)));
+            after[p].push_back(i);
+        }
+    }
+    for (int i = 0; i < tasks; i++) {
+        specs[i].first_successor = int(successors.size());
+        specs[i].successors = int(after[i].size());
+        successors.insert(successors.end(), after[i].begin(), after[i].end());
+    }
+    Program program(specs.data(), tasks, successors.data(), int(successors.size()),
+                    arguments.data(), int(arguments.size()), streams, threads);
+    const uint64_t bases[] = {0};
+    for (call = 1; call <= calls; call++) {
+        program.bind(bases);
+        pool.play(program);
+    }
+    pool.forget(program);
+}
+
+}  // namespace
+
+int main() {
+    Pool& pool = *new Pool;
+    for (unsigned seed = 0; seed < 60; seed++) play_random_program(pool, seed, 2 + seed % 3, 200);
+    std::printf("played\n");
+}
