@@ -149,7 +149,7 @@ def test_a_compile_error_names_kernel_line_file_command_and_error(tmp_path):
     start = f"kernel bad (conv1 lenet.py:14) does not compile: {file}:1:"
     assert first.startswith(start) and "missing" in first and "error: " in first
     assert file.read_text() == bad.source
-    again = subprocess.run(shlex.split(command)[1:], capture_output=True, text=True)
+    again = build._run(shlex.split(command)[1:])
     assert again.returncode == 1 and first.split(" does not compile: ")[1] in again.stderr
 
 
