@@ -1,0 +1,175 @@
+"""Lowering a fused contraction to the CPU's register-tile template.
+
+`nest.py` says what is computed, `schedule.py` which tile does it; here the tiles get an order and
+are cut into chunks, the epilogue is printed as a functor, and what the tile cannot finish (sums
+over lanes, partial sums) gets a second phase. Contractions that fit no tile, or are not f32, run
+in a plain nest that checks every read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from graphc.ir import Graph, Node
+from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of
+from graphc.kernels.contract_text import plain_text, tiled_text
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.nest import Nest, contraction_nest
+from graphc.kernels.schedule import Schedule, choose
+from graphc.ops.fused import Fused
+from graphc.target import Target
+
+CHUNK_CYCLES = 80_000
+"""Work of a chunk where there is enough of it: 20 microseconds."""
+
+FEWEST_CHUNKS = 12
+CACHED_BYTES = 24 * 1024
+"""What of X stays in the first-level cache while Y streams past."""
+
+
+def lower_contract(node: Node, target: Target) -> Kernel:
+    """The kernel of a fused contraction for the CPU."""
+    assert isinstance(node.op, Fused) and target.device == "cpu"
+    body = node.op.body
+    nest = contraction_nest(body)
+    out = nest.node.output.type
+    lane = _batch_lane(body, nest)
+    schedule = None
+    if out.dtype == "f32" and out.size and all(axis.extent for axis in nest.axes):
+        schedule = choose(nest, target.lanes, lane, _contiguous(nest))
+    if schedule is None:
+        return _plain(node, nest, target.lanes, lane)
+    return _tiled(node, nest, order_loops(schedule), target.lanes)
+
+
+def _tiled(node: Node, nest: Nest, schedule: Schedule, width: int) -> Kernel:
+    assert isinstance(node.op, Fused)
+    body = node.op.body
+    if not schedule.roles.lanes_summed and schedule.parts == 1:
+        epilogue = epilogue_of(body, nest, schedule.roles.lane, width)
+        source = tiled_text(node, schedule, epilogue)
+        return _kernel(node, nest, source, (schedule.chunks,), 0, epilogue)
+    if schedule.parts == 1 and body.outputs == nest.node.outputs:
+        return _kernel(node, nest, tiled_text(node, schedule), (schedule.chunks,))
+    finish = finish_of(body, nest, schedule.parts, width)
+    source = tiled_text(node, schedule, finish=finish)
+    workspace = schedule.parts * nest.node.output.type.size * 4
+    phases = (schedule.chunks, finish.chunks)
+    return _kernel(node, nest, source, phases, workspace, finish.epilogue)
+
+
+def _plain(node: Node, nest: Nest, width: int, lane: int | None) -> Kernel:
+    assert isinstance(node.op, Fused)
+    if lane is None:
+        lane = _contiguous(nest)
+    if lane is None:
+        lane = nest.kept[-1]
+    epilogue = epilogue_of(node.op.body, nest, lane, width)
+    registers = math.prod(
+        -(-nest.axes[a].extent // width) if a == lane else nest.axes[a].extent for a in nest.kept
+    )
+    chunks = max(1, min(registers, nest.flops // (4 * CHUNK_CYCLES)))
+    source = plain_text(node, nest, lane, width, registers, chunks, epilogue)
+    return _kernel(node, nest, source, (chunks,), 0, epilogue)
+
+
+def _kernel(
+    node: Node,
+    nest: Nest,
+    source: str,
+    phases: tuple[int, ...],
+    workspace: int = 0,
+    epilogue: Epilogue | None = None,
+) -> Kernel:
+    assert isinstance(node.op, Fused)
+    body = node.op.body
+    return Kernel(
+        node.op.kernel,
+        "contract",
+        source,
+        phases,
+        workspace,
+        nest.flops,
+        sum(v.type.nbytes for v in (*body.inputs, *body.outputs)),
+        epilogue.inplace if epilogue else (),
+    )
+
+
+def order_loops(schedule: Schedule) -> Schedule:
+    """`schedule` with its tiles in an order that reuses the caches, cut into chunks.
+
+    Groups of row tiles whose part of X fits the first-level cache are the innermost loop: Y's
+    panel is loaded once per group, X's part once per group and pass over Y.
+    """
+    roles = schedule.roles
+    nest, x, y = roles.nest, roles.x, roles.y
+    spanned = {schedule.rows.axis, schedule.outer.axis, schedule.columns.axis}
+    plain = [a for a in nest.kept if a not in spanned and roles.steps(a) > 1]
+    shared = [a for a in plain if x.depends_on(a) or not y.depends_on(a) or a == roles.lane]
+    only_y = [a for a in plain if a not in shared]
+    shared.sort(key=lambda a: a != roles.lane)
+
+    def loop(axis: int) -> tuple[int | str, int, int]:
+        return axis, roles.steps(axis), roles.width if axis == roles.lane else 1
+
+    group = _row_group(schedule)
+    loops: list[tuple[int | str, int, int]] = [loop(a) for a in (*shared, *only_y[:-1])]
+    loops.append(("rows", -(-schedule.rows.tiles // group), group))
+    loops += [loop(a) for a in only_y[-1:]]
+    loops.append(("outer", schedule.outer.tiles, 1))
+    loops.append(("columns", schedule.columns.tiles, 1))
+    loops.append(("rows", group, 1))
+    return _chunked(replace(schedule, loops=tuple(lo for lo in loops if lo[1] > 1)))
+
+
+def _row_group(schedule: Schedule) -> int:
+    """Row tiles whose part of X stays cached."""
+    roles = schedule.roles
+    lanes = roles.width if roles.lane_stride(roles.x) else 1
+    length = roles.length * math.prod(roles.steps(a) for a in roles.sums)
+    fitting = max(1, CACHED_BYTES // (4 * schedule.rows.size * length * lanes))
+    groups = -(-schedule.rows.tiles // min(fitting, schedule.rows.tiles))
+    return -(-schedule.rows.tiles // groups)
+
+
+def _chunked(schedule: Schedule) -> Schedule:
+    """Enough chunks to share among many threads, each worth its start; partial sums where the
+    tiles alone are too few."""
+    tiles = schedule.tiles
+    wanted = max(1, round(schedule.cycles / CHUNK_CYCLES))
+    wanted = max(wanted, min(FEWEST_CHUNKS, round(schedule.cycles / (CHUNK_CYCLES / 8))))
+    sums = schedule.roles.sums
+    if tiles < FEWEST_CHUNKS <= wanted and sums:
+        parts = min(schedule.roles.steps(sums[0]), -(-FEWEST_CHUNKS // tiles))
+        return replace(schedule, parts=parts, chunks=tiles * parts)
+    grain = 1
+    for _, count, _ in reversed(schedule.loops):
+        if tiles // (grain * count) < 2 * wanted:
+            break
+        grain *= count
+    units = tiles // grain
+    per_chunk = max(1, round(units / wanted))
+    return replace(schedule, grain=grain, chunks=max(1, units // per_chunk))
+
+
+def _batch_lane(body: Graph, nest: Nest) -> int | None:
+    """The iteration axis of the batch, if it is kept and any value has lanes along it."""
+    reads = (nest.a, nest.b)
+    for read in reads:
+        if read.lanes is not None:
+            return read.lanes if nest.axes[read.lanes].kept else None
+    laned = [v for v in (*body.inputs, *body.outputs) if v.type.layout.axis == 0]
+    if not laned:
+        return None
+    (axis,) = (a for a, c in enumerate(nest.output[0].coefficients) if c)
+    return axis
+
+
+def _contiguous(nest: Nest) -> int | None:
+    """The kept axis along which the output's elements are neighbours in memory, if it is long."""
+    place = nest.output[-1]
+    axes = [a for a, c in enumerate(place.coefficients) if c == 1]
+    return axes[0] if axes else None
+
+

@@ -1,0 +1,370 @@
+// contract: out[o(i)] = epilogue(sum over the summed axes of X(i) * Y(i)), one register tile at a
+// time. X is the operand that the tile's rows step through, Y the one that its columns do.
+//
+// A generated Shape says everything about the loop nest in constants. Its axes are numbered by an
+// enum; at[axis] is a logical index (that of lane 0 along the lane axis). A tile is ROWS x OUTER x
+// COLUMNS registers: up to three kept axes, each cut into runs of equal tiles (Cut), so that the
+// last, partial tile is one more instantiation and not a loop of its own.
+//
+//   loops        the kept loops from the outermost: every iteration is one tile. Chunks are ranges
+//                of this sequence.
+//   sums         the summed loops around the innermost. A guarded one skips steps that fall
+//                outside an operand (Shape::guard<depth>): borders cost nothing.
+//   EXTENT, HEAD, MAIN, UNROLL
+//                the innermost summed axis (or two, as one): steps [0, HEAD) and [MAIN, EXTENT) are
+//                unrolled away, [HEAD, MAIN) is a loop of UNROLL steps at a time.
+//   column(o, c, t), row(i), x_step(t)
+//                offsets in elements, constant in the unrolled steps; y_at and x_at at run time.
+//   inside(o0, c0, o, c, t, lane)
+//                whether Y exists there. Products with padding are never emitted: a register that
+//                is outside altogether is not loaded, one that is so in part is loaded in part.
+//   X_LANE, Y_LANE
+//                the step of one lane: 0 is a broadcast, 1 a vector load, another a gather.
+//
+// Where the lane axis is summed (LANES_SUMMED), lanes are added at the end; the sums go to
+// Shape::out, which is the output or a workspace for a second phase.
+#pragma once
+#include "simd.h"
+
+namespace graphc::contract {
+
+using index = long long;
+
+// `tiles` tiles of `size` (rows, or registers) from logical index `start` on, `step` per unit.
+struct Cut {
+    int start, tiles, size;
+};
+struct Loop {
+    int axis;
+    index extent;
+    index stride;  // what one iteration adds to at[axis], in tiles for a tile's axis
+};
+struct Sum {
+    int axis;
+    index extent;
+    bool guarded;
+};
+
+template <int MR, int NV>
+struct Accumulators {
+    vec<float> at[MR][NV];
+};
+
+// ---- loads ----------------------------------------------------------------------------------
+
+constexpr index floor_div(index a, index b) { return a / b - (a % b < 0); }
+// Whether `value` is a multiple of `divisor` in [0, end).
+constexpr bool exists(index value, index end, index divisor) {
+    return value >= 0 && value < end && value % divisor == 0;
+}
+
+constexpr int prefix(unsigned mask) {  // live lanes if they are the first ones, or -1
+    int n = 0;
+    while (n < W && (mask >> n & 1)) n++;
+    return mask >> n == 0 && n > 0 ? n : -1;
+}
+
+// The lanes of `mask` from p[lane * STEP]; the others are zero and not touched.
+template <unsigned MASK, int STEP>
+INLINE vec<float> fetch(const float* p) {
+    constexpr int live = prefix(MASK);
+    if constexpr (STEP == 0) {
+        return splat(*p);
+    } else if constexpr (STEP == 1 && live >= 0) {
+        return load<live>(p);
+    } else {
+        vec<float> v{};
+#pragma GCC unroll 16
+        for (int l = 0; l < W; l++)
+            if (MASK >> l & 1) v[l] = p[index(l) * STEP];
+        return v;
+    }
+}
+
+// ---- one tile -------------------------------------------------------------------------------
+
+template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
+struct Tile {
+    static constexpr int MR = ROWS.size, NV = OUTER.size * COLUMNS.size;
+    using Sums = Accumulators<MR, NV>;
+
+    // The lanes of column j that exist in step t. Every tile of a cut is like its first.
+    static constexpr unsigned lanes(int j, int t) {
+        unsigned mask = 0;
+        for (int l = 0; l < W; l++) {
+            const int o = j / COLUMNS.size, c = j % COLUMNS.size;
+            mask |= unsigned(S::inside(OUTER.start, COLUMNS.start, o, c, t, l)) << l;
+        }
+        return mask;
+    }
+    static constexpr unsigned x_lanes(int t) {
+        unsigned mask = 0;
+        for (int l = 0; l < W; l++)
+            mask |= unsigned(S::x_inside(OUTER.start, COLUMNS.start, t, l)) << l;
+        return mask;
+    }
+    static constexpr unsigned column_lanes(int j) {  // those of the output
+        unsigned mask = 0;
+        for (int l = 0; l < W; l++) {
+            const int o = j / COLUMNS.size, c = j % COLUMNS.size;
+            mask |= unsigned(S::present(OUTER.start, COLUMNS.start, o, c, l)) << l;
+        }
+        return mask;
+    }
+    // A row's value: a scalar where X has no lanes, which multiplies as a broadcast.
+    template <int T>
+    static INLINE auto row(const float* x, int i) {
+        if constexpr (S::X_LANE == 0)
+            return x[S::row(i) + S::x_step(T)];
+        else
+            return fetch<x_lanes(T), S::X_LANE>(x + S::row(i) + S::x_step(T));
+    }
+    template <int T, int J>
+    static INLINE vec<float> column(const float* y) {
+        constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
+        return fetch<lanes(J, T), S::Y_LANE>(
+            y + S::column(OUTER.start, COLUMNS.start, o, c, T));
+    }
+    template <int T, int J>
+    static INLINE void columns_held(vec<float> (&v)[NV], const float* y) {
+        if constexpr (J < NV) {
+            if constexpr (lanes(J, T) != 0) v[J] = column<T, J>(y);
+            columns_held<T, J + 1>(v, y);
+        }
+    }
+    template <int T, int J, class Row>
+    static INLINE void column_by_column(Sums& sums, const Row (&x)[MR], const float* y) {
+        if constexpr (J < NV) {
+            if constexpr (lanes(J, T) != 0) {
+                const vec<float> v = column<T, J>(y);
+#pragma GCC unroll 32
+                for (int i = 0; i < MR; i++) sums.at[i][J] += x[i] * v;
+            }
+            column_by_column<T, J + 1>(sums, x, y);
+        }
+    }
+    template <int T, int J, class Row>
+    static INLINE void row_times(Sums& sums, int i, Row x, const vec<float> (&v)[NV]) {
+        if constexpr (J < NV) {
+            if constexpr (lanes(J, T) != 0) sums.at[i][J] += x * v[J];
+            row_times<T, J + 1>(sums, i, x, v);
+        }
+    }
+    static constexpr bool live(int t) {
+        for (int j = 0; j < NV; j++)
+            if (lanes(j, t) != 0) return true;
+        return false;
+    }
+
+    // One summed step: the operand with fewer registers is held, the other used as it is loaded.
+    template <int T>
+    static INLINE void step(Sums& sums, const float* x, const float* y) {
+        if constexpr (!live(T)) {
+            return;
+        } else if constexpr (MR <= NV) {
+            decltype(row<T>(x, 0)) rows[MR];
+#pragma GCC unroll 32
+            for (int i = 0; i < MR; i++) rows[i] = row<T>(x, i);
+            column_by_column<T, 0>(sums, rows, y);
+        } else {
+            vec<float> v[NV];
+            columns_held<T, 0>(v, y);
+#pragma GCC unroll 32
+            for (int i = 0; i < MR; i++) row_times<T, 0>(sums, i, row<T>(x, i), v);
+        }
+    }
+    template <int T, int END>
+    static INLINE void steps(Sums& sums, const float* x, const float* y) {
+        if constexpr (T < END) {
+            step<T>(sums, x, y);
+            steps<T + 1, END>(sums, x, y);
+        }
+    }
+    // Steps of the main loop are all like step HEAD, at a moving address.
+    static INLINE void innermost(Sums& sums, const float* x, const float* y) {
+        steps<0, S::HEAD>(sums, x, y);
+        if constexpr (S::HEAD < S::MAIN) {
+            const float *x0 = x - S::x_step(S::HEAD), *y0 = y - S::y_step(S::HEAD);
+#pragma GCC unroll 1
+            for (index z = S::HEAD; z < S::MAIN; z += S::UNROLL)
+                steps<S::HEAD, S::HEAD + S::UNROLL>(sums, x0 + S::x_at(z), y0 + S::y_at(z));
+        }
+        steps<S::MAIN, S::EXTENT>(sums, x, y);
+    }
+    template <int D>
+    static INLINE void sum(Sums& sums, const float* x, const float* y, index* at) {
+        if constexpr (D == S::DEPTH) {
+            innermost(sums, x, y);
+        } else {
+            index begin = 0, end = S::sums[D].extent;
+            if constexpr (D == 0 && S::PARTS > 1) {
+                begin = at[S::AXES] * end / S::PARTS;
+                end = (at[S::AXES] + 1) * end / S::PARTS;
+            }
+#pragma GCC unroll 1
+            for (index z = begin; z < end; z++) {
+                at[S::sums[D].axis] = z;
+                if constexpr (S::sums[D].guarded)
+                    if (!S::template guard<D>(at)) continue;
+                sum<D + 1>(sums, x + S::template x_sum<D>(at), y + S::template y_sum<D>(at), at);
+            }
+        }
+    }
+
+    template <int N, int J, class Epilogue>
+    static INLINE void finish_column(Sums& sums, const index* at, const Epilogue& epilogue) {
+#pragma GCC unroll 32
+        for (int i = 0; i < MR; i++)
+            S::template finish<N>(epilogue, sums.at[i][J], at, i, J / COLUMNS.size,
+                                  J % COLUMNS.size);
+    }
+    template <int J, class Epilogue>
+    static INLINE void finish(Sums& sums, const index* at, const Epilogue& epilogue) {
+        if constexpr (J < NV) {
+            if (S::LAST_LANES < W && S::last(at, J / COLUMNS.size, J % COLUMNS.size))
+                finish_column<S::LAST_LANES, J>(sums, at, epilogue);
+            else
+                finish_column<prefix(column_lanes(J)), J>(sums, at, epilogue);
+            finish<J + 1>(sums, at, epilogue);
+        }
+    }
+    template <class Epilogue>
+    static __attribute__((noinline)) void run(const float* x, const float* y, index* at,
+                                              const Epilogue& epilogue) {
+        Sums sums;
+#pragma GCC unroll 32
+        for (int i = 0; i < MR; i++)
+#pragma GCC unroll 32
+            for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
+        if (S::begin(at)) sum<0>(sums, x + S::x_base(at), y + S::y_base(at), at);
+        finish<0>(sums, at, epilogue);
+    }
+};
+
+// ---- the sequence of tiles --------------------------------------------------------------------
+
+// The cut that tile number `at` of an axis belongs to becomes a template argument, and `at` a
+// logical index. STEP is the logical extent of one row or register.
+template <const auto& CUTS, int I, int STEP, class Then>
+INLINE void choose(index& at, const Then& then) {
+    constexpr Cut cut = CUTS[I];
+    if constexpr (I + 1 < sizeof CUTS / sizeof(Cut)) {
+        if (at >= cut.tiles) {
+            at -= cut.tiles;
+            choose<CUTS, I + 1, STEP>(at, then);
+            return;
+        }
+    }
+    at = cut.start + at * cut.size * STEP;
+    then.template operator()<cut>();
+}
+
+template <class S, class Epilogue>
+INLINE void tile(const float* x, const float* y, index* at, const Epilogue& epilogue) {
+    choose<S::rows, 0, 1>(at[S::ROWS], [&]<Cut R>() {
+        choose<S::outer, 0, S::OUTER_STEP>(at[S::OUTER], [&]<Cut O>() {
+            choose<S::columns, 0, S::COLUMN_STEP>(at[S::COLUMNS], [&]<Cut C>() {
+                Tile<S, R, O, C>::run(x, y, at, epilogue);
+            });
+        });
+    });
+}
+
+// The tiles of one chunk: a range of the sequence of all kept loops.
+template <class S, class Epilogue>
+INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilogue) {
+    constexpr index total = S::TILES / S::GRAIN;
+    const index part = chunk / S::CHUNKS, own = chunk % S::CHUNKS;
+    const index end = (own + 1) * total / S::CHUNKS * S::GRAIN;
+    for (index u = own * total / S::CHUNKS * S::GRAIN; u < end; u++) {
+        index at[S::AXES + 1] = {};
+        at[S::AXES] = part;
+        index rest = u;
+#pragma GCC unroll 16
+        for (int d = S::LOOPS - 1; d >= 0; d--) {
+            at[S::loops[d].axis] += rest % S::loops[d].extent * S::loops[d].stride;
+            rest /= S::loops[d].extent;
+        }
+        if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue);
+    }
+}
+
+// ---- the second phase ---------------------------------------------------------------------------
+
+// The partial sums of N neighbours, `size` elements apart, added in ascending order.
+template <int N, int PARTS, index SIZE>
+INLINE vec<float> add_parts(const float* p) {
+    vec<float> sum = load<N>(p);
+    for (int i = 1; i < PARTS; i++) sum += load<N>(p + i * SIZE);
+    return sum;
+}
+
+// A chunk of ROWS rows of LANE elements: body<N>(row, first) for each register.
+template <index ROWS, index LANE, int CHUNKS, class Body>
+INLINE void over(int chunk, const Body& body) {
+    constexpr index blocks = (LANE + W - 1) / W;
+    const index end = (chunk + 1) * (ROWS * blocks) / CHUNKS;
+    for (index u = chunk * (ROWS * blocks) / CHUNKS; u < end; u++) {
+        const index row = u / blocks, first = u % blocks * W;
+        if constexpr (LANE % W != 0) {
+            if (first + W > LANE) {
+                body.template operator()<LANE % W>(row, first);
+                continue;
+            }
+        }
+        if constexpr (LANE >= W) body.template operator()<W>(row, first);
+    }
+}
+
+// ---- any nest at all ----------------------------------------------------------------------------
+
+// The sum at one output element: S::product(a, b, at) is the product at a place of the nest, or
+// zero outside. Right for everything, fast for nothing.
+template <class S, int D>
+INLINE void add_products(typename S::T& sum, const typename S::T* a, const typename S::T* b,
+                         index* at) {
+    if constexpr (D == S::DEPTH) {
+        sum += S::product(a, b, at);
+    } else {
+        for (index z = 0; z < S::sums[D].extent; z++) {
+            at[S::sums[D].axis] = z;
+            add_products<S, D + 1>(sum, a, b, at);
+        }
+    }
+}
+template <int N, class S, class Epilogue>
+INLINE void one_register(const typename S::T* a, const typename S::T* b, index* at,
+                         const Epilogue& epilogue) {
+    vec<typename S::T> sums{};
+    const index first = at[S::LANE];
+    for (int l = 0; l < N; l++) {
+        at[S::LANE] = first + l;
+        typename S::T sum = 0;
+        add_products<S, 0>(sum, a, b, at);
+        sums[l] = sum;
+    }
+    at[S::LANE] = first;
+    S::template finish<N>(epilogue, sums, at);
+}
+template <class S, class Epilogue>
+INLINE void plain(const typename S::T* a, const typename S::T* b, int chunk,
+                  const Epilogue& epilogue) {
+    const index end = (chunk + 1) * S::TILES / S::CHUNKS;
+    for (index u = chunk * S::TILES / S::CHUNKS; u < end; u++) {
+        index at[S::AXES] = {};
+        index rest = u;
+        for (int d = S::LOOPS - 1; d >= 0; d--) {
+            at[S::loops[d].axis] += rest % S::loops[d].extent * S::loops[d].stride;
+            rest /= S::loops[d].extent;
+        }
+        if constexpr (S::LANE_EXTENT % W != 0) {
+            if (at[S::LANE] + W > S::LANE_EXTENT) {
+                one_register<S::LANE_EXTENT % W, S>(a, b, at, epilogue);
+                continue;
+            }
+        }
+        one_register<W, S>(a, b, at, epilogue);
+    }
+}
+
+}  // namespace graphc::contract

@@ -1,0 +1,202 @@
+"""The loop nest of a fused contraction: its axes, where its operands lie, where they end.
+
+Iteration axes come from the op; operands are traced through affine views to the kernel's inputs.
+An operand's address is a sum of terms, one per axis of the input that it reads:
+
+    stride * ((sum of coefficients[a] * i[a] + offset) / divisor)
+
+All but the divided terms are kept as one stride per iteration axis. Reads may fall outside the
+operand, where they give zero: a `Border` says when they do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphc.ir import Graph, Node, Type, Value
+from graphc.ops.base import Affine, Contraction, View
+from graphc.ops.base import Operand as OperandIndex
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`kept` axes name an output element, the others are summed over."""
+
+    name: str
+    extent: int
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Border:
+    """The read exists where `value / divisor` is a whole number of [0, extent), value being the
+    sum of coefficients[a] * i[a] plus offset."""
+
+    coefficients: tuple[int, ...]
+    offset: int
+    extent: int
+    divisor: int = 1
+
+    @property
+    def axes(self) -> frozenset[int]:
+        return frozenset(a for a, c in enumerate(self.coefficients) if c)
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """A divided term of an address: `stride` elements per unit of `border`'s quotient."""
+
+    border: Border
+    stride: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """How one operand is read. `input` is its place among the kernel's inputs; strides and
+    offset are in elements. `lanes` is the axis that lies in lanes of `width`, if one does: there
+    the address of index i is `i / width * block + i % width` and strides[lanes] is 0."""
+
+    input: int
+    type: Type
+    strides: tuple[int, ...]
+    offset: int
+    borders: tuple[Border, ...]
+    quotients: tuple[Quotient, ...] = ()
+    lanes: int | None = None
+    block: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.type.layout.width
+
+    def depends_on(self, axis: int) -> bool:
+        return (
+            self.strides[axis] != 0
+            or self.lanes == axis
+            or any(axis in q.border.axes for q in self.quotients)
+        )
+
+    @property
+    def used(self) -> frozenset[int]:
+        """Axes that the address depends on."""
+        return frozenset(a for a in range(len(self.strides)) if self.depends_on(a))
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A contraction node of a body, its axes (kept ones first), its reads and its output's index
+    per axis of the output."""
+
+    node: Node
+    axes: tuple[Axis, ...]
+    a: Read
+    b: Read
+    output: tuple[Affine, ...]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(i for i, axis in enumerate(self.axes) if axis.kept)
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        return tuple(i for i, axis in enumerate(self.axes) if not axis.kept)
+
+    @property
+    def flops(self) -> int:
+        return 2 * math.prod(axis.extent for axis in self.axes)
+
+    def extents(self, axes: Sequence[int]) -> int:
+        """The product of the extents of `axes`."""
+        return math.prod(self.axes[a].extent for a in axes)
+
+
+def contraction_nest(body: Graph) -> Nest:
+    """The nest of the one contraction of `body`, whose operands are inputs through affine views."""
+    (node,) = (n for n in body.nodes if isinstance(n.op, Contraction))
+    assert isinstance(node.op, Contraction)
+    a, b = node.inputs
+    nest = node.op.iteration(a.type, b.type)
+    axes = tuple(
+        Axis(name, extent, i < nest.kept)
+        for i, (name, extent) in enumerate(zip(nest.names, nest.extents, strict=True))
+    )
+    extents = nest.extents
+    return Nest(
+        node,
+        axes,
+        _read(body, a, nest.a, extents),
+        _read(body, b, nest.b, extents),
+        nest.output,
+    )
+
+
+def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, ...]) -> Read:
+    """The read of `value`, given its index per axis over iteration axes of `extents`."""
+    borders: list[Border] = []
+    places: list[Border] = []
+    for affine, divisor, extent in zip(
+        operand.index, operand.divisors, value.type.shape, strict=True
+    ):
+        place = Border(affine.coefficients, affine.offset, extent, divisor)
+        places.append(place)
+        if not _always_inside(place, extents):
+            borders.append(place)
+    producers = body.producers
+    while value in producers:
+        view = producers[value]
+        assert isinstance(view.op, View), f"a contraction reads {view.op.name} in its own body"
+        (source,) = view.inputs
+        index = view.op.index(source.type)
+        assert index is not None, f"{view.op.name} is not affine"
+        places = [_compose(affine, places, len(extents)) for affine in index]
+        value = source
+    return _address(body.inputs.index(value), value.type, places, tuple(borders), len(extents))
+
+
+def _compose(affine: Affine, places: Sequence[Border], rank: int) -> Border:
+    used = [(c, p) for c, p in zip(affine.coefficients, places, strict=True) if c]
+    divisors = {p.divisor for _, p in used}
+    assert len(divisors) <= 1, "a view mixes divided indices"
+    divisor = divisors.pop() if divisors else 1
+    coefficients = tuple(sum(c * p.coefficients[a] for c, p in used) for a in range(rank))
+    offset = affine.offset * divisor + sum(c * p.offset for c, p in used)
+    return Border(coefficients, offset, 0, divisor)
+
+
+def _address(
+    index: int, type: Type, places: Sequence[Border], borders: tuple[Border, ...], rank: int
+) -> Read:
+    strides, offset, quotients = [0] * rank, 0, []
+    lanes, block = None, 0
+    steps = _storage_strides(type)
+    for axis, (place, step) in enumerate(zip(places, steps, strict=True)):
+        if axis == type.layout.axis and place.axes:
+            assert place.divisor == 1 and place.offset == 0 and sum(place.coefficients) == 1
+            (lanes,), block = place.axes, step
+        elif axis == type.layout.axis:
+            assert place.offset == 0
+        elif place.divisor > 1 and place.axes:
+            quotients.append(Quotient(place, step))
+        else:
+            offset += step * (place.offset // place.divisor)
+            for a, c in enumerate(place.coefficients):
+                strides[a] += step * c
+    return Read(index, type, tuple(strides), offset, borders, tuple(quotients), lanes, block)
+
+
+def _storage_strides(type: Type) -> tuple[int, ...]:
+    """Elements per step of each axis; along the axis with lanes, per block."""
+    storage = type.storage_shape
+    steps = [math.prod(storage[d + 1 :]) for d in range(type.rank)]
+    return tuple(steps)
+
+
+def _always_inside(border: Border, extents: tuple[int, ...]) -> bool:
+    if border.divisor != 1:
+        return False
+    reach = [c * (n - 1) for c, n in zip(border.coefficients, extents, strict=True)]
+    low = border.offset + sum(min(r, 0) for r in reach)
+    high = border.offset + sum(max(r, 0) for r in reach)
+    return low >= 0 and high < border.extent
