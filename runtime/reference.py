@@ -26,11 +26,13 @@ class ReferenceExecutable:
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One call: the outputs, as fresh arrays. The state is updated at the end."""
         outputs, after = evaluate(self.graph, inputs, self._arrays())
+        # Outputs and new contents may be the very arrays that are overwritten next.
+        fresh = [np.array(output) for output in outputs]
         updates = {old.name: np.array(after[old.name]) for old, _ in self.graph.updates}
         for name, contents in updates.items():
             self._state[name].array[...] = contents
             self._state[name].wrote("host")
-        return [np.array(output) for output in outputs]
+        return fresh
 
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
         """As `run`; RunError at the first NaN, and then the state is what it was."""
