@@ -1,0 +1,114 @@
+"""Every example runs and does what it says."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from tests.tools import ROOT, need_command, need_module
+
+EXAMPLES = ROOT / "examples"
+TESTED = {"digits", "inspect_stages", "mlp", "own_layer", "own_op", "two_streams"}
+
+
+def load(name: str) -> ModuleType:
+    """The example as a module."""
+    need_command("g++", "clang++")
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_tested_here():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == TESTED
+
+
+def test_digits_learns_and_ends_with_its_accuracy(capsys):
+    need_module("sklearn")
+    accuracy = load("digits").main([])
+    output = capsys.readouterr().out
+    assert accuracy >= 97
+    assert output.splitlines()[-1] == f"test accuracy: {accuracy:.1f} %"
+    assert re.search(r"\d+ operations became \d+ kernel launches on 1 stream\(s\)", output)
+    assert re.search(r"work memory: peak [\d.]+ MB, lower bound [\d.]+ MB", output)
+
+
+def test_digits_reads_the_files_of_mnist(tmp_path, capsys):
+    generator = np.random.default_rng(0)
+    for name, count in (("train", 200), ("t10k", 50)):
+        images = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        labels = generator.integers(0, 10, count, dtype=np.uint8)
+        write_idx(tmp_path / f"{name}-images-idx3-ubyte", images)
+        write_idx(tmp_path / f"{name}-labels-idx1-ubyte.gz", labels)
+    digits = load("digits")
+    accuracy = digits.main(["--data", str(tmp_path), "--epochs", "1"])
+    assert capsys.readouterr().out.splitlines()[0] == "200 images to learn from, 50 to test with"
+    assert 0 <= accuracy <= 100
+    images, labels, _, test_labels = digits.load_mnist(tmp_path)
+    assert images.shape == (200, 1, 28, 28)
+    assert images.dtype == np.float32
+    assert 0 <= images.min() <= images.max() <= 1
+    assert labels.dtype == test_labels.dtype == np.int32
+
+
+def test_digits_says_which_file_of_mnist_is_missing(tmp_path):
+    name = "train-images-idx3-ubyte"
+    message = f"{tmp_path}: expected {name} or {name}.gz, found neither"
+    with pytest.raises(SystemExit, match=f"^{re.escape(message)}$"):
+        load("digits").main(["--data", str(tmp_path)])
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+    content = header + array.tobytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def test_digits_keeps_edges_when_it_enlarges():
+    image = np.arange(4, dtype=np.float32).reshape(1, 2, 2)
+    assert load("digits").enlarge(image, 4).tolist() == [
+        [[0, 0.25, 0.75, 1], [0.5, 0.75, 1.25, 1.5], [1.5, 1.75, 2.25, 2.5], [2, 2.25, 2.75, 3]]
+    ]
+
+
+def test_mlp_learns():
+    assert load("mlp").main() < 0.02
+
+
+def test_own_layer_learns():
+    first, last = load("own_layer").main()
+    assert last < 0.2 * first
+
+
+def test_own_op_has_its_gradient_and_shares_a_kernel(capsys):
+    assert load("own_op").main() < 1e-6
+    kernels = [line for line in capsys.readouterr().out.splitlines() if "= kernel " in line]
+    assert len(kernels) == 1
+
+
+def test_two_streams_give_the_same_bits(capsys):
+    assert load("two_streams").main()
+    output = capsys.readouterr().out
+    assert "stream 0: " in output
+    assert "stream 1: " in output
+
+
+def test_inspect_stages_follows_a_line(capsys):
+    program = load("inspect_stages").main()
+    output = capsys.readouterr().out
+    place = output.split(": ")[0]
+    for stage in program.stages:
+        assert f"after {stage}: " in output
+    assert output.count(place) >= len(program.stages)
+    assert 'extern "C"' in output
+    assert "plan loss_fn" in output
+    assert "profile loss_fn" in output
