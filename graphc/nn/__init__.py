@@ -19,7 +19,7 @@ from graphc.nn.container import ModuleList, Sequential
 from graphc.nn.convolution import Conv2d
 from graphc.nn.linear import Embedding, Linear
 from graphc.nn.module import Module
-from graphc.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm
+from graphc.nn.normalization import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm
 from graphc.nn.parameter import Parameter
 from graphc.nn.pooling import AvgPool2d, MaxPool2d
 
@@ -33,6 +33,7 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Flatten",
+    "GroupNorm",
     "Identity",
     "LayerNorm",
     "LeakyReLU",

@@ -137,13 +137,14 @@ class Dropout(Module):
 
 
 class Flatten(Module):
-    """The axes from `start_dim` on as one; the batch is kept by default."""
+    """The axes from `start_dim` to `end_dim` as one; the batch is kept by default."""
 
-    def __init__(self, start_dim: int = 1) -> None:
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         self.start_dim = check.axis("Flatten", "start_dim", start_dim)
+        self.end_dim = check.axis("Flatten", "end_dim", end_dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functions.flatten(x, start_axis=self.start_dim)
+        return functions.flatten(x, self.start_dim, self.end_dim)
 
     def describe(self) -> str:
-        return f"start_dim={self.start_dim}"
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

@@ -36,7 +36,7 @@ class Conv2d(Module):
         self.stride = check.pair("Conv2d", "stride", stride)
         self.dilation = check.pair("Conv2d", "dilation", dilation)
         self.groups = check.integer("Conv2d", "groups", groups)
-        self.before, self.after = self._padding(padding)
+        self.padding = self._padding(padding)
         if self.in_channels % self.groups or self.out_channels % self.groups:
             check.fail(
                 f"Conv2d: groups={self.groups} expected to divide in_channels and out_channels, "
@@ -48,36 +48,22 @@ class Conv2d(Module):
         self.bias = initialize.uniform((self.out_channels,), fan_in) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        padding = self.before
-        if self.before != self.after:
-            check.axes("Conv2d", x, "n, c, h, w")
-            x = functions.pad(x, ((0, 0), (0, 0), *zip(self.before, self.after, strict=True)))
-            padding = (0, 0)
         return functions.conv2d(
-            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
         )
 
-    def _padding(self, padding: Any) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Zeros (above, left) and (below, right). An odd number of "same" has one more after."""
-        if padding == "valid":
-            return (0, 0), (0, 0)
-        if padding == "same":
-            if self.stride != (1, 1):
-                check.fail(f"Conv2d: padding='same' expected stride=1, got {self.stride}")
-            rows, columns = (
-                d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)
-            )
-            before = (rows // 2, columns // 2)
-            return before, (rows - before[0], columns - before[1])
-        if isinstance(padding, str):
+    def _padding(self, padding: Any) -> tuple[int, int] | str:
+        if not isinstance(padding, str):
+            return check.pair("Conv2d", "padding", padding, at_least=0)
+        if padding not in ("same", "valid"):
             check.fail(f"Conv2d: padding expected integers, 'same' or 'valid', got {padding!r}")
-        before = check.pair("Conv2d", "padding", padding, at_least=0)
-        return before, before
+        if padding == "same" and self.stride != (1, 1):
+            check.fail(f"Conv2d: padding='same' expected stride=1, got {self.stride}")
+        return padding
 
     def describe(self) -> str:
-        padding = self.before if self.before == self.after else "same"
         return (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}, padding={padding!r}, dilation={self.dilation}, "
+            f"stride={self.stride}, padding={self.padding!r}, dilation={self.dilation}, "
             f"groups={self.groups}, bias={self.bias is not None}"
         )

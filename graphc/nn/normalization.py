@@ -119,3 +119,31 @@ class LayerNorm(Module):
             f"{self.normalized_shape}, eps={self.eps}, "
             f"elementwise_affine={self.weight is not None}, bias={self.bias is not None}"
         )
+
+
+class GroupNorm(Module):
+    """y = (x - mean) / sqrt(variance + eps) * weight + bias over the channels of each of
+    `num_groups` groups of x[n, num_channels, ...]; weight, bias: f32[num_channels]."""
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+    ) -> None:
+        self.num_groups = check.integer("GroupNorm", "num_groups", num_groups)
+        self.num_channels = check.integer("GroupNorm", "num_channels", num_channels)
+        self.eps = check.number("GroupNorm", "eps", eps, 0.0, float("inf"))
+        if self.num_channels % self.num_groups:
+            check.fail(
+                f"GroupNorm: num_groups={self.num_groups} expected to divide num_channels, "
+                f"got {self.num_channels}"
+            )
+        self.weight = initialize.full((self.num_channels,), 1.0) if affine else None
+        self.bias = initialize.full((self.num_channels,), 0.0) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+    def describe(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, "
+            f"affine={self.weight is not None}"
+        )

@@ -15,14 +15,15 @@ from graphc.trace import Operand, user_line
 class Parameter(Operand):
     """State of a module: `data` as it is at first; update rules change it if `trainable`.
 
-    Python numbers and lists of them become float32, arrays keep their dtype. In a traced function
-    a parameter has a tensor's operators and can be given to every function. All programs that read
-    it share the one buffer. Raises GraphError for a trainable one that is not float.
+    Python numbers and lists become float32 (integers stay i64 where they are not trainable);
+    arrays keep their dtype. In a traced function a parameter has a tensor's operators and can be
+    given to every function. All programs that read it share the one buffer. Raises GraphError for
+    a trainable one that is not float.
     """
 
     def __init__(self, data: Any, trainable: bool = True) -> None:
         array = np.asarray(data)
-        if not hasattr(data, "dtype") and array.dtype == np.float64:
+        if not hasattr(data, "dtype") and (trainable or array.dtype == np.float64):
             array = array.astype(np.float32)
         self.state = StateBuffer(array)
         self.trainable = trainable

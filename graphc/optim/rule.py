@@ -103,11 +103,12 @@ class Rule:
             builder.update(step, following)
             shared = self.scalars(rate, functions.astype(following, "float32"))
             scale = self._scale([gradient for _, gradient, _ in gradients])
+        self._remember(gradients)
         for parameter, gradient, name in gradients:
             with builder.at(Where(name.rpartition(".")[0], (), derived=True)):
                 weight = builder.read_state(parameter.state, name)
                 scaled = gradient if scale is None else gradient * _cast(scale, gradient)
-                buffers = self._buffers(parameter, name)
+                buffers = self._moments[parameter.state]
                 moments = tuple(builder.read_state(b, f"{m}.{name}") for m, b in buffers.items())
                 scalars = tuple(_cast(s, weight) for s in shared)
                 new = self.apply(weight, scaled, moments, scalars)
@@ -168,22 +169,27 @@ class Rule:
         total = functions.sqrt(sum(squares[1:], start=squares[0]))
         return functions.minimum(self.clip_grad_norm / (total + 1e-6), 1.0)
 
-    def _buffers(self, parameter: Parameter, name: str) -> dict[str, StateBuffer]:
-        """The moments of a parameter by name; made, or taken from what was loaded, at first."""
-        if parameter.state not in self._moments:
-            self._moments[parameter.state] = {
-                moment: self._first(moment, parameter, name) for moment in self.moments
-            }
+    def _remember(self, gradients: Sequence[Gradient]) -> None:
+        """Make the moments of parameters that have none, from what was loaded if anything was."""
+        new = [(p, name) for p, _, name in gradients if p.state not in self._moments]
+        paths = [f"{moment}.{name}" for _, name in new for moment in self.moments]
+        missing = [path for path in paths if path not in self._loaded] if self._loaded else []
+        if missing:
+            raise GraphError(
+                "\n  missing ".join([f"load_state_dict: {type(self).__name__}", *missing])
+            )
+        for parameter, name in new:
             self._names[parameter.state] = name
-        return self._moments[parameter.state]
+            self._moments[parameter.state] = {
+                moment: self._first(moment, parameter, f"{moment}.{name}")
+                for moment in self.moments
+            }
 
-    def _first(self, moment: str, parameter: Parameter, name: str) -> StateBuffer:
-        array = np.full(parameter.shape, self.initial(moment), parameter.type.numpy_dtype)
-        buffer = StateBuffer(array)
-        if self._loaded:
-            path = f"{moment}.{name}"
-            if path not in self._loaded:
-                raise GraphError(f"load_state_dict: {type(self).__name__}\n  missing {path}")
+    def _first(self, moment: str, parameter: Parameter, path: str) -> StateBuffer:
+        buffer = StateBuffer(
+            np.full(parameter.shape, self.initial(moment), parameter.type.numpy_dtype)
+        )
+        if path in self._loaded:
             buffer.assign(self._loaded.pop(path), path)
         return buffer
 

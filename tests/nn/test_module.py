@@ -1,0 +1,324 @@
+"""Modules: how parameters are found and named, loaded and saved."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc import functions, nn
+from graphc.errors import GraphError
+from graphc.nn.initialize import seed
+from tests.nn.running import random, run, traced
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        self.conv1 = nn.Conv2d(2, 2, 3, padding=1)
+        self.conv2 = nn.Conv2d(2, 2, 1, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return self.conv2(self.conv1(x)) + x
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Block()
+        self.pair = (nn.Linear(3, 2), [nn.Linear(2, 2)])
+        self.heads = {"small": nn.Linear(2, 1)}
+        self.scale = nn.Parameter(2.0)
+        self.count = nn.Parameter(np.zeros((), np.int64), trainable=False)
+        self.width = 3
+
+    def forward(self, x: Any) -> Any:
+        x = functions.relu(self.block(x)) * self.scale
+        return self.heads["small"](self.pair[1][0](self.pair[0](x)))
+
+
+NAMES = [
+    "scale",
+    "count",
+    "block.conv1.weight",
+    "block.conv1.bias",
+    "block.conv2.weight",
+    "pair.0.weight",
+    "pair.0.bias",
+    "pair.1.0.weight",
+    "pair.1.0.bias",
+    "heads.small.weight",
+    "heads.small.bias",
+]
+
+
+def test_parameters_are_found_in_attributes_lists_tuples_and_dicts() -> None:
+    net = Net()
+    assert [name for name, _ in net.named_parameters()] == NAMES
+    assert list(net.state_dict()) == NAMES
+    assert len(list(net.parameters())) == len(NAMES)
+    assert {name for name, _ in net.named_modules()} == {
+        "", "block", "block.conv1", "block.conv2", "pair.0", "pair.1.0", "heads.small",
+    }  # fmt: skip
+    assert next(net.modules()) is net
+
+
+def test_nodes_carry_the_path_of_their_module() -> None:
+    graph, _ = traced(Net(), random(1, 2, 4, 3))
+    seen = list(dict.fromkeys(n.where.module for n in graph.nodes))
+    assert seen == ["block.conv1", "block.conv2", "block", "", "pair.0", "pair.1.0", "heads.small"]
+    assert all(n.where.lines[0].startswith("test_module.py:") for n in graph.nodes)
+    assert [v.name for v in graph.state] == [
+        "block.conv1.weight", "block.conv1.bias", "block.conv2.weight", "scale",
+        *NAMES[5:],
+    ]  # fmt: skip
+
+
+def test_a_plain_function_may_call_submodules_of_its_argument() -> None:
+    net = Net()
+    graph, _ = traced(lambda x: net.block.conv2(net.block(x)), random(1, 2, 4, 3), model=net)
+    modules = [n.where.module for n in graph.nodes]
+    assert modules[0] == "block.conv1" and modules[-1] == "block.conv2"
+
+
+def test_the_module_path_is_restored_after_an_error() -> None:
+    net = Net()
+    with pytest.raises(GraphError):
+        traced(net, random(1, 5, 4, 3))
+    graph, _ = traced(net, random(1, 2, 4, 3))
+    assert graph.nodes[0].where.module == "block.conv1"
+
+
+def test_a_shared_parameter_counts_once_and_is_saved_at_each_path() -> None:
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3, bias=False)
+    second.weight = first.weight
+    net = nn.Sequential(first, second, first)
+    assert [name for name, _ in net.named_parameters()] == ["0.weight", "0.bias"]
+    assert list(net.state_dict()) == ["0.weight", "0.bias", "1.weight", "2.weight", "2.bias"]
+
+
+def test_a_module_may_hold_the_one_above_it() -> None:
+    outer = Block()
+    outer.conv1.owner = outer
+    assert len(list(outer.named_parameters())) == 3
+
+
+def test_a_parameter_has_operators_in_a_traced_function() -> None:
+    class Affine(nn.Module):
+        def __init__(self) -> None:
+            self.slope = nn.Parameter([2.0, 3.0])
+            self.offset = nn.Parameter(np.array([[1.0], [0.0]], np.float32))
+
+        def forward(self, x: Any) -> Any:
+            return 1 - self.slope * x / 2 + self.offset[0] + np.float32(1) * self.slope
+
+    x = random(4, 2)
+    np.testing.assert_allclose(
+        run(Affine(), x), 1 - np.float32([2, 3]) * x / 2 + 1 + np.float32([2, 3]), rtol=1e-6
+    )
+
+
+def test_python_numbers_become_float32_and_arrays_keep_their_dtype() -> None:
+    assert nn.Parameter([1.0, 2.0]).dtype == nn.Parameter(1).dtype == "f32"
+    assert nn.Parameter(np.zeros(2, np.float64)).dtype == "f64"
+    parameter = nn.Parameter(np.zeros((2, 3), np.float32))
+    assert (parameter.shape, parameter.ndim, parameter.size, len(parameter)) == ((2, 3), 2, 6, 2)
+
+
+def test_numpy_gives_copies() -> None:
+    layer = nn.Linear(2, 2)
+    layer.weight.numpy()[...] = 7
+    layer.state_dict()["weight"][...] = 7
+    assert not (layer.weight.numpy() == 7).any()
+
+
+def test_a_deep_copy_is_independent_and_aligned() -> None:
+    net = Net()
+    other = copy.deepcopy(net)
+    other.load_state_dict({n: np.full_like(a, 3) for n, a in other.state_dict().items()})
+    assert not (net.block.conv1.weight.numpy() == 3).any()
+    assert not other.count.trainable
+    assert all(p.state.array.ctypes.data % 64 == 0 for p in other.parameters())
+
+
+def test_equal_seeds_give_equal_weights() -> None:
+    def weights(number: int) -> np.ndarray[Any, Any]:
+        seed(number)
+        return nn.Linear(4, 3).weight.numpy()
+
+    np.testing.assert_array_equal(weights(5), weights(5))
+    assert (weights(5) != weights(6)).any()
+
+
+@pytest.mark.parametrize(
+    ("make", "fan_in"),
+    [
+        (lambda: nn.Linear(100, 50), 100),
+        (lambda: nn.Conv2d(8, 64, (3, 5), groups=2), 60),
+    ],
+)
+def test_weights_and_biases_fill_the_range_of_the_fan_in(
+    make: Callable[[], Any], fan_in: int
+) -> None:
+    seed(0)
+    layer, bound = make(), fan_in**-0.5
+    for parameter in (layer.weight, layer.bias):
+        array = parameter.numpy()
+        assert array.dtype == np.float32
+        assert 0.8 * bound < array.max() <= bound and -bound <= array.min() < -0.8 * bound
+
+
+def test_embeddings_are_standard_normal() -> None:
+    seed(0)
+    weight = nn.Embedding(100, 100).weight.numpy()
+    assert abs(weight.mean()) < 0.05 and abs(weight.std() - 1) < 0.05
+
+
+def test_loading_takes_anything_with_array() -> None:
+    class Foreign:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            return np.full((1, 2), 4.0)
+
+    layer = nn.Linear(2, 1, bias=False)
+    layer.load_state_dict({"weight": Foreign()})
+    np.testing.assert_array_equal(layer.weight.numpy(), np.full((1, 2), 4, np.float32))
+
+
+def test_loading_lists_every_problem_and_changes_nothing() -> None:
+    net = nn.Sequential(OrderedDict(fc=nn.Linear(2, 3), norm=nn.BatchNorm1d(3)))
+    before = net.state_dict()
+    state = {name: array + 1 for name, array in before.items()}
+    del state["fc.bias"]
+    state["fc.weight"] = np.zeros((2, 3), np.float32)
+    state["norm.num_batches_tracked"] = np.array(1.5)
+    state["norm.running_var"] = np.zeros(3, np.complex64)
+    state["head.weight"] = np.zeros(1, np.float32)
+    message = """\
+load_state_dict: Sequential
+  missing fc.bias : f32[3]
+  unexpected head.weight
+  fc.weight: expected f32[3,2], got f32[2,3]
+  norm.running_var: expected f32[3], got complex64[3]
+  norm.num_batches_tracked: expected i64[], got f64[]"""
+    with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
+        net.load_state_dict(state)
+    for name, array in net.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_loading_without_strict_takes_what_fits_by_name() -> None:
+    layer = nn.Linear(2, 1)
+    layer.load_state_dict({"bias": np.ones(1), "other": np.ones(1)}, strict=False)
+    np.testing.assert_array_equal(layer.bias.numpy(), [1])
+
+
+def test_loading_something_that_is_no_array_says_so() -> None:
+    class Opaque:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise TypeError("unsupported ScalarType BFloat16")
+
+    with pytest.raises(
+        GraphError, match=r"^weight: Opaque gives no array: unsupported ScalarType BFloat16$"
+    ):
+        nn.Linear(2, 1).load_state_dict({"weight": Opaque(), "bias": np.zeros(1)})
+
+
+def test_repr_shows_the_tree_and_the_arguments() -> None:
+    net = nn.Sequential(OrderedDict(fc=nn.Linear(2, 3), rest=nn.Sequential(nn.ReLU())))
+    assert (
+        repr(net)
+        == """\
+Sequential(
+  (fc): Linear(2, 3, bias=True)
+  (rest): Sequential(
+    (0): ReLU()
+  )
+)"""
+    )
+    assert repr(nn.Parameter(np.zeros(2, np.int32), False)) == "Parameter(i32[2], trainable=False)"
+
+
+def test_sequential_and_lists_count_index_and_grow() -> None:
+    layers = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+    layers.append(nn.Linear(2, 1))
+    assert len(layers) == 3 and list(layers)[1] is layers[1]
+    assert layers[-1] is layers[2]
+    assert list(layers.state_dict()) == ["2.weight", "2.bias"]
+
+
+class NoForward(nn.Module):
+    pass
+
+
+def in_trace(make: Callable[[], nn.Module], *shape: int) -> Callable[[], Any]:
+    return lambda: traced(make(), random(*shape))
+
+
+# fmt: off
+MISTAKES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: nn.Parameter(np.zeros(2, np.int32)),
+     "Parameter: expected a float dtype, got i32[2]; trainable=False holds other dtypes"),
+    (lambda: np.asarray(nn.Parameter(1.0)),
+     "a parameter is not an array: use graphc's functions in a traced function and .numpy() "
+     "elsewhere"),
+    (lambda: bool(nn.Parameter(1.0)), "a parameter has no truth value: compare with None"),
+    (lambda: len(nn.Parameter(1.0)), "len() of a parameter without axes"),
+    (in_trace(NoForward, 1), "NoForward has no forward method"),
+    (in_trace(nn.ModuleList, 1), "ModuleList has no forward method"),
+    (lambda: nn.Linear(0, 2), "Linear: in_features expected an integer of at least 1, got 0"),
+    (lambda: nn.Linear(2, 2.5), "Linear: out_features expected an integer of at least 1, got 2.5"),
+    (lambda: nn.Embedding(True, 2),
+     "Embedding: num_embeddings expected an integer of at least 1, got True"),
+    (lambda: nn.Conv2d(1, 2, (3, 3, 3)),
+     "Conv2d: kernel_size expected an integer or a pair of integers of at least 1, got (3, 3, 3)"),
+    (lambda: nn.Conv2d(1, 2, 3, padding=-1),
+     "Conv2d: padding expected an integer or a pair of integers of at least 0, got -1"),
+    (lambda: nn.Conv2d(1, 2, 3, padding="full"),
+     "Conv2d: padding expected integers, 'same' or 'valid', got 'full'"),
+    (lambda: nn.Conv2d(1, 2, 3, 2, "same"),
+     "Conv2d: padding='same' expected stride=1, got (2, 2)"),
+    (lambda: nn.Conv2d(3, 4, 3, groups=2),
+     "Conv2d: groups=2 expected to divide in_channels and out_channels, got 3 and 4"),
+    (lambda: nn.MaxPool2d(2, padding=2),
+     "MaxPool2d: padding expected at most half of kernel_size=(2, 2), got (2, 2)"),
+    (lambda: nn.AvgPool2d(2, stride=0),
+     "AvgPool2d: stride expected an integer or a pair of integers of at least 1, got 0"),
+    (lambda: nn.Dropout(1.5), "Dropout: p expected a number in [0, 1], got 1.5"),
+    (lambda: nn.GELU("erf"), "GELU: approximate expected 'none' or 'tanh', got 'erf'"),
+    (lambda: nn.Softmax("last"), "Softmax: dim expected an integer, got 'last'"),
+    (lambda: nn.BatchNorm2d(2, momentum=2),
+     "BatchNorm2d: momentum expected a number in [0, 1], got 2"),
+    (lambda: nn.GroupNorm(2, 3), "GroupNorm: num_groups=2 expected to divide num_channels, got 3"),
+    (lambda: nn.LayerNorm((2, 0)),
+     "LayerNorm: normalized_shape expected an integer of at least 1, got 0"),
+    (in_trace(lambda: nn.BatchNorm1d(2), 1, 2, 3, 3),
+     "BatchNorm1d: expected x[n, c] or x[n, c, l], got f32[1,2,3,3]"),
+    (in_trace(lambda: nn.BatchNorm2d(2), 1, 2),
+     "BatchNorm2d: expected x[n, c, h, w], got f32[1,2]"),
+    (lambda: nn.Sequential(nn.ReLU),
+     "Sequential: expected a module at '0', got ReLU, which is a class: call it"),
+    (lambda: nn.ModuleList([3]), "ModuleList: expected a module at '0', got int"),
+    (lambda: nn.Sequential(nn.ReLU())[1], "Sequential: no module 1, there are 1"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES, ids=[m for _, m in MISTAKES])
+def test_wrong_arguments_are_named(mistake: Callable[[], Any], message: str) -> None:
+    with pytest.raises(
+        GraphError, match=rf"^{re.escape(message)} \((test_module|running)\.py:\d+\)$"
+    ):
+        mistake()
+
+
+def test_a_module_outside_a_traced_function_says_where_it_belongs() -> None:
+    with pytest.raises(
+        GraphError,
+        match=r"^graphc functions work on traced tensors: call them inside a function that is "
+        r"given to graphc\.compile or graphc\.trace$",
+    ):
+        nn.ReLU()(np.zeros(2))

@@ -1,0 +1,279 @@
+"""Update rules: beside PyTorch's over ten steps, their options, their state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc import nn, optim
+from graphc.errors import GraphError
+from graphc.trace import Builder
+from tests.nn.running import Array, play, random, traced
+from tests.tools import need_module
+
+STEPS = 10
+SHAPES = {"conv1.weight": (4, 3, 3, 3), "conv1.bias": (4,), "scale": ()}
+
+# fmt: off
+RULES: list[tuple[str, dict[str, Any]]] = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "weight_decay": 0.05}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.05}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.05}),
+    ("Adam", {}),
+    ("Adam", {"lr": 0.03, "betas": (0.8, 0.95), "eps": 1e-4, "weight_decay": 0.05}),
+    ("Adam", {"lr": 0.03, "betas": (0.0, 0.5)}),
+    ("AdamW", {}),
+    ("AdamW", {"lr": 0.03, "weight_decay": 0.2}),
+    ("RMSprop", {}),
+    ("RMSprop", {"lr": 0.03, "alpha": 0.8, "eps": 1e-4, "weight_decay": 0.05}),
+    ("RMSprop", {"momentum": 0.9}),
+    ("RMSprop", {"centered": True, "eps": 1e-3}),
+    ("RMSprop", {"centered": True, "eps": 1e-3, "momentum": 0.5}),
+    ("Adagrad", {}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.2, "weight_decay": 0.05,
+                 "initial_accumulator_value": 0.3, "eps": 1e-5}),
+]
+# fmt: on
+
+
+class Weights(nn.Module):
+    """Parameters of a few shapes."""
+
+    def __init__(self) -> None:
+        for i, (name, shape) in enumerate(SHAPES.items()):
+            vars(self)[name] = nn.Parameter(random(*shape, seed=i))
+
+
+def gradient(name: str, step: int) -> Array:
+    return random(*SHAPES[name], seed=100 + 10 * step + list(SHAPES).index(name))
+
+
+class Training:
+    """A program that updates `weights` by `rule` from gradients that are its inputs."""
+
+    def __init__(self, rule: optim.Rule, weights: Weights | None = None) -> None:
+        self.rule, self.weights = rule, weights or Weights()
+
+        def update(*gradients: Any) -> tuple[()]:
+            from graphc.trace import current_builder
+
+            named = zip(self.weights.named_parameters(), gradients, strict=True)
+            rule.emit(current_builder(), [(p, g, name) for (name, p), g in named])
+            return ()
+
+        arrays = [gradient(name, 0) for name in SHAPES]
+        self.graph, self.builder = traced(update, *arrays, model=self.weights)
+
+    def step(self, number: int) -> None:
+        self.rule.before_step()
+        play(self.graph, self.builder, *(gradient(name, number) for name in SHAPES))
+
+
+def trained_by_torch(make: Callable[[Any], Any], clip: float | None = None) -> dict[str, Array]:
+    """The weights after STEPS steps of PyTorch's optimizer."""
+    torch = need_module("torch")
+    start = Weights().state_dict()
+    weights = {n: torch.nn.Parameter(torch.from_numpy(a)) for n, a in start.items()}
+    optimizer = make(list(weights.values()))
+    for step in range(STEPS):
+        for name, weight in weights.items():
+            weight.grad = torch.from_numpy(gradient(name, step)).clone()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(list(weights.values()), clip)
+        optimizer.step()
+    return {name: weight.detach().numpy() for name, weight in weights.items()}
+
+
+def assert_same(ours: dict[str, Array], theirs: dict[str, Array]) -> None:
+    """Equal but for the rounding of a few operations in each of the steps."""
+    limit = 8 * STEPS * np.finfo(np.float32).eps
+    assert ours.keys() == theirs.keys()
+    for name, array in ours.items():
+        np.testing.assert_allclose(array, theirs[name], rtol=limit, atol=limit, err_msg=name)
+
+
+@pytest.mark.parametrize(("name", "options"), RULES, ids=[f"{n}-{o}" for n, o in RULES])
+def test_rule_agrees_with_pytorch(name: str, options: dict[str, Any]) -> None:
+    torch = need_module("torch")
+    lr = {"lr": 1e-3} if name == "SGD" and "lr" not in options else {}
+    theirs = trained_by_torch(lambda w: getattr(torch.optim, name)(w, **lr, **options))
+    training = Training(getattr(optim, name)(**options))
+    for step in range(STEPS):
+        training.step(step)
+    assert_same(training.weights.state_dict(), theirs)
+    assert training.rule.step == STEPS
+
+
+@pytest.mark.parametrize("clip", [0.5, 1e3])
+def test_gradients_are_clipped_by_their_common_norm(clip: float) -> None:
+    torch = need_module("torch")
+    theirs = trained_by_torch(lambda w: torch.optim.SGD(w, lr=0.1, momentum=0.9), clip)
+    training = Training(optim.SGD(lr=0.1, momentum=0.9, clip_grad_norm=clip))
+    for step in range(STEPS):
+        training.step(step)
+    assert_same(training.weights.state_dict(), theirs)
+
+
+def test_the_rate_changes_between_steps_without_a_new_graph() -> None:
+    training = Training(optim.SGD(lr=0.5))
+    before = training.weights.state_dict()
+    training.rule.lr = 0.25
+    training.step(0)
+    for name, array in training.weights.state_dict().items():
+        np.testing.assert_allclose(array, before[name] - 0.25 * gradient(name, 0), rtol=1e-6)
+    assert training.rule.lr == 0.25
+
+
+def test_a_schedule_sees_the_number_of_finished_steps() -> None:
+    seen: list[int] = []
+
+    def schedule(step: int) -> float:
+        seen.append(step)
+        return 1.0 / (step + 1)
+
+    training = Training(optim.SGD(schedule))
+    weights = training.weights.state_dict()
+    for step in range(3):
+        training.step(step)
+        for name in SHAPES:
+            weights[name] = weights[name] - np.float32(1 / (step + 1)) * gradient(name, step)
+    assert_same(training.weights.state_dict(), weights)
+    assert seen[-3:] == [0, 1, 2]
+
+
+def test_two_programs_with_one_rule_share_moments_and_counter() -> None:
+    rule, weights = optim.Adam(), Weights()
+    first, second = Training(rule, weights), Training(rule, weights)
+    alone = Training(optim.Adam())
+    for step in range(4):
+        (first if step % 2 else second).step(step)
+        alone.step(step)
+    assert_same(weights.state_dict(), alone.weights.state_dict())
+    assert rule.step == 4
+
+
+def test_update_nodes_are_pointwise_and_say_their_module() -> None:
+    from graphc.ops.base import Pointwise, Source
+
+    graph = Training(optim.AdamW(weight_decay=0.1)).graph
+    assert all(isinstance(n.op, (Pointwise, Source)) for n in graph.nodes)
+    assert all(n.where.derived for n in graph.nodes)
+    assert {n.where.module for n in graph.nodes} == {"", "conv1"}
+    updated = {old.name for old, _ in graph.updates}
+    moments = {f"{m}.{n}" for m in ("exp_avg", "exp_avg_sq") for n in SHAPES}
+    assert updated == {"step", *SHAPES, *moments}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["before compile", "after compile"])
+def test_a_run_goes_on_from_its_saved_state(compiled: bool) -> None:
+    whole = Training(optim.Adam(lr=0.03))
+    for step in range(3):
+        whole.step(step)
+    state, weights = whole.rule.state_dict(), Weights()
+    weights.load_state_dict(whole.weights.state_dict())
+    rule = optim.Adam(lr=1.0)
+    if compiled:
+        resumed = Training(rule, weights)
+        rule.load_state_dict(state)
+    else:
+        rule.load_state_dict(state)
+        assert rule.state_dict().keys() == state.keys()
+        resumed = Training(rule, weights)
+    for step in range(3, 6):
+        whole.step(step)
+        resumed.step(step)
+    for name, array in whole.weights.state_dict().items():
+        np.testing.assert_array_equal(weights.state_dict()[name], array)
+    assert rule.lr == 0.03
+
+
+def test_state_has_rate_step_and_moments_by_parameter() -> None:
+    training = Training(optim.SGD(lr=0.1, momentum=0.9))
+    assert training.rule.state_dict().keys() == {"lr", "step", *(f"momentum.{n}" for n in SHAPES)}
+    training.step(0)
+    state = training.rule.state_dict()
+    assert float(state["lr"]) == 0.1 and int(state["step"]) == 1
+    np.testing.assert_array_equal(state["momentum.scale"], gradient("scale", 0))
+
+
+def test_state_that_does_not_fit_changes_nothing() -> None:
+    training = Training(optim.SGD(lr=0.1, momentum=0.9))
+    state = training.rule.state_dict()
+    del state["momentum.scale"]
+    state["momentum.conv1.bias"] = np.zeros(5, np.float32)
+    state["exp_avg.scale"] = np.zeros((), np.float32)
+    state["step"] = np.array(7, np.int32)
+    message = """\
+load_state_dict: SGD
+  missing momentum.scale : f32[]
+  momentum.conv1.bias: expected f32[4], got f32[5]
+  unexpected exp_avg.scale"""
+    with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
+        training.rule.load_state_dict(state)
+    assert training.rule.step == 0
+
+
+def test_loaded_moments_must_hold_every_parameter() -> None:
+    state = Training(optim.SGD(lr=0.1, momentum=0.9)).rule.state_dict()
+    del state["momentum.scale"]
+    rule = optim.SGD(lr=0.1, momentum=0.9)
+    rule.load_state_dict(state)
+    with pytest.raises(GraphError, match=r"^load_state_dict: SGD\n  missing momentum\.scale$"):
+        Training(rule)
+    with pytest.raises(
+        GraphError, match=r"^momentum\.scale: expected float32\[\], got float32\[2\]$"
+    ):
+        rule.load_state_dict({**state, "momentum.scale": np.zeros(2, np.float32)})
+        Training(rule)
+
+
+def test_weights_of_other_float_dtypes_keep_them() -> None:
+    weights = Weights()
+    vars(weights)["scale"] = nn.Parameter(np.array(1.0, np.float64))
+    builder = Builder("test")
+    with builder.building():
+        from graphc.functions import as_tensor
+
+        grad = as_tensor(np.array(0.5, np.float64))
+        optim.Adam(clip_grad_norm=1.0).emit(builder, [(vars(weights)["scale"], grad, "scale")])
+    kept = {old.name: new.type.dtype for old, new in builder.updates}
+    assert kept == {
+        "step": "i32",
+        "scale": "f64",
+        "exp_avg.scale": "f64",
+        "exp_avg_sq.scale": "f64",
+    }
+
+
+# fmt: off
+MISTAKES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: optim.SGD(lr=-1), "SGD: lr expected a number in [0, inf), got -1"),
+    (lambda: optim.SGD(lr=float("nan")), "SGD: lr expected a number in [0, inf), got nan"),
+    (lambda: optim.SGD(lr="fast"), "SGD: lr expected a number in [0, inf), got 'fast'"),
+    (lambda: optim.SGD(lambda step: -2.0), "SGD: lr expected a number in [0, inf), got -2.0"),
+    (lambda: optim.SGD(momentum=-0.5), "SGD: momentum expected a number in [0, inf), got -0.5"),
+    (lambda: optim.SGD(nesterov=True),
+     "SGD: nesterov expected momentum > 0 and dampening = 0, got 0.0 and 0.0"),
+    (lambda: optim.SGD(weight_decay=None),
+     "SGD: weight_decay expected a number in [0, inf), got None"),
+    (lambda: optim.SGD(clip_grad_norm=-1),
+     "SGD: clip_grad_norm expected a number in [0, inf), got -1"),
+    (lambda: optim.Adam(betas=(0.9, 1.0)), "Adam: betas expected a number in [0, 1), got 1.0"),
+    (lambda: optim.AdamW(betas=0.9), "AdamW: betas expected a pair of numbers in [0, 1), got 0.9"),
+    (lambda: optim.Adam(eps=-1), "Adam: eps expected a number in [0, inf), got -1"),
+    (lambda: optim.RMSprop(alpha=-1), "RMSprop: alpha expected a number in [0, inf), got -1"),
+    (lambda: optim.Adagrad(lr_decay=-1), "Adagrad: lr_decay expected a number in [0, inf), got -1"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES, ids=[m for _, m in MISTAKES])
+def test_wrong_arguments_are_named(mistake: Callable[[], Any], message: str) -> None:
+    with pytest.raises(GraphError, match=rf"^{re.escape(message)} \(test_optim\.py:\d+\)$"):
+        mistake()

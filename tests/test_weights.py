@@ -1,0 +1,138 @@
+"""Weights files: what is written is read, and files that are not whole are refused."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphc import nn
+from graphc.errors import GraphError
+from graphc.weights import load_weights, save_weights
+from tests.tools import need_module
+
+
+@pytest.fixture(autouse=True)
+def library() -> None:
+    need_module("safetensors")
+
+
+def test_a_module_is_restored_exactly(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    first, second = (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)) for _ in range(2))
+    save_weights(path, first)
+    second.load_state_dict(load_weights(path))
+    for name, array in first.state_dict().items():
+        np.testing.assert_array_equal(second.state_dict()[name], array)
+        assert second.state_dict()[name].dtype == array.dtype
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_arrays_that_are_not_contiguous_are_written_as_they_read(tmp_path: Path) -> None:
+    array = np.arange(12, dtype=np.float32).reshape(3, 4).T[::2]
+    save_weights(tmp_path / "a", {"a": array, "empty": np.zeros((0, 3)), "rank0": np.float64(2)})
+    loaded = load_weights(tmp_path / "a")
+    np.testing.assert_array_equal(loaded["a"], array)
+    assert loaded["empty"].shape == (0, 3) and loaded["rank0"] == 2
+
+
+def test_pytorch_reads_the_file_and_writes_one(tmp_path: Path) -> None:
+    torch = need_module("torch")
+    from safetensors.torch import load_file, save_file
+
+    ours, theirs = nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    save_weights(tmp_path / "ours", ours)
+    theirs.load_state_dict(load_file(tmp_path / "ours"))
+    np.testing.assert_array_equal(theirs.weight.detach().numpy(), ours.weight.numpy())
+    save_file({"weight": theirs.weight.detach() + 1, "bias": theirs.bias.detach()}, tmp_path / "t")
+    ours.load_state_dict(load_weights(tmp_path / "t"))
+    np.testing.assert_array_equal(ours.weight.numpy(), theirs.weight.detach().numpy() + 1)
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut"
+    save_weights(path, nn.Linear(3, 2))
+    whole = path.read_bytes()
+    for length in (0, 4, 40, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(
+            GraphError, match=rf"^load_weights: {re.escape(str(path))} is not a whole safetensors "
+            r"file: .+$",
+        ):  # fmt: skip
+            load_weights(path)
+
+
+def test_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
+    import pickle
+
+    ran = tmp_path / "ran"
+
+    class Trap:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (ran,)
+
+    path = tmp_path / "model.pt"
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(GraphError, match=r"^load_weights: .+ is not a whole safetensors file: .+$"):
+        load_weights(path)
+    assert not ran.exists()
+
+
+def test_a_dtype_that_numpy_lacks_is_named(tmp_path: Path) -> None:
+    torch = need_module("torch")
+    from safetensors.torch import save_file
+
+    path = tmp_path / "half"
+    save_file({"a": torch.zeros(2, dtype=torch.bfloat16)}, path)
+    with pytest.raises(
+        GraphError,
+        match=rf"^load_weights: {re.escape(str(path))} holds 'BF16', a dtype that NumPy lacks$",
+    ):
+        load_weights(path)
+
+
+def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "model"
+    shown = re.escape(str(path))
+    with pytest.raises(
+        GraphError, match=rf"^load_weights: cannot read {shown}: No such file or directory$"
+    ):
+        load_weights(path)
+    with pytest.raises(
+        GraphError, match=rf"^save_weights: cannot write {shown}: No such file or directory$"
+    ):
+        save_weights(path, nn.Linear(1, 1))
+
+
+def test_a_failed_write_leaves_the_file_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    save_weights(path, nn.Linear(1, 1))
+    before = path.read_bytes()
+
+    def full(self: Path, data: bytes) -> int:
+        with open(self, "wb") as file:
+            file.write(data[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(
+        GraphError,
+        match=rf"^save_weights: cannot write {re.escape(str(path))}: No space left on device$",
+    ):
+        save_weights(path, nn.Linear(9, 9))
+    assert path.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    with pytest.raises(
+        GraphError,
+        match=r"^weights files need the safetensors library: pip install 'graphc\[weights\]'$",
+    ):
+        load_weights("model.safetensors")
