@@ -25,6 +25,7 @@ from graphc.kernels.cuda.shell import (
     kernel_text,
     make_kernel,
     source,
+    store_outputs,
     symbol_of,
 )
 from graphc.kernels.expression import C_TYPES, Names, Program, Walk
@@ -237,10 +238,11 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
     places = tuple(Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.output)
     names = Names()
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
-    walk = Walk(body, domain, pointers, names, given={nest.node.output: "sum"})
-    for output in body.outputs:
-        assert output.type.shape == nest.node.output.type.shape, "an epilogue keeps the shape"
-        walk.store(output, places, walk.value(output, places))
+    sums = {nest.node.output: "sum"}
+    walk = Walk(body, domain, {v: pointers[v] for v in body.inputs}, names, given=sums)
+    shapes = {v.type.shape for v in body.outputs}
+    assert shapes == {nest.node.output.type.shape}, "an epilogue keeps the shape"
+    store_outputs(walk, body.outputs, places, pointers)
     program = walk.program()
     parts = {i: part for part, axes in enumerate(problem.kept) for i in axes}
     seams = [d for d, (i, j) in enumerate(pairwise(kept)) if parts[i] != parts[j]]

@@ -135,7 +135,12 @@ GRAPHC_INLINE mask maximum(mask a, mask b) { return a | b; }
 GRAPHC_INLINE mask minimum(mask a, mask b) { return a & b; }
 template <class T>
 GRAPHC_INLINE T relu(T x) {
-  return x < T(0) ? T(0) : x;
+  return x <= T(0) ? T(0) : x;
+}
+// d where y is above 0 or NaN.
+template <class T>
+GRAPHC_INLINE T relu_grad(T d, T y) {
+  return y <= T(0) ? T(0) : d;
 }
 
 // Uniform in [0, 1) from 24 bits of Philox4x32-10's first word; the key is (seed, number), the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc.ir import Graph, Node, Type, Value, dtype_name
-from graphc.kernels.expression import C_TYPES, Program, Statement, identifier, literal
+from graphc.kernels.access import Place
+from graphc.kernels.expression import C_TYPES, Program, Statement, Walk, identifier, literal
 from graphc.kernels.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 
@@ -100,6 +102,20 @@ def constant_arrays(program: Program) -> list[str]:
     return lines
 
 
+def store_outputs(
+    walk: Walk,
+    outputs: Sequence[Value],
+    places: Sequence[Place],
+    pointers: Mapping[Value, str],
+) -> None:
+    """Store these outputs at `places`. All are computed before the walk knows where outputs lie:
+    it takes what has a pointer for an input."""
+    registers = [walk.value(v, tuple(places)) for v in outputs]
+    walk.pointers = pointers
+    for value, register in zip(outputs, registers, strict=True):
+        walk.store(value, places, register)
+
+
 def inplace_pairs(
     body: Graph, program: Program, pointers: Mapping[Value, str]
 ) -> tuple[tuple[Value, Value], ...]:
@@ -123,6 +139,21 @@ def inplace_pairs(
 
 def _names(statement: Statement, pointer: str) -> bool:
     return re.search(rf"\b{pointer}\b", statement.template) is not None
+
+
+def decomposed(
+    whole: str, names: Sequence[str], extents: Sequence[int], index: str, lines: Sequence[str]
+) -> list[str]:
+    """Definitions of the indices `names`, of these extents, from the linear index `whole`; only of
+    those that `lines` use."""
+    size, step = math.prod(extents), math.prod(extents)
+    definitions = []
+    for name, extent in zip(names, extents, strict=True):
+        first, step = step == size, step // max(extent, 1)
+        text = f"{whole} / {step}" if step > 1 else whole
+        if any(re.search(rf"\b{name}\b", line) for line in lines):
+            definitions.append(f"const {index} {name} = {text if first else f'{text} % {extent}'};")
+    return definitions
 
 
 def index_type(types: Iterable[Type]) -> str:

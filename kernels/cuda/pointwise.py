@@ -1,0 +1,188 @@
+"""Pointwise bodies for pointwise.cuh.
+
+Outputs that are computed from the same arrays over one shape are a part: a range of blocks of the
+launch. Parts that do the same to different arrays, as the update of every parameter does, share
+one functor, so that the text does not grow with their number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.access import Domain, merge_axes
+from graphc.kernels.cuda.shell import (
+    BLOCKS,
+    Signature,
+    constant_arrays,
+    decomposed,
+    index_type,
+    inplace_pairs,
+    kernel_text,
+    make_kernel,
+    source,
+    store_outputs,
+    symbol_of,
+)
+from graphc.kernels.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.ops.fused import Fused
+
+THREADS = 256
+
+
+@dataclass(frozen=True)
+class Part:
+    """Outputs over one domain: `program` stores them at each index of `extents`."""
+
+    outputs: tuple[Value, ...]
+    extents: tuple[int, ...]
+    program: Program
+
+    @property
+    def count(self) -> int:
+        return Domain(self.extents).size
+
+    def blocks(self, per_thread: int) -> int:
+        return -(-self.count // (THREADS * per_thread))
+
+    def lines(self, index: str, per_thread: int, block: str, count: str) -> list[str]:
+        """The statements of a thread: what is the same for all elements, then each element."""
+        scalars, elements = self.program.split(frozenset())
+        rank = len(self.extents)
+        names = [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
+        inner = elements.lines(names, "1")
+        split = decomposed("i", names, self.extents, index, inner) if rank > 1 else []
+        return [
+            *scalars.lines(names, "1"),
+            f"each<{per_thread}>({count}, {block}, [&]({index} i) {{",
+            *(f"  {line}" for line in split),
+            *(f"  {line}" for line in inner),
+            "});",
+        ]
+
+
+def lower_pointwise(node: Node) -> Kernel:
+    """The kernel of a fused node without a reduction; every value is row-major."""
+    op = node.op
+    assert isinstance(op, Fused)
+    body = op.body
+    names = Names()
+    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    parts = [p for group in grouped(body) if (p := make_part(body, group, pointers, names)).count]
+    if not parts:
+        return make_kernel(node, source(node, (), ()), ())
+    whole = Program(
+        tuple(s for p in parts for s in p.program.statements),
+        {n: a for p in parts for n, a in p.program.arrays.items()},
+        {},
+    )
+    inplace = inplace_pairs(body, whole, pointers)
+    shared = frozenset(v for pair in inplace for v in pair)
+    signature = Signature(pointers, body.inputs, body.outputs, shared)
+    per_thread = 4 if sum(p.count for p in parts) >= BLOCKS * THREADS * 4 else 1
+    index = index_type(v.type for v in (*body.inputs, *body.outputs))
+    if len(parts) == 1:
+        count = f"{index}({parts[0].count})"
+        functors: list[list[str]] = []
+        lines = parts[0].lines(index, per_thread, "blockIdx.x", count)
+    else:
+        functors, lines = _parts(parts, pointers, index, per_thread)
+    symbol = symbol_of(node)
+    sections = [constant_arrays(whole), *functors, kernel_text(symbol, signature, THREADS, lines)]
+    blocks = sum(p.blocks(per_thread) for p in parts)
+    return make_kernel(
+        node,
+        source(node, ("pointwise",), sections),
+        [GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1))],
+        inplace=[(body.inputs.index(x), body.outputs.index(y)) for x, y in inplace],
+    )
+
+
+def grouped(body: Graph) -> list[tuple[Value, ...]]:
+    """The outputs in groups of one shape that read a common array of more than one element."""
+    producers = body.producers
+    arrays: dict[Value, frozenset[Value]] = {
+        v: frozenset((v,)) if v.type.size > 1 else frozenset() for v in body.inputs
+    }
+    for node in body.nodes:
+        read = frozenset[Value]().union(*(arrays[v] for v in node.inputs))
+        arrays.update(dict.fromkeys(node.outputs, read | {v for v in node.outputs if not read}))
+    assert all(v in producers or v in body.inputs for v in body.outputs)
+    groups: list[tuple[list[Value], frozenset[Value]]] = []
+    for output in dict.fromkeys(body.outputs):
+        members, read = [output], arrays[output]
+        for group in [g for g in groups if g[0][0].type.shape == output.type.shape and g[1] & read]:
+            groups.remove(group)
+            members, read = [*group[0], *members], group[1] | read
+        groups.append((members, read))
+    return [tuple(members) for members, _ in groups]
+
+
+def make_part(
+    body: Graph, outputs: Sequence[Value], pointers: Mapping[Value, str], names: Names
+) -> Part:
+    """The part that stores these outputs of one shape."""
+    domain = Domain(outputs[0].type.shape)
+    walk = Walk(body, domain, {v: pointers[v] for v in body.inputs}, names)
+    store_outputs(walk, outputs, domain.identity(), pointers)
+    program = walk.program()
+    merged, groups = merge_axes(domain, program.accesses)
+    return Part(tuple(outputs), merged.extents, program.merged(groups))
+
+
+def _parts(
+    parts: Sequence[Part], pointers: Mapping[Value, str], index: str, per_thread: int
+) -> tuple[list[list[str]], list[str]]:
+    """The functors of the parts, one for all that are alike, and the kernel's statements."""
+    types = {p: v.type.dtype for v, p in pointers.items()}
+    alike: dict[str, list[tuple[Part, tuple[str, ...]]]] = {}
+    for part in parts:
+        text = "\n".join(part.lines(index, per_thread, "block", "count"))
+        members = tuple(dict.fromkeys(n for n in re.findall(r"\w+", text) if n in types))
+        alike.setdefault(_skeleton(text, members, types, part), []).append((part, members))
+    functors, lines, first = [], [], 0
+    for number, group in enumerate(alike.values()):
+        name, (example, members) = f"Part{number}", group[0]
+        written = {pointers[v] for v in example.outputs}
+        functors.append(
+            [
+                f"struct {name} {{",
+                *(
+                    f"  {'' if m in written else 'const '}{C_TYPES[types[m]]}* {m};"
+                    for m in members
+                ),
+                "",
+                f"  GRAPHC_INLINE void run({index} count, int block) const {{",
+                *(f"    {x}" for x in example.lines(index, per_thread, "block", "count")),
+                "  }",
+                "};",
+            ]
+        )
+        last = first + sum(p.blocks(per_thread) for p, _ in group)
+        lines += [f"if (blockIdx.x < {last}) {{", f"  {name} part;", f"  {index} count, first;"]
+        for position, (part, arguments) in enumerate(group):
+            end = first + part.blocks(per_thread)
+            test = f"if (blockIdx.x < {end}) " if position + 1 < len(group) else ""
+            lines += [
+                f"  {'else ' if position else ''}{test}{{",
+                f"    part = {{{', '.join(arguments)}}};",
+                f"    count = {part.count}, first = {first};",
+                "  }",
+            ]
+            first = end
+        lines += ["  part.run(count, blockIdx.x - first);", "  return;", "}"]
+    return functors, lines
+
+
+def _skeleton(text: str, members: Sequence[str], types: Mapping[str, str], part: Part) -> str:
+    """The text of a part with its names replaced: equal for parts that one functor can do."""
+    written = re.findall(r"store<1, \d+>\((\w+)", text)
+    registers = (r for s in part.program.statements for r in s.registers)
+    numbers = {name: f"name{i}" for i, name in enumerate((*members, *registers))}
+    plain = re.sub(r"\w+", lambda m: numbers.get(m.group(), m.group()), text)
+    kinds = ",".join(f"{types[m]}{'*' if m in written else ''}" for m in members)
+    shape = part.extents if len(part.extents) > 1 else ()
+    return f"{kinds} {shape}\n{plain}"
