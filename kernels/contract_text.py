@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from graphc.ir import Node
 from graphc.kernels.contract_epilogue import Epilogue, Finish
-from graphc.kernels.expression import C_TYPES, identifier
+from graphc.kernels.expression import C_TYPES, Program, identifier
 from graphc.kernels.nest import Border, Nest, Quotient, Read
 from graphc.kernels.schedule import Roles, Schedule, TileAxis
+from graphc.kernels.shell import array_dtypes, array_text, head
 from graphc.ops.fused import Fused
 
 
@@ -23,7 +24,8 @@ def tiled_text(
     body, roles = op.body, schedule.roles
     arguments = len(body.inputs) + len(body.outputs)
     out = arguments if finish else len(body.inputs)
-    lines = [*_head(node), *_shape(schedule)]
+    programs = [e.program for e in (epilogue, finish and finish.epilogue) if e]
+    lines = [*_head(node, *programs), *_shape(schedule)]
     if epilogue:
         lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue), ())
     else:
@@ -58,7 +60,7 @@ def plain_text(
     op = node.op
     assert isinstance(op, Fused)
     dtype = C_TYPES[nest.node.output.type.dtype]
-    lines = [*_head(node), "struct Nest {", *_enum(nest)]
+    lines = [*_head(node, epilogue.program), "struct Nest {", *_enum(nest)]
     lines.append(f"    using T = {dtype};")
     lines += _sums([(a, nest.axes[a].extent, False) for a in nest.summed], nest)
     loops = [
@@ -418,16 +420,16 @@ def _times(factor: int, name: str) -> str:
 # ---- text around it ----------------------------------------------------------------------------------
 
 
-def _head(node: Node) -> list[str]:
-    assert isinstance(node.op, Fused)
-    ops = "; ".join(n.op.name for n in node.op.body.nodes)
-    return [
-        f"// {node.op.kernel}: {ops}    {node.where}".rstrip(),
-        '#include "cpu/contract.h"',
-        "using namespace graphc;",
-        "using namespace graphc::contract;",
-        "namespace {",
-    ]
+def _head(node: Node, *programs: Program) -> list[str]:
+    """The provenance, the headers that the statements need, and their constant arrays."""
+    text = " ".join(s.template for p in programs for s in p.statements if s.kind != "store")
+    needed = {"elementary": "compute" in {s.kind for p in programs for s in p.statements}}
+    needed["random"] = "philox" in text
+    lines = [head(node, "contract", *(h for h, used in needed.items() if used)).rstrip()]
+    lines += ["using namespace graphc::contract;", "namespace {"]
+    for program in programs:
+        lines += array_text(program.arrays, array_dtypes(program)).splitlines()
+    return lines
 
 
 def _shell(kernel: str) -> list[str]:
