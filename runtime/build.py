@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphc.config import cache_dir
+from graphc.config import cache_dir, usable_cores
 from graphc.errors import CompileError
 from graphc.kernels.kernel import Kernel
 from graphc.target import Target
@@ -104,7 +104,7 @@ def build(sources: list[Source], headers: str) -> list[ctypes.CDLL]:
     folder = cache_dir() / "cpu"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             return list(pool.map(lambda s: _library(s, headers, compiler, folder), sources))
     except OSError as error:
         raise CompileError(

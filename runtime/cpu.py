@@ -186,7 +186,7 @@ class CpuExecutable:
         bases = self._bases
         bases[WORK] = ARENA.address
         for index, array in enumerate((*inputs, *outputs), IO):
-            bases[index] = array.ctypes.data
+            bases[index] = _address(array)
         for buffer in self._state:
             if buffer.current != "host":
                 buffer.refresh_host()
@@ -287,3 +287,11 @@ def _types(plan: Plan, graph: Graph | None) -> dict[str, Type]:
     for node in graph.nodes if graph else ():
         types.update({v.name: v.type for v in node.outputs})
     return types
+
+
+def _address(array: Array) -> int:
+    """`array.ctypes.data`, which takes 2.0 microseconds, in 0.35 where `array` is writable."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):
+        return array.ctypes.data
