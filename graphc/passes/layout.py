@@ -60,12 +60,9 @@ class _Assignment:
                 self._reshape(node)
             else:
                 self._kernel(node)
-        return replace(
-            self.graph,
-            nodes=tuple(self.nodes),
-            outputs=tuple(self._as_row(v) for v in self.graph.outputs),
-            updates=tuple((old, self._as_row(v)) for old, v in self.graph.updates),
-        )
+        outputs = tuple(self._as_row(v) for v in self.graph.outputs)
+        updates = tuple((old, self._as_row(v)) for old, v in self.graph.updates)
+        return replace(self.graph, nodes=tuple(self.nodes), outputs=outputs, updates=updates)
 
     def _reshape(self, node: Node) -> None:
         (source,), (output,) = node.inputs, node.outputs
