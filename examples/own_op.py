@@ -33,7 +33,7 @@ class Softsign(Pointwise):
 
 
 def softsign(x, scale=1.0):
-    return emit(Softsign(scale), graphc.asarray(x))
+    return emit(Softsign(scale), x)
 
 
 def main() -> float:
