@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from graphc.ir import FLOATS
-from graphc.ops.base import Array, Pointwise, Tensors
+from graphc.ops.base import Pointwise, Tensors
 
 
 @dataclass(frozen=True)
@@ -65,24 +65,16 @@ class Divide(Pointwise):
         return quotient, -quotient * y
 
 
-def _floor_divide(a: Array, b: Array) -> Array:
-    return np.floor(a / b) if a.dtype.kind == "f" else np.floor_divide(a, b)
-
-
 @dataclass(frozen=True)
 class FloorDivide(Pointwise):
-    """y = floor(a / b); for integers 0 where b = 0."""
+    """y = floor(a / b), of the exact quotient; for integers 0 where b = 0."""
 
     name: ClassVar[str] = "floor_divide"
     expression: ClassVar[str] = "floor_divide({a}, {b})"
-    meaning = _floor_divide
+    meaning = np.floor_divide
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         return None, None
-
-
-def _remainder(a: Array, b: Array) -> Array:
-    return a - b * np.floor(a / b) if a.dtype.kind == "f" else np.remainder(a, b)
 
 
 @dataclass(frozen=True)
@@ -91,7 +83,7 @@ class Remainder(Pointwise):
 
     name: ClassVar[str] = "remainder"
     expression: ClassVar[str] = "remainder({a}, {b})"
-    meaning = _remainder
+    meaning = np.remainder
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         (a, b), (d,) = inputs, grads
