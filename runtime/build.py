@@ -69,15 +69,18 @@ class Source:
 
 
 def build_kernels(
-    kernels: Mapping[str, Kernel], wheres: Mapping[str, object] | None = None
+    kernels: Mapping[str, Kernel],
+    wheres: Mapping[str, object] | None = None,
+    lanes: int | None = None,
 ) -> dict[str, int]:
     """The address of each kernel's function, by the kernel's name; built where not in the cache.
 
-    `wheres` says what a kernel comes from, for errors. Raises CompileError.
+    `wheres` says what a kernel comes from, for errors; `lanes` are those of the target that the
+    kernels were made for, by default those of this CPU. Raises CompileError.
     """
     if not kernels:
         return {}
-    flags = (f"-I{KERNEL_HEADERS}",)
+    flags = (f"-DGRAPHC_LANES={lanes or cpu_target().lanes}", f"-I{KERNEL_HEADERS}")
     sources = [
         Source(k.name, k.source, f"kernel {k.name}", str((wheres or {}).get(name, "")), flags)
         for name, k in kernels.items()

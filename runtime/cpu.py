@@ -291,7 +291,8 @@ def _types(plan: Plan, graph: Graph | None) -> dict[str, Type]:
 
 def _address(array: Array) -> int:
     """`array.ctypes.data`, which takes 2.0 microseconds, in 0.35 where `array` is writable."""
+    memory: Any = array
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(memory))
     except (TypeError, ValueError):
         return array.ctypes.data

@@ -144,7 +144,7 @@ def test_a_compile_error_names_kernel_line_file_command_and_error(tmp_path):
     (file,) = (tmp_path / "cache" / "cpu").glob("bad-*.cpp")
     first, command = str(caught.value).split("\n")
     compiler = os.environ["CXX"]
-    flags = [*FLAGS, f"-I{KERNEL_HEADERS}"]
+    flags = [*FLAGS, f"-DGRAPHC_LANES={cpu_target().lanes}", f"-I{KERNEL_HEADERS}"]
     assert command == "command: " + shlex.join([compiler, *flags, str(file), "-o", "/dev/null"])
     start = f"kernel bad (conv1 lenet.py:14) does not compile: {file}:1:"
     assert first.startswith(start) and "missing" in first and "error: " in first
@@ -158,7 +158,8 @@ def test_a_compiler_that_fails_silently(tmp_path, monkeypatch):
     with pytest.raises(CompileError) as caught:
         build_kernels({"answer": ANSWER})
     (file,) = (tmp_path / "cache" / "cpu").glob("answer-*.cpp")
-    command = [str(script), *FLAGS, f"-I{KERNEL_HEADERS}", str(file), "-o", "/dev/null"]
+    flags = [*FLAGS, f"-DGRAPHC_LANES={cpu_target().lanes}", f"-I{KERNEL_HEADERS}"]
+    command = [str(script), *flags, str(file), "-o", "/dev/null"]
     assert str(caught.value) == (
         "kernel answer does not compile: the compiler ended with status 3\n"
         f"command: {shlex.join(command)}"
@@ -236,3 +237,13 @@ def test_the_targets_lanes_are_those_that_the_compiler_has():
     ).stdout
     lanes = 16 if "__AVX512F__" in macros else 8 if "__AVX2__" in macros else 4
     assert cpu_target().lanes == lanes
+
+
+def test_kernels_may_be_built_for_fewer_lanes():
+    lanes = kernel("answer", "*(int*)arguments[0] = GRAPHC_LANES;")
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+    result = ctypes.c_int(0)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(result))
+    for wanted in (4, 8):
+        function(build_kernels({"answer": lanes}, lanes=wanted)["answer"])(arguments, 0, 0)
+        assert result.value == wanted
