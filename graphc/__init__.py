@@ -1,1 +1,33 @@
 """graphc: models traced once into a static op graph, compiled to a plan of generated kernels."""
+
+from graphc import functions as _functions
+from graphc import nn, optim
+from graphc.errors import CompileError, GraphError, PlanError, RunError
+from graphc.functions import *  # noqa: F403
+from graphc.gradient import grad, value_and_grad
+from graphc.nn.initialize import seed
+from graphc.program import Program, compile, trace
+from graphc.trace import Tensor, spec
+from graphc.weights import load_weights, save_weights
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CompileError",
+    "GraphError",
+    "PlanError",
+    "Program",
+    "RunError",
+    "Tensor",
+    "compile",
+    "grad",
+    "load_weights",
+    "nn",
+    "optim",
+    "save_weights",
+    "seed",
+    "spec",
+    "trace",
+    "value_and_grad",
+    *_functions.__all__,
+]

@@ -251,6 +251,7 @@ def _load(
 
         return ReferenceExecutable(graph, state), None
     plan = make_plan_of(graph, target, settings.streams)
+    _check_memory(plan, settings.memory_limit)
     if target.device == "cpu":
         from graphc.runtime.cpu import load
 
@@ -269,6 +270,14 @@ def make_plan_of(graph: Graph, target: Target, streams: int | str) -> Plan:
     plan = make_plan(graph, kernels, device=target.device, streams=count, notes=tuple(notes))
     plan.verify()
     return plan
+
+
+def _check_memory(plan: Plan, limit: int | None) -> None:
+    if limit is not None and plan.peak_bytes > limit:
+        raise RunError(
+            f"{plan.name}: the plan takes {plan.peak_bytes} bytes of work memory, "
+            f"GRAPHC_MEMORY_LIMIT allows {limit}; nothing has run, state is unchanged"
+        )
 
 
 @dataclass

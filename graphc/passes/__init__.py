@@ -9,7 +9,7 @@ fuse_updates     after fusion, when an update rule is one kernel per parameter
 layout           last: it needs to know the kernels, and decides once for each
 """
 
-from graphc.passes.clean import clean
+from graphc.passes.clean import clean, simplify
 from graphc.passes.commute import commute
 from graphc.passes.fuse_contract import fuse_contract
 from graphc.passes.fuse_pointwise import fuse_pointwise
@@ -18,7 +18,7 @@ from graphc.passes.layout import layout
 from graphc.passes.place_constants import place_constants
 from graphc.passes.runner import Pass
 
-BEFORE_GRADIENT: tuple[tuple[str, Pass], ...] = (("simplify", clean), ("commute", commute))
+BEFORE_GRADIENT: tuple[tuple[str, Pass], ...] = (("simplify", simplify), ("commute", commute))
 AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("clean", clean),
     ("place_constants", place_constants),

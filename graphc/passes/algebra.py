@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphc.ir import Node, Value
-from graphc.ops.base import REGISTRY, Pointwise
+from graphc.ops.base import REGISTRY, Contraction, Pointwise
 from graphc.ops.constant import Constant
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def simplify_node(node: Node, sweep: Sweep) -> Value | None:
         value = rule(node, sweep)
         if value is not None:
             return value
-    return _without_broadcasts(node, sweep)
+    if not isinstance(node.op, Pointwise):
+        return None
+    return _without_broadcasts(node, sweep) or _before_reshape(node, sweep)
 
 
 def _input(node: Node, sweep: Sweep) -> Value | None:
@@ -110,8 +112,6 @@ def _sum_of_nothing(node: Node, sweep: Sweep) -> Value | None:
 
 def _without_broadcasts(node: Node, sweep: Sweep) -> Value | None:
     """Pointwise ops broadcast by themselves: read what a broadcast_to read."""
-    if not isinstance(node.op, Pointwise):
-        return None
     inputs = []
     for value in node.inputs:
         producer = sweep.producer(value)
@@ -125,6 +125,26 @@ def _without_broadcasts(node: Node, sweep: Sweep) -> Value | None:
         small = sweep.emit(node.op, tuple(inputs), node)
         return sweep.emit(REGISTRY["broadcast_to"](node.output.type.shape), (small,), node)  # type: ignore[call-arg]
     return sweep.emit(node.op, tuple(inputs), node)
+
+
+def _before_reshape(node: Node, sweep: Sweep) -> Value | None:
+    """op(reshape(a), b) = reshape(op(a, reshape(b))), so that it fits into the epilogue of the
+    contraction that makes a."""
+    for value in node.inputs:
+        inner = sweep.producer(value)
+        if inner is None or inner.op.name != "reshape":
+            continue
+        source = inner.inputs[0]
+        producer = sweep.producer(source)
+        others = [v for v in node.inputs if v != value and v.type.shape != ()]
+        same = all(v.type.shape == node.output.type.shape for v in (value, *others))
+        if producer is None or not isinstance(producer.op, Contraction) or not same:
+            continue
+        flat = REGISTRY["reshape"](source.type.shape)  # type: ignore[call-arg]
+        moved = {v: sweep.emit(flat, (v,), node) for v in others}
+        inputs = tuple(source if v == value else moved.get(v, v) for v in node.inputs)
+        return sweep.emit(inner.op, (sweep.emit(node.op, inputs, node),), node)
+    return None
 
 
 RULES: dict[str, tuple[Rule, ...]] = {

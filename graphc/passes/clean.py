@@ -22,10 +22,19 @@ FOLD_LIMIT = 65536
 """Elements: a larger result of constants is left to the device."""
 
 
+def simplify(graph: Graph, target: Target) -> Graph:
+    """`clean` for a graph that is still to be differentiated: what stops gradients stays."""
+    return _until_stable(graph, frozenset({"stop_gradient"}))
+
+
 def clean(graph: Graph, target: Target) -> Graph:
     """The same results from fewer and simpler nodes."""
+    return _until_stable(graph, frozenset())
+
+
+def _until_stable(graph: Graph, untouched: frozenset[str]) -> Graph:
     while True:
-        cleaned = drop_dead(_sweep(graph))
+        cleaned = drop_dead(_sweep(graph, untouched))
         if cleaned == graph:
             return graph
         graph = cleaned
@@ -55,13 +64,15 @@ class Sweep:
         self.producers.update(dict.fromkeys(node.outputs, node))
 
 
-def _sweep(graph: Graph) -> Graph:
+def _sweep(graph: Graph, untouched: frozenset[str]) -> Graph:
     sweep = Sweep(Names(graph), [], {}, {})
     seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
     for original in graph.nodes:
         inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
         node = replace(original, inputs=inputs)
-        replacement = simplify_node(node, sweep) or _fold(node, sweep)
+        replacement = None
+        if node.op.name not in untouched:
+            replacement = simplify_node(node, sweep) or _fold(node, sweep)
         if replacement is not None:
             sweep.substitution[node.outputs[0]] = replacement
             continue

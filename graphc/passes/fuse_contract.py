@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from graphc.ir import Graph, Node
 from graphc.ops.base import Contraction, Pointwise
-from graphc.passes.groups import fuse_groups
+from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
 from graphc.target import Target
 
 
 def fuse_contract(graph: Graph, target: Target) -> Graph:
     """`graph` with every contraction as a fused node that holds its epilogue."""
-    partition = Partition(graph)
+    partition = Partition(graph, is_free)
     contractions = [n for n in graph.nodes if isinstance(n.op, Contraction)]
     taken: set[int] = set()
     for contraction in contractions:
@@ -31,7 +31,8 @@ def _absorb_epilogue(
     inside = set(contraction.outputs)
     for node in graph.nodes[partition.number[id(contraction)] + 1 :]:
         fits = isinstance(node.op, Pointwise) and node.output.type.shape == shape
-        if not fits or id(node) in taken or not any(v in inside for v in node.inputs):
+        reads = any(v in inside for v in node.inputs)
+        if not fits or not reads or id(node) in taken or of_update_rule(node):
             continue
         group = partition.of(contraction)
         if partition.can_merge(group, partition.of(node)):

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise, Reduction, View
 from graphc.ops.fused import Fused
-from graphc.passes.groups import fuse_groups, is_free
+from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
 from graphc.target import Target
 
 
 def fuse_pointwise(graph: Graph, target: Target) -> Graph:
     """`graph` with every node fused, but for reshapes, which move nothing."""
-    partition = Partition(graph)
+    partition = Partition(graph, is_free)
     producers = graph.producers
     for node in graph.nodes:
         if not _fusible(node):
@@ -99,6 +99,10 @@ def _squeeze(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _one_kernel(nodes: Sequence[Node], producers: dict[Value, Node]) -> bool:
     """Whether one kernel can compute the nodes."""
     members = {v for n in nodes for v in n.outputs}
+    if any(n.op.name == "take_grad" for n in nodes):
+        return False  # its kernel walks the indices, not the output
+    if len({of_update_rule(n) for n in nodes}) > 1:
+        return False
     if any(_reads_elsewhere(n, members, producers) for n in nodes):
         return False
     spaces = {

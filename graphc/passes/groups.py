@@ -30,6 +30,12 @@ def is_free(node: Node) -> bool:
     return isinstance(node.op, Source)
 
 
+def of_update_rule(node: Node) -> bool:
+    """Whether the node belongs to an update rule, which has no line of the user's model. Those stay
+    among themselves, so that one launch updates all parameters."""
+    return node.where.derived and not node.where.lines
+
+
 def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]]) -> Graph:
     """`graph` with each group as one fused node. Groups are disjoint and convex; a fused node
     keeps only the outputs that something outside its body reads."""

@@ -6,23 +6,31 @@ a merge would close a cycle, and merging, take one sweep over integers.
 
 from __future__ import annotations
 
-from graphc.ir import Graph, Node
+from collections.abc import Callable
+
+from graphc.ir import Graph, Node, Value
 
 
 class Partition:
-    """At first every node is a group of its own. A group is named by one of its nodes' numbers."""
+    """At first every node is a group of its own. A group is named by one of its nodes' numbers.
 
-    def __init__(self, graph: Graph) -> None:
+    A node for which `transparent` holds is computed by whoever reads it: its readers depend on
+    what it reads, and nobody on itself.
+    """
+
+    def __init__(self, graph: Graph, transparent: Callable[[Node], bool] = lambda _: False) -> None:
         self.nodes = graph.nodes
         self.number = {id(n): i for i, n in enumerate(graph.nodes)}
-        producer = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
+        sources: dict[Value, tuple[int, ...]] = {}
         self.group = list(range(len(graph.nodes)))
         self.members: dict[int, list[int]] = {i: [i] for i in self.group}
         self._next: dict[int, set[int]] = {i: set() for i in self.group}
         for i, node in enumerate(graph.nodes):
-            for value in node.inputs:
-                if value in producer:
-                    self._next[producer[value]].add(i)
+            read = {j for value in node.inputs for j in sources.get(value, ())}
+            through = transparent(node)
+            sources.update(dict.fromkeys(node.outputs, tuple(read) if through else (i,)))
+            for j in () if through else read:
+                self._next[j].add(i)
         self._after: dict[int, int] = {}
         for i in reversed(self.group):
             bits = 0
