@@ -13,9 +13,9 @@ fused node) follows its line, indented; `in` and `return` lines are left out whe
 same values as the node's inputs and outputs, and a `body NAME` line where the name is the kernel's.
 
 Spaces and punctuation inside names are written `%XX;` with the character's code in hexadecimal.
-Attribute values are Python literals without spaces, and `inf` and `nan`. A constant of at most
-`INLINE` elements prints its elements in the fewest digits that give the same bits back; a larger
-one prints a digest, which `parse` looks up in `constants`. The other way is in text_parser.py.
+Attribute values are Python literals without spaces, `inf`, `nan` and `Layout(0,16)`. A constant of
+at most `INLINE` elements prints its elements in the fewest digits that give the same bits back; a
+larger one prints a digest, which `parse` looks up in `constants`. text_parser.py has the way back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Value, Where
+from graphc.ir import Graph, Layout, Node, Value, Where
 from graphc.ops.base import Array, Op
 from graphc.ops.constant import Constant, Elements
 from graphc.ops.fused import Fused
@@ -115,6 +115,8 @@ def _literal(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         items = [_literal(v) for v in value]
         return f"({items[0]},)" if len(items) == 1 else f"({','.join(items)})"
+    if isinstance(value, Layout):
+        return f"Layout({value.axis},{value.width})"
     if isinstance(value, np.generic):
         value = value.item()
     return str(value) if isinstance(value, _Word) else repr(value).replace(" ", "\\x20")

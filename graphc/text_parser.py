@@ -220,7 +220,7 @@ def unescape(text: str) -> str:
 
 
 def _literal(text: str) -> Any:
-    """Python's literal, with tuples of them, `inf`, `nan`, and `nan0x...` with a NaN's bits."""
+    """Literals, tuples of them, layouts, `inf`, `nan`, and `nan0x...` with a NaN's bits."""
 
     def build(node: ast.expr) -> Any:
         match node:
@@ -230,6 +230,8 @@ def _literal(text: str) -> Any:
                 return tuple(map(build, items))
             case ast.UnaryOp(ast.USub(), operand):
                 return -build(operand)
+            case ast.Call(ast.Name("Layout"), [axis, width], []):
+                return Layout(build(axis), build(width))
             case ast.Name("inf"):
                 return math.inf
             case ast.Name("nan"):

@@ -1,0 +1,100 @@
+"""Every stage of real models, as text and back; what dumps hold."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import optim
+from graphc.ir import Graph, verify
+from graphc.passes import AFTER_GRADIENT
+from graphc.passes.runner import run_passes
+from graphc.target import Target
+from graphc.text import graph_text, large_constants, parse
+from tests.small_models import MODELS, loss_fn
+
+RULES = {
+    "mlp": optim.Adam(lr=0.01, clip_grad_norm=1.0),
+    "lenet": optim.SGD(lr=0.1, momentum=0.9, nesterov=True),
+    "norm": optim.AdamW(lr=0.01),
+}
+
+
+def program(name: str) -> graphc.Program:
+    """One training step of the model on the reference device, where nothing is built."""
+    model, shape = MODELS[name]
+    specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")
+    return graphc.compile(loss_fn, model(), *specs, update=RULES[name], device="reference")
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def stages(request) -> dict[str, Graph]:
+    """The stages of a training step for the reference device, and again for vectors of 16."""
+    stages = dict(program(request.param).stages)
+    for lanes in (1, 16):
+        target = Target("cpu", lanes=lanes)
+        run_passes(
+            stages["differentiate"],
+            target,
+            AFTER_GRADIENT,
+            lambda name, graph, lanes=lanes: stages.update({f"{name} {lanes}": graph}),
+        )
+    return stages
+
+
+def test_every_stage_parses_back(stages):
+    assert len(stages) > 12
+    for name, graph in stages.items():
+        text = graph_text(graph)
+        assert parse(text) == graph, name
+        assert graph_text(parse(text, large_constants(graph))) == text, name
+
+
+def test_every_parsed_stage_verifies(stages):
+    for graph in stages.values():
+        verify(parse(graph_text(graph)))
+
+
+def test_every_node_says_where_it_comes_from(stages):
+    for name, graph in stages.items():
+        for node in graph.nodes:
+            assert node.where.lines or node.where.derived, (name, str(node.op))
+
+
+def test_the_traced_text_names_modules_values_and_lines(golden):
+    golden("trace_lenet.txt", graph_text(program("lenet").stages["trace"]))
+
+
+def test_a_dump_holds_stages_and_equal_programs_dump_equal_files(tmp_path):
+    for folder in ("a", "b"):
+        program("norm").dump(tmp_path / folder)
+    names = sorted(p.name for p in (tmp_path / "a").iterdir())
+    assert names == sorted(p.name for p in (tmp_path / "b").iterdir())
+    assert names[0] == "00-trace.txt"
+    assert all(re.fullmatch(r"\d\d-\w+\.txt", name) for name in names)
+    for name in names:
+        text = (tmp_path / "a" / name).read_text()
+        assert text == (tmp_path / "b" / name).read_text()
+        assert graph_text(parse(text)) == text.rstrip("\n")
+
+
+def test_graphc_dump_dumps_every_compile(clean_environment, tmp_path):
+    clean_environment.setenv("GRAPHC_DUMP", str(tmp_path))
+    program("mlp")
+    assert (tmp_path / "loss_fn" / "00-trace.txt").read_text().startswith("graph loss_fn\n")
+
+
+def test_a_stage_that_was_parsed_computes_the_same():
+    from graphc.interpret import evaluate
+
+    step = program("lenet")
+    generator = np.random.default_rng(0)
+    inputs = [generator.random(v.type.shape).astype(v.type.numpy_dtype) for v in step.graph.inputs]
+    state = step.state_dict()
+    parsed = parse(graph_text(step.graph), large_constants(step.graph))
+    (expected,), _ = evaluate(step.graph, inputs, state)
+    (got,), _ = evaluate(parsed, inputs, state)
+    assert np.array_equal(expected, got)
