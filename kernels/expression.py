@@ -56,6 +56,11 @@ class Statement:
     operands: tuple[str, ...] = ()
     accesses: tuple[Access, ...] = ()
 
+    @property
+    def pointers(self) -> frozenset[str]:
+        """The memory that it reads or writes: pointers end in _data."""
+        return frozenset(re.findall(r"\w+_data\b", self.template))
+
     def text(self, indices: Sequence[str], live: str) -> str:
         """One C++ statement; `indices` are the names of the domain's indices."""
 
@@ -117,8 +122,8 @@ class Program:
 class Names:
     """C identifiers for values: the value's own name as far as C allows, never twice."""
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
 
     def fresh(self, name: str, suffix: str = "") -> str:
         base = identifier(name)
@@ -147,8 +152,9 @@ class Guard:
 class Walk:
     """Collects the statements that compute values of `body` at indices of `domain`.
 
-    `pointers` names the memory of each body input. `given` holds values that are in registers
-    already, at whatever index they are asked for; `given_axes` the domain axes they vary along.
+    `pointers` names the memory of the body's inputs and of the outputs to be stored. `given` holds
+    values that are in registers already, at whatever index they are asked for; `given_axes` the
+    domain axes they vary along.
     """
 
     def __init__(
@@ -161,13 +167,13 @@ class Walk:
         given_axes: Mapping[Value, frozenset[int]] | None = None,
     ) -> None:
         self.body, self.domain, self.pointers = body, domain, pointers
-        self.names = names or Names()
+        self.names = names or Names(pointers.values())
         self.given = dict(given or {})
         self.statements: list[Statement] = []
         self.arrays: dict[str, Array] = {}
         everything = frozenset(range(domain.rank))
         self.axes = {r: (given_axes or {}).get(v, everything) for v, r in self.given.items()}
-        self._producers = body.producers
+        self._inputs, self._producers = set(body.inputs), body.producers
         self._known: dict[object, str] = {}
 
     def program(self) -> Program:
@@ -179,7 +185,7 @@ class Walk:
             return self.given[value]
         key = (value, places, guards)
         if key not in self._known:
-            if value in self.pointers:
+            if value in self._inputs:
                 self._known[key] = self.load(value, value.type, places, guards)
             else:
                 self._compute(self._producers[value], value, places, guards)
@@ -263,7 +269,7 @@ class Walk:
         self, value: Value, places: tuple[Place, ...]
     ) -> tuple[Value, Type, tuple[Place, ...]]:
         """The body input that `value` is a view of, as what type it is read, and where."""
-        if value in self.pointers:
+        if value in self._inputs:
             return value, value.type, places
         node = self._producers[value]
         assert isinstance(node.op, View), f"{node.op.name} of {value} is not read in place"
@@ -275,7 +281,7 @@ class Walk:
 
     def _reshaped(self, value: Value, inner: Value) -> Value:
         """The input that is read as if it had the shape of `value`: a reshape moves nothing."""
-        while inner not in self.pointers:
+        while inner not in self._inputs:
             node = self._producers[inner]
             assert node.op.name == "reshape", f"a reshape of {node.op.name} is not affine"
             (inner,) = node.inputs
@@ -342,7 +348,7 @@ class Walk:
         slots = tuple(f"${i}" for i in range(len(operands)))
         dtype = value.type.dtype
         if op.name == "cast":
-            template = f"convert<{C_TYPES[dtype]}>($0)"
+            template = cast(node.inputs[0].type.dtype, dtype)
         else:
             template = op.scalar_expression(*slots)
             if dtype == "bool" and any(v.type.dtype != "bool" for v in node.inputs):
@@ -362,6 +368,13 @@ def inside(place: Place, extent: int, domain: Domain) -> Guard | bool:
     if least >= 0 and most < high and place.divisor == 1:
         return True
     return Guard(access, high)
+
+
+def cast(source: str, target: str) -> str:
+    """The template of a conversion: booleans are masks, not numbers."""
+    if target == "bool":
+        return "$0" if source == "bool" else "to_bool($0)"
+    return f"{'from_bool' if source == 'bool' else 'convert'}<{C_TYPES[target]}>($0)"
 
 
 def literal(value: object, dtype: str) -> str:

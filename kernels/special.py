@@ -102,10 +102,8 @@ def take(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, .
     pointer, accesses = _strides(walk, table, (*before, None, *after))
     extent = table.type.shape[op.axis]
     base, stride = accesses[0], accesses[1].offset
-    assert base.divisor == 1 or guards
     shape = f"{base.lane_stride}, {base.divisor}, {stride}, {extent}, {str(uniform).lower()}"
-    condition = walk.condition(guards) if guards else "true"
-    operands = (index, condition) if guards else (index,)
+    operands = (index, walk.condition(guards)) if guards else (index,)
     template = f"take<$N, {shape}>({'$1' if guards else 'true'}, {pointer}, @0, $0)"
     dtype = table.type.dtype
     return (walk.emit("call", node.output.name, dtype, template, operands, (base,)),)

@@ -1,0 +1,54 @@
+// Random numbers from counters, and reads at places that data name.
+#pragma once
+#include "cpu/simd.h"
+
+namespace graphc {
+// The high and low words of a 32 x 32 bit product.
+INLINE void multiply(uint32_t a, vec<uint32_t> b, vec<uint32_t>& high, vec<uint32_t>& low) {
+  const vec<uint64_t> product = __builtin_convertvector(b, vec<uint64_t>) * uint64_t(a);
+  high = __builtin_convertvector(product >> 32, vec<uint32_t>);
+  low = __builtin_convertvector(product, vec<uint32_t>);
+}
+
+// Philox4x32-10, word 0, as a float in [0, 1). Key (seed, number), counter (index low, index high, step, 0) with the index
+// (at + l * S) / D in lane l.
+template <int S, int D> INLINE vec<float> philox_uniform(uint32_t seed, uint32_t number, vec<int32_t> step, long at) {
+  const vec<uint64_t> index = (splat<uint64_t>(uint64_t(at)) + lanes<uint64_t>() * uint64_t(S)) / uint64_t(D);
+  vec<uint32_t> c0 = __builtin_convertvector(index, vec<uint32_t>), c1 = __builtin_convertvector(index >> 32, vec<uint32_t>);
+  vec<uint32_t> c2 = (vec<uint32_t>)step, c3{}, high0, low0, high1, low1;
+  for (int round = 0; round < 10; round++) {
+    multiply(0xD2511F53u, c0, high0, low0);
+    multiply(0xCD9E8D57u, c2, high1, low1);
+    c0 = high1 ^ c1 ^ seed;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ number;
+    c3 = low0;
+    seed += 0x9E3779B9u;
+    number += 0xBB67AE85u;
+  }
+  return convert<float>((vec<int32_t>)(c0 >> 8)) * 0x1p-24f;
+}
+
+// Element (at + l * S) / D + index[l] * STRIDE of a table in lane l; 0 where the condition does not hold or the index is not in
+// [0, EXTENT). UNIFORM: all lanes have the same index.
+template <int N, int S, int D, long STRIDE, long EXTENT, bool UNIFORM, class C, class T, class I>
+INLINE vec<T> take(C condition, const T* table, long at, I index) {
+  if constexpr (UNIFORM) {
+    const long place = index[0];
+    return load_if<N, S, D>(both(condition, place >= 0 && place < EXTENT), table, at + place * (STRIDE * D));
+  } else {
+    vec<T> v{};
+    for (int l = 0; l < N; l++) {
+      bool live = index[l] >= 0 && index[l] < EXTENT;
+      if constexpr (__is_same(C, bool)) live = live && condition;
+      else live = live && condition[l];
+      if (live) v[l] = __is_same(T, bool) ? T(-int(table[(at + l * long(S)) / D + index[l] * STRIDE])) : table[(at + l * long(S)) / D + index[l] * STRIDE];
+    }
+    return v;
+  }
+}
+template <int N, int S, int D, long STRIDE, long EXTENT, bool UNIFORM, class C, class I>
+INLINE mask take(C condition, const bool* table, long at, I index) {
+  return as_mask(take<N, S, D, STRIDE, EXTENT, UNIFORM>(condition, (const uint8_t*)table, at, index) != vec<uint8_t>{});
+}
+}  // namespace graphc

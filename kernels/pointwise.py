@@ -1,0 +1,305 @@
+"""Lowering of pointwise bodies: one loop per part, several parts per launch.
+
+A part is a set of connected outputs of one shape, with the program that computes them. Parts that
+differ in nothing but pointers and, in one dimension, their extent share one C++ function, so that
+the update of sixty parameters is one loop in the kernel's text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.access import Access, Domain, access_cost, merge_axes
+from graphc.kernels.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.shell import (
+    argument_order,
+    array_dtypes,
+    array_text,
+    chunk_count,
+    domain_text,
+    head,
+    inplace_pairs,
+    program_cost,
+    wrapped,
+)
+from graphc.ops.fused import Fused
+from graphc.target import Target
+
+
+@dataclass(frozen=True)
+class Part:
+    """One loop: its outputs, its merged domain, the program over it."""
+
+    outputs: tuple[Value, ...]
+    domain: Domain
+    program: Program
+    pointers: Mapping[Value, str] = field(compare=False)
+
+    @property
+    def units(self) -> int:
+        """Registers to compute."""
+        units = 1
+        for axis in range(self.domain.rank):
+            units *= self.domain.steps(axis)
+        return units
+
+    @property
+    def flat(self) -> bool:
+        return self.domain.rank == 1
+
+    @property
+    def used(self) -> dict[str, Value]:
+        """The pointers that the program mentions, in the order of the arguments."""
+        names = frozenset().union(*(s.pointers for s in self.program.statements))
+        return {name: v for v, name in self.pointers.items() if name in names}
+
+
+def lower_pointwise(node: Node, target: Target) -> Kernel:
+    """The kernel of a body without reductions and contractions."""
+    assert isinstance(node.op, Fused)
+    parts = [p for p in find_parts(node.op.body, target.lanes) if p.units]
+    groups: dict[str, list[Part]] = {}
+    for part in parts:
+        groups.setdefault(_likeness(part), []).append(part)
+    costs = [program_cost(p.program, target.lanes) for p in parts]
+    total = sum(c * p.units for c, p in zip(costs, parts, strict=True))
+    chunks = chunk_count(total, sum(p.units for p in parts))
+    functions = [_Function(f"part{i}", group) for i, group in enumerate(groups.values())]
+    order = argument_order(node)
+    source = head(node, "pointwise") + "".join(f.text(order) for f in functions)
+    if len(parts) == 1:
+        source += functions[0].single_shell(node.op.kernel, chunks)
+    elif not parts:
+        source += _shell(node.op.kernel, [])
+    else:
+        pieces = _cut(parts, costs, total / chunks)
+        chunks = len(pieces)
+        source += _pieces_shell(node.op.kernel, functions, parts, pieces)
+    return Kernel(
+        node.op.kernel,
+        "pointwise",
+        source,
+        phases=(chunks,),
+        flops=sum(
+            p.domain.size * sum(s.kind in ("compute", "call") for s in p.program.statements)
+            for p in parts
+        ),
+        bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
+        inplace=inplace_pairs(node, [(p.program, p.domain, p.pointers) for p in parts]),
+    )
+
+
+def find_parts(body: Graph, width: int) -> list[Part]:
+    """The parts of a pointwise body, in the order of the outputs."""
+    names = Names()
+    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    return [_part(body, outputs, pointers, width) for outputs in connected_outputs(body)]
+
+
+def connected_outputs(body: Graph) -> list[tuple[Value, ...]]:
+    """The outputs, grouped by shape and by what they are computed from. Scalars do not connect
+    larger outputs: the step count of an optimizer leaves its parameters apart."""
+    producers = body.producers
+    above: dict[Value, frozenset[Value]] = {}
+
+    def ancestors(value: Value) -> frozenset[Value]:
+        if value not in above:
+            node = producers.get(value)
+            higher = (ancestors(v) for v in node.inputs) if node else ()
+            above[value] = frozenset((value,)).union(*higher)
+        return above[value]
+
+    groups: list[tuple[set[Value], list[Value]]] = []
+    for output in dict.fromkeys(body.outputs):
+        reach = {v for v in ancestors(output) if v.type.rank or not output.type.rank}
+        same = [g for g in groups if g[1][0].type.shape == output.type.shape and g[0] & reach]
+        members = [v for g in same for v in g[1]]
+        groups = [g for g in groups if g not in same]
+        groups.append((reach.union(*(g[0] for g in same)), [*members, output]))
+    order = {v: i for i, v in enumerate(body.outputs)}
+    return [tuple(sorted(g, key=order.__getitem__)) for _, g in groups]
+
+
+def _part(
+    body: Graph, outputs: tuple[Value, ...], pointers: Mapping[Value, str], width: int
+) -> Part:
+    shape = outputs[0].type.shape
+    best: tuple[float, Program, Domain] | None = None
+    for lane in lane_candidates(shape or (1,), outputs, body):
+        domain = Domain(shape or (1,), lane, width)
+        program = _program(body, outputs, pointers, domain)
+        cost = lane_cost(program.accesses, domain)
+        if best is None or cost < best[0]:
+            best = cost, program, domain
+    assert best is not None
+    _, program, domain = best
+    domain, groups = merge_axes(domain, program.accesses)
+    return Part(outputs, domain, program.merged(groups), pointers)
+
+
+def lane_candidates(shape: Sequence[int], outputs: Sequence[Value], body: Graph) -> tuple[int, ...]:
+    """Axes that may lie in the lanes: the batch's where a value has lanes, else any, last first."""
+    if any(v.type.layout.axis is not None for v in (*outputs, *body.inputs)):
+        return (0,)
+    wide = [d for d in reversed(range(len(shape))) if shape[d] != 1]
+    return tuple(wide) or (len(shape) - 1,)
+
+
+def lane_cost(accesses: Sequence[Access], domain: Domain) -> float:
+    """Loads and stores per element, in contiguous registers, with the tail's waste."""
+    assert domain.lane is not None
+    extent = max(domain.extents[domain.lane], 1)
+    waste = domain.steps(domain.lane) * domain.width / extent
+    return waste * sum(access_cost(a, domain.width) for a in accesses)
+
+
+def _program(
+    body: Graph, outputs: Sequence[Value], pointers: Mapping[Value, str], domain: Domain
+) -> Program:
+    walk = Walk(body, domain, pointers)
+    places = domain.identity()
+    registers = [(v, walk.value(v, places[: v.type.rank])) for v in outputs]
+    for value, register in registers:
+        walk.store(value, places[: value.type.rank], register)
+    return walk.program()
+
+
+def _likeness(part: Part) -> str:
+    """Equal for parts that one function can compute, given pointers and, if flat, an extent."""
+    extents = "" if part.flat else str(part.domain)
+    kinds = [f"{name} {value.type.dtype}" for name, value in part.used.items()]
+    text = "\n".join([extents, *kinds, *part.program.lines(_indices(part))])
+    seen: dict[str, str] = {}
+    return re.sub(r"\b\w+_(data\b|\b)", lambda m: seen.setdefault(m[0], f"n{len(seen)}"), text)
+
+
+def _indices(part: Part) -> list[str]:
+    return [*(f"i[{d}]" for d in range(part.domain.rank - 1)), "j"]
+
+
+@dataclass(frozen=True)
+class _Function:
+    """The C++ function of one or more parts that are alike."""
+
+    name: str
+    parts: Sequence[Part]
+
+    @property
+    def sized(self) -> bool:
+        """Whether the extent is a constant of the function."""
+        return len(self.parts) == 1 or not self.parts[0].flat
+
+    def text(self, order: Mapping[Value, int]) -> str:
+        part = self.parts[0]
+        last = part.domain.rank - 1
+        outer, rest = part.program.split(frozenset())
+        middle, inner = rest.split(frozenset(range(last)))
+        step = "W" if part.domain.lane == last else "1"
+        call = f"pointwise<Domain_{self.name}>" if self.sized else "pointwise"
+        lines = [
+            f"static void {self.name}(void* const* arguments, const short* slots, long begin, "
+            "long end) {",
+            *(f"  {line}" for line in self._pointers(part)),
+            *(f"  {line}" for line in outer.lines(_indices(part), "W")),
+            f"  {call}(begin, end, [=]<int N>(const long* i, long first, long stop)"
+            " __attribute__((always_inline)) {",
+            *(f"    {line}" for line in middle.lines(_indices(part))),
+            f"    for (long j = first; j < stop; j += {'N' if not self.sized else step}) {{",
+            *(f"      {line}" for line in inner.lines(_indices(part))),
+            "    }",
+            "  });",
+            "}",
+        ]
+        text = "".join(f"{line}\n" for line in lines)
+        arrays = array_text(part.program.arrays, array_dtypes(part.program))
+        domain = domain_text(f"Domain_{self.name}", part.domain) if self.sized else ""
+        return arrays + domain + self._slots(order) + text
+
+    def _pointers(self, part: Part) -> list[str]:
+        outputs = set(part.outputs)
+        return [
+            f"{'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "
+            f"({C_TYPES[value.type.dtype]}*)arguments[slots[{i}]];"
+            for i, (name, value) in enumerate(part.used.items())
+        ]
+
+    def _slots(self, order: Mapping[Value, int]) -> str:
+        """The arguments of each part, one row per part."""
+        rows = [[str(order[v]) for v in p.used.values()] for p in self.parts]
+        names = ", ".join(p.outputs[0].name for p in self.parts)
+        comment = wrapped(f"// {names}", "//   ") if len(rows) > 1 else []
+        width = len(rows[0])
+        table = ", ".join(f"{{{', '.join(r)}}}" for r in rows)
+        lines = wrapped(
+            f"static const short slots_{self.name}[][{max(width, 1)}] = {{{table}}};", "  "
+        )
+        return "".join(f"{line}\n" for line in [*comment, *lines])
+
+    def single_shell(self, kernel: str, chunks: int) -> str:
+        units = self.parts[0].units
+        cut = [f"chunk * {units}L / {chunks}", f"(chunk + 1) * {units}L / {chunks}"]
+        call = f"{self.name}(arguments, slots_{self.name}[0], {cut[0]}, {cut[1]});"
+        return _shell(kernel, [call])
+
+
+def _shell(kernel: str, lines: Sequence[str]) -> str:
+    parameters = "void* const* arguments, int, int chunk" if lines else "void* const*, int, int"
+    return (
+        f'extern "C" void {kernel}({parameters}) {{\n'
+        + "".join(f"  {line}\n" for line in lines)
+        + "}\n"
+    )
+
+
+def _cut(
+    parts: Sequence[Part], costs: Sequence[float], budget: float
+) -> list[list[tuple[int, int, int]]]:
+    """Chunks of pieces (part, first unit, end), each of about `budget` nanoseconds."""
+    chunks: list[list[tuple[int, int, int]]] = [[]]
+    left = budget
+    for i, (part, cost) in enumerate(zip(parts, costs, strict=True)):
+        done = 0
+        while done < part.units:
+            if left <= 0:
+                chunks.append([])
+                left = budget
+            end = min(part.units, done + max(1, round(left / cost)))
+            chunks[-1].append((i, done, end))
+            left -= (end - done) * cost
+            done = end
+    return chunks
+
+
+def _pieces_shell(
+    kernel: str,
+    functions: Sequence[_Function],
+    parts: Sequence[Part],
+    chunks: Sequence[Sequence[tuple[int, int, int]]],
+) -> str:
+    home = {id(p): (f, i) for f in functions for i, p in enumerate(f.parts)}
+    rows, firsts = [], [0]
+    for chunk in chunks:
+        for which, begin, end in chunk:
+            part = parts[which]
+            function, slot = home[id(part)]
+            if not function.sized:
+                width, extent = part.domain.width, part.domain.extents[0]
+                begin, end = begin * width, min(end * width, extent)
+            name = function.name
+            rows.append(f"{{{name}, slots_{name}[{slot}], {begin}, {end}}}")
+        firsts.append(len(rows))
+    tables = [
+        *wrapped(f"static const Piece pieces[] = {{{', '.join(rows)}}};", "  "),
+        *wrapped(f"static const int firsts[] = {{{', '.join(map(str, firsts))}}};", "  "),
+    ]
+    loop = [
+        "for (int p = firsts[chunk]; p < firsts[chunk + 1]; p++) {",
+        "  const Piece& piece = pieces[p];",
+        "  piece.part(arguments, piece.slots, piece.begin, piece.end);",
+        "}",
+    ]
+    return "".join(f"{line}\n" for line in tables) + _shell(kernel, loop)

@@ -1,0 +1,133 @@
+"""What the CPU's kernels have around their loops: provenance, constants, pointers, chunks, and the
+costs that chunks are cut by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from graphc.ir import Node, Value
+from graphc.kernels.access import Domain
+from graphc.kernels.expression import C_TYPES, Program, Statement, literal
+from graphc.ops.base import Array
+from graphc.ops.fused import Fused
+
+CHUNK_NANOSECONDS = 20_000.0
+"""Long enough that taking a chunk costs nothing, short enough that workers end together."""
+_CALLS = re.compile(r"\b(exp|expm1|log|log1p|tanh|sigmoid|erf|sin|cos|pow|philox_uniform)\b")
+
+
+def head(node: Node, *headers: str) -> str:
+    """The comment and includes that a kernel's text begins with."""
+    assert isinstance(node.op, Fused)
+    ops = "; ".join(n.op.name for n in node.op.body.nodes)
+    comment = wrapped(f"// {node.op.kernel}: {ops}  {node.where}".rstrip(), "//   ")
+    includes = [f'#include "cpu/{h}.h"' for h in headers]
+    return "\n".join([*comment, *includes, "using namespace graphc;", ""])
+
+
+def wrapped(text: str, indent: str) -> list[str]:
+    """`text` in lines of at most 120 columns, all but the first beginning with `indent`."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and len(line) + 1 + len(word) > 120:
+            lines.append(line.rstrip())
+            line = indent + word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]
+
+
+def domain_text(name: str, domain: Domain) -> str:
+    """A constexpr struct of the extents. The domain has a lane axis."""
+    extents = ", ".join(map(str, domain.extents))
+    return (
+        f"struct {name} {{\n"
+        f"  static constexpr int RANK = {domain.rank}, LANE = {domain.lane};\n"
+        f"  static constexpr long EXTENT[] = {{{extents}}};\n"
+        "};\n"
+    )
+
+
+def array_text(arrays: Mapping[str, Array], dtypes: Mapping[str, str]) -> str:
+    """Constants of more than one element, as the kernel's own memory."""
+    lines = []
+    for name, array in arrays.items():
+        elements = ", ".join(literal(x, dtypes[name]) for x in array.ravel())
+        kind = C_TYPES[dtypes[name]]
+        lines += wrapped(f"alignas(64) static const {kind} {name}[] = {{{elements}}};", "  ")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def array_dtypes(program: Program) -> dict[str, str]:
+    """The dtype of each constant array that `program` loads from."""
+    return {
+        name: s.dtypes[0]
+        for name in program.arrays
+        for s in program.statements
+        if s.kind == "load" and name in s.pointers
+    }
+
+
+def argument_order(node: Node) -> dict[Value, int]:
+    """The number of the kernel's argument for each of the body's inputs and outputs."""
+    assert isinstance(node.op, Fused)
+    body = node.op.body
+    return {v: i for i, v in enumerate((*body.inputs, *body.outputs))}
+
+
+def statement_cost(statement: Statement, width: int) -> float:
+    """Nanoseconds per register, roughly: what chunks are cut by."""
+    if statement.kind in ("load", "store"):
+        access = statement.accesses[0]
+        contiguous = access.lane_stride in (0, 1) and "load_if" not in statement.template
+        return 1.0 if contiguous else 0.5 * width
+    if statement.kind == "call":
+        return 0.5 * width + 5.0
+    return 6.0 if _CALLS.search(statement.template) else 0.3
+
+
+def program_cost(program: Program, width: int) -> float:
+    """Nanoseconds per register of all statements."""
+    return sum(statement_cost(s, width) for s in program.statements)
+
+
+def chunk_count(nanoseconds: float, units: int) -> int:
+    """How many chunks to cut `units` of work into that take `nanoseconds` together: of about
+    CHUNK_NANOSECONDS, but at least 8 where each still has a quarter of that."""
+    few = min(8, int(nanoseconds / (CHUNK_NANOSECONDS / 4)))
+    return max(1, min(units, max(few, int(nanoseconds / CHUNK_NANOSECONDS))))
+
+
+def inplace_pairs(
+    node: Node, programs: Iterable[tuple[Program, Domain, Mapping[Value, str]]]
+) -> tuple[tuple[int, int], ...]:
+    """(input, output) pairs where each element is read only to make the same element of the output,
+    in statements that come before its store. Each program's domain is the output's own."""
+    assert isinstance(node.op, Fused)
+    body, programs = node.op.body, list(programs)
+    pairs: list[tuple[int, int]] = []
+    for i, value in enumerate(body.inputs):
+        for o, output in enumerate(body.outputs):
+            taken = any(o == other for _, other in pairs)
+            if value.type == output.type and not taken and _inplace(value, output, programs):
+                pairs.append((i, o))
+                break
+    return tuple(pairs)
+
+
+def _inplace(
+    value: Value,
+    output: Value,
+    programs: Sequence[tuple[Program, Domain, Mapping[Value, str]]],
+) -> bool:
+    for program, _, pointers in programs:
+        own = [s for s in program.statements if pointers.get(value) in s.pointers]
+        stores = [s for s in program.statements if pointers.get(output) in s.pointers]
+        if not own:
+            continue
+        if len(stores) != 1 or any(s.kind != "load" for s in own):
+            return False
+        if any(s.accesses != stores[0].accesses or "load_if" in s.template for s in own):
+            return False
+    return True

@@ -1,0 +1,200 @@
+"""Lowers nodes for the CPU, builds many kernels in one file, runs them without a runtime: chunks in a
+shuffled order, arrays in their layouts, with bytes around them that must stay as they are."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.lower import lower
+from graphc.ops.base import Array, Op
+from graphc.ops.fused import Fused
+from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, find_compiler
+from graphc.target import Target
+
+GUARD = 256
+"""Bytes before and after each array that a kernel must not change."""
+PER_FILE = 24
+
+
+def fuse(body: Graph) -> Node:
+    """The fused node with this body."""
+    return Node(Fused(body.name, body), body.inputs, body.outputs)
+
+
+def single(
+    op: Op, inputs: Sequence[Type], name: str = "single", layout: Layout = ROW_MAJOR
+) -> Node:
+    """The fused node that computes `op` alone; its outputs get `layout`."""
+    values = tuple(Value(f"x{i}", t) for i, t in enumerate(inputs))
+    outputs = tuple(Value(f"y{i}", t.with_layout(layout)) for i, t in enumerate(op.infer(*inputs)))
+    return fuse(Graph(name, values, (), (Node(op, values, outputs),), outputs))
+
+
+def pack(array: Array, type: Type) -> Array:
+    """The elements of `array` as they lie in memory under the type's layout."""
+    axis, width = type.layout.axis, type.layout.width
+    if axis is None:
+        return np.ascontiguousarray(array)
+    short = -array.shape[axis] % width
+    padded = np.pad(array, [(0, short if d == axis else 0) for d in range(array.ndim)])
+    split = (*array.shape[:axis], -1, width, *array.shape[axis + 1 :])
+    blocks = -(-array.shape[axis] // width)
+    split = (*array.shape[:axis], blocks, width, *array.shape[axis + 1 :])
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(split), axis + 1, -1))
+
+
+def unpack(storage: Array, type: Type) -> Array:
+    """The inverse of `pack`; asserts that the lanes beyond the extent hold zeros."""
+    axis = type.layout.axis
+    if axis is None:
+        return storage.reshape(type.shape)
+    moved = np.moveaxis(storage.reshape(type.storage_shape), -1, axis + 1)
+    whole = moved.reshape(*type.shape[:axis], -1, *type.shape[axis + 1 :])
+    index = [slice(None)] * len(type.shape)
+    index[axis] = slice(type.shape[axis], None)
+    assert not np.any(whole[tuple(index)]), f"lanes beyond the extent of {type} are not zero"
+    index[axis] = slice(0, type.shape[axis])
+    return whole[tuple(index)]
+
+
+class Buffer:
+    """Guarded memory with the given contents."""
+
+    def __init__(self, contents: Array) -> None:
+        self.dtype, self.shape, self.nbytes = contents.dtype, contents.shape, contents.nbytes
+        self._raw = np.full(self.nbytes + 2 * GUARD + 64, 0xFF, np.uint8)
+        self._start = GUARD + -(self._raw.ctypes.data + GUARD) % 64
+        self.bytes[:] = contents.reshape(-1).view(np.uint8)
+        self._before = self._outside()
+
+    @property
+    def bytes(self) -> Array:
+        return self._raw[self._start : self._start + self.nbytes]
+
+    @property
+    def address(self) -> int:
+        return self._raw.ctypes.data + self._start
+
+    def contents(self) -> Array:
+        return self.bytes.view(self.dtype).reshape(self.shape)
+
+    def check(self, what: str) -> None:
+        """Assert that nothing around the contents has changed."""
+        assert self._outside() == self._before, f"{what} writes beyond its bounds"
+
+    def _outside(self) -> bytes:
+        raw = self._raw
+        return raw[: self._start].tobytes() + raw[self._start + self.nbytes :].tobytes()
+
+
+@dataclass(frozen=True)
+class Built:
+    """A node, its kernel and the address of its function."""
+
+    node: Node
+    kernel: Kernel
+    function: Callable[..., None]
+
+    def run(self, inputs: Sequence[Array], seed: int = 0, inplace: bool = False) -> list[Array]:
+        """The outputs, row-major. With `inplace` the outputs named by the kernel lie in the memory
+        of their inputs."""
+        random = np.random.default_rng(seed)
+        given = [Buffer(pack(a, v.type)) for a, v in zip(inputs, self.node.inputs, strict=True)]
+        before = [b.contents().copy() for b in given]
+        made = [Buffer(_garbage(v.type)) for v in self.node.outputs]
+        if inplace:
+            for source, target in self.kernel.inplace:
+                made[target] = given[source]
+        buffers = [*given, *made, Buffer(np.full(self.kernel.workspace, 0xAA, np.uint8))]
+        arguments = (ctypes.c_void_p * len(buffers))(*(b.address for b in buffers))
+        for phase, chunks in enumerate(self.kernel.phases):
+            for chunk in random.permutation(chunks):
+                self.function(arguments, ctypes.c_int(phase), ctypes.c_int(int(chunk)))
+        for buffer in buffers:
+            buffer.check(self.kernel.name)
+        overwritten = {i for i, _ in self.kernel.inplace} if inplace else set()
+        for i, (buffer, old) in enumerate(zip(given, before, strict=True)):
+            same = np.array_equal(buffer.contents().view(np.uint8), old.view(np.uint8))
+            assert i in overwritten or same, f"{self.kernel.name} changes input {i}"
+        return [unpack(b.contents(), v.type) for b, v in zip(made, self.node.outputs, strict=True)]
+
+
+def _garbage(type: Type) -> Array:
+    raw = np.full(type.nbytes, 0xEE, np.uint8)
+    return raw.view(type.numpy_dtype).reshape(type.storage_shape)
+
+
+def build(nodes: Sequence[Node], target: Target | None = None) -> list[Built]:
+    """Each node lowered and built; one file holds many kernels, each in a namespace."""
+    target = target or cpu_target()
+    named = [_renamed(n, f"k{i}_{_plain(n)}") for i, n in enumerate(nodes)]
+    kernels = [lower(n, target) for n in named]
+    files = [kernels[i : i + PER_FILE] for i in range(0, len(kernels), PER_FILE)]
+    with ThreadPoolExecutor(2) as pool:
+        libraries = list(pool.map(lambda f: _library(_unity(f), target.lanes), files))
+    return [
+        Built(node, kernel, getattr(libraries[i // PER_FILE], kernel.name))
+        for i, (node, kernel) in enumerate(zip(named, kernels, strict=True))
+    ]
+
+
+def run_reference(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """The node's outputs in NumPy; floats are computed in f64 and then rounded."""
+    return node.op.reference(*inputs)
+
+
+def _plain(node: Node) -> str:
+    return node.op.kernel if isinstance(node.op, Fused) else node.op.name
+
+
+def _renamed(node: Node, name: str) -> Node:
+    if isinstance(node.op, Fused):
+        return replace(node, op=replace(node.op, kernel=name))
+    return replace(node, outputs=(Value(name, node.output.type),))
+
+
+def _unity(kernels: Sequence[Kernel]) -> str:
+    includes: dict[str, None] = {}
+    texts = []
+    for kernel in kernels:
+        includes.update(dict.fromkeys(re.findall(r"^#include.*$", kernel.source, re.M)))
+        text = re.sub(r"^#include.*$", "", kernel.source, flags=re.M)
+        texts.append(f"namespace space_{kernel.name} {{\n{text}}}\n")
+    return "\n".join([*includes, *texts])
+
+
+def _library(source: str, lanes: int) -> ctypes.CDLL:
+    """The library of a source, built once per process with light optimisation."""
+    return _compile(source, lanes)
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="graphc-kernels-")
+
+
+@functools.cache
+def _compile(source: str, lanes: int) -> ctypes.CDLL:
+    name = hashlib.sha256(f"{lanes} {source}".encode()).hexdigest()[:16]
+    file = Path(_folder().name) / f"{name}.cpp"
+    file.write_text(source)
+    flags = [f for f in FLAGS if f != "-O3"]
+    command = [*find_compiler().command, *flags, "-O1", "-Wall", "-Wno-psabi"]
+    command += [f"-DGRAPHC_LANES={lanes}", f"-I{KERNEL_HEADERS}", str(file)]
+    output = file.with_suffix(".so")
+    result = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True)
+    assert result.returncode == 0, f"{file}\n{result.stderr[:4000]}\n{source[:6000]}"
+    return ctypes.CDLL(str(output))
