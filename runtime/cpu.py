@@ -101,11 +101,10 @@ class CpuExecutable:
         """One call: the outputs, as fresh arrays. The state is updated in place.
 
         The inputs are C-contiguous, of the shapes and dtypes of `plan.inputs`, and are read
-        where they lie.
+        where they lie. Raises RunError if memory is short; the state is then unchanged.
         """
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
         with LOCK:
-            self._bind(inputs, outputs)
+            outputs = self._bind(inputs)
             # Marked as written before it is: an interrupt may come right after the last kernel.
             for buffer in self._updated:
                 buffer.wrote("host")
@@ -115,16 +114,14 @@ class CpuExecutable:
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
         """As `run`, one launch at a time; RunError at the first NaN in an input, in state or in
         a value that a kernel writes. Then the state is what it was before the call."""
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
         with LOCK:
-            self._bind(inputs, outputs)
-            before = [buffer.array.copy() for buffer in self._updated]
+            outputs = self._bind(inputs)
+            before = self._snapshot()
             try:
                 self._check_arguments(inputs)
                 self._play_checked([*inputs, *outputs])
             except BaseException:
-                for buffer, array in zip(self._updated, before, strict=True):
-                    buffer.array[...] = array
+                self._restore(before)
                 raise
             for buffer in self._updated:
                 buffer.wrote("host")
@@ -133,20 +130,14 @@ class CpuExecutable:
     def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[tuple[str, int, float]]:
         """(kernel or "copy", calls, microseconds of all calls) per launch, in the plan's order.
 
-        The launches of all streams are played one after another, `repeats` times, each with all
-        workers. The state is left as it was.
+        After one call that is not counted the launches of all streams are played one after
+        another, `repeats` times, each with all workers. The state is left as it was.
         """
         player = self._load_player(in_order=True)
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
-        nanoseconds = np.zeros(len(player.tasks), np.int64)
-        with LOCK:
-            self._bind(inputs, outputs)
-            before = [buffer.array.copy() for buffer in self._updated]
-            for _ in range(repeats):
-                times = player.play_timed(self._bases)
-                nanoseconds += times[:, 1] - times[:, 0]
-                for buffer, array in zip(self._updated, before, strict=True):
-                    buffer.array[...] = array
+        nanoseconds = sum(
+            (stop - start for start, stop in self._times(player, inputs, repeats)[1:]),
+            np.zeros(len(player.tasks), np.int64),
+        )
         totals: dict[int, float] = {
             i: 0.0 for i, s in enumerate(self.plan.steps) if isinstance(s, Launch | Copy)
         }
@@ -158,18 +149,34 @@ class CpuExecutable:
         """(index of the step, start, end) of each launch's phases and each copy in one call, in
         microseconds from the first start, as the streams really ran. The state is left as it
         was."""
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
-        with LOCK:
-            self._bind(inputs, outputs)
-            before = [buffer.array.copy() for buffer in self._updated]
-            times = self._player.play_timed(self._bases)
-            for buffer, array in zip(self._updated, before, strict=True):
-                buffer.array[...] = array
-        microseconds = (times - times.min(initial=np.iinfo(np.int64).max)) / 1000
+        starts, stops = self._times(self._player, inputs, 1)[-1] / 1000
+        first = starts.min(initial=np.inf)
         return [
-            (task.step, float(start), float(stop))
-            for task, (start, stop) in zip(self._player.tasks, microseconds, strict=True)
+            (task.step, float(start - first), float(stop - first))
+            for task, start, stop in zip(self._player.tasks, starts, stops, strict=True)
         ]
+
+    def _times(self, player: Player, inputs: Sequence[Array], repeats: int) -> list[Array]:
+        """(starts, ends) of the tasks, nanoseconds, in each of 1 + `repeats` calls, the state
+        being put back after each."""
+        times = []
+        with LOCK:
+            outputs = self._bind(inputs)
+            before = self._snapshot()
+            for _ in range(1 + repeats):
+                try:
+                    times.append(player.play_timed(self._bases).T)
+                finally:
+                    self._restore(before)
+            del outputs  # alive until here: the kernels write them
+        return times
+
+    def _snapshot(self) -> list[Array]:
+        return [buffer.array.copy() for buffer in self._updated]
+
+    def _restore(self, contents: list[Array]) -> None:
+        for buffer, array in zip(self._updated, contents, strict=True):
+            buffer.array[...] = array
 
     def _load_player(self, in_order: bool) -> Player:
         arguments: dict[int, Sequence[Address]] = {}
@@ -181,7 +188,9 @@ class CpuExecutable:
         tasks = resolve(self.plan, in_order)
         return Player(self.plan, tasks, self._functions, arguments, self.threads)
 
-    def _bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def _bind(self, inputs: Sequence[Array]) -> list[Array]:
+        """Fresh outputs; the bases are the addresses of this call, the state is on the host."""
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
         ARENA.reserve(self.plan.peak_bytes)
         bases = self._bases
         bases[WORK] = ARENA.address
@@ -190,6 +199,7 @@ class CpuExecutable:
         for buffer in self._state:
             if buffer.current != "host":
                 buffer.refresh_host()
+        return outputs
 
     def _name(self, step: int) -> str:
         launch = self.plan.steps[step]
