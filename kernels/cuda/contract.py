@@ -228,7 +228,7 @@ class _Epilogue:
     constants: list[str]
 
     def inplace(self, body: Graph) -> tuple[tuple[Value, Value], ...]:
-        return inplace_pairs(body, self.program, self.pointers)
+        return inplace_pairs(body, [self.program], self.pointers)
 
 
 def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
@@ -242,7 +242,7 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
     walk = Walk(body, domain, {v: pointers[v] for v in body.inputs}, names, given=sums)
     shapes = {v.type.shape for v in body.outputs}
     assert shapes == {nest.node.output.type.shape}, "an epilogue keeps the shape"
-    store_outputs(walk, body.outputs, places, pointers)
+    store_outputs(walk, [(v, places) for v in body.outputs], pointers)
     program = walk.program()
     parts = {i: part for part, axes in enumerate(problem.kept) for i in axes}
     seams = [d for d, (i, j) in enumerate(pairwise(kept)) if parts[i] != parts[j]]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from graphc.ir import Node
 from graphc.kernels.cuda.contract import lower_contract
 from graphc.kernels.cuda.pointwise import lower_pointwise
+from graphc.kernels.cuda.reduce_text import lower_reduce
 from graphc.kernels.kernel import Kernel
 from graphc.ops.fused import Fused
+from graphc.target import Target
 
-TEMPLATES = {"contract": lower_contract, "pointwise": lower_pointwise}
+TEMPLATES = {"contract": lower_contract, "pointwise": lower_pointwise, "reduce": lower_reduce}
 
 
-def lower_cuda(node: Node) -> Kernel:
-    """The CUDA kernel of a fused node, or of its parts' launches. Every value is row-major."""
+def lower_cuda(node: Node, target: Target) -> Kernel:
+    """The CUDA kernel of a fused node. Every value is row-major."""
     assert isinstance(node.op, Fused)
     return TEMPLATES[node.op.template](node)

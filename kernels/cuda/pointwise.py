@@ -79,7 +79,7 @@ def lower_pointwise(node: Node) -> Kernel:
         {n: a for p in parts for n, a in p.program.arrays.items()},
         {},
     )
-    inplace = inplace_pairs(body, whole, pointers)
+    inplace = inplace_pairs(body, [p.program for p in parts], pointers)
     shared = frozenset(v for pair in inplace for v in pair)
     signature = Signature(pointers, body.inputs, body.outputs, shared)
     per_thread = 4 if sum(p.count for p in parts) >= BLOCKS * THREADS * 4 else 1
@@ -127,7 +127,7 @@ def make_part(
     """The part that stores these outputs of one shape."""
     domain = Domain(outputs[0].type.shape)
     walk = Walk(body, domain, {v: pointers[v] for v in body.inputs}, names)
-    store_outputs(walk, outputs, domain.identity(), pointers)
+    store_outputs(walk, [(v, domain.identity()) for v in outputs], pointers)
     program = walk.program()
     merged, groups = merge_axes(domain, program.accesses)
     return Part(tuple(outputs), merged.extents, program.merged(groups))

@@ -13,7 +13,7 @@
 // Block: Across * Along threads. Grid: (ceil(Rows / Across), splits). Shared memory: static,
 // sizeof(stage) per thread or warp.
 #pragma once
-#include "math.cuh"
+#include "memory.cuh"
 
 namespace graphc {
 
@@ -40,19 +40,23 @@ struct Reduce {
   static_assert(!RowsApart || (Along & (Along - 1)) == 0, "rows are halved");
 
   const int across, along;
-  const Index row;  // may be past the end
-  const Index first, last;
+  const Index place;        // the row's number; may be past the end
+  const Index row;          // the row that this thread reads: the last one if it has none
+  const Index first, last;  // of the block's share of the columns
 
   GRAPHC_INLINE Reduce()
       : across(RowsApart ? threadIdx.x / Along : threadIdx.x % Across),
         along(RowsApart ? threadIdx.x % Along : threadIdx.x / Across),
-        row(static_cast<Index>(blockIdx.x) * Across + across),
+        place(static_cast<Index>(blockIdx.x) * Across + across),
+        row(place < Rows ? place : Rows - 1),
         first(static_cast<long long>(Columns) * blockIdx.y / Splits),
         last(static_cast<long long>(Columns) * (blockIdx.y + 1) / Splits) {}
 
-  GRAPHC_INLINE bool exists() const { return row < Rows; }
-  // Whether this thread is the one that stores its row's results.
-  GRAPHC_INLINE bool stores() const { return exists() && along == 0; }
+  GRAPHC_INLINE bool exists() const { return place < Rows; }
+  // Whether this thread is the one that stores what there is once per row and split.
+  GRAPHC_INLINE bool first_of_row() const { return exists() && along == 0; }
+  // Whether it is the one that stores what there is once per row.
+  GRAPHC_INLINE bool stores() const { return first_of_row() && blockIdx.y == 0; }
 
   // Calls body(column) for this thread's columns of its row.
   template <class Body>
@@ -79,13 +83,12 @@ struct Reduce {
   // Stores the share's results as partial ones: workspace[split][row].
   template <class Stage>
   GRAPHC_INLINE void store_partial(Stage* workspace, const Stage& results) const {
-    if (stores()) workspace[static_cast<long long>(blockIdx.y) * Rows + row] = results;
+    if (first_of_row()) workspace[static_cast<long long>(blockIdx.y) * Rows + row] = results;
   }
   // Combines the partial results of all splits.
   template <class Stage>
   GRAPHC_INLINE Stage combine_partial(const Stage* workspace) const {
     Stage results = Stage::identity();
-    if (!exists()) return results;
 #pragma unroll 8
     for (int split = 0; split < Splits; split++)
       results.combine(workspace[static_cast<long long>(split) * Rows + row]);

@@ -104,37 +104,42 @@ def constant_arrays(program: Program) -> list[str]:
 
 def store_outputs(
     walk: Walk,
-    outputs: Sequence[Value],
-    places: Sequence[Place],
+    outputs: Sequence[tuple[Value, tuple[Place, ...]]],
     pointers: Mapping[Value, str],
 ) -> None:
-    """Store these outputs at `places`. All are computed before the walk knows where outputs lie:
-    it takes what has a pointer for an input."""
-    registers = [walk.value(v, tuple(places)) for v in outputs]
+    """Store outputs at places. All are computed before the walk knows where outputs lie: it takes
+    what has a pointer for an input."""
+    registers = [walk.value(value, places) for value, places in outputs]
     walk.pointers = pointers
-    for value, register in zip(outputs, registers, strict=True):
+    for (value, places), register in zip(outputs, registers, strict=True):
         walk.store(value, places, register)
 
 
 def inplace_pairs(
-    body: Graph, program: Program, pointers: Mapping[Value, str]
+    body: Graph, programs: Sequence[Program], pointers: Mapping[Value, str]
 ) -> tuple[tuple[Value, Value], ...]:
-    """Inputs and outputs that may lie in the same memory: all reads of the input are of the very
-    element that is then written, and the output is written once."""
-    stores = {
-        v: [s.accesses[0] for s in program.statements if s.kind == "store" and _names(s, p)]
-        for v, p in pointers.items()
-        if v in body.outputs
-    }
+    """Inputs and outputs that may lie in the same memory: all reads of the input are in the program
+    that stores the output, before that, and of the very element. Threads keep their elements."""
     pairs = []
     for x in body.inputs:
-        uses = [s for s in program.statements if _names(s, pointers[x])]
-        for y in body.outputs:
-            same = (x.type.shape, x.type.dtype) == (y.type.shape, y.type.dtype)
-            plain = all(s.kind == "load" and s.accesses == (stores[y][0],) for s in uses)
-            if same and uses and plain and len(stores[y]) == 1:
-                pairs.append((x, y))
+        for y in dict.fromkeys(body.outputs):
+            if (x.type.shape, x.type.dtype) == (y.type.shape, y.type.dtype) and any(
+                _inplace(program, pointers[x], pointers[y]) for program in programs
+            ):
+                inside = [p for p in programs if any(_names(s, pointers[x]) for s in p.statements)]
+                if len(inside) == 1:
+                    pairs.append((x, y))
     return tuple(pairs)
+
+
+def _inplace(program: Program, x: str, y: str) -> bool:
+    uses = [i for i, s in enumerate(program.statements) if _names(s, x)]
+    stores = [i for i, s in enumerate(program.statements) if _names(s, y)]
+    if not uses or len(stores) != 1 or uses[-1] > stores[0]:
+        return False
+    written = program.statements[stores[0]].accesses
+    used = [program.statements[i] for i in uses]
+    return all(s.kind == "load" and s.accesses == written for s in used)
 
 
 def _names(statement: Statement, pointer: str) -> bool:

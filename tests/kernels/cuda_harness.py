@@ -13,22 +13,22 @@ from pathlib import Path
 import numpy as np
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.cuda.lower import lower_cuda
 from graphc.kernels.kernel import Kernel
+from graphc.kernels.lower import lower
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused
+from graphc.target import Target
 
 HERE = Path(__file__).parent
 KERNELS = HERE.parent.parent / "kernels"
+TARGET = Target("cuda", lanes=1, arch="sm_90a")
 GUARD = 256
 """Bytes before and after each array that a kernel must leave alone."""
 
 
 def single(op: Op, inputs: Sequence[Value], name: str) -> Node:
     """The fused node that computes `op` alone."""
-    outputs = tuple(
-        Value(f"y{i}", t) for i, t in enumerate(op.infer(*(v.type for v in inputs)))
-    )
+    outputs = tuple(Value(f"y{i}", t) for i, t in enumerate(op.infer(*(v.type for v in inputs))))
     body = Graph(name, tuple(inputs), (), (Node(op, tuple(inputs), outputs),), outputs)
     return fused(body)
 
@@ -86,7 +86,7 @@ def joined(kernels: Sequence[Kernel]) -> str:
 
 def build_host(nodes: Sequence[Node], folder: Path, compiler: str) -> Host:
     """Lower the nodes and build their kernels for the host, all in one file."""
-    lowered = {n.op.kernel: lower_cuda(n) for n in nodes if isinstance(n.op, Fused)}
+    lowered = {n.op.kernel: lower(n, TARGET) for n in nodes if isinstance(n.op, Fused)}
     assert len(lowered) == len(nodes), "names are unique"
     entries = [
         f'extern "C" void run_{launch.symbol}(void** a, const unsigned* grid, unsigned threads, '
