@@ -145,6 +145,7 @@ def test_a_schedule_sees_the_number_of_finished_steps() -> None:
             weights[name] = weights[name] - np.float32(1 / (step + 1)) * gradient(name, step)
     assert_same(training.weights.state_dict(), weights)
     assert seen[-3:] == [0, 1, 2]
+    assert training.rule.rate == 0.25 and training.rule.lr is schedule
 
 
 def test_two_programs_with_one_rule_share_moments_and_counter() -> None:
@@ -156,6 +157,19 @@ def test_two_programs_with_one_rule_share_moments_and_counter() -> None:
         alone.step(step)
     assert_same(weights.state_dict(), alone.weights.state_dict())
     assert rule.step == 4
+
+
+def test_two_models_with_one_rule_keep_their_moments_apart() -> None:
+    rule = optim.SGD(lr=0.1, momentum=0.9)
+    first, second = Training(rule), Training(rule)
+    for step in range(2):
+        first.step(step)
+    state = rule.state_dict()
+    expected = 0.9 * gradient("scale", 0) + gradient("scale", 1)
+    np.testing.assert_allclose(state["momentum.scale"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(state["momentum.scale.1"], 0)
+    second.step(2)
+    np.testing.assert_array_equal(rule.state_dict()["momentum.scale.1"], gradient("scale", 2))
 
 
 def test_update_nodes_are_pointwise_and_say_their_module() -> None:

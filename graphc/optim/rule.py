@@ -7,6 +7,7 @@ others stopped.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -81,15 +82,18 @@ class Rule:
         self.before_step()
 
     @property
+    def rate(self) -> float:
+        """The rate of the step that comes: `lr`, or what the schedule says."""
+        return self.number("lr", self._lr(self.step)) if callable(self._lr) else self._lr
+
+    @property
     def step(self) -> int:
         """The number of finished steps."""
         return int(self._step.numpy())
 
     def before_step(self) -> None:
         """Let the rate be that of the step that comes. A program calls it before each step."""
-        rate = self._lr
-        if callable(rate):
-            rate = self.number("lr", rate(self.step))
+        rate = self.rate
         if self._rate.array != np.float32(rate):
             self._rate.assign(rate, "lr")
 
@@ -118,10 +122,9 @@ class Rule:
     def state_dict(self) -> dict[str, Array]:
         """`lr` f64[], `step` i32[] and the moments by `moment.parameter`, as copies as of the last
         finished step. Moments exist from the first compile on."""
-        rate = self._rate.array if callable(self._lr) else self._lr
         moments = {name: buffer.numpy() for name, buffer in self._named()}
         return {
-            "lr": np.array(rate, np.float64),
+            "lr": np.array(self.rate, np.float64),
             "step": self._step.numpy(),
             **moments,
             **{name: array.copy() for name, array in self._loaded.items()},
@@ -171,19 +174,28 @@ class Rule:
 
     def _remember(self, gradients: Sequence[Gradient]) -> None:
         """Make the moments of parameters that have none, from what was loaded if anything was."""
-        new = [(p, name) for p, _, name in gradients if p.state not in self._moments]
-        paths = [f"{moment}.{name}" for _, name in new for moment in self.moments]
+        new: dict[str, Parameter] = {}
+        for parameter, _, name in gradients:
+            if parameter.state not in self._moments:
+                new[self._unique(name)] = parameter
+        paths = [f"{moment}.{name}" for name in new for moment in self.moments]
         missing = [path for path in paths if path not in self._loaded] if self._loaded else []
         if missing:
             raise GraphError(
                 "\n  missing ".join([f"load_state_dict: {type(self).__name__}", *missing])
             )
-        for parameter, name in new:
+        for name, parameter in new.items():
             self._names[parameter.state] = name
             self._moments[parameter.state] = {
                 moment: self._first(moment, parameter, f"{moment}.{name}")
                 for moment in self.moments
             }
+
+    def _unique(self, name: str) -> str:
+        """A name for a parameter: models whose parameters have equal names may share a rule."""
+        taken = set(self._names.values())
+        others = (f"{name}.{number}" for number in itertools.count(1))
+        return next(n for n in itertools.chain([name], others) if n not in taken)
 
     def _first(self, moment: str, parameter: Parameter, path: str) -> StateBuffer:
         buffer = StateBuffer(

@@ -1,0 +1,122 @@
+"""Whole trainings beside PyTorch: equal weights and batches give equal losses, step after step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim
+from tests.tools import need_module
+
+STEPS, BATCH, TOLERANCE = 20, 8, 2e-4
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class LeNet(nn.Module):
+    def __init__(self) -> None:
+        self.conv1 = nn.Conv2d(1, 20, kernel_size=5)
+        self.conv2 = nn.Conv2d(20, 50, kernel_size=5)
+        self.fc1, self.fc2 = nn.Linear(800, 500), nn.Linear(500, 10)
+
+    def forward(self, x: Any) -> Any:
+        x = graphc.max_pool2d(graphc.relu(self.conv1(x)), 2)
+        x = graphc.max_pool2d(graphc.relu(self.conv2(x)), 2)
+        return self.fc2(graphc.relu(self.fc1(graphc.flatten(x))))
+
+
+def mlp(nn: Any) -> Any:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def batch_norm_cnn(nn: Any) -> Any:
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 12, 3, stride=2), nn.BatchNorm2d(12), nn.ReLU(), nn.AvgPool2d(2),
+        nn.Flatten(), nn.Linear(108, 10),
+    )  # fmt: skip
+
+
+def torch_lenet() -> Any:
+    torch = need_module("torch")
+    functional = torch.nn.functional
+
+    class TorchLeNet(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = torch.nn.Conv2d(1, 20, 5), torch.nn.Conv2d(20, 50, 5)
+            self.fc1, self.fc2 = torch.nn.Linear(800, 500), torch.nn.Linear(500, 10)
+
+        def forward(self, x: Any) -> Any:
+            x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+            x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
+            return self.fc2(functional.relu(self.fc1(x.flatten(1))))
+
+    return TorchLeNet()
+
+
+# fmt: off
+Case = tuple[Callable[[], Any], Callable[[], Any], str, dict[str, Any]]
+CASES: dict[str, Case] = {
+    "LeNet, SGD with momentum": (LeNet, torch_lenet, "SGD", {"lr": 0.05, "momentum": 0.9}),
+    "MLP, Adam": (lambda: mlp(nn), lambda: mlp(need_module("torch").nn), "Adam", {"lr": 2e-3}),
+    "batch-norm CNN, Nesterov momentum": (
+        lambda: batch_norm_cnn(nn), lambda: batch_norm_cnn(need_module("torch").nn),
+        "SGD", {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
+}
+# fmt: on
+
+
+def loss_fn(model: Any, x: Any, y: Any) -> Any:
+    return graphc.cross_entropy(model(x), y)
+
+
+def batches() -> list[tuple[Array, Array]]:
+    """Images of ten kinds with noise, and their kinds: something that can be learnt."""
+    generator = np.random.default_rng(0)
+    kinds = generator.standard_normal((10, 1, 28, 28), np.float32)
+    labels = generator.integers(0, 10, (STEPS, BATCH)).astype(np.int32)
+    noise = 0.3 * generator.standard_normal((STEPS, BATCH, 1, 28, 28), np.float32)
+    return [(kinds[y] + n, y) for y, n in zip(labels, noise, strict=True)]
+
+
+def trained_by_torch(model: Any, optimizer: Any) -> list[float]:
+    torch = need_module("torch")
+    losses = []
+    for x, y in batches():
+        optimizer.zero_grad()
+        logits = model(torch.from_numpy(x))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(y).long())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+@pytest.mark.parametrize("case", CASES)
+def test_losses_and_weights_follow_pytorch(case: str, device: str) -> None:
+    torch = need_module("torch")
+    ours_of, theirs_of, rule, options = CASES[case]
+    torch.manual_seed(0)
+    ours, theirs = ours_of(), theirs_of()
+    ours.load_state_dict(theirs.state_dict())
+    expected = trained_by_torch(theirs, getattr(torch.optim, rule)(theirs.parameters(), **options))
+    image, label = graphc.spec((BATCH, 1, 28, 28)), graphc.spec((BATCH,), "int32")
+    update = getattr(optim, rule)(**options)
+    step = graphc.compile(loss_fn, ours, image, label, update=update, device=device)
+    losses = [float(step(x, y)) for x, y in batches()]
+    assert expected[-1] < 0.8 * expected[0], "the losses would agree if nothing were learnt"
+    np.testing.assert_allclose(losses, expected, rtol=TOLERANCE)
+    state = ours.state_dict()
+    for name, tensor in theirs.state_dict().items():
+        limit = 10 * TOLERANCE * max(float(tensor.abs().max()), 1e-3)
+        np.testing.assert_allclose(state[name], tensor.numpy(), rtol=0, atol=limit, err_msg=name)
+    theirs.eval()
+    x = batches()[0][0]
+    logits = graphc.compile(ours, image, device=device)(x)
+    shown = theirs(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(logits, shown, rtol=0, atol=10 * TOLERANCE * np.abs(shown).max())
