@@ -1,5 +1,5 @@
-"""Lowers nodes for the CPU, builds many kernels in one file, runs them without a runtime: chunks in a
-shuffled order, arrays in their layouts, with bytes around them that must stay as they are."""
+"""Lowers nodes for the CPU, builds many kernels in one file and runs them: chunks in shuffled
+order, arrays in their layouts, with bytes around them that must stay as they are."""
 
 from __future__ import annotations
 
@@ -143,8 +143,9 @@ def build(nodes: Sequence[Node], target: Target | None = None) -> list[Built]:
     named = [_renamed(n, f"k{i}_{_plain(n)}") for i, n in enumerate(nodes)]
     kernels = [lower(n, target) for n in named]
     files = [kernels[i : i + PER_FILE] for i in range(0, len(kernels), PER_FILE)]
+    folder = _folder()
     with ThreadPoolExecutor(2) as pool:
-        libraries = list(pool.map(lambda f: _library(_unity(f), target.lanes), files))
+        libraries = list(pool.map(lambda f: _compile(folder, _unity(f), target.lanes), files))
     return [
         Built(node, kernel, getattr(libraries[i // PER_FILE], kernel.name))
         for i, (node, kernel) in enumerate(zip(named, kernels, strict=True))
@@ -176,20 +177,20 @@ def _unity(kernels: Sequence[Kernel]) -> str:
     return "\n".join([*includes, *texts])
 
 
-def _library(source: str, lanes: int) -> ctypes.CDLL:
-    """The library of a source, built once per process with light optimisation."""
-    return _compile(source, lanes)
-
-
 @functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _keeper() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="graphc-kernels-")
 
 
+def _folder() -> Path:
+    return Path(_keeper().name)
+
+
 @functools.cache
-def _compile(source: str, lanes: int) -> ctypes.CDLL:
+def _compile(folder: Path, source: str, lanes: int) -> ctypes.CDLL:
+    """The library of a source, built once per process, with light optimisation."""
     name = hashlib.sha256(f"{lanes} {source}".encode()).hexdigest()[:16]
-    file = Path(_folder().name) / f"{name}.cpp"
+    file = folder / f"{name}.cpp"
     file.write_text(source)
     flags = [f for f in FLAGS if f != "-O3"]
     command = [*find_compiler().command, *flags, "-O1", "-Wall", "-Wno-psabi"]
