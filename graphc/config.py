@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -45,7 +45,7 @@ class Config:
     check: frozenset[str] = frozenset()
     """Checks that calls make: a subset of `CHECKS`."""
     disable: tuple[str, ...] = ()
-    """Names of passes that are left out; the compiler checks them against its pipeline."""
+    """Names of optional passes that are left out."""
     log: str = "warning"
     """One of `LOG_LEVELS`."""
 
@@ -56,13 +56,19 @@ def read(
     device: str | None = None,
     tune: bool | None = None,
     disable: Iterable[str] = (),
+    optional: Collection[str] | None = None,
 ) -> Config:
     """The settings now: each argument that is given, else its variable, else the default.
 
-    Raises GraphError for a bad value. `disable` adds to GRAPHC_DISABLE.
+    Raises GraphError for a bad value. `disable` adds to GRAPHC_DISABLE; both hold names of
+    `optional`, if it is given.
     """
+
+    def names(text: str) -> tuple[str, ...]:
+        return _names(text, optional)
+
     dump = _setting("GRAPHC_DUMP", Path)
-    memory_limit = _setting("GRAPHC_MEMORY_LIMIT", _bytes)
+    named = tuple(name for entry in disable for name in _parsed("disable", entry, names))
     return Config(
         streams=_choose("streams", streams, "GRAPHC_NUM_STREAMS", _streams) or 1,
         threads=_choose("threads", threads, "GRAPHC_NUM_THREADS", _threads) or usable_cores(),
@@ -70,9 +76,9 @@ def read(
         dump=dump.expanduser() if dump else None,
         cache_dir=cache_dir(),
         tune=bool(_choose("tune", tune, "GRAPHC_TUNE", _flag)),
-        memory_limit=memory_limit,
+        memory_limit=_setting("GRAPHC_MEMORY_LIMIT", _bytes),
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
-        disable=tuple(dict.fromkeys((*disable, *(_setting("GRAPHC_DISABLE", _words) or ())))),
+        disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
         log=_setting("GRAPHC_LOG", _log_level) or "warning",
     )
 
@@ -152,6 +158,13 @@ def _bytes(text: str) -> int:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+
+
+def _names(text: str, known: Collection[str] | None) -> tuple[str, ...]:
+    names = _words(text)
+    if known is not None and not set(names) <= set(known):
+        raise _Expected(f"names of {', '.join(known)}")
+    return names
 
 
 def _checks(text: str) -> frozenset[str]:

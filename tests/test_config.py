@@ -82,6 +82,18 @@ def test_a_bad_argument_is_an_error_that_names_the_argument(arguments, message):
         config.read(**arguments)
 
 
+def test_a_pass_that_is_not_optional_cannot_be_disabled(monkeypatch):
+    optional = ("clean", "layout")
+    assert config.read(disable=["clean"], optional=optional).disable == ("clean",)
+    message = "disable: expected names of clean, layout, got 'fuse'"
+    with pytest.raises(GraphError, match=f"^{message}$"):
+        config.read(disable=["clean", "fuse"], optional=optional)
+    monkeypatch.setenv("GRAPHC_DISABLE", "layout,fuse")
+    message = "GRAPHC_DISABLE: expected names of clean, layout, got 'layout,fuse'"
+    with pytest.raises(GraphError, match=f"^{message}$"):
+        config.read(optional=optional)
+
+
 def test_an_argument_beats_the_environment(monkeypatch):
     monkeypatch.setenv("GRAPHC_NUM_STREAMS", "4")
     monkeypatch.setenv("GRAPHC_NUM_THREADS", "4")

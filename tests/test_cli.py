@@ -1,0 +1,108 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from graphc.cli import main
+from tests.tools import ROOT
+
+PROGRAM = """
+import graphc
+from graphc import nn
+
+def linear():
+    return graphc.compile(nn.Linear(4, 3), graphc.spec((2, 4)), device="reference")
+
+step = linear()
+number = 3
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "cli_program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.mark.parametrize("name", ["step", "linear"])
+def test_show_prints_the_last_stage(file, name, capsys):
+    assert main(["show", f"{file}:{name}"]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("graph ")
+    assert "= kernel " in output
+
+
+def test_show_prints_a_stage_by_name(file, capsys):
+    assert main(["show", f"{file}:step", "--stage", "trace"]) == 0
+    output = capsys.readouterr().out
+    assert "= matmul(" in output
+    assert "= kernel " not in output
+
+
+def test_show_says_that_the_reference_device_has_no_plan(file, capsys):
+    assert main(["show", f"{file}:step", "--stage", "plan"]) == 0
+    assert capsys.readouterr().out == "no plan: the reference device plays the graph\n"
+
+
+def test_show_of_an_unknown_stage_lists_the_stages(file, capsys):
+    assert main(["show", f"{file}:step", "--stage", "fusion"]) == 1
+    error = capsys.readouterr().err
+    assert re.fullmatch(
+        r"graphc: stage: expected one of trace, .*, kernels, plan, got 'fusion'\n", error
+    )
+
+
+def test_show_of_a_missing_file_is_an_error(capsys):
+    assert main(["show", "nowhere.py:step"]) == 1
+    message = "graphc: show: expected FILE.py:NAME, got 'nowhere.py:step': no such file\n"
+    assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize(("name", "got"), [("number", "int"), ("missing", "NoneType")])
+def test_show_of_something_else_is_an_error(file, name, got, capsys):
+    assert main(["show", f"{file}:{name}"]) == 1
+    assert capsys.readouterr().err == (
+        f"graphc: show: expected {name} in cli_program.py to be a program or a function that "
+        f"gives one, got {got}\n"
+    )
+
+
+def test_doctor_prints_what_it_finds(capsys, clean_environment):
+    assert main(["doctor"]) == 0
+    words = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert words[:3] == ["graphc", "numpy", "networkx"]
+    assert {"machine", "cpu", "compiler", "nvcc", "cache", "settings"} <= set(words)
+
+
+def test_doctor_without_a_compiler_says_what_to_do(capsys, clean_environment):
+    clean_environment.setenv("PATH", "")
+    clean_environment.delenv("CXX", raising=False)
+    assert main(["doctor"]) == 0
+    assert re.search(r"compiler   .*reference", capsys.readouterr().out)
+
+
+def test_cache_prints_its_size_and_can_be_cleared(tmp_path, capsys, clean_environment):
+    clean_environment.setenv("GRAPHC_CACHE_DIR", str(tmp_path / "cache"))
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/cache: 0 files, 0.0 MB\n"
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "kernel.so").write_bytes(bytes(200_000))
+    assert main(["cache", "--clear"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/cache: 1 files, 0.2 MB\nremoved\n"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_bad_setting_is_an_error_on_the_command_line(capsys, clean_environment):
+    clean_environment.setenv("GRAPHC_LOG", "loud")
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().err == (
+        "graphc: GRAPHC_LOG: expected one of error, warning, info, debug, got 'loud'\n"
+    )
+
+
+def test_the_command_is_installed_under_its_name():
+    assert 'graphc = "graphc.cli:main"' in (ROOT / "pyproject.toml").read_text()
