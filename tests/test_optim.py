@@ -281,6 +281,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: optim.Adam(betas=(0.9, 1.0)), "Adam: betas expected a number in [0, 1), got 1.0"),
     (lambda: optim.AdamW(betas=0.9), "AdamW: betas expected a pair of numbers in [0, 1), got 0.9"),
     (lambda: optim.Adam(eps=-1), "Adam: eps expected a number in [0, inf), got -1"),
+    (lambda: Training(optim.Rule(0.1, 0.0, None)), "Rule has no apply method"),
     (lambda: optim.RMSprop(alpha=-1), "RMSprop: alpha expected a number in [0, inf), got -1"),
     (lambda: optim.Adagrad(lr_decay=-1), "Adagrad: lr_decay expected a number in [0, inf), got -1"),
 ]

@@ -62,7 +62,7 @@ class LeakyReLU(Module):
     """y = x where x > 0, negative_slope * x elsewhere."""
 
     def __init__(self, negative_slope: float = 0.01) -> None:
-        self.negative_slope = float(negative_slope)
+        self.negative_slope = check.real("LeakyReLU", "negative_slope", negative_slope)
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.leaky_relu(x, self.negative_slope)
@@ -75,7 +75,7 @@ class ELU(Module):
     """y = x where x > 0, alpha * (exp(x) - 1) elsewhere."""
 
     def __init__(self, alpha: float = 1.0) -> None:
-        self.alpha = float(alpha)
+        self.alpha = check.real("ELU", "alpha", alpha)
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.elu(x, self.alpha)
@@ -88,7 +88,8 @@ class Softplus(Module):
     """y = log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        self.beta, self.threshold = float(beta), float(threshold)
+        self.beta = check.real("Softplus", "beta", beta)
+        self.threshold = check.real("Softplus", "threshold", threshold)
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.softplus(x, self.beta, self.threshold)

@@ -42,9 +42,15 @@ def pair(layer: str, name: str, value: Any, at_least: int = 1) -> tuple[int, int
 
 def number(layer: str, name: str, value: Any, low: float, high: float) -> float:
     """`value` as a float within [low, high]."""
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high:
+    if not _is_number(value) or not low <= value <= high:
         fail(f"{layer}: {name} expected a number in [{low:g}, {high:g}], got {value!r}")
+    return float(value)
+
+
+def real(layer: str, name: str, value: Any) -> float:
+    """`value` as a float."""
+    if not _is_number(value):
+        fail(f"{layer}: {name} expected a number, got {value!r}")
     return float(value)
 
 
@@ -57,3 +63,7 @@ def axes(layer: str, x: Tensor, *expected: str) -> None:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.nn import check
 from graphc.nn.parameter import Parameter
 
 _generator: np.random.Generator | None = None
@@ -15,10 +16,11 @@ _generator: np.random.Generator | None = None
 def seed(number: int = 0) -> None:
     """Let the modules made from here on be those of `number`: equal numbers, equal weights.
 
-    The weights of a process that does not call it are those of 0.
+    The weights of a process that does not call it are those of 0. GraphError unless `number` is
+    an integer of at least 0.
     """
     global _generator
-    _generator = np.random.default_rng(number)
+    _generator = np.random.default_rng(check.integer("seed", "number", number, at_least=0))
 
 
 def generator() -> np.random.Generator:

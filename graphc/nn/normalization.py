@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -97,12 +96,14 @@ class LayerNorm(Module):
 
     def __init__(
         self,
-        normalized_shape: int | Sequence[int],
+        normalized_shape: int | tuple[int, ...] | list[int],
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
     ) -> None:
-        extents = [normalized_shape] if isinstance(normalized_shape, int) else normalized_shape
+        extents = (
+            normalized_shape if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
+        )
         self.normalized_shape = tuple(
             check.integer("LayerNorm", "normalized_shape", n) for n in extents
         )

@@ -78,8 +78,9 @@ class Rule:
 
     @lr.setter
     def lr(self, value: Rate) -> None:
-        self._lr = value if callable(value) else self.number("lr", value)
-        self.before_step()
+        first = self.number("lr", value(self.step) if callable(value) else value)
+        self._lr = value if callable(value) else first
+        self._rate.assign(first, "lr")
 
     @property
     def rate(self) -> float:
