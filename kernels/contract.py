@@ -24,8 +24,11 @@ CHUNK_CYCLES = 80_000
 """Work of a chunk where there is enough of it: 20 microseconds."""
 
 FEWEST_CHUNKS = 12
-CACHED_BYTES = 24 * 1024
-"""What of X stays in the first-level cache while Y streams past."""
+NEAR_BYTES, FAR_BYTES = 24 * 1024, 256 * 1024
+"""What may stay in the first-level and in the second-level cache beside what streams past."""
+
+SHORTEST_PART = 400
+"""Summed steps below which adding the lanes of partial sums would cost too much."""
 
 
 def lower_contract(node: Node, target: Target) -> Kernel:
@@ -113,7 +116,8 @@ def order_loops(schedule: Schedule) -> Schedule:
     def loop(axis: int) -> tuple[int | str, int, int]:
         return axis, roles.steps(axis), roles.width if axis == roles.lane else 1
 
-    group = _row_group(schedule)
+    passes = (schedule.outer.tiles * schedule.outer.size, schedule.columns.tiles)
+    group = _row_group(schedule, (*passes, schedule.columns.size, *map(roles.steps, only_y[-1:])))
     loops: list[tuple[int | str, int, int]] = [loop(a) for a in (*shared, *only_y[:-1])]
     loops.append(("rows", -(-schedule.rows.tiles // group), group))
     loops += [loop(a) for a in only_y[-1:]]
@@ -123,34 +127,54 @@ def order_loops(schedule: Schedule) -> Schedule:
     return _chunked(replace(schedule, loops=tuple(lo for lo in loops if lo[1] > 1)))
 
 
-def _row_group(schedule: Schedule) -> int:
-    """Row tiles whose part of X stays cached."""
+def _row_group(schedule: Schedule, passes: tuple[int, ...]) -> int:
+    """Row tiles whose part of X stays cached while Y streams past: in the first level if what
+    streams comes from the second, in the second level if Y does not fit there."""
     roles = schedule.roles
-    lanes = roles.width if roles.lane_stride(roles.x) else 1
     length = roles.length * math.prod(roles.steps(a) for a in roles.sums)
-    fitting = max(1, CACHED_BYTES // (4 * schedule.rows.size * length * lanes))
+    streamed = length * math.prod(passes) * (roles.width if roles.lane_stride(roles.y) else 1)
+    cache = NEAR_BYTES if 4 * streamed < 2 * FAR_BYTES else FAR_BYTES
+    lanes = roles.width if roles.lane_stride(roles.x) else 1
+    fitting = max(1, cache // (4 * schedule.rows.size * length * lanes))
     groups = -(-schedule.rows.tiles // min(fitting, schedule.rows.tiles))
     return -(-schedule.rows.tiles // groups)
 
 
 def _chunked(schedule: Schedule) -> Schedule:
     """Enough chunks to share among many threads, each worth its start; partial sums where the
-    tiles alone are too few."""
+    tiles alone are too few, or where the operands of all tiles together overflow the cache."""
     tiles = schedule.tiles
     wanted = max(1, round(schedule.cycles / CHUNK_CYCLES))
     wanted = max(wanted, min(FEWEST_CHUNKS, round(schedule.cycles / (CHUNK_CYCLES / 8))))
-    sums = schedule.roles.sums
-    if tiles < FEWEST_CHUNKS <= wanted and sums:
-        parts = min(schedule.roles.steps(sums[0]), -(-FEWEST_CHUNKS // tiles))
-        return replace(schedule, parts=parts, chunks=tiles * parts)
+    parts = _parts(schedule, wanted)
+    wanted = -(-wanted // parts)
     grain = 1
     for _, count, _ in reversed(schedule.loops):
-        if tiles // (grain * count) < 2 * wanted:
+        if tiles // (grain * count) < min(2 * wanted, tiles):
             break
         grain *= count
     units = tiles // grain
     per_chunk = max(1, round(units / wanted))
-    return replace(schedule, grain=grain, chunks=max(1, units // per_chunk))
+    chunks = max(1, units // per_chunk)
+    return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)
+
+
+def _parts(schedule: Schedule, wanted: int) -> int:
+    """Partial sums, cut along the outermost summed loop."""
+    roles = schedule.roles
+    sums = [a for a in roles.sums if roles.nest.axes[a].extent]
+    if not sums or roles.nest.node.output.type.dtype != "f32":
+        return 1
+    outermost = roles.steps(sums[0])
+    steps = roles.length * math.prod(roles.steps(a) for a in sums[1:])
+    most = max(1, outermost * steps // SHORTEST_PART)
+    parts = 1
+    if schedule.tiles < FEWEST_CHUNKS <= wanted:
+        parts = -(-FEWEST_CHUNKS // schedule.tiles)
+    if roles.lanes_summed:
+        touched = sum(r.type.nbytes for r in (roles.x, roles.y))
+        parts = max(parts, touched // (4 * FAR_BYTES))
+    return max(1, min(parts, most, outermost))
 
 
 def _batch_lane(body: Graph, nest: Nest) -> int | None:

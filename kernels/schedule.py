@@ -21,7 +21,7 @@ from graphc.kernels.nest import Border, Nest, Read
 REGISTERS = {16: 32, 8: 16, 4: 32}
 """Vector registers of the machine by floats per register: AVX-512, AVX2, NEON."""
 
-UNROLLED_PRODUCTS = 2500
+UNROLLED_PRODUCTS = 1500
 """Products that a kernel's text may hold; compile time is proportional to it."""
 
 
@@ -200,24 +200,46 @@ class Schedule:
     def tiles(self) -> int:
         return math.prod(count for _, count, _ in self.loops)
 
+    @property
+    def products(self) -> int:
+        """Products in the kernel's text."""
+        loop = self.main - self.head
+        unrolled = self.roles.length - loop + (self.unroll if loop else 0)
+        sizes = (sum(c.size for c in t.cuts) for t in (self.rows, self.outer, self.columns))
+        return unrolled * math.prod(sizes)
+
 
 def choose(nest: Nest, width: int, lane: int | None, contiguous: int | None) -> Schedule | None:
     """The cheapest schedule, or None if the template fits none. `lane` is the axis that must lie
     in the lanes, if one must; `contiguous` the kept axis along which the output is."""
-    best: Schedule | None = None
+    guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
     for roles in _candidates(nest, width, lane):
-        if not roles.allowed():
+        if roles.allowed():
+            model = TileCost(roles, contiguous)
+            for sizes in _sizes(roles):
+                guesses.append((model.total(sizes), len(guesses), roles, sizes))
+    guesses.sort(key=lambda g: g[:2])
+    best: Schedule | None = None
+    tried = 0
+    for guess, _, roles, sizes in guesses:
+        # A guess leaves out what only the cut tile shows, which at most halves it.
+        if best is not None and (tried >= 24 or guess > 2 * best.cycles):
+            break
+        schedule = _cut(roles, *sizes)
+        if schedule is None:
             continue
-        for schedule in _sized(roles):
-            cost = _cycles(schedule, contiguous)
-            if best is None or cost < best.cycles:
-                best = replace(schedule, cycles=cost)
+        tried += 1
+        schedule = replace(schedule, cycles=guess * _refined(schedule))
+        if best is None or schedule.cycles < best.cycles:
+            best = schedule
     return best
 
 
 def _candidates(nest: Nest, width: int, forced: int | None) -> Iterator[Roles]:
     kept = [a for a in nest.kept if nest.axes[a].extent > 1 or a == forced]
     lanes = range(len(nest.axes)) if forced is None else [forced]
+    summed = [a for a in nest.summed if nest.axes[a].extent != 1]
+    inner_choices: list[tuple[int, ...]] = [(a,) for a in summed] or [()]
     for x, y in ((nest.a, nest.b), (nest.b, nest.a)):
         for lane in lanes:
             rows = [a for a in kept if x.depends_on(a) and not y.depends_on(a) and a != lane]
@@ -227,35 +249,25 @@ def _candidates(nest: Nest, width: int, forced: int | None) -> Iterator[Roles]:
             pairs = [(None, None), *((None, c) for c in columns)]
             pairs += list(itertools.permutations(columns, 2))
             for row, (outer, column), inner in itertools.product(
-                [*rows, None], pairs, _inner_choices(nest)
+                [*rows, None], pairs, inner_choices
             ):
                 yield Roles(nest, x, y, width, lane, row, outer, column, inner)
 
 
-def _inner_choices(nest: Nest) -> list[tuple[int, ...]]:
-    summed = [a for a in nest.summed if nest.axes[a].extent != 1]
-    singles: list[tuple[int, ...]] = [(a,) for a in summed]
-    pairs = [p for p in itertools.pairwise(summed) if nest.extents(p) <= 9]
-    return singles + pairs or [()]
-
-
-def _sized(roles: Roles) -> Iterator[Schedule]:
-    """Schedules of `roles`, one per size of the tile that fits the registers."""
+def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
+    """(rows, outer, columns) of tiles that fit the registers."""
     registers = REGISTERS[roles.width]
-    row_sizes = _sizes(roles, roles.rows, registers - 2)
-    for rows in row_sizes:
-        for outer in _sizes(roles, roles.outer, 4):
-            for columns in _sizes(roles, roles.columns, registers // 2):
-                nv = outer * columns
-                if rows * nv + min(rows, nv) + 1 > registers:
-                    continue
-                schedule = _cut(roles, rows, outer, columns)
-                if schedule is not None:
-                    yield schedule
+    row_sizes = _axis_sizes(roles, roles.rows, registers - 2)
+    outer_sizes = _axis_sizes(roles, roles.outer, 4)
+    column_sizes = _axis_sizes(roles, roles.columns, registers // 2)
+    for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
+        nv = outer * columns
+        if rows * nv + min(rows, nv) + 1 <= registers:
+            yield rows, outer, columns
 
 
-def _sizes(roles: Roles, axis: int | None, most: int) -> list[int]:
-    """Sizes along `axis` worth trying: for each number of tiles the smallest that needs no more."""
+def _axis_sizes(roles: Roles, axis: int | None, most: int) -> list[int]:
+    """Sizes along `axis` worth trying: those that leave a small rest, or none smaller does."""
     if axis is None:
         return [1]
     extent = roles.steps(axis)
@@ -263,6 +275,82 @@ def _sizes(roles: Roles, axis: int | None, most: int) -> list[int]:
         most = 1
     sizes = range(1, min(extent, most) + 1)
     return [s for s in sizes if -(-extent // -(-extent // s)) == s or extent % s <= extent // 8]
+
+
+class TileCost:
+    """Estimated cycles of tiles, by size. Constants are of one core of a 2024 server."""
+
+    def __init__(self, roles: Roles, contiguous: int | None) -> None:
+        nest, x, y = roles.nest, roles.x, roles.y
+        self.roles = roles
+        self.outside = math.prod(roles.steps(a) for a in roles.sums)
+        spanned = {roles.rows, roles.outer, roles.columns}
+        self.plain = math.prod(roles.steps(a) for a in nest.kept if a not in spanned)
+        self.extents = [
+            1 if a is None else roles.steps(a) for a in (roles.rows, roles.outer, roles.columns)
+        ]
+        self.x_load, self.y_load = (
+            0.5 if roles.lane_stride(r) in (0, 1) else 1.5 * roles.width for r in (x, y)
+        )
+        self.x_stride, self.y_stride = (self._inner_stride(r) for r in (x, y))
+        self.slides = [
+            a is not None and roles.inner and self._stride(y, a) == self.y_stride
+            for a in (roles.outer, roles.columns)
+        ]
+        self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
+        scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
+        self.store = 12.0 if roles.lanes_summed else 2.0 + (2 * roles.width if scattered else 0)
+
+    def _stride(self, read: Read, axis: int) -> int:
+        if axis == read.lanes:
+            return read.block if axis == self.roles.lane else 1
+        return abs(read.strides[axis]) * (self.roles.width if axis == self.roles.lane else 1)
+
+    def _inner_stride(self, read: Read) -> int:
+        return self._stride(read, self.roles.inner[-1]) if self.roles.inner else 0
+
+    def total(self, sizes: tuple[int, int, int]) -> float:
+        """Cycles of all tiles of `sizes` (rows, outer, columns), the partial ones included."""
+        choices = []
+        for size, extent in zip(sizes, self.extents, strict=True):
+            whole, rest = divmod(extent, size)
+            choices.append([(size, whole)] + ([(rest, 1)] if rest else []))
+        return self.plain * sum(
+            r[1] * o[1] * c[1] * self.tile(r[0], o[0], c[0])
+            for r, o, c in itertools.product(*choices)
+        )
+
+    def tile(self, mr: int, no: int, nc: int) -> float:
+        """Cycles of one tile."""
+        roles, nv = self.roles, no * nc
+        loads = mr * self.x_load + nv * self.y_load
+        lines = self.lines(mr, no, nc)
+        step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
+        step += 0.1 * lines + 0.02 * (mr + nv)
+        loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
+        return self.outside * (roles.length * step + loop) + mr * nv * self.store + 40
+
+    def lines(self, mr: int, no: int, nc: int) -> float:
+        """Cache lines that one inner step touches first."""
+        of_y = (1 if self.slides[0] else no) * (1 if self.slides[1] else nc)
+        lines = of_y * _distance(self.y_stride)
+        if self.roles.lane_stride(self.roles.x):
+            return lines + mr * _distance(self.x_stride)
+        together = min(mr, 1 + (mr - 1) * self.row_stride / 16)
+        return lines + together * min(1.0, self.x_stride / 16) / 2
+
+
+def _distance(stride: int) -> float:
+    """What it costs more to load lines `stride` elements apart: prefetchers stay within a page."""
+    return 3.0 if stride >= 1024 else 1.3 if stride > 64 else 1.0
+
+
+def _refined(schedule: Schedule) -> float:
+    """What borders save and text costs, as a factor on the cycles."""
+    roles, columns = schedule.roles, schedule.columns
+    live = sum(_live_share(roles, c) * c.tiles * c.size for c in columns.cuts)
+    share = live / sum(c.tiles * c.size for c in columns.cuts)
+    return (0.3 + 0.7 * share) * (1 + 0.0002 * schedule.products)
 
 
 def _cut(roles: Roles, rows: int, outer: int, columns: int) -> Schedule | None:
@@ -276,14 +364,7 @@ def _cut(roles: Roles, rows: int, outer: int, columns: int) -> Schedule | None:
         return None
     head, main, unroll = steps
     schedule = Schedule(roles, row_axis, outer_axis, column_axis, head, main, unroll)
-    unrolled = roles.length - (main - head) + (unroll if main > head else 0)
-    products = unrolled * sum(
-        r.size * o.size * c.size
-        for r in row_axis.cuts
-        for o in outer_axis.cuts
-        for c in column_axis.cuts
-    )
-    return schedule if products <= UNROLLED_PRODUCTS else None
+    return schedule if schedule.products <= UNROLLED_PRODUCTS else None
 
 
 def _tile_axis(roles: Roles, axis: int | None, size: int) -> TileAxis | None:
@@ -393,39 +474,6 @@ def _everywhere(
     return True
 
 
-def _cycles(schedule: Schedule, contiguous: int | None) -> float:
-    """Estimated cycles of the whole contraction on one core."""
-    roles = schedule.roles
-    outside = math.prod(roles.steps(a) for a in roles.sums)
-    spanned = {schedule.rows.axis, schedule.outer.axis, schedule.columns.axis}
-    plain = math.prod(roles.steps(a) for a in roles.nest.kept if a not in spanned)
-    total = 0.0
-    for r, o, c in itertools.product(
-        schedule.rows.cuts, schedule.outer.cuts, schedule.columns.cuts
-    ):
-        tiles = r.tiles * o.tiles * c.tiles * plain
-        total += tiles * _tile_cycles(schedule, r, o, c, outside, contiguous)
-    return total
-
-
-def _tile_cycles(
-    schedule: Schedule, r: Cut, o: Cut, c: Cut, outside: int, contiguous: int | None
-) -> float:
-    roles = schedule.roles
-    mr, nv = r.size, o.size * c.size
-    x, y = (_load_cycles(roles.lane_stride(read), roles.width) for read in (roles.x, roles.y))
-    x_misses = 0.12 if roles.lane_stride(roles.x) else 0.03
-    columns_alike = roles.columns in {a for b in roles.static_borders for a in b.axes}
-    y_misses = 0.04 if columns_alike else 0.12
-    products = mr * nv / 2 * _live_share(roles, c)
-    step = max(products, mr * x + nv * y, 4.0) + x_misses * mr + y_misses * nv
-    loop = 2.0 if schedule.main > schedule.head or roles.length < 4 else 1.0
-    stores = mr * nv * (12.0 if roles.lanes_summed else 2.0)
-    if not roles.lanes_summed and contiguous not in (None, roles.lane):
-        stores += mr * nv * 2 * roles.width
-    return outside * (roles.length * step + loop) + stores + 30
-
-
 def _live_share(roles: Roles, cut: Cut) -> float:
     """The share of a tile's products that read no border along the column axis."""
     axis = roles.columns
@@ -438,7 +486,3 @@ def _live_share(roles: Roles, cut: Cut) -> float:
         for t in range(roles.length)
     ]
     return sum(live) / len(live)
-
-
-def _load_cycles(stride: int, width: int) -> float:
-    return 0.5 if stride in (0, 1) else 1.5 * width
