@@ -91,6 +91,8 @@ def _named_padding(
         raise error(f'conv2d: padding expected numbers, "same" or "valid", got {padding!r}')
     if stride != (1, 1):
         raise error(f'conv2d: padding="same" expected stride 1, got {stride}')
+    if w.ndim != 4:
+        return x, (0, 0)  # which the op reports
     total = [d * (taps - 1) for d, taps in zip(dilation, w.shape[2:], strict=True)]
     if any(t % 2 for t in total):
         x = pad(x, [(0, 0), (0, 0), (0, total[0] % 2), (0, total[1] % 2)])

@@ -10,8 +10,15 @@ import numpy as np
 from graphc import ops
 from graphc.functions.elementwise import add, greater_equal, less_equal, multiply, where
 from graphc.functions.shapes import broadcast_to
-from graphc.functions.tensors import Scalar, as_tensor, cast, error, scalar_dtype, shape_of
-from graphc.ir import dtype_name
+from graphc.functions.tensors import (
+    Scalar,
+    as_tensor,
+    cast,
+    dtype_of,
+    error,
+    scalar_dtype,
+    shape_of,
+)
 from graphc.trace import Tensor, emit
 
 __all__ = [
@@ -29,7 +36,7 @@ __all__ = [
 
 def full(shape: Any, fill_value: Scalar, dtype: Any = None) -> Tensor:
     """`fill_value` everywhere; f32, i64 or bool unless `dtype` says otherwise."""
-    scalar = as_tensor(fill_value, None if dtype is None else dtype_name(dtype))
+    scalar = as_tensor(fill_value, None if dtype is None else dtype_of(dtype))
     return broadcast_to(scalar, shape_of("full", shape))
 
 
@@ -68,7 +75,7 @@ def arange(
         raise error("arange: step is not 0")
     first, last = (0, start) if stop is None else (start, stop)
     floats = "f32" in (scalar_dtype(first), scalar_dtype(last), scalar_dtype(step))
-    kind = dtype_name(dtype) if dtype is not None else "f32" if floats else "i64"
+    kind = dtype_of(dtype) if dtype is not None else "f32" if floats else "i64"
     count = max(math.ceil((last - first) / step), 0)
     ramp = emit(ops.Iota((count,), 0, kind))
     scaled = ramp if step == 1 else multiply(ramp, np.asarray(step).item())

@@ -17,8 +17,8 @@ from graphc.functions.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, cast, error
-from graphc.ir import FLOATS, dtype_name
+from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, cast, dtype_of, error
+from graphc.ir import FLOATS
 from graphc.trace import Tensor, emit
 
 __all__ = ["all", "any", "argmax", "argmin", "max", "mean", "min", "std", "sum", "var"]
@@ -31,7 +31,7 @@ def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) ->
     """
     tensor = as_tensor(x)
     if dtype is not None:
-        tensor = cast(tensor, dtype_name(dtype))
+        tensor = cast(tensor, dtype_of(dtype))
     elif tensor.dtype not in FLOATS:
         tensor = cast(tensor, "i64")
     return emit(ops.Sum(axes_of("sum", axis, tensor), keepdims), tensor)

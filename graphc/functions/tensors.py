@@ -110,7 +110,15 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 def astype(x: Any, dtype: Any) -> Tensor:
     """`x` converted to `dtype` (a name such as "float32" or "f32", or a NumPy dtype). Floats are
     cut towards zero to integers; to bool gives x != 0."""
-    return cast(as_tensor(x), dtype_name(dtype))
+    return cast(as_tensor(x), dtype_of(dtype))
+
+
+def dtype_of(dtype: Any) -> str:
+    """The short name of `dtype`, or GraphError with the user's line."""
+    try:
+        return dtype_name(dtype)
+    except GraphError as unknown:
+        raise error(str(unknown)) from None
 
 
 def floating(x: Any) -> Tensor:

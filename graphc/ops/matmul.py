@@ -17,7 +17,6 @@ from graphc.ops.base import (
     Iteration,
     Operand,
     Tensors,
-    broadcast_shapes,
     check_dtype,
     same_dtype,
 )
@@ -35,7 +34,10 @@ class Matmul(Contraction):
         check_dtype("matmul", dtype, NUMBERS, inputs)
         if a.rank < 2 or b.rank < 2 or a.shape[-1] != b.shape[-2]:
             raise GraphError(f"matmul: {a} and {b} have no common inner extent")
-        batch = broadcast_shapes("matmul", (Type(a.shape[:-2], dtype), Type(b.shape[:-2], dtype)))
+        try:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        except ValueError:
+            raise GraphError(f"matmul: leading axes of {a} and {b} do not broadcast") from None
         return (Type((*batch, a.shape[-2], b.shape[-1]), dtype),)
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
