@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphc.ir import Node
 from graphc.kernels.cuda.contract import lower_contract
+from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.reduce_text import lower_reduce
 from graphc.kernels.kernel import Kernel
@@ -16,4 +17,6 @@ TEMPLATES = {"contract": lower_contract, "pointwise": lower_pointwise, "reduce":
 def lower_cuda(node: Node, target: Target) -> Kernel:
     """The CUDA kernel of a fused node. Every value is row-major."""
     assert isinstance(node.op, Fused)
+    if any(n.op.name == "take_grad" for n in node.op.body.nodes):
+        return lower_index(node)
     return TEMPLATES[node.op.template](node)

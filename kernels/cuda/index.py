@@ -1,0 +1,113 @@
+"""The gradient of a gather for index.cuh: a body of one take_grad."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.access import Domain
+from graphc.kernels.cuda.shell import (
+    Signature,
+    constant_arrays,
+    decomposed,
+    index_type,
+    kernel_text,
+    make_kernel,
+    source,
+    store_outputs,
+    symbol_of,
+)
+from graphc.kernels.expression import C_TYPES, Names, Walk
+from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.ops.fused import Fused
+from graphc.ops.indexing import TakeGrad
+
+THREADS = 128
+
+
+def lower_index(node: Node) -> Kernel:
+    """The kernel of a fused node around a take_grad; every value is row-major."""
+    op = node.op
+    assert isinstance(op, Fused)
+    body = op.body
+    (gather,) = (n for n in body.nodes if n.op.name == "take_grad")
+    indices, dy = gather.inputs
+    table = gather.output
+    assert isinstance(gather.op, TakeGrad)
+    axis = gather.op.axis
+    if table.type.size == 0:
+        return make_kernel(node, source(node, (), ()), ())
+    before, after = math.prod(table.type.shape[:axis]), math.prod(table.type.shape[axis + 1 :])
+    count, extent = indices.type.size, table.type.shape[axis]
+    names = Names()
+    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    kind = C_TYPES[dy.type.dtype]
+    text = _Text(body, pointers, names)
+    sizes = f"{kind}, {before}, {count}, {after}, {extent}"
+    lines = [
+        f"take_grad<{sizes}>(",
+        "    [&](int i) {",
+        *text.read(indices, {"i": indices.type.shape}),
+        "    },",
+        "    [&](int before, int i, int after) {",
+        *text.read(dy, _split(dy, axis, indices.type.rank)),
+        "    },",
+        f"    [&](int before, int i, int after, {kind} sum) {{",
+        *text.write(table, _split(table, axis, 1)),
+        "    });",
+    ]
+    symbol = symbol_of(node)
+    signature = Signature(pointers, body.inputs, body.outputs)
+    warps = before * extent * -(-after // 32)
+    blocks = -(-warps // (THREADS // 32))
+    sections = [text.constants, kernel_text(symbol, signature, THREADS, lines)]
+    launch = GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1))
+    return make_kernel(node, source(node, ("index",), sections), [launch])
+
+
+def _split(value: Value, axis: int, middle: int) -> dict[str, tuple[int, ...]]:
+    """The extents that each of the three linear indices of a value stands for."""
+    shape = value.type.shape
+    return {
+        "before": shape[:axis],
+        "i": shape[axis : axis + middle],
+        "after": shape[axis + middle :],
+    }
+
+
+class _Text:
+    """The bodies of the functors, and the constants that they read."""
+
+    def __init__(self, body: Graph, pointers: Mapping[Value, str], names: Names) -> None:
+        self._body, self._pointers, self._names = body, pointers, names
+        self._index = index_type([v.type for v in (*body.inputs, *body.outputs)])
+        self.constants: list[str] = []
+
+    def _walk(self, value: Value, given: Mapping[Value, str]) -> Walk:
+        inputs = {v: self._pointers[v] for v in self._body.inputs}
+        return Walk(self._body, Domain(value.type.shape), inputs, self._names, given)
+
+    def read(self, value: Value, indices: Mapping[str, tuple[int, ...]]) -> list[str]:
+        """Statements that return an element of `value`."""
+        walk = self._walk(value, {})
+        register = walk.value(value, walk.domain.identity())
+        return [*self._lines(walk, indices), f"      return {register};"]
+
+    def write(self, value: Value, indices: Mapping[str, tuple[int, ...]]) -> list[str]:
+        """Statements that store the outputs, given the element `sum` of `value`."""
+        walk = self._walk(value, {value: "sum"})
+        places = walk.domain.identity()
+        store_outputs(walk, [(v, places) for v in self._body.outputs], self._pointers)
+        return self._lines(walk, indices)
+
+    def _lines(self, walk: Walk, indices: Mapping[str, Sequence[int]]) -> list[str]:
+        program = walk.program()
+        self.constants += constant_arrays(program)
+        names = [f"{whole}{d}" for whole, extents in indices.items() for d in range(len(extents))]
+        lines = program.lines(names, "1")
+        split: list[str] = []
+        for whole, extents in indices.items():
+            mine = [f"{whole}{d}" for d in range(len(extents))]
+            split += decomposed(whole, mine, extents, self._index, lines)
+        return [f"      {line}" for line in (*split, *lines)]
