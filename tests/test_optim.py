@@ -159,6 +159,16 @@ def test_two_programs_with_one_rule_share_moments_and_counter() -> None:
     assert rule.step == 4
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.9, 0.999, 0.99999])
+@pytest.mark.parametrize("step", [1, 7, 1000, 10**6])
+def test_bias_corrections_keep_their_digits(beta: float, step: int) -> None:
+    at = np.array(step, np.float32)
+    rule = optim.Adam(betas=(beta, beta))
+    graph, builder = traced(lambda t: rule.scalars(t, t)[2], at)
+    (root,) = play(graph, builder, at)
+    np.testing.assert_allclose(root, np.sqrt(1 - np.float64(beta) ** step), rtol=1e-6)
+
+
 def test_two_models_with_one_rule_keep_their_moments_apart() -> None:
     rule = optim.SGD(lr=0.1, momentum=0.9)
     first, second = Training(rule), Training(rule)
