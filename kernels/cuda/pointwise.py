@@ -25,6 +25,7 @@ from graphc.kernels.cuda.shell import (
     source,
     store_outputs,
     symbol_of,
+    wrapped,
 )
 from graphc.kernels.expression import C_TYPES, Names, Program, Walk
 from graphc.kernels.kernel import GridLaunch, Kernel
@@ -166,13 +167,11 @@ def _parts(
         for position, (part, arguments) in enumerate(group):
             end = first + part.blocks(per_thread)
             test = f"if (blockIdx.x < {end}) " if position + 1 < len(group) else ""
-            lines += [
-                f"  {'else ' if position else ''}{test}{{",
-                f"    part = {{{', '.join(arguments)}}};",
-                f"    count = {part.count}, first = {first};",
-                "  }",
-            ]
+            head = f"  {'} else ' if position else ''}{test}{{"
+            assign = wrapped("    part = {", arguments, "};")
+            lines += [head, *assign, f"    count = {part.count}, first = {first};"]
             first = end
+        lines.append("  }")
         lines += ["  part.run(count, blockIdx.x - first);", "  return;", "}"]
     return functors, lines
 

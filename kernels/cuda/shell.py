@@ -63,14 +63,15 @@ def kernel_text(
 
 
 def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
-    """`head`, the items with commas, `tail`: on one line if they fit, else further ones."""
+    """`head`, the items with commas, `tail`: on one line if they fit, else on further ones."""
+    indent = " " * (len(head) - len(head.lstrip()) + 4)
     lines, line = [], head
     for i, item in enumerate(items):
         word = item + ("," if i + 1 < len(items) else tail)
-        if len(line) + 1 + len(word) > 100:
+        if len(line) + 1 + len(word) > 96:
             lines.append(line)
-            line = "    "
-        line += word if line.endswith(("(", "    ")) else f" {word}"
+            line = indent
+        line += word if i == 0 or line == indent else f" {word}"
     return [*lines, line if items else head + tail]
 
 
