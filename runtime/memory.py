@@ -1,7 +1,9 @@
 """Where each work buffer lies in the arena.
 
-Two buffers may share bytes if every use of one ends before the first use of the other, by the
-order that streams and events enforce: a conflict graph, which on one stream is one of intervals.
+Two buffers may share bytes if every use of one ends before the first use of the other: a conflict
+graph, which on one stream is one of intervals. With several streams the order is that of streams
+and dependencies, and besides of tasks that by their estimated times will have ended anyway: such
+an order, where the packing relies on it, becomes a dependency and gets an event.
 An output that may overwrite a dying input of its task becomes one buffer with it.
 
 Packing is NP-hard. Buffers are placed one by one into the gap between placed conflicting buffers
@@ -35,17 +37,13 @@ def plan_memory(tasks: Tasks, order: Sequence[int], before: Sequence[int], bound
     """Place the work buffers. `before` has all that comes before each task, in any way, as bits;
     no search goes on below `bound` bytes."""
     uses, merged = share_in_place(tasks, order, before)
-    first_use: dict[int, int] = {}
-    for i in order:
-        for access in tasks.tasks[i].writes:
-            if access.buffer in uses:
-                first_use.setdefault(access.buffer, i)
+    writer = {a.buffer: i for i, task in enumerate(tasks.tasks) for a in task.writes}
     buffers = list(uses)
     conflicts = [set[int]() for _ in buffers]
     for a, old in enumerate(buffers):
         for b, new in enumerate(buffers[:a]):
-            apart = not uses[old] & ~before[first_use[new]]
-            apart = apart or not uses[new] & ~before[first_use[old]]
+            apart = not uses[old] & ~before[writer[new]]
+            apart = apart or not uses[new] & ~before[writer[old]]
             if not apart:
                 conflicts[a].add(b)
                 conflicts[b].add(a)
@@ -79,6 +77,24 @@ def share_in_place(
             into = merged[new] = merged.get(old, old)
             uses[into] |= uses.pop(new)
     return uses, merged
+
+
+def reuse_edges(tasks: Tasks, starts: Mapping[int, int], before: Sequence[int]) -> list[int]:
+    """For each task those that must end before it, as bits, because it is the first to write
+    bytes that they use. `before` is what the packing relied on."""
+    uses = tasks.work_uses()
+    writer = {a.buffer: i for i, task in enumerate(tasks.tasks) for a in task.writes}
+    spans = sorted((starts[b], starts[b] + tasks.buffers[b].nbytes, b) for b in uses)
+    edges = [0] * len(tasks.tasks)
+    for n, (_, stop, a) in enumerate(spans):
+        for start, _, b in spans[n + 1 :]:
+            if start >= stop:
+                break
+            for old, new in ((a, b), (b, a)):
+                own = 1 << writer[new]
+                if not uses[old] & ~(before[writer[new]] | own):
+                    edges[writer[new]] |= uses[old] & ~own
+    return edges
 
 
 def lower_bound(tasks: Tasks, order: Sequence[int], before: Sequence[int]) -> int:

@@ -8,10 +8,17 @@ from graphc.cost import estimate_microseconds, machine
 from graphc.errors import PlanError
 from graphc.ir import Graph
 from graphc.kernels.kernel import Kernel
-from graphc.runtime.memory import Packing, lower_bound, plan_memory
+from graphc.runtime.memory import Packing, lower_bound, plan_memory, reuse_edges
 from graphc.runtime.order import ancestors, memory_order
 from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range, Record, Step, Wait
-from graphc.runtime.streams import Event, Schedule, assign_streams, needed_events, stream_order
+from graphc.runtime.streams import (
+    Event,
+    Schedule,
+    assign_streams,
+    expected_order,
+    needed_events,
+    stream_order,
+)
 from graphc.runtime.tasks import Access, Task, Tasks, make_tasks
 
 MOST_STREAMS = 8
@@ -42,14 +49,16 @@ def make_plan(
         streams,
         machine(device).event,
     )
-    before = ancestors(stream_order(tasks.predecessors, schedule), schedule.order)
+    before = expected_order(tasks.predecessors, schedule)
     packing = plan_memory(tasks, schedule.order, before, bound)
+    reuse = reuse_edges(tasks, packing.starts, before)
+    edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
     places = _Places(tasks, packing)
     return Plan(
         name=graph.name,
         device=device,
         streams=streams,
-        steps=tuple(_steps(tasks, schedule, needed_events(tasks.predecessors, schedule), places)),
+        steps=tuple(_steps(tasks, schedule, needed_events(edges, schedule), places)),
         kernels=_kernels_by_name(graph.name, tasks),
         state=tuple(Binding(v, places.range(a)) for v, a in tasks.state),
         inputs=tuple(Binding(v, places.range(a)) for v, a in tasks.inputs),

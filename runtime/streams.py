@@ -11,6 +11,7 @@ free first. The dgrad and the wgrad of a layer never share a stream.
 Events: to the dependencies come the order of each stream, a beginning on stream 0 before all and
 an end on stream 0 after all. An edge of the transitive reduction of this whole that crosses
 streams is an event; no other edge needs one, and no path goes around it, so none is redundant.
+Where memory is used again by another stream, the planner adds that to the dependencies.
 """
 
 from __future__ import annotations
@@ -24,13 +25,22 @@ import networkx as nx
 from graphc.runtime.order import ancestors
 from graphc.runtime.tasks import Tasks, bits
 
+LOOKAHEAD = 2
+"""How many tasks per stream, of those that the serial order would run next, may be picked from.
+Streams that run further ahead gain no time and hold more memory."""
+
 
 @dataclass(frozen=True)
 class Schedule:
-    """`order` holds the task numbers in the order of issue, `stream` the stream of each task."""
+    """`order` holds the task numbers in the order of issue, `stream` the stream of each task.
+
+    `done[i]` has bit j set if task j, issued before task i, is expected to have ended early enough
+    for task i to wait for it without loss of time. Only with several streams.
+    """
 
     order: tuple[int, ...]
     stream: tuple[int, ...]
+    done: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,14 @@ def assign_streams(
     chain = _chains(reduced, serial, way)
     folding = _Folding(tasks, serial, streams, chain)
     return folding.run(reduced, microseconds, way, event_microseconds)
+
+
+def expected_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]:
+    """For each task all that comes before it, or may be made to without loss of time, as bits."""
+    before = ancestors(stream_order(predecessors, schedule), schedule.order)
+    if not schedule.done:
+        return before
+    return [mask | done for mask, done in zip(before, schedule.done, strict=True)]
 
 
 def stream_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]:
@@ -142,7 +160,9 @@ class _Folding:
         self, tasks: Tasks, serial: Sequence[int], streams: int, chain: Sequence[int]
     ) -> None:
         self.partners = _partners(tasks, serial)
+        self.serial = serial
         self.place = {i: n for n, i in enumerate(serial)}
+        self.window = LOOKAHEAD * streams
         self.chain = chain
         self.free = [0.0] * streams
         self.chain_stream: dict[int, int] = {}
@@ -163,12 +183,17 @@ class _Folding:
                 after[j].append(i)
         missing = [mask.bit_count() for mask in reduced]
         ready = {i for i, n in enumerate(missing) if not n}
-        order = []
-        while ready:
-            starts = {i: self.best_start(i, reduced[i]) for i in ready}
-            i = min(ready, key=lambda i: (starts[i][0], -way[i], self.place[i]))
+        waiting = list(self.serial)
+        order: list[int] = []
+        done = [0] * len(reduced)
+        while waiting:
+            near = [i for i in waiting[: self.window] if i in ready]
+            starts = {i: self.best_start(i, reduced[i]) for i in near}
+            i = min(near, key=lambda i: (starts[i][0], -way[i], self.place[i]))
             start, stream = starts[i]
+            waiting.remove(i)
             ready.remove(i)
+            done[i] = sum(1 << j for j in order if self.finish[j] + self.event <= start)
             order.append(i)
             self.stream[i] = self.chain_stream[self.chain[i]] = stream
             self.finish[i] = self.free[stream] = start + microseconds[i]
@@ -176,7 +201,7 @@ class _Folding:
                 missing[j] -= 1
                 if not missing[j]:
                     ready.add(j)
-        return Schedule(tuple(order), tuple(self.stream))
+        return Schedule(tuple(order), tuple(self.stream), tuple(done))
 
     def best_start(self, i: int, before: int) -> tuple[float, int]:
         """(time, stream) of task i's earliest start on its chain's stream, or on any stream if

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import random
+
+import networkx as nx
+import pytest
+
+from graphc.runtime.plan import Launch, Plan, Record, Wait
+from graphc.runtime.planner import make_plan
+from graphc.runtime.streams import transitive_reduction
+from tests.runtime.brute_force import conflict, happens_before
+from tests.runtime.random_graphs import add_updates, random_graph, training_graph
+
+
+def streams_of(plan: Plan) -> dict[str, int]:
+    return {s.kernel: s.stream for s in plan.steps if isinstance(s, Launch)}
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4, 8])
+@pytest.mark.parametrize("wide", [1, 4])
+def test_dgrad_and_wgrad_of_a_layer_run_on_different_streams(streams: int, wide: int) -> None:
+    plan = make_plan(*training_graph(6, wide=wide), device="cpu", streams=streams)
+    of = streams_of(plan)
+    for n in range(1, 6):
+        assert of[f"conv{n}_dgrad"] != of[f"conv{n}_wgrad"]
+
+
+def test_halves_of_a_layer_part_wherever_they_are_independent() -> None:
+    pairs = 0
+    for seed in range(8):
+        plan = make_plan(*random_graph(seed, 32), device="cpu", streams=8)
+        before = happens_before(plan.steps, plan.streams)
+        halves = [(i, *s.kernel.rpartition("_")[0].rpartition("_")[::2], s.stream)
+                  for i, s in enumerate(plan.steps) if isinstance(s, Launch)]  # fmt: skip
+        for i, layer, half, stream in halves:
+            for j, other_layer, other_half, other_stream in halves:
+                same = layer == other_layer and (half, other_half) == ("dgrad", "wgrad")
+                if same and i not in before[j] and j not in before[i]:
+                    assert stream != other_stream
+                    pairs += 1
+    assert pairs > 10
+
+
+def test_wgrad_waits_for_activation_backward() -> None:
+    plan = make_plan(*training_graph(3), device="cpu", streams=2)
+    before = happens_before(plan.steps, plan.streams)
+    index = {s.kernel: i for i, s in enumerate(plan.steps) if isinstance(s, Launch)}
+    for n in range(3):
+        assert index[f"d_relu{n}"] in before[index[f"conv{n}_wgrad"]]
+
+
+def test_dgrad_is_issued_before_wgrad() -> None:
+    plan = make_plan(*training_graph(5), device="cpu", streams=2)
+    order = [s.kernel for s in plan.steps if isinstance(s, Launch)]
+    for n in range(1, 5):
+        assert order.index(f"conv{n}_dgrad") < order.index(f"conv{n}_wgrad")
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4, 8])
+@pytest.mark.parametrize("seed", range(6))
+def test_every_event_carries_an_ordering_that_is_needed(seed: int, streams: int) -> None:
+    """Without any one wait two conflicting steps, or a step and the fork or join, lose order."""
+    plan = make_plan(*add_updates(*random_graph(seed, 16)), device="cpu", streams=streams)
+    nothing = Launch(0, "nothing", (), (), ())
+    steps = [nothing, *plan.steps, nothing]
+    last = len(steps) - 1
+    whole = happens_before(steps, streams)
+    for n, step in enumerate(steps):
+        if not isinstance(step, Wait):
+            continue
+        kept = [nothing if i == n else s for i, s in enumerate(steps)]
+        less = happens_before(
+            [Launch(step.stream, "nothing", (), (), ()) if s is nothing and 0 < i < last else s
+             for i, s in enumerate(kept)], streams)  # fmt: skip
+        lost = [(i, j) for j in range(len(steps)) for i in whole[j] - less[j]]
+        assert any(
+            i == 0 or j == last or conflict(steps[i], steps[j])
+            for i, j in lost
+            if not isinstance(steps[i], Record | Wait) and not isinstance(steps[j], Record | Wait)
+        )
+
+
+def test_each_event_is_recorded_once_and_waited_for() -> None:
+    plan = make_plan(*random_graph(2, 40), device="cpu", streams=4)
+    records = [s.event for s in plan.steps if isinstance(s, Record)]
+    assert records == list(range(len(records)))
+    assert {s.event for s in plan.steps if isinstance(s, Wait)} == set(records)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_transitive_reduction_is_that_of_networkx(seed: int) -> None:
+    dice = random.Random(seed)
+    count = 30
+    edges = [(i, j) for j in range(count) for i in range(j) if dice.random() < 0.15]
+    predecessors = [sum(1 << i for i, k in edges if k == j) for j in range(count)]
+    reduced = transitive_reduction(predecessors, range(count))
+    graph = nx.DiGraph(edges)
+    expected = set(nx.transitive_reduction(graph).edges)
+    assert {(i, j) for j in range(count) for i in range(count) if reduced[j] >> i & 1} == expected

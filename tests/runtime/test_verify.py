@@ -1,0 +1,349 @@
+"""The verifier accepts what the planner makes, and no mutant of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from graphc.errors import PlanError
+from graphc.ir import Graph, Type, Value
+from graphc.kernels.kernel import Kernel
+from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range, Record, Step, Wait
+from graphc.runtime.planner import make_plan
+from graphc.runtime.verify import verify, verify_sequence
+from tests.runtime.brute_force import is_ordered
+from tests.runtime.random_graphs import (
+    add_updates,
+    opaque_kernel,
+    random_graph,
+    training_graph,
+)
+
+STREAMS = (2, 3, 4, 8)
+
+
+def plan_of(seed: int, streams: int, count: int = 24) -> Plan:
+    return make_plan(*add_updates(*random_graph(seed, count)), device="cpu", streams=streams)
+
+
+def with_steps(plan: Plan, steps: list[Step]) -> Plan:
+    return replace(plan, steps=tuple(steps))
+
+
+def is_accepted(plan: Plan) -> bool:
+    try:
+        verify(plan)
+    except PlanError:
+        return False
+    return True
+
+
+def refusal(plan: Plan) -> str:
+    with pytest.raises(PlanError) as error:
+        verify(plan)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("streams", STREAMS)
+@pytest.mark.parametrize("seed", range(5))
+def test_no_event_can_be_dropped(seed: int, streams: int) -> None:
+    plan = plan_of(seed, streams)
+    assert is_accepted(plan)
+    waits = [i for i, s in enumerate(plan.steps) if isinstance(s, Wait)]
+    assert waits
+    for i in waits:
+        assert not is_accepted(with_steps(plan, [s for j, s in enumerate(plan.steps) if j != i]))
+    for event in {s.event for s in plan.steps if isinstance(s, Record)}:
+        kept = [s for s in plan.steps if getattr(s, "event", None) != event]
+        assert not is_accepted(with_steps(plan, kept))
+
+
+@pytest.mark.parametrize("streams", STREAMS)
+@pytest.mark.parametrize("seed", range(5))
+def test_verdict_is_that_of_brute_force_reachability(seed: int, streams: int) -> None:
+    """Mutants whose reads all find their values, so that ordering alone decides: events moved,
+    steps moved to other streams."""
+    plan = plan_of(seed, streams, count=16)
+    assert is_ordered(plan)
+    dice = random.Random(seed)
+    verdicts = []
+    for _ in range(40):
+        steps = list(plan.steps)
+        i = dice.randrange(len(steps))
+        if isinstance(steps[i], Record | Wait):
+            steps.insert(dice.randrange(len(steps)), steps.pop(i))
+        else:
+            steps[i] = replace(steps[i], stream=dice.randrange(streams))
+        mutant = with_steps(plan, steps)
+        verdicts.append(is_ordered(mutant))
+        assert is_accepted(mutant) == verdicts[-1]
+    assert True in verdicts and False in verdicts
+
+
+@pytest.mark.parametrize("streams", (1, *STREAMS))
+def test_values_that_live_at_once_cannot_share_bytes(streams: int) -> None:
+    plan = make_plan(*training_graph(5), device="cpu", streams=streams)
+    places = {r.value: r for s in plan.steps if isinstance(s, Launch) for r in s.arguments}
+    for n in range(4):
+        saved, other = places[f"conv{n}_forward"], places["loss.1"]
+        moved = Range("work", saved.start, saved.start + 4000, other.value)
+        assert "reads" in refusal(move(plan, {other.value: moved}))
+
+
+def test_swapped_buffers_are_found_where_their_lives_differ() -> None:
+    plan = make_plan(*training_graph(5), device="cpu", streams=2)
+    places = {r.value: r for s in plan.steps if isinstance(s, Launch) for r in s.arguments}
+    a, b = places["conv0_forward"], places["d_relu0"]
+    swapped = {
+        a.value: Range("work", b.start, b.stop, a.value),
+        b.value: Range("work", a.start, a.stop, b.value),
+    }
+    assert a.start != b.start
+    refusal(move(plan, swapped))
+
+
+def move(plan: Plan, places: dict[str, Range]) -> Plan:
+    """The plan with some values elsewhere."""
+
+    def moved(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+        return tuple(places.get(r.value, r) for r in ranges)
+
+    steps = tuple(
+        replace(s, arguments=moved(s.arguments), reads=moved(s.reads), writes=moved(s.writes))
+        if isinstance(s, Launch)
+        else s
+        for s in plan.steps
+    )
+    launches = [s for s in steps if isinstance(s, Launch)]
+    ends = [r.stop for s in launches for r in s.arguments if r.segment == "work"]
+    return replace(plan, steps=steps, peak_bytes=-(-max(ends) // 64) * 64)
+
+
+X = Value("x", Type((16,)))
+S = Value("s", Type((16,)))
+A, B, C = (Range("work", 64 * n, 64 * n + 64, "abc"[n]) for n in range(3))
+IN, OUT, STATE = Range("io", 0, 64, "x"), Range("io", 64, 128, "y"), Range("state", 0, 64, "s")
+
+
+def launch(name: str, reads: list[Range], writes: list[Range], stream: int = 0) -> Launch:
+    return Launch(stream, name, (*reads, *writes), tuple(reads), tuple(writes))
+
+
+def handmade(*steps: Step, streams: int = 2, **changes: Any) -> Plan:
+    """A plan that reads x and s and whose output y lies at OUT."""
+    names = [s.kernel for s in steps if isinstance(s, Launch)]
+    ends = [r.stop for s in steps if isinstance(s, Launch) for r in s.arguments
+            if r.segment == "work"]  # fmt: skip
+    plan = Plan(
+        name="p",
+        device="cpu",
+        streams=streams,
+        steps=steps,
+        kernels={name: opaque_kernel(name) for name in names},
+        state=(Binding(S, STATE),),
+        inputs=(Binding(X, IN),),
+        outputs=(Binding(Value("y", Type((16,))), OUT),),
+        peak_bytes=max(ends, default=0),
+        lower_bound_bytes=0,
+    )
+    return replace(plan, **changes)
+
+
+FORK = (Record(0, 0), Wait(1, 0))
+JOIN = (Record(1, 1), Wait(0, 1))
+FIRST = launch("first", [IN], [A])
+LAST = launch("last", [A], [OUT])
+NO_KERNELS: dict[str, Kernel] = {}
+TWICE = Kernel("first", "pointwise", "", workspace=128)
+
+
+def refusals() -> Iterator[tuple[str, Plan, str]]:
+    """(what is wrong, plan, message)."""
+    yield (
+        "unordered write and read",
+        handmade(*FORK, FIRST, launch("last", [A], [OUT], 1), *JOIN),
+        "plan p, step 2 (s0 launch first) writes a=work+0..64 and plan p, step 3 (s1 launch last) "
+        "reads a=work+0..64, and nothing orders them: s1 waits for no event that comes after the "
+        "former on s0",
+    )
+    yield (
+        "unordered read and write",
+        handmade(FIRST, *FORK, LAST, launch("over", [], [Range("work", 0, 64, "d")], 1), *JOIN),
+        "plan p, step 3 (s0 launch last) reads a=work+0..64 and plan p, step 4 (s1 launch over) "
+        "writes d=work+0..64, and nothing orders them: s1 waits for no event that comes after the "
+        "former on s0",
+    )
+    yield (
+        "no fork",
+        handmade(FIRST, LAST, launch("side", [IN], [B], 1), *JOIN),
+        "plan p: step 2 (s1 launch side) may run before the plan begins: s1 waits for no event "
+        "that comes after the beginning on s0",
+    )
+    yield (
+        "no join",
+        handmade(*FORK, FIRST, LAST, launch("side", [IN], [B], 1)),
+        "plan p: step 4 (s1 launch side) may run after the plan ends: s0 waits for no event that "
+        "comes after it on s1",
+    )
+    yield (
+        "uninitialised",
+        handmade(LAST, peak_bytes=64),
+        "plan p: step 0 (s0 launch last) reads a=work+0..64, which holds nothing",
+    )
+    yield (
+        "overwritten",
+        handmade(FIRST, launch("over", [], [Range("work", 0, 64, "d")]), LAST),
+        "plan p: step 2 (s0 launch last) reads a=work+0..64, which holds d",
+    )
+    yield (
+        "output not written",
+        handmade(FIRST),
+        "plan p: the output %y does not hold y=io+64..128 at the end",
+    )
+    yield (
+        "half of a state",
+        handmade(FIRST, LAST, launch("half", [], [Range("state", 0, 32, "t")])),
+        "plan p: the state %s holds several values at the end",
+    )
+    yield (
+        "wait before record",
+        handmade(Wait(1, 0), Record(0, 0), FIRST, LAST),
+        "plan p: step 0 (s1 wait e0) waits for an event that is not recorded before it",
+    )
+    yield (
+        "recorded twice",
+        handmade(*FORK, Record(0, 0), FIRST, LAST),
+        "plan p: step 2 (s0 record e0) records an event that is recorded before",
+    )
+    yield (
+        "no such stream",
+        handmade(FIRST, LAST, Record(2, 0)),
+        "plan p: step 2 (s2 record e0) is on a stream that is not one of 2",
+    )
+    yield (
+        "outside its segment",
+        handmade(FIRST, launch("last", [Range("state", 0, 128, "s")], [OUT])),
+        "plan p: step 1 (s0 launch last) uses s=state+0..128, which is outside its segment",
+    )
+    yield (
+        "not aligned",
+        handmade(launch("first", [IN], [Range("work", 32, 96, "a")]), peak_bytes=128),
+        "plan p: step 0 (s0 launch first) uses a=work+32..96, which is not aligned to 64 bytes",
+    )
+    yield (
+        "input written",
+        handmade(launch("first", [], [IN])),
+        "plan p: step 0 (s0 launch first) writes x=io+0..64, which is the input %x",
+    )
+    yield (
+        "no kernel",
+        handmade(FIRST, LAST, kernels=NO_KERNELS),
+        "plan p: step 0 (s0 launch first) has no kernel",
+    )
+    yield (
+        "arguments",
+        handmade(replace(FIRST, arguments=(A, IN)), LAST),
+        "plan p: step 0 (s0 launch first) has other arguments than what it reads, then what it "
+        "writes",
+    )
+    yield (
+        "workspace",
+        handmade(FIRST, LAST, kernels={"first": TWICE, "last": opaque_kernel("last")}),
+        "plan p: step 0 (s0 launch first) has a workspace a=work+0..64, its kernel needs 128 bytes",
+    )
+    yield (
+        "in place",
+        handmade(FIRST, launch("over", [A], [A]), LAST),
+        "plan p: step 1 (s0 launch over) reads a=work+0..64 and writes a=work+0..64, which its "
+        "kernel does not allow in place",
+    )
+    yield (
+        "two outputs",
+        handmade(launch("first", [IN], [A, A]), LAST),
+        "plan p: step 0 (s0 launch first) writes both a=work+0..64 and a=work+0..64",
+    )
+    yield (
+        "copy of another size",
+        handmade(FIRST, Copy(0, A, Range("state", 0, 32, "a"))),
+        "plan p: step 1 (s0 copy a) copies a=work+0..64 to a=state+0..32, which has another size",
+    )
+    yield (
+        "copy onto itself",
+        handmade(FIRST, Copy(0, A, A)),
+        "plan p: step 1 (s0 copy a) copies a=work+0..64 onto itself",
+    )
+    yield (
+        "peak",
+        handmade(FIRST, LAST, peak_bytes=128),
+        "plan p: its peak is given as 128 bytes, its steps use 64",
+    )
+    yield (
+        "binding of another size",
+        handmade(FIRST, LAST, state=(Binding(S, Range("state", 0, 32, "s")),)),
+        "plan p: %s : f32[16] is bound to s=state+0..32",
+    )
+    yield (
+        "bindings that overlap",
+        handmade(FIRST, LAST, inputs=(Binding(X, IN), Binding(S, Range("io", 0, 64, "s")))),
+        "plan p: %s and %x share s=io+0..64",
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"), [c[1:] for c in refusals()], ids=[c[0] for c in refusals()]
+)
+def test_refusal_names_the_steps_and_what_is_missing(plan: Plan, message: str) -> None:
+    assert refusal(plan) == message
+
+
+def test_in_place_is_accepted_where_the_kernel_allows_it() -> None:
+    step = launch("over", [A], [Range("work", 0, 64, "d")])
+    plan = handmade(FIRST, step, launch("last", [Range("work", 0, 64, "d")], [OUT]))
+    allowed = {**plan.kernels, "over": opaque_kernel("over", inplace=((0, 0),))}
+    assert is_accepted(replace(plan, kernels=allowed))
+    assert not is_accepted(plan)
+
+
+def test_certificate_counts_what_was_verified() -> None:
+    plan = handmade(*FORK, FIRST, launch("side", [STATE], [B], 1), LAST, *JOIN)
+    certificate = verify(plan)
+    assert (certificate.launches, certificate.copies) == (3, 0)
+    assert (certificate.events, certificate.waits) == (2, 2)
+    assert certificate.accesses == 6
+    # In each run `last` finds the writer of a; in the second `first` and `side` find the writers
+    # and the reader of the first, but io differs and nothing has written s.
+    assert certificate.pairs == 5
+    assert str(certificate) == (
+        "verified p: 3 launches, 0 copies, 2 events, 2 waits; 5 pairs over 6 accesses are ordered; "
+        f"peak 128 bytes, lower bound 0 bytes; {certificate.digest}"
+    )
+
+
+def test_digest_differs_for_another_plan_alone() -> None:
+    first, same, other = plan_of(0, 2), plan_of(0, 2), plan_of(1, 2)
+    assert verify(first).digest == verify(same).digest != verify(other).digest
+
+
+def test_programs_that_share_state_may_follow_each_other() -> None:
+    graph, kernels = training_graph(4)
+    train = make_plan(graph, kernels, device="cpu", streams=3)
+    nodes = graph.nodes[:4]
+    infer_graph = Graph("infer", graph.inputs, graph.state, nodes, (nodes[-1].output,))
+    infer = make_plan(infer_graph, kernels, device="cpu", streams=2)
+    certificate = verify_sequence(train, infer)
+    assert certificate.plan == "training, then infer"
+    assert certificate.launches == 17 + 4
+    assert verify_sequence(infer, train).accesses == certificate.accesses
+
+
+def test_programs_cannot_share_state_of_different_types() -> None:
+    other = Binding(Value("s", Type((4, 4))), STATE)
+    with pytest.raises(PlanError) as error:
+        verify_sequence(handmade(FIRST, LAST), handmade(FIRST, LAST, state=(other,), name="q"))
+    assert str(error.value) == (
+        "plan q: the state %s is f32[4,4], another plan knows it as f32[16]"
+    )
