@@ -41,6 +41,10 @@ class StateBuffer:
     def type(self) -> Type:
         return Type(self.array.shape, dtype_name(self.array.dtype))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A deep copy or an unpickled buffer must be aligned and lie on the host, as every one does.
+        return StateBuffer, (self.numpy(),)
+
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
         """A fresh copy of the current contents."""
         self.refresh_host()

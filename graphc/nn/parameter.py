@@ -76,9 +76,5 @@ class Parameter(Operand):
             f"a parameter has no truth value: compare with None ({', '.join(user_line())})"
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Copies get a buffer of their own, aligned as every buffer is.
-        return Parameter, (self.numpy(), self.trainable)
-
     def __repr__(self) -> str:
         return f"Parameter({self.type}{'' if self.trainable else ', trainable=False'})"

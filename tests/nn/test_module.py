@@ -145,6 +145,12 @@ def test_a_deep_copy_is_independent_and_aligned() -> None:
     assert all(p.state.array.ctypes.data % 64 == 0 for p in other.parameters())
 
 
+def test_a_deep_copy_keeps_what_is_shared() -> None:
+    layer = nn.Linear(3, 3)
+    other = copy.deepcopy(nn.Sequential(layer, nn.ReLU(), layer))
+    assert [name for name, _ in other.named_parameters()] == ["0.weight", "0.bias"]
+
+
 def test_equal_seeds_give_equal_weights() -> None:
     def weights(number: int) -> np.ndarray[Any, Any]:
         seed(number)
