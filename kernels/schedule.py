@@ -290,7 +290,7 @@ class TileCost:
             1 if a is None else roles.steps(a) for a in (roles.rows, roles.outer, roles.columns)
         ]
         self.x_load, self.y_load = (
-            0.5 if roles.lane_stride(r) in (0, 1) else 1.5 * roles.width for r in (x, y)
+            0.5 if roles.lane_stride(r) in (0, 1) else 1.0 * roles.width for r in (x, y)
         )
         self.x_stride, self.y_stride = (self._inner_stride(r) for r in (x, y))
         self.slides = [

@@ -68,13 +68,19 @@ constexpr int prefix(unsigned mask) {  // live lanes if they are the first ones,
 template <unsigned MASK, int STEP>
 INLINE vec<float> fetch(const float* p) {
     constexpr int live = prefix(MASK);
+    vec<float> v{};
     if constexpr (STEP == 0) {
         return splat(*p);
     } else if constexpr (STEP == 1 && live >= 0) {
         return load<live>(p);
     } else {
-        vec<float> v{};
-#pragma GCC unroll 16
+#if defined(GRAPHC_AVX512)
+        // Masked lanes are not touched; inserting lanes one by one would compile for seconds.
+        if constexpr (STEP == 1) return __builtin_ia32_loadups512_mask(p, v, (unsigned short)MASK);
+        else
+            return __builtin_ia32_gathersiv16sf(v, p, lanes<int32_t>() * STEP, (unsigned short)MASK,
+                                                4);
+#endif
         for (int l = 0; l < W; l++)
             if (MASK >> l & 1) v[l] = p[index(l) * STEP];
         return v;
