@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from graphc.functions.elementwise import add, multiply, rsqrt, square, subtract
-from graphc.functions.reductions import mean
+from graphc.functions.elementwise import add, multiply, rsqrt, subtract
+from graphc.functions.reductions import biased_variance, mean
 from graphc.functions.shapes import reshape
 from graphc.functions.tensors import as_tensor, error, floating, shape_of
 from graphc.trace import Tensor, current_builder
@@ -113,8 +113,7 @@ def group_norm(
 def _centred(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """x less its mean over `axes`, its biased variance, its mean; the latter two keep the axes."""
     average = mean(x, axes, keepdims=True)
-    centred = subtract(x, average)
-    return centred, mean(square(centred), axes, keepdims=True), average
+    return subtract(x, average), biased_variance(x, average, axes), average
 
 
 def _scaled(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

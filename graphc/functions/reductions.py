@@ -14,6 +14,7 @@ from graphc.functions.elementwise import (
     not_equal,
     sqrt,
     square,
+    stop_gradient,
     subtract,
     where,
 )
@@ -69,8 +70,22 @@ def var(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = Fal
             f"var: {count} elements along axes {axes} of {tensor.value.type} "
             f"are not more than correction={correction}"
         )
-    deviation = subtract(tensor, mean(tensor, axes, keepdims=True))
-    return multiply(sum(square(deviation), axes, keepdims=keepdims), 1 / (count - correction))
+    average = mean(tensor, axes, keepdims=True)
+    biased = biased_variance(tensor, average, axes)
+    unbiased = biased if not correction else multiply(biased, count / (count - correction))
+    return unbiased if keepdims else sum(unbiased, axes)
+
+
+def biased_variance(x: Tensor, average: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The mean squared deviation over `axes`, which it keeps, from their mean `average`.
+
+    Written as E[(x - c)^2] - (E[x] - c)^2 for the constant c = E[x]. The second term is 0, but
+    makes the gradient exact at any order without a sum over x in it; differentiating (x - E[x])^2
+    itself needs one more pass over the data for a sum that is 0.
+    """
+    centre = stop_gradient(average)
+    spread = mean(square(subtract(x, centre)), axes, keepdims=True)
+    return subtract(spread, square(subtract(average, centre)))
 
 
 def std(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:

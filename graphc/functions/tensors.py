@@ -27,15 +27,15 @@ def error(message: str) -> GraphError:
 def as_tensor(x: Any, dtype: str | None = None) -> Tensor:
     """`x` as a tensor: a tensor itself, a parameter's contents, or a constant.
 
-    Constants come from Python numbers (f32, i64 or bool unless `dtype` says otherwise), NumPy
-    arrays (their dtype) and nested lists of numbers. GraphError for anything else.
+    Constants come from Python numbers (f32, i64 or bool unless `dtype` says otherwise), arrays of
+    their own dtype (anything with `__array__`) and nested lists of numbers. GraphError for others.
     """
     if isinstance(x, Tensor):
         return x
     state = getattr(x, "state", None)
     if isinstance(state, StateBuffer):
         return current_builder().read_state(state)
-    if isinstance(x, np.ndarray | np.generic):
+    if hasattr(x, "__array__"):
         return emit(Constant.of(np.asarray(x, None if dtype is None else DTYPES[dtype])))
     if isinstance(x, bool | int | float):
         return _scalar(x, dtype or scalar_dtype(x))

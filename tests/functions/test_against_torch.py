@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
+from graphc.gradient import gradients
+from graphc.trace import current_builder
 from tests.functions.tracing import run
 from tests.tools import need_module
 
@@ -361,3 +363,44 @@ def test_values_and_gradients_equal_torchs(
     for a, b in zip(got, expected, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+SECOND_ORDER: list[tuple[str, Function, Function]] = [
+    ("variance", lambda x: f.var(x, (0, 2)), lambda t, x: t.var(x, (0, 2), correction=0)),
+    (
+        "layer_norm",
+        lambda x: f.layer_norm(x, 4) ** 3,
+        lambda t, x: t.nn.functional.layer_norm(x, (4,)) ** 3,
+    ),
+    ("softmax", lambda x: f.softmax(x, 1) ** 2, lambda t, x: t.softmax(x, 1) ** 2),
+    ("gelu", f.gelu, lambda t, x: t.nn.functional.gelu(x)),
+    (
+        "conv2d",
+        lambda x: f.conv2d(x, x[:, :, 1:, 1:] * x[:, :, 1:, :-1], padding=1) ** 2,
+        lambda t, x: t.nn.functional.conv2d(x, x[:, :, 1:, 1:] * x[:, :, 1:, :-1], padding=1) ** 2,
+    ),
+    (
+        "avg_pool2d",
+        lambda x: f.square(f.avg_pool2d(f.square(x), 2)),
+        lambda t, x: t.nn.functional.avg_pool2d(x**2, 2) ** 2,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "ours", "theirs"), SECOND_ORDER, ids=[c[0] for c in SECOND_ORDER])
+def test_gradients_of_gradients_equal_torchs(
+    torch: ModuleType, name: str, ours: Function, theirs: Function
+) -> None:
+    x = normal(2, 3, 4) if name not in ("conv2d", "avg_pool2d") else normal(2, 3, 4, 4)
+
+    def penalty(x: Any) -> Any:
+        y = ours(x)
+        (slope,) = gradients([y], [f.ones_like(y)], [x], current_builder())
+        return slope * slope
+
+    value, second = run(penalty, x, slopes=True)
+    tensor = torch.tensor(x, requires_grad=True)
+    (slope,) = torch.autograd.grad(theirs(torch, tensor).sum(), tensor, create_graph=True)
+    (expected,) = torch.autograd.grad((slope * slope).sum(), tensor)
+    np.testing.assert_allclose(value, (slope * slope).detach().numpy(), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(second, expected.numpy(), rtol=1e-8, atol=1e-8)

@@ -331,11 +331,8 @@ def test_a_wrong_argument_is_named_with_the_users_line(
     assert str(error.value) == message + suffix
 
 
-CALL_LINE = next(
-    number
-    for number, text in enumerate(Path(__file__).read_text().splitlines(), 1)
-    if text.strip() == "function(*inputs)"
-)
+SOURCE = Path(__file__).read_text().splitlines()
+CALL_LINE = 1 + [line.strip() for line in SOURCE].index("function(*inputs)")
 
 
 def test_functions_outside_a_trace_say_where_they_belong() -> None:
