@@ -20,7 +20,8 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, np.dtyp
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(nbytes + 2 * ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes].view(dtype).reshape(shape)
+    array: np.ndarray[Any, np.dtype[Any]] = raw[start : start + nbytes].view(dtype).reshape(shape)
+    return array
 
 
 class StateBuffer:

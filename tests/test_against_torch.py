@@ -63,6 +63,9 @@ Case = tuple[Callable[[], Any], Callable[[], Any], str, dict[str, Any]]
 CASES: dict[str, Case] = {
     "LeNet, SGD with momentum": (LeNet, torch_lenet, "SGD", {"lr": 0.05, "momentum": 0.9}),
     "MLP, Adam": (lambda: mlp(nn), lambda: mlp(need_module("torch").nn), "Adam", {"lr": 2e-3}),
+    "MLP, AdamW with clipped gradients": (
+        lambda: mlp(nn), lambda: mlp(need_module("torch").nn),
+        "AdamW", {"lr": 1e-3, "weight_decay": 0.1, "clip_grad_norm": 0.3}),
     "batch-norm CNN, Nesterov momentum": (
         lambda: batch_norm_cnn(nn), lambda: batch_norm_cnn(need_module("torch").nn),
         "SGD", {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
@@ -83,14 +86,19 @@ def batches() -> list[tuple[Array, Array]]:
     return [(kinds[y] + n, y) for y, n in zip(labels, noise, strict=True)]
 
 
-def trained_by_torch(model: Any, optimizer: Any) -> list[float]:
+def trained_by_torch(
+    model: Any, rule: str, lr: float, clip_grad_norm: float | None = None, **options: Any
+) -> list[float]:
     torch = need_module("torch")
     losses = []
+    optimizer = getattr(torch.optim, rule)(model.parameters(), lr=lr, **options)
     for x, y in batches():
         optimizer.zero_grad()
         logits = model(torch.from_numpy(x))
         loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(y).long())
         loss.backward()
+        if clip_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip_grad_norm)
         optimizer.step()
         losses.append(loss.item())
     return losses
@@ -104,7 +112,7 @@ def test_losses_and_weights_follow_pytorch(case: str, device: str) -> None:
     torch.manual_seed(0)
     ours, theirs = ours_of(), theirs_of()
     ours.load_state_dict(theirs.state_dict())
-    expected = trained_by_torch(theirs, getattr(torch.optim, rule)(theirs.parameters(), **options))
+    expected = trained_by_torch(theirs, rule, **options)
     image, label = graphc.spec((BATCH, 1, 28, 28)), graphc.spec((BATCH,), "int32")
     update = getattr(optim, rule)(**options)
     step = graphc.compile(loss_fn, ours, image, label, update=update, device=device)
