@@ -157,20 +157,22 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def merge_axes(
-    domain: Domain, accesses: Sequence[Access], keep: Sequence[int] = ()
+    domain: Domain, accesses: Sequence[Access], kinds: Sequence[object] = ()
 ) -> tuple[Domain, tuple[tuple[int, ...], ...]]:
     """A domain of fewer axes that visits the same elements in the same order, and for each of its
     axes the old axes that it stands for (the last of them has the new axis's strides).
 
-    Neighbours merge when every access steps through both as through one; axes of extent 1
-    vanish. An axis never merges with its successor if it is in `keep`.
+    Neighbours of one kind merge when every access steps through both as through one; axes of
+    extent 1 vanish, but for the lane axis.
     """
+    kinds = kinds or (None,) * domain.rank
     groups: list[list[int]] = []
     for axis, extent in enumerate(domain.extents):
         if extent == 1 and axis != domain.lane:
             continue
-        if groups and groups[-1][-1] not in keep and _mergeable(domain, accesses, groups[-1], axis):
-            groups[-1].append(axis)
+        last = groups[-1] if groups else None
+        if last and kinds[last[-1]] == kinds[axis] and _mergeable(domain, accesses, last, axis):
+            last.append(axis)
         else:
             groups.append([axis])
     lane = next((i for i, g in enumerate(groups) if domain.lane in g), None)

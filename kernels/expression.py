@@ -169,6 +169,8 @@ class Walk:
         self.body, self.domain, self.pointers = body, domain, pointers
         self.names = names or Names(pointers.values())
         self.given = dict(given or {})
+        self.given_places: dict[Value, tuple[Place, ...]] = {}
+        """Where a given value may be asked for; anywhere, if it is not in here."""
         self.statements: list[Statement] = []
         self.arrays: dict[str, Array] = {}
         everything = frozenset(range(domain.rank))
@@ -182,6 +184,9 @@ class Walk:
     def value(self, value: Value, places: tuple[Place, ...], guards: tuple[Guard, ...] = ()) -> str:
         """The register that holds `value` at `places`; anything where a guard does not pass."""
         if value in self.given:
+            expected = self.given_places.get(value)
+            at = self._settled(places)
+            assert expected is None or at == self._settled(expected), f"{value} is read at {at}"
             return self.given[value]
         key = (value, places, guards)
         if key not in self._known:
@@ -190,6 +195,23 @@ class Walk:
             else:
                 self._compute(self._producers[value], value, places, guards)
         return self._known[key]
+
+    def forget(self, but: frozenset[int]) -> None:
+        """Compute anew from here on what depends on domain axes other than `but`."""
+        self._known = {k: r for k, r in self._known.items() if self.axes[r] <= but}
+
+    def _settled(self, places: Sequence[Place]) -> tuple[Place, ...]:
+        """`places` without the indices that are always 0."""
+        extents = self.domain.extents
+        return tuple(
+            replace(
+                p,
+                coefficients=tuple(
+                    c * (n > 1) for c, n in zip(p.coefficients, extents, strict=True)
+                ),
+            )
+            for p in places
+        )
 
     def store(self, value: Value, places: Sequence[Place], register: str, live: str = "$N") -> None:
         """Write `register` to the output `value`, at `places`."""

@@ -130,4 +130,7 @@ def _inplace(
             return False
         if any(s.accesses != stores[0].accesses or "load_if" in s.template for s in own):
             return False
+        order = list(program.statements)
+        if order.index(stores[0]) < max(map(order.index, own)):
+            return False
     return True

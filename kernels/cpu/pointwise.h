@@ -19,23 +19,31 @@ struct Piece {
 };
 
 template <class D> constexpr long steps(int axis) { return axis == D::LANE ? (D::EXTENT[axis] + W - 1) / W : D::EXTENT[axis]; }
+template <class D> constexpr long all_steps() {
+  long product = 1;
+  for (int d = 0; d < D::RANK; d++) product *= steps<D>(d);
+  return product;
+}
 
-template <class D, class Body> INLINE void pointwise(long begin, long end, const Body& body) {
-  constexpr int last = D::RANK - 1, rest = D::EXTENT[D::LANE] % W, tail = rest ? rest : W;
-  constexpr long length = steps<D>(last), full = D::EXTENT[D::LANE] / W;
+// LANE is -1 where the lanes belong to another domain, of whose elements N are live.
+template <class D, int N = W, class Body> INLINE void pointwise(long begin, long end, const Body& body) {
+  constexpr int last = D::RANK - 1;
+  constexpr long extent = D::LANE < 0 ? W : D::EXTENT[most(D::LANE, 0)], rest = extent % W, full = extent / W;
+  constexpr int live = D::LANE < 0 ? N : W, tail = rest ? rest : live;
+  constexpr long length = most(steps<D>(last), 1);
   while (begin < end) {
     long i[D::RANK], outer = begin / length;
     const long first = begin % length, stop = least(length, first + end - begin);
     for (int d = last - 1; d >= 0; d--) {
-      i[d] = outer % steps<D>(d) * (d == D::LANE ? W : 1);
-      outer /= steps<D>(d);
+      i[d] = outer % most(steps<D>(d), 1) * (d == D::LANE ? W : 1);
+      outer /= most(steps<D>(d), 1);
     }
     if constexpr (D::LANE == last) {
-      if (full && first < full) body.template operator()<W>(i, first * W, least(stop, full) * W);
-      if (rest && stop > full) body.template operator()<tail>(i, full * W, D::EXTENT[last]);
+      if (full && first < full) body.template operator()<live>(i, first * W, least(stop, full) * W);
+      if (rest && stop > full) body.template operator()<tail>(i, full * W, extent);
     } else {
-      if (rest && i[D::LANE] == full * W) body.template operator()<tail>(i, first, stop);
-      else body.template operator()<W>(i, first, stop);
+      if (rest && i[most(D::LANE, 0)] == full * W) body.template operator()<tail>(i, first, stop);
+      else body.template operator()<live>(i, first, stop);
     }
     begin += stop - first;
   }

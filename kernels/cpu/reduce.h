@@ -1,0 +1,74 @@
+// reduce: for each kept index, loops over the reduced axes.
+//
+// The generator prints a struct of sums per loop (`Sums`: registers, `add` to join two, `across` to join the lanes where they are
+// reduced) and the body of the loop. Domains are those of pointwise.h: `Kept` for the rows, `Reduced` for a row's elements. Where
+// the rows are too few to make chunks, a row is cut into PIECES, whose sums lie in the workspace until the next phase adds them
+// in ascending order.
+#pragma once
+#include "cpu/pointwise.h"
+
+namespace graphc {
+template <class V> INLINE element<V> lanemax(V v) {
+  return across(v, [](element<V> a, element<V> b) { return a > b || a != a ? a : b; });
+}
+template <class V> INLINE element<V> lanemin(V v) {
+  return across(v, [](element<V> a, element<V> b) { return a < b || a != a ? a : b; });
+}
+
+// The sums of steps [begin, end) of a row, by U independent chains.
+template <class Reduced, int U, int N, class Sums, class Body> INLINE Sums reduce(long begin, long end, const Body& body) {
+  constexpr int step = Reduced::LANE == Reduced::RANK - 1 ? W : 1;
+  Sums sums[U];
+  pointwise<Reduced, N>(begin, end, [&]<int M>(const long* j, long first, long stop) __attribute__((always_inline)) {
+    if constexpr (U > 1)
+      for (; first + (U - 1) * step < stop; first += U * step)
+#pragma GCC unroll 8
+        for (int u = 0; u < U; u++) body.template operator()<M>(sums[u], j, first + u * step);
+    for (; first < stop; first += step) body.template operator()<M>(sums[0], j, first);
+  });
+#pragma GCC unroll 8
+  for (int u = 1; u < U; u++) sums[0].add(sums[u]);
+  return sums[0];
+}
+
+// One loop of a row. The sums, or false where this phase ends with it.
+template <class Reduced, int U, int N, int LOOP, int PIECES, int BYTES, class Sums, class Body>
+INLINE bool loop(int phase, long piece, char* partials, Sums& sums, const Body& body) {
+  constexpr long total = all_steps<Reduced>();
+  if constexpr (PIECES == 1) {
+    sums = reduce<Reduced, U, N, Sums>(0, total, body);
+    sums.across();
+    return true;
+  } else {
+    if (phase == LOOP) {
+      Sums part = reduce<Reduced, U, N, Sums>(total * piece / PIECES, total * (piece + 1) / PIECES, body);
+      part.across();
+      if constexpr (BYTES > 0) __builtin_memcpy(partials + piece * BYTES, &part, sizeof part);
+      return false;
+    }
+    static_assert(BYTES == 0 || sizeof(Sums) <= BYTES);
+    if constexpr (BYTES > 0)
+      for (int p = 0; p < PIECES; p++) {
+        Sums part;
+        __builtin_memcpy(&part, partials + p * BYTES, sizeof part);
+        sums.add(part);
+      }
+    return true;
+  }
+}
+
+// The rows with numbers [begin, end) by kept register; the body is called with the kept indices and the number.
+template <class Kept, class Body> INLINE void rows(long begin, long end, const Body& body) {
+  pointwise<Kept>(begin, end, [&]<int N>(const long* outer, long first, long stop) __attribute__((always_inline)) {
+    constexpr int last = Kept::RANK - 1, step = Kept::LANE == last ? W : 1;
+    long i[Kept::RANK];
+    for (int d = 0; d < last; d++) i[d] = outer[d];
+    for (; first < stop; first += step) {
+      i[last] = first;
+      long row = 0;
+      for (int d = 0; d < Kept::RANK; d++) row = row * steps<Kept>(d) + (d == Kept::LANE ? i[d] / W : i[d]);
+      body.template operator()<N>(i, row);
+    }
+  });
+}
+}  // namespace graphc

@@ -1,0 +1,289 @@
+"""Lowering of bodies with reductions: rows, and loops over each row's elements.
+
+All reductions of a body have one input shape and one set of axes. Loop k computes those whose
+operands need the results of k loops before it: softmax has three (the maximum, the sum of
+exponentials, the quotients). What varies along the kept axes alone is computed once per row,
+between the loops; an element output is stored in the first loop that can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.access import Domain, Place, merge_axes
+from graphc.kernels.expression import Names, Program, Walk
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.pointwise import lane_candidates, lane_cost
+from graphc.kernels.shell import chunk_count, inplace_pairs, program_cost
+from graphc.ops.base import Array, Pointwise, Reduction, View
+from graphc.ops.fused import Fused
+from graphc.target import Target
+
+FEW_STEPS = 64
+"""The fewest registers per piece of a row that is cut."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A reduction of a loop: the register of its operand, and of the result."""
+
+    combine: str
+    dtype: str
+    operand: str
+    result: str
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`before`: statements of the row that the loop needs; `body`: those of one element, stores
+    included."""
+
+    before: Program
+    body: Program
+    sums: tuple[Sum, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A whole body: the merged domain, which of its axes are reduced, the loops, and what a row
+    ends with."""
+
+    domain: Domain
+    reduced: frozenset[int]
+    loops: tuple[Loop, ...]
+    after: Program
+    pointers: Mapping[Value, str] = field(compare=False)
+
+    @property
+    def kept_axes(self) -> tuple[int, ...]:
+        return tuple(d for d in range(self.domain.rank) if d not in self.reduced)
+
+    @property
+    def reduced_axes(self) -> tuple[int, ...]:
+        return tuple(sorted(self.reduced))
+
+    def count(self, axes: Sequence[int]) -> int:
+        """Registers, or rows, along `axes`."""
+        steps = 1
+        for axis in axes:
+            steps *= self.domain.steps(axis)
+        return steps
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """All statements, in the order in which they run."""
+        return (*(p for loop in self.loops for p in (loop.before, loop.body)), self.after)
+
+    @property
+    def whole(self) -> Program:
+        statements = tuple(s for p in self.programs for s in p.statements)
+        arrays: dict[str, Array] = {}
+        for program in self.programs:
+            arrays.update(program.arrays)
+        return Program(statements, arrays, self.after.axes)
+
+
+def lower_reduce(node: Node, target: Target) -> Kernel:
+    """The kernel of a body with reductions and without contractions."""
+    from graphc.kernels.reduce_text import reduce_text
+
+    assert isinstance(node.op, Fused)
+    rows = find_rows(node.op.body, target.lanes)
+    units, steps = rows.count(rows.kept_axes), rows.count(rows.reduced_axes)
+    per_row = sum(program_cost(loop.body, target.lanes) for loop in rows.loops) * steps + sum(
+        program_cost(p, target.lanes) for p in (*(x.before for x in rows.loops), rows.after)
+    )
+    wanted = chunk_count(per_row * units, units * max(steps // FEW_STEPS, 1))
+    pieces = -(-wanted // units) if units and wanted >= 2 * units else 1
+    source, workspace = reduce_text(node, rows, pieces, min(wanted, max(units, 1)))
+    last = 1 if rows.loops[-1].sums or rows.after.statements else 0
+    phases = (units * pieces,) * len(rows.loops) + (units,) * last
+    inner = sum(s.kind in ("compute", "call") for x in rows.loops for s in x.body.statements)
+    sums = sum(len(x.sums) for x in rows.loops)
+    shape = _input_shape(_reductions(node.op.body))
+    size = Domain(shape).size
+    return Kernel(
+        node.op.kernel,
+        "reduce",
+        source,
+        phases=phases if pieces > 1 else (min(wanted, max(units, 1)),),
+        workspace=workspace,
+        flops=size * (inner + sums),
+        bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
+        inplace=inplace_pairs(node, [(rows.whole, rows.domain, rows.pointers)]),
+    )
+
+
+def find_rows(body: Graph, width: int) -> Rows:
+    """The loops of `body` with the cheapest axis in the lanes."""
+    names = Names()
+    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    shape = _input_shape(_reductions(body)) or (1,)
+    best: tuple[float, Rows] | None = None
+    for lane in lane_candidates(shape, body.outputs, body):
+        rows = _Builder(body, Domain(shape, lane, width), pointers).rows()
+        cost = sum(lane_cost(x.body.accesses, rows.domain) for x in rows.loops)
+        if best is None or cost < best[0]:
+            best = cost, rows
+    assert best is not None
+    return best[1]
+
+
+def _reductions(body: Graph) -> list[Node]:
+    return [n for n in body.nodes if isinstance(n.op, Reduction)]
+
+
+def _input_shape(reductions: Sequence[Node]) -> tuple[int, ...]:
+    shapes = {n.inputs[0].type.shape for n in reductions}
+    axes = {n.op.axes for n in reductions if isinstance(n.op, Reduction)}
+    assert len(shapes) == len(axes) == 1, f"reductions of {shapes} over {axes} in one body"
+    return shapes.pop()
+
+
+class _Builder:
+    """Finds the loops of a body for one choice of the lane axis."""
+
+    def __init__(self, body: Graph, domain: Domain, pointers: Mapping[Value, str]) -> None:
+        self.body, self.domain, self.pointers = body, domain, pointers
+        self.reductions = _reductions(body)
+        op = self.reductions[0].op
+        assert isinstance(op, Reduction)
+        self.reduced = frozenset(op.axes)
+        self.kept = frozenset(range(domain.rank)) - self.reduced
+        self.places = _places(body, self.reductions, domain)
+        self.depth = _depths(body)
+        self.walk = Walk(body, domain, pointers)
+
+    def rows(self) -> Rows:
+        last = max(self.depth[n.output] for n in self.reductions)
+        inner = [v for v in dict.fromkeys(self.body.outputs) if self._varies(v)]
+        last = max([last, *(self.depth[v] + 1 for v in inner)])
+        loops = [self._loop(k, [v for v in inner if self.depth[v] == k]) for k in range(last)]
+        for value in dict.fromkeys(self.body.outputs):
+            if not self._varies(value):
+                register = self.walk.value(value, self.places[value])
+                self.walk.store(value, self.places[value], register)
+        after = self._taken()
+        return self._merged(loops, after)
+
+    def _varies(self, value: Value) -> bool:
+        """Whether the output has elements along the reduced axes."""
+        used = {d for p in self.places[value] for d, c in enumerate(p.coefficients) if c}
+        return bool(used & self.reduced)
+
+    def _loop(self, k: int, outputs: Sequence[Value]) -> Loop:
+        own = [n for n in self.reductions if self.depth[n.output] == k + 1]
+        identity = self.domain.identity()
+        operands = [self.walk.value(n.inputs[0], identity[: n.inputs[0].type.rank]) for n in own]
+        stored = [(v, self.walk.value(v, self.places[v])) for v in outputs]
+        for value, register in stored:
+            self.walk.store(value, self.places[value], register)
+        before, body = self._taken().split(self.kept)
+        self.walk.forget(but=self.kept)
+        return Loop(before, body, tuple(map(self._sum, own, operands)))
+
+    def _sum(self, node: Node, operand: str) -> Sum:
+        op, output = node.op, node.output
+        assert isinstance(op, Reduction)
+        result = self.walk.names.fresh(output.name)
+        self.walk.given[output] = result
+        self.walk.given_places[output] = self.places[output]
+        self.walk.axes[result] = self.kept
+        return Sum(op.combine, output.type.dtype, operand, result)
+
+    def _taken(self) -> Program:
+        """The statements since the last call."""
+        program = self.walk.program()
+        self.walk.statements = []
+        return program
+
+    def _merged(self, loops: Sequence[Loop], after: Program) -> Rows:
+        programs = (*(p for x in loops for p in (x.before, x.body)), after)
+        accesses = [a for p in programs for a in p.accesses]
+        kinds = [d in self.reduced for d in range(self.domain.rank)]
+        domain, groups = merge_axes(self.domain, accesses, kinds)
+        reduced = frozenset(i for i, g in enumerate(groups) if g[-1] in self.reduced)
+        merged = tuple(Loop(x.before.merged(groups), x.body.merged(groups), x.sums) for x in loops)
+        return Rows(domain, reduced, merged, after.merged(groups), self.pointers)
+
+
+def _depths(body: Graph) -> dict[Value, int]:
+    """How many loops must have ended before each value of the body is known."""
+    depth = dict.fromkeys(body.inputs, 0)
+    for node in body.nodes:
+        deepest = max((depth[v] for v in node.inputs), default=0)
+        deepest += isinstance(node.op, Reduction)
+        depth.update(dict.fromkeys(node.outputs, deepest))
+    return depth
+
+
+Axes = tuple[int | None, ...]
+
+
+def _places(
+    body: Graph, reductions: Sequence[Node], domain: Domain
+) -> dict[Value, tuple[Place, ...]]:
+    """Where each value that follows from a reduction or leads to one lies in the domain."""
+    known: dict[Value, Axes] = {}
+    for node in reductions:
+        op, x = node.op, node.inputs[0]
+        assert isinstance(op, Reduction)
+        known[x] = tuple(range(x.type.rank))
+        known[node.output] = tuple(
+            None if d in op.axes else d
+            for d in range(x.type.rank)
+            if op.keepdims or d not in op.axes
+        )
+    size = -1
+    while size < len(known):
+        size = len(known)
+        for node in body.nodes:
+            _pass_down(node, known)
+        for node in reversed(body.nodes):
+            _pass_up(node, known)
+    shape = reductions[0].inputs[0].type.shape
+    for value in body.outputs:
+        assert value in known or value.type.shape == shape, f"{value} has no place among {shape}"
+        known.setdefault(value, tuple(range(value.type.rank)))
+    return {
+        v: tuple(domain.constant(0) if d is None else domain.axis(d) for d in axes)
+        for v, axes in known.items()
+    }
+
+
+def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
+    if len(node.outputs) != 1 or node.output in known:
+        return
+    rank = node.output.type.rank
+    axes: list[int | None] = [None] * rank
+    sources = [v for v in node.inputs if v in known]
+    if isinstance(node.op, View) and sources:
+        index = node.op.index(sources[0].type)
+        if index is None:
+            return
+        for affine, axis in zip(index, known[sources[0]], strict=True):
+            if 1 in affine.coefficients:
+                axes[affine.coefficients.index(1)] = axis
+    elif isinstance(node.op, Pointwise) and sources:
+        for value in sources:
+            for d, axis in enumerate(known[value], rank - value.type.rank):
+                axes[d] = axis if axes[d] is None else axes[d]
+    else:
+        return
+    if all(a is not None or n == 1 for a, n in zip(axes, node.output.type.shape, strict=True)):
+        known[node.output] = tuple(axes)
+
+
+def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
+    if not isinstance(node.op, Pointwise) or node.output not in known:
+        return
+    shape, axes = node.output.type.shape, known[node.output]
+    for value in node.inputs:
+        first = len(shape) - value.type.rank
+        if value not in known:
+            known[value] = tuple(
+                None if n == 1 != shape[first + d] else axes[first + d]
+                for d, n in enumerate(value.type.shape)
+            )

@@ -1,0 +1,164 @@
+"""The C++ text of a reduction's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.ir import DTYPES, FLOATS, Node
+from graphc.kernels.access import Domain
+from graphc.kernels.expression import C_TYPES, Program
+from graphc.kernels.reduce import Loop, Rows, Sum
+from graphc.kernels.shell import argument_order, array_dtypes, array_text, domain_text, head
+
+_JOIN = {"sum": "{0} + {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})"}
+_ACROSS = {"sum": "lanesum", "max": "lanemax", "min": "lanemin"}
+
+
+def reduce_text(node: Node, rows: Rows, pieces: int, chunks: int) -> tuple[str, int]:
+    """The source, and the bytes of workspace: of each loop, each row and each piece the sums."""
+    printer = _Printer(node, rows, pieces)
+    body = printer.row()
+    text = [
+        head(node, "reduce"),
+        array_text(rows.whole.arrays, array_dtypes(rows.whole)),
+        _domain("Kept", rows.domain, rows.kept_axes),
+        _domain("Reduced", rows.domain, rows.reduced_axes),
+        *(_sums_text(f"Sums{k}", x.sums, printer.across) for k, x in enumerate(rows.loops)),
+        body,
+        printer.shell(chunks),
+    ]
+    return "".join(text), printer.workspace
+
+
+def _domain(name: str, domain: Domain, axes: Sequence[int]) -> str:
+    """Some axes of a domain as a domain of at least one axis; without lanes its LANE is -1."""
+    extents = tuple(domain.extents[d] for d in axes) or (1,)
+    lane = next((i for i, d in enumerate(axes) if d == domain.lane), -1)
+    return domain_text(name, Domain(extents, lane, domain.width))
+
+
+def identity(sum: Sum) -> str:
+    """The C++ value that changes nothing when joined."""
+    kind = C_TYPES[sum.dtype]
+    if sum.combine == "sum":
+        return f"vec<{kind}>{{}}"
+    low = sum.combine == "max"
+    if sum.dtype in FLOATS:
+        value = f"{kind}({'-' if low else ''}__builtin_inf())"
+    else:
+        bits = 8 * DTYPES[sum.dtype].itemsize
+        value = f"{'' if sum.dtype[0] == 'i' else 'U'}INT{bits}_{'MIN' if low else 'MAX'}"
+        value = "0" if value.startswith("U") and low else value
+    return f"splat<{kind}>({value})"
+
+
+def _sums_text(name: str, sums: Sequence[Sum], across: bool) -> str:
+    lines = [f"struct {name} {{"]
+    for s in sums:
+        lines.append(f"  vec<{C_TYPES[s.dtype]}> {s.result} = {identity(s)};")
+    other = "o" if sums else ""
+    lines.append(f"  INLINE void add(const {name}& {other}) {{")
+    for s in sums:
+        lines.append(f"    {s.result} = {_JOIN[s.combine].format(s.result, 'o.' + s.result)};")
+    lines += ["  }", "  INLINE void across() {"]
+    for s in sums if across else ():
+        joined = f"{_ACROSS[s.combine]}({s.result})"
+        lines.append(f"    {s.result} = splat<{C_TYPES[s.dtype]}>({joined});")
+    lines += ["  }", "};"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+class _Printer:
+    def __init__(self, node: Node, rows: Rows, pieces: int) -> None:
+        self.node, self.rows, self.pieces = node, rows, pieces
+        self.across = rows.domain.lane in rows.reduced
+        """Whether the lanes of a register belong to one row."""
+        self.units = rows.count(rows.kept_axes)
+        self.workspace = 0
+        kept, reduced = rows.kept_axes, rows.reduced_axes
+        self.indices = [
+            f"i[{kept.index(d)}]" if d in kept else f"j[{reduced.index(d)}]"
+            for d in range(rows.domain.rank)
+        ]
+        if reduced:
+            self.indices[reduced[-1]] = "last"
+
+    def row(self) -> str:
+        lines = [
+            "template <int N>",
+            "static INLINE void row(void* const* arguments, const long* i, long number, int phase, "
+            "long piece) {",
+            *(f"  {line}" for line in self._pointers()),
+        ]
+        for k, loop in enumerate(self.rows.loops):
+            lines += [f"  {line}" for line in self._loop(k, loop)]
+        lines += [f"  {line}" for line in self._lines(self.rows.after, "N")]
+        return "".join(f"{line}\n" for line in [*lines, "}"])
+
+    def shell(self, chunks: int) -> str:
+        name = self.node.op.kernel  # type: ignore[attr-defined]
+        if not self.units:
+            return f'extern "C" void {name}(void* const*, int, int) {{}}\n'
+        if self.pieces == 1:
+            span = f"chunk * {self.units}L / {chunks}, (chunk + 1) * {self.units}L / {chunks}"
+            before, piece = "", "0"
+        else:
+            last = len(self.rows.loops)
+            before = f"  const long unit = phase < {last} ? chunk / {self.pieces} : chunk;\n"
+            span, piece = "unit, unit + 1", f"chunk % {self.pieces}"
+        return (
+            f'extern "C" void {name}(void* const* arguments, int phase, int chunk) {{\n{before}'
+            f"  rows<Kept>({span}, [=]<int N>(const long* i, long number) "
+            "__attribute__((always_inline)) {\n"
+            f"    row<N>(arguments, i, number, phase, {piece});\n"
+            "  });\n}\n"
+        )
+
+    def _pointers(self) -> list[str]:
+        names = frozenset().union(*(s.pointers for s in self.rows.whole.statements))
+        outputs = set(self.node.op.body.outputs)  # type: ignore[attr-defined]
+        order = argument_order(self.node)
+        lines = []
+        for value, name in self.rows.pointers.items():
+            if name in names:
+                kind, const = C_TYPES[value.type.dtype], "" if value in outputs else "const "
+                lines.append(f"{const}{kind}* const {name} = ({kind}*)arguments[{order[value]}];")
+        if self.pieces > 1:
+            lines.append(f"char* const workspace = (char*)arguments[{len(order)}];")
+        return lines
+
+    def _loop(self, k: int, loop: Loop) -> list[str]:
+        widest = max((DTYPES[s.dtype].itemsize for s in loop.sums), default=0)
+        size = widest * len(loop.sums) * self.rows.domain.width if self.pieces > 1 else 0
+        partials = "nullptr"
+        if size:
+            partials = f"workspace + {self.workspace}L + number * {size * self.pieces}L"
+            self.workspace += size * self.pieces * self.units
+        settings = f"{self._chains(loop)}, N, {k}, {self.pieces}, {size}"
+        return [
+            *self._lines(loop.before, "N"),
+            f"Sums{k} sums{k};",
+            f"if (!loop<Reduced, {settings}>(phase, piece, {partials}, sums{k}, "
+            f"[=]<int M>(Sums{k}& sums, const long* j, long last) "
+            "__attribute__((always_inline)) {",
+            *(f"  {line}" for line in self._lines(loop.body, "M")),
+            *(f"  {self._join(s)}" for s in loop.sums),
+            "})) return;",
+            *(f"const vec<{C_TYPES[s.dtype]}> {s.result} = sums{k}.{s.result};" for s in loop.sums),
+        ]
+
+    def _join(self, s: Sum) -> str:
+        live = f"keep<M>({s.operand}, {identity(s)})" if self.across else s.operand
+        return f"sums.{s.result} = {_JOIN[s.combine].format('sums.' + s.result, live)};"
+
+    def _chains(self, loop: Loop) -> int:
+        """Independent chains of sums: enough to hide the latency of an addition, as long as the
+        bodies fit in registers and in little text."""
+        if not loop.sums or not self.rows.reduced_axes:
+            return 1
+        run = self.rows.domain.steps(self.rows.reduced_axes[-1])
+        statements = len(loop.body.statements)
+        return 4 if statements <= 8 and run >= 8 else 2 if statements <= 16 and run >= 4 else 1
+
+    def _lines(self, program: Program, live: str) -> list[str]:
+        return program.lines(self.indices, live)
