@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.access import Domain, Place, merge_axes, row_major_strides
@@ -239,14 +238,13 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
     names = Names()
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
     sums = {nest.node.output: "sum"}
-    walk = Walk(body, domain, {v: pointers[v] for v in body.inputs}, names, given=sums)
+    walk = Walk(body, domain, pointers, names, given=sums)
     shapes = {v.type.shape for v in body.outputs}
     assert shapes == {nest.node.output.type.shape}, "an epilogue keeps the shape"
-    store_outputs(walk, [(v, places) for v in body.outputs], pointers)
+    store_outputs(walk, [(v, places) for v in body.outputs])
     program = walk.program()
-    parts = {i: part for part, axes in enumerate(problem.kept) for i in axes}
-    seams = [d for d, (i, j) in enumerate(pairwise(kept)) if parts[i] != parts[j]]
-    _, groups = merge_axes(domain, program.accesses, seams)
+    kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
+    _, groups = merge_axes(domain, program.accesses, kinds)
     index = index_type(v.type for v in (*body.inputs, *body.outputs))
     axes = [tuple(kept[d] for d in group) for group in groups]
     lines = program.merged(groups).lines([nest.axes[group[-1]].name for group in axes], "1")

@@ -85,8 +85,7 @@ class _Text:
         self.constants: list[str] = []
 
     def _walk(self, value: Value, given: Mapping[Value, str]) -> Walk:
-        inputs = {v: self._pointers[v] for v in self._body.inputs}
-        return Walk(self._body, Domain(value.type.shape), inputs, self._names, given)
+        return Walk(self._body, Domain(value.type.shape), self._pointers, self._names, given)
 
     def read(self, value: Value, indices: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Statements that return an element of `value`."""
@@ -98,7 +97,7 @@ class _Text:
         """Statements that store the outputs, given the element `sum` of `value`."""
         walk = self._walk(value, {value: "sum"})
         places = walk.domain.identity()
-        store_outputs(walk, [(v, places) for v in self._body.outputs], self._pointers)
+        store_outputs(walk, [(v, places) for v in self._body.outputs])
         return self._lines(walk, indices)
 
     def _lines(self, walk: Walk, indices: Mapping[str, Sequence[int]]) -> list[str]:

@@ -127,8 +127,8 @@ def make_part(
 ) -> Part:
     """The part that stores these outputs of one shape."""
     domain = Domain(outputs[0].type.shape)
-    walk = Walk(body, domain, {v: pointers[v] for v in body.inputs}, names)
-    store_outputs(walk, [(v, domain.identity()) for v in outputs], pointers)
+    walk = Walk(body, domain, pointers, names)
+    store_outputs(walk, [(v, domain.identity()) for v in outputs])
     program = walk.program()
     merged, groups = merge_axes(domain, program.accesses)
     return Part(tuple(outputs), merged.extents, program.merged(groups))

@@ -140,10 +140,11 @@ def plan_reduce(body: Graph) -> Plan:
     loops = _loops(body, space, pointers, names)
     per_row = [v for v in dict.fromkeys(body.outputs) if v.type.shape != space.shape]
     walk = _walk(body, space, pointers, names, loops)
-    store_outputs(walk, [(v, space.per_row(v.type.shape)) for v in per_row], pointers)
+    store_outputs(walk, [(v, space.per_row(v.type.shape)) for v in per_row])
     rows = walk.program()
     accesses = [a for p in (*(loop.program for loop in loops), rows) for a in p.accesses]
-    domain, groups = merge_axes(space.domain, accesses, [space.kept - 1])
+    kinds = [d < space.kept for d in range(len(space.shape))]
+    domain, groups = merge_axes(space.domain, accesses, kinds)
     loops = [replace(loop, program=loop.program.merged(groups)) for loop in loops]
     kept = sum(group[-1] < space.kept for group in groups)
     whole = [a for loop in loops for a in loop.program.accesses]
@@ -162,7 +163,7 @@ def _loops(body: Graph, space: Space, pointers: Mapping[Value, str], names: Name
         outputs = [(v, space.element()) for v in full if depths[v] == number]
         walk = _walk(body, space, pointers, names, loops)
         operands = [walk.value(n.inputs[0], space.element()) for n in mine]
-        store_outputs(walk, outputs, pointers)
+        store_outputs(walk, outputs)
         results = tuple(
             _result(node, operand, names) for node, operand in zip(mine, operands, strict=True)
         )
@@ -183,8 +184,7 @@ def _walk(
     """A walk over the full domain that has the results of the loops before."""
     given = {r.value: r.given for loop in before for r in loop.results}
     rows = dict.fromkeys(given, frozenset(range(space.kept)))
-    inputs = {v: pointers[v] for v in body.inputs}
-    return Walk(body, space.domain, inputs, names, given, rows)
+    return Walk(body, space.domain, pointers, names, given, rows)
 
 
 def _depths(body: Graph) -> dict[Value, int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphc.ir import Graph, Node, Type, Value, dtype_name
 from graphc.kernels.access import Place
-from graphc.kernels.expression import C_TYPES, Program, Statement, Walk, identifier, literal
+from graphc.kernels.expression import C_TYPES, Program, Walk, identifier, literal
 from graphc.kernels.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 
@@ -103,15 +103,9 @@ def constant_arrays(program: Program) -> list[str]:
     return lines
 
 
-def store_outputs(
-    walk: Walk,
-    outputs: Sequence[tuple[Value, tuple[Place, ...]]],
-    pointers: Mapping[Value, str],
-) -> None:
-    """Store outputs at places. All are computed before the walk knows where outputs lie: it takes
-    what has a pointer for an input."""
+def store_outputs(walk: Walk, outputs: Sequence[tuple[Value, tuple[Place, ...]]]) -> None:
+    """Store outputs at places; all are computed first, so that any may overwrite an input."""
     registers = [walk.value(value, places) for value, places in outputs]
-    walk.pointers = pointers
     for (value, places), register in zip(outputs, registers, strict=True):
         walk.store(value, places, register)
 
@@ -127,24 +121,22 @@ def inplace_pairs(
             if (x.type.shape, x.type.dtype) == (y.type.shape, y.type.dtype) and any(
                 _inplace(program, pointers[x], pointers[y]) for program in programs
             ):
-                inside = [p for p in programs if any(_names(s, pointers[x]) for s in p.statements)]
+                inside = [
+                    p for p in programs if any(pointers[x] in s.pointers for s in p.statements)
+                ]
                 if len(inside) == 1:
                     pairs.append((x, y))
     return tuple(pairs)
 
 
 def _inplace(program: Program, x: str, y: str) -> bool:
-    uses = [i for i, s in enumerate(program.statements) if _names(s, x)]
-    stores = [i for i, s in enumerate(program.statements) if _names(s, y)]
+    uses = [i for i, s in enumerate(program.statements) if x in s.pointers]
+    stores = [i for i, s in enumerate(program.statements) if y in s.pointers]
     if not uses or len(stores) != 1 or uses[-1] > stores[0]:
         return False
     written = program.statements[stores[0]].accesses
     used = [program.statements[i] for i in uses]
     return all(s.kind == "load" and s.accesses == written for s in used)
-
-
-def _names(statement: Statement, pointer: str) -> bool:
-    return re.search(rf"\b{pointer}\b", statement.template) is not None
 
 
 def decomposed(
