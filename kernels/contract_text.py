@@ -204,27 +204,26 @@ def _finish(schedule: Schedule) -> list[str]:
     nest = roles.nest
     moved = _kept_index(schedule)
     indices = [_output_index(nest, place.coefficients, moved) for place in nest.output]
-    lines = ["    template <int N, class E>"]
-    lines.append(
-        "    static INLINE void finish(const E& epilogue, vec<float> sum, const index* at, "
-        "int i, int o, int c) {"
+    head = (
+        "    template <int N, class E>\n    static INLINE void finish(const E& epilogue, "
+        "vec<float> sum, const index* at, int i, int o, int c) {"
     )
     if not roles.lanes_summed and schedule.parts == 1:
-        lines.append(f"        epilogue.template operator()<N>(sum, {', '.join(indices)});")
-        return [*lines, "    }"]
+        call = f"        epilogue.template operator()<N>(sum, {', '.join(indices)});"
+        return [head, call, "    }"]
     shape = nest.node.output.type.shape
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-    offset = " + ".join(_times(s, f"({e})") for s, e in zip(strides, indices, strict=True)) or "0"
+    place = " + ".join(_times(s, f"({e})") for s, e in zip(strides, indices, strict=True))
     if schedule.parts > 1:
-        offset += f" + at[AXES] * {math.prod(shape)}ll"
+        place += f" + at[AXES] * {math.prod(shape)}"
+    lines = [f"    static index place(const index* at, int i, int o, int c) {{ return {place}; }}"]
     if roles.lanes_summed:
-        lines.append(f"        epilogue.out[{offset}] = lanesum(sum);")
-    else:
-        stride = sum(
-            s * place.coefficients[roles.lane] for s, place in zip(strides, nest.output, strict=True)
-        )
-        lines.append(f"        store<N, {stride}>(epilogue.out + {offset}, sum);")
-    return [*lines, "    }"]
+        return lines
+    lane = sum(
+        s * p.coefficients[roles.lane] for s, p in zip(strides, nest.output, strict=True)
+    )
+    lines += [head, f"        store<N, {lane}>(epilogue.out + place(at, i, o, c), sum);", "    }"]
+    return lines
 
 
 def _column(schedule: Schedule) -> str:

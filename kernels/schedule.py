@@ -299,7 +299,7 @@ class TileCost:
         ]
         self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
         scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
-        self.store = 12.0 if roles.lanes_summed else 2.0 + (2 * roles.width if scattered else 0)
+        self.store = 6.0 if roles.lanes_summed else 2.0 + (2 * roles.width if scattered else 0)
 
     def _stride(self, read: Read, axis: int) -> int:
         if axis == read.lanes:

@@ -21,8 +21,9 @@
 //   X_LANE, Y_LANE
 //                the step of one lane: 0 is a broadcast, 1 a vector load, another a gather.
 //
-// Where the lane axis is summed (LANES_SUMMED), lanes are added at the end; the sums go to
-// Shape::out, which is the output or a workspace for a second phase.
+// finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the lane
+// axis is summed (LANES_SUMMED), lanes are added at the end and the sums go to place(at, i, o, c)
+// of the epilogue's `out`: the output itself, or a workspace for a second phase.
 #pragma once
 #include "simd.h"
 
@@ -85,6 +86,33 @@ INLINE vec<float> fetch(const float* p) {
             if (MASK >> l & 1) v[l] = p[index(l) * STEP];
         return v;
     }
+}
+
+// ---- sums over lanes --------------------------------------------------------------------------
+
+template <int... L>
+struct Lanes {};
+template <int N, int... L>
+struct FirstLanes : FirstLanes<N - 1, N - 1, L...> {};
+template <int... L>
+struct FirstLanes<0, L...> {
+    using type = Lanes<L...>;
+};
+
+// Blocks of H lanes of a, then of b: the sums of neighbours.
+template <int H, int... L>
+INLINE vec<float> add_blocks(vec<float> a, vec<float> b, Lanes<L...>) {
+    return __builtin_shufflevector(a, b, (L / H * 2 * H + L % H)...) +
+           __builtin_shufflevector(a, b, (L / H * 2 * H + L % H + H)...);
+}
+// Lane i of the result is the sum of the lanes of v[i]: halves, quarters, ... in a fixed order.
+template <int H = W / 2>
+INLINE vec<float> lanesums(vec<float>* v) {
+    typename FirstLanes<W>::type all;
+#pragma GCC unroll 16
+    for (int i = 0; i < H; i++) v[i] = add_blocks<H>(v[2 * i], v[2 * i + 1], all);
+    if constexpr (H > 1) return lanesums<H / 2>(v);
+    return v[0];
 }
 
 // ---- one tile -------------------------------------------------------------------------------
@@ -234,6 +262,23 @@ struct Tile {
             finish<J + 1>(sums, at, epilogue);
         }
     }
+    // Registers FIRST, FIRST + 1, ... of the tile, column by column: W of them at a time.
+    template <int FIRST>
+    static INLINE void add_lanes(Sums& sums, const index* at, float* out) {
+        if constexpr (FIRST < MR * NV) {
+            constexpr int count = MR * NV - FIRST < W ? MR * NV - FIRST : W;
+            vec<float> v[W] = {};
+#pragma GCC unroll 16
+            for (int e = 0; e < count; e++) v[e] = sums.at[(FIRST + e) % MR][(FIRST + e) / MR];
+            const vec<float> total = lanesums(v);
+#pragma GCC unroll 16
+            for (int e = 0; e < count; e++) {
+                const int i = (FIRST + e) % MR, j = (FIRST + e) / MR;
+                out[S::place(at, i, j / COLUMNS.size, j % COLUMNS.size)] = total[e];
+            }
+            add_lanes<FIRST + W>(sums, at, out);
+        }
+    }
     template <class Epilogue>
     static __attribute__((noinline)) void run(const float* x, const float* y, index* at,
                                               const Epilogue& epilogue) {
@@ -243,7 +288,8 @@ struct Tile {
 #pragma GCC unroll 32
             for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
         if (S::begin(at)) sum<0>(sums, x + S::x_base(at), y + S::y_base(at), at);
-        finish<0>(sums, at, epilogue);
+        if constexpr (S::LANES_SUMMED) add_lanes<0>(sums, at, epilogue.out);
+        else finish<0>(sums, at, epilogue);
     }
 };
 
