@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from graphc.functions.elementwise import add, multiply, rsqrt, subtract
+from graphc.functions.elementwise import add, multiply, negative, rsqrt, stop_gradient, subtract
 from graphc.functions.reductions import biased_variance, mean
 from graphc.functions.shapes import reshape
 from graphc.functions.tensors import as_tensor, error, floating, shape_of
@@ -40,26 +40,24 @@ def batch_norm(
     training = current_builder().training if training is None else training
     old_mean = _per_channel("batch_norm", "running_mean", running_mean, tensor)
     old_variance = _per_channel("batch_norm", "running_var", running_var, tensor)
-    if training or old_mean is None or old_variance is None:
-        centred, variance, average = _centred(tensor, (0, *range(2, tensor.ndim)))
-        if training and running_mean is not None:
-            count = tensor.size // tensor.shape[1]
-            if count < 2:
-                raise error(
-                    "batch_norm: expected more than 1 element per channel in training, "
-                    f"got x {tensor.value.type}"
-                )
-            _move("running_mean", running_mean, average, momentum)
-            unbiased = multiply(variance, count / (count - 1))
-            _move("running_var", running_var, unbiased, momentum)
-    else:
-        centred, variance = subtract(tensor, old_mean), old_variance
-    y = multiply(centred, rsqrt(add(variance, eps)))
-    return _scaled(
-        y,
-        _per_channel("batch_norm", "weight", weight, tensor),
-        _per_channel("batch_norm", "bias", bias, tensor),
-    )
+    scale = _per_channel("batch_norm", "weight", weight, tensor)
+    shift = _per_channel("batch_norm", "bias", bias, tensor)
+    if not training and old_mean is not None and old_variance is not None:
+        factor = rsqrt(add(old_variance, eps))
+        factor = factor if scale is None else multiply(factor, scale)
+        return _shifted(multiply(subtract(tensor, old_mean), factor), shift)
+    axes = (0, *range(2, tensor.ndim))
+    y, average, variance = _normalized(tensor, axes, eps, scale, shift)
+    if training and running_mean is not None:
+        count = tensor.size // tensor.shape[1]
+        if count < 2:
+            raise error(
+                "batch_norm: expected more than 1 element per channel in training, "
+                f"got x {tensor.value.type}"
+            )
+        _move("running_mean", running_mean, average, momentum)
+        _move("running_var", running_var, multiply(variance, count / (count - 1)), momentum)
+    return y
 
 
 def layer_norm(
@@ -78,15 +76,14 @@ def layer_norm(
         raise error(
             f"layer_norm: x {tensor.value.type} does not end in normalized_shape {list(shape)}"
         )
-    centred, variance, _ = _centred(tensor, tuple(range(first, tensor.ndim)))
-    y = multiply(centred, rsqrt(add(variance, eps)))
+    y, _, _ = _normalized(tensor, tuple(range(first, tensor.ndim)), eps)
     w, b = (None if t is None else as_tensor(t) for t in (weight, bias))
     for name, t in (("weight", w), ("bias", b)):
         if t is not None and t.shape != shape:
             raise error(
                 f"layer_norm: {name} {t.value.type} does not have normalized_shape {list(shape)}"
             )
-    return _scaled(y, w, b)
+    return _shifted(y if w is None else multiply(y, w), b)
 
 
 def group_norm(
@@ -101,24 +98,38 @@ def group_norm(
         )
     n, c, *pixels = tensor.shape
     grouped = reshape(tensor, (n, num_groups, c // num_groups * math.prod(pixels)))
-    centred, variance, _ = _centred(grouped, (2,))
-    y = reshape(multiply(centred, rsqrt(add(variance, eps))), tensor.shape)
-    return _scaled(
-        y,
-        _per_channel("group_norm", "weight", weight, tensor),
-        _per_channel("group_norm", "bias", bias, tensor),
-    )
+    y = reshape(_normalized(grouped, (2,), eps)[0], tensor.shape)
+    scale = _per_channel("group_norm", "weight", weight, tensor)
+    shift = _per_channel("group_norm", "bias", bias, tensor)
+    return _shifted(y if scale is None else multiply(y, scale), shift)
 
 
-def _centred(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """x less its mean over `axes`, its biased variance, its mean; the latter two keep the axes."""
+def _normalized(
+    x: Tensor,
+    axes: tuple[int, ...],
+    eps: float,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mean) / sqrt(variance + eps) * scale + shift; the mean and the biased variance over
+    `axes`, which they keep. `scale` and `shift` have extent 1 along the axes.
+
+    With c = mean as a constant, (x - mean) * f is (x - c) * f - (mean - c) * f. The second part is
+    0 and small, and the gradient of the mean flows through it: so the backward pass needs the sums
+    of dy and of dy * (x - c) and nothing else over the data. (As for `biased_variance`.)
+    """
     average = mean(x, axes, keepdims=True)
-    return subtract(x, average), biased_variance(x, average, axes), average
+    centre = stop_gradient(average)
+    variance = biased_variance(x, average, axes)
+    factor = rsqrt(add(variance, eps))
+    factor = factor if scale is None else multiply(factor, scale)
+    slack = multiply(subtract(average, centre), factor)
+    offset = negative(slack) if shift is None else subtract(shift, slack)
+    return add(multiply(subtract(x, centre), factor), offset), average, variance
 
 
-def _scaled(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    y = y if weight is None else multiply(y, weight)
-    return y if bias is None else add(y, bias)
+def _shifted(y: Tensor, shift: Tensor | None) -> Tensor:
+    return y if shift is None else add(y, shift)
 
 
 def _per_channel(name: str, argument: str, value: Any, x: Tensor) -> Tensor | None:

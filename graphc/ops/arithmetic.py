@@ -179,7 +179,7 @@ class Square(Pointwise):
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         (a,), (d,) = inputs, grads
-        return (d * (a * 2),)
+        return (d * 2 * a,)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Pointwise functions of one float input."""
+"""Pointwise functions of one float input.
+
+Gradients multiply the incoming one first: a product of forward values alone would be computed in
+the forward pass and kept.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +83,7 @@ class Sqrt(Pointwise):
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         (y,), (d,) = outputs, grads
-        return (d / (y * 2),)
+        return (d * 0.5 / y,)
 
 
 def _rsqrt(a: Array) -> Any:
@@ -97,7 +101,7 @@ class Rsqrt(Pointwise):
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         (y,), (d,) = outputs, grads
-        return (d * (y * y * y * -0.5),)
+        return (d * -0.5 * y * y * y,)
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,7 @@ class Erf(Pointwise):
         from graphc.functions import exp
 
         (a,), (d,) = inputs, grads
-        return (d * (exp(-(a * a)) * (2 / math.sqrt(math.pi))),)
+        return (d * (2 / math.sqrt(math.pi)) * exp(-(a * a)),)
 
 
 @dataclass(frozen=True)
