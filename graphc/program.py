@@ -31,6 +31,7 @@ class Executable(Protocol):
     """A plan on a device, ready to play."""
 
     def run(self, inputs: Sequence[Array]) -> list[Array]: ...
+    def run_checked(self, inputs: Sequence[Array]) -> list[Array]: ...
     def profile(
         self, inputs: Sequence[Array], repeats: int = ...
     ) -> list[tuple[str, int, float]]: ...
@@ -255,7 +256,7 @@ def _load(
     if target.device == "cpu":
         from graphc.runtime.cpu import load
 
-        return load(plan, state, settings.threads), plan
+        return load(plan, state, settings.threads, graph), plan
     return _NotHere(target.device), plan
 
 
@@ -293,6 +294,8 @@ class _NotHere:
             "Use device='cpu' or device='reference'"
         )
 
+    run_checked = run
+
     def profile(self, inputs: Sequence[Array], repeats: int = 1) -> list[tuple[str, int, float]]:
         self.run(inputs)
         return []
@@ -323,7 +326,7 @@ class Program:
         self._executable, self._state = executable, state
         self._inputs = traced.inputs
         self._outputs = traced.outputs
-        self._checked = "nan" in check
+        self._run = executable.run_checked if "nan" in check else executable.run
 
     def __call__(self, *args: Any) -> Any:
         """The function's results as fresh NumPy arrays, in the structure that it returned.
@@ -334,7 +337,7 @@ class Program:
         arrays = self._arrays(args)
         if self.update is not None:
             self.update.before_step()
-        results = iter(self._executable.run(arrays))
+        results = iter(self._run(arrays))
         return tree.map_leaves(lambda _, __: next(results), self._outputs)
 
     def _arrays(self, args: Sequence[Any]) -> list[Array]:

@@ -1,0 +1,237 @@
+"""compile() and the program: arguments, calls, errors, state."""
+
+import re
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        self.fc1, self.fc2 = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.fc2(graphc.relu(self.fc1(x)))
+
+
+def loss_fn(model, x, y):
+    return graphc.cross_entropy(model(x), y)
+
+
+X, Y = graphc.spec((4, 6)), graphc.spec((4,), "int32")
+RNG = np.random.default_rng(0)
+XS = RNG.standard_normal((4, 6)).astype(np.float32)
+YS = RNG.integers(0, 3, 4).astype(np.int32)
+
+
+def trainer(**options):
+    options = {"update": optim.SGD(lr=0.1), "device": "reference", **options}
+    return graphc.compile(loss_fn, Mlp(), X, Y, **options)
+
+
+def message(error):
+    return re.sub(r"test_program\.py:\d+", "test_program.py:N", str(error.value))
+
+
+def test_a_wrong_shape_names_the_input_and_what_was_expected():
+    with pytest.raises(graphc.GraphError) as error:
+        trainer()(XS[:, :5], YS)
+    assert message(error) == "loss_fn: x is f32[4,6], got float32[4,5]"
+
+
+def test_another_batch_size_names_compile():
+    with pytest.raises(graphc.GraphError) as error:
+        trainer()(XS[:3], YS)
+    assert message(error) == (
+        "loss_fn: x is f32[4,6], got float32[3,6]; "
+        "shapes are fixed: compile the function for this batch size too"
+    )
+
+
+def test_a_wrong_dtype_is_an_error():
+    with pytest.raises(graphc.GraphError) as error:
+        trainer()(XS.astype(np.float64), YS)
+    assert message(error) == "loss_fn: x is f32[4,6], got float64[4,6]"
+
+
+def test_missing_arrays_are_listed():
+    with pytest.raises(graphc.GraphError) as error:
+        trainer()(XS)
+    assert message(error) == "loss_fn: expected 2 arrays (x f32[4,6], y i32[4]), got 1"
+
+
+def test_a_failed_call_changes_no_state():
+    train = trainer()
+    before = train.state_dict()
+    with pytest.raises(graphc.GraphError):
+        train(XS[:3], YS)
+    for name, value in train.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"device": "tpu"}, "device: expected cpu, cuda, cuda:N, sim or reference, got 'tpu'"),
+        ({"streams": 9}, "streams: expected a whole number from 1 to 8 or auto, got 9"),
+        ({"precision": "float8"}, "precision: expected 'float32', got 'float8'"),
+        (
+            {"disable": ("fuse",)},
+            "disable: expected names of simplify, commute, clean, fuse_updates, layout, got 'fuse'",
+        ),
+    ],
+)
+def test_bad_options_say_what_was_expected(options, expected):
+    with pytest.raises(graphc.GraphError) as error:
+        trainer(**options)
+    assert message(error) == expected
+
+
+def test_an_argument_that_is_no_spec_is_an_error():
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.compile(loss_fn, Mlp(), "x", Y)
+    assert message(error) == "argument x: expected a module, a graphc.spec or an array, got str"
+
+
+def test_a_loss_with_axes_is_an_error():
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.compile(lambda m, x: m(x), Mlp(), X, update=optim.SGD(lr=0.1))
+    assert message(error) == (
+        "the loss is a scalar of a float dtype, got f32[4,3] (test_program.py:N)"
+    )
+
+
+def test_a_loss_without_parameters_is_an_error():
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.compile(lambda x: graphc.sum(x), X, update=optim.SGD(lr=0.1))
+    assert message(error) == (
+        "with update=, the loss depends on trainable parameters, found none"
+    )
+
+
+def test_a_wrong_shape_in_the_model_names_the_line():
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.trace(lambda x, y: x @ y, X, X)
+    assert message(error).endswith("(test_program.py:N)")
+
+
+def test_a_traced_tensor_has_no_truth_value():
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.trace(lambda x: x if x else x, graphc.spec(()))
+    assert message(error) == (
+        "a traced tensor has no truth value: the graph is the same for every input; "
+        "use graphc.where(condition, a, b) (test_program.py:N)"
+    )
+
+
+def test_a_function_outside_a_trace_says_where_it_belongs():
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.exp(1.0)
+    assert message(error) == (
+        "graphc functions work on traced tensors: call them inside a function that is given "
+        "to graphc.compile or graphc.trace"
+    )
+
+
+def test_a_memory_limit_is_known_before_anything_runs(monkeypatch):
+    monkeypatch.setenv("GRAPHC_MEMORY_LIMIT", "64")
+    with pytest.raises(graphc.RunError) as error:
+        trainer(device="cpu")
+    assert re.fullmatch(
+        r"loss_fn: the plan takes \d+ bytes of work memory, GRAPHC_MEMORY_LIMIT allows 64; "
+        r"nothing has run, state is unchanged",
+        str(error.value),
+    )
+
+
+def test_cuda_programs_are_printed_and_planned_and_say_that_they_cannot_run():
+    train = trainer(device="cuda")
+    assert all('extern "C" __global__' in source for source in train.kernels.values())
+    with pytest.raises(graphc.RunError) as error:
+        train(XS, YS)
+    assert message(error) == (
+        "device 'cuda': kernels are generated and planned (program.kernels, program.plan), but "
+        "there is no runtime to play them; state is unchanged. Use device='cpu' or "
+        "device='reference'"
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_programs_of_a_model_share_its_parameters(device):
+    model = Mlp()
+    train = graphc.compile(loss_fn, model, X, Y, update=optim.SGD(lr=0.5), device=device)
+    infer = graphc.compile(model, X, device=device)
+    before = infer(XS)
+    losses = [float(train(XS, YS)) for _ in range(5)]
+    assert losses[-1] < losses[0]
+    assert not np.array_equal(infer(XS), before)
+    probabilities = infer(XS)
+    np.testing.assert_array_equal(infer(XS), probabilities)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_results_are_fresh_arrays_in_the_functions_structure(device):
+    program = graphc.compile(
+        lambda x: {"twice": x * 2.0, "both": (x + 1.0, x)}, X, device=device
+    )
+    first, second = program(XS), program(XS)
+    np.testing.assert_array_equal(first["twice"], XS * 2)
+    np.testing.assert_array_equal(first["both"][0], XS + 1)
+    np.testing.assert_array_equal(first["both"][1], XS)
+    first["twice"][:] = 0
+    first["both"][1][:] = 0
+    np.testing.assert_array_equal(second["twice"], XS * 2)
+    assert not np.shares_memory(second["both"][1], XS)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_the_learning_rate_changes_without_compiling(device):
+    train = trainer(device=device)
+    train(XS, YS)
+    train.lr = 0.0
+    before = train.state_dict()["fc1.weight"]
+    train(XS, YS)
+    np.testing.assert_array_equal(train.state_dict()["fc1.weight"], before)
+    assert train.lr == 0.0
+
+
+def test_strided_and_read_only_arrays_are_accepted():
+    program = graphc.compile(lambda x: x * 2.0, graphc.spec((6, 4)), device="cpu")
+    view = XS.T
+    view.flags.writeable = False
+    np.testing.assert_array_equal(program(view), view * 2)
+
+
+def test_stages_hold_the_graph_after_each_pass():
+    assert list(trainer().stages) == [
+        "trace",
+        "simplify",
+        "commute",
+        "differentiate",
+        "clean",
+        "place_constants",
+        "fuse_contract",
+        "fuse_pointwise",
+        "fuse_updates",
+        "layout",
+    ]
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_large_constants_are_state_that_nothing_updates(device):
+    table = np.arange(24, dtype=np.float32).reshape(4, 6)
+    program = graphc.compile(lambda x: x + table, X, device=device)
+    np.testing.assert_array_equal(program(XS), XS + table)
+    assert program.state_dict() == {}
+
+
+@pytest.mark.parametrize("name", ["simplify", "commute", "clean", "fuse_updates", "layout"])
+def test_optional_passes_may_be_left_out(name):
+    reference = trainer()
+    train = trainer(device="cpu", disable=(name,))
+    assert name not in train.stages
+    for _ in range(3):
+        assert float(train(XS, YS)) == pytest.approx(float(reference(XS, YS)), rel=1e-5)
