@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from graphc.runtime.order import overwrites
 from graphc.runtime.tasks import Tasks, aligned, bits
 
-SEARCH = 250_000
-"""Conflicts that the local search may look at: a fraction of a second."""
+SEARCH = 2_000_000
+"""Buffers and conflicts that the local search may look at: a third of a second."""
+TRIES = 1000
+"""Packings that it may try."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def _search(
     work_per_try = len(sizes) + sum(map(len, conflicts))
     current = best_top = _top(best, sizes)
     starts = best
-    for _ in range(SEARCH // work_per_try):
+    for _ in range(min(TRIES, SEARCH // work_per_try)):
         tops = [b for b in sequence if starts[b] + sizes[b] == current]
         buffer = dice.choice(tops)
         if dice.random() < 0.5 and conflicts[buffer]:

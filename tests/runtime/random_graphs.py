@@ -98,7 +98,7 @@ def add_updates(graph: Graph, kernels: dict[str, Kernel]) -> tuple[Graph, dict[s
 
 
 def training_graph(
-    layers: int, batch: int = 1000, wide: int = 1
+    layers: int, batch: int = 1000, wide: int = 1, wgrad_flops: int = 10**7
 ) -> tuple[Graph, dict[str, Kernel]]:
     """A forward pass of `layers` layers that saves its activations, the loss, and a backward pass
     with activation-backward, dgrad and wgrad per layer, and one update of all weights in place.
@@ -123,7 +123,7 @@ def training_graph(
     changes = []
     for n in reversed(range(layers)):
         (gradient,) = add(f"d_relu{n}", [gradient, activations[n + 1]], [gradient.type.size])
-        changes += add(f"conv{n}_wgrad", [gradient, activations[n]], [64], 10**7)
+        changes += add(f"conv{n}_wgrad", [gradient, activations[n]], [64], wgrad_flops)
         if n:
             size = activations[n].type.size
             (gradient,) = add(f"conv{n}_dgrad", [gradient, weights[n]], [size], 10**7)

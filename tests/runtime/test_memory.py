@@ -47,6 +47,16 @@ def test_conflicting_buffers_lie_apart_within_a_twentieth_of_the_bound(seed: int
     assert bound <= top(starts, sizes) <= 1.05 * bound
 
 
+@pytest.mark.parametrize("seed", [4, 8])
+def test_search_reaches_the_bound_where_no_greedy_sequence_does(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, conflicts, bound = intervals(seed, 40)
+    assert top(pack(sizes, conflicts, bound), sizes) == bound
+    monkeypatch.setattr("graphc.runtime.memory.TRIES", 0)
+    assert top(pack(sizes, conflicts, bound), sizes) > bound
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_few_buffers_are_packed_as_well_as_any_sequence_packs_them(seed: int) -> None:
     sizes, conflicts, bound = intervals(seed, 6)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+import graphc
+from graphc.cost import MACHINES, estimate_microseconds, machine, node_bytes, node_flops
+from graphc.ir import Graph, Node, Value
+from graphc.ops.fused import Fused
+
+
+def traced(*shapes: tuple[int, ...], function: object) -> Graph:
+    return graphc.trace(function, *(graphc.spec(shape) for shape in shapes))
+
+
+def test_matmul_takes_two_operations_per_step() -> None:
+    graph = traced((3, 4), (4, 5), function=lambda a, b: graphc.matmul(a, b))
+    assert node_flops(graph.nodes[0]) == 2 * 3 * 4 * 5
+
+
+def test_convolution_takes_two_operations_per_step() -> None:
+    graph = traced((2, 3, 8, 8), (5, 3, 3, 3), function=lambda x, w: graphc.conv2d(x, w))
+    assert node_flops(graph.nodes[0]) == 2 * (2 * 5 * 6 * 6) * (3 * 3 * 3)
+
+
+def test_pointwise_and_reduction_take_one_operation_per_element_and_views_none() -> None:
+    def function(x: graphc.Tensor) -> graphc.Tensor:
+        return graphc.sum(graphc.exp(graphc.permute_dims(x, (1, 0))), axis=0)
+
+    graph = traced((3, 4), function=function)
+    assert [node_flops(n) for n in graph.nodes] == [0, 12, 12]
+
+
+def test_fused_kernel_costs_its_body_and_moves_its_own_inputs_and_outputs() -> None:
+    body = traced((3, 4), function=lambda x: graphc.exp(graphc.exp(x)))
+    (x,), (y,) = body.inputs, body.outputs
+    node = Node(Fused("k", body), (x,), (Value("out", y.type),))
+    assert node_flops(node) == 24
+    assert node_bytes(node) == 2 * 12 * 4
+
+
+def test_input_that_is_read_twice_is_moved_once() -> None:
+    graph = traced((3, 4), function=lambda x: x * x)
+    assert node_bytes(graph.nodes[0]) == 2 * 12 * 4
+
+
+@pytest.mark.parametrize("device", MACHINES)
+def test_time_is_the_slower_of_arithmetic_and_memory_and_a_launch(device: str) -> None:
+    limits = MACHINES[device]
+    assert estimate_microseconds(0, 0, device) == limits.launch
+    assert estimate_microseconds(10**9, 1, device) == limits.launch + 10**9 / limits.flops
+    assert estimate_microseconds(1, 10**9, device) == limits.launch + 10**9 / limits.bytes
+
+
+def test_number_of_the_device_does_not_matter_and_others_count_as_cpu() -> None:
+    assert machine("cuda:1") is MACHINES["cuda"]
+    assert machine("reference") is machine("cpu") is MACHINES["cpu"]
