@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphc.ir import Node, Value
-from graphc.kernels.access import Access, Place, linear_index, memory_access, place_access, place_of
+from graphc.ir import Node
+from graphc.kernels.access import Place, linear_index, place_access, place_of
 from graphc.kernels.expression import C_TYPES, Guard, Walk, inside, literal
+from graphc.kernels.window import strides, window
 from graphc.ops.base import Affine
 
 Places = tuple[Place, ...]
@@ -99,7 +100,7 @@ def take(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, .
     before, after = places[: op.axis], places[last:]
     lane = walk.domain.lane
     uniform = lane is None or lane not in walk.axes[index]
-    pointer, accesses = _strides(walk, table, (*before, None, *after))
+    pointer, accesses = strides(walk, table, (*before, None, *after))
     extent = table.type.shape[op.axis]
     base, stride = accesses[0], accesses[1].offset
     shape = f"{base.lane_stride}, {base.divisor}, {stride}, {extent}, {str(uniform).lower()}"
@@ -109,30 +110,11 @@ def take(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, .
     return (walk.emit("call", node.output.name, dtype, template, operands, (base,)),)
 
 
-def _strides(
-    walk: Walk, value: Value, places: tuple[Place | None, ...]
-) -> tuple[str, tuple[Access, ...]]:
-    """The pointer of the body input behind `value`, the access where the axes without a place
-    are at 0, and for each of them an access whose offset is the elements from one index to the
-    next."""
-
-    def at(free: int) -> tuple[str, Access]:
-        whole = tuple(
-            walk.domain.constant(int(d == free)) if p is None else p for d, p in enumerate(places)
-        )
-        source, type, inner = walk.source(value, whole)
-        return walk.pointers[source], memory_access(type, inner, walk.domain)
-
-    pointer, base = at(-1)
-    free = [d for d, p in enumerate(places) if p is None]
-    steps = (at(d)[1].offset - base.offset for d in free)
-    return pointer, (base, *(Access(s, base.strides) for s in steps))
-
-
 SPECIAL: Mapping[str, Callable[[Walk, Node, Places, Guards], tuple[str, ...]]] = {
     "iota": iota,
     "philox_uniform": philox_uniform,
     "pad": pad,
     "concat": concat,
     "take": take,
+    **dict.fromkeys(("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad"), window),
 }

@@ -6,11 +6,9 @@
 #pragma once
 #include "cpu/elementary.h"
 #include "cpu/random.h"
+#include "cpu/window.h"
 
 namespace graphc {
-constexpr long least(long a, long b) { return a < b ? a : b; }
-constexpr long most(long a, long b) { return a > b ? a : b; }
-
 // A piece of a chunk: steps [begin, end) of one part of the kernel, whose arguments are named by slots.
 struct Piece {
   void (*part)(void* const* arguments, const short* slots, long begin, long end);

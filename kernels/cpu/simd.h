@@ -28,6 +28,9 @@
 namespace graphc {
 constexpr int W = GRAPHC_LANES;
 
+constexpr long least(long a, long b) { return a < b ? a : b; }
+constexpr long most(long a, long b) { return a > b ? a : b; }
+
 template <class T> struct vector_of;
 template <class V> struct element_of;
 #define GRAPHC_VECTOR(T)                                                                        \

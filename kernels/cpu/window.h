@@ -1,0 +1,102 @@
+// window: pooling of [n, c, h, w] and its gradients, one register of outputs at a time, read in place.
+//
+// The functions take the input at row 0 and column 0 of the outputs' image, and the output's row and column in lane 0; LP and LQ are
+// what these grow by from lane to lane. Where both are 0 (the batch or the channel lies in the lanes) all lanes share their window.
+#pragma once
+#include "cpu/elementary.h"
+
+namespace graphc {
+// Kernel size, stride, padding, input pixels, output pixels; PAD_COUNTS: an average counts the places of the padding.
+template <int KH_, int KW_, int DH_, int DW_, int PH_, int PW_, int H_, int W_, int P_, int Q_, bool PAD_COUNTS_ = true> struct Pooling {
+  static constexpr int KH = KH_, KW = KW_, DH = DH_, DW = DW_, PH = PH_, PW = PW_, H = H_, WIDTH = W_, P = P_, Q = Q_;
+  static constexpr bool PADDED = PH || PW, PAD_COUNTS = PAD_COUNTS_;
+  // The first output whose window holds input pixel h, and the last plus one.
+  static long first_row(long h) { return most(h + PH - KH + DH, 0) / DH; }
+  static long end_row(long h) { return least((h + PH) / DH + 1, P); }
+  static long first_column(long w) { return most(w + PW - KW + DW, 0) / DW; }
+  static long end_column(long w) { return least((w + PW) / DW + 1, Q); }
+  // Places that the average of output pixel (p, q) divides by.
+  static long count(long p, long q) {
+    if (PAD_COUNTS || !PADDED) return long(KH) * KW;
+    const long h = p * DH - PH, w = q * DW - PW;
+    return (least(h + KH, H) - most(h, 0)) * (least(w + KW, WIDTH) - most(w, 0));
+  }
+};
+// How a value is read: the elements from one lane, row and column to the next.
+template <long LANE_, long ROW_, long COLUMN_> struct Reads {
+  static constexpr long LANE = LANE_, ROW = ROW_, COLUMN = COLUMN_;
+};
+template <class T, class I> struct Pooled {
+  vec<T> y;
+  vec<I> index;
+};
+
+// Calls f(condition, value, place) for the places of the window, first row first; the condition is bool or a mask.
+template <int N, class D, class R, int LP, int LQ, class T, class F> INLINE void each_place(const T* x, long p, long q, const F& f) {
+  constexpr int step = R::LANE + LP * D::DH * R::ROW + LQ * D::DW * R::COLUMN;
+  const long top = p * D::DH - D::PH, left = q * D::DW - D::PW;
+#pragma GCC unroll 8
+  for (int r = 0; r < D::KH; r++)
+#pragma GCC unroll 8
+    for (int s = 0; s < D::KW; s++) {
+      const long at = (top + r) * R::ROW + (left + s) * R::COLUMN;
+      if constexpr (!D::PADDED) f(true, load<N, step>(x + at), r * D::KW + s);
+      else {
+        const auto here = both(inside<LP * D::DH, D::H, 1>(top + r), inside<LQ * D::DW, D::WIDTH, 1>(left + s));
+        f(here, load_if<N, step, 1>(here, x + at, 0), r * D::KW + s);
+      }
+    }
+}
+
+template <int N, class I, class D, class R, int LP, int LQ, class T> INLINE Pooled<T, I> max_pool2d(const T* x, long p, long q) {
+  vec<T> best = splat<T>(-__builtin_inff());
+  vec<int32_t> index{};
+  mask none = ~mask{};
+  each_place<N, D, R, LP, LQ>(x, p, q, [&](auto here, vec<T> v, int place) __attribute__((always_inline)) {
+    const mask better = both(here, none | (~as_mask(v <= best) & ~isnan(best)));
+    best = select(better, v, best);
+    index = select(better, splat<int32_t>(place), index);
+    none &= ~both(here, ~mask{});
+  });
+  return {best, convert<I>(index)};
+}
+
+template <int N, class D, class R, int LP, int LQ, class T> INLINE vec<T> avg_pool2d(const T* x, long p, long q) {
+  vec<T> total{}, count{};
+  each_place<N, D, R, LP, LQ>(x, p, q, [&](auto here, vec<T> v, int) __attribute__((always_inline)) {
+    total += v;
+    count += select(here, splat<T>(1), vec<T>{});
+  });
+  return total / (D::PAD_COUNTS ? splat<T>(D::KH * D::KW) : count);
+}
+
+template <class V> INLINE element<V> first_lane(V v) { return v[0]; }
+
+template <int N, class D, class R, class S, int LP, int LQ, class T, class I>
+INLINE vec<T> max_pool2d_grad(const T* dy, const I* index, long h, long w) {
+  vec<T> total{};
+  if constexpr (LP == 0 && LQ == 0) {
+    for (long p = D::first_row(h); p < D::end_row(h); p++)
+      for (long q = D::first_column(w); q < D::end_column(w); q++) {
+        const int place = (h + D::PH - p * D::DH) * D::KW + (w + D::PW - q * D::DW);
+        const vec<int32_t> named = convert<int32_t>(load<N, S::LANE>(index + p * S::ROW + q * S::COLUMN));
+        total += select(as_mask(named == place), load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN), vec<T>{});
+      }
+  } else
+    for (int l = 0; l < N; l++)
+      total[l] = first_lane(max_pool2d_grad<1, D, R, S, 0, 0>(dy + l * R::LANE, index + l * S::LANE, h + l * LP, w + l * LQ));
+  return total;
+}
+
+template <int N, class D, class R, int LP, int LQ, class T> INLINE vec<T> avg_pool2d_grad(const T* dy, long h, long w) {
+  vec<T> total{};
+  if constexpr (LP == 0 && LQ == 0) {
+    for (long p = D::first_row(h); p < D::end_row(h); p++)
+      for (long q = D::first_column(w); q < D::end_column(w); q++)
+        total += load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN) / T(D::count(p, q));
+  } else
+    for (int l = 0; l < N; l++)
+      total[l] = first_lane(avg_pool2d_grad<1, D, R, 0, 0>(dy + l * R::LANE, h + l * LP, w + l * LQ));
+  return total;
+}
+}  // namespace graphc

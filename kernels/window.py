@@ -1,0 +1,63 @@
+"""Pooling inside a body: a call of a function of window.h that reads the body's inputs in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir import Node, Value
+from graphc.kernels.access import Access, Place, memory_access, place_access
+from graphc.kernels.expression import C_TYPES, Guard, Walk
+
+Places = tuple[Place, ...]
+Guards = tuple[Guard, ...]
+
+
+def window(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The registers of a pooling op's outputs, or of its gradient's, at `places`."""
+    op: Any = node.op
+    assert not guards, f"{op.name} under pad or concat has windows that do not exist"
+    n, c, row, column = places
+    grad = op.name.endswith("_grad")
+    output = node.outputs[0].type.shape[2:]
+    inner = node.inputs[0].type.shape[2:]
+    size, pixels = (output, inner) if grad else (inner, output)
+    numbers = (*op.kernel_size, *op.stride, *op.padding, *size, *pixels)
+    counts = "" if getattr(op, "count_include_pad", True) else ", false"
+    lanes = [place_access(p, walk.domain) for p in (row, column)]
+    assert all(a.divisor == 1 for a in lanes), f"{op.name} is read between its pixels"
+    reads = [strides(walk, v, (n, c, None, None)) for v in node.inputs]
+    kinds = [f"Reads<{a.lane_stride}, {h.offset}, {w.offset}>" for _, (a, h, w) in reads]
+    arguments = [f"{pointer} + @{i}" for i, (pointer, _) in enumerate(reads)]
+    settings = ["$N", f"Pooling<{', '.join(map(str, numbers))}{counts}>", *kinds]
+    if op.name == "max_pool2d":
+        settings.insert(1, C_TYPES[node.outputs[1].type.dtype])
+    settings += [str(a.lane_stride) for a in lanes]
+    count = len(reads)
+    arguments += [f"@{count}", f"@{count + 1}"]
+    return walk.emit_all(
+        "call",
+        [(v.name, v.type.dtype) for v in node.outputs],
+        f"{op.name}<{', '.join(settings)}>({', '.join(arguments)})",
+        (),
+        (*(accesses[0] for _, accesses in reads), *lanes),
+    )
+
+
+def strides(
+    walk: Walk, value: Value, places: tuple[Place | None, ...]
+) -> tuple[str, tuple[Access, ...]]:
+    """The pointer of the body input behind `value`, the access where the axes without a place
+    are at 0, and for each of them an access whose offset is the elements from one index to the
+    next."""
+
+    def at(free: int) -> tuple[str, Access]:
+        whole = tuple(
+            walk.domain.constant(int(d == free)) if p is None else p for d, p in enumerate(places)
+        )
+        source, type, inner = walk.source(value, whole)
+        return walk.pointers[source], memory_access(type, inner, walk.domain)
+
+    pointer, base = at(-1)
+    free = [d for d, p in enumerate(places) if p is None]
+    steps = (at(d)[1].offset - base.offset for d in free)
+    return pointer, (base, *(Access(s, base.strides) for s in steps))
