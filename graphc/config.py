@@ -79,7 +79,7 @@ def read(
         memory_limit=_setting("GRAPHC_MEMORY_LIMIT", _bytes),
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
-        log=_setting("GRAPHC_LOG", _log_level) or "warning",
+        log=log_level(),
     )
 
 
@@ -91,6 +91,11 @@ def cache_dir() -> Path:
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser().absolute() / "graphc"
+
+
+def log_level() -> str:
+    """How much to say: one of `LOG_LEVELS`, by GRAPHC_LOG."""
+    return _setting("GRAPHC_LOG", _log_level) or "warning"
 
 
 def usable_cores() -> int:

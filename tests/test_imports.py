@@ -10,7 +10,7 @@ import numpy
 from tests.tools import ROOT, run_python
 
 LAYERS = (
-    ("errors", "config"),
+    ("errors", "config", "log"),
     ("ir", "target", "tree", "state"),
     ("ops", "text", "text_parser", "interpret"),
     ("trace", "functions"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 
 from graphc.ir import Graph, verify
+from graphc.log import log
 from graphc.target import Target
 
 Pass = Callable[[Graph, Target], Graph]
@@ -19,11 +21,14 @@ def run_passes(
     An error inside a pass carries a note with the pass's name.
     """
     for name, function in passes:
+        begin, before = time.perf_counter(), len(graph.nodes)
         try:
             graph = function(graph, target)
             verify(graph)
         except Exception as error:
             error.add_note(f"in pass {name}")
             raise
+        spent = 1000 * (time.perf_counter() - begin)
+        log("info", f"{name}: {before} -> {len(graph.nodes)} nodes in {spent:.1f} ms")
         hook(name, graph)
     return graph
