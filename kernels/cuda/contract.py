@@ -111,7 +111,8 @@ def lower_contract(node: Node) -> Kernel:
     element = C_TYPES[output.dtype]
     tile, splits = choose_tile(batches, m, n, k)
     epilogue = _epilogue(op.body, problem, element)
-    inplace = epilogue.inplace(op.body)
+    operands = [op.body.inputs[x.read.input] for x in (problem.a, problem.b)]
+    inplace = epilogue.inplace(op.body, operands)
     signature = Signature(
         epilogue.pointers,
         op.body.inputs,
@@ -119,8 +120,7 @@ def lower_contract(node: Node) -> Kernel:
         frozenset(v for pair in inplace for v in pair),
         workspace=splits > 1,
     )
-    reads = (problem.a, problem.b)
-    operands = ", ".join(epilogue.pointers[op.body.inputs[x.read.input]] for x in reads)
+    arguments = ", ".join(epilogue.pointers[v] for v in operands)
     symbol = symbol_of(node)
     store = f"Epilogue{{{', '.join(epilogue.members)}}}"
     partial = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
@@ -132,11 +132,11 @@ def lower_contract(node: Node) -> Kernel:
         )
     ]
     if splits == 1:
-        first = [f"Contract<Problem, Tile>::run({operands}, {store});"]
+        first = [f"Contract<Problem, Tile>::run({arguments}, {store});"]
         finish = []
     else:
         split = "StorePartial<Problem>{partial}"
-        first = [partial, f"Contract<Problem, Tile>::run({operands}, {split});"]
+        first = [partial, f"Contract<Problem, Tile>::run({arguments}, {split});"]
         last = symbol_of(node, "finish")
         lines = [partial, f"finish_splits<Problem>(partial, {store});"]
         finish = kernel_text(last, signature, FINISH_THREADS, lines)
@@ -226,8 +226,10 @@ class _Epilogue:
     text: list[str]
     constants: list[str]
 
-    def inplace(self, body: Graph) -> tuple[tuple[Value, Value], ...]:
-        return inplace_pairs(body, [self.program], self.pointers)
+    def inplace(self, body: Graph, operands: Sequence[Value]) -> tuple[tuple[Value, Value], ...]:
+        """Operands are read by many blocks: they are never overwritten."""
+        pairs = inplace_pairs(body, [self.program], self.pointers)
+        return tuple((x, y) for x, y in pairs if x not in operands)
 
 
 def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:

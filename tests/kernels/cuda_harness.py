@@ -6,13 +6,15 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Value
+import graphc
+from graphc.ir import FLOATS, Graph, Node, Type, Value
 from graphc.kernels.kernel import Kernel
 from graphc.kernels.lower import lower
 from graphc.ops.base import Array, Op
@@ -36,6 +38,24 @@ def single(op: Op, inputs: Sequence[Value], name: str) -> Node:
 def fused(body: Graph) -> Node:
     """The fused node with this body."""
     return Node(Fused(body.name, body), body.inputs, body.outputs)
+
+
+def traced(name: str, fn: Callable[..., Any], *specs: Type) -> Node:
+    """The fused node of one kernel that does all that `fn` does."""
+    graph = graphc.trace(fn, *specs)
+    inputs = (*graph.inputs, *graph.state)
+    return fused(Graph(name, inputs, (), graph.nodes, graph.outputs))
+
+
+def arrays_of(node: Node, seed: int = 0) -> list[Array]:
+    """One array per input: floats from a normal distribution, integers from 0 to 8."""
+    random = np.random.default_rng(seed)
+    return [
+        random.standard_normal(v.type.shape).astype(v.type.numpy_dtype)
+        if v.type.dtype in FLOATS
+        else random.integers(0, 9, v.type.shape).astype(v.type.numpy_dtype)
+        for v in node.inputs
+    ]
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,18 @@ class _Buffer:
     def check(self, name: str) -> None:
         outside = (self._bytes[: self._start], self._bytes[self._stop :])
         assert all((part == 0xA5).all() for part in outside), f"{name} wrote outside an array"
+
+
+def assert_close(got: Array, want: Array, length: int) -> None:
+    """Equal but for the rounding of `length` sums of floats, in units of the largest element."""
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    if got.dtype.kind != "f":
+        np.testing.assert_array_equal(got, want)
+        return
+    finite = np.abs(want[np.isfinite(want)])
+    scale = max(1.0, float(finite.max(initial=0.0)))
+    tolerance = 8 * np.sqrt(length) * float(np.finfo(got.dtype).eps) * scale
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance, equal_nan=True)
 
 
 def joined(kernels: Sequence[Kernel]) -> str:

@@ -1,0 +1,137 @@
+"""Contractions as CUDA: tiles, splits, copies of several elements, epilogues in registers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.kernels.cuda.contract import TILES, choose_tile
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.lower import lower
+from tests.kernels.cuda_harness import (
+    TARGET,
+    arrays_of,
+    assert_close,
+    build_device,
+    build_host,
+    traced,
+)
+from tests.tools import may_lack_command, need_command
+
+
+def transposed(x: Any) -> Any:
+    return graphc.permute_dims(x, (1, 0))
+
+
+def relu_bias(x: Any, w: Any, b: Any) -> Any:
+    return graphc.relu(graphc.conv2d(x, w, b, padding=1))
+
+
+def two_outputs(x: Any, w: Any, b: Any, r: Any) -> Any:
+    y = graphc.matmul(x, transposed(w)) + b
+    return graphc.tanh(y) + r, y
+
+
+def spec(*shape: int, dtype: str = "float32") -> Any:
+    return graphc.spec(shape, dtype)
+
+
+NODES = [
+    traced("nn", graphc.matmul, spec(66, 40), spec(40, 72)),
+    traced("nt", lambda a, b: graphc.matmul(a, transposed(b)), spec(66, 40), spec(72, 40)),
+    traced("tn", lambda a, b: graphc.matmul(transposed(a), b), spec(40, 66), spec(40, 72)),
+    traced(
+        "tt", lambda a, b: graphc.matmul(transposed(a), transposed(b)), spec(40, 66), spec(7, 40)
+    ),
+    traced("long_sum", graphc.matmul, spec(12, 1000), spec(1000, 9)),
+    traced("wide", graphc.matmul, spec(3, 20), spec(20, 700)),
+    traced("batched", graphc.matmul, spec(3, 2, 9, 20), spec(2, 20, 12)),
+    traced("doubles", graphc.matmul, spec(9, 20, dtype="float64"), spec(20, 12, dtype="float64")),
+    traced("integers", graphc.matmul, spec(9, 20, dtype="int32"), spec(20, 12, dtype="int32")),
+    traced("bytes", graphc.matmul, spec(9, 21, dtype="uint8"), spec(21, 12, dtype="uint8")),
+    traced("two_outputs", two_outputs, spec(33, 20), spec(12, 20), spec(12), spec(33, 12)),
+    traced("conv_bias_relu", relu_bias, spec(2, 4, 8, 8), spec(6, 4, 3, 3), spec(6)),
+    traced("sliced", lambda x, w: graphc.matmul(x[:, 4:24:2], w[::-1]), spec(9, 30), spec(10, 8)),
+]
+
+
+def test_each_form_of_product_is_right_in_any_order_of_threads(tmp_path):
+    host = build_host(NODES, tmp_path, need_command("g++"))
+    for node in NODES:
+        arrays = arrays_of(node)
+        ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
+        for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
+            assert_close(got, want, 1000)
+            np.testing.assert_array_equal(got, other)
+
+
+def kernel_of(name: str) -> Kernel:
+    return lower(next(n for n in NODES if n.op.kernel == name), TARGET)
+
+
+def test_a_small_product_over_a_long_axis_is_split_and_finished():
+    kernel = kernel_of("long_sum")
+    first, second = kernel.launches
+    splits = first.grid[1]
+    assert splits > 1
+    assert kernel.workspace == splits * 12 * 9 * 4
+    assert (first.symbol, second.symbol) == ("long_sum_kernel", "long_sum_finish")
+
+
+def vectors(kernel: Kernel) -> list[str]:
+    return re.findall(r"vector = (\d+)", kernel.source)
+
+
+def test_copies_are_as_wide_as_alignment_allows():
+    assert vectors(kernel_of("nn")) == ["4", "4"]
+    assert vectors(kernel_of("doubles")) == ["2", "2"]
+    assert vectors(kernel_of("bytes")) == ["1", "4"]
+    assert vectors(kernel_of("conv_bias_relu")) == ["4", "1"]
+    assert vectors(kernel_of("sliced")) == ["1", "4"]
+
+
+def test_a_residual_may_be_overwritten_but_not_an_operand():
+    assert kernel_of("two_outputs").inplace == ((3, 0), (3, 1))
+    square = traced("square", lambda x, w: graphc.matmul(x, w) + x, spec(8, 8), spec(8, 8))
+    assert lower(square, TARGET).inplace == ()
+
+
+def test_padding_of_a_tile_costs_more_than_a_slower_tile():
+    large, _ = choose_tile(1, 4096, 4096, 4096)
+    assert (large.m, large.n) == (128, 128)
+    narrow, _ = choose_tile(1, 4096, 10, 512)
+    assert narrow.n == 16
+
+
+def test_the_number_of_splits_depends_on_the_problem_alone():
+    assert {choose_tile(1, 20, 25, 57600) for _ in range(3)} == {choose_tile(1, 20, 25, 57600)}
+    _, splits = choose_tile(1, 4096, 4096, 64)
+    assert splits == 1
+
+
+LARGE = [
+    traced("large_nn", graphc.matmul, spec(4096, 4096), spec(4096, 4096)),
+    traced("large_nt", lambda a, b: graphc.matmul(a, transposed(b)), *[spec(4096, 4096)] * 2),
+    traced("large_tn", lambda a, b: graphc.matmul(transposed(a), b), *[spec(4096, 4096)] * 2),
+    traced("large_conv", relu_bias, spec(32, 128, 28, 28), spec(128, 128, 3, 3), spec(128)),
+    traced("many_images", relu_bias, spec(256, 64, 56, 56), spec(64, 64, 3, 3), spec(64)),
+]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_large_tiles_stay_in_registers(arch: str, tmp_path):
+    kernels = [lower(node, TARGET) for node in LARGE]
+    usage = build_device(kernels, tmp_path, may_lack_command("nvcc"), arch)
+    assert all(u.spilled <= 64 and u.shared <= 48 * 1024 for u in usage.values()), usage
+    assert any(str(TILES[0]) in k.source for k in kernels)
+
+
+def test_offsets_of_operands_above_two_billion_elements_are_wide():
+    node = traced("huge", graphc.matmul, spec(70000, 40000), spec(40000, 8))
+    text = lower(node, TARGET).source
+    assert "struct Part { long long offset; };" in text
+    assert "const int64_t m = " in text

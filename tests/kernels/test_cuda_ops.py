@@ -1,0 +1,62 @@
+"""Every op as CUDA text: run on the host against the op's meaning, and built by nvcc."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from graphc.ir import Node, Value
+from graphc.kernels.lower import lower
+from tests.kernels.cuda_harness import TARGET, Host, assert_close, build_device, build_host, single
+from tests.ops.samples import SAMPLES, Sample
+from tests.tools import may_lack_command, need_command
+
+
+def node_of(sample: Sample, number: int) -> Node:
+    inputs = [Value(f"x{i}", t) for i, t in enumerate(sample.inputs)]
+    return single(sample.op, inputs, f"{sample.op.name}_{number}")
+
+
+NODES = [node_of(sample, number) for number, sample in enumerate(SAMPLES)]
+NUMBERS = range(len(SAMPLES))
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
+    return build_host(NODES, tmp_path_factory.mktemp("host"), need_command("g++"))
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=[str(s) for s in SAMPLES])
+def test_the_text_computes_what_the_op_means(host: Host, number: int):
+    sample, node = SAMPLES[number], NODES[number]
+    arrays = sample.arrays()
+    with np.errstate(all="ignore"):
+        expected = sample.op.reference(*arrays)
+    length = max([1, *(a.size for a in arrays)])
+    for got, want in zip(host.run(node, arrays), expected, strict=True):
+        assert_close(got, want, length)
+
+
+def test_no_result_depends_on_the_order_of_threads(host: Host):
+    for sample, node in zip(SAMPLES, NODES, strict=True):
+        arrays = sample.arrays(seed=1)
+        ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
+        for a, b in zip(ahead, back, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=str(sample))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_nvcc_takes_the_text_of_every_op_and_spills_nothing(arch: str, tmp_path):
+    compiler = may_lack_command("nvcc")
+    kernels = [lower(node, TARGET) for node in NODES]
+    halves = [kernels[0::2], kernels[1::2]]
+    folders = [tmp_path / "even", tmp_path / "odd"]
+    for folder in folders:
+        folder.mkdir()
+    with ThreadPoolExecutor(2) as pool:
+        usages = list(pool.map(lambda h, f: build_device(h, f, compiler, arch), halves, folders))
+    usage = {symbol: u for part in usages for symbol, u in part.items()}
+    assert set(usage) == {launch.symbol for k in kernels for launch in k.launches}
+    assert {symbol for symbol, u in usage.items() if u.spilled} == set()

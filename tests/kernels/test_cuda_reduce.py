@@ -1,0 +1,144 @@
+"""Bodies with reductions as CUDA: stages, rows and columns, splits over several launches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.kernels.cuda.reduce import plan_reduce
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.lower import lower
+from graphc.ops.elementary import ReluGrad
+from graphc.ops.fused import Fused
+from graphc.trace import emit
+from tests.kernels.cuda_harness import (
+    TARGET,
+    arrays_of,
+    assert_close,
+    build_device,
+    build_host,
+    traced,
+)
+from tests.tools import may_lack_command, need_command
+
+
+def softmax(x: Any) -> Any:
+    shifted = graphc.exp(x - graphc.max(x, axis=1, keepdims=True))
+    return shifted / graphc.sum(shifted, axis=1, keepdims=True)
+
+
+def normalised(x: Any, weight: Any, bias: Any) -> Any:
+    """Batch norm with its statistics: two stages per channel, then the elements."""
+    axes = (0, 2, 3)
+    scale = 1.0 / (x.shape[0] * x.shape[2] * x.shape[3])
+    mean = graphc.sum(x, axis=axes, keepdims=True) * scale
+    centred = x - mean
+    variance = graphc.sum(centred * centred, axis=axes, keepdims=True) * scale
+    shape = (1, x.shape[1], 1, 1)
+    y = centred * graphc.rsqrt(variance + 1e-5) * graphc.reshape(weight, shape)
+    return y + graphc.reshape(bias, shape), graphc.reshape(mean, (-1,)), variance
+
+
+def relu_and_bias(d: Any, y: Any) -> Any:
+    """Activation-backward and the bias gradient in one pass."""
+    dx = emit(ReluGrad(), d, y)
+    return dx, graphc.sum(dx, axis=(0, 2, 3))
+
+
+def spec(*shape: int, dtype: str = "float32") -> Any:
+    return graphc.spec(shape, dtype)
+
+
+NODES = [
+    traced("softmax_rows", softmax, spec(50, 10)),
+    traced("softmax_long", softmax, spec(3, 5000)),
+    traced("softmax_columns", softmax, spec(7, 300, 40)),
+    traced("normalised_small", normalised, spec(4, 3, 5, 5), spec(3), spec(3)),
+    traced("normalised_split", normalised, spec(60, 3, 16, 16), spec(3), spec(3)),
+    traced("bias_split", relu_and_bias, spec(80, 5, 9, 9), spec(80, 5, 9, 9)),
+    traced("columns", lambda x: graphc.sum(x, axis=0), spec(40, 70)),
+    traced("columns_split", lambda x: graphc.sum(x, axis=0), spec(3000, 70)),
+    traced("few_columns", lambda x: graphc.max(x, axis=1), spec(40, 3, 50)),
+    traced("everything", lambda x: graphc.sum(x), spec(61, 997)),
+    traced("wide_integers", lambda x: graphc.max(x, axis=1), spec(3, 100, dtype="int64")),
+    traced("bytes", lambda x: graphc.min(x, axis=1), spec(3, 100, dtype="uint8")),
+    traced("mixed", lambda x, y: (graphc.sum(x, axis=1), graphc.sum(y, axis=1)),
+           spec(3, 90), spec(3, 90, dtype="int64")),
+]  # fmt: skip
+BY_NAME = {n.op.kernel: n for n in NODES if isinstance(n.op, Fused)}
+
+
+def test_each_form_of_reduction_is_right_in_any_order_of_threads(tmp_path):
+    host = build_host(NODES, tmp_path, need_command("g++"))
+    for node in NODES:
+        arrays = arrays_of(node)
+        ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
+        length = max(a.size for a in arrays)
+        for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
+            assert_close(got, want, length)
+            np.testing.assert_array_equal(got, other)
+
+
+def kernel_of(name: str) -> Kernel:
+    return lower(BY_NAME[name], TARGET)
+
+
+def shape_of(name: str) -> Any:
+    op = BY_NAME[name].op
+    assert isinstance(op, Fused)
+    return plan_reduce(op.body).shape
+
+
+def test_a_softmax_is_one_launch_of_three_loops():
+    kernel = kernel_of("softmax_rows")
+    assert len(kernel.launches) == 1
+    assert kernel.source.count("rows.reduce<") == 2
+    assert kernel.source.count("rows.each(") == 1
+    assert kernel.workspace == 0
+
+
+def test_few_channels_are_split_one_launch_per_stage_and_one_that_finishes():
+    kernel = kernel_of("normalised_split")
+    parts = [launch.symbol.removeprefix("normalised_split_") for launch in kernel.launches]
+    assert parts == ["kernel", "stage1", "finish"]
+    splits = shape_of("normalised_split").splits
+    assert splits > 1
+    assert all(launch.grid[1] == splits for launch in kernel.launches)
+    assert kernel.workspace == 2 * -(-splits * 3 * 4 // 16) * 16
+
+
+def test_activation_backward_and_bias_gradient_read_the_data_in_one_launch():
+    kernel = kernel_of("bias_split")
+    assert [launch.grid[1] > 1 for launch in kernel.launches] == [True, False]
+    finish = kernel.source.partition("bias_split_finish")[2].partition("{")[2]
+    assert "combine_partial" in finish
+    assert "load<" not in finish
+
+
+def test_neighbouring_threads_read_neighbours():
+    assert shape_of("softmax_rows").rows_apart
+    assert not shape_of("columns").rows_apart
+    assert not shape_of("softmax_columns").rows_apart
+    assert shape_of("everything").splits > 1
+
+
+def test_a_result_per_row_may_not_overwrite_what_other_threads_of_the_row_read():
+    def smoothed(x: Any, mean: Any) -> Any:
+        now = graphc.sum(x - graphc.reshape(mean, (-1, 1)), axis=1)
+        return mean * 0.9 + now * 0.1
+
+    assert lower(traced("smoothed", smoothed, spec(9, 9), spec(9)), TARGET).inplace == ()
+
+
+def test_softmax_may_overwrite_its_input_after_the_last_read():
+    assert kernel_of("softmax_rows").inplace == ((0, 0),)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_reductions_spill_nothing(arch: str, tmp_path):
+    kernels = [lower(node, TARGET) for node in NODES]
+    usage = build_device(kernels, tmp_path, may_lack_command("nvcc"), arch)
+    assert {symbol for symbol, u in usage.items() if u.spilled} == set()
