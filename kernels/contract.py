@@ -16,7 +16,8 @@ from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of
 from graphc.kernels.contract_text import plain_text, tiled_text
 from graphc.kernels.kernel import Kernel
 from graphc.kernels.nest import Nest, contraction_nest
-from graphc.kernels.schedule import Schedule, choose
+from graphc.kernels.schedule import choose
+from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
 from graphc.target import Target
 
@@ -195,5 +196,3 @@ def _contiguous(nest: Nest) -> int | None:
     place = nest.output[-1]
     axes = [a for a, c in enumerate(place.coefficients) if c == 1]
     return axes[0] if axes else None
-
-

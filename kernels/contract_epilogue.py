@@ -67,7 +67,9 @@ def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
     epilogue = Epilogue(
         epilogue.program.merged(groups), merged, epilogue.pointers, epilogue.inplace
     )
-    chunks = max(1, min(size * parts // FINISH_CHUNK, math.prod(map(merged.steps, range(merged.rank)))))
+    chunks = max(
+        1, min(size * parts // FINISH_CHUNK, math.prod(map(merged.steps, range(merged.rank))))
+    )
     return Finish(epilogue, parts, size, chunks)
 
 
@@ -109,4 +111,3 @@ def _inplace(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> tuple[tuple
             if same and all(s.kind == "load" for s in loads):
                 pairs.append((i, o))
     return tuple(pairs)
-

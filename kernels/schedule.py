@@ -1,11 +1,8 @@
-"""Which register tile computes a contraction: the choice of axes, sizes and loops.
+"""Which register tile computes a contraction: the choice of axes, sizes and inner loop.
 
-A tile is rows x columns of registers, accumulated over all summed axes. One operand, X, is stepped
-through by the rows alone, the other, Y, by the columns alone, so that MR + NV loads feed MR * NV
-products. The lane axis is either kept (a register is part of the output, X is mostly a broadcast)
-or summed (both operands are registers). `choose` walks every assignment of the axes to these roles
-that the reads allow, sizes them within the register file, and takes the cheapest by a small model
-of the machine: two fused multiply-adds and two loads per cycle, four cycles of latency.
+`choose` walks every assignment of the axes to the roles of a tile (see tile.py) that the reads
+allow, sizes them within the register file, and takes the cheapest by a small model of the machine:
+two fused multiply-adds and two loads per cycle, four cycles of latency, and a price per cache line.
 """
 
 from __future__ import annotations
@@ -13,200 +10,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 from graphc.kernels.nest import Border, Nest, Read
+from graphc.kernels.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
 
 REGISTERS = {16: 32, 8: 16, 4: 32}
 """Vector registers of the machine by floats per register: AVX-512, AVX2, NEON."""
 
 UNROLLED_PRODUCTS = 1500
 """Products that a kernel's text may hold; compile time is proportional to it."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """`tiles` tiles of `size` rows or registers, the first at logical index `start`."""
-
-    start: int
-    tiles: int
-    size: int
-
-
-@dataclass(frozen=True)
-class TileAxis:
-    """A kept axis that a tile spans: `step` logical indices per row or register. `axis` is None
-    where the tile spans nothing in this direction."""
-
-    axis: int | None
-    step: int
-    cuts: tuple[Cut, ...]
-
-    @property
-    def tiles(self) -> int:
-        return sum(c.tiles for c in self.cuts)
-
-    @property
-    def size(self) -> int:
-        return self.cuts[0].size
-
-
-NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
-
-
-@dataclass(frozen=True)
-class Roles:
-    """What each axis is for. `inner` are the summed axes of the innermost loop (the second varies
-    fastest); the lane axis stands for its blocks of `width` there."""
-
-    nest: Nest
-    x: Read
-    y: Read
-    width: int
-    lane: int
-    rows: int | None
-    outer: int | None
-    columns: int | None
-    inner: tuple[int, ...]
-
-    @cached_property
-    def lanes_summed(self) -> bool:
-        return not self.nest.axes[self.lane].kept
-
-    def lane_stride(self, read: Read) -> int:
-        """Elements from one lane to the next: 0 is a broadcast."""
-        return 1 if read.lanes == self.lane else read.strides[self.lane]
-
-    def steps(self, axis: int) -> int:
-        """Iterations over `axis`: blocks of lanes for the lane axis."""
-        extent = self.nest.axes[axis].extent
-        return -(-extent // self.width) if axis == self.lane else extent
-
-    @cached_property
-    def length(self) -> int:
-        """Steps of the innermost loop."""
-        return math.prod(self.steps(a) for a in self.inner)
-
-    @cached_property
-    def sums(self) -> tuple[int, ...]:
-        """The summed axes around the innermost loop, from the outermost."""
-        return tuple(
-            a for a in self.nest.summed if a not in self.inner and self.nest.axes[a].extent != 1
-        )
-
-    @cached_property
-    def static(self) -> frozenset[int]:
-        """Axes whose position is known when the kernel is compiled, up to a tile's start."""
-        tile = {self.outer, self.columns} - {None}
-        return frozenset({self.lane, *self.inner, *tile})  # type: ignore[arg-type]
-
-    @cached_property
-    def lane_tail(self) -> bool:
-        """Whether reads must stop at the lane axis's last element."""
-        partial = self.nest.axes[self.lane].extent % self.width != 0
-        return partial and any(
-            self.lane_stride(r) != 0 and r.lanes != self.lane for r in (self.x, self.y)
-        )
-
-    @cached_property
-    def static_borders(self) -> tuple[Border, ...]:
-        return tuple(b for b in self.y.borders if b.axes & self.static)
-
-    def inside(self, borders: tuple[Border, ...], index: dict[int, int]) -> bool:
-        """Whether a read exists at logical indices `index`, as far as `borders` say."""
-        for border in borders:
-            value = border.offset + sum(border.coefficients[a] * index[a] for a in border.axes)
-            if value % border.divisor or not 0 <= value // border.divisor < border.extent:
-                return False
-        return not self.lane_tail or index[self.lane] < self.nest.axes[self.lane].extent
-
-    def inner_index(self, t: int) -> dict[int, int]:
-        """The logical indices of the inner axes in step t."""
-        index = {}
-        for axis in reversed(self.inner):
-            t, digit = divmod(t, self.steps(axis))
-            index[axis] = digit * (self.width if axis == self.lane else 1)
-        return index
-
-    def allowed(self) -> bool:
-        """Whether the reads fit the template."""
-        return self._tile_axes_allowed() and self._lanes_allowed() and self._borders_allowed()
-
-    def _tile_axes_allowed(self) -> bool:
-        if self.rows is not None and not (
-            self.x.depends_on(self.rows) and not self.y.depends_on(self.rows)
-        ):
-            return False
-        for axis in (self.outer, self.columns):
-            if axis is not None and axis != self.lane:
-                if self.x.depends_on(axis) or not self.y.depends_on(axis):
-                    return False
-        return True
-
-    def _lanes_allowed(self) -> bool:
-        x, y = self.lane_stride(self.x), self.lane_stride(self.y)
-        if y == 0 or (self.lanes_summed and x == 0):
-            return False
-        for read in (self.x, self.y):
-            if read.lanes is not None and read.lanes != self.lane:
-                # Blocks of lanes are walked by number: along one summed axis of its own.
-                if self.nest.axes[read.lanes].kept:
-                    return False
-                if read.lanes in self.inner and len(self.inner) > 1:
-                    return False
-        if self.lanes_summed:
-            return not self.lane_tail or self.inner == (self.lane,)
-        return not self.lane_tail or self.lane in (self.outer, self.columns)
-
-    def _borders_allowed(self) -> bool:
-        tile = {a for a in (self.rows, *self.static) if a is not None}
-        if any(b.axes & tile for b in self.x.borders):
-            return False
-        for border in self.static_borders:
-            if not border.axes <= self.static:
-                return False
-            if self.outer in border.axes and self.columns in border.axes:
-                return False
-            if self.lane in border.axes and self.lane not in (
-                self.outer,
-                self.columns,
-                *self.inner,
-            ):
-                return False
-        return not any(self.lane in q.border.axes for q in self.y.quotients)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A tile and the loops around it. The innermost loop runs steps [head, main) `unroll` at a
-    time; the others are unrolled away. `loops` are the kept loops from the outermost: an axis (or
-    "rows", "outer", "columns"), its iterations, and what one adds to its index."""
-
-    roles: Roles
-    rows: TileAxis
-    outer: TileAxis
-    columns: TileAxis
-    head: int
-    main: int
-    unroll: int
-    cycles: float = 0.0
-    loops: tuple[tuple[int | str, int, int], ...] = ()
-    grain: int = 1
-    chunks: int = 1
-    parts: int = 1
-
-    @property
-    def tiles(self) -> int:
-        return math.prod(count for _, count, _ in self.loops)
-
-    @property
-    def products(self) -> int:
-        """Products in the kernel's text."""
-        loop = self.main - self.head
-        unrolled = self.roles.length - loop + (self.unroll if loop else 0)
-        sizes = (sum(c.size for c in t.cuts) for t in (self.rows, self.outer, self.columns))
-        return unrolled * math.prod(sizes)
 
 
 def choose(nest: Nest, width: int, lane: int | None, contiguous: int | None) -> Schedule | None:
@@ -246,8 +59,9 @@ def _candidates(nest: Nest, width: int, forced: int | None) -> Iterator[Roles]:
             columns = [a for a in kept if y.depends_on(a) and not x.depends_on(a) and a != lane]
             if nest.axes[lane].kept:
                 columns.append(lane)
-            pairs = [(None, None), *((None, c) for c in columns)]
-            pairs += list(itertools.permutations(columns, 2))
+            pairs: list[tuple[int | None, int | None]] = [(None, None)]
+            pairs += [(None, c) for c in columns]
+            pairs += [(a, b) for a, b in itertools.permutations(columns, 2)]
             for row, (outer, column), inner in itertools.product(
                 [*rows, None], pairs, inner_choices
             ):
@@ -417,9 +231,7 @@ def _exists(
     return roles.inside(borders, index)
 
 
-def _inner_steps(
-    roles: Roles, outer: TileAxis, columns: TileAxis
-) -> tuple[int, int, int] | None:
+def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int, int, int] | None:
     """(head, main, unroll): the steps between head and main read no border."""
     length = roles.length
     if length == 0:

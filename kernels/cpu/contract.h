@@ -29,7 +29,6 @@
 
 namespace graphc::contract {
 
-using index = long long;
 
 // `tiles` tiles of `size` (rows, or registers) from logical index `start` on, `step` per unit.
 struct Cut {
@@ -37,13 +36,31 @@ struct Cut {
 };
 struct Loop {
     int axis;
-    index extent;
-    index stride;  // what one iteration adds to at[axis], in tiles for a tile's axis
+    long extent;
+    long stride;  // what one iteration adds to at[axis], in tiles for a tile's axis
 };
 struct Sum {
     int axis;
-    index extent;
+    long extent;
     bool guarded;
+};
+
+// What most shapes do not say, to inherit from.
+struct Defaults {
+    static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
+    static constexpr bool LANES_SUMMED = false;
+    static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
+    static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
+    static constexpr Sum sums[] = {{0, 1, false}};
+    static constexpr long row(int) { return 0; }
+    template <int D> static long x_sum(const long*) { return 0; }
+    template <int D> static long y_sum(const long*) { return 0; }
+    template <int D> static bool guard(const long*) { return true; }
+    static bool begin(const long*) { return true; }
+    static constexpr bool inside(int, int, int, int, int, int) { return true; }
+    static constexpr bool x_inside(int, int, int, int) { return true; }
+    static constexpr bool present(int, int, int, int, int) { return true; }
+    static bool last(const long*, int, int) { return false; }
 };
 
 template <int MR, int NV>
@@ -53,9 +70,9 @@ struct Accumulators {
 
 // ---- loads ----------------------------------------------------------------------------------
 
-constexpr index floor_div(index a, index b) { return a / b - (a % b < 0); }
+constexpr long floor_div(long a, long b) { return a / b - (a % b < 0); }
 // Whether `value` is a multiple of `divisor` in [0, end).
-constexpr bool exists(index value, index end, index divisor) {
+constexpr bool exists(long value, long end, long divisor) {
     return value >= 0 && value < end && value % divisor == 0;
 }
 
@@ -83,7 +100,7 @@ INLINE vec<float> fetch(const float* p) {
                                                 4);
 #endif
         for (int l = 0; l < W; l++)
-            if (MASK >> l & 1) v[l] = p[index(l) * STEP];
+            if (MASK >> l & 1) v[l] = p[long(l) * STEP];
         return v;
     }
 }
@@ -220,23 +237,23 @@ struct Tile {
         if constexpr (S::HEAD < S::MAIN) {
             const float *x0 = x - S::x_step(S::HEAD), *y0 = y - S::y_step(S::HEAD);
 #pragma GCC unroll 1
-            for (index z = S::HEAD; z < S::MAIN; z += S::UNROLL)
+            for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL)
                 steps<S::HEAD, S::HEAD + S::UNROLL>(sums, x0 + S::x_at(z), y0 + S::y_at(z));
         }
         steps<S::MAIN, S::EXTENT>(sums, x, y);
     }
     template <int D>
-    static INLINE void sum(Sums& sums, const float* x, const float* y, index* at) {
+    static INLINE void sum(Sums& sums, const float* x, const float* y, long* at) {
         if constexpr (D == S::DEPTH) {
             innermost(sums, x, y);
         } else {
-            index begin = 0, end = S::sums[D].extent;
+            long begin = 0, end = S::sums[D].extent;
             if constexpr (D == 0 && S::PARTS > 1) {
                 begin = at[S::AXES] * end / S::PARTS;
                 end = (at[S::AXES] + 1) * end / S::PARTS;
             }
 #pragma GCC unroll 1
-            for (index z = begin; z < end; z++) {
+            for (long z = begin; z < end; z++) {
                 at[S::sums[D].axis] = z;
                 if constexpr (S::sums[D].guarded)
                     if (!S::template guard<D>(at)) continue;
@@ -246,14 +263,14 @@ struct Tile {
     }
 
     template <int N, int J, class Epilogue>
-    static INLINE void finish_column(Sums& sums, const index* at, const Epilogue& epilogue) {
+    static INLINE void finish_column(Sums& sums, const long* at, const Epilogue& epilogue) {
 #pragma GCC unroll 32
         for (int i = 0; i < MR; i++)
             S::template finish<N>(epilogue, sums.at[i][J], at, i, J / COLUMNS.size,
                                   J % COLUMNS.size);
     }
     template <int J, class Epilogue>
-    static INLINE void finish(Sums& sums, const index* at, const Epilogue& epilogue) {
+    static INLINE void finish(Sums& sums, const long* at, const Epilogue& epilogue) {
         if constexpr (J < NV) {
             if (S::LAST_LANES < W && S::last(at, J / COLUMNS.size, J % COLUMNS.size))
                 finish_column<S::LAST_LANES, J>(sums, at, epilogue);
@@ -264,7 +281,7 @@ struct Tile {
     }
     // Registers FIRST, FIRST + 1, ... of the tile, column by column: W of them at a time.
     template <int FIRST>
-    static INLINE void add_lanes(Sums& sums, const index* at, float* out) {
+    static INLINE void add_lanes(Sums& sums, const long* at, float* out) {
         if constexpr (FIRST < MR * NV) {
             constexpr int count = MR * NV - FIRST < W ? MR * NV - FIRST : W;
             vec<float> v[W] = {};
@@ -280,7 +297,7 @@ struct Tile {
         }
     }
     template <class Epilogue>
-    static __attribute__((noinline)) void run(const float* x, const float* y, index* at,
+    static __attribute__((noinline)) void run(const float* x, const float* y, long* at,
                                               const Epilogue& epilogue) {
         Sums sums;
 #pragma GCC unroll 32
@@ -298,7 +315,7 @@ struct Tile {
 // The cut that tile number `at` of an axis belongs to becomes a template argument, and `at` a
 // logical index. STEP is the logical extent of one row or register.
 template <const auto& CUTS, int I, int STEP, class Then>
-INLINE void choose(index& at, const Then& then) {
+INLINE void choose(long& at, const Then& then) {
     constexpr Cut cut = CUTS[I];
     if constexpr (I + 1 < sizeof CUTS / sizeof(Cut)) {
         if (at >= cut.tiles) {
@@ -312,7 +329,7 @@ INLINE void choose(index& at, const Then& then) {
 }
 
 template <class S, class Epilogue>
-INLINE void tile(const float* x, const float* y, index* at, const Epilogue& epilogue) {
+INLINE void tile(const float* x, const float* y, long* at, const Epilogue& epilogue) {
     choose<S::rows, 0, 1>(at[S::ROWS], [&]<Cut R>() {
         choose<S::outer, 0, S::OUTER_STEP>(at[S::OUTER], [&]<Cut O>() {
             choose<S::columns, 0, S::COLUMN_STEP>(at[S::COLUMNS], [&]<Cut C>() {
@@ -325,13 +342,13 @@ INLINE void tile(const float* x, const float* y, index* at, const Epilogue& epil
 // The tiles of one chunk: a range of the sequence of all kept loops.
 template <class S, class Epilogue>
 INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilogue) {
-    constexpr index total = S::TILES / S::GRAIN;
-    const index part = chunk / S::CHUNKS, own = chunk % S::CHUNKS;
-    const index end = (own + 1) * total / S::CHUNKS * S::GRAIN;
-    for (index u = own * total / S::CHUNKS * S::GRAIN; u < end; u++) {
-        index at[S::AXES + 1] = {};
+    constexpr long total = S::TILES / S::GRAIN;
+    const long part = chunk / S::CHUNKS, own = chunk % S::CHUNKS;
+    const long end = (own + 1) * total / S::CHUNKS * S::GRAIN;
+    for (long u = own * total / S::CHUNKS * S::GRAIN; u < end; u++) {
+        long at[S::AXES + 1] = {};
         at[S::AXES] = part;
-        index rest = u;
+        long rest = u;
 #pragma GCC unroll 16
         for (int d = S::LOOPS - 1; d >= 0; d--) {
             at[S::loops[d].axis] += rest % S::loops[d].extent * S::loops[d].stride;
@@ -344,7 +361,7 @@ INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilo
 // ---- the second phase ---------------------------------------------------------------------------
 
 // The partial sums of N neighbours, `size` elements apart, added in ascending order.
-template <int N, int PARTS, index SIZE>
+template <int N, int PARTS, long SIZE>
 INLINE vec<float> add_parts(const float* p) {
     vec<float> sum = load<N>(p);
     for (int i = 1; i < PARTS; i++) sum += load<N>(p + i * SIZE);
@@ -352,12 +369,12 @@ INLINE vec<float> add_parts(const float* p) {
 }
 
 // A chunk of ROWS rows of LANE elements: body<N>(row, first) for each register.
-template <index ROWS, index LANE, int CHUNKS, class Body>
+template <long ROWS, long LANE, int CHUNKS, class Body>
 INLINE void over(int chunk, const Body& body) {
-    constexpr index blocks = (LANE + W - 1) / W;
-    const index end = (chunk + 1) * (ROWS * blocks) / CHUNKS;
-    for (index u = chunk * (ROWS * blocks) / CHUNKS; u < end; u++) {
-        const index row = u / blocks, first = u % blocks * W;
+    constexpr long blocks = (LANE + W - 1) / W;
+    const long end = (chunk + 1) * (ROWS * blocks) / CHUNKS;
+    for (long u = chunk * (ROWS * blocks) / CHUNKS; u < end; u++) {
+        const long row = u / blocks, first = u % blocks * W;
         if constexpr (LANE % W != 0) {
             if (first + W > LANE) {
                 body.template operator()<LANE % W>(row, first);
@@ -374,21 +391,21 @@ INLINE void over(int chunk, const Body& body) {
 // zero outside. Right for everything, fast for nothing.
 template <class S, int D>
 INLINE void add_products(typename S::T& sum, const typename S::T* a, const typename S::T* b,
-                         index* at) {
+                         long* at) {
     if constexpr (D == S::DEPTH) {
         sum += S::product(a, b, at);
     } else {
-        for (index z = 0; z < S::sums[D].extent; z++) {
+        for (long z = 0; z < S::sums[D].extent; z++) {
             at[S::sums[D].axis] = z;
             add_products<S, D + 1>(sum, a, b, at);
         }
     }
 }
 template <int N, class S, class Epilogue>
-INLINE void one_register(const typename S::T* a, const typename S::T* b, index* at,
+INLINE void one_register(const typename S::T* a, const typename S::T* b, long* at,
                          const Epilogue& epilogue) {
     vec<typename S::T> sums{};
-    const index first = at[S::LANE];
+    const long first = at[S::LANE];
     for (int l = 0; l < N; l++) {
         at[S::LANE] = first + l;
         typename S::T sum = 0;
@@ -401,10 +418,10 @@ INLINE void one_register(const typename S::T* a, const typename S::T* b, index* 
 template <class S, class Epilogue>
 INLINE void plain(const typename S::T* a, const typename S::T* b, int chunk,
                   const Epilogue& epilogue) {
-    const index end = (chunk + 1) * S::TILES / S::CHUNKS;
-    for (index u = chunk * S::TILES / S::CHUNKS; u < end; u++) {
-        index at[S::AXES] = {};
-        index rest = u;
+    const long end = (chunk + 1) * S::TILES / S::CHUNKS;
+    for (long u = chunk * S::TILES / S::CHUNKS; u < end; u++) {
+        long at[S::AXES] = {};
+        long rest = u;
         for (int d = S::LOOPS - 1; d >= 0; d--) {
             at[S::loops[d].axis] += rest % S::loops[d].extent * S::loops[d].stride;
             rest /= S::loops[d].extent;

@@ -1,0 +1,372 @@
+"""The constants that a contraction's template is instantiated with, as the members of a Shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from graphc.kernels.expression import identifier
+from graphc.kernels.nest import Border, Nest, Quotient, Read
+from graphc.kernels.tile import Roles, Schedule, TileAxis
+
+
+def shape_lines(schedule: Schedule) -> list[str]:
+    """`struct Shape`: whatever differs from the template's defaults."""
+    roles = schedule.roles
+    nest = roles.nest
+    lines = ["struct Shape : Defaults {", axis_enum(nest)]
+    tiles = {"rows": schedule.rows, "outer": schedule.outer, "columns": schedule.columns}
+    names = {name: _tile_name(nest, name, tile) for name, tile in tiles.items()}
+    lines.append(_int(**{name.upper(): axis for name, axis in names.items()}))
+    for name, tile in tiles.items():
+        if tile.axis is not None:
+            cuts = ", ".join(f"{{{c.start}, {c.tiles}, {c.size}}}" for c in tile.cuts)
+            lines.append(f"    static constexpr Cut {name}[] = {{{cuts}}};")
+    steps = {"OUTER_STEP": schedule.outer.step, "COLUMN_STEP": schedule.columns.step}
+    lines.append(_int(ROW_TILES=schedule.rows.tiles, **{k: n for k, n in steps.items() if n > 1}))
+    loops = [
+        (names[a] if isinstance(a, str) else axis_name(nest, a), n, step)
+        for a, n, step in schedule.loops
+    ]
+    lines += loop_lines(loops or [("rows_", 1, 1)])
+    lines.append(
+        f"    static constexpr long TILES = {schedule.tiles}, GRAIN = {schedule.grain}, "
+        f"CHUNKS = {schedule.chunks // schedule.parts};"
+    )
+    if schedule.parts > 1:
+        lines.append(_int(PARTS=schedule.parts))
+    sums = [(a, roles.steps(a), bool(_guards(roles, d))) for d, a in enumerate(roles.sums)]
+    lines += sum_lines(sums, nest) if sums else []
+    lines.append(
+        _int(EXTENT=roles.length, HEAD=schedule.head, MAIN=schedule.main, UNROLL=schedule.unroll)
+    )
+    lines.append(_int(X_LANE=roles.lane_stride(roles.x), Y_LANE=roles.lane_stride(roles.y)))
+    if roles.lanes_summed:
+        lines.append("    static constexpr bool LANES_SUMMED = true;")
+    return [*lines, *_addresses(schedule), *_existence(schedule), *_finish(schedule), "};"]
+
+
+def _addresses(schedule: Schedule) -> list[str]:
+    roles = schedule.roles
+    x, y = roles.x, roles.y
+    lines = []
+    if roles.rows is not None:
+        lines.append(_constant("row", "int i", _times(x.strides[roles.rows], "i")))
+    lines += [
+        _constant("x_step", "int t", _inner_offset(roles, x, "t")),
+        _constant("y_step", "int t", _inner_offset(roles, y, "t")),
+        _constant("column", "int o0, int c0, int o, int c, int t", _column(schedule)),
+    ]
+    for name, read in (("x", x), ("y", y)):
+        step = _inner_offset(roles, read, "z")
+        lines.append(f"    static long {name}_at(long z) {{ return {step}; }}")
+        base = _base(roles, read)
+        lines.append(f"    static long {name}_base(const long* at) {{ return {base}; }}")
+        offsets = [_sum_offset(roles, read, axis, d) for d, axis in enumerate(roles.sums)]
+        lines += _by_depth(f"long {name}_sum", offsets)
+    guards = [" && ".join(_conditions(roles, d)) or "true" for d in range(len(roles.sums))]
+    if any(g != "true" for g in guards):
+        lines += _by_depth("bool guard", guards)
+    if always := " && ".join(_conditions(roles, -1)):
+        lines.append(f"    static bool begin(const long* at) {{ return {always}; }}")
+    return lines
+
+
+def _conditions(roles: Roles, depth: int) -> list[str]:
+    return [condition(roles.nest, b) for b in _guards(roles, depth)]
+
+
+def _by_depth(name: str, values: list[str]) -> list[str]:
+    """A function template of the summed loop's number."""
+    if not values:
+        return []
+    lines = [f"    template <int D> static {name}(const long* at) {{"]
+    for d, value in enumerate(values):
+        last = d + 1 == len(values)
+        lines.append(f"        {'' if last else f'if constexpr (D == {d}) '}return {value};")
+    return [*lines, "    }"]
+
+
+def _existence(schedule: Schedule) -> list[str]:
+    """Which lanes of Y, of X and of the output there are."""
+    roles = schedule.roles
+    place = _static_index(schedule)
+    extent = roles.nest.axes[roles.lane].extent
+    tail = [f"{place[roles.lane]} < {extent}"] if roles.lane_tail else []
+    tests = [_static_condition(b, place) for b in roles.static_borders] + tail
+    lines = []
+    if tests:
+        parameters = "int o0, int c0, int o, int c, int t, int l"
+        lines.append(_constant("inside", parameters, " && ".join(tests), "bool"))
+    if tail and roles.lane_stride(roles.x):
+        first = _static_index(schedule, "0", "0")[roles.lane]
+        test = f"{first} < {extent}"
+        lines.append(_constant("x_inside", "int o0, int c0, int t, int l", test, "bool"))
+    if tail and not roles.lanes_summed:
+        lines.append(_constant("present", "int o0, int c0, int o, int c, int l", tail[0], "bool"))
+    partial = extent % roles.width
+    if partial and not roles.lane_tail and not roles.lanes_summed:
+        # Lanes beyond the batch exist in every operand, but no value may be written there.
+        test = f"{_kept_index(schedule)[roles.lane]} + {roles.width} > {extent}"
+        lines.append(_int(LAST_LANES=partial))
+        lines.append(f"    static bool last(const long* at, int o, int c) {{ return {test}; }}")
+    return lines
+
+
+def _finish(schedule: Schedule) -> list[str]:
+    roles = schedule.roles
+    nest = roles.nest
+    moved = _kept_index(schedule)
+    indices = [output_index(nest, place.coefficients, moved) for place in nest.output]
+    head = (
+        "    template <int N, class E>\n    static INLINE void finish(const E& epilogue, "
+        "vec<float> sum, const long* at, int i, int o, int c) {"
+    )
+    if not roles.lanes_summed and schedule.parts == 1:
+        call = f"        epilogue.template operator()<N>(sum, {', '.join(indices)});"
+        return [head, call, "    }"]
+    shape = nest.node.output.type.shape
+    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    place = " + ".join(_times(s, f"({e})") for s, e in zip(strides, indices, strict=True))
+    if schedule.parts > 1:
+        place += f" + at[AXES] * {math.prod(shape)}"
+    lines = [f"    static long place(const long* at, int i, int o, int c) {{ return {place}; }}"]
+    if roles.lanes_summed:
+        return lines
+    lane = sum(s * p.coefficients[roles.lane] for s, p in zip(strides, nest.output, strict=True))
+    lines += [head, f"        store<N, {lane}>(epilogue.out + place(at, i, o, c), sum);", "    }"]
+    return lines
+
+
+def _column(schedule: Schedule) -> str:
+    """The constant offset of Y's column (o, c) in inner step t, from the tile's own."""
+    roles = schedule.roles
+    y = roles.y
+    terms = [_inner_offset(roles, y, "t")]
+    for name, tile in (("o", schedule.outer), ("c", schedule.columns)):
+        if tile.axis is not None:
+            terms.append(_times(_unit_stride(roles, y, tile.axis), name))
+    place = _static_index(schedule)
+    for quotient in _static_quotients(roles):
+        border = quotient.border
+        here = _linear(border, {a: place[a] for a in border.axes})
+        start = _linear_of({a: s for a, s in _starts(schedule).items() if a in border.axes}, border)
+        difference = f"(floor_div({here}, {border.divisor}) - floor_div({start}, {border.divisor}))"
+        terms.append(_times(quotient.stride, difference))
+    return " + ".join(t for t in terms if t != "0") or "0"
+
+
+def _unit_stride(roles: Roles, read: Read, axis: int) -> int:
+    """Elements from one row or register to the next along `axis`."""
+    if axis == read.lanes:
+        assert axis == roles.lane
+        return read.block
+    return read.strides[axis] * (roles.width if axis == roles.lane else 1)
+
+
+def _starts(schedule: Schedule) -> dict[int, str]:
+    tiles = ((schedule.outer, "o0"), (schedule.columns, "c0"))
+    return {tile.axis: name for tile, name in tiles if tile.axis is not None}
+
+
+def _digits(roles: Roles, t: str) -> dict[int, str]:
+    """The units of each inner axis in step t."""
+    digits: dict[int, str] = {}
+    if len(roles.inner) == 1:
+        digits[roles.inner[0]] = t
+    elif roles.inner:
+        outer, inner = roles.inner
+        n = roles.steps(inner)
+        digits = {outer: f"({t} / {n})", inner: f"({t} % {n})"}
+    return digits
+
+
+def _static_index(schedule: Schedule, o: str = "o", c: str = "c") -> dict[int, str]:
+    """Logical indices of the static axes, as expressions of o0, c0, o, c, t and l."""
+    roles = schedule.roles
+    index = {
+        a: _times(roles.width if a == roles.lane else 1, t) for a, t in _digits(roles, "t").items()
+    }
+    for tile, start, unit in ((schedule.outer, "o0", o), (schedule.columns, "c0", c)):
+        if tile.axis is not None:
+            index[tile.axis] = f"{start} + {_times(tile.step, unit)}"
+    index[roles.lane] = f"{index[roles.lane]} + l" if roles.lane in index else "l"
+    return index
+
+
+def _kept_index(schedule: Schedule) -> dict[int, str]:
+    """Logical indices of the kept axes of register (i, o, c)."""
+    nest = schedule.roles.nest
+    index = {a: f"at[{axis_name(nest, a)}]" for a in nest.kept}
+    for tile, unit in ((schedule.rows, "i"), (schedule.outer, "o"), (schedule.columns, "c")):
+        if tile.axis is not None:
+            index[tile.axis] += f" + {_times(tile.step, unit)}"
+    return index
+
+
+def _inner_offset(roles: Roles, read: Read, t: str) -> str:
+    terms = []
+    for axis, digit in _digits(roles, t).items():
+        if axis == read.lanes and axis != roles.lane:
+            terms.append(f"{digit} / {read.width} * {read.block} + {digit} % {read.width}")
+        else:
+            terms.append(_times(_unit_stride(roles, read, axis), digit))
+    return " + ".join(x for x in terms if x != "0") or "0"
+
+
+def _base(roles: Roles, read: Read) -> str:
+    """The address of a tile, from the kept axes alone."""
+    nest = roles.nest
+    terms = [str(read.offset)] if read.offset else []
+    for axis in nest.kept:
+        name = f"at[{axis_name(nest, axis)}]"
+        if axis == read.lanes:
+            terms.append(_times(read.block // read.width, name))
+        else:
+            terms.append(_times(read.strides[axis], name))
+    for quotient in read.quotients:
+        border = quotient.border
+        if quotient in _static_quotients(roles):
+            tile = {
+                a: f"at[{axis_name(nest, a)}]"
+                for a in border.axes
+                if a in (roles.outer, roles.columns)
+            }
+            value = _linear_of(tile, border)
+        elif not set(border.axes) & set(roles.sums):
+            value = _linear(border, _names(nest, border))
+        else:
+            continue
+        terms.append(_times(quotient.stride, f"floor_div({value}, {border.divisor})"))
+    return " + ".join(t for t in terms if t != "0") or "0"
+
+
+def _sum_offset(roles: Roles, read: Read, axis: int, depth: int) -> str:
+    nest = roles.nest
+    name = f"at[{axis_name(nest, axis)}]"
+    if axis == read.lanes and axis != roles.lane:
+        terms = [f"{name} / {read.width} * {read.block} + {name} % {read.width}"]
+    else:
+        terms = [_times(_unit_stride(roles, read, axis), name)]
+    for quotient in read.quotients:
+        border = quotient.border
+        if quotient in _static_quotients(roles) or _depth(roles, border) != depth:
+            continue
+        value = _linear(border, _names(nest, border))
+        terms.append(_times(quotient.stride, f"floor_div({value}, {border.divisor})"))
+    return " + ".join(t for t in terms if t != "0") or "0"
+
+
+def _static_quotients(roles: Roles) -> tuple[Quotient, ...]:
+    return tuple(q for q in roles.y.quotients if q.border.axes & roles.static)
+
+
+def _depth(roles: Roles, border: Border) -> int:
+    """The number of the innermost summed loop that decides `border`; -1 if none does."""
+    return max((d for d, a in enumerate(roles.sums) if a in border.axes), default=-1)
+
+
+def _guards(roles: Roles, depth: int) -> list[Border]:
+    borders = (*roles.x.borders, *(b for b in roles.y.borders if b not in roles.static_borders))
+    return [b for b in borders if _depth(roles, b) == depth]
+
+
+def _linear(border: Border, names: dict[int, str]) -> str:
+    return _linear_of(names, border, border.offset)
+
+
+def _linear_of(names: dict[int, str], border: Border, offset: int = 0) -> str:
+    terms = [_times(border.coefficients[a], f"({n})") for a, n in names.items()]
+    if offset or not terms:
+        terms.append(str(offset))
+    return " + ".join(terms)
+
+
+def _names(nest: Nest, border: Border) -> dict[int, str]:
+    return {a: f"at[{axis_name(nest, a)}]" for a in sorted(border.axes)}
+
+
+def condition(nest: Nest, border: Border) -> str:
+    return _exists(border, _linear(border, _names(nest, border)))
+
+
+def _static_condition(border: Border, place: dict[int, str]) -> str:
+    return _exists(border, _linear(border, {a: place[a] for a in sorted(border.axes)}))
+
+
+def _exists(border: Border, value: str) -> str:
+    return f"exists({value}, {border.extent * border.divisor}, {border.divisor})"
+
+
+def address(nest: Nest, read: Read) -> str:
+    terms = [str(read.offset)] if read.offset else []
+    for axis in range(len(nest.axes)):
+        name = f"at[{axis_name(nest, axis)}]"
+        if axis == read.lanes:
+            terms.append(f"{name} / {read.width} * {read.block} + {name} % {read.width}")
+        else:
+            terms.append(_times(read.strides[axis], name))
+    for quotient in read.quotients:
+        value = _linear(quotient.border, _names(nest, quotient.border))
+        terms.append(_times(quotient.stride, f"floor_div({value}, {quotient.border.divisor})"))
+    return " + ".join(t for t in terms if t != "0") or "0"
+
+
+def output_index(nest: Nest, coefficients: Sequence[int], moved: dict[int, str]) -> str:
+    terms = []
+    for axis, c in enumerate(coefficients):
+        if c:
+            name = moved.get(axis, f"at[{axis_name(nest, axis)}]")
+            terms.append(name if c == 1 else f"{c} * ({name})")
+    return " + ".join(terms) or "0"
+
+
+def _times(factor: int, name: str) -> str:
+    if factor == 0:
+        return "0"
+    if factor == 1:
+        return name
+    plain = name.replace("_", "").isalnum() or (name[0] == "(" and name[-1] == ")")
+    plain = plain or (name.startswith(("at[", "floor_div(")) and " + " not in name.split("(")[0])
+    return f"{factor} * {name if plain else f'({name})'}"
+
+
+def axis_enum(nest: Nest) -> str:
+    """The numbers of the axes; those that a tile lacks have numbers of their own."""
+    names = [axis_name(nest, a) for a in range(len(nest.axes))]
+    return f"    enum {{ {', '.join(names)}, rows_, outer_, columns_, AXES }};"
+
+
+def axis_name(nest: Nest, axis: int) -> str:
+    return f"i_{identifier(nest.axes[axis].name)}"
+
+
+def _tile_name(nest: Nest, name: str, tile: TileAxis) -> str:
+    return f"{name}_" if tile.axis is None else axis_name(nest, tile.axis)
+
+
+def loop_lines(loops: Iterable[tuple[str, int, int]]) -> list[str]:
+    loops = list(loops)
+    entries = ", ".join(f"{{{name}, {count}, {step}}}" for name, count, step in loops)
+    return [
+        f"    static constexpr int LOOPS = {len(loops)};",
+        f"    static constexpr Loop loops[] = {{{entries}}};",
+    ]
+
+
+def sum_lines(sums: list[tuple[int, int, bool]], nest: Nest) -> list[str]:
+    entries = ", ".join(
+        f"{{{axis_name(nest, a)}, {n}, {'true' if guarded else 'false'}}}" for a, n, guarded in sums
+    )
+    return [
+        f"    static constexpr int DEPTH = {len(sums)};",
+        f"    static constexpr Sum sums[] = {{{entries or '{0, 1, false}'}}};",
+    ]
+
+
+def _int(**values: object) -> str:
+    return f"    static constexpr int {', '.join(f'{k} = {v}' for k, v in values.items())};"
+
+
+def _constant(name: str, parameters: str, value: str, kind: str = "long") -> str:
+    return f"    static constexpr {kind} {name}({parameters}) {{ return {value}; }}"
