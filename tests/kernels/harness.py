@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, find_compiler
 from graphc.target import Target
+from graphc.trace import Builder
 
 GUARD = 256
 """Bytes before and after each array that a kernel must not change."""
@@ -43,6 +45,36 @@ def single(
     return fuse(Graph(name, values, (), (Node(op, values, outputs),), outputs))
 
 
+def traced(
+    name: str,
+    function: Callable[..., Any],
+    inputs: Sequence[Type],
+    outputs: Sequence[Layout] = (),
+) -> Node:
+    """The fused node of a function of tensors, whose outputs get the given layouts."""
+    builder = Builder(name)
+    tensors = [builder.input(f"x{i}", t) for i, t in enumerate(inputs)]
+    with builder.building():
+        results = function(*tensors)
+    results = results if isinstance(results, tuple) else (results,)
+    graph = builder.graph(results)
+    if not any(o != ROW_MAJOR for o in outputs):
+        return fuse(graph)
+    new = {
+        v: Value(v.name, v.type.with_layout(layout))
+        for v, layout in zip(graph.outputs, outputs, strict=True)
+    }
+    nodes = tuple(
+        replace(
+            n,
+            inputs=tuple(new.get(v, v) for v in n.inputs),
+            outputs=tuple(new.get(v, v) for v in n.outputs),
+        )
+        for n in graph.nodes
+    )
+    return fuse(replace(graph, nodes=nodes, outputs=tuple(new[v] for v in graph.outputs)))
+
+
 def pack(array: Array, type: Type) -> Array:
     """The elements of `array` as they lie in memory under the type's layout."""
     axis, width = type.layout.axis, type.layout.width
@@ -50,7 +82,6 @@ def pack(array: Array, type: Type) -> Array:
         return np.ascontiguousarray(array)
     short = -array.shape[axis] % width
     padded = np.pad(array, [(0, short if d == axis else 0) for d in range(array.ndim)])
-    split = (*array.shape[:axis], -1, width, *array.shape[axis + 1 :])
     blocks = -(-array.shape[axis] // width)
     split = (*array.shape[:axis], blocks, width, *array.shape[axis + 1 :])
     return np.ascontiguousarray(np.moveaxis(padded.reshape(split), axis + 1, -1))
@@ -62,7 +93,8 @@ def unpack(storage: Array, type: Type) -> Array:
     if axis is None:
         return storage.reshape(type.shape)
     moved = np.moveaxis(storage.reshape(type.storage_shape), -1, axis + 1)
-    whole = moved.reshape(*type.shape[:axis], -1, *type.shape[axis + 1 :])
+    padded = type.storage_shape[axis] * type.layout.width
+    whole = moved.reshape(*type.shape[:axis], padded, *type.shape[axis + 1 :])
     index = [slice(None)] * len(type.shape)
     index[axis] = slice(type.shape[axis], None)
     assert not np.any(whole[tuple(index)]), f"lanes beyond the extent of {type} are not zero"
@@ -150,11 +182,6 @@ def build(nodes: Sequence[Node], target: Target | None = None) -> list[Built]:
         Built(node, kernel, getattr(libraries[i // PER_FILE], kernel.name))
         for i, (node, kernel) in enumerate(zip(named, kernels, strict=True))
     ]
-
-
-def run_reference(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """The node's outputs in NumPy; floats are computed in f64 and then rounded."""
-    return node.op.reference(*inputs)
 
 
 def _plain(node: Node) -> str:

@@ -1,0 +1,54 @@
+"""Lowering of relayout: a value between row-major and lanes over its first axis."""
+
+from __future__ import annotations
+
+from graphc.ir import Node, Type
+from graphc.kernels.expression import C_TYPES, identifier
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.shell import chunk_count
+from graphc.target import Target
+
+RUN = 1024
+"""Elements behind the first axis per tile: a multiple of every width."""
+
+
+def lower_relayout(node: Node, target: Target) -> Kernel:
+    """The kernel of a `relayout` node, named after its output; `inplace` is empty."""
+    (source,), result = (v.type for v in node.inputs), node.output.type
+    laned = result if result.layout.axis is not None else source
+    plain = source if laned is result else result
+    known = laned.layout.axis == 0 and laned.layout.width == target.lanes
+    assert known and plain.layout.axis is None, f"relayout of {source} to {result}"
+    name = identifier(node.output.name)
+    rows = plain.shape[0]
+    columns = plain.size // rows if rows else 0
+    tiles = -(-rows // target.lanes) * -(-columns // RUN)
+    moved = source.nbytes + result.nbytes
+    chunks = chunk_count(moved / 20, tiles)
+    return Kernel(
+        name,
+        "transpose",
+        _text(node, name, laned is result, plain, tiles, chunks),
+        phases=(chunks,),
+        bytes=moved,
+    )
+
+
+def _text(node: Node, name: str, to_lanes: bool, plain: Type, tiles: int, chunks: int) -> str:
+    comment = f"// {name}: relayout {node.inputs[0].type} to {node.output.type}  {node.where}"
+    lines = [comment.rstrip(), '#include "cpu/transpose.h"', "using namespace graphc;"]
+    if not tiles:
+        return "\n".join([*lines, f'extern "C" void {name}(void* const*, int, int) {{}}', ""])
+    rows = plain.shape[0]
+    # A mask of four bytes would not fit: booleans move as the bytes that they are.
+    kind = "uint8_t" if plain.dtype == "bool" else C_TYPES[plain.dtype]
+    settings = f"{str(to_lanes).lower()}, {rows}, {plain.size // rows}, {RUN}"
+    cut = f"chunk * {tiles}L / {chunks}, (chunk + 1) * {tiles}L / {chunks}"
+    lines += [
+        f'extern "C" void {name}(void* const* arguments, int, int chunk) {{',
+        f"  relayout<{settings}>((const {kind}*)arguments[0], ({kind}*)arguments[1],",
+        f"    {cut});",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
