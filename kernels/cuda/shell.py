@@ -79,6 +79,7 @@ def source(node: Node, headers: Sequence[str], sections: Sequence[Sequence[str]]
     """The text of a kernel's file. It lies within the namespace of the headers, whose functions
     hide the toolkit's of the same name, and in one of its own, so that files can be joined."""
     body = "\n\n".join("\n".join(lines) for lines in sections if lines)
+    headers = [*headers, "window"] if "Pooling<" in body else headers
     includes = "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
     space = f"graphc::{symbol_of(node, 'text')}"
     inside = f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"

@@ -152,7 +152,7 @@ def build_device(
     """Build kernels by nvcc, all in one file; the usage of each symbol."""
     text = folder / f"kernels_{arch}.cu"
     text.write_text(joined(kernels))
-    command = [compiler, "-std=c++17", f"-arch={arch}", "-cubin", "-Xptxas", "-v"]
+    command = [compiler, "-std=c++20", f"-arch={arch}", "-cubin", "-Xptxas", "-v"]
     command += ["-Werror", "all-warnings", "-I", str(KERNELS), str(text)]
     printed = _run([*command, "-o", str(text.with_suffix(".cubin"))])
     usage = {}

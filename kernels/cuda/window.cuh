@@ -1,0 +1,116 @@
+// window.cuh: pooling of [n, c, h, w] and its gradients, one element at a time, read in place.
+//
+// The functions take the inputs at row 0 and column 0 of the element's own image, and the element's
+// row and column. The names and arguments are those of kernels/cpu/window.h; strides from lane to
+// lane play no part here.
+#pragma once
+#include "memory.cuh"
+
+namespace graphc {
+
+// Kernel size, stride, padding, input pixels and output pixels, each (rows, columns). PadCounts: an
+// average counts the places of the padding.
+template <int KH_, int KW_, int DH_, int DW_, int PH_, int PW_, int H_, int W_, int P_, int Q_,
+          bool PadCounts_ = true>
+struct Pooling {
+  static constexpr int KH = KH_, KW = KW_, DH = DH_, DW = DW_, PH = PH_, PW = PW_;
+  static constexpr int H = H_, W = W_, P = P_, Q = Q_;
+  static constexpr bool PadCounts = PadCounts_;
+};
+// How a value is read: the elements from one lane, row and column to the next.
+template <long long LaneStride, long long Row_, long long Column_>
+struct Reads {
+  static constexpr long long Row = Row_, Column = Column_;
+};
+template <class T, class I>
+struct Pooled {
+  vec<T> y;
+  vec<I> index;
+};
+
+GRAPHC_INLINE int least(int a, int b) { return a < b ? a : b; }
+GRAPHC_INLINE int most(int a, int b) { return a < b ? b : a; }
+
+// The places [begin, end) of one axis that a window or a pixel has to do with.
+struct Span {
+  int begin, end;
+};
+// The taps of output o that lie within the input.
+template <int Taps, int Stride, int Padding, int Extent>
+GRAPHC_INLINE Span taps(int o) {
+  const int start = o * Stride - Padding;
+  return {most(-start, 0), least(Extent - start, Taps)};
+}
+// The outputs whose windows hold input pixel i.
+template <int Taps, int Stride, int Padding, int Outputs>
+GRAPHC_INLINE Span outputs(int i) {
+  return {most(i + Padding - Taps + Stride, 0) / Stride, least((i + Padding) / Stride + 1, Outputs)};
+}
+
+// Calls f(row, column, place) for the input pixels of the window of output (p, q), in order.
+template <class D, class F>
+GRAPHC_INLINE void each_pixel(int p, int q, const F& f) {
+  const Span rows = taps<D::KH, D::DH, D::PH, D::H>(p);
+  const Span columns = taps<D::KW, D::DW, D::PW, D::W>(q);
+  for (int r = rows.begin; r < rows.end; r++)
+    for (int s = columns.begin; s < columns.end; s++)
+      f(p * D::DH - D::PH + r, q * D::DW - D::PW + s, r * D::KW + s);
+}
+// Calls f(p, q, place) for the outputs whose windows hold input pixel (h, w), and its place there.
+template <class D, class F>
+GRAPHC_INLINE void each_window(int h, int w, const F& f) {
+  const Span rows = outputs<D::KH, D::DH, D::PH, D::P>(h);
+  const Span columns = outputs<D::KW, D::DW, D::PW, D::Q>(w);
+  for (int p = rows.begin; p < rows.end; p++)
+    for (int q = columns.begin; q < columns.end; q++)
+      f(p, q, (h + D::PH - p * D::DH) * D::KW + w + D::PW - q * D::DW);
+}
+
+// The first of the largest elements and its place in the window; the first NaN if there is one.
+template <int Live, class I, class D, class R, int LaneRow, int LaneColumn, class T>
+GRAPHC_INLINE Pooled<T, I> max_pool2d(const T* x, int p, int q) {
+  T best = 0;
+  int index = -1;
+  each_pixel<D>(p, q, [&](int h, int w, int place) {
+    const T v = x[h * R::Row + w * R::Column];
+    if (index < 0 || (!(v <= best) && best == best)) {
+      best = v;
+      index = place;
+    }
+  });
+  return {best, static_cast<I>(index)};
+}
+
+template <int Live, class D, class R, int LaneRow, int LaneColumn, class T>
+GRAPHC_INLINE T avg_pool2d(const T* x, int p, int q) {
+  T total = 0;
+  int count = 0;
+  each_pixel<D>(p, q, [&](int h, int w, int) {
+    total += x[h * R::Row + w * R::Column];
+    count++;
+  });
+  return total / T(D::PadCounts ? D::KH * D::KW : count);
+}
+
+template <int Live, class D, class R, class S, int LaneRow, int LaneColumn, class T, class I>
+GRAPHC_INLINE T max_pool2d_grad(const T* dy, const I* index, int h, int w) {
+  T total = 0;
+  each_window<D>(h, w, [&](int p, int q, int place) {
+    if (index[p * S::Row + q * S::Column] == place) total += dy[p * R::Row + q * R::Column];
+  });
+  return total;
+}
+
+template <int Live, class D, class R, int LaneRow, int LaneColumn, class T>
+GRAPHC_INLINE T avg_pool2d_grad(const T* dy, int h, int w) {
+  T total = 0;
+  each_window<D>(h, w, [&](int p, int q, int) {
+    const Span rows = taps<D::KH, D::DH, D::PH, D::H>(p);
+    const Span columns = taps<D::KW, D::DW, D::PW, D::W>(q);
+    const int inside = (rows.end - rows.begin) * (columns.end - columns.begin);
+    total += dy[p * R::Row + q * R::Column] / T(D::PadCounts ? D::KH * D::KW : inside);
+  });
+  return total;
+}
+
+}  // namespace graphc
