@@ -15,8 +15,13 @@ from graphc.functions.activation import (
     softmax,
     softplus,
 )
+from graphc.functions.attention import (
+    scaled_dot_product_attention,
+)
 from graphc.functions.contraction import (
+    conv1d,
     conv2d,
+    conv_transpose2d,
     linear,
     matmul,
 )
@@ -147,7 +152,9 @@ __all__ = [
     "broadcast_to",
     "clip",
     "concat",
+    "conv1d",
     "conv2d",
+    "conv_transpose2d",
     "cos",
     "cross_entropy",
     "divide",
@@ -210,6 +217,7 @@ __all__ = [
     "remainder",
     "reshape",
     "rsqrt",
+    "scaled_dot_product_attention",
     "sigmoid",
     "sign",
     "silu",

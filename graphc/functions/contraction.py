@@ -13,7 +13,7 @@ from graphc.functions.shapes import matrix_transpose, pad, reshape
 from graphc.functions.tensors import as_tensor, error, promoted
 from graphc.trace import Tensor, emit
 
-__all__ = ["conv2d", "linear", "matmul"]
+__all__ = ["conv1d", "conv2d", "conv_transpose2d", "linear", "matmul"]
 
 
 def matmul(x1: Any, x2: Any) -> Tensor:
@@ -79,6 +79,76 @@ def conv2d(
         around = pair("conv2d", "padding", padding, at_least=0)
     y = emit(ops.Conv2d(steps, around, spacing, groups), tensor, w)
     return y if bias is None else add(y, reshape(_bias("conv2d", bias, w), (1, w.shape[0], 1, 1)))
+
+
+def conv1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int = 1,
+    padding: int | str = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The cross-correlation of x [n, c, w] with `weight` [k, c / groups, s], plus `bias` [k]:
+    [n, k, q]. Arguments as of `conv2d`."""
+    tensor, w = promoted(x, weight)
+    if tensor.ndim != 3 or w.ndim != 3:
+        raise error(
+            f"conv1d: x {tensor.value.type} and weight {w.value.type} must have 3 axes each"
+        )
+    around = padding if isinstance(padding, str) else (0, padding)
+    images, taps = (reshape(t, (*t.shape[:2], 1, t.shape[2])) for t in (tensor, w))
+    y = conv2d(images, taps, bias, (1, stride), around, (1, dilation), groups)
+    return reshape(y, (*y.shape[:2], y.shape[3]))
+
+
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """The transposed convolution of x [n, k, p, q] with `weight` [k, c / groups, r, s], plus `bias`
+    [c]: [n, c, h, w], the gradient of conv2d with these arguments.
+
+    h = (p - 1) * stride - 2 * padding + dilation * (r - 1) + output_padding + 1; w likewise.
+    """
+    name = "conv_transpose2d"
+    tensor, w = promoted(x, weight)
+    steps, spacing = pair(name, "stride", stride), pair(name, "dilation", dilation)
+    around = pair(name, "padding", padding, at_least=0)
+    extra = pair(name, "output_padding", output_padding, at_least=0)
+    if tensor.ndim != 4 or w.ndim != 4 or tensor.shape[1] != w.shape[0]:
+        raise error(
+            f"{name}: x {tensor.value.type} and weight {w.value.type} must have 4 axes each and "
+            "the same number of channels in axis 1 of x and axis 0 of weight"
+        )
+    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+        raise error(f"{name}: groups expected a divisor of {w.shape[0]} channels, got {groups!r}")
+    if any(e >= s for e, s in zip(extra, steps, strict=True)):
+        raise error(f"{name}: output_padding {extra} is not below stride {steps}")
+    height, width = (
+        (tensor.shape[2 + i] - 1) * steps[i]
+        - 2 * around[i]
+        + spacing[i] * (w.shape[2 + i] - 1)
+        + extra[i]
+        + 1
+        for i in (0, 1)
+    )
+    if height < 1 or width < 1:
+        raise error(f"{name}: padding {around} leaves nothing of x {tensor.value.type}")
+    y = emit(ops.Conv2dDgrad(steps, around, spacing, groups, (height, width)), tensor, w)
+    if bias is None:
+        return y
+    b = as_tensor(bias)
+    if b.shape != y.shape[1:2]:
+        raise error(f"{name}: bias {b.value.type} does not fit the {y.shape[1]} output channels")
+    return add(y, reshape(b, (1, y.shape[1], 1, 1)))
 
 
 def _named_padding(

@@ -11,7 +11,7 @@ from graphc.functions.elementwise import equal
 from graphc.functions.shapes import reshape
 from graphc.functions.tensors import as_tensor, astype, axis_of, cast, error
 from graphc.ir import INTEGERS
-from graphc.trace import Tensor, emit
+from graphc.trace import Operand, Tensor, emit
 
 __all__ = ["embedding", "getitem", "one_hot", "take"]
 
@@ -91,7 +91,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
     if axis is None and tensor.ndim != 1:
         raise error(f"take: expected an axis for {tensor.value.type}")
     place = axis_of("take", 0 if axis is None else axis, tensor)
-    return emit(ops.Take(place), tensor, _indices("take", indices))
+    return emit(ops.Take(place), tensor, _checked("take", indices, tensor.shape[place]))
 
 
 def embedding(x: Any, weight: Any) -> Tensor:
@@ -102,14 +102,26 @@ def embedding(x: Any, weight: Any) -> Tensor:
     table = as_tensor(weight)
     if table.ndim != 2:
         raise error(f"embedding: expected a weight of 2 axes, got {table.value.type}")
-    return emit(ops.Take(0), table, _indices("embedding", x))
+    return emit(ops.Take(0), table, _checked("embedding", x, table.shape[0]))
 
 
 def one_hot(x: Any, num_classes: int, dtype: Any = "i64") -> Tensor:
     """[..., num_classes] with 1 at place x[...] (integers) and 0 elsewhere."""
+    if not _is_integer(num_classes) or num_classes < 1:
+        raise error(f"one_hot: num_classes expected a positive integer, got {num_classes!r}")
     labels = _indices("one_hot", x)
-    ramp = emit(ops.Iota((num_classes,), 0, labels.dtype))
+    ramp = emit(ops.Iota((int(num_classes),), 0, labels.dtype))
     return astype(equal(reshape(labels, (*labels.shape, 1)), ramp), dtype)
+
+
+def _checked(name: str, x: Any, extent: int) -> Tensor:
+    """The indices, which must be below `extent` as far as they are known."""
+    if not isinstance(x, Operand):
+        known = np.asarray(x)
+        wrong = known[(known < 0) | (known >= extent)]
+        if wrong.size:
+            raise error(f"{name}: index {wrong.flat[0]} is not in the range 0 to {extent - 1}")
+    return _indices(name, x)
 
 
 def _indices(name: str, x: Any) -> Tensor:
