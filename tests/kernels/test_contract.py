@@ -1,0 +1,171 @@
+"""Contractions on the CPU: every op, layout and border against the reference."""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+import pytest
+
+from graphc import functions as F
+from graphc.ir import Layout, Node, Type
+from graphc.kernels.contract import lower_contract
+from graphc.kernels.nest import contraction_nest
+from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad, Matmul
+from graphc.ops.base import Array
+from graphc.ops.fused import Fused
+from graphc.runtime.build import KERNEL_HEADERS, cpu_target, find_compiler
+from graphc.target import Target
+from graphc.trace import Tensor, emit
+from tests.kernels.contract_samples import convolutions, matmuls
+from tests.kernels.harness import Built, build, single, traced
+
+WIDTH = cpu_target().lanes
+LANES = Layout(0, WIDTH)
+
+
+def _inputs(node: Node, seed: int = 0) -> list[Array]:
+    random = np.random.default_rng(seed)
+    arrays = []
+    for value in node.inputs:
+        noise = random.standard_normal(value.type.shape)
+        whole = value.type.dtype.startswith("i")
+        arrays.append((np.rint(9 * noise) if whole else noise).astype(value.type.numpy_dtype))
+    return arrays
+
+
+def _assert_right(built: Built, inplace: bool = False) -> None:
+    """The outputs are those of the reference in float64, to the rounding of sums that long."""
+    node = built.node
+    assert isinstance(node.op, Fused)
+    inputs = _inputs(node)
+    got = built.run(inputs, inplace=inplace)
+    want = node.op.reference(*(a.astype(np.float64) if a.dtype.kind == "f" else a for a in inputs))
+    nest = contraction_nest(node.op.body)
+    length = nest.extents(nest.summed)
+    for value, a, b in zip(node.outputs, got, want, strict=True):
+        scale = max(1.0, float(np.abs(b).max(initial=0)))
+        epsilon = np.finfo(a.dtype).eps if a.dtype.kind == "f" else 0.0
+        tolerance = 4 * np.sqrt(length + 1) * epsilon * scale
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance, err_msg=f"{value}")
+
+
+@pytest.mark.parametrize("width", sorted({4, 8, WIDTH}))
+def test_matmuls_equal_the_reference(width: int) -> None:
+    count = 60 if width == WIDTH else 20
+    for built in build(matmuls(width, count, width), Target("cpu", width)):
+        _assert_right(built)
+
+
+@pytest.mark.parametrize("width", sorted({4, 8, WIDTH}))
+def test_convolutions_and_gradients_equal_the_reference(width: int) -> None:
+    count = 60 if width == WIDTH else 18
+    for built in build(convolutions(width, count, width), Target("cpu", width)):
+        _assert_right(built)
+
+
+def test_other_dtypes_and_empty_extents_equal_the_reference() -> None:
+    shapes = [((3, 4, 6), (3, 6, 19)), ((0, 4), (4, 5)), ((3, 0), (0, 5)), ((1, 1), (1, 1))]
+    nodes = [
+        single(Matmul(), [Type(a, dtype), Type(b, dtype)])
+        for a, b in shapes
+        for dtype in ("f32", "f64", "i32", "i64")
+    ]
+    settings = ((2, 1), (1, 1), (1, 2), 1)
+    x, w = Type((2, 3, 7, 9), "f64"), Type((4, 3, 3, 3), "f64")
+    (y,) = Conv2d(*settings).infer(x, w)
+    nodes.append(single(Conv2d(*settings), [x, w]))
+    nodes.append(single(Conv2dDgrad(*settings, (7, 9)), [y, w]))
+    nodes.append(single(Conv2dWgrad(*settings, (3, 3)), [x, y]))
+    for built in build(nodes):
+        _assert_right(built)
+
+
+def _conv_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    total = emit(Conv2d((1, 1), (0, 0), (1, 1), 1), x, weight)
+    return F.relu(total + F.reshape(bias, (1, bias.shape[0], 1, 1)))
+
+
+def _lenet_conv2() -> Node:
+    types = [Type((100, 20, 12, 12), layout=LANES), Type((50, 20, 5, 5)), Type((50,))]
+    return traced("conv2_relu", _conv_relu, types, [LANES])
+
+
+def _conv_wgrad(batch: int, channels: int, filters: int) -> Node:
+    x = Type((batch, channels, 14, 14), layout=LANES)
+    dy = Type((batch, filters, 14, 14), layout=LANES)
+    return single(Conv2dWgrad((1, 1), (1, 1), (1, 1), 1, (3, 3)), [x, dy], "conv_wgrad")
+
+
+def test_results_do_not_depend_on_the_order_of_chunks() -> None:
+    nodes = [_lenet_conv2(), _conv_wgrad(64, 4, 8)]
+    for built in build(nodes):
+        inputs = _inputs(built.node)
+        assert built.kernel.phases[0] > 1
+        first, second = built.run(inputs, seed=1), built.run(inputs, seed=2)
+        for a, b in zip(first, second, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_an_epilogue_may_overwrite_its_residual() -> None:
+    def residual(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return F.relu(emit(Matmul(), a, b) + c)
+
+    node = traced("residual", residual, [Type((40, 30)), Type((30, 50)), Type((40, 50))])
+    (built,) = build([node])
+    assert built.kernel.inplace == ((2, 0),)
+    _assert_right(built, inplace=True)
+
+
+def test_an_operand_is_never_overwritten() -> None:
+    def gated(a: Tensor, b: Tensor) -> Tensor:
+        return emit(Matmul(), a, b) * a
+
+    node = traced("gated", gated, [Type((40, 40)), Type((40, 40))])
+    assert lower_contract(node, cpu_target()).inplace == ()
+
+
+def test_large_work_is_cut_into_chunks_and_small_work_is_not() -> None:
+    small = single(Matmul(), [Type((4, 8)), Type((8, 4))])
+    assert lower_contract(small, Target("cpu", 16)).phases == (1,)
+    large = single(Matmul(), [Type((512, 512)), Type((512, 512))])
+    assert 10 <= lower_contract(large, Target("cpu", 16)).phases[0] <= 400
+
+
+def test_weight_gradients_need_partial_sums_only_where_tiles_are_few() -> None:
+    def lower(batch: int, channels: int, filters: int) -> tuple[int, int]:
+        lanes = Layout(0, 16)
+        x = Type((batch, channels, 12, 12), layout=lanes)
+        dy = Type((batch, filters, 8, 8), layout=lanes)
+        node = single(Conv2dWgrad((1, 1), (0, 0), (1, 1), 1, (5, 5)), [x, dy])
+        kernel = lower_contract(node, Target("cpu", 16))
+        return len(kernel.phases), kernel.workspace
+
+    assert lower(100, 20, 50) == (1, 0)
+    phases, workspace = lower(1000, 1, 16)
+    assert phases == 2 and workspace > 0
+
+
+def test_equal_nodes_give_equal_text(golden: pytest.FixtureRequest) -> None:
+    def bias(x: Tensor, weight: Tensor, b: Tensor) -> Tensor:
+        return F.relu(emit(Matmul(), x, F.permute_dims(weight, (1, 0))) + b)
+
+    lanes = Layout(0, 16)
+    types = [Type((100, 800), layout=lanes), Type((500, 800)), Type((500,))]
+    texts = {
+        lower_contract(traced("fc1_relu", bias, types, [lanes]), Target("cpu", 16)).source
+        for _ in range(2)
+    }
+    assert len(texts) == 1
+    golden("contract_fc1_relu.cpp", texts.pop())  # type: ignore[operator]
+
+
+def test_the_header_compiles_alone() -> None:
+    command = [*find_compiler().command, "-std=c++20", "-fsyntax-only", "-Wall", "-Wno-psabi"]
+    file = f"{KERNEL_HEADERS}/cpu/contract.h"
+    result = subprocess.run(
+        [*command, "-Wno-pragma-once-outside-header", "-x", "c++", f"-I{KERNEL_HEADERS}", file],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
