@@ -7,7 +7,7 @@ import math
 from graphc.ir import Node
 from graphc.kernels.expression import C_TYPES
 from graphc.kernels.kernel import Kernel
-from graphc.kernels.shell import chunk_count, head
+from graphc.kernels.shell import chunk_count, framed, symbol
 from graphc.ops.fused import Fused
 from graphc.target import Target
 
@@ -37,11 +37,11 @@ def lower_index(node: Node, target: Target) -> Kernel:
             f"chunk * {extent}L / {chunks}, (chunk + 1) * {extent}L / {chunks});",
         ]
     parameters = "void* const* arguments, int, int chunk" if lines else "void* const*, int, int"
-    shell = [f'extern "C" void {node.op.kernel}({parameters}) {{', *lines, "}", ""]
+    shell = [f'extern "C" void {symbol(node)}({parameters}) {{', *lines, "}", ""]
     return Kernel(
-        node.op.kernel,
+        symbol(node),
         "index",
-        head(node, "index") + "\n".join(shell),
+        framed(node, "index", "\n".join(shell)),
         phases=(chunks,),
         flops=dy.size,
         bytes=indices.nbytes + dy.nbytes + table.nbytes,

@@ -21,9 +21,10 @@ from graphc.kernels.shell import (
     array_text,
     chunk_count,
     domain_text,
-    head,
+    framed,
     inplace_pairs,
     program_cost,
+    symbol,
     wrapped,
 )
 from graphc.ops.fused import Fused
@@ -70,19 +71,19 @@ def lower_pointwise(node: Node, target: Target) -> Kernel:
     chunks = chunk_count(total, sum(p.units for p in parts))
     functions = [_Function(f"part{i}", group) for i, group in enumerate(groups.values())]
     order = argument_order(node)
-    source = head(node, "pointwise") + "".join(f.text(order) for f in functions)
+    name = symbol(node)
     if len(parts) == 1:
-        source += functions[0].single_shell(node.op.kernel, chunks)
+        shell = functions[0].single_shell(name, chunks)
     elif not parts:
-        source += _shell(node.op.kernel, [])
+        shell = _shell(name, [])
     else:
         pieces = _cut(parts, costs, total / chunks)
         chunks = len(pieces)
-        source += _pieces_shell(node.op.kernel, functions, parts, pieces)
+        shell = _pieces_shell(name, functions, parts, pieces)
     return Kernel(
-        node.op.kernel,
+        name,
         "pointwise",
-        source,
+        framed(node, "pointwise", *(f.text(order) for f in functions), shell),
         phases=(chunks,),
         flops=sum(
             p.domain.size * sum(s.kind in ("compute", "call") for s in p.program.statements)

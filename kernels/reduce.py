@@ -16,7 +16,7 @@ from graphc.kernels.access import Domain, Place, merge_axes
 from graphc.kernels.expression import Names, Program, Walk
 from graphc.kernels.kernel import Kernel
 from graphc.kernels.pointwise import lane_candidates, lane_cost
-from graphc.kernels.shell import chunk_count, inplace_pairs, program_cost
+from graphc.kernels.shell import chunk_count, inplace_pairs, program_cost, symbol
 from graphc.ops.base import Array, Pointwise, Reduction, View
 from graphc.ops.fused import Fused
 from graphc.target import Target
@@ -105,7 +105,7 @@ def lower_reduce(node: Node, target: Target) -> Kernel:
     shape = _input_shape(_reductions(node.op.body))
     size = Domain(shape).size
     return Kernel(
-        node.op.kernel,
+        symbol(node),
         "reduce",
         source,
         phases=phases if pieces > 1 else (min(wanted, max(units, 1)),),

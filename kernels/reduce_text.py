@@ -8,7 +8,14 @@ from graphc.ir import DTYPES, FLOATS, Node
 from graphc.kernels.access import Domain
 from graphc.kernels.expression import C_TYPES, Program
 from graphc.kernels.reduce import Loop, Rows, Sum
-from graphc.kernels.shell import argument_order, array_dtypes, array_text, domain_text, head
+from graphc.kernels.shell import (
+    argument_order,
+    array_dtypes,
+    array_text,
+    domain_text,
+    framed,
+    symbol,
+)
 
 _JOIN = {"sum": "{0} + {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})"}
 _ACROSS = {"sum": "lanesum", "max": "lanemax", "min": "lanemin"}
@@ -19,7 +26,6 @@ def reduce_text(node: Node, rows: Rows, pieces: int, chunks: int) -> tuple[str, 
     printer = _Printer(node, rows, pieces)
     body = printer.row()
     text = [
-        head(node, "reduce"),
         array_text(rows.whole.arrays, array_dtypes(rows.whole)),
         _domain("Kept", rows.domain, rows.kept_axes),
         _domain("Reduced", rows.domain, rows.reduced_axes),
@@ -27,7 +33,7 @@ def reduce_text(node: Node, rows: Rows, pieces: int, chunks: int) -> tuple[str, 
         body,
         printer.shell(chunks),
     ]
-    return "".join(text), printer.workspace
+    return framed(node, "reduce", *text), printer.workspace
 
 
 def _domain(name: str, domain: Domain, axes: Sequence[int]) -> str:
@@ -96,7 +102,7 @@ class _Printer:
         return "".join(f"{line}\n" for line in [*lines, "}"])
 
     def shell(self, chunks: int) -> str:
-        name = self.node.op.kernel  # type: ignore[attr-defined]
+        name = symbol(self.node)
         if not self.units:
             return f'extern "C" void {name}(void* const*, int, int) {{}}\n'
         if self.pieces == 1:

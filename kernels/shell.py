@@ -14,16 +14,33 @@ from graphc.ops.fused import Fused
 
 CHUNK_NANOSECONDS = 20_000.0
 """Long enough that taking a chunk costs nothing, short enough that workers end together."""
+_LIBRARY = frozenset(
+    "abs cos erf exp expm1 floor fmod fmodf log log1p main memcpy memset pow remainder sin sqrt "
+    "sqrtf tanh".split()
+)
 _CALLS = re.compile(r"\b(exp|expm1|log|log1p|tanh|sigmoid|erf|sin|cos|pow|philox_uniform)\b")
+
+
+def symbol(node: Node) -> str:
+    """The kernel's name, which must not be that of a function that kernels call."""
+    assert isinstance(node.op, Fused)
+    name = node.op.kernel
+    return f"{name}_kernel" if name in _LIBRARY else name
 
 
 def head(node: Node, *headers: str) -> str:
     """The comment and includes that a kernel's text begins with."""
     assert isinstance(node.op, Fused)
     ops = "; ".join(n.op.name for n in node.op.body.nodes)
-    comment = wrapped(f"// {node.op.kernel}: {ops}  {node.where}".rstrip(), "//   ")
+    comment = wrapped(f"// {symbol(node)}: {ops}  {node.where}".rstrip(), "//   ")
     includes = [f'#include "cpu/{h}.h"' for h in headers]
     return "\n".join([*comment, *includes, "using namespace graphc;", ""])
+
+
+def framed(node: Node, header: str, *sections: str) -> str:
+    """A kernel's file: its head, and `sections` in a namespace, where their names hide those of
+    the headers."""
+    return f"{head(node, header)}\nnamespace {symbol(node)}_space {{\n{''.join(sections)}}}\n"
 
 
 def wrapped(text: str, indent: str) -> list[str]:

@@ -44,10 +44,10 @@ INLINE vec<float> scale(vec<float> p, vec<int32_t> n) {
 INLINE vec<float> nearest(vec<float> x) { return (x + 12582912.f) - 12582912.f; }  // |x| < 2^22
 
 // x = n ln 2 + r with |r| <= ln 2 / 2.
-struct Reduced {
+struct ByLn2 {
   vec<float> n, r;
 };
-INLINE Reduced reduce_by_ln2(vec<float> x) {
+INLINE ByLn2 reduce_by_ln2(vec<float> x) {
   const vec<float> n = nearest(x * 1.44269504f);
   return {n, (x - n * 0.693359375f) + n * 2.12194440e-4f};
 }
