@@ -35,9 +35,10 @@ GRAPHC_INLINE int most(int a, int b) { return a < b ? b : a; }
 struct Span {
   int begin, end;
 };
-// The taps of output o that lie within the input.
+// The taps of output o that lie within the input: all, if there is no padding.
 template <int Taps, int Stride, int Padding, int Extent>
 GRAPHC_INLINE Span taps(int o) {
+  if (Padding == 0) return {0, Taps};
   const int start = o * Stride - Padding;
   return {most(-start, 0), least(Extent - start, Taps)};
 }
@@ -61,7 +62,9 @@ template <class D, class F>
 GRAPHC_INLINE void each_window(int h, int w, const F& f) {
   const Span rows = outputs<D::KH, D::DH, D::PH, D::P>(h);
   const Span columns = outputs<D::KW, D::DW, D::PW, D::Q>(w);
+#pragma unroll 1  // there are few, and how many is not known
   for (int p = rows.begin; p < rows.end; p++)
+#pragma unroll 1
     for (int q = columns.begin; q < columns.end; q++)
       f(p, q, (h + D::PH - p * D::DH) * D::KW + w + D::PW - q * D::DW);
 }
