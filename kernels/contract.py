@@ -17,6 +17,7 @@ from graphc.kernels.contract_text import plain_text, tiled_text
 from graphc.kernels.kernel import Kernel
 from graphc.kernels.nest import Nest, contraction_nest
 from graphc.kernels.schedule import choose
+from graphc.kernels.shell import symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
 from graphc.target import Target
@@ -89,7 +90,7 @@ def _kernel(
     assert isinstance(node.op, Fused)
     body = node.op.body
     return Kernel(
-        node.op.kernel,
+        symbol(node),
         "contract",
         source,
         phases,

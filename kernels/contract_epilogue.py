@@ -87,12 +87,12 @@ def _epilogue(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> Epilogue:
     for value, register in zip(body.outputs, registers, strict=True):
         walk.store(value, places, register)
     program = walk.program()
-    text = " ".join(s.template for s in program.statements)
+    used = frozenset[str]().union(*(s.pointers for s in program.statements))
     values = (*body.inputs, *body.outputs)
     pointers = tuple(
         (walk.pointers[v], i, C_TYPES[v.type.dtype])
         for i, v in enumerate(values)
-        if f"{walk.pointers[v]} " in text
+        if walk.pointers[v] in used
     )
     return Epilogue(program, domain, pointers, _inplace(body, nest, walk, domain))
 
@@ -102,7 +102,7 @@ def _inplace(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> tuple[tuple
     operands = {nest.a.input, nest.b.input}
     pairs = []
     for i, value in enumerate(body.inputs):
-        loads = [s for s in walk.statements if f"{walk.pointers[value]} " in s.template]
+        loads = [s for s in walk.statements if walk.pointers[value] in s.pointers]
         if i in operands or not loads:
             continue
         for o, output in enumerate(body.outputs):

@@ -19,7 +19,7 @@ from graphc.kernels.contract_shape import (
 )
 from graphc.kernels.expression import C_TYPES, Program
 from graphc.kernels.nest import Nest
-from graphc.kernels.shell import array_dtypes, array_text, head
+from graphc.kernels.shell import array_dtypes, array_text, framed, symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
 
@@ -35,26 +35,26 @@ def tiled_text(
     arguments = len(body.inputs) + len(body.outputs)
     out = arguments if finish else len(body.inputs)
     programs = [e.program for e in (epilogue, finish and finish.epilogue) if e]
-    lines = [*_head(node, *programs), *shape_lines(schedule)]
+    lines = shape_lines(schedule)
     if epilogue:
         lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue), ())
     else:
         lines += ["struct Epilogue {", "    float* out;", "};"]
     if finish:
         lines += _finish_functor(finish)
-    lines += _shell(op.kernel)
+    lines += _shell(node)
     setup = _setup("Epilogue", epilogue, out)
     x, y = (f"(const float*)arguments[{r.input}]" for r in (roles.x, roles.y))
     first = f"contract::run<Shape>({x}, {y}, chunk, {setup});"
     if not finish:
-        return "\n".join([*lines, f"    {first}", "}", ""])
+        return _file(node, [*lines, f"    {first}"], *programs)
     rows, lane = _rows_and_lane(finish)
     second = (
         f"contract::over<{rows}, {lane}, {finish.chunks}>"
         f"(chunk, {_setup('Finish', finish.epilogue, out, 'const float*')});"
     )
-    lines += ["    if (phase == 0)", f"        {first}", "    else", f"        {second}", "}", ""]
-    return "\n".join(lines)
+    lines += ["    if (phase == 0)", f"        {first}", "    else", f"        {second}"]
+    return _file(node, lines, *programs)
 
 
 def plain_text(
@@ -70,7 +70,7 @@ def plain_text(
     op = node.op
     assert isinstance(op, Fused)
     dtype = C_TYPES[nest.node.output.type.dtype]
-    lines = [*_head(node, epilogue.program), "struct Nest {", axis_enum(nest)]
+    lines = ["struct Nest {", axis_enum(nest)]
     lines.append(f"    using T = {dtype};")
     lines += sum_lines([(a, nest.axes[a].extent, False) for a in nest.summed], nest)
     loops = [
@@ -94,28 +94,22 @@ def plain_text(
     lines.append(f"        epilogue.template operator()<N>(sum, {indices});")
     lines += ["    }", "};"]
     lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, dtype), ())
-    lines += _shell(op.kernel)
+    lines += _shell(node)
     a, b = (f"(const {dtype}*)arguments[{r.input}]" for r in (nest.a, nest.b))
     lines.append(f"    contract::plain<Nest>({a}, {b}, chunk, {_setup('Epilogue', epilogue, 0)});")
-    return "\n".join([*lines, "}", ""])
+    return _file(node, lines, epilogue.program)
 
 
-def _head(node: Node, *programs: Program) -> list[str]:
-    """The provenance, the headers that the statements need, and their constant arrays."""
-    text = " ".join(s.template for p in programs for s in p.statements if s.kind != "store")
-    needed = {"elementary": "compute" in {s.kind for p in programs for s in p.statements}}
-    needed["random"] = "philox" in text
-    lines = [head(node, "contract", *(h for h, used in needed.items() if used)).rstrip()]
-    lines += ["using namespace graphc::contract;", "namespace {"]
-    for program in programs:
-        lines += array_text(program.arrays, array_dtypes(program)).splitlines()
-    return lines
+def _file(node: Node, lines: list[str], *programs: Program) -> str:
+    """The kernel's file: constant arrays of the programs, then `lines` to the end of the shell."""
+    arrays = "".join(array_text(p.arrays, array_dtypes(p)) for p in programs)
+    text = "\n".join(["using namespace graphc::contract;", "", *lines, "}", ""])
+    return framed(node, "contract", arrays, text)
 
 
-def _shell(kernel: str) -> list[str]:
+def _shell(node: Node) -> list[str]:
     return [
-        "}  // namespace",
-        f'extern "C" void {kernel}(void* const* arguments, int phase, int chunk) {{',
+        f'extern "C" void {symbol(node)}(void* const* arguments, int phase, int chunk) {{',
         "    (void)phase;",
     ]
 

@@ -25,7 +25,8 @@
 // axis is summed (LANES_SUMMED), lanes are added at the end and the sums go to place(at, i, o, c)
 // of the epilogue's `out`: the output itself, or a workspace for a second phase.
 #pragma once
-#include "simd.h"
+#include "cpu/elementary.h"
+#include "cpu/random.h"
 
 namespace graphc::contract {
 

@@ -1,9 +1,10 @@
 // fc1_relu: permute_dims; matmul; add; relu
 #include "cpu/contract.h"
-#include "cpu/elementary.h"
 using namespace graphc;
+
+namespace fc1_relu_space {
 using namespace graphc::contract;
-namespace {
+
 struct Shape : Defaults {
     enum { i_m, i_n, i_k, rows_, outer_, columns_, AXES };
     static constexpr int ROWS = i_n, OUTER = outer_, COLUMNS = i_m;
@@ -41,8 +42,8 @@ struct Epilogue {
         store_lanes<N>(relu_data + 500 * e0 + 16 * e1, relu_);
     }
 };
-}  // namespace
 extern "C" void fc1_relu(void* const* arguments, int phase, int chunk) {
     (void)phase;
     contract::run<Shape>((const float*)arguments[1], (const float*)arguments[0], chunk, Epilogue{(float*)arguments[2], (float*)arguments[3]});
+}
 }
