@@ -123,14 +123,12 @@ def inplace_pairs(
     in statements that come before its store. Each program's domain is the output's own."""
     assert isinstance(node.op, Fused)
     body, programs = node.op.body, list(programs)
-    pairs: list[tuple[int, int]] = []
-    for i, value in enumerate(body.inputs):
-        for o, output in enumerate(body.outputs):
-            taken = any(o == other for _, other in pairs)
-            if value.type == output.type and not taken and _inplace(value, output, programs):
-                pairs.append((i, o))
-                break
-    return tuple(pairs)
+    return tuple(
+        (i, o)
+        for i, value in enumerate(body.inputs)
+        for o, output in enumerate(body.outputs)
+        if value.type == output.type and _inplace(value, output, programs)
+    )
 
 
 def _inplace(

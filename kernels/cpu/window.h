@@ -10,6 +10,7 @@ namespace graphc {
 template <int KH_, int KW_, int DH_, int DW_, int PH_, int PW_, int H_, int W_, int P_, int Q_, bool PAD_COUNTS_ = true> struct Pooling {
   static constexpr int KH = KH_, KW = KW_, DH = DH_, DW = DW_, PH = PH_, PW = PW_, H = H_, WIDTH = W_, P = P_, Q = Q_;
   static constexpr bool PADDED = PH || PW, PAD_COUNTS = PAD_COUNTS_;
+  static constexpr bool TILED = KH == DH && KW == DW && !PADDED;  // each input pixel is in one window, or in none
   // The first output whose window holds input pixel h, and the last plus one.
   static long first_row(long h) { return most(h + PH - KH + DH, 0) / DH; }
   static long end_row(long h) { return least((h + PH) / DH + 1, P); }
@@ -75,7 +76,13 @@ template <class V> INLINE element<V> first_lane(V v) { return v[0]; }
 template <int N, class D, class R, class S, int LP, int LQ, class T, class I>
 INLINE vec<T> max_pool2d_grad(const T* dy, const I* index, long h, long w) {
   vec<T> total{};
-  if constexpr (LP == 0 && LQ == 0) {
+  if constexpr (LP == 0 && LQ == 0 && D::TILED) {
+    const long p = h / D::DH, q = w / D::DW;
+    const int place = h % D::DH * D::KW + w % D::DW;
+    if ((D::H % D::DH && p >= D::P) || (D::WIDTH % D::DW && q >= D::Q)) return total;
+    const vec<int32_t> named = convert<int32_t>(load<N, S::LANE>(index + p * S::ROW + q * S::COLUMN));
+    total = select(as_mask(named == place), load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN), vec<T>{});
+  } else if constexpr (LP == 0 && LQ == 0) {
     for (long p = D::first_row(h); p < D::end_row(h); p++)
       for (long q = D::first_column(w); q < D::end_column(w); q++) {
         const int place = (h + D::PH - p * D::DH) * D::KW + (w + D::PW - q * D::DW);

@@ -141,14 +141,15 @@ class Built:
     function: Callable[..., None]
 
     def run(self, inputs: Sequence[Array], seed: int = 0, inplace: bool = False) -> list[Array]:
-        """The outputs, row-major. With `inplace` the outputs named by the kernel lie in the memory
-        of their inputs."""
+        """The outputs, row-major. With `inplace` outputs lie in the memory of inputs, where the
+        kernel allows it."""
+        pairs = _matching(self.kernel.inplace, seed) if inplace else []
         random = np.random.default_rng(seed)
         given = [Buffer(pack(a, v.type)) for a, v in zip(inputs, self.node.inputs, strict=True)]
         before = [b.contents().copy() for b in given]
         made = [Buffer(_garbage(v.type)) for v in self.node.outputs]
         if inplace:
-            for source, target in self.kernel.inplace:
+            for source, target in pairs:
                 made[target] = given[source]
         buffers = [*given, *made, Buffer(np.full(self.kernel.workspace, 0xAA, np.uint8))]
         arguments = (ctypes.c_void_p * len(buffers))(*(b.address for b in buffers))
@@ -157,11 +158,21 @@ class Built:
                 self.function(arguments, ctypes.c_int(phase), ctypes.c_int(int(chunk)))
         for buffer in buffers:
             buffer.check(self.kernel.name)
-        overwritten = {i for i, _ in self.kernel.inplace} if inplace else set()
+        overwritten = {i for i, _ in pairs}
         for i, (buffer, old) in enumerate(zip(given, before, strict=True)):
             same = np.array_equal(buffer.contents().view(np.uint8), old.view(np.uint8))
             assert i in overwritten or same, f"{self.kernel.name} changes input {i}"
         return [unpack(b.contents(), v.type) for b, v in zip(made, self.node.outputs, strict=True)]
+
+
+def _matching(pairs: Sequence[tuple[int, int]], seed: int) -> list[tuple[int, int]]:
+    """Some of the pairs, no input and no output twice; others for another seed."""
+    chosen: list[tuple[int, int]] = []
+    for place in np.random.default_rng(seed).permutation(len(pairs)):
+        source, target = pairs[place]
+        if all(source != i and target != o for i, o in chosen):
+            chosen.append((source, target))
+    return chosen
 
 
 def _garbage(type: Type) -> Array:
