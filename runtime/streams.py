@@ -2,11 +2,11 @@
 the streams.
 
 Streams, after Nimble (Kwon et al., NeurIPS 2020): the transitive reduction of the dependencies is
-cut into the fewest chains by a maximum matching between tasks and their successors. A chain is a
-stream that never waits for want of a stream. List scheduling on estimated times then folds the
-chains onto the streams there are: the ready task that can start first goes first, and among those
-the one with the longest way to the end (dgrad before wgrad). Its chain takes the stream that is
-free first. The dgrad and the wgrad of a layer never share a stream.
+cut into the fewest chains by a maximum matching between tasks and their successors. With a stream
+for each chain no task would wait for want of a stream. List scheduling on estimated times folds
+the chains onto the streams there are: the ready task that can start first goes first, and among
+those the one with the longest way to the end (dgrad before wgrad), on the stream where it starts
+first, which is its chain's in case of doubt. The dgrad and the wgrad of a layer never share one.
 
 Events: to the dependencies come the order of each stream, a beginning on stream 0 before all and
 an end on stream 0 after all. An edge of the transitive reduction of this whole that crosses
@@ -204,14 +204,15 @@ class _Folding:
         return Schedule(tuple(order), tuple(self.stream), tuple(done))
 
     def best_start(self, i: int, before: int) -> tuple[float, int]:
-        """(time, stream) of task i's earliest start on its chain's stream, or on any stream if
-        the chain has none yet or a partner is there."""
+        """(time, stream) of task i's earliest start where none of its partners is; the stream of
+        its chain if no other is better."""
         forbidden = {self.stream[j] for j in self.partners.get(i, ())}
-        own = self.chain_stream.get(self.chain[i], -1)
         allowed = [s for s in range(len(self.free)) if s not in forbidden]
-        if own in allowed:
-            allowed = [own]
-        return min((self.start(i, before, s), s) for s in allowed or range(len(self.free)))
+        own = self.chain_stream.get(self.chain[i], -1)
+        start, _, stream = min(
+            (self.start(i, before, s), s != own, s) for s in allowed or range(len(self.free))
+        )
+        return start, stream
 
     def start(self, i: int, before: int, stream: int) -> float:
         """When task i could begin on `stream`, after the tasks `before`."""
