@@ -16,7 +16,7 @@ from graphc.nn.activation import (
     Tanh,
 )
 from graphc.nn.container import ModuleList, Sequential
-from graphc.nn.convolution import Conv2d
+from graphc.nn.convolution import Conv1d, Conv2d, ConvTranspose2d
 from graphc.nn.linear import Embedding, Linear
 from graphc.nn.module import Module
 from graphc.nn.normalization import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm
@@ -29,7 +29,9 @@ __all__ = [
     "AvgPool2d",
     "BatchNorm1d",
     "BatchNorm2d",
+    "Conv1d",
     "Conv2d",
+    "ConvTranspose2d",
     "Dropout",
     "Embedding",
     "Flatten",

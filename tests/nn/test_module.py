@@ -165,6 +165,7 @@ def test_equal_seeds_give_equal_weights() -> None:
     [
         (lambda: nn.Linear(100, 50), 100),
         (lambda: nn.Conv2d(8, 64, (3, 5), groups=2), 60),
+        (lambda: nn.ConvTranspose2d(16, 64, (3, 5), groups=16), 60),
     ],
 )
 def test_weights_and_biases_fill_the_range_of_the_fan_in(
@@ -289,6 +290,11 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
      "Conv2d: padding='same' expected stride=1, got (2, 2)"),
     (lambda: nn.Conv2d(3, 4, 3, groups=2),
      "Conv2d: groups=2 expected to divide in_channels and out_channels, got 3 and 4"),
+    (lambda: nn.Conv1d(1, 2, 3, 2, "same"), "Conv1d: padding='same' expected stride=1, got 2"),
+    (lambda: nn.Conv1d(1, 2, (3,)),
+     "Conv1d: kernel_size expected an integer of at least 1, got (3,)"),
+    (lambda: nn.ConvTranspose2d(2, 3, 3, groups=2),
+     "ConvTranspose2d: groups=2 expected to divide in_channels and out_channels, got 2 and 3"),
     (lambda: nn.MaxPool2d(2, padding=2),
      "MaxPool2d: padding expected at most half of kernel_size=(2, 2), got (2, 2)"),
     (lambda: nn.AvgPool2d(2, stride=0),
