@@ -371,7 +371,7 @@ class Program:
     @property
     def lr(self) -> float:
         """The learning rate; may be set between steps without compiling again."""
-        return float(self._rule().lr)
+        return float(self._rule().rate)
 
     @lr.setter
     def lr(self, value: float) -> None:

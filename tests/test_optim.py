@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphc
 from graphc import nn, optim
 from graphc.errors import GraphError
 from graphc.trace import Builder
@@ -146,6 +147,21 @@ def test_a_schedule_sees_the_number_of_finished_steps() -> None:
     assert_same(training.weights.state_dict(), weights)
     assert seen[-3:] == [0, 1, 2]
     assert training.rule.rate == 0.25 and training.rule.lr is schedule
+
+
+def test_a_program_shows_the_rate_that_its_schedule_gives() -> None:
+    train = graphc.compile(
+        lambda model, x: graphc.mean(model(x)),
+        nn.Linear(2, 1),
+        graphc.spec((3, 2)),
+        update=optim.SGD(lambda step: 0.5**step),
+        device="reference",
+    )
+    assert train.lr == 1.0
+    train(random(3, 2))
+    assert train.lr == 0.5
+    train.lr = 0.25
+    assert train.lr == 0.25
 
 
 def test_two_programs_with_one_rule_share_moments_and_counter() -> None:
