@@ -1,0 +1,110 @@
+"""The register functions against double precision, over all of float32's range and its specials."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
+
+Array = np.ndarray
+
+FUNCTIONS = {
+    "exp": (np.exp, 1.5),
+    "expm1": (np.expm1, 2.0),
+    "log": (np.log, 1.5),
+    "log1p": (np.log1p, 2.0),
+    "tanh": (np.tanh, 5.0),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 3.0),
+    "erf": (np.vectorize(math.erf), 1.5),
+    "floor": (np.floor, 0.0),
+    "sin": (np.sin, 2.0),
+    "cos": (np.cos, 2.0),
+    "sqrt": (np.sqrt, 0.5),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), 2.0),
+}
+"""NumPy's function and the largest error allowed, in units of the last place."""
+
+SOURCE = (
+    '#include "cpu/elementary.h"\nusing namespace graphc;\n'
+    + "".join(
+        f'extern "C" void one_{name}(const float* x, float* y, long n) '
+        f"{{ for (long i = 0; i < n; i += W) store(y + i, {name}(load(x + i))); }}\n"
+        for name in FUNCTIONS
+    )
+    + 'extern "C" void two_pow(const float* x, const float* z, float* y, long n) '
+    "{ for (long i = 0; i < n; i += W) store(y + i, pow(load(x + i), load(z + i))); }\n"
+    'extern "C" void two_maximum(const float* x, const float* z, float* y, long n) '
+    "{ for (long i = 0; i < n; i += W) store(y + i, maximum(load(x + i), load(z + i))); }\n"
+)
+SPECIALS = [0, -0.0, 1, -1, 2, -2, 0.5, -0.5, np.inf, -np.inf, np.nan, 3, -3, 1e-40, 1e30, 7]
+
+
+@pytest.fixture(scope="module", params=[4, 8, 16], ids=lambda n: f"{n} lanes")
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """The functions at each width: the compiler emulates what the machine has not."""
+    folder: Path = tmp_path_factory.mktemp("elementary")
+    (folder / "functions.cpp").write_text(SOURCE)
+    command = [*find_compiler().command, *FLAGS, "-Wno-psabi", f"-I{KERNEL_HEADERS}"]
+    command += [f"-DGRAPHC_LANES={request.param}", str(folder / "functions.cpp")]
+    subprocess.run([*command, "-o", str(folder / "functions.so")], check=True)
+    return ctypes.CDLL(str(folder / "functions.so"))
+
+
+def call(library: ctypes.CDLL, name: str, *inputs: Array) -> Array:
+    result = np.empty_like(inputs[0])
+    pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (*inputs, result)]
+    getattr(library, name)(*pointers, ctypes.c_long(result.size))
+    return result
+
+
+def every_kind_of_float(step: int = 40_009) -> Array:
+    """Floats of all exponents and signs, infinities and NaN, and many of ordinary size."""
+    bits = np.arange(0, 2**32, step, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    normal = np.random.default_rng(0).normal(scale=4, size=40_000).astype(np.float32)
+    x = np.concatenate([bits, normal, np.array(SPECIALS, np.float32)])
+    return np.ascontiguousarray(x[x.size % 16 :])
+
+
+def check(got: Array, exact: Array, units: float) -> None:
+    """Equal NaN, infinities and signs of zero; else within `units` of the last place."""
+    with np.errstate(all="ignore"):
+        want = exact.astype(np.float32)
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        infinite = np.isinf(got) | np.isinf(want)
+        np.testing.assert_array_equal(got[infinite], want[infinite])
+        finite = np.isfinite(want)
+        error = np.abs(got[finite].astype(np.float64) - exact[finite])
+        assert np.max(error / np.spacing(np.abs(want[finite]))) <= units
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_within_a_few_units_of_the_last_place(
+    library: ctypes.CDLL, name: str
+) -> None:
+    x = every_kind_of_float()
+    function, units = FUNCTIONS[name]
+    with np.errstate(all="ignore"):
+        check(call(library, f"one_{name}", x), function(x.astype(np.float64)), units)
+
+
+def test_pow_is_exact_on_specials_and_close_elsewhere(library: ctypes.CDLL) -> None:
+    specials = np.array(SPECIALS, np.float32)
+    x, y = np.repeat(specials, specials.size), np.tile(specials, specials.size)
+    random = np.random.default_rng(0)
+    x = np.concatenate([x, np.abs(random.normal(scale=3, size=16_000)).astype(np.float32)])
+    y = np.concatenate([y, random.normal(scale=8, size=16_000).astype(np.float32)])
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64))
+    check(call(library, "two_pow", x, y), exact, 1.0)
+
+
+def test_maximum_of_anything_and_nan_is_nan(library: ctypes.CDLL) -> None:
+    specials = np.array(SPECIALS, np.float32)
+    x, y = np.repeat(specials, specials.size), np.tile(specials, specials.size)
+    check(call(library, "two_maximum", x, y), np.maximum(x, y).astype(np.float64), 0.0)
