@@ -1,24 +1,61 @@
-"""Place constants: one too large to print into a kernel becomes state that nothing updates."""
+"""Place constants: those that kernels cannot print become state that nothing updates.
+
+A constant is too large to print, or a contraction, window or gather reads it (maybe through views):
+the operands of these are memory. An iota that they read is written out by a kernel of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from graphc.ir import Graph, Value
+from graphc.ir import Graph, Node, Value
+from graphc.ops.arithmetic import StopGradient
+from graphc.ops.base import Contraction, Index, Source, View, Window
 from graphc.ops.constant import Constant
 from graphc.passes.groups import INLINE_ELEMENTS
-from graphc.passes.rewrite import substitute
+from graphc.passes.rewrite import Names, substitute
 from graphc.target import Target
 
 PREFIX = "constant."
 
 
 def place_constants(graph: Graph, target: Target) -> Graph:
-    """`graph` with large constants as state values named by their digest."""
+    """`graph` with such constants as state values named by their digest."""
+    in_memory = set(_operands_in_memory(graph))
+    names = Names(graph)
     placed: dict[Value, Value] = {}
+    nodes: list[Node] = []
     for node in graph.nodes:
-        if isinstance(node.op, Constant) and node.output.type.size > INLINE_ELEMENTS:
-            placed[node.output] = Value(PREFIX + node.op.value.digest, node.output.type)
-    nodes = [n for n in graph.nodes if n.outputs[0] not in placed]
+        value = node.outputs[0]
+        if isinstance(node.op, Constant) and (
+            value.type.size > INLINE_ELEMENTS or value in in_memory
+        ):
+            placed[value] = Value(PREFIX + node.op.value.digest, value.type)
+        elif isinstance(node.op, Source) and value in in_memory:
+            source = replace(value, name=names.fresh(value.name))
+            nodes.append(replace(node, outputs=(source,)))
+            nodes.append(Node(StopGradient(), (source,), (value,), node.where))
+        else:
+            nodes.append(node)
     state = (*graph.state, *dict.fromkeys(placed.values()))
     return substitute(replace(graph, state=state), nodes, placed)
+
+
+def _operands_in_memory(graph: Graph) -> Iterator[Value]:
+    """What contractions, windows and gathers read, through views."""
+    producers = graph.producers
+    for node in graph.nodes:
+        if isinstance(node.op, Contraction | Window | Index):
+            # The places of a gather are computed like any element; its table is memory.
+            operands = node.inputs[:1] if node.op.name == "take" else node.inputs
+            for value in operands:
+                yield _source(value, producers)
+
+
+def _source(value: Value, producers: dict[Value, Node]) -> Value:
+    producer = producers.get(value)
+    while producer is not None and isinstance(producer.op, View):
+        value = producer.inputs[0]
+        producer = producers.get(value)
+    return value
