@@ -12,14 +12,15 @@ import math
 from dataclasses import replace
 
 from graphc.ir import Graph, Node
-from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of
+from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
 from graphc.kernels.contract_text import plain_text, tiled_text
 from graphc.kernels.kernel import Kernel
-from graphc.kernels.nest import Nest, contraction_nest
+from graphc.kernels.nest import Nest, contraction_nest, pooled_nest
 from graphc.kernels.schedule import choose
 from graphc.kernels.shell import symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
+from graphc.ops.pooling import MaxPool2d
 from graphc.target import Target
 
 CHUNK_CYCLES = 80_000
@@ -40,12 +41,24 @@ def lower_contract(node: Node, target: Target) -> Kernel:
     nest = contraction_nest(body)
     out = nest.node.output.type
     lane = _batch_lane(body, nest)
+    pool, window = pooling(body), None
+    if pool is not None:
+        assert isinstance(pool.op, MaxPool2d) and can_pool(pool.op)
+        nest, window = pooled_nest(nest, pool.op)
     schedule = None
     if out.dtype == "f32" and out.size and all(axis.extent for axis in nest.axes):
-        schedule = choose(nest, target.lanes, lane, _contiguous(nest))
+        schedule = choose(nest, target.lanes, lane, _contiguous(nest), window)
     if schedule is None:
         return _plain(node, nest, target.lanes, lane)
     return _tiled(node, nest, order_loops(schedule), target.lanes)
+
+
+def can_pool(op: MaxPool2d) -> bool:
+    """Whether a contraction can pool its output in registers: windows that tile the pixels."""
+    rows, columns = op.kernel_size
+    return (
+        op.stride == op.kernel_size and op.padding == (0, 0) and rows <= 4 and rows * columns <= 9
+    )
 
 
 def _tiled(node: Node, nest: Nest, schedule: Schedule, width: int) -> Kernel:
@@ -165,7 +178,7 @@ def _parts(schedule: Schedule, wanted: int) -> int:
     """Partial sums, cut along the outermost summed loop."""
     roles = schedule.roles
     sums = [a for a in roles.sums if roles.nest.axes[a].extent]
-    if not sums or roles.nest.node.output.type.dtype != "f32":
+    if not sums or roles.window:
         return 1
     outermost = roles.steps(sums[0])
     steps = roles.length * math.prod(roles.steps(a) for a in sums[1:])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
-from graphc.ir import Graph
-from graphc.kernels.access import Domain, linear_index, memory_access, merge_axes
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.access import Domain, Place, linear_index, memory_access, merge_axes
 from graphc.kernels.expression import C_TYPES, Names, Program, Walk
 from graphc.kernels.nest import Nest
+from graphc.ops.pooling import MaxPool2d
 
 FINISH_CHUNK = 8192
 """Elements of the output per chunk of the second phase, divided by the partial sums."""
@@ -37,13 +39,45 @@ class Finish:
 
 
 def epilogue_of(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
-    """The epilogue on a register of sums named `sum`, along the iteration axis `lane`."""
+    """The epilogue on a register of sums named `sum`, along the iteration axis `lane`. Of a body
+    that pools, on the registers `sum[0]`, `sum[1]`, ... of a window, over the pooled pixels."""
     (axis,) = (d for d, place in enumerate(nest.output) if place.coefficients[lane])
-    domain = Domain(nest.node.output.type.shape, axis, width)
+    pool = pooling(body)
+    shape = pool.outputs[0].type.shape if pool else nest.node.output.type.shape
+    domain = Domain(shape, axis, width)
     walk = _walk(body, domain)
-    walk.given[nest.node.output] = "sum"
-    walk.axes["sum"] = frozenset(range(domain.rank))
+    everything = frozenset(range(domain.rank))
+    if pool is None:
+        _give(walk, nest.node.output, "sum", everything)
+        return _epilogue(body, nest, walk, domain)
+    assert isinstance(pool.op, MaxPool2d)
+    n, k, p, q = domain.identity()
+    places = []
+    rows, columns = pool.op.kernel_size
+    for number, (r, s) in enumerate(itertools.product(range(rows), range(columns))):
+        _give(walk, nest.node.output, f"sum[{number}]", everything)
+        here = (n, k, _scaled(p, rows, r), _scaled(q, columns, s))
+        places.append(walk.value(pool.inputs[0], here))
+    results = [(v.name, v.type.dtype) for v in pool.outputs]
+    template = f"largest({', '.join(f'${i}' for i in range(len(places)))})"
+    registers = walk.emit_all("compute", results, template, places)
+    for value, register in zip(pool.outputs, registers, strict=True):
+        _give(walk, value, register, everything)
     return _epilogue(body, nest, walk, domain)
+
+
+def pooling(body: Graph) -> Node | None:
+    """The max_pool2d of the body, if it has one."""
+    return next((n for n in body.nodes if isinstance(n.op, MaxPool2d)), None)
+
+
+def _scaled(place: Place, factor: int, offset: int) -> Place:
+    return Place(tuple(factor * c for c in place.coefficients), offset)
+
+
+def _give(walk: Walk, value: Value, register: str, axes: frozenset[int]) -> None:
+    walk.given[value] = register
+    walk.axes[register] = axes
 
 
 def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:

@@ -118,6 +118,18 @@ def _finish(schedule: Schedule) -> list[str]:
     nest = roles.nest
     moved = _kept_index(schedule)
     indices = [output_index(nest, place.coefficients, moved) for place in nest.output]
+    if roles.window:
+        (p, rows), (q, columns) = roles.window
+        indices[2] = f"at[{axis_name(nest, p)}] / {rows}"
+        indices[3] = f"at[{axis_name(nest, q)}] / {columns} + w"
+        return [
+            f"    static constexpr int WINDOW = {columns};",
+            "    template <int N, class E>",
+            "    static INLINE void finish(const E& epilogue, const vec<float>* sum, "
+            "const long* at, int i, int w) {",
+            f"        epilogue.template operator()<N>(sum, {', '.join(indices)});",
+            "    }",
+        ]
     head = (
         "    template <int N, class E>\n    static INLINE void finish(const E& epilogue, "
         "vec<float> sum, const long* at, int i, int o, int c) {"

@@ -37,7 +37,7 @@ def tiled_text(
     programs = [e.program for e in (epilogue, finish and finish.epilogue) if e]
     lines = shape_lines(schedule)
     if epilogue:
-        lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue), ())
+        lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, roles.window), ())
     else:
         lines += ["struct Epilogue {", "    float* out;", "};"]
     if finish:
@@ -93,7 +93,7 @@ def plain_text(
     lines.append("    static void finish(const E& epilogue, vec<T> sum, const long* at) {")
     lines.append(f"        epilogue.template operator()<N>(sum, {indices});")
     lines += ["    }", "};"]
-    lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, dtype), ())
+    lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, dtype=dtype), ())
     lines += _shell(node)
     a, b = (f"(const {dtype}*)arguments[{r.input}]" for r in (nest.a, nest.b))
     lines.append(f"    contract::plain<Nest>({a}, {b}, chunk, {_setup('Epilogue', epilogue, 0)});")
@@ -114,8 +114,9 @@ def _shell(node: Node) -> list[str]:
     ]
 
 
-def _sum_parameters(epilogue: Epilogue, dtype: str = "float") -> str:
-    return f"vec<{dtype}> sum, " + ", ".join(f"long e{d}" for d in range(epilogue.domain.rank))
+def _sum_parameters(epilogue: Epilogue, window: object = None, dtype: str = "float") -> str:
+    sums = f"const vec<{dtype}>* sum" if window else f"vec<{dtype}> sum"
+    return ", ".join([sums, *(f"long e{d}" for d in range(epilogue.domain.rank))])
 
 
 def _functor(

@@ -11,13 +11,19 @@ operand, where they give zero: a `Border` says when they do not.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.base import Affine, Contraction, View
 from graphc.ops.base import Operand as OperandIndex
+from graphc.ops.pooling import MaxPool2d
+
+Window = tuple[tuple[int, int], tuple[int, int]]
+"""The iteration axes of output rows and columns, and the window's extent along each."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,23 @@ class Nest:
 
     @property
     def flops(self) -> int:
-        return 2 * math.prod(axis.extent for axis in self.axes)
+        """Of the products that exist: those with padding do not count."""
+        products = math.prod(axis.extent for axis in self.axes)
+        for border in (*self.a.borders, *self.b.borders):
+            inside, total = self._inside(border)
+            products = products * inside // max(1, total)
+        return 2 * products
+
+    def _inside(self, border: Border) -> tuple[int, int]:
+        """How many of the border's places are inside, of how many."""
+        ranges = [range(self.axes[a].extent) for a in sorted(border.axes)]
+        factors = [border.coefficients[a] for a in sorted(border.axes)]
+        places = itertools.product(*ranges)
+        values = [sum(map(operator.mul, factors, at)) + border.offset for at in places]
+        inside = [
+            v % border.divisor == 0 and 0 <= v // border.divisor < border.extent for v in values
+        ]
+        return sum(inside), len(values)
 
     def extents(self, axes: Sequence[int]) -> int:
         """The product of the extents of `axes`."""
@@ -130,6 +152,18 @@ def contraction_nest(body: Graph) -> Nest:
         _read(body, b, nest.b, extents),
         nest.output,
     )
+
+
+def pooled_nest(nest: Nest, pool: MaxPool2d) -> tuple[Nest, Window]:
+    """`nest` without the output pixels that no window of `pool` holds, and the window."""
+    axes = list(nest.axes)
+    window = []
+    pixels = pool.pixels(nest.node.output.type.shape[2:])  # type: ignore[arg-type]
+    for place, size, count in zip(nest.output[2:], pool.kernel_size, pixels, strict=True):
+        (axis,) = (a for a, c in enumerate(place.coefficients) if c)
+        axes[axis] = replace(axes[axis], extent=count * size)
+        window.append((axis, size))
+    return replace(nest, axes=tuple(axes)), (window[0], window[1])
 
 
 def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, ...]) -> Read:

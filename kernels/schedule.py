@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from graphc.kernels.nest import Border, Nest, Read
+from graphc.kernels.nest import Border, Nest, Read, Window
 from graphc.kernels.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
 
 REGISTERS = {16: 32, 8: 16, 4: 32}
@@ -22,11 +22,18 @@ UNROLLED_PRODUCTS = 1500
 """Products that a kernel's text may hold; compile time is proportional to it."""
 
 
-def choose(nest: Nest, width: int, lane: int | None, contiguous: int | None) -> Schedule | None:
+def choose(
+    nest: Nest,
+    width: int,
+    lane: int | None,
+    contiguous: int | None,
+    window: Window | None = None,
+) -> Schedule | None:
     """The cheapest schedule, or None if the template fits none. `lane` is the axis that must lie
-    in the lanes, if one must; `contiguous` the kept axis along which the output is."""
+    in the lanes, if one must; `contiguous` the kept axis along which the output is. With `window`
+    the columns of a tile are whole windows of output pixels."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
-    for roles in _candidates(nest, width, lane):
+    for roles in _candidates(nest, width, lane, window):
         if roles.allowed():
             model = TileCost(roles, contiguous)
             for sizes in _sizes(roles):
@@ -48,11 +55,15 @@ def choose(nest: Nest, width: int, lane: int | None, contiguous: int | None) -> 
     return best
 
 
-def _candidates(nest: Nest, width: int, forced: int | None) -> Iterator[Roles]:
+def _candidates(
+    nest: Nest, width: int, forced: int | None, window: Window | None
+) -> Iterator[Roles]:
     kept = [a for a in nest.kept if nest.axes[a].extent > 1 or a == forced]
     lanes = range(len(nest.axes)) if forced is None else [forced]
     summed = [a for a in nest.summed if nest.axes[a].extent != 1]
     inner_choices: list[tuple[int, ...]] = [(a,) for a in summed] or [()]
+    if window:
+        inner_choices += [p for p in itertools.pairwise(summed) if nest.extents(p) <= 9]
     for x, y in ((nest.a, nest.b), (nest.b, nest.a)):
         for lane in lanes:
             rows = [a for a in kept if x.depends_on(a) and not y.depends_on(a) and a != lane]
@@ -62,10 +73,12 @@ def _candidates(nest: Nest, width: int, forced: int | None) -> Iterator[Roles]:
             pairs: list[tuple[int | None, int | None]] = [(None, None)]
             pairs += [(None, c) for c in columns]
             pairs += [(a, b) for a, b in itertools.permutations(columns, 2)]
+            if window:
+                pairs = [(window[0][0], window[1][0])]
             for row, (outer, column), inner in itertools.product(
                 [*rows, None], pairs, inner_choices
             ):
-                yield Roles(nest, x, y, width, lane, row, outer, column, inner)
+                yield Roles(nest, x, y, width, lane, row, outer, column, inner, window)
 
 
 def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
@@ -76,6 +89,8 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     column_sizes = _axis_sizes(roles, roles.columns, registers // 2)
     for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
         nv = outer * columns
+        if roles.window and (outer != roles.window[0][1] or columns % roles.window[1][1]):
+            continue
         if rows * nv + min(rows, nv) + 1 <= registers:
             yield rows, outer, columns
 

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphc.kernels.nest import Border, Nest, Read
+from graphc.kernels.nest import Border, Nest, Read, Window
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Roles:
     outer: int | None
     columns: int | None
     inner: tuple[int, ...]
+    window: Window | None = None
+    """Pooling windows that `outer` and `columns` must hold whole."""
 
     @cached_property
     def lanes_summed(self) -> bool:
@@ -121,6 +123,8 @@ class Roles:
 
     def allowed(self) -> bool:
         """Whether the reads fit the template."""
+        if self.window and self.lanes_summed:
+            return False
         return self._tile_axes_allowed() and self._lanes_allowed() and self._borders_allowed()
 
     def _tile_axes_allowed(self) -> bool:

@@ -48,7 +48,7 @@ struct Sum {
 
 // What most shapes do not say, to inherit from.
 struct Defaults {
-    static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
+    static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W, WINDOW = 0;
     static constexpr bool LANES_SUMMED = false;
     static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
     static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
@@ -263,6 +263,21 @@ struct Tile {
         }
     }
 
+    // Windows of OUTER.size x WINDOW registers, which the epilogue pools.
+    template <int N, class Epilogue>
+    static INLINE void finish_windows(Sums& sums, const long* at, const Epilogue& epilogue) {
+#pragma GCC unroll 16
+        for (int w = 0; w < COLUMNS.size / S::WINDOW; w++)
+#pragma GCC unroll 32
+            for (int i = 0; i < MR; i++) {
+                vec<float> window[OUTER.size * S::WINDOW];
+#pragma GCC unroll 16
+                for (int e = 0; e < OUTER.size * S::WINDOW; e++)
+                    window[e] = sums.at[i][e / S::WINDOW * COLUMNS.size + w * S::WINDOW +
+                                           e % S::WINDOW];
+                S::template finish<N>(epilogue, window, at, i, w);
+            }
+    }
     template <int N, int J, class Epilogue>
     static INLINE void finish_column(Sums& sums, const long* at, const Epilogue& epilogue) {
 #pragma GCC unroll 32
@@ -306,8 +321,14 @@ struct Tile {
 #pragma GCC unroll 32
             for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
         if (S::begin(at)) sum<0>(sums, x + S::x_base(at), y + S::y_base(at), at);
-        if constexpr (S::LANES_SUMMED) add_lanes<0>(sums, at, epilogue.out);
-        else finish<0>(sums, at, epilogue);
+        if constexpr (S::LANES_SUMMED)
+            add_lanes<0>(sums, at, epilogue.out);
+        else if constexpr (S::WINDOW == 0)
+            finish<0>(sums, at, epilogue);
+        else if (S::LAST_LANES < W && S::last(at, 0, 0))
+            finish_windows<S::LAST_LANES>(sums, at, epilogue);
+        else
+            finish_windows<prefix(column_lanes(0))>(sums, at, epilogue);
     }
 };
 
@@ -357,6 +378,27 @@ INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilo
         }
         if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue);
     }
+}
+
+// ---- pooling --------------------------------------------------------------------------------------
+
+struct Largest {
+    vec<float> y;
+    vec<uint8_t> place;
+};
+// The largest of a window's registers and the first place that holds it; NaN if there is one.
+template <class... More>
+INLINE Largest largest(vec<float> first, More... more) {
+    vec<int32_t> place{};
+    int number = 0;
+    const auto consider = [&](vec<float> v) __attribute__((always_inline)) {
+        const mask better = ~(v <= first) & (first == first);
+        number++;
+        first = better ? v : first;
+        place = better ? splat<int32_t>(number) : place;
+    };
+    (consider(more), ...);
+    return {first, convert<uint8_t>(place)};
 }
 
 // ---- the second phase ---------------------------------------------------------------------------
