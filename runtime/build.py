@@ -36,6 +36,7 @@ FLAGS = (
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-Wno-psabi",
     "-fPIC",
     "-shared",
 )
