@@ -76,7 +76,7 @@ class OperandAccess:
 
     @property
     def _wide(self) -> bool:
-        return self.read.type.size >= 2**31
+        return self.read.type.size >= 2**30
 
     def _part(self, indices: dict[str, tuple[Factor, ...]], first: bool) -> list[str]:
         lines, terms = [], []

@@ -247,7 +247,7 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
     program = walk.program()
     kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
     _, groups = merge_axes(domain, program.accesses, kinds)
-    index = index_type(v.type for v in (*body.inputs, *body.outputs))
+    index = index_type(body)
     axes = [tuple(kept[d] for d in group) for group in groups]
     lines = program.merged(groups).lines([nest.axes[group[-1]].name for group in axes], "1")
     members = {

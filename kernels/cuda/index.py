@@ -81,7 +81,7 @@ class _Text:
 
     def __init__(self, body: Graph, pointers: Mapping[Value, str], names: Names) -> None:
         self._body, self._pointers, self._names = body, pointers, names
-        self._index = index_type([v.type for v in (*body.inputs, *body.outputs)])
+        self._index = index_type(body)
         self.constants: list[str] = []
 
     def _walk(self, value: Value, given: Mapping[Value, str]) -> Walk:

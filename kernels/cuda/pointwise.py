@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.access import Domain, merge_axes
@@ -50,8 +50,11 @@ class Part:
         return -(-self.count // (THREADS * per_thread))
 
     def lines(self, index: str, per_thread: int, block: str, count: str) -> list[str]:
-        """The statements of a thread: what is the same for all elements, then each element."""
+        """The statements of a thread: what is the same for all elements, then each element. A
+        single element is read by the thread that stores it alone: it may be in place."""
         scalars, elements = self.program.split(frozenset())
+        if self.count == 1:
+            scalars, elements = replace(self.program, statements=()), self.program
         rank = len(self.extents)
         names = [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
         inner = elements.lines(names, "1")
@@ -84,7 +87,7 @@ def lower_pointwise(node: Node) -> Kernel:
     shared = frozenset(v for pair in inplace for v in pair)
     signature = Signature(pointers, body.inputs, body.outputs, shared)
     per_thread = 4 if sum(p.count for p in parts) >= BLOCKS * THREADS * 4 else 1
-    index = index_type(v.type for v in (*body.inputs, *body.outputs))
+    index = index_type(body)
     if len(parts) == 1:
         count = f"{index}({parts[0].count})"
         functors: list[list[str]] = []
@@ -103,21 +106,23 @@ def lower_pointwise(node: Node) -> Kernel:
 
 
 def grouped(body: Graph) -> list[tuple[Value, ...]]:
-    """The outputs in groups of one shape that read a common array of more than one element."""
-    producers = body.producers
+    """The outputs in groups of one shape that read a common array of more than one element, or
+    none."""
     arrays: dict[Value, frozenset[Value]] = {
         v: frozenset((v,)) if v.type.size > 1 else frozenset() for v in body.inputs
     }
     for node in body.nodes:
         read = frozenset[Value]().union(*(arrays[v] for v in node.inputs))
-        arrays.update(dict.fromkeys(node.outputs, read | {v for v in node.outputs if not read}))
-    assert all(v in producers or v in body.inputs for v in body.outputs)
+        made = {v for v in node.outputs if not node.inputs and v.type.size > 1}
+        arrays.update(dict.fromkeys(node.outputs, read | made))
     groups: list[tuple[list[Value], frozenset[Value]]] = []
     for output in dict.fromkeys(body.outputs):
         members, read = [output], arrays[output]
-        for group in [g for g in groups if g[0][0].type.shape == output.type.shape and g[1] & read]:
-            groups.remove(group)
-            members, read = [*group[0], *members], group[1] | read
+        for group in list(groups):
+            same_shape = group[0][0].type.shape == output.type.shape
+            if same_shape and (group[1] & read or not group[1] | read):
+                groups.remove(group)
+                members, read = [*group[0], *members], group[1] | read
         groups.append((members, read))
     return [tuple(members) for members, _ in groups]
 

@@ -96,7 +96,8 @@ struct Reduce {
   }
 
  private:
-  // Lanes by halving distances, then the row's warps in ascending order.
+  // Lanes by halving distances, then the row's warps in ascending order. A kernel reduces a type of
+  // stage once: its slots are not used again.
   template <class Stage>
   GRAPHC_INLINE Stage combine_adjacent(Stage results) const {
 #pragma unroll
@@ -110,7 +111,6 @@ struct Reduce {
       results = slots[across * warps];
 #pragma unroll
       for (int warp = 1; warp < warps; warp++) results.combine(slots[across * warps + warp]);
-      __syncthreads();  // the next stage of this type uses the same slots
     }
     return results;
   }
@@ -123,7 +123,6 @@ struct Reduce {
     results = slots[across];
 #pragma unroll
     for (int i = 1; i < Along; i++) results.combine(slots[i * Across + across]);
-    __syncthreads();
     return results;
   }
 };

@@ -40,7 +40,7 @@ def lower_reduce(node: Node) -> Kernel:
     shared = frozenset(v for pair in inplace for v in pair)
     split = shape.splits > 1
     signature = Signature(plan.pointers, body.inputs, body.outputs, shared, workspace=split)
-    index = index_type([v.type for v in (*body.inputs, *body.outputs)])
+    index = index_type(body)
     launches, kernels = [], []
     for part, lines, splits in _launches(plan, index):
         symbol = symbol_of(node, part)

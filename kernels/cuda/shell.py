@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Type, Value, dtype_name
+from graphc.ir import Graph, Node, Value, dtype_name
 from graphc.kernels.access import Place
 from graphc.kernels.expression import C_TYPES, Program, Walk, identifier, literal
 from graphc.kernels.kernel import GridLaunch, Kernel
@@ -155,9 +155,11 @@ def decomposed(
     return definitions
 
 
-def index_type(types: Iterable[Type]) -> str:
-    """The C++ type that holds any element index and offset of values of these types."""
-    return "int" if all(t.size < 2**31 for t in types) else "int64_t"
+def index_type(body: Graph) -> str:
+    """The C++ type of element indices and offsets in a kernel of `body`. A thread past the end may
+    compute an index beyond the last one: int has room for that."""
+    values = (*body.inputs, *(v for n in body.nodes for v in n.outputs))
+    return "int" if all(v.type.size < 2**30 for v in values) else "int64_t"
 
 
 def moved_bytes(node: Node) -> int:

@@ -1,0 +1,65 @@
+"""The CUDA headers by themselves, and the conventions that a simulated device relies on."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from graphc.kernels.lower import lower
+from tests.kernels.cuda_harness import KERNELS, TARGET
+from tests.kernels.test_cuda_contract import NODES as CONTRACTIONS
+from tests.kernels.test_cuda_reduce import NODES as REDUCTIONS
+from tests.tools import may_lack_command
+
+HEADERS = sorted((KERNELS / "cuda").glob("*.cuh"))
+SOURCES = [lower(node, TARGET).source for node in (*CONTRACTIONS, *REDUCTIONS)]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_each_header_compiles_alone(arch: str, tmp_path):
+    compiler = may_lack_command("nvcc")
+
+    def build(header):
+        text = tmp_path / f"{header.stem}.cu"
+        text.write_text(f'#include "cuda/{header.name}"\n')
+        command = [compiler, "-std=c++20", f"-arch={arch}", "-cubin", "-Werror", "all-warnings"]
+        command += ["-I", str(KERNELS), str(text), "-o", str(text.with_suffix(".cubin"))]
+        return subprocess.run(command, capture_output=True, text=True).stderr
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(build, HEADERS)) == [""] * len(HEADERS)
+
+
+def test_ptx_stands_in_one_header_and_has_twins():
+    with_ptx = [h.name for h in HEADERS if re.search(r"\basm\b", h.read_text())]
+    assert with_ptx == ["intrinsics.cuh"]
+    for part in (KERNELS / "cuda" / "intrinsics.cuh").read_text().split("GRAPHC_INLINE")[2:]:
+        if "asm" in part:
+            assert part.index("#ifdef GRAPHC_SIM") < part.index("asm"), part
+
+
+def test_only_our_own_headers_are_included():
+    texts = [*(h.read_text() for h in HEADERS), *SOURCES]
+    included = {name for t in texts for name in re.findall(r"#\s*include\s+(\S+)", t)}
+    names = {h.name for h in HEADERS}
+    assert {n.strip('"').removeprefix("cuda/") for n in included} <= names
+
+
+def test_kernels_are_plain_functions_with_shared_arrays_of_fixed_size():
+    texts = [*(h.read_text() for h in HEADERS), *SOURCES]
+    for text in texts:
+        assert all(before.endswith('extern "C" ') for before in re.split(r"__global__", text)[:-1])
+        assert "extern __shared__" not in text
+        assert not re.search(r"\batomic\w+\(", text)
+        assert set(re.findall(r"(__\w+_sync)\((\w+)", text)) <= {
+            ("__shfl_xor_sync", "0xffffffffu"),
+            ("__ballot_sync", "0xffffffffu"),
+        }
+
+
+def test_equal_nodes_give_equal_text():
+    again = [lower(node, TARGET).source for node in (*CONTRACTIONS, *REDUCTIONS)]
+    assert again == SOURCES
