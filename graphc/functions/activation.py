@@ -12,6 +12,7 @@ from graphc.functions.elementwise import (
     exp,
     expm1,
     greater,
+    isfinite,
     log,
     log1p,
     multiply,
@@ -93,11 +94,12 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
 
 
 def logsumexp(x: Any, axis: int = -1, keepdims: bool = False) -> Tensor:
-    """The logarithm of the sum of e^x along `axis`; -inf if all elements are."""
+    """The logarithm of the sum of e^x along `axis`; -inf if all elements are, inf if
+    one is."""
     tensor = floating(x)
     axis_of("logsumexp", axis, tensor)
     largest = stop_gradient(max(tensor, axis, keepdims=True))
-    finite = where(greater(largest, -math.inf), largest, 0)
+    finite = where(isfinite(largest), largest, 0)
     total = log(sum(exp(subtract(tensor, finite)), axis, keepdims=True))
     result = add(total, finite)
     return result if keepdims else sum(result, axis)
