@@ -29,6 +29,7 @@ YS = RNG.integers(0, 3, 4).astype(np.int32)
 
 def trainer(**options):
     options = {"update": optim.SGD(lr=0.1), "device": "reference", **options}
+    graphc.seed(0)
     return graphc.compile(loss_fn, Mlp(), X, Y, **options)
 
 
