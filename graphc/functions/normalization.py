@@ -49,7 +49,7 @@ def batch_norm(
     axes = (0, *range(2, tensor.ndim))
     y, average, variance = _normalized(tensor, axes, eps, scale, shift)
     if training and running_mean is not None:
-        count = tensor.size // tensor.shape[1]
+        count = math.prod(tensor.shape[a] for a in axes)
         if count < 2:
             raise error(
                 "batch_norm: expected more than 1 element per channel in training, "
