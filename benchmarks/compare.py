@@ -3,18 +3,22 @@
 Each measurement is a process of its own, and the frameworks take turns (A B A B ...), so that
 what else the machine does falls on all of them. The table gives the median of the rounds'
 medians, their spread, the ratio to graphc, and GFLOP/s beside the machine's measured peak (a
-training step counts three forward passes).
+training step counts three forward passes). Noise is the share of the time that a thread waited for
+a core: figures with more than a few per cent say little. Before each measurement the machine gets
+`--patience` seconds to become quiet.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,6 +49,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--patience", type=float, default=20.0)
     options = parser.parse_args()
     entries = [Entry(*text.split(":")) for text in options.entries]
     if find_spec("torch") is None:
@@ -79,10 +84,30 @@ def _measure(entry: Entry, workload: str, mode: str, options: argparse.Namespace
     command = [sys.executable, "-m", PEERS[entry.peer], "--variant", entry.variant]
     command += ["--workload", workload, "--mode", mode, "--threads", str(options.threads)]
     command += ["--seconds", str(options.seconds), "--json"]
+    _wait_for_quiet(options.patience)
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         raise SystemExit(f"{' '.join(command)}\n{result.stderr}")
     return json.loads(result.stdout.splitlines()[-1])
+
+
+def _wait_for_quiet(patience: float, share: float = 0.05) -> None:
+    """Return when the cores are idle but for `share` of their time, or after `patience` seconds."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        busy, begin = _busy(), time.monotonic()
+        time.sleep(0.4)
+        if _busy() - busy < share * (time.monotonic() - begin) * (os.cpu_count() or 1):
+            return
+
+
+def _busy() -> float:
+    """Seconds that all cores have worked since the start; 0 where the system does not say."""
+    path = Path("/proc/stat")
+    if not path.exists():
+        return 0.0
+    ticks = [int(word) for word in path.read_text().split("\n")[0].split()[1:]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def _table(
@@ -101,7 +126,7 @@ def _table(
         line = (
             f"  {entry!s:18} {medians[entry]:9.3f} ms  ({low:.3f} to {high:.3f})  {ratio:5.2f}x"
             f"  {rate:7.1f} GFLOP/s{share}  first {results[0]['first_call_s']:.2f} s"
-            f"  {results[0]['peak_rss_mb']} MB"
+            f"  {results[0]['peak_rss_mb']} MB  noise {max(r['noise'] for r in results):.2f}"
         )
         if not _agree(results[0]["check"], rounds[0][first]["check"]):
             line += f"  DIFFERS: {results[0]['check']} and {rounds[0][first]['check']}"

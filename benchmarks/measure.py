@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def _measured(
         check = [float(loss) for loss in results]
     else:
         check = [float(value) for value in np.asarray(results[0]).ravel()[:5]]
-    times = _times(step, options.seconds)
+    times, waited = _times(step, options.seconds)
     return {
         "workload": case.workload.name,
         "mode": case.mode,
@@ -85,11 +86,13 @@ def _measured(
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "gflop_fwd": round(case.workload.gflop, 5),
         "check": [round(value, 6) for value in check],
+        "noise": round(waited / case.threads, 3),
     }
 
 
-def _times(step: Callable[[], Any], seconds: float, least: int = 7) -> list[float]:
-    """Seconds per step of each chunk, ascending; a quarter of the time warms up first."""
+def _times(step: Callable[[], Any], seconds: float, least: int = 7) -> tuple[list[float], float]:
+    """Seconds per step of each chunk, ascending, after a quarter of the time to warm up; and
+    the seconds per second that our threads waited for cores that others had."""
     begin = time.perf_counter()
     warm = min(0.5, seconds / 4)
     while time.perf_counter() - begin < warm:
@@ -99,10 +102,17 @@ def _times(step: Callable[[], Any], seconds: float, least: int = 7) -> list[floa
     single = time.perf_counter() - single
     chunk = max(1, int(CHUNK_SECONDS / max(single, 1e-7)))
     times: list[float] = []
-    begin = time.perf_counter()
+    begin, waited = time.perf_counter(), _waited()
     while time.perf_counter() - begin < seconds or len(times) < least:
         start = time.perf_counter()
         for _ in range(chunk):
             step()
         times.append((time.perf_counter() - start) / chunk)
-    return sorted(times)
+    return sorted(times), (_waited() - waited) / (time.perf_counter() - begin)
+
+
+def _waited() -> float:
+    """Seconds that the threads of this process could run but had no core; 0 where the system
+    does not say."""
+    files = Path("/proc/self/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[1]) for file in files) / 1e9

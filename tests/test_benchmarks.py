@@ -16,6 +16,7 @@ from tests.tools import need_module, run_python
 
 KEYS = (
     "peer variant workload mode threads median_ms p10 p90 first_call_s peak_rss_mb gflop_fwd check"
+    " noise"
 )
 
 
