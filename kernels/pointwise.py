@@ -54,9 +54,10 @@ class Part:
 
     @property
     def used(self) -> dict[str, Value]:
-        """The pointers that the program mentions, in the order of the arguments."""
-        names = frozenset().union(*(s.pointers for s in self.program.statements))
-        return {name: v for v, name in self.pointers.items() if name in names}
+        """The pointers that the program mentions, in the order in which it does."""
+        names = {n: None for s in self.program.statements for n in sorted(s.pointers)}
+        values = {name: value for value, name in self.pointers.items()}
+        return {name: values[name] for name in names if name in values}
 
 
 def lower_pointwise(node: Node, target: Target) -> Kernel:
