@@ -15,8 +15,8 @@ class Kernel:
     `phases[p]` chunks that may run in any order and at once; phase p + 1 begins when p has ended.
     The number of chunks is fixed by the node, never by the number of threads.
 
-    On CUDA the symbol is `extern "C" __global__ void NAME(arguments...)`; `launches` holds its
-    launch shape and that of the kernels that finish it.
+    On CUDA `launches` names the symbols, `extern "C" __global__ void SYMBOL(arguments...)`, in
+    the order in which they run, one after another; each takes all arguments.
     """
 
     name: str

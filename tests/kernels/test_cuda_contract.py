@@ -126,7 +126,7 @@ LARGE = [
 def test_large_tiles_stay_in_registers(arch: str, tmp_path):
     kernels = [lower(node, TARGET) for node in LARGE]
     usage = build_device(kernels, tmp_path, may_lack_command("nvcc"), arch)
-    assert all(u.spilled <= 64 and u.shared <= 48 * 1024 for u in usage.values()), usage
+    assert all(u.spilled == 0 and u.shared <= 48 * 1024 for u in usage.values()), usage
     assert any(str(TILES[0]) in k.source for k in kernels)
 
 
