@@ -1,14 +1,17 @@
-"""Fuse contractions: bias, activation, residual and activation-backward go into the epilogue.
+"""Fuse contractions: bias, activation, residual, activation-backward and pooling go into the
+epilogue.
 
 A pointwise op whose operand is a contraction's result, at the same index, is computed while the sum
 is in registers. What is read beside it must not depend on the contraction by another way, or the
-kernel would wait for itself.
+kernel would wait for itself. On the CPU a register tile can hold whole pooling windows: then the
+maximum is taken there too, and the values before it are never stored.
 """
 
 from __future__ import annotations
 
-from graphc.ir import Graph, Node
+from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise
+from graphc.ops.pooling import MaxPool2d
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
 from graphc.target import Target
@@ -18,24 +21,49 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
     """`graph` with every contraction as a fused node that holds its epilogue."""
     partition = Partition(graph, is_free)
     contractions = [n for n in graph.nodes if isinstance(n.op, Contraction)]
-    taken: set[int] = set()
     for contraction in contractions:
-        _absorb_epilogue(graph, contraction, partition, taken)
+        inside = _absorb(graph, contraction, set(contraction.outputs), partition)
+        pool = _pooling_of(graph, inside) if target.device == "cpu" else None
+        group = partition.of(contraction)
+        if pool is not None and partition.can_merge(group, partition.of(pool)):
+            partition.merge(group, partition.of(pool))
+            _absorb(graph, pool, {pool.outputs[0]}, partition)
     return fuse_groups(graph, [partition.nodes_of(partition.of(n)) for n in contractions])
 
 
-def _absorb_epilogue(
-    graph: Graph, contraction: Node, partition: Partition, taken: set[int]
-) -> None:
-    shape = contraction.output.type.shape
-    inside = set(contraction.outputs)
-    for node in graph.nodes[partition.number[id(contraction)] + 1 :]:
+def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition) -> set[Value]:
+    """Merge the pointwise nodes behind `inside`, values of one shape, into the group of `first`;
+    all values of that shape that the group then computes."""
+    shape = first.outputs[0].type.shape
+    for node in graph.nodes[partition.number[id(first)] + 1 :]:
         fits = isinstance(node.op, Pointwise) and node.output.type.shape == shape
-        reads = any(v in inside for v in node.inputs)
-        if not fits or not reads or id(node) in taken or of_update_rule(node):
+        if not fits or of_update_rule(node) or not any(v in inside for v in node.inputs):
             continue
-        group = partition.of(contraction)
-        if partition.can_merge(group, partition.of(node)):
-            partition.merge(group, partition.of(node))
-            inside.update(node.outputs)
-            taken.add(id(node))
+        group, other = partition.of(first), partition.of(node)
+        alone = len(partition.members[other]) == 1
+        if alone and partition.can_merge(group, other):
+            partition.merge(group, other)
+            inside = inside | set(node.outputs)
+    return inside
+
+
+def _pooling_of(graph: Graph, inside: set[Value]) -> Node | None:
+    """The max pooling that alone reads these values from outside their group, if the contraction's
+    tile can do it."""
+    readers = {
+        id(node): node
+        for node in graph.nodes
+        if any(v in inside for v in node.inputs) and not any(v in inside for v in node.outputs)
+    }
+    if len(readers) != 1 or inside.intersection(graph.results):
+        return None
+    (node,) = readers.values()
+    return node if isinstance(node.op, MaxPool2d) and can_pool(node.op) else None
+
+
+def can_pool(op: MaxPool2d) -> bool:
+    """Whether a contraction can pool its output in registers: windows that tile the pixels."""
+    rows, columns = op.kernel_size
+    return (
+        op.stride == op.kernel_size and op.padding == (0, 0) and rows <= 4 and rows * columns <= 9
+    )
