@@ -30,12 +30,17 @@ LOOKAHEAD = 2
 Streams that run further ahead gain no time and hold more memory."""
 
 
+PATIENCE = 0.05
+"""How long a task may be made to wait for memory, as a share of the longest way: less than what
+the estimates are wrong by."""
+
+
 @dataclass(frozen=True)
 class Schedule:
     """`order` holds the task numbers in the order of issue, `stream` the stream of each task.
 
-    `done[i]` has bit j set if task j, issued before task i, is expected to have ended early enough
-    for task i to wait for it without loss of time. Only with several streams.
+    `done[i]` has bit j set if task j, issued before task i, is expected to have ended so early that
+    task i may wait for it with little loss of time. Only with several streams.
     """
 
     order: tuple[int, ...]
@@ -71,7 +76,8 @@ def assign_streams(
 
 
 def expected_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]:
-    """For each task all that comes before it, or may be made to without loss of time, as bits."""
+    """For each task all that comes before it, or may be made to with little loss of time,
+    as bits."""
     before = ancestors(stream_order(predecessors, schedule), schedule.order)
     if not schedule.done:
         return before
@@ -193,7 +199,8 @@ class _Folding:
             start, stream = starts[i]
             waiting.remove(i)
             ready.remove(i)
-            done[i] = sum(1 << j for j in order if self.finish[j] + self.event <= start)
+            early = start + PATIENCE * max(way) - self.event
+            done[i] = sum(1 << j for j in order if self.finish[j] <= early)
             order.append(i)
             self.stream[i] = self.chain_stream[self.chain[i]] = stream
             self.finish[i] = self.free[stream] = start + microseconds[i]
