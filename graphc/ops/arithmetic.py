@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,6 @@ from graphc.ir import FLOATS
 from graphc.ops.base import Pointwise, Tensors
 
 
-@dataclass(frozen=True)
 class Add(Pointwise):
     """y = a + b."""
 
@@ -24,7 +22,6 @@ class Add(Pointwise):
         return d, d
 
 
-@dataclass(frozen=True)
 class Subtract(Pointwise):
     """y = a - b."""
 
@@ -37,7 +34,6 @@ class Subtract(Pointwise):
         return d, -d
 
 
-@dataclass(frozen=True)
 class Multiply(Pointwise):
     """y = a * b."""
 
@@ -50,7 +46,6 @@ class Multiply(Pointwise):
         return d * b, d * a
 
 
-@dataclass(frozen=True)
 class Divide(Pointwise):
     """y = a / b, of floats."""
 
@@ -65,7 +60,6 @@ class Divide(Pointwise):
         return quotient, -quotient * y
 
 
-@dataclass(frozen=True)
 class FloorDivide(Pointwise):
     """y = floor(a / b), of the exact quotient; for integers 0 where b = 0."""
 
@@ -77,7 +71,6 @@ class FloorDivide(Pointwise):
         return None, None
 
 
-@dataclass(frozen=True)
 class Remainder(Pointwise):
     """y = a - b floor(a / b), with the sign of b; for integers 0 where b = 0."""
 
@@ -90,7 +83,6 @@ class Remainder(Pointwise):
         return d, -d * (a // b)
 
 
-@dataclass(frozen=True)
 class Pow(Pointwise):
     """y = a^b, of floats."""
 
@@ -109,7 +101,6 @@ class Pow(Pointwise):
         return da, db
 
 
-@dataclass(frozen=True)
 class Maximum(Pointwise):
     """y = max(a, b), NaN if either is. The gradient is halved where they are equal."""
 
@@ -125,7 +116,6 @@ class Maximum(Pointwise):
         return where(a < b, 0, shared), where(b < a, 0, shared)
 
 
-@dataclass(frozen=True)
 class Minimum(Pointwise):
     """y = min(a, b), NaN if either is. The gradient is halved where they are equal."""
 
@@ -141,7 +131,6 @@ class Minimum(Pointwise):
         return where(a > b, 0, shared), where(b > a, 0, shared)
 
 
-@dataclass(frozen=True)
 class Negative(Pointwise):
     """y = -a."""
 
@@ -154,7 +143,6 @@ class Negative(Pointwise):
         return (-d,)
 
 
-@dataclass(frozen=True)
 class Abs(Pointwise):
     """y = |a|. The gradient at 0 is 0."""
 
@@ -169,7 +157,6 @@ class Abs(Pointwise):
         return (where(a > 0, d, where(a < 0, -d, d * a)),)
 
 
-@dataclass(frozen=True)
 class Square(Pointwise):
     """y = a * a."""
 
@@ -182,7 +169,6 @@ class Square(Pointwise):
         return (d * 2 * a,)
 
 
-@dataclass(frozen=True)
 class Floor(Pointwise):
     """y = floor(a), of floats. The gradient is 0."""
 
@@ -195,7 +181,6 @@ class Floor(Pointwise):
         return (None,)
 
 
-@dataclass(frozen=True)
 class StopGradient(Pointwise):
     """y = a, whose gradient counts as 0."""
 

@@ -75,8 +75,11 @@ class Op:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
 class Pointwise(Op):
     """One expression per element. All inputs have one dtype unless `infer` says otherwise.
+
+    Ops without attributes need no decorator of their own: two of one class are equal.
 
     `expression` names the inputs a, b, c and may use the functions of kernels/cpu/simd.h, which
     kernels/cuda has too, and the op's fields through `{field}`. `"{a} + {b}"`, `"relu({a})"`.

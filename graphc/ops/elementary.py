@@ -7,7 +7,6 @@ the forward pass and kept.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from graphc.ir import FLOATS
 from graphc.ops.base import Array, Pointwise, Tensors
 
 
-@dataclass(frozen=True)
 class Exp(Pointwise):
     """y = e^a."""
 
@@ -30,7 +28,6 @@ class Exp(Pointwise):
         return (d * y,)
 
 
-@dataclass(frozen=True)
 class Expm1(Pointwise):
     """y = e^a - 1, accurate near 0."""
 
@@ -44,7 +41,6 @@ class Expm1(Pointwise):
         return (d * (y + 1),)
 
 
-@dataclass(frozen=True)
 class Log(Pointwise):
     """y = log a, the natural logarithm; -inf at 0, NaN below."""
 
@@ -58,7 +54,6 @@ class Log(Pointwise):
         return (d / a,)
 
 
-@dataclass(frozen=True)
 class Log1p(Pointwise):
     """y = log(1 + a), accurate near 0."""
 
@@ -72,7 +67,6 @@ class Log1p(Pointwise):
         return (d / (a + 1),)
 
 
-@dataclass(frozen=True)
 class Sqrt(Pointwise):
     """y = sqrt(a), NaN below 0."""
 
@@ -90,7 +84,6 @@ def _rsqrt(a: Array) -> Any:
     return a.dtype.type(1) / np.sqrt(a)
 
 
-@dataclass(frozen=True)
 class Rsqrt(Pointwise):
     """y = 1 / sqrt(a), inf at 0, NaN below."""
 
@@ -104,7 +97,6 @@ class Rsqrt(Pointwise):
         return (d * -0.5 * y * y * y,)
 
 
-@dataclass(frozen=True)
 class Tanh(Pointwise):
     """y = tanh(a)."""
 
@@ -124,7 +116,6 @@ def _sigmoid(a: Array) -> Any:
     return np.where(a < 0, small, a.dtype.type(1)) / (small + a.dtype.type(1))
 
 
-@dataclass(frozen=True)
 class Sigmoid(Pointwise):
     """y = 1 / (1 + e^-a)."""
 
@@ -142,7 +133,6 @@ def _relu(a: Array) -> Any:
     return np.maximum(a, a.dtype.type(0))
 
 
-@dataclass(frozen=True)
 class Relu(Pointwise):
     """y = max(a, 0), NaN where a is."""
 
@@ -161,7 +151,6 @@ def _relu_grad(d: Array, y: Array) -> Any:
     return np.where(y <= 0, d.dtype.type(0), d)
 
 
-@dataclass(frozen=True)
 class ReluGrad(Pointwise):
     """dx = 0 where y <= 0, else d: the gradient of y = relu(x). NaN in y passes d."""
 
@@ -183,7 +172,6 @@ def _erf(a: Array) -> Any:
     return np.asarray(_erf_of_one(a)).astype(a.dtype)
 
 
-@dataclass(frozen=True)
 class Erf(Pointwise):
     """y = 2 / sqrt(pi) times the integral of e^(-t^2) over t from 0 to a."""
 
@@ -199,7 +187,6 @@ class Erf(Pointwise):
         return (d * (2 / math.sqrt(math.pi)) * exp(-(a * a)),)
 
 
-@dataclass(frozen=True)
 class Sin(Pointwise):
     """y = sin(a), a in radians."""
 
@@ -215,7 +202,6 @@ class Sin(Pointwise):
         return (d * cos(a),)
 
 
-@dataclass(frozen=True)
 class Cos(Pointwise):
     """y = cos(a), a in radians."""
 

@@ -21,7 +21,6 @@ class Comparison(Pointwise):
         return (None,) * len(inputs)
 
 
-@dataclass(frozen=True)
 class Less(Comparison):
     """y = a < b."""
 
@@ -30,7 +29,6 @@ class Less(Comparison):
     meaning = np.less
 
 
-@dataclass(frozen=True)
 class LessEqual(Comparison):
     """y = a <= b."""
 
@@ -39,7 +37,6 @@ class LessEqual(Comparison):
     meaning = np.less_equal
 
 
-@dataclass(frozen=True)
 class Greater(Comparison):
     """y = a > b."""
 
@@ -48,7 +45,6 @@ class Greater(Comparison):
     meaning = np.greater
 
 
-@dataclass(frozen=True)
 class GreaterEqual(Comparison):
     """y = a >= b."""
 
@@ -57,7 +53,6 @@ class GreaterEqual(Comparison):
     meaning = np.greater_equal
 
 
-@dataclass(frozen=True)
 class Equal(Comparison):
     """y = (a = b); false where either is NaN."""
 
@@ -66,7 +61,6 @@ class Equal(Comparison):
     meaning = np.equal
 
 
-@dataclass(frozen=True)
 class NotEqual(Comparison):
     """y = (a != b); true where either is NaN."""
 
@@ -75,7 +69,6 @@ class NotEqual(Comparison):
     meaning = np.not_equal
 
 
-@dataclass(frozen=True)
 class Isnan(Comparison):
     """y = whether a, a float, is not a number."""
 
@@ -91,7 +84,6 @@ class Logical(Comparison):
     accepts = ("bool",)
 
 
-@dataclass(frozen=True)
 class LogicalAnd(Logical):
     """y = a and b."""
 
@@ -100,7 +92,6 @@ class LogicalAnd(Logical):
     meaning = np.logical_and
 
 
-@dataclass(frozen=True)
 class LogicalOr(Logical):
     """y = a or b."""
 
@@ -109,7 +100,6 @@ class LogicalOr(Logical):
     meaning = np.logical_or
 
 
-@dataclass(frozen=True)
 class LogicalXor(Logical):
     """y = a or b but not both."""
 
@@ -118,7 +108,6 @@ class LogicalXor(Logical):
     meaning = np.logical_xor
 
 
-@dataclass(frozen=True)
 class LogicalNot(Logical):
     """y = not a."""
 
@@ -127,7 +116,6 @@ class LogicalNot(Logical):
     meaning = np.logical_not
 
 
-@dataclass(frozen=True)
 class Select(Pointwise):
     """y = b where a (a boolean) is true, else c. Called `where` in graphs and by users."""
 
