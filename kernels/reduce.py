@@ -256,7 +256,7 @@ def _places(
 def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
     if len(node.outputs) != 1 or node.output in known:
         return
-    rank = node.output.type.rank
+    rank, shape = node.output.type.rank, node.output.type.shape
     axes: list[int | None] = [None] * rank
     sources = [v for v in node.inputs if v in known]
     if isinstance(node.op, View) and sources:
@@ -268,11 +268,13 @@ def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
                 axes[affine.coefficients.index(1)] = axis
     elif isinstance(node.op, Pointwise) and sources:
         for value in sources:
-            for d, axis in enumerate(known[value], rank - value.type.rank):
-                axes[d] = axis if axes[d] is None else axes[d]
+            first = rank - value.type.rank
+            for d, axis in enumerate(known[value], first):
+                if axes[d] is None and value.type.shape[d - first] == shape[d]:
+                    axes[d] = axis
     else:
         return
-    if all(a is not None or n == 1 for a, n in zip(axes, node.output.type.shape, strict=True)):
+    if all(a is not None or n == 1 for a, n in zip(axes, shape, strict=True)):
         known[node.output] = tuple(axes)
 
 
