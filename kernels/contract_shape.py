@@ -67,6 +67,14 @@ def _addresses(schedule: Schedule) -> list[str]:
     guards = [" && ".join(_conditions(roles, d)) or "true" for d in range(len(roles.sums))]
     if any(g != "true" for g in guards):
         lines += _by_depth("bool guard", guards)
+    if roles.moving:
+        assert roles.outer is not None
+        place = _names(roles.nest, roles.moving)
+        place[roles.outer] += f" + {_times(schedule.outer.step, 'o')}"
+        test = _exists(roles.moving, _linear(roles.moving, place))
+        lines.append("    static constexpr bool MOVING = true;")
+        lines.append(_constant("outer_stride", "", str(_unit_stride(roles, y, roles.outer))))
+        lines.append(f"    static bool outer_inside(const long* at, int o) {{ return {test}; }}")
     if always := " && ".join(_conditions(roles, -1)):
         lines.append(f"    static bool begin(const long* at) {{ return {always}; }}")
     return lines
@@ -279,7 +287,8 @@ def _depth(roles: Roles, border: Border) -> int:
 
 
 def _guards(roles: Roles, depth: int) -> list[Border]:
-    borders = (*roles.x.borders, *(b for b in roles.y.borders if b not in roles.static_borders))
+    elsewhere = (*roles.static_borders, roles.moving)
+    borders = (*roles.x.borders, *(b for b in roles.y.borders if b not in elsewhere))
     return [b for b in borders if _depth(roles, b) == depth]
 
 

@@ -62,8 +62,6 @@ def _candidates(
     lanes = range(len(nest.axes)) if forced is None else [forced]
     summed = [a for a in nest.summed if nest.axes[a].extent != 1]
     inner_choices: list[tuple[int, ...]] = [(a,) for a in summed] or [()]
-    if window:
-        inner_choices += [p for p in itertools.pairwise(summed) if nest.extents(p) <= 9]
     for x, y in ((nest.a, nest.b), (nest.b, nest.a)):
         for lane in lanes:
             rows = [a for a in kept if x.depends_on(a) and not y.depends_on(a) and a != lane]
@@ -126,6 +124,8 @@ class TileCost:
             a is not None and roles.inner and self._stride(y, a) == self.y_stride
             for a in (roles.outer, roles.columns)
         ]
+        # A place that one step of the moving loop reads, the next finds in the cache.
+        self.slides[0] = self.slides[0] or roles.moving is not None
         self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
         scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
         self.store = 6.0 if roles.lanes_summed else 2.0 + (2 * roles.width if scattered else 0)
@@ -155,7 +155,7 @@ class TileCost:
         loads = mr * self.x_load + nv * self.y_load
         lines = self.lines(mr, no, nc)
         step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
-        step += 0.1 * lines + 0.02 * (mr + nv)
+        step += 0.1 * lines + 0.08 * (mr + nv)
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         return self.outside * (roles.length * step + loop) + mr * nv * self.store + 40
 
@@ -255,6 +255,8 @@ def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int,
     unroll = 4 if length >= 32 else 2
     blocked = any(r.lanes in roles.inner and r.lanes != roles.lane for r in (roles.x, roles.y))
     main = low + (high - low) // unroll * unroll
+    if roles.moving:
+        return (length, length, 1) if length <= 28 else None
     if length <= 8 or main - low < 2 * unroll or len(roles.inner) > 1:
         return (length, length, 1) if length <= 40 else None
     if blocked and low % unroll:

@@ -83,9 +83,23 @@ class Roles:
     @cached_property
     def sums(self) -> tuple[int, ...]:
         """The summed axes around the innermost loop, from the outermost."""
-        return tuple(
-            a for a in self.nest.summed if a not in self.inner and self.nest.axes[a].extent != 1
-        )
+        axes = [a for a in self.nest.summed if a not in self.inner]
+        axes = [a for a in axes if self.nest.axes[a].extent != 1]
+        if self.moving:
+            axes.sort(key=lambda a: a in self.moving.axes)  # type: ignore[union-attr]
+        return tuple(axes)
+
+    @cached_property
+    def moving(self) -> Border | None:
+        """A border between the tile's outer axis and one summed axis outside the innermost loop:
+        each of the tile's outer places is tested as that loop goes, and reads zeros beyond."""
+        for border in self.y.borders:
+            others = border.axes - {self.outer}
+            if self.outer in border.axes and len(others) == 1 and border.divisor == 1:
+                (axis,) = others
+                if not self.nest.axes[axis].kept and axis not in (*self.inner, self.lane):
+                    return border
+        return None
 
     @cached_property
     def static(self) -> frozenset[int]:
@@ -103,7 +117,8 @@ class Roles:
 
     @cached_property
     def static_borders(self) -> tuple[Border, ...]:
-        return tuple(b for b in self.y.borders if b.axes & self.static)
+        borders = (b for b in self.y.borders if b != self.moving)
+        return tuple(b for b in borders if b.axes & self.static)
 
     def inside(self, borders: tuple[Border, ...], index: dict[int, int]) -> bool:
         """Whether a read exists at logical indices `index`, as far as `borders` say."""

@@ -49,7 +49,7 @@ struct Sum {
 // What most shapes do not say, to inherit from.
 struct Defaults {
     static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W, WINDOW = 0;
-    static constexpr bool LANES_SUMMED = false;
+    static constexpr bool LANES_SUMMED = false, MOVING = false;
     static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
     static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
     static constexpr Sum sums[] = {{0, 1, false}};
@@ -133,6 +133,17 @@ INLINE vec<float> lanesums(vec<float>* v) {
     return v[0];
 }
 
+// Keeps v in a register: GCC would else load it again for each row that multiplies it.
+INLINE void pin(vec<float>& v) {
+#if defined(__AVX512F__)
+    asm("" : "+v"(v));
+#elif defined(__AVX__) && GRAPHC_LANES == 8
+    asm("" : "+x"(v));
+#elif defined(__aarch64__) && GRAPHC_LANES == 4
+    asm("" : "+w"(v));
+#endif
+}
+
 // ---- one tile -------------------------------------------------------------------------------
 
 template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
@@ -177,18 +188,49 @@ struct Tile {
         return fetch<lanes(J, T), S::Y_LANE>(
             y + S::column(OUTER.start, COLUMNS.start, o, c, T));
     }
+    // Y at each outer place: its own address, or zeros where the place is outside.
+    struct Places {
+        const float* at[OUTER.size];
+    };
     template <int T, int J>
-    static INLINE void columns_held(vec<float> (&v)[NV], const float* y) {
+    static INLINE vec<float> column(const Places& y) {
+        constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
+        return fetch<lanes(J, T), S::Y_LANE>(
+            y.at[o] + S::column(OUTER.start, COLUMNS.start, 0, c, T));
+    }
+    static constexpr long reach() {  // the largest offset from an outer place
+        long most = 0;
+        for (int c = 0; c < COLUMNS.size; c++)
+            for (int t = 0; t < S::EXTENT; t++) {
+                const long offset = S::column(OUTER.start, COLUMNS.start, 0, c, t);
+                most = offset > most ? offset : -offset > most ? -offset : most;
+            }
+        return most + W * (S::Y_LANE > 1 ? S::Y_LANE : 1);
+    }
+    static INLINE Places places(const float* y, const long* at) {
+        static const float zeros[2 * reach()] = {};
+        Places places;
+#pragma GCC unroll 16
+        for (int o = 0; o < OUTER.size; o++)
+            places.at[o] = S::outer_inside(at, o) ? y + o * S::outer_stride() : zeros + reach();
+        return places;
+    }
+    template <int T, int J, class Y>
+    static INLINE void columns_held(vec<float> (&v)[NV], const Y& y) {
         if constexpr (J < NV) {
-            if constexpr (lanes(J, T) != 0) v[J] = column<T, J>(y);
+            if constexpr (lanes(J, T) != 0) {
+                v[J] = column<T, J>(y);
+                pin(v[J]);
+            }
             columns_held<T, J + 1>(v, y);
         }
     }
-    template <int T, int J, class Row>
-    static INLINE void column_by_column(Sums& sums, const Row (&x)[MR], const float* y) {
+    template <int T, int J, class Row, class Y>
+    static INLINE void column_by_column(Sums& sums, const Row (&x)[MR], const Y& y) {
         if constexpr (J < NV) {
             if constexpr (lanes(J, T) != 0) {
-                const vec<float> v = column<T, J>(y);
+                vec<float> v = column<T, J>(y);
+                if constexpr (MR > 1) pin(v);
 #pragma GCC unroll 32
                 for (int i = 0; i < MR; i++) sums.at[i][J] += x[i] * v;
             }
@@ -209,8 +251,8 @@ struct Tile {
     }
 
     // One summed step: the operand with fewer registers is held, the other used as it is loaded.
-    template <int T>
-    static INLINE void step(Sums& sums, const float* x, const float* y) {
+    template <int T, class Y>
+    static INLINE void step(Sums& sums, const float* x, const Y& y) {
         if constexpr (!live(T)) {
             return;
         } else if constexpr (MR <= NV) {
@@ -225,10 +267,12 @@ struct Tile {
             for (int i = 0; i < MR; i++) row_times<T, 0>(sums, i, row<T>(x, i), v);
         }
     }
-    template <int T, int END>
-    static INLINE void steps(Sums& sums, const float* x, const float* y) {
+    template <int T, int END, class Y>
+    static INLINE void steps(Sums& sums, const float* x, const Y& y) {
         if constexpr (T < END) {
             step<T>(sums, x, y);
+            // What a later step loads again must not be held until then: the sums need the registers.
+            asm volatile("" ::: "memory");
             steps<T + 1, END>(sums, x, y);
         }
     }
@@ -258,7 +302,11 @@ struct Tile {
                 at[S::sums[D].axis] = z;
                 if constexpr (S::sums[D].guarded)
                     if (!S::template guard<D>(at)) continue;
-                sum<D + 1>(sums, x + S::template x_sum<D>(at), y + S::template y_sum<D>(at), at);
+                const float *xd = x + S::template x_sum<D>(at), *yd = y + S::template y_sum<D>(at);
+                if constexpr (S::MOVING && D + 1 == S::DEPTH)
+                    steps<0, S::EXTENT>(sums, xd, places(yd, at));
+                else
+                    sum<D + 1>(sums, xd, yd, at);
             }
         }
     }
