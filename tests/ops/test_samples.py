@@ -26,7 +26,8 @@ def of_family(family: type) -> pytest.MarkDecorator:
 
 
 def test_every_op_has_a_sample() -> None:
-    assert {s.op.name for s in SAMPLES} == REGISTRY.keys() - MADE_BY_PASSES
+    ours = {name for name, op in REGISTRY.items() if op.__module__.startswith("graphc.")}
+    assert {s.op.name for s in SAMPLES} == ours - MADE_BY_PASSES
 
 
 @every_sample
