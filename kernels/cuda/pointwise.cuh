@@ -8,14 +8,28 @@
 
 namespace graphc {
 
-// Calls body(i) for the elements of `block`, counted within the part, among the part's `count`.
-template <int PerThread, class Index, class Body>
+// Calls body(i) for the element of each thread of `block`, counted within the part.
+template <class Index, class Body>
 GRAPHC_INLINE void each(Index count, int block, const Body& body) {
+  const Index i = static_cast<Index>(block) * blockDim.x + threadIdx.x;
+  if (i < count) body(i);
+}
+
+// Calls body(i, load(i)) for PerThread elements of each thread, after all the loads: outputs may
+// lie where inputs do, so that the compiler would not move a load before an earlier store.
+template <int PerThread, class Index, class Load, class Body>
+GRAPHC_INLINE void each(Index count, int block, const Load& load, const Body& body) {
   const Index first = static_cast<Index>(block) * blockDim.x * PerThread + threadIdx.x;
+  decltype(load(first)) loaded[PerThread];
 #pragma unroll
   for (int j = 0; j < PerThread; j++) {
     const Index i = first + static_cast<Index>(j) * blockDim.x;
-    if (i < count) body(i);
+    if (i < count) loaded[j] = load(i);
+  }
+#pragma unroll
+  for (int j = 0; j < PerThread; j++) {
+    const Index i = first + static_cast<Index>(j) * blockDim.x;
+    if (i < count) body(i, loaded[j]);
   }
 }
 

@@ -55,17 +55,45 @@ class Part:
         scalars, elements = self.program.split(frozenset())
         if self.count == 1:
             scalars, elements = replace(self.program, statements=()), self.program
-        rank = len(self.extents)
-        names = [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
-        inner = elements.lines(names, "1")
-        split = decomposed("i", names, self.extents, index, inner) if rank > 1 else []
+        head = scalars.lines(self._names, "1")
+        if per_thread == 1:
+            body = [f"  {line}" for line in self._indexed(elements, index)]
+            return [*head, f"each({count}, {block}, [&]({index} i) {{", *body, "});"]
+        return [*head, *self._several(elements, index, f"each<{per_thread}>({count}, {block},")]
+
+    def _several(self, elements: Program, index: str, call: str) -> list[str]:
+        """A call that loads several elements before it computes the first."""
+        loads = tuple(s for s in elements.statements if s.kind == "load" and not s.operands)
+        rest = tuple(s for s in elements.statements if s not in loads)
+        registers = ", ".join(s.registers[0] for s in loads)
+        unpacked = [f"const auto [{registers}] = loads;"] if loads else []
+        first = self._indexed(replace(elements, statements=loads), index)
+        second = self._indexed(replace(elements, statements=rest), index)
         return [
-            *scalars.lines(names, "1"),
-            f"each<{per_thread}>({count}, {block}, [&]({index} i) {{",
-            *(f"  {line}" for line in split),
-            *(f"  {line}" for line in inner),
-            "});",
+            "struct Loads {",
+            *(f"  vec<{C_TYPES[s.dtypes[0]]}> {s.registers[0]};" for s in loads),
+            "};",
+            call,
+            f"    [&]({index} i) {{",
+            *(f"      {line}" for line in (*first, f"return Loads{{{registers}}};")),
+            "    },",
+            f"    [&]({index} i, const Loads& loads) {{",
+            *(f"      {line}" for line in (*unpacked, *second)),
+            "    });",
         ]
+
+    @property
+    def _names(self) -> list[str]:
+        """The domain's indices."""
+        rank = len(self.extents)
+        return [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
+
+    def _indexed(self, program: Program, index: str) -> list[str]:
+        """The program's statements after the definitions of the indices that they use, from i."""
+        lines = program.lines(self._names, "1")
+        if len(self.extents) < 2:
+            return lines
+        return [*decomposed("i", self._names, self.extents, index, lines), *lines]
 
 
 def lower_pointwise(node: Node) -> Kernel:

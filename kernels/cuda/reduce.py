@@ -38,7 +38,7 @@ class Result:
     @property
     def given(self) -> str:
         """The register of the result, for the stages after it."""
-        return f"{self.field}_result"
+        return f"{self.field}result"
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def _loops(body: Graph, space: Space, pointers: Mapping[Value, str], names: Name
 
 def _result(node: Node, operand: str, names: Names) -> Result:
     assert isinstance(node.op, Reduction)
-    field = names.fresh(node.output.name).rstrip("_")
+    field = names.fresh(node.output.name)
     return Result(node.output, node.op.combine, field, operand)
 
 

@@ -36,6 +36,9 @@ NODES = [
     traced("turned", lambda x: graphc.permute_dims(x, (2, 0, 1)) + 1.0, spec(5, 3, 70)),
     traced("rows", lambda x, y: x + graphc.reshape(y, (-1, 1)), spec(9, 40), spec(9)),
     traced("two_shapes", lambda x, y: (x * 2.0, graphc.tanh(y)), spec(9, 40), spec(6)),
+    traced("large", lambda x, y: graphc.where(x < y, x * 2.0, y), spec(640, 512), spec(640, 512)),
+    traced("large_sum", lambda x, y: x + graphc.reshape(y, (-1, 1)), spec(641, 512), spec(641)),
+    traced("large_constant", lambda: graphc.zeros((600, 600)) + 2.0),
     traced("nothing", lambda x: x * 2.0, spec(0, 4)),
 ]
 BY_NAME = {n.op.kernel: n for n in NODES if isinstance(n.op, Fused)}
@@ -73,13 +76,13 @@ def test_weights_and_momenta_are_updated_in_place():
 
 
 def test_what_is_the_same_for_all_elements_is_computed_once_per_thread():
-    before, _, inside = kernel_of("scaled").source.partition("each<")
+    before, _, inside = kernel_of("scaled").source.partition("each(")
     assert "sqrt(" in before
     assert "sqrt(" not in inside
 
 
 def test_a_single_element_in_place_is_read_by_the_thread_that_stores_it():
-    before, _, inside = kernel_of("counter").source.partition("each<")
+    before, _, inside = kernel_of("counter").source.partition("each(")
     assert kernel_of("counter").inplace == ((0, 0),)
     assert "load<" not in before
     assert "load<" in inside
@@ -90,6 +93,14 @@ def test_a_permuted_read_is_not_in_place_and_unit_strides_merge():
     text = kernel_of("turned").source
     assert "const int i0 = i / 15;" in text
     assert "const int i1 = i % 15;" in text
+
+
+def test_large_launches_load_four_elements_before_they_store_one():
+    text = kernel_of("large").source
+    assert "each<4>(" in text
+    loading, _, storing = text.partition("return Loads{")
+    assert loading.count("load<") == 2
+    assert "load<" not in storing
 
 
 def test_an_empty_output_launches_nothing():
