@@ -10,6 +10,7 @@ from graphc.ir import ROW_MAJOR, Layout, Node, Type
 from graphc.ops.elementary import ReluGrad
 from graphc.ops.pooling import MaxPool2dGrad
 from graphc.runtime.build import cpu_target
+from graphc.target import Target
 from graphc.trace import emit
 from tests.kernels.harness import Built, build, single, traced
 from tests.ops.samples import REDUCTIONS
@@ -166,6 +167,22 @@ def test_every_reduction_equals_its_reference(samples: list[Built], which: int) 
     check(samples[which], inputs, samples[which].run(inputs))
 
 
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_bodies_equal_the_reference_in_narrower_registers(lanes: int) -> None:
+    layout = Layout(0, lanes)
+    x = f32(lanes + 3, 3, 5, 4, layout=layout)
+    nodes = [
+        traced("relu_bias", relu_bias_grad, [x, x], [layout, ROW_MAJOR]),
+        traced("softmax", softmax, [f32(5, 37)]),
+        traced("rows", lambda x: f.max(x, axis=1), [f32(lanes + 3, 9, layout=layout)], [layout]),
+        _pooled(lanes + 1, 2, 4, 6, layout),
+        _pooled(3, 2, 4, 6, ROW_MAJOR),
+    ]
+    for built in build(nodes, Target("cpu", lanes)):
+        inputs = draw(built.node)
+        check(built, inputs, built.run(inputs))
+
+
 def test_a_nan_passes_through_a_maximum_in_every_lane(samples: list[Built]) -> None:
     node = traced("largest", lambda x: (f.max(x, axis=1), f.min(x, axis=1)), [f32(40, 37)])
     (built,) = build([node])
@@ -175,7 +192,7 @@ def test_a_nan_passes_through_a_maximum_in_every_lane(samples: list[Built]) -> N
         np.testing.assert_array_equal(np.isnan(got), np.arange(40) < 37)
 
 
-def test_chunks_do_not_depend_on_values_and_cut_long_rows(bodies: list[Built]) -> None:
+def test_few_long_rows_are_cut_into_pieces(bodies: list[Built]) -> None:
     long = next(b for b in bodies if b.node.inputs[0].type.shape == (700, 333))
     assert len(long.kernel.phases) == 2 and long.kernel.phases[0] > 1 and long.kernel.workspace
     short = next(b for b in bodies if b.node.inputs[0].type.shape == (7,))
