@@ -9,6 +9,7 @@ number of processes may build the same object. The source stays beside it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -19,7 +20,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,15 +107,15 @@ def build(sources: list[Source], headers: str) -> list[ctypes.CDLL]:
     """The loaded shared object of each source. `headers` is the digest of what they include."""
     compiler = find_compiler()
     folder = cache_dir() / "cpu"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            return list(pool.map(lambda s: _library(s, headers, compiler, folder), sources))
-    except OSError as error:
-        raise CompileError(
-            f"cannot write the cache of compiled kernels in {folder}: {error.strerror}; "
-            "make room there, or let GRAPHC_CACHE_DIR name another folder"
-        ) from error
+    with _writing(folder), ThreadPoolExecutor(usable_cores()) as pool:
+        return list(pool.map(lambda s: _library(s, headers, compiler, folder), sources))
+
+
+def build_object(source: Source, headers: str, kind: str) -> bytes:
+    """The shared object of one source, not loaded, from the cache of that `kind` ("sim")."""
+    compiler, folder = find_compiler(), cache_dir() / kind
+    with _writing(folder):
+        return _object(source, headers, compiler, folder).read_bytes()
 
 
 def find_compiler() -> Compiler:
@@ -174,18 +175,36 @@ def headers_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """The folder exists; errors of writing there become a CompileError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise CompileError(
+            f"cannot write the cache of compiled kernels in {folder}: {error.strerror}; "
+            "make room there, or let GRAPHC_CACHE_DIR name another folder"
+        ) from error
+
+
 def _library(source: Source, headers: str, compiler: Compiler, folder: Path) -> ctypes.CDLL:
+    path = _object(source, headers, compiler, folder)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:  # intact, but of another system
+        _compile(source, path.with_suffix(".cpp"), path, compiler)
+        return ctypes.CDLL(str(path))
+
+
+def _object(source: Source, headers: str, compiler: Compiler, folder: Path) -> Path:
+    """The file of the shared object, built if there is none or if it was changed."""
     parts = (source.text, headers, *FLAGS, *source.flags, compiler.version, *cpu_features())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    stem = folder / f"{source.name}-{key}"
-    path = stem.with_name(stem.name + ".so")
-    if _intact(path):
-        try:
-            return ctypes.CDLL(str(path))
-        except OSError:
-            pass
-    _compile(source, stem.with_name(stem.name + ".cpp"), path, compiler)
-    return ctypes.CDLL(str(path))
+    path = folder / f"{source.name}-{key}.so"
+    if not _intact(path):
+        _compile(source, path.with_suffix(".cpp"), path, compiler)
+    return path
 
 
 def _intact(path: Path) -> bool:

@@ -1,0 +1,129 @@
+// block.h: one block of threads, which run one at a time until they wait for each other. Blocks run
+// one after another. The order of threads and blocks is forward, backward or shuffled.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fibers.h"
+#include "findings.h"
+
+namespace graphc_sim {
+
+enum class Order : int { forward, backward, shuffled };
+enum class State : std::uint8_t { fresh, ready, at_barrier, in_warp, ended };
+
+// An asynchronous copy: what of `size` bytes is not read is zero.
+struct Copy {
+  char* to;
+  const char* from;
+  int size, read;
+  unsigned group;
+};
+
+struct Thread {
+  void* stack_pointer = nullptr;
+  char* stack = nullptr;
+  State state = State::fresh;
+  std::uint16_t number = 0;
+  Index3 place{};
+  const char* file = "";  // where it waits
+  int line = 0;
+  unsigned group = 0;  // of copies, the open one
+  std::vector<Copy> copies;
+
+  unsigned lane() const { return number % 32; }
+  unsigned warp() const { return number / 32; }
+};
+
+// Lanes of a warp that meet in one call.
+struct Meeting {
+  std::uint32_t mask, arrived;
+  int kind, line;
+  const char* file;
+  void* payloads[32];
+};
+
+struct Warp {
+  std::uint32_t lanes = 0, ended = 0;
+  std::uint16_t epoch = 0;  // barriers that all of its lanes have passed
+  std::vector<Meeting> meetings;
+};
+
+class Block {
+ public:
+  Index3 index{};
+  std::uint32_t number = 0;
+  std::uint16_t epoch = 0;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  std::deque<std::uint16_t> ready;
+  unsigned alive = 0, arrived = 0;
+  int barrier_kind = 0, barrier_line = 0, barrier_value = 0;
+  const char* barrier_file = "";
+
+  template <class Random>
+  void start(Index3 place, std::uint32_t block_number, Index3 extents, Order order,
+             Random& random) {
+    const unsigned count = extents.x * extents.y * extents.z;
+    index = place;
+    number = block_number;
+    epoch = 0;
+    alive = count;
+    arrived = 0;
+    threads.resize(count);
+    warps.assign((count + 31) / 32, Warp{});
+    ready.clear();
+    for (unsigned i = 0; i < count; i++) {
+      Thread& thread = threads[i];
+      thread.state = State::fresh;
+      thread.number = static_cast<std::uint16_t>(i);
+      thread.place = {i % extents.x, i / extents.x % extents.y, i / extents.x / extents.y};
+      thread.group = 0;
+      thread.copies.clear();
+      warps[i / 32].lanes |= 1u << i % 32;
+      ready.push_back(thread.number);
+    }
+    arrange(order, random);
+  }
+
+  template <class Random>
+  void arrange(Order order, Random& random) {
+    if (order == Order::backward) std::sort(ready.rbegin(), ready.rend());
+    if (order == Order::shuffled) std::shuffle(ready.begin(), ready.end(), random);
+  }
+
+  // All that live have come: they may go on, the current one too, which goes on by itself.
+  template <class Random>
+  void release_barrier(const Thread& current, Order order, Random& random) {
+    epoch++;
+    arrived = 0;
+    for (Warp& warp : warps) warp.epoch++;
+    for (Thread& thread : threads)
+      if (thread.state == State::at_barrier) {
+        thread.state = State::ready;
+        if (&thread != &current) ready.push_back(thread.number);
+      }
+    arrange(order, random);
+  }
+
+  // Where threads are, for a block that cannot go on.
+  std::string whereabouts() const {
+    std::map<std::string, int> counts;
+    for (const Thread& t : threads) {
+      if (t.state == State::ended) counts["have ended"]++;
+      if (t.state == State::at_barrier || t.state == State::in_warp)
+        counts[format("wait at %s:%d", t.file, t.line)]++;
+    }
+    std::string text;
+    for (const auto& [what, count] : counts)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " threads " + what;
+    return text;
+  }
+};
+
+}  // namespace graphc_sim

@@ -1,0 +1,302 @@
+// simulator.cpp: the simulated GPU: runs launches, and is what kernels call. Built once as a shared
+// object that all kernels are resolved against. Kernels of a check build also call the functions
+// that -fsanitize=thread and -fsanitize=bounds put in; those here take the place of the sanitizers'
+// libraries, so that each load and store is tested with the memory of a GPU in mind.
+#include <dlfcn.h>
+#include <link.h>
+#include <signal.h>
+#include <ucontext.h>
+
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+
+#include "threads.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#define CALLER __builtin_return_address(0)
+
+using namespace graphc_sim;
+
+EXPORT Index3 threadIdx, blockIdx, blockDim, gridDim;
+Index3 threadIdx, blockIdx, blockDim, gridDim;
+
+// What kernels call.
+
+EXPORT int graphc_sim_barrier(int kind, int predicate, const char* file, int line) {
+  return barrier(kind, predicate, file, line);
+}
+EXPORT void graphc_sim_warp_barrier(unsigned mask, const char* file, int line) {
+  warp_barrier(mask, file, line);
+}
+EXPORT unsigned long long graphc_sim_shuffle(int kind, unsigned mask, unsigned long long value,
+                                             unsigned lane, int width, const char* file,
+                                             int line) {
+  return shuffle(kind, mask, value, lane, static_cast<unsigned>(width), file, line);
+}
+EXPORT unsigned graphc_sim_vote(unsigned mask, int predicate, const char* file, int line) {
+  return vote(mask, predicate, file, line);
+}
+EXPORT void graphc_sim_together(void (*work)(void**), void* payload, const char* file, int line) {
+  meet(together, ~0u, payload, file, line, [&](const Meeting& meeting) {
+    if (meeting.mask != ~0u) fail(nullptr, format("%s:%d needs a warp of 32 lanes", file, line));
+    void* lanes[32];
+    std::memcpy(lanes, meeting.payloads, sizeof lanes);
+    work(lanes);
+  });
+}
+EXPORT void graphc_sim_atomic(void* address, int bytes) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  check_aligned(at, static_cast<unsigned>(bytes), "changes", CALLER);
+  if (launch.request.check) check_access({at, static_cast<unsigned>(bytes), true, true, CALLER});
+}
+__attribute__((visibility("default"))) void graphc_sim_copy_async(void* shared, const void* global,
+                                                                  int bytes, int from_global) {
+  start_copy(static_cast<char*>(shared), static_cast<const char*>(global), bytes, from_global,
+             CALLER);
+}
+__attribute__((visibility("default"))) void graphc_sim_copy_commit() { launch.current->group++; }
+__attribute__((visibility("default"))) void graphc_sim_copy_wait(int pending) {
+  wait_copies(static_cast<unsigned>(pending), CALLER);
+}
+
+// What the compiler calls in a check build.
+
+#define ACCESS(bytes, prefix, aligned)                                                \
+  EXPORT void __tsan_##prefix##read##bytes(void* p) {                                 \
+    const auto at = reinterpret_cast<std::uintptr_t>(p);                              \
+    if (aligned) check_aligned(at, bytes, "reads", CALLER);                           \
+    check_access({at, bytes, false, false, CALLER});                                  \
+  }                                                                                   \
+  EXPORT void __tsan_##prefix##write##bytes(void* p) {                                \
+    const auto at = reinterpret_cast<std::uintptr_t>(p);                              \
+    if (aligned) check_aligned(at, bytes, "writes", CALLER);                          \
+    check_access({at, bytes, true, false, CALLER});                                   \
+  }
+#define ACCESSES(bytes) ACCESS(bytes, , true) ACCESS(bytes, unaligned_, false)
+ACCESSES(1)
+ACCESSES(2)
+ACCESSES(4)
+ACCESSES(8)
+ACCESSES(16)
+EXPORT void __tsan_read_range(void* p, std::size_t bytes) {
+  check_access({reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), false, false,
+                CALLER});
+}
+EXPORT void __tsan_write_range(void* p, std::size_t bytes) {
+  check_access({reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), true, false,
+                CALLER});
+}
+EXPORT void __tsan_init() {}
+EXPORT void __tsan_func_entry(void*) {}
+EXPORT void __tsan_func_exit() {}
+EXPORT void __tsan_vptr_update(void*, void*) {}
+EXPORT void __ubsan_handle_out_of_bounds(void*, unsigned long index) {
+  if (launch.current)
+    report(extent, CALLER, format("uses index %ld, which is outside of its array",
+                                  static_cast<long>(index)));
+}
+
+// Launching.
+
+static void run_thread() {
+  launch.request.entry(launch.request.packed);
+  Thread& thread = *launch.current;
+  Block& block = launch.block;
+  if (!thread.copies.empty()) wait_copies(0, nullptr);
+  if (block.arrived)
+    fail(nullptr, format("ends while %u threads of its block wait at %s:%d", block.arrived,
+                         block.barrier_file, block.barrier_line));
+  Warp& warp = block.warps[thread.warp()];
+  for (const Meeting& meeting : warp.meetings)
+    if (meeting.mask >> thread.lane() & 1)
+      fail(nullptr, format("ends while lanes 0x%x of its warp wait for it at %s:%d",
+                           meeting.arrived, meeting.file, meeting.line));
+  thread.state = State::ended;
+  warp.ended |= 1u << thread.lane();
+  block.alive--;
+  stacks.give(thread.stack);
+  wait();
+}
+
+static void resume(Thread& thread) {
+  if (thread.state == State::fresh) {
+    thread.stack = stacks.take();
+    thread.stack_pointer = first_frame(thread.stack, run_thread);
+  }
+  thread.state = State::ready;
+  launch.current = &thread;
+  threadIdx = thread.place;
+  graphc_sim_switch(&launch.scheduler, thread.stack_pointer);
+  launch.current = nullptr;
+}
+
+static void poison_shared() {
+  const Segment& shared = launch.module.shared;
+  char* start = reinterpret_cast<char*>(shared.start);
+  const char* dynamic = launch.request.dynamic;
+  if (!dynamic) {
+    std::memset(start, 0xFF, shared.size);
+    return;
+  }
+  // Of the room for dynamic memory, which is large, only what the launch asks for is used.
+  const auto before = static_cast<std::size_t>(dynamic - start);
+  std::memset(start, 0xFF, before + launch.request.shared_bytes);
+}
+
+static void run_block(Index3 place, std::uint32_t number) {
+  Block& block = launch.block;
+  launch.block_serial++;
+  block.start(place, number, launch.request.block, launch.order(), launch.random);
+  blockIdx = place;
+  poison_shared();
+  while (!block.ready.empty() && !launch.failed) {
+    Thread& thread = block.threads[block.ready.front()];
+    block.ready.pop_front();
+    resume(thread);
+  }
+  if (!launch.failed && block.alive) {
+    report(0, nullptr, "a block cannot go on: " + block.whereabouts());
+    launch.failed = true;
+  }
+}
+
+static void run_grid() {
+  const Index3 grid = launch.request.grid;
+  const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
+  std::vector<std::uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  if (launch.order() == Order::backward) std::reverse(numbers.begin(), numbers.end());
+  if (launch.order() == Order::shuffled)
+    std::shuffle(numbers.begin(), numbers.end(), launch.random);
+  for (const std::uint32_t i : numbers) {
+    if (launch.failed) return;
+    run_block({i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y}, i);
+  }
+}
+
+static int find_module(dl_phdr_info* info, std::size_t, void* entry) {
+  const auto address = reinterpret_cast<std::uintptr_t>(entry);
+  std::uintptr_t low = ~std::uintptr_t{0}, high = 0;
+  bool found = false;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_LOAD) continue;
+    const std::uintptr_t start = info->dlpi_addr + header.p_vaddr;
+    low = std::min(low, start);
+    high = std::max(high, start + header.p_memsz);
+    found |= address - start < header.p_memsz;
+  }
+  if (!found) return 0;
+  launch.module.image = {low, high - low};
+  launch.module.shared = {};
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_TLS)
+      launch.module.shared = {reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data),
+                              info->dlpi_phdr[i].p_memsz};
+  return 1;
+}
+
+static const char* signal_text(int number, std::uintptr_t address) {
+  if (number == SIGFPE) return "divides an integer by zero";
+  if (number == SIGILL) return "executes __trap or __builtin_unreachable";
+  if (stacks.contains(address)) return "uses more than 64 KiB of stack";
+  return nullptr;
+}
+
+// A signal in a thread of the launch ends the launch; any other is not ours.
+static void on_signal(int number, siginfo_t* info, void* context) {
+  if (!launch.current) {
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  const auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  void* pc = reinterpret_cast<void*>(registers[REG_RIP] + 1);
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  const char* text = signal_text(number, address);
+  const std::string where = memory.contains(address) ? place_text(memory, address)
+                                                     : format("address 0x%lx", address);
+  fail(pc, text ? text : "reads or writes " + where);
+}
+
+// Installs the handlers, and puts back what was there.
+class Signals {
+ public:
+  Signals() {
+    static char stack[64 << 10];
+    const stack_t mine{stack, 0, sizeof stack};
+    sigaltstack(&mine, &stack_);
+    struct sigaction action {};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (int i = 0; i < count; i++) sigaction(numbers[i], &action, &old_[i]);
+  }
+  ~Signals() {
+    for (int i = 0; i < count; i++) sigaction(numbers[i], &old_[i], nullptr);
+    sigaltstack(&stack_, nullptr);
+  }
+
+ private:
+  static constexpr int count = 4, numbers[count] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+  struct sigaction old_[count];
+  stack_t stack_;
+};
+
+static void check_slack() {
+  if (const Allocation* a = memory.overrun()) {
+    report(outside, nullptr,
+           format("writes behind the end of memory of %lu bytes", a->stop - a->start));
+    memory.restore(*a);
+  }
+}
+
+// What Python calls (native.py).
+
+EXPORT std::uint64_t graphc_sim_allocate(std::uint64_t bytes) { return memory.allocate(bytes); }
+EXPORT void graphc_sim_free(std::uint64_t address) { memory.free(address); }
+EXPORT std::uint64_t graphc_sim_base() { return memory.base(); }
+EXPORT std::uint64_t graphc_sim_size() { return Memory::size; }
+// The host, or a copy, has written bytes.
+EXPORT void graphc_sim_wrote(std::uint64_t address, std::uint64_t bytes) {
+  shadow.each_global(address, bytes, [](Cell& cell, std::uint8_t mask) {
+    cell.make_valid(for_good, mask);
+  });
+}
+// The number of findings.
+EXPORT int graphc_sim_launch(const Request* request) {
+  launch.request = *request;
+  launch.serial++;
+  launch.failed = false;
+  launch.random.seed(request->seed);
+  launch.block.index = {};
+  findings.clear();
+  dl_iterate_phdr(find_module, reinterpret_cast<void*>(request->entry));
+  if (request->check) {
+    shadow.shared.resize(std::max(shadow.shared.size(), launch.module.shared.size / 4 + 2));
+    if (request->opening) forget_scratch();
+  }
+  gridDim = request->grid;
+  blockDim = request->block;
+  {
+    const Signals signals;
+    run_grid();
+  }
+  if (launch.failed) stacks.reset();
+  if (!launch.failed && request->check && request->completes && findings.all().empty())
+    check_written();
+  if (!launch.failed && !request->check) check_slack();
+  return static_cast<int>(findings.all().size());
+}
+EXPORT const Finding* graphc_sim_findings() { return findings.all().data(); }
+// For each byte 1 if launches with this serial have read it, 2 if they have written it.
+EXPORT void graphc_sim_touched(std::uint64_t address, std::uint64_t bytes, std::uint32_t serial,
+                               std::uint8_t* touched) {
+  shadow.each_global(address, bytes, [&](Cell& cell, std::uint8_t mask) {
+    for (int i = 0; i < 4; i++)
+      if (mask >> i & 1) {
+        const bool now = cell.touched_serial == serial;
+        *touched++ = now ? (cell.touched_reads >> i & 1) | (cell.touched_writes >> i & 1) << 1 : 0;
+      }
+  });
+}

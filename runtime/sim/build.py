@@ -1,0 +1,93 @@
+"""Compiling CUDA text for the simulated GPU: g++ with a header that stands for a CUDA compiler.
+
+The text is not changed. What is put behind it exports each kernel: a function that unpacks the
+arguments of a launch. A check build calls the simulator at each load and store.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+from graphc.runtime.build import (
+    KERNEL_HEADERS,
+    Source,
+    build_object,
+    headers_digest,
+)
+
+NATIVE = Path(__file__).parent.parent / "native" / "sim"
+
+FLAGS = (
+    "-std=c++17",  # as CUDA's compilers have it
+    "-O1",
+    "-g1",
+    "-gdwarf-4",
+    "-w",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fvisibility=hidden",
+    "-fno-gnu-unique",  # static variables of templates must not be shared between modules
+    "-fno-threadsafe-statics",
+    "-fno-extern-tls-init",
+    "-include",
+    str(NATIVE / "device.h"),
+    f"-I{KERNEL_HEADERS}",
+)
+LINK = ("-nodefaultlibs", "-Wl,-Bsymbolic,--no-as-needed,-lm,-lc")
+CHECK = (
+    "-fsanitize=thread",
+    "-fsanitize=bounds",
+    "--param=tsan-instrument-func-entry-exit=0",
+    "-ftrivial-auto-var-init=pattern",
+    "-DGRAPHC_SIM_CHECK",
+)
+
+_KERNEL = re.compile(
+    r"__global__\s+void\s+(?:__launch_bounds__\s*\(([^)]*)\)\s*)?(\w+)\s*\(([^)]*)\)"
+)
+_DYNAMIC = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]\s*;")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def compile_text(text: str, name: str, check: bool, where: str = "") -> bytes:
+    """A shared object of the kernels in `text`. CompileError if it does not compile; lines are
+    those of the file `name`.cu, which is `text`."""
+    flags = (*FLAGS, *(CHECK if check else ()), *LINK)
+    whole = f'#line 1 "{name}.cu"\n{text}\n#line 1 "exports"\n{exports(text)}'
+    source = Source(name, whole, f"kernel {name}", where, flags)
+    return build_object(source, _headers(), "sim")
+
+
+def exports(text: str) -> str:
+    """What exports the kernels of a text. They may be declared in any namespace: functions with
+    C linkage and one name are the same."""
+    bare = _COMMENT.sub(" ", text)
+    lines = []
+    for bounds, name, parameters in _KERNEL.findall(bare):
+        threads = bounds.partition(",")[0].strip()
+        lines += [
+            f'namespace graphc {{ extern "C" void {name}({" ".join(parameters.split())}); }}',
+            f"GRAPHC_SIM_KERNEL({name}, {threads if threads.isdecimal() else 0})",
+        ]
+    dynamic = sorted(set(_DYNAMIC.findall(bare)))[:1]
+    lines += [f"GRAPHC_SIM_DYNAMIC({symbol})" for symbol in dynamic]
+    places = [f"&graphc_sim_dynamic_{symbol}" for symbol in dynamic]
+    return "\n".join([*lines, f"GRAPHC_SIM_MODULE({places[0] if places else 'nullptr'})", ""])
+
+
+def simulator_object() -> bytes:
+    """The shared object that runs launches and that all kernels call."""
+    text = '#include "simulator.cpp"\n'
+    source = Source("simulator", text, "the simulated GPU", flags=(f"-I{NATIVE}", "-g1"))
+    return build_object(source, _headers(), "sim")
+
+
+@functools.cache
+def _headers() -> str:
+    """The digest of everything that kernels and the simulator include."""
+    files = [*sorted((KERNEL_HEADERS / "cuda").glob("*.cuh")), NATIVE / "simulator.cpp"]
+    return headers_digest(NATIVE) + "".join(path.read_text() for path in files)

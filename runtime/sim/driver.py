@@ -1,0 +1,172 @@
+"""The simulated driver: `Simulator` has the names that `pycuda.driver` has, and behaves as it does.
+
+It is stricter than CUDA where CUDA accepts in silence what is surely a mistake: every stream is
+non-blocking, asynchronous copies take page-locked memory, no event is waited for that was never
+recorded, nothing is freed that pending work uses. Beyond PyCUDA there are `compile`, the capture
+of graphs, and byte ranges that a launch declares.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from graphc.runtime.sim import objects
+from graphc.runtime.sim.build import compile_text
+from graphc.runtime.sim.capture import Capture, Graph
+from graphc.runtime.sim.copies import Copies
+from graphc.runtime.sim.errors import Error, LaunchError, LogicError, MemoryError
+from graphc.runtime.sim.memory import Memory
+from graphc.runtime.sim.module import Module
+from graphc.runtime.sim.queues import Bytes, Operation, Scheduler
+
+GIB = 1 << 30
+
+
+class Simulator(Copies):
+    """One simulated device and the driver that drives it.
+
+    `seed` decides the order of threads, blocks and streams, `policy` is "random", "lazy" or
+    "eager" (see queues.py). With `check` modules are built with checks of every access, and
+    launches are compared with the bytes that they declare. `memory` is the device's, in bytes.
+    """
+
+    Error, LogicError, MemoryError, LaunchError = Error, LogicError, MemoryError, LaunchError
+    event_flags = SimpleNamespace(DEFAULT=0, BLOCKING_SYNC=1, DISABLE_TIMING=2)
+    stream_flags = SimpleNamespace(DEFAULT=0, NON_BLOCKING=1)
+    function_attribute = SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+
+    def __init__(
+        self, seed: int = 0, policy: str = "random", check: bool = False, memory: int = 2 * GIB
+    ) -> None:
+        self.check = check
+        self.memory = Memory(memory)
+        self.scheduler = Scheduler(seed, policy, self._owner)
+        self.host = self.scheduler.new_queue()
+        """What the host does itself, at once."""
+        self.log = self.scheduler.log
+        self._contexts = threading.local()
+
+    def init(self, flags: int = 0) -> None:
+        """As `pycuda.driver.init`."""
+
+    def Device(self, number: int) -> objects.Device:
+        """Device 0, the only one."""
+        if number != 0:
+            raise LogicError(f"cuDeviceGet failed: there is 1 simulated device, got {number}")
+        return objects.Device(self)
+
+    @property
+    def Context(self) -> objects.Context:
+        """The class of contexts, whose static methods act on the current one."""
+        return objects.Context(self)
+
+    def Stream(self, flags: int = 0) -> objects.Stream:
+        """A non-blocking stream: flags must be 1."""
+        self.current()
+        return objects.Stream(self, flags)
+
+    def Event(self, flags: int = 0) -> objects.Event:
+        self.current()
+        return objects.Event(self, flags)
+
+    def mem_alloc(self, nbytes: int) -> objects.DeviceAllocation:
+        """Memory of the device; MemoryError if it is too small. Starts at a multiple of 256."""
+        self.current()
+        return objects.DeviceAllocation(self, nbytes)
+
+    def mem_get_info(self) -> tuple[int, int]:
+        """(free, total) bytes."""
+        self.current()
+        return self.memory.total - self.memory.used, self.memory.total
+
+    def pagelocked_empty(
+        self, shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0
+    ) -> np.ndarray[Any, Any]:
+        """An uninitialised array that asynchronous copies may read and write."""
+        self.current()
+        return self.memory.pagelocked(shape, dtype)
+
+    def module_from_buffer(
+        self, buffer: bytes, options: Sequence[str] = (), message_handler: Any = None
+    ) -> Module:
+        """The module that `compile` made."""
+        self.current()
+        return Module(self, buffer)
+
+    def compile(self, text: str, name: str, where: str = "") -> bytes:
+        """The "cubin" of CUDA text whose file is called `name`: a shared object of this machine.
+        CompileError, naming the kernel and `where` it comes from, if it is not valid C++."""
+        return compile_text(text, name, self.check, where)
+
+    def begin_capture(self, stream: objects.Stream) -> None:
+        """What `stream`, and streams that fork from it, are given becomes a graph's nodes."""
+        if stream.capture is not None:
+            raise LogicError(f"begin_capture: {stream} is being captured already")
+        stream.capture = Capture(stream.queue, self._owner)
+        stream.capture.streams.add(stream)
+
+    def end_capture(self, stream: objects.Stream) -> CapturedGraph:
+        """The graph. LogicError if a forked stream was not joined."""
+        capture = stream.capture
+        if capture is None or capture.origin is not stream.queue:
+            raise LogicError(f"end_capture: no capture began on {stream}")
+        capture.finish()
+        return CapturedGraph(self, capture)
+
+    def current(self) -> None:
+        """LogicError if the calling thread has no context."""
+        if not self.contexts:
+            raise LogicError("no context is current in this thread: push one")
+
+    @property
+    def contexts(self) -> list[objects.Context]:
+        """The calling thread's stack of contexts."""
+        if not hasattr(self._contexts, "stack"):
+            self._contexts.stack = []
+        stack: list[objects.Context] = self._contexts.stack
+        return stack
+
+    def synchronize(self) -> None:
+        """Wait for all streams."""
+        self.current()
+        self.scheduler.wait(queue.last for queue in self.scheduler.queues)
+
+    def put(self, stream: objects.Stream | None, operation: Operation) -> None:
+        """Put an operation on a stream, or add it to the graph that the stream is captured to."""
+        self.current()
+        if stream is None:
+            raise LogicError(
+                f"{operation.name}: a stream is needed; the default stream waits for all others "
+                "and hides events that are missing"
+            )
+        if stream.capture is not None:
+            stream.capture.put(stream.queue, operation)
+        else:
+            self.scheduler.put(stream.queue, operation)
+
+    def run_now(self, operation: Operation) -> None:
+        """Let the host do an operation, and wait for it."""
+        self.current()
+        self.scheduler.put(self.host, operation)
+        self.scheduler.wait([operation])
+
+    def _owner(self, place: Bytes, name: str) -> int:
+        return self.memory.owner(place, name)
+
+
+class CapturedGraph:
+    """A graph that is ready to be launched."""
+
+    def __init__(self, driver: Simulator, capture: Capture) -> None:
+        self._driver = driver
+        self._graph = Graph(capture.nodes, driver.scheduler.random, driver.log)
+        self.nodes = tuple(node.name for node in capture.nodes)
+
+    def launch(self, stream: objects.Stream) -> None:
+        """Put one run of the whole graph on the stream."""
+        self._driver.put(stream, self._graph.operation())

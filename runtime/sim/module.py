@@ -1,0 +1,139 @@
+"""Modules and functions of the simulated driver."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphc.runtime.sim import native
+from graphc.runtime.sim.errors import LaunchError, LogicError
+from graphc.runtime.sim.objects import Stream
+from graphc.runtime.sim.queues import Bytes, Operation
+
+if TYPE_CHECKING:
+    from graphc.runtime.sim.driver import Simulator
+
+SHARED_BYTES = 48 * 1024
+"""What a launch may take of shared memory without being allowed more."""
+MOST_SHARED_BYTES = 227 * 1024
+DYNAMIC_SHARED = 8
+"""CUDA's number of the attribute MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+THREADS = 1024
+
+
+class Module:
+    """A loaded shared object of kernels."""
+
+    def __init__(self, driver: Simulator, buffer: bytes) -> None:
+        self._driver = driver
+        self._loaded = native.Loaded(buffer)
+
+    def get_function(self, name: str) -> Function:
+        """The kernel of that name. LogicError if there is none."""
+        return Function(self._driver, self._loaded.kernel(name))
+
+
+class Function:
+    """A kernel."""
+
+    def __init__(self, driver: Simulator, kernel: native.Kernel) -> None:
+        self._driver = driver
+        self._kernel = kernel
+        self._formats: Sequence[str] = ()
+        self._dynamic_shared = SHARED_BYTES
+        self.name = kernel.name
+        self.max_threads_per_block = kernel.threads or THREADS
+
+    def set_attribute(self, attribute: int, value: int) -> None:
+        """Only MAX_DYNAMIC_SHARED_SIZE_BYTES means anything here."""
+        if attribute == DYNAMIC_SHARED:
+            if value > MOST_SHARED_BYTES:
+                raise LogicError(
+                    f"{self.name}: {value} bytes of dynamic shared memory, there are at most "
+                    f"{MOST_SHARED_BYTES}"
+                )
+            self._dynamic_shared = value
+
+    def prepare(self, arg_types: Sequence[Any]) -> Function:
+        """Let prepared calls take arguments of these types, as characters of `struct`."""
+        self._formats = [str(each) for each in arg_types]
+        return self
+
+    def prepared_async_call(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        stream: Stream | None,
+        *args: Any,
+        shared_size: int = 0,
+    ) -> None:
+        """Launch with arguments of the types that `prepare` was given."""
+        values = [int(a) if f == "P" else a for f, a in zip(self._formats, args, strict=True)]
+        buffer = struct.pack("".join(self._formats), *values)
+        self._launch_kernel(grid, block, buffer, shared_size, stream)
+
+    def _launch_kernel(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        arg_buf: Any,
+        shared: int,
+        stream: Stream | None,
+        reads: Iterable[Sequence[Any]] = (),
+        writes: Iterable[Sequence[Any]] = (),
+        scratch: Iterable[Sequence[Any]] = (),
+        completes: bool = True,
+    ) -> None:
+        """Launch with a packed buffer of arguments, each aligned to its size.
+
+        `reads`, `writes` and `scratch` are (start, stop) or (start, stop, name) in bytes: what the
+        kernel may read, what it writes as a whole, and what it may write and read back. Several
+        launches that together write `writes` come one after another on one stream, with
+        `completes` false on all but the last. Where none is given nothing is checked against them.
+        """
+        arguments = bytes(arg_buf)
+        extents = native.Extents(tuple(grid), tuple(block), shared)
+        self._check_shape(extents)
+        if len(arguments) != self._kernel.packed_bytes:
+            raise LogicError(
+                f"{self.name}: {len(arguments)} bytes of arguments, its parameters take "
+                f"{self._kernel.packed_bytes}"
+            )
+        declared = native.Declared(*(tuple(Bytes(*r) for r in s) for s in (reads, writes, scratch)))
+        choice = self._driver.scheduler.random
+        order, seed = choice.choice(native.ORDERS), choice.getrandbits(32)
+        group, opening = _group(stream, completes)
+
+        def run(_: Any) -> None:
+            self._kernel.run(extents, arguments, declared, order, seed, group, opening, completes)
+
+        operation = Operation(self.name, run, declared.reads, declared.writes + declared.scratch)
+        self._driver.put(stream, operation)
+
+    def _check_shape(self, extents: native.Extents) -> None:
+        x, y, z = extents.grid
+        threads = extents.block[0] * extents.block[1] * extents.block[2]
+        if not (0 < x < 2**31 and 0 < y < 2**16 and 0 < z < 2**16):
+            raise LogicError(f"{self.name}: no device runs a grid of {x} x {y} x {z} blocks")
+        if not 0 < threads <= THREADS or extents.block[2] > 64:
+            raise LogicError(f"{self.name}: no device runs blocks of {extents.block} threads")
+        if threads > self.max_threads_per_block:
+            raise LaunchError(
+                f"{self.name}: {threads} threads per block, its __launch_bounds__ allow "
+                f"{self.max_threads_per_block}"
+            )
+        if extents.shared > self._dynamic_shared:
+            raise LogicError(
+                f"{self.name}: {extents.shared} bytes of dynamic shared memory, allowed are "
+                f"{self._dynamic_shared}: set MAX_DYNAMIC_SHARED_SIZE_BYTES"
+            )
+
+
+def _group(stream: Stream | None, completes: bool) -> tuple[native.Group, bool]:
+    """The launches that this one belongs to, and whether it is the first of them."""
+    group = stream.group if stream else None
+    if stream:
+        stream.group = None if completes else group or native.Group()
+        return group or stream.group or native.Group(), group is None
+    return native.Group(), True

@@ -1,0 +1,209 @@
+"""Streams of the simulated GPU: which operation comes before which, and when each one runs.
+
+Order is decided when an operation is put on a stream. Each operation has a vector clock: for each
+stream, the number of operations that have ended before it begins. Operations that touch the same
+bytes, one of them writing, must be ordered by those clocks, else it is a RaceError at once.
+
+What is put on a stream runs when the host waits for something. Then, of all operations whose
+predecessors are done, a seeded choice picks the next one: any ("random"), one that the host waits
+for, so that everything else lags ("lazy"), or one that it does not wait for ("eager").
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from graphc.runtime.sim.errors import LogicError, RaceError
+
+POLICIES = ("random", "lazy", "eager")
+
+Clock = dict[int, int]
+
+
+class Bytes(NamedTuple):
+    """The addresses `start` to `stop` (exclusive); `name` is whose they are, for messages."""
+
+    start: int
+    stop: int
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Operation:
+    """Work for a stream. `prepare` runs when it is put there, `run` takes what that returned."""
+
+    name: str
+    run: Callable[[Any], None]
+    reads: tuple[Bytes, ...] = ()
+    writes: tuple[Bytes, ...] = ()
+    prepare: Callable[[], Any] = lambda: None
+    queue: Queue | None = None
+    tick: int = 0
+    clock: Clock = field(default_factory=dict)
+    after: list[Operation] = field(default_factory=list)
+    done: bool = False
+
+    def place(self, queue: Queue, tick: int, after: Iterable[Operation], clock: Clock) -> None:
+        """Let it be the queue's operation number `tick`, behind those of `after` and `clock`."""
+        self.queue, self.tick, self.after = queue, tick, list(after)
+        self.clock = dict(clock)
+        for other in self.after:
+            join(self.clock, other.clock)
+        self.clock[queue.number] = tick
+
+    def before(self, clock: Clock) -> bool:
+        assert self.queue is not None
+        return clock.get(self.queue.number, 0) >= self.tick
+
+
+class Queue:
+    """A stream's operations that have not run, its last one, and what its next one waits for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.waiting: deque[tuple[Operation, Any]] = deque()
+        self.tick = 0
+        self.last: Operation | None = None
+        self.joined: list[Operation] = []
+
+    def __str__(self) -> str:
+        return f"stream {self.number}"
+
+
+class Accesses:
+    """Who touched which bytes, as far as a later operation could be unordered with it."""
+
+    def __init__(self, host: Clock) -> None:
+        self._host = host
+        self._touched: dict[int, list[tuple[Bytes, bool, Operation]]] = {}
+
+    def add(self, operation: Operation, owner: Callable[[Bytes, str], int]) -> None:
+        """Check an operation against the earlier ones. `owner` says whose bytes they are (the
+        start of an allocation, 0 for the host), and refuses those that are nobody's."""
+        ranges = [(r, False) for r in operation.reads] + [(w, True) for w in operation.writes]
+        places = [(owner(place, operation.name), place, writes) for place, writes in ranges]
+        for start, place, writes in places:
+            kept = []
+            for entry in self._touched.get(start, ()):
+                old, wrote, other = entry
+                ordered = other.before(operation.clock)
+                overlaps = old.start < place.stop and place.start < old.stop
+                if overlaps and (writes or wrote) and not ordered and other is not operation:
+                    raise RaceError(_race(old, wrote, other, place, writes, operation))
+                inside = place.start <= old.start and old.stop <= place.stop
+                replaced = inside and ordered and (writes or not wrote)
+                if not replaced and not other.before(self._host):
+                    kept.append(entry)
+            kept.append((place, writes, operation))
+            self._touched[start] = kept
+
+    def pending(self, start: int) -> Operation | None:
+        """An operation that has not run and touches the allocation at `start`."""
+        entries = self._touched.get(start, ())
+        return next((operation for _, _, operation in entries if not operation.done), None)
+
+    def forget(self, start: int) -> None:
+        self._touched.pop(start, None)
+
+
+class Scheduler:
+    """All queues of a device, and the host's clock."""
+
+    def __init__(self, seed: int, policy: str, owner: Callable[[Bytes, str], int]) -> None:
+        if policy not in POLICIES:
+            raise LogicError(f"policy: expected one of {', '.join(POLICIES)}, got {policy!r}")
+        self.random = random.Random(seed)
+        self.policy = policy
+        self.queues: list[Queue] = []
+        self.host: Clock = {}
+        self.accesses = Accesses(self.host)
+        self.log: list[str] = []
+        """The names of the operations in the order in which they ran."""
+        self._owner = owner
+
+    def new_queue(self) -> Queue:
+        self.queues.append(Queue(len(self.queues)))
+        return self.queues[-1]
+
+    def put(self, queue: Queue, operation: Operation) -> Operation:
+        """Put an operation on a queue. RaceError if it is not ordered with all it must be."""
+        last = [queue.last] if queue.last else []
+        operation.place(queue, queue.tick + 1, [*last, *queue.joined], self.host)
+        self.accesses.add(operation, self._owner)
+        queue.tick, queue.last, queue.joined = queue.tick + 1, operation, []
+        queue.waiting.append((operation, operation.prepare()))
+        return operation
+
+    def wait(self, operations: Iterable[Operation | None]) -> None:
+        """The host waits for these operations."""
+        awaited = [o for o in operations if o is not None]
+        needed = _predecessors(awaited)
+        try:
+            while any(not o.done for o in awaited):
+                queue = self._choose(needed)
+                operation, prepared = queue.waiting.popleft()
+                operation.done = True
+                operation.after.clear()
+                self.log.append(operation.name)
+                operation.run(prepared)
+        except BaseException:
+            self._drop()
+            raise
+        for operation in awaited:
+            join(self.host, operation.clock)
+
+    def _choose(self, needed: set[Operation]) -> Queue:
+        ready = [q for q in self.queues if q.waiting and _ready(q.waiting[0][0])]
+        assert ready, "operations wait for earlier ones alone"
+        if self.policy == "lazy":
+            ready = [q for q in ready if q.waiting[0][0] in needed]
+        elif self.policy == "eager":
+            ready = [q for q in ready if q.waiting[0][0] not in needed] or ready
+        return self.random.choice(ready)
+
+    def _drop(self) -> None:
+        """After an error nothing that waits will run."""
+        for queue in self.queues:
+            for operation, _ in queue.waiting:
+                operation.done = True
+            queue.waiting.clear()
+
+
+def join(clock: Clock, other: Clock) -> None:
+    """Let `clock` be after all that `other` is after."""
+    for queue, tick in other.items():
+        if clock.get(queue, 0) < tick:
+            clock[queue] = tick
+
+
+def _ready(operation: Operation) -> bool:
+    return all(other.done for other in operation.after)
+
+
+def _predecessors(operations: Sequence[Operation]) -> set[Operation]:
+    """The operations and all that must run before them and have not."""
+    found: set[Operation] = set()
+    stack = list(operations)
+    while stack:
+        operation = stack.pop()
+        if operation not in found and not operation.done:
+            found.add(operation)
+            stack.extend(operation.after)
+    return found
+
+
+def _race(
+    old: Bytes, wrote: bool, other: Operation, new: Bytes, writes: bool, operation: Operation
+) -> str:
+    low, high = max(old.start, new.start), min(old.stop, new.stop)
+    name = new.name or old.name or f"{new.start:#x}"
+    verbs = ["writes" if w else "reads" for w in (wrote, writes)]
+    return (
+        f"bytes {low - new.start} to {high - new.start} of {name}: {other.name} on {other.queue} "
+        f"{verbs[0]} them, {operation.name} on {operation.queue} {verbs[1]} them, "
+        "and no event or synchronisation puts one before the other"
+    )
