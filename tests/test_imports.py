@@ -25,9 +25,10 @@ LAYERS = (
 
 
 def test_import_takes_less_than_300_milliseconds():
-    program = "import time; t = time.perf_counter(); import graphc; print(time.perf_counter() - t)"
-    runs = (float(run_python("-c", program)) for _ in range(12))
-    assert any(seconds < 0.3 for seconds in runs)  # other processes may slow some of them down
+    # The thread's own time: that of the clock also counts what else the machine does.
+    program = "import time; t = time.thread_time(); import graphc; print(time.thread_time() - t)"
+    seconds = [float(run_python("-c", program)) for _ in range(5)]
+    assert min(seconds) < 0.3
 
 
 def test_import_needs_only_numpy_and_networkx():
