@@ -10,8 +10,8 @@
 
 namespace graphc {
 
-// out[before][j][after] = sum of dy[before][i][after] over the i with index(i) = j. The functors are
-// index(i), element(before, i, after) and store(before, j, after, sum).
+// out[before][j][after] = sum of dy[before][i][after] over the i with index(i) = j. The functors
+// are index(i), element(before, i, after) and store(before, j, after, sum).
 template <class T, int Before, int Count, int After, int Extent, class IndexOf, class Element,
           class Store>
 GRAPHC_INLINE void take_grad(const IndexOf& index, const Element& element, const Store& store) {

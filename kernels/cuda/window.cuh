@@ -45,7 +45,8 @@ GRAPHC_INLINE Span taps(int o) {
 // The outputs whose windows hold input pixel i.
 template <int Taps, int Stride, int Padding, int Outputs>
 GRAPHC_INLINE Span outputs(int i) {
-  return {most(i + Padding - Taps + Stride, 0) / Stride, least((i + Padding) / Stride + 1, Outputs)};
+  const int after = i + Padding + Stride;
+  return {most(after - Taps, 0) / Stride, least(after / Stride, Outputs)};
 }
 
 // Calls f(row, column, place) for the input pixels of the window of output (p, q), in order.

@@ -111,7 +111,8 @@ inline void launch(const std::function<void()>& kernel, const unsigned* grid, un
   for (unsigned z = 0; z < grid[2]; z++)
     for (unsigned y = 0; y < grid[1]; y++)
       for (unsigned x = 0; x < grid[0]; x++) {
-        blockIdx = reverse ? dim3{grid[0] - 1 - x, grid[1] - 1 - y, grid[2] - 1 - z} : dim3{x, y, z};
+        const dim3 last{grid[0] - 1, grid[1] - 1, grid[2] - 1};
+        blockIdx = reverse ? dim3{last.x - x, last.y - y, last.z - z} : dim3{x, y, z};
         run_block(threads, reverse);
       }
 }
