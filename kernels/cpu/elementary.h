@@ -37,11 +37,21 @@ template <class V> INLINE V rsqrt(V x) { return element<V>(1) / sqrt(x); }
 // 2^n for n in [-126, 127].
 INLINE vec<float> power_of_two(vec<int32_t> n) { return from_bits((n + 127) << 23); }
 // p * 2^n for n in [-252, 254]: two factors, so that the result may be infinite or denormal.
-INLINE vec<float> scale(vec<float> p, vec<int32_t> n) {
-  const vec<int32_t> half = n >> 1;
-  return p * power_of_two(half) * power_of_two(n - half);
+INLINE vec<float> scale(vec<float> p, vec<float> n) {
+#if defined(GRAPHC_AVX512)
+  return __builtin_ia32_scalefps512_mask(p, n, p, (unsigned short)-1, 4);
+#else
+  const vec<int32_t> whole = convert<int32_t>(n), half = whole >> 1;
+  return p * power_of_two(half) * power_of_two(whole - half);
+#endif
 }
-INLINE vec<float> nearest(vec<float> x) { return (x + 12582912.f) - 12582912.f; }  // |x| < 2^22
+INLINE vec<float> nearest(vec<float> x) {  // |x| < 2^22
+#if defined(GRAPHC_AVX512)
+  return __builtin_ia32_rndscaleps_mask(x, 8, x, (unsigned short)-1, 4);
+#else
+  return (x + 12582912.f) - 12582912.f;
+#endif
+}
 
 // x = n ln 2 + r with |r| <= ln 2 / 2.
 struct ByLn2 {
@@ -60,13 +70,18 @@ INLINE vec<float> exp_tail(vec<float> r) {
   return p * r + 5.0000001201e-1f;
 }
 INLINE vec<float> clamp(vec<float> x, float low, float high) {  // a NaN stays
+#if defined(GRAPHC_AVX512)
+  x = __builtin_ia32_maxps512_mask(splat(low), x, x, (unsigned short)-1, 4);
+  return __builtin_ia32_minps512_mask(splat(high), x, x, (unsigned short)-1, 4);
+#else
   x = x < low ? splat(low) : x;
   return x > high ? splat(high) : x;
+#endif
 }
 INLINE vec<float> exp(vec<float> x) {
   x = clamp(x, -104.f, 89.f);
   const auto [n, r] = reduce_by_ln2(x);
-  return scale(exp_tail(r) * r * r + r + 1.f, convert<int32_t>(n));
+  return scale((exp_tail(r) * r + 1.f) * r + 1.f, n);
 }
 INLINE vec<float> expm1(vec<float> x) {
   x = clamp(x, -20.f, 89.f);
@@ -118,27 +133,26 @@ INLINE vec<float> tanh(vec<float> x) {
   vec<float> q = z * 1.19825839466702e-06f + 1.18534705686654e-04f;
   q = q * z + 2.26843463243900e-03f;
   q = q * z + 4.89352518554385e-03f;
-  return abs(x) < 4e-4f ? x : y * p / q;
+  return abs(x) < 4e-4f ? x : y * (p / q);
 }
 INLINE vec<float> sigmoid(vec<float> x) {
   const vec<float> e = exp(-abs(x));
   const vec<float> positive = 1.f / (1.f + e);
   return x < 0.f ? positive * e : positive;
 }
-INLINE vec<float> erf(vec<float> x) {
-  const vec<float> t = clamp(abs(x), 0.f, 4.f), s = t * t;
-  vec<float> p = t * -1.72853470e-5f + 3.83197126e-4f;
-  p = p * s + (t * -3.88396438e-3f + 2.42546219e-2f);
-  p = p * t - 1.06777877e-1f;
-  p = p * t - 6.34846687e-1f;
-  p = p * t - 1.28717512e-1f;
-  const vec<float> far = copysign(1.f - exp(p * t - t), x);
-  vec<float> q = s * -5.96761703e-4f + 4.99119423e-3f;
-  q = q * s - 2.67681349e-2f;
-  q = q * s + 1.12819925e-1f;
-  q = q * s - 3.76125336e-1f;
-  q = q * s + 1.28379166e-1f;
-  return t > 0.927734375f ? far : q * x + x;
+INLINE vec<float> erf(vec<float> x) {  // the same; 1 from where it rounds to it
+  const vec<float> y = clamp(x, -3.8325069f, 3.8325069f), z = y * y;
+  vec<float> p = z * 2.1237322e-06f + 2.8619796e-04f;
+  p = p * z + 3.6580483e-03f;
+  p = p * z + 5.2433021e-02f;
+  p = p * z + 1.8741608e-01f;
+  p = p * z + 1.1283791e+00f;
+  vec<float> q = z * 3.8918573e-05f + 1.1432960e-03f;
+  q = q * z + 1.4752088e-02f;
+  q = q * z + 1.1294568e-01f;
+  q = q * z + 4.9942580e-01f;
+  q = q * z + 1.f;
+  return abs(x) > 3.8325069f ? copysign(splat(1.f), x) : y * (p / q);
 }
 
 INLINE vec<float> floor(vec<float> x) {
