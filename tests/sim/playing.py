@@ -1,0 +1,115 @@
+"""Kernels on the simulated GPU: single texts with arrays as arguments, and fused nodes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import Node
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.lower import lower
+from graphc.ops.base import Array
+from graphc.ops.fused import Fused
+from graphc.runtime.sim import Simulator
+from graphc.runtime.sim.module import Function
+from graphc.runtime.sim.objects import DeviceAllocation, Stream
+from graphc.target import Target
+
+TARGET = Target("sim", lanes=1, arch="sm_90a")
+PER_FILE = 40
+
+
+def simulator(**settings: Any) -> Simulator:
+    """A simulated device whose context is current."""
+    device = Simulator(**settings)
+    device.init()
+    device.Device(0).retain_primary_context().push()
+    return device
+
+
+def place(device: Simulator, array: Array) -> DeviceAllocation:
+    """A copy of the array on the device; one byte of memory for an empty one."""
+    allocation = device.mem_alloc(max(array.nbytes, 1))
+    if array.nbytes:
+        device.memcpy_htod(allocation, np.ascontiguousarray(array))
+    return allocation
+
+
+def fetch(device: Simulator, allocation: DeviceAllocation, like: Array) -> Array:
+    array = np.empty(like.shape, like.dtype)
+    if array.nbytes:
+        device.memcpy_dtoh(array, allocation)
+    return array
+
+
+def whole(allocation: DeviceAllocation, nbytes: int, name: str) -> tuple[int, int, str]:
+    return int(allocation), int(allocation) + nbytes, name
+
+
+def packed(*arguments: Any) -> bytes:
+    """Arguments as a launch takes them: addresses, ints, floats."""
+    letters = {DeviceAllocation: "P", int: "i", float: "f"}
+    values = [int(a) if isinstance(a, DeviceAllocation) else a for a in arguments]
+    return struct.pack("".join(letters[type(a)] for a in arguments), *values)
+
+
+class Played:
+    """The kernels of fused nodes on a device."""
+
+    def __init__(self, device: Simulator, nodes: Sequence[Node]) -> None:
+        self.device = device
+        self.kernels = {n.op.kernel: lower(n, TARGET) for n in nodes if isinstance(n.op, Fused)}
+        assert len(self.kernels) == len(nodes), "names are unique"
+        kernels = list(self.kernels.values())
+        parts = [kernels[i : i + PER_FILE] for i in range(0, len(kernels), PER_FILE)]
+        with ThreadPoolExecutor(2) as pool:
+            objects = list(pool.map(lambda p: device.compile(joined(p), "kernels"), parts))
+        self._functions: dict[str, Function] = {}
+        for part, image in zip(parts, objects, strict=True):
+            module = device.module_from_buffer(image)
+            for kernel in part:
+                for launch in kernel.launches:
+                    self._functions[launch.symbol] = module.get_function(launch.symbol)
+        self.stream: Stream = device.Stream(1)
+
+    def run(self, node: Node, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs of the node's kernel, whose launches declare what they read and write."""
+        assert isinstance(node.op, Fused)
+        kernel = self.kernels[node.op.kernel]
+        device = self.device
+        made = [np.empty(v.type.shape, v.type.numpy_dtype) for v in node.outputs]
+        given = [place(device, a) for a in inputs]
+        results = [device.mem_alloc(max(a.nbytes, 1)) for a in made]
+        scratch = [device.mem_alloc(kernel.workspace)] if kernel.workspace else []
+        buffer = packed(*given, *results, *scratch)
+        reads = [
+            whole(a, x.nbytes, v.name) for a, x, v in zip(given, inputs, node.inputs, strict=True)
+        ]
+        writes = [
+            whole(a, x.nbytes, v.name) for a, x, v in zip(results, made, node.outputs, strict=True)
+        ]
+        own = [whole(a, kernel.workspace, "workspace") for a in scratch]
+        for launch in kernel.launches:
+            self._functions[launch.symbol]._launch_kernel(
+                launch.grid,
+                launch.block,
+                buffer,
+                launch.shared_bytes,
+                self.stream,
+                reads=reads,
+                writes=writes,
+                scratch=own,
+                completes=launch is kernel.launches[-1],
+            )
+        self.stream.synchronize()
+        return [fetch(device, a, x) for a, x in zip(results, made, strict=True)]
+
+
+def joined(kernels: Sequence[Kernel]) -> str:
+    return "\n".join(k.source for k in kernels)
+
+
