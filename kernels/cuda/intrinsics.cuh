@@ -1,6 +1,6 @@
 // intrinsics.cuh: the one file with inline PTX, as named device functions. Each has a twin in C++
 // for a host that plays the device: it defines GRAPHC_SIM and the graphc_sim_* functions below.
-// Needs sm_80 and C++20. No header of the toolkit or of the standard library is included.
+// Needs sm_80 and C++17. No header of the toolkit or of the standard library is included.
 #pragma once
 
 #define GRAPHC_INLINE __device__ __forceinline__

@@ -9,6 +9,12 @@ using uint8_t = unsigned char;
 using int8_t = signed char;
 using int32_t = int;
 using int64_t = long long;
+#ifdef __CUDACC_RTC__  // lacks what the toolkit's other compiler shares with the host's
+#define __builtin_inff() __int_as_float(0x7f800000)
+#define __builtin_nanf(payload) __int_as_float(0x7fffffff)
+#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
+#define __builtin_nan(payload) __longlong_as_double(0x7fffffffffffffffll)
+#endif
 #ifndef INT64_MIN
 #define INT64_MIN (-0x7fffffffffffffffll - 1)
 #endif

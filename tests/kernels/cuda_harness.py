@@ -129,7 +129,7 @@ def build_host(nodes: Sequence[Node], folder: Path, compiler: str) -> Host:
     ]
     text, library = folder / "kernels.cpp", folder / "kernels.so"
     text.write_text("\n".join([joined(list(lowered.values())), *entries, ""]))
-    flags = ["-std=c++20", "-O1", "-fPIC", "-shared", "-march=x86-64-v3", "-ffp-contract=fast"]
+    flags = ["-std=c++17", "-O1", "-fPIC", "-shared", "-march=x86-64-v3", "-ffp-contract=fast"]
     warnings = ["-Wall", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"]
     header = str(HERE / "cuda_host.h")
     command = [compiler, *flags, *warnings, "-Werror", "-I", str(KERNELS), "-include", header]
@@ -152,7 +152,7 @@ def build_device(
     """Build kernels by nvcc, all in one file; the usage of each symbol."""
     text = folder / f"kernels_{arch}.cu"
     text.write_text(joined(kernels))
-    command = [compiler, "-std=c++20", f"-arch={arch}", "-cubin", "-Xptxas", "-v"]
+    command = [compiler, "-std=c++17", f"-arch={arch}", "-cubin", "-Xptxas", "-v"]
     command += ["-Werror", "all-warnings", "-I", str(KERNELS), str(text)]
     printed = _run([*command, "-o", str(text.with_suffix(".cubin"))])
     usage = {}
