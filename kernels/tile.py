@@ -93,6 +93,8 @@ class Roles:
     def moving(self) -> Border | None:
         """A border between the tile's outer axis and one summed axis outside the innermost loop:
         each of the tile's outer places is tested as that loop goes, and reads zeros beyond."""
+        if self.outer == self.lane:
+            return None  # the border would go through a register
         for border in self.y.borders:
             others = border.axes - {self.outer}
             if self.outer in border.axes and len(others) == 1 and border.divisor == 1:
