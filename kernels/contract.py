@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node
 from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
-from graphc.kernels.contract_text import plain_text, tiled_text
+from graphc.kernels.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.kernel import Kernel
-from graphc.kernels.nest import Nest, contraction_nest, pooled_nest
+from graphc.kernels.nest import Nest, Window, contraction_nest, pooled_nest
 from graphc.kernels.schedule import choose
 from graphc.kernels.shell import symbol
 from graphc.kernels.tile import Schedule
@@ -49,7 +49,7 @@ def lower_contract(node: Node, target: Target) -> Kernel:
     if out.dtype == "f32" and out.size and all(axis.extent for axis in nest.axes):
         schedule = choose(nest, target.lanes, lane, _contiguous(nest), window)
     if schedule is None:
-        return _plain(node, nest, target.lanes, lane)
+        return _plain(node, nest, target.lanes, lane, window)
     return _tiled(node, nest, order_loops(schedule), target.lanes)
 
 
@@ -77,18 +77,17 @@ def _tiled(node: Node, nest: Nest, schedule: Schedule, width: int) -> Kernel:
     return _kernel(node, nest, source, phases, workspace, finish.epilogue)
 
 
-def _plain(node: Node, nest: Nest, width: int, lane: int | None) -> Kernel:
+def _plain(node: Node, nest: Nest, width: int, lane: int | None, window: Window | None) -> Kernel:
     assert isinstance(node.op, Fused)
+    spanned = [axis for axis, _ in window or ()]
     if lane is None:
         lane = _contiguous(nest)
-    if lane is None:
-        lane = nest.kept[-1]
+    if lane is None or lane in spanned:
+        lane = next(a for a in reversed(nest.kept) if a not in spanned)
     epilogue = epilogue_of(node.op.body, nest, lane, width)
-    registers = math.prod(
-        -(-nest.axes[a].extent // width) if a == lane else nest.axes[a].extent for a in nest.kept
-    )
+    registers = math.prod(count for _, count, _ in plain_loops(nest, lane, width, window))
     chunks = max(1, min(registers, nest.flops // (4 * CHUNK_CYCLES)))
-    source = plain_text(node, nest, lane, width, registers, chunks, epilogue)
+    source = plain_text(node, nest, lane, width, window, chunks, epilogue)
     return _kernel(node, nest, source, (chunks,), 0, epilogue)
 
 

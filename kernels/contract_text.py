@@ -18,7 +18,7 @@ from graphc.kernels.contract_shape import (
     sum_lines,
 )
 from graphc.kernels.expression import C_TYPES, Program
-from graphc.kernels.nest import Nest
+from graphc.kernels.nest import Nest, Window
 from graphc.kernels.shell import array_dtypes, array_text, framed, symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
@@ -62,7 +62,7 @@ def plain_text(
     nest: Nest,
     lane: int,
     width: int,
-    registers: int,
+    window: Window | None,
     chunks: int,
     epilogue: Epilogue,
 ) -> str:
@@ -73,11 +73,14 @@ def plain_text(
     lines = ["struct Nest {", axis_enum(nest)]
     lines.append(f"    using T = {dtype};")
     lines += sum_lines([(a, nest.axes[a].extent, False) for a in nest.summed], nest)
-    loops = [
-        (a, -(-nest.axes[a].extent // width), width) if a == lane else (a, nest.axes[a].extent, 1)
-        for a in nest.kept
-    ]
+    loops = plain_loops(nest, lane, width, window)
+    registers = math.prod(count for _, count, _ in loops)
     lines += loop_lines([(axis_name(nest, a), n, step) for a, n, step in loops])
+    (p, rows), (q, columns) = window or ((lane, 1), (lane, 1))
+    lines.append(f"    static constexpr int ROWS = {axis_name(nest, p)}, WINDOW_ROWS = {rows};")
+    lines.append(
+        f"    static constexpr int COLUMNS = {axis_name(nest, q)}, WINDOW_COLUMNS = {columns};"
+    )
     lines.append(f"    static constexpr long TILES = {registers}, CHUNKS = {chunks};")
     lines.append(
         f"    static constexpr int LANE = {axis_name(nest, lane)}, "
@@ -88,16 +91,27 @@ def plain_text(
         lines += [f"        if (!({condition(nest, b)})) return T(0);" for b in read.borders]
     lines.append(f"        return a[{address(nest, nest.a)}] * b[{address(nest, nest.b)}];")
     lines.append("    }")
-    indices = ", ".join(output_index(nest, place.coefficients, {}) for place in nest.output)
+    indices = [output_index(nest, place.coefficients, {}) for place in nest.output]
+    if window:
+        indices[2:] = [f"{indices[2]} / {rows}", f"{indices[3]} / {columns}"]
     lines.append("    template <int N, class E>")
-    lines.append("    static void finish(const E& epilogue, vec<T> sum, const long* at) {")
-    lines.append(f"        epilogue.template operator()<N>(sum, {indices});")
+    lines.append("    static void finish(const E& epilogue, const vec<T>* sum, const long* at) {")
+    sums = "sum" if window else "sum[0]"
+    lines.append(f"        epilogue.template operator()<N>({sums}, {', '.join(indices)});")
     lines += ["    }", "};"]
-    lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, dtype=dtype), ())
+    lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, window, dtype), ())
     lines += _shell(node)
     a, b = (f"(const {dtype}*)arguments[{r.input}]" for r in (nest.a, nest.b))
     lines.append(f"    contract::plain<Nest>({a}, {b}, chunk, {_setup('Epilogue', epilogue, 0)});")
     return _file(node, lines, epilogue.program)
+
+
+def plain_loops(
+    nest: Nest, lane: int, width: int, window: Window | None
+) -> list[tuple[int, int, int]]:
+    """The kept axes with their iterations, by registers and pooling windows, and their steps."""
+    steps = {**dict(window or ()), lane: width}
+    return [(a, -(-nest.axes[a].extent // steps.get(a, 1)), steps.get(a, 1)) for a in nest.kept]
 
 
 def _file(node: Node, lines: list[str], *programs: Program) -> str:

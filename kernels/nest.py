@@ -174,9 +174,12 @@ def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, 
         operand.index, operand.divisors, value.type.shape, strict=True
     ):
         place = Border(affine.coefficients, affine.offset, extent, divisor)
-        places.append(place)
-        if not _always_inside(place, extents):
-            borders.append(place)
+        # The index of an axis of extent 1 is 0; without it the border has fewer axes.
+        wide = tuple(c if n > 1 else 0 for c, n in zip(affine.coefficients, extents, strict=True))
+        border = Border(wide, affine.offset, extent, divisor)
+        places.append(place if divisor == 1 else border)
+        if not _always_inside(border, extents):
+            borders.append(border)
     producers = body.producers
     while value in producers:
         view = producers[value]

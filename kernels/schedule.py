@@ -64,6 +64,8 @@ def _candidates(
     inner_choices: list[tuple[int, ...]] = [(a,) for a in summed] or [()]
     for x, y in ((nest.a, nest.b), (nest.b, nest.a)):
         for lane in lanes:
+            if any(place.coefficients[lane] > 1 for place in nest.output):
+                continue  # groups lie apart in the output: its lanes would not be neighbours
             rows = [a for a in kept if x.depends_on(a) and not y.depends_on(a) and a != lane]
             columns = [a for a in kept if y.depends_on(a) and not x.depends_on(a) and a != lane]
             if nest.axes[lane].kept:
@@ -155,7 +157,7 @@ class TileCost:
         loads = mr * self.x_load + nv * self.y_load
         lines = self.lines(mr, no, nc)
         step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
-        step += 0.1 * lines + 0.08 * (mr + nv)
+        step += 0.1 * lines + 0.15 * (mr + nv)
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         return self.outside * (roles.length * step + loop) + mr * nv * self.store + 40
 

@@ -492,16 +492,22 @@ INLINE void add_products(typename S::T& sum, const typename S::T* a, const typen
         }
     }
 }
+// The sums of one register, for each place of the pooling window at ROWS and COLUMNS.
 template <int N, class S, class Epilogue>
 INLINE void one_register(const typename S::T* a, const typename S::T* b, long* at,
                          const Epilogue& epilogue) {
-    vec<typename S::T> sums{};
+    vec<typename S::T> sums[S::WINDOW_ROWS * S::WINDOW_COLUMNS] = {};
     const long first = at[S::LANE];
     for (int l = 0; l < N; l++) {
         at[S::LANE] = first + l;
-        typename S::T sum = 0;
-        add_products<S, 0>(sum, a, b, at);
-        sums[l] = sum;
+        for (int e = 0; e < S::WINDOW_ROWS * S::WINDOW_COLUMNS; e++) {
+            const long r = e / S::WINDOW_COLUMNS, s = e % S::WINDOW_COLUMNS;
+            typename S::T sum = 0;
+            at[S::ROWS] += r, at[S::COLUMNS] += s;
+            add_products<S, 0>(sum, a, b, at);
+            at[S::ROWS] -= r, at[S::COLUMNS] -= s;
+            sums[e][l] = sum;
+        }
     }
     at[S::LANE] = first;
     S::template finish<N>(epilogue, sums, at);

@@ -8,12 +8,12 @@ using namespace graphc::contract;
 struct Shape : Defaults {
     enum { i_m, i_n, i_k, rows_, outer_, columns_, AXES };
     static constexpr int ROWS = i_n, OUTER = outer_, COLUMNS = i_m;
-    static constexpr Cut rows[] = {{0, 50, 10}};
-    static constexpr Cut columns[] = {{0, 3, 2}, {96, 1, 1}};
-    static constexpr int ROW_TILES = 50, COLUMN_STEP = 16;
+    static constexpr Cut rows[] = {{0, 100, 5}};
+    static constexpr Cut columns[] = {{0, 1, 4}, {64, 1, 3}};
+    static constexpr int ROW_TILES = 100, COLUMN_STEP = 16;
     static constexpr int LOOPS = 2;
-    static constexpr Loop loops[] = {{i_n, 50, 1}, {i_m, 4, 1}};
-    static constexpr long TILES = 200, GRAIN = 4, CHUNKS = 25;
+    static constexpr Loop loops[] = {{i_n, 100, 1}, {i_m, 2, 1}};
+    static constexpr long TILES = 200, GRAIN = 2, CHUNKS = 25;
     static constexpr int EXTENT = 800, HEAD = 0, MAIN = 800, UNROLL = 4;
     static constexpr int X_LANE = 0, Y_LANE = 1;
     static constexpr long row(int i) { return 800 * i; }

@@ -11,12 +11,12 @@ from graphc import functions as F
 from graphc.ir import Layout, Node, Type
 from graphc.kernels.contract import lower_contract
 from graphc.kernels.nest import contraction_nest
-from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad, Matmul
+from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad, Matmul, MaxPool2d
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 from graphc.runtime.build import KERNEL_HEADERS, cpu_target, find_compiler
 from graphc.target import Target
-from graphc.trace import Tensor, emit
+from graphc.trace import Tensor, current_builder, emit
 from tests.kernels.contract_samples import convolutions, matmuls
 from tests.kernels.harness import Built, build, single, traced
 
@@ -52,14 +52,14 @@ def _assert_right(built: Built, inplace: bool = False) -> None:
 
 @pytest.mark.parametrize("width", sorted({4, 8, WIDTH}))
 def test_matmuls_equal_the_reference(width: int) -> None:
-    count = 60 if width == WIDTH else 20
+    count = 50 if width == WIDTH else 10
     for built in build(matmuls(width, count, width), Target("cpu", width)):
         _assert_right(built)
 
 
 @pytest.mark.parametrize("width", sorted({4, 8, WIDTH}))
 def test_convolutions_and_gradients_equal_the_reference(width: int) -> None:
-    count = 60 if width == WIDTH else 18
+    count = 48 if width == WIDTH else 12
     for built in build(convolutions(width, count, width), Target("cpu", width)):
         _assert_right(built)
 
@@ -95,6 +95,56 @@ def _conv_wgrad(batch: int, channels: int, filters: int) -> Node:
     x = Type((batch, channels, 14, 14), layout=LANES)
     dy = Type((batch, filters, 14, 14), layout=LANES)
     return single(Conv2dWgrad((1, 1), (1, 1), (1, 1), 1, (3, 3)), [x, dy], "conv_wgrad")
+
+
+def _conv_pool(x: Type, filters: int, taps: int, padding: int, pool: tuple[int, int]) -> Node:
+    conv = Conv2d((1, 1), (padding, padding), (1, 1), 1)
+    weight = Type((filters, x.shape[1], taps, taps))
+
+    def function(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        biased = emit(conv, x, weight) + F.reshape(bias, (1, filters, 1, 1))
+        largest, places = current_builder().emit(MaxPool2d(pool, pool, (0, 0)), biased)
+        return F.relu(largest), places
+
+    return traced("conv_pool", function, [x, weight, Type((filters,))], [x.layout] * 2)
+
+
+def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows that tile the pixels or leave some over, with and without padding; also in the plain
+    nest, which takes what no tile fits."""
+    lanes = Type((WIDTH + 3, 3, 9, 10), layout=LANES)
+    rows = Type((3, 2, 7, 8))
+    nodes = [
+        _conv_pool(x, filters, 3, padding, pool)
+        for x in (lanes, rows)
+        for filters, padding, pool in (
+            (5, 0, (2, 2)),
+            (4, 1, (2, 2)),
+            (3, 1, (3, 3)),
+            (2, 2, (1, 2)),
+        )
+    ]
+    tiled = build(nodes)
+    assert all("struct Shape" in b.kernel.source for b in tiled[:4])
+    monkeypatch.setattr("graphc.kernels.contract.choose", lambda *_: None)
+    for built in [*tiled, *build(nodes)]:
+        assert isinstance(built.node.op, Fused)
+        inputs = [np.rint(4 * a) for a in _inputs(built.node)]
+        largest, places = built.run(inputs)
+        # Sums of small whole numbers are exact, so that ties are ties in the reference as well.
+        want, at = built.node.op.reference(*inputs)
+        np.testing.assert_array_equal(largest, want)
+        np.testing.assert_array_equal(places, at)
+
+
+def test_pooling_in_registers_passes_nan() -> None:
+    (built,) = build([_conv_pool(Type((WIDTH, 1, 6, 6), layout=LANES), 1, 1, 0, (2, 2))])
+    x = np.arange(WIDTH * 36, dtype=np.float32).reshape(WIDTH, 1, 6, 6) - 100
+    x[0, 0, 0, 1] = x[0, 0, 1, 1] = x[1, 0, 2, 2] = np.nan
+    inputs = [x, np.ones((1, 1, 1, 1), np.float32), np.zeros(1, np.float32)]
+    assert isinstance(built.node.op, Fused)
+    for got, want in zip(built.run(inputs), built.node.op.reference(*inputs), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_results_do_not_depend_on_the_order_of_chunks() -> None:
