@@ -87,6 +87,14 @@ class Access:
         return " + ".join(terms).replace("+ -", "- ")
 
 
+@dataclass(frozen=True)
+class Guard:
+    """Lets an element pass where the access is exact and within [0, high)."""
+
+    access: Access
+    high: int
+
+
 def place_of(affine: Affine, places: Sequence[Place], rank: int) -> Place:
     """`affine` over a value's indices, which lie at `places` of a domain of `rank` axes."""
     used = [(c, p) for c, p in zip(affine.coefficients, places, strict=True) if c]
@@ -145,6 +153,20 @@ def memory_access(type: Type, places: Sequence[Place], domain: Domain) -> Access
     # The lane axis's index steps by the width, so it is one stride per element that is left.
     coefficients[domain.lane] = strides[axis] // width
     return Access(rest.offset, tuple(coefficients), 1)
+
+
+def inside(place: Place, extent: int, domain: Domain) -> Guard | bool:
+    """The guard that `place` is an index below `extent`, or the answer if all indices agree."""
+    access = place_access(place, domain)
+    reach = [c * (n - 1) for c, n in zip(place.coefficients, domain.extents, strict=True)]
+    least = place.offset + sum(min(r, 0) for r in reach)
+    most = place.offset + sum(max(r, 0) for r in reach)
+    high = extent * place.divisor
+    if most < 0 or least >= high:
+        return False
+    if least >= 0 and most < high and place.divisor == 1:
+        return True
+    return Guard(access, high)
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -1,9 +1,8 @@
 """Turning a body graph into straight-line code: statements over registers, each written once.
 
-`Walk` starts at a wanted value and an index of the domain and goes up to the body's inputs,
-composing index maps on the way, so that views cost nothing and every operand is read where it
-lies. The text is C++ that the CPU's headers (a register is a vector) and CUDA's (a register is
-one element) both understand: `load<N, 1>(x_data + 3 * i0)`, with N the number of live lanes.
+`Walk` goes from a wanted value at an index of the domain up to the body's inputs and composes
+index maps on the way: views cost nothing, operands are read where they lie. The text is C++ for
+the CPU's headers (a register is a vector) and CUDA's (one element): `load<N, 1>(x_data + i0)`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.access import (
     Access,
     Domain,
+    Guard,
     Place,
     broadcast_places,
     linear_index,
     memory_access,
     merged,
-    place_access,
     place_of,
 )
 from graphc.ops.base import Affine, Array, Pointwise, Source, View
@@ -141,20 +140,12 @@ def identifier(name: str) -> str:
     return f"v{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) else plain
 
 
-@dataclass(frozen=True)
-class Guard:
-    """Lets an element pass where the access is exact and within [0, high)."""
-
-    access: Access
-    high: int
-
-
 class Walk:
     """Collects the statements that compute values of `body` at indices of `domain`.
 
     `pointers` names the memory of the body's inputs and of the outputs to be stored. `given` holds
     values that are in registers already, at whatever index they are asked for; `given_axes` the
-    domain axes they vary along.
+    domain axes they vary along. `inputs` are further values that lie in memory.
     """
 
     def __init__(
@@ -165,17 +156,17 @@ class Walk:
         names: Names | None = None,
         given: Mapping[Value, str] | None = None,
         given_axes: Mapping[Value, frozenset[int]] | None = None,
+        inputs: Iterable[Value] = (),
     ) -> None:
         self.body, self.domain, self.pointers = body, domain, pointers
         self.names = names or Names(pointers.values())
         self.given = dict(given or {})
-        self.given_places: dict[Value, tuple[Place, ...]] = {}
-        """Where a given value may be asked for; anywhere, if it is not in here."""
+        self.given_places: dict[Value, tuple[Place, ...]] = {}  # elsewhere it is an error
         self.statements: list[Statement] = []
         self.arrays: dict[str, Array] = {}
         everything = frozenset(range(domain.rank))
         self.axes = {r: (given_axes or {}).get(v, everything) for v, r in self.given.items()}
-        self._inputs, self._producers = set(body.inputs), body.producers
+        self._inputs, self._producers = {*body.inputs, *inputs}, body.producers
         self._known: dict[object, str] = {}
 
     def program(self) -> Program:
@@ -245,8 +236,8 @@ class Walk:
     ) -> tuple[str, ...]:
         """Append a statement with several registers, given as (name, dtype)."""
         operands, accesses = tuple(operands), tuple(accesses)
-        registers = tuple(self.names.fresh(name) for name, _ in results)
         dtypes = tuple(dtype for _, dtype in results)
+        registers = tuple(self.names.fresh(name) for name, _ in results)
         self.statements.append(Statement(kind, registers, dtypes, template, operands, accesses))
         axes = {d for a in accesses for d, s in enumerate(a.strides) if s}
         if self.domain.lane is not None and any(a.lane_stride for a in accesses):
@@ -300,6 +291,11 @@ class Walk:
         if index is not None:
             return self.source(inner, self._through(index, places))
         return self._reshaped(value, inner), value.type, places
+
+    def address(self, value: Value, places: tuple[Place, ...]) -> Access:
+        """Where the elements of `value`, a view of an input, lie in the input's memory."""
+        _, type, inner = self.source(value, places)
+        return memory_access(type, inner, self.domain)
 
     def _reshaped(self, value: Value, inner: Value) -> Value:
         """The input that is read as if it had the shape of `value`: a reshape moves nothing."""
@@ -376,20 +372,6 @@ class Walk:
             if dtype == "bool" and any(v.type.dtype != "bool" for v in node.inputs):
                 template = f"as_mask({template})"
         return self.emit("compute", value.name, dtype, template, operands)
-
-
-def inside(place: Place, extent: int, domain: Domain) -> Guard | bool:
-    """The guard that `place` is an index below `extent`, or the answer if all indices agree."""
-    access = place_access(place, domain)
-    reach = [c * (n - 1) for c, n in zip(place.coefficients, domain.extents, strict=True)]
-    least = place.offset + sum(min(r, 0) for r in reach)
-    most = place.offset + sum(max(r, 0) for r in reach)
-    high = extent * place.divisor
-    if most < 0 or least >= high:
-        return False
-    if least >= 0 and most < high and place.divisor == 1:
-        return True
-    return Guard(access, high)
 
 
 def cast(source: str, target: str) -> str:

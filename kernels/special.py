@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphc.ir import Node
-from graphc.kernels.access import Place, linear_index, place_access, place_of
-from graphc.kernels.expression import C_TYPES, Guard, Walk, inside, literal
+from graphc.kernels.access import Guard, Place, inside, linear_index, place_access, place_of
+from graphc.kernels.expression import C_TYPES, Walk, literal
 from graphc.kernels.window import strides, window
 from graphc.ops.base import Affine
 

@@ -13,10 +13,11 @@ from graphc import functions as f
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.kernels.lower import lower
 from graphc.ops.base import Contraction, Reduction
+from graphc.ops.indexing import TakeGrad
 from graphc.ops.layout import Relayout
 from graphc.runtime.build import cpu_target
 from graphc.target import Target
-from graphc.trace import Builder
+from graphc.trace import Builder, emit
 from tests.kernels.harness import Built, build, fuse, single, traced
 from tests.ops.samples import SAMPLES, Sample
 
@@ -137,6 +138,30 @@ def test_bodies_equal_the_reference(bodies: list[Built], which: int) -> None:
         for v in built.node.inputs
     ]
     same(built.run(inputs), built.node.op.reference(*inputs))
+
+
+def scattered_mean(indices):
+    """The gradient of a mean of rows: a constant, broadcast."""
+    return emit(TakeGrad(0, 9), indices, f.broadcast_to(f.as_tensor(np.float32(0.25)), (4, 6)))
+
+
+def scattered_columns(indices, dy):
+    """Rows of a transposed and broadcast view."""
+    wide = f.broadcast_to(f.expand_dims(f.transpose(dy), 1), (5, 2, 3))
+    return emit(TakeGrad(1, 4), indices[::2], wide)
+
+
+def test_the_gradient_of_take_reads_views_and_constants() -> None:
+    places = Type((4,), "i32")
+    nodes = [
+        traced("mean", scattered_mean, [places]),
+        traced("columns", scattered_columns, [places, f32(3, 5)]),
+    ]
+    indices = np.array([2, -1, 3, 2], np.int32)
+    dy = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    for built, inputs in zip(build(nodes), ([indices], [indices, dy]), strict=True):
+        assert built.kernel.template == "index"
+        same(built.run(inputs), built.node.op.reference(*inputs))
 
 
 SHAPES = ((), (3,), (17,), (1,), (10, 33), (2, 3, 5, 5), (500,), (40, 800), (0, 3), (6, 1))
