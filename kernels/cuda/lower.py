@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc.ir import Node
-from graphc.kernels.cuda.contract import lower_contract
+from graphc.kernels.cuda.contract_text import lower_contract
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.reduce_text import lower_reduce

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -91,7 +92,7 @@ def provenance(node: Node) -> str:
     assert isinstance(node.op, Fused)
     ops = "; ".join(dict.fromkeys(n.op.name for n in node.op.body.nodes))
     text = " ".join(part for part in (f"{node.op.kernel}: {ops}", str(node.where)) if part)
-    return "\n".join(f"// {text[i : i + 96]}" for i in range(0, len(text), 96))
+    return textwrap.fill(text, 98, initial_indent="// ", subsequent_indent="// ")
 
 
 def constant_arrays(program: Program) -> list[str]:

@@ -116,6 +116,8 @@ def test_the_number_of_splits_depends_on_the_problem_alone():
 LARGE = [
     traced("large_nn", graphc.matmul, spec(4096, 4096), spec(4096, 4096)),
     traced("large_nt", lambda a, b: graphc.matmul(a, transposed(b)), *[spec(4096, 4096)] * 2),
+    traced("large_doubles", graphc.matmul, *[spec(1024, 1024, dtype="float64")] * 2),
+    traced("large_bytes", graphc.matmul, *[spec(1024, 1024, dtype="uint8")] * 2),
     traced("large_tn", lambda a, b: graphc.matmul(transposed(a), b), *[spec(4096, 4096)] * 2),
     traced("large_conv", relu_bias, spec(32, 128, 28, 28), spec(128, 128, 3, 3), spec(128)),
     traced("many_images", relu_bias, spec(256, 64, 56, 56), spec(64, 64, 3, 3), spec(64)),
