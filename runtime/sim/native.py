@@ -23,8 +23,8 @@ from graphc.runtime.sim.queues import Bytes
 FORWARD, BACKWARD, SHUFFLED = ORDERS = (0, 1, 2)
 """In which order threads and blocks run."""
 
-LOCK = threading.Lock()
-"""One launch at a time."""
+LOCK = threading.RLock()
+"""One launch at a time. Memory may be freed by the collector while this thread holds it."""
 
 _serials = itertools.count(1)
 

@@ -111,5 +111,3 @@ class Played:
 
 def joined(kernels: Sequence[Kernel]) -> str:
     return "\n".join(k.source for k in kernels)
-
-

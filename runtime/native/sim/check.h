@@ -193,8 +193,13 @@ inline void check_global(const Access& access) {
 inline void check_access(const Access& access) {
   if (!launch.current || stacks.contains(access.address)) return;
   if (memory.contains(access.address)) return check_global(access);
-  if (launch.module.shared.contains(access.address)) return check_shared(access);
+  const Segment& shared = launch.module.shared;
+  if (shared.contains(access.address)) return check_shared(access);
   if (!access.write && launch.module.image.contains(access.address)) return;
+  const std::uintptr_t behind = access.address - shared.start - shared.size;
+  if (shared.size && behind < 64 << 10)
+    fail(access.pc, format("%s %u bytes, %lu bytes behind the end of shared memory", access.verb(),
+                           access.bytes, behind));
   fail(access.pc, format("%s %u bytes at 0x%lx, which is not memory of the device", access.verb(),
                          access.bytes, access.address));
 }

@@ -130,15 +130,24 @@ inline int __all_sync(unsigned mask, int predicate, GRAPHC_SIM_PLACE) {
   return graphc_sim_vote(mask, !predicate, file, line) == 0;
 }
 
-// No other thread runs between the two sides of an atomic operation. Not instrumented: the
-// simulator is told of the access as a whole.
-#define GRAPHC_SIM_ATOMIC(name, result)                                            \
-  template <class T>                                                               \
-  __attribute__((no_sanitize("thread"))) inline T name(T* address, T value) {      \
-    graphc_sim_atomic(address, sizeof(T));                                         \
-    const T old = *address;                                                        \
-    *address = result;                                                             \
-    return old;                                                                    \
+// No other thread runs between the two sides of an atomic operation. They are not instrumented: the
+// simulator is told of the access as a whole, from where the text has it.
+#define GRAPHC_SIM_WHOLE __attribute__((no_sanitize("thread"))) inline
+template <class T>
+GRAPHC_SIM_WHOLE T graphc_sim_get(const T* address) {
+  return *address;
+}
+template <class T>
+GRAPHC_SIM_WHOLE void graphc_sim_set(T* address, T value) {
+  *address = value;
+}
+#define GRAPHC_SIM_ATOMIC(name, result)               \
+  template <class T>                                  \
+  __forceinline__ T name(T* address, T value) {       \
+    graphc_sim_atomic(address, sizeof(T));            \
+    const T old = graphc_sim_get(address);            \
+    graphc_sim_set(address, T(result));               \
+    return old;                                       \
   }
 GRAPHC_SIM_ATOMIC(atomicAdd, old + value)
 GRAPHC_SIM_ATOMIC(atomicMax, old > value ? old : value)
@@ -148,10 +157,10 @@ GRAPHC_SIM_ATOMIC(atomicAnd, old& value)
 GRAPHC_SIM_ATOMIC(atomicOr, old | value)
 #undef GRAPHC_SIM_ATOMIC
 template <class T>
-__attribute__((no_sanitize("thread"))) inline T atomicCAS(T* address, T expected, T value) {
+__forceinline__ T atomicCAS(T* address, T expected, T value) {
   graphc_sim_atomic(address, sizeof(T));
-  const T old = *address;
-  if (old == expected) *address = value;
+  const T old = graphc_sim_get(address);
+  if (old == expected) graphc_sim_set(address, value);
   return old;
 }
 
