@@ -1,0 +1,11 @@
+"""The CUDA device, real or simulated: plans of generated kernels played on several streams.
+
+PyCUDA holds the context, modules, streams, events and memory, and launches the kernels;
+cuda-bindings compiles them (NVRTC) and captures a whole step as one CUDA graph. `device="sim"`
+drives the same code by a simulated GPU with PyCUDA's interface.
+"""
+
+from graphc.runtime.cuda.device import Device, find_device
+from graphc.runtime.cuda.executable import CudaExecutable, Results, Unavailable, load
+
+__all__ = ["CudaExecutable", "Device", "Results", "Unavailable", "find_device", "load"]

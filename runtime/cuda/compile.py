@@ -1,0 +1,218 @@
+"""CUDA text to cubins, by NVRTC or by nvcc, and the cache that holds them.
+
+NVRTC, the compiler as a library (cuda-bindings and nvidia-cuda-nvrtc of `pip install
+'graphc[cuda]'`), needs no toolkit and takes a quarter of nvcc's time; nvcc is the other way. One
+kernel makes one `NAME-KEY.cubin`, whose key is the digest of the text, the headers, the options
+and the compiler's version. It ends in the digest of its own bytes: a file that was cut short or
+changed is seen and made again. Beside it lie the text and the compiler's log, which says how many
+registers the kernel takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphc.config import cache_dir
+from graphc.errors import CompileError
+
+HEADERS = Path(__file__).parent.parent.parent / "kernels"
+"""The folder that kernels include `cuda/....cuh` from."""
+
+OPTIONS = ("-std=c++20", "-lineinfo", f"-I{HEADERS}")
+NVRTC_OPTIONS = ("--ptxas-options=-v",)
+NVCC_OPTIONS = ("-cubin", "-Xptxas", "-v")
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a kernel takes of a multiprocessor: registers per thread, bytes per thread that did
+    not fit into them, bytes of static shared memory per block."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled kernel file: the loadable image, and the usage of each symbol in it."""
+
+    image: bytes
+    usage: dict[str, Usage]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """`compile(file, options)` gives the image and the log, or raises _Failed. `command` is what
+    errors show; `version` goes into the cache's keys."""
+
+    command: tuple[str, ...]
+    version: str
+    options: tuple[str, ...]
+    compile: Callable[[Path, tuple[str, ...]], tuple[bytes, str]]
+
+
+def compile_cuda(text: str, name: str, arch: str, where: str = "") -> Cubin:
+    """The cubin of the kernel `name` for `arch` such as "sm_90a", from the cache if it is there.
+
+    `where` is the user's line that it comes from, for errors. Raises CompileError.
+    """
+    compiler = find_compiler()
+    options = (*OPTIONS, f"-arch={arch}", *compiler.options)
+    parts = (text, _headers_digest(), *options, *compiler.command, compiler.version)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    folder = cache_dir() / "cuda"
+    stem = folder / f"{name}-{key}"
+    found = _cached(stem)
+    if found is not None:
+        return found
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _compiled(text, stem, compiler, options)
+    except _Failed as failed:
+        whose = f"kernel {name} ({where})" if where else f"kernel {name}"
+        command = shlex.join([*compiler.command, *options, f"{stem}.cu"])
+        error = f"{whose} does not compile: {_first_error(str(failed))}\ncommand: {command}"
+        raise CompileError(error) from None
+    except OSError as error:
+        raise CompileError(
+            f"cannot write the cache of compiled kernels in {folder}: {error.strerror}; "
+            "make room there, or let GRAPHC_CACHE_DIR name another folder"
+        ) from error
+
+
+@functools.cache
+def find_compiler() -> Compiler:
+    """NVRTC if it is installed, else nvcc. Raises CompileError with the remedy."""
+    compiler = _nvrtc() or _nvcc()
+    if compiler is None:
+        raise CompileError(
+            "no CUDA compiler: NVRTC is not installed and nvcc is not on the PATH. "
+            "pip install 'graphc[cuda]' brings NVRTC"
+        )
+    return compiler
+
+
+class _Failed(Exception):
+    """The compiler's log."""
+
+
+def _nvrtc() -> Compiler | None:
+    try:
+        from cuda.bindings import nvrtc
+
+        error, major, minor = nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError):  # the second where the library itself is missing
+        return None
+    if int(error):
+        return None
+    return Compiler(("nvrtc",), f"{major}.{minor}", NVRTC_OPTIONS, _run_nvrtc)
+
+
+def _nvcc() -> Compiler | None:
+    path = shutil.which("nvcc")
+    if path is None:
+        return None
+    version = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    return Compiler((path,), version, NVCC_OPTIONS, _run_nvcc)
+
+
+def _run_nvrtc(file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
+    from cuda.bindings import nvrtc
+
+    def call(function: Any, *arguments: Any) -> Any:
+        error, *results = function(*arguments)
+        if int(error):
+            raise _Failed(f"{function.__name__} failed: {error.name}")
+        return results[0] if results else None
+
+    program = call(nvrtc.nvrtcCreateProgram, file.read_bytes(), str(file).encode(), 0, [], [])
+    try:
+        words = [option.encode() for option in options]
+        (error,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
+        log = b" " * call(nvrtc.nvrtcGetProgramLogSize, program)
+        call(nvrtc.nvrtcGetProgramLog, program, log)
+        printed = log.rstrip(b"\0 ").decode(errors="replace")
+        if int(error):
+            raise _Failed(printed or f"nvrtcCompileProgram failed: {error.name}")
+        image = b" " * call(nvrtc.nvrtcGetCUBINSize, program)
+        call(nvrtc.nvrtcGetCUBIN, program, image)
+        return image, printed
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _run_nvcc(file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
+    (path, *_) = find_compiler().command
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch) / "image.cubin"
+        command = [path, *options, str(file), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        if done.returncode != 0:
+            raise _Failed(done.stderr or f"nvcc ended with status {done.returncode}")
+        return made.read_bytes(), done.stdout + done.stderr
+
+
+def _compiled(text: str, stem: Path, compiler: Compiler, options: tuple[str, ...]) -> Cubin:
+    """Compile into the cache. Files come into place by renaming, the image last: any number of
+    processes may compile the same kernel."""
+    with tempfile.TemporaryDirectory(dir=stem.parent) as scratch:
+
+        def place(suffix: str, content: bytes) -> Path:
+            written = Path(scratch) / "written"
+            written.write_bytes(content)
+            return written.replace(Path(f"{stem}{suffix}"))
+
+        image, log = compiler.compile(place(".cu", text.encode()), options)
+        place(".log", log.encode())
+        place(".cubin", image + hashlib.sha256(image).digest())
+    return Cubin(image, parse_usage(log))
+
+
+def _cached(stem: Path) -> Cubin | None:
+    try:
+        content = Path(f"{stem}.cubin").read_bytes()
+        log = Path(f"{stem}.log").read_text()
+    except FileNotFoundError:
+        return None
+    image, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+    return Cubin(image, parse_usage(log)) if hashlib.sha256(image).digest() == digest else None
+
+
+def parse_usage(log: str) -> dict[str, Usage]:
+    """The usage of each kernel that the log of `ptxas -v` reports."""
+    usage = {}
+    for part in log.split("Compiling entry function '")[1:]:
+        numbers = [
+            int(found.group(1)) if (found := re.search(rf"(\d+) {what}", part)) else 0
+            for what in ("registers", "bytes spill stores", "bytes smem")
+        ]
+        usage[part.partition("'")[0]] = Usage(*numbers)
+    return usage
+
+
+def _first_error(log: str) -> str:
+    lines = [line for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\berror\b", line)]
+    return (errors or lines or ["the compiler says nothing"])[0]
+
+
+@functools.cache
+def _headers_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted((HEADERS / "cuda").glob("*.cuh")):
+        digest.update(f"{path.name}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

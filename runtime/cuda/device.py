@@ -1,0 +1,183 @@
+"""A GPU as all programs on it share it: context, streams, arena, copies of state.
+
+The context is the device's primary one, which PyTorch and CuPy use too. It is current only while
+a call is under way: other libraries keep theirs, PyCUDA ends without complaint at exit, and any
+thread may call. What the driver gave is given back only then, too, never by a garbage collector at
+another moment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import RunError
+from graphc.runtime.cuda.staging import Staging
+from graphc.state import StateBuffer
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+NON_BLOCKING = 1
+"""The flag of streams that do not wait for the default stream."""
+
+
+class Device:
+    """`driver` has the names of `pycuda.driver` and those of `PycudaDriver`. `name` is what
+    messages call the device, unique in the process. With `declares` launches say which bytes they
+    touch, as the simulated driver can check; `captures` says whether it makes graphs."""
+
+    def __init__(
+        self,
+        driver: Any,
+        name: str,
+        ordinal: int = 0,
+        declares: bool = False,
+        captures: bool = True,
+    ) -> None:
+        self.driver, self.name, self.ordinal = driver, name, ordinal
+        self.declares, self.captures = declares, captures
+        self.lock = threading.RLock()
+        self.streams: list[Any] = []
+        self.arena = Arena(driver)
+        self._process = os.getpid()
+        self._retired: deque[Any] = deque()
+        driver.init()
+        self._context = driver.Device(ordinal).retain_primary_context()
+        with self.entered():
+            self.staging = Staging(driver)
+            self.need_streams(1)
+        atexit.register(self._end)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Hold the device's lock and have its context current. What the driver raises inside
+        becomes a RunError."""
+        if os.getpid() != self._process:
+            raise RunError(
+                f"{self.name}: a forked process cannot use the GPU of its parent; start it with "
+                "multiprocessing's method 'spawn'"
+            )
+        with self.lock:
+            self._context.push()
+            try:
+                self._let_go()
+                yield
+            except self.driver.Error as error:
+                if isinstance(error, RunError):
+                    raise
+                raise RunError(f"{self.name}: {error}; what this call wrote is lost") from error
+            finally:
+                self.driver.Context.pop()
+
+    def _let_go(self) -> None:
+        """Give back what was retired, once nothing uses it."""
+        if self._retired:
+            self.driver.Context.synchronize()
+            self._retired.clear()
+
+    def _end(self) -> None:
+        """Let the device come to rest before the interpreter takes its memory away."""
+        with suppress(RunError), self.entered():
+            self.driver.Context.synchronize()
+
+    def need_streams(self, count: int) -> None:
+        """Let there be `count` non-blocking streams."""
+        while len(self.streams) < count:
+            self.streams.append(self.driver.Stream(NON_BLOCKING))
+
+    def retire(self, things: Any) -> None:
+        """Let go of what the driver gave when a context is current next."""
+        self._retired.append(things)
+
+    def copy_of(self, buffer: StateBuffer) -> DeviceCopy:
+        """The buffer's copy here, made if there is none; its contents may be old."""
+        found = buffer.copies.get(self.name)
+        if found is None:
+            found = buffer.copies[self.name] = DeviceCopy(self, buffer.array.nbytes)
+        copy: DeviceCopy = found
+        return copy
+
+
+class Arena:
+    """The memory for inputs, outputs and work that all programs of a device share: one
+    allocation, as large as the largest of them needs."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self._memory: Any = None
+        self.nbytes = 0
+        self.address = 0
+
+    def reserve(self, nbytes: int) -> None:
+        """Let there be `nbytes` bytes. The address changes if it grows, once the device has come
+        to rest. Raises the driver's MemoryError; then nothing has changed but what lies in it."""
+        if nbytes <= self.nbytes:
+            return
+        self._driver.Context.synchronize()
+        if self._memory is not None:
+            self._memory.free()
+        self._memory, self.nbytes, self.address = None, 0, 0
+        self._memory = self._driver.mem_alloc(nbytes)
+        self.nbytes, self.address = nbytes, int(self._memory)
+
+
+class DeviceCopy:
+    """The contents of a StateBuffer on a device: `nbytes` bytes at `address`, which never moves.
+    `version` is that of the buffer whose contents it holds, -1 at first."""
+
+    def __init__(self, device: Device, nbytes: int) -> None:
+        self._device = device
+        self._memory = device.driver.mem_alloc(max(nbytes, 1))
+        self.nbytes = nbytes
+        self.address = int(self._memory)
+        self.version = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "_memory"):
+            self._device.retire(self._memory)
+
+    def read_into(self, array: Array) -> None:
+        """Copy the contents as of the last call into the host's array."""
+        with self._device.entered():
+            self._device.staging.download(array, self.address, self._device.streams[0])
+
+    def refresh(self, buffer: StateBuffer) -> None:
+        """Bring the newest contents here, in the order of stream 0."""
+        if self.version != buffer.version:
+            buffer.refresh_host()
+            self._device.staging.upload(self.address, buffer.array, self._device.streams[0])
+            self.version = buffer.version
+
+
+_LOCK = threading.Lock()
+
+
+def find_device(name: str, check: bool = False) -> Device:
+    """The device called "cuda", "cuda:N" or "sim". `check` lets the simulated one check every
+    access to memory. RunError, saying what is missing, if there is none."""
+    kind, _, number = name.partition(":")
+    with _LOCK:
+        return _simulated(check) if kind == "sim" else _gpu(int(number or 0))
+
+
+@functools.cache
+def _gpu(ordinal: int) -> Device:
+    from graphc.runtime.cuda.driver import open_driver
+
+    driver = open_driver(ordinal)
+    return Device(driver, f"cuda:{ordinal}", ordinal, captures=driver.captures)
+
+
+@functools.cache
+def _simulated(check: bool) -> Device:
+    from graphc.runtime.sim import Simulator
+
+    return Device(Simulator(check=check), "sim checked" if check else "sim", declares=True)

@@ -1,0 +1,134 @@
+"""PyCUDA, and what it lacks: compiled kernels, CUDA graphs, waiting for other libraries' streams.
+
+`PycudaDriver` has the names of `pycuda.driver` and those that the simulated driver adds to them,
+so that the runtime is the same for both. CUDA graphs come from cuda-bindings, which shares the
+context with PyCUDA and takes the handles of its streams.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from typing import Any
+
+from graphc.errors import RunError
+from graphc.runtime.cuda.compile import compile_cuda
+
+LEGACY_STREAM = 1
+"""The handle of the default stream, which waits for all streams that are not non-blocking."""
+
+
+class PycudaDriver:
+    """`pycuda.driver` for one device of compute capability `arch`, such as "sm_90a"."""
+
+    def __init__(self, pycuda: Any, bindings: Any, arch: str) -> None:
+        self._pycuda, self._bindings = pycuda, bindings
+        self.arch = arch
+        self.captures = bindings is not None
+        """Whether streams can be captured."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pycuda, name)
+
+    def compile(self, text: str, name: str, where: str = "") -> bytes:
+        """The cubin of CUDA text. Raises CompileError."""
+        return compile_cuda(text, name, self.arch, where).image
+
+    def begin_capture(self, stream: Any) -> None:
+        """What `stream`, and streams that fork from it, are given becomes a graph's nodes.
+
+        Until the end of the capture no garbage is collected: freeing memory would break it.
+        """
+        self._collects = gc.isenabled()
+        gc.disable()
+        mode = self._bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._call("cuStreamBeginCapture", stream.handle, mode)
+
+    def end_capture(self, stream: Any) -> CapturedGraph:
+        """The graph of what the streams were given since `begin_capture`."""
+        try:
+            graph = self._call("cuStreamEndCapture", stream.handle)
+        finally:
+            if self._collects:
+                gc.enable()
+        try:
+            return CapturedGraph(self._bindings, self._call("cuGraphInstantiate", graph, 0))
+        finally:
+            self._call("cuGraphDestroy", graph)
+
+    def wait_for_stream(self, stream: Any, handle: int) -> None:
+        """Let what is put on `stream` from now on begin after what is on the stream of another
+        library whose handle this is."""
+        flags = self._bindings.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        event = self._call("cuEventCreate", flags)
+        self._call("cuEventRecord", event, handle)
+        self._call("cuStreamWaitEvent", stream.handle, event, 0)
+        self._call("cuEventDestroy", event)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return _checked(name, getattr(self._bindings, name)(*arguments))
+
+
+class CapturedGraph:
+    """A graph that is ready to be launched."""
+
+    def __init__(self, bindings: Any, executable: Any) -> None:
+        self._bindings, self._executable = bindings, executable
+        self._launch = bindings.cuGraphLaunch
+
+    def launch(self, stream: Any) -> None:
+        """Put one run of the whole graph on the stream."""
+        (error,) = self._launch(self._executable, stream.handle)
+        if error:
+            _checked("cuGraphLaunch", (error,))
+
+    def __del__(self) -> None:
+        self._bindings.cuGraphExecDestroy(self._executable)
+
+
+def open_driver(ordinal: int) -> PycudaDriver:
+    """PyCUDA for the GPU of this number. RunError, with the remedy, if there is none."""
+    try:
+        pycuda = importlib.import_module("pycuda.driver")
+    except ImportError as error:
+        raise RunError(_why_no_pycuda(error)) from error
+    try:
+        pycuda.init()
+        count = pycuda.Device.count()
+    except pycuda.Error as error:
+        raise RunError(f"the CUDA driver does not start: {error}") from error
+    if ordinal >= count:
+        have = "no GPU" if count == 0 else "1 GPU" if count == 1 else f"{count} GPUs"
+        raise RunError(f"this machine has {have}")
+    major, minor = pycuda.Device(ordinal).compute_capability()
+    if major < 8:
+        raise RunError(
+            f"{pycuda.Device(ordinal).name()} has compute capability {major}.{minor}; "
+            "the kernels need 8.0 or newer"
+        )
+    return PycudaDriver(pycuda, _bindings(), arch_of(major, minor))
+
+
+def arch_of(major: int, minor: int) -> str:
+    """The architecture that kernels are compiled for: with all of the chip's own instructions."""
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def _bindings() -> Any:
+    try:
+        return importlib.import_module("cuda.bindings.driver")
+    except ImportError:
+        return None
+
+
+def _why_no_pycuda(error: ImportError) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"PyCUDA is not installed ({error}): pip install 'graphc[cuda]'"
+    return f"PyCUDA cannot be loaded ({error}): is NVIDIA's driver installed?"
+
+
+def _checked(name: str, result: tuple[Any, ...]) -> Any:
+    error, *values = result
+    if int(error):
+        raise RunError(f"{name} failed: {error.name}")
+    return values[0] if values else None

@@ -1,0 +1,143 @@
+"""The steps of a plan as calls of the driver, with everything that they need packed ahead."""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from graphc.config import usable_cores
+from graphc.kernels.kernel import GridLaunch
+from graphc.runtime.cuda.device import Device, DeviceCopy
+from graphc.runtime.cuda.room import work_start
+from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step, Wait
+
+Issue = Callable[[], Any]
+"""Puts one step, or one launch of a step that has several, on its stream."""
+
+
+def compile_kernels(plan: Plan, device: Device) -> dict[str, bytes]:
+    """The compiled image of each kernel by its name, from the cache where it is there.
+
+    Raises CompileError, which names the user's line.
+    """
+    wheres: dict[str, str] = {}
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            wheres.setdefault(step.kernel, str(step.where))
+    kernels = [k for k in plan.kernels.values() if k.launches]
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        images = pool.map(
+            lambda k: device.driver.compile(k.source, k.name, wheres.get(k.name, "")), kernels
+        )
+        return {kernel.name: image for kernel, image in zip(kernels, images, strict=True)}
+
+
+class StatePlaces:
+    """Finds the piece of state that a range of the plan's state segment lies in."""
+
+    def __init__(self, plan: Plan) -> None:
+        places = [binding.place for binding in plan.state]
+        # Of the pieces that start at one place all but the last are empty.
+        self._order = sorted(range(len(places)), key=lambda i: (places[i].start, places[i].stop))
+        self._starts = [places[i].start for i in self._order]
+
+    def find(self, place: Range) -> tuple[int, int]:
+        """(index of the piece in `plan.state`, bytes from its start)."""
+        at = bisect.bisect_right(self._starts, place.start) - 1
+        return self._order[at], place.start - self._starts[at]
+
+    def written(self, plan: Plan) -> list[int]:
+        """The indices of the pieces that some step writes, ascending."""
+        targets = [step.target for step in plan.steps if isinstance(step, Copy)]
+        targets += [w for step in plan.steps if isinstance(step, Launch) for w in step.writes]
+        return sorted({self.find(place)[0] for place in targets if place.segment == "state"})
+
+
+class Addresses:
+    """Where the bytes of a plan lie on a device."""
+
+    def __init__(self, plan: Plan, device: Device, copies: Sequence[DeviceCopy]) -> None:
+        arena = device.arena.address
+        self._bases = {"io": arena, "work": arena + work_start(plan)}
+        self._copies, self._places = copies, StatePlaces(plan)
+
+    def of(self, place: Range) -> int:
+        """The address of the first byte."""
+        if place.segment == "state":
+            index, offset = self._places.find(place)
+            return self._copies[index].address + offset
+        return self._bases[place.segment] + place.start
+
+    def span(self, place: Range) -> tuple[int, int, str]:
+        """(start, stop, value) for a driver that checks what launches touch."""
+        start = self.of(place)
+        return start, start + place.stop - place.start, place.value
+
+
+class Functions:
+    """The loaded kernels of a plan and its events. Made and let go while a context is current."""
+
+    def __init__(self, plan: Plan, device: Device, images: Mapping[str, bytes]) -> None:
+        driver = device.driver
+        self._modules = {n: driver.module_from_buffer(image) for n, image in images.items()}
+        self._functions: dict[str, list[tuple[GridLaunch, Any]]] = {}
+        for name, module in self._modules.items():
+            launches = plan.kernels[name].launches
+            self._functions[name] = [(la, module.get_function(la.symbol)) for la in launches]
+            for launch, function in self._functions[name]:
+                if launch.shared_bytes:
+                    attribute = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    function.set_attribute(attribute, launch.shared_bytes)
+        numbers = {step.event for step in plan.steps if isinstance(step, Record)}
+        untimed = driver.event_flags.DISABLE_TIMING
+        self._events = {number: driver.Event(untimed) for number in sorted(numbers)}
+        self._plan, self._device = plan, device
+
+    def issues(self, step: Step, addresses: Addresses, stream: Any = None) -> list[Issue]:
+        """What puts a step on its stream, or on `stream`."""
+        stream = stream or self._device.streams[step.stream]
+        if isinstance(step, Launch):
+            return self._launches(step, addresses, stream)
+        if isinstance(step, Copy):
+            size = step.source.stop - step.source.start
+            target, source = addresses.of(step.target), addresses.of(step.source)
+            copy = self._device.driver.memcpy_dtod_async
+            return [partial(copy, target, source, size, stream)] if size else []
+        event = self._events[step.event]
+        if isinstance(step, Wait):
+            return [partial(stream.wait_for_event, event)]
+        return [partial(event.record, stream)]
+
+    def _launches(self, step: Launch, addresses: Addresses, stream: Any) -> list[Issue]:
+        pointers = [addresses.of(place) for place in step.arguments]
+        packed = struct.pack(f"{len(pointers)}P", *pointers)
+        functions = self._functions.get(step.kernel, [])
+        return [
+            partial(
+                function._launch_kernel,
+                launch.grid,
+                launch.block,
+                packed,
+                launch.shared_bytes,
+                stream,
+                **self._declared(step, addresses, last=number == len(functions)),
+            )
+            for number, (launch, function) in enumerate(functions, 1)
+        ]
+
+    def _declared(self, step: Launch, addresses: Addresses, last: bool) -> dict[str, Any]:
+        """The bytes that a launch touches, for a driver that checks them."""
+        if not self._device.declares:
+            return {}
+        workspace = self._plan.kernels[step.kernel].workspace > 0
+        writes = step.writes[:-1] if workspace else step.writes
+        scratch = step.writes[-1:] if workspace else ()
+        spans = {
+            name: [addresses.span(p) for p in places if p.stop > p.start]
+            for name, places in (("reads", step.reads), ("writes", writes), ("scratch", scratch))
+        }
+        return {**spans, "completes": last}

@@ -1,0 +1,80 @@
+"""Memory of a device for a plan: known, and there, before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.errors import RunError
+from graphc.runtime.cuda.device import Device, DeviceCopy
+from graphc.runtime.plan import Launch, Plan
+from graphc.runtime.plan_text import megabytes
+from graphc.state import StateBuffer
+
+SECTION = 256
+"""Bytes: where the arena's parts start is a multiple of it, as the driver's allocations are."""
+
+LARGEST = 5
+"""Buffers that a message names."""
+
+
+def work_start(plan: Plan) -> int:
+    """Bytes from the start of the arena, where inputs and outputs lie, to the work memory."""
+    ends = [b.place.stop for b in (*plan.inputs, *plan.outputs)]
+    return -(-max(ends, default=0) // SECTION) * SECTION
+
+
+def arena_bytes(plan: Plan) -> int:
+    """What a plan takes of the arena; at least one byte."""
+    return max(1, work_start(plan) + plan.peak_bytes)
+
+
+def reserve(plan: Plan, device: Device) -> None:
+    """Let the arena be large enough. RunError if the device's memory is too small."""
+    try:
+        device.arena.reserve(arena_bytes(plan))
+    except device.driver.MemoryError:
+        raise out_of_memory(plan, device) from None
+
+
+def make_room(plan: Plan, state: Sequence[StateBuffer], device: Device) -> list[DeviceCopy]:
+    """Room for a plan: the arena, and the copies of the state, in order. RunError if the device's
+    memory is too small; then no program has lost anything."""
+    arena = device.arena
+    missing = {id(b): b.array.nbytes for b in state if device.name not in b.copies}
+    free, _ = device.driver.mem_get_info()
+    needed = sum(missing.values())
+    if arena_bytes(plan) > arena.nbytes:
+        needed += arena_bytes(plan) - arena.nbytes
+    if needed > free:
+        raise out_of_memory(plan, device)
+    reserve(plan, device)
+    try:
+        return [device.copy_of(buffer) for buffer in state]
+    except device.driver.MemoryError:
+        raise out_of_memory(plan, device) from None
+
+
+def out_of_memory(plan: Plan, device: Device) -> RunError:
+    """The error: what the plan takes, what there is, and which values are the largest."""
+    free, total = device.driver.mem_get_info()
+    state = sum(b.value.type.nbytes for b in plan.state)
+    return RunError(
+        f"out of memory on {device.name}: {plan.name} takes {megabytes(plan.peak_bytes)} of work "
+        f"memory, {megabytes(work_start(plan))} for inputs and outputs and {megabytes(state)} for "
+        f"state; of {megabytes(total)} are {megabytes(free)} free. Nothing has run, the state is "
+        f"unchanged. {_largest(plan)}"
+    )
+
+
+def _largest(plan: Plan) -> str:
+    sizes: dict[str, tuple[int, str]] = {}
+    for launch in (step for step in plan.steps if isinstance(step, Launch)):
+        for place in launch.writes:
+            if place.segment == "work":
+                where = f" ({launch.where})" if str(launch.where) else ""
+                sizes[f"%{place.value}"] = (place.stop - place.start, where)
+    for binding in (*plan.inputs, *plan.outputs, *plan.state):
+        sizes[f"%{binding.value.name}"] = (binding.value.type.nbytes, "")
+    largest = sorted(sizes.items(), key=lambda item: -item[1][0])[:LARGEST]
+    named = [f"{name} {megabytes(size)}{where}" for name, (size, where) in largest]
+    return f"The largest buffers: {', '.join(named)}"
