@@ -74,6 +74,11 @@ def _sums_text(name: str, sums: Sequence[Sum], across: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def _lane_bytes(dtype: str) -> int:
+    """Bytes per lane of a register: halves are floats there."""
+    return max(DTYPES[dtype].itemsize, 4 if dtype == "f16" else 1)
+
+
 class _Printer:
     def __init__(self, node: Node, rows: Rows, pieces: int) -> None:
         self.node, self.rows, self.pieces = node, rows, pieces
@@ -134,7 +139,7 @@ class _Printer:
         return lines
 
     def _loop(self, k: int, loop: Loop) -> list[str]:
-        widest = max((DTYPES[s.dtype].itemsize for s in loop.sums), default=0)
+        widest = max((_lane_bytes(s.dtype) for s in loop.sums), default=0)
         size = widest * len(loop.sums) * self.rows.domain.width if self.pieces > 1 else 0
         partials = "nullptr"
         if size:

@@ -46,6 +46,12 @@ GRAPHC_VECTOR(int64_t)
 GRAPHC_VECTOR(uint64_t)
 #undef GRAPHC_VECTOR
 template <> struct vector_of<bool> : vector_of<int32_t> {};
+#if defined(__FLT16_MAX__)
+using half = _Float16;  // in memory alone: registers hold it as float
+#else
+struct half;  // a compiler without it builds everything else
+#endif
+template <> struct vector_of<half> : vector_of<float> {};
 template <class T> using vec = typename vector_of<T>::type;
 using mask = vec<bool>;
 
@@ -53,11 +59,18 @@ template <class V> using element = typename element_of<V>::type;
 
 template <class T> INLINE vec<T> splat(T x) { return vec<T>{} + x; }
 template <> INLINE mask splat<bool>(bool x) { return mask{} - int32_t(x); }
+#if defined(__FLT16_MAX__)
+template <> INLINE vec<half> splat<half>(half x) { return splat(float(x)); }
+#endif
+template <class H> INLINE vec<H> round_to(vec<float> v) {
+  for (int l = 0; l < W; l++) v[l] = float(H(v[l]));
+  return v;
+}
 
 // The lanes' numbers 0, 1, ...
 template <class T = int32_t> INLINE vec<T> lanes() {
   vec<T> v{};
-  for (int l = 0; l < W; l++) v[l] = T(l);
+  for (int l = 0; l < W; l++) v[l] = element<vec<T>>(l);
   return v;
 }
 
@@ -111,7 +124,8 @@ INLINE mask both(bool a, mask b) { return splat<bool>(a) & b; }
 INLINE mask both(mask a, bool b) { return both(b, a); }
 
 template <class T, class V> INLINE vec<T> convert(V v) {
-  if constexpr (__is_same(vec<T>, V)) return v;
+  if constexpr (__is_same(T, half)) return round_to<T>(convert<float>(v));
+  else if constexpr (__is_same(vec<T>, V)) return v;
   else if constexpr (sizeof(T) == 1 && sizeof(element<V>) > 1) return narrow<T>(__builtin_convertvector(v, vec<int32_t>));
   else if constexpr (sizeof(element<V>) == 1 && sizeof(T) > 1) return __builtin_convertvector(widen(v), vec<T>);
   else return __builtin_convertvector(v, vec<T>);
@@ -150,7 +164,7 @@ template <int N = W, int S = 1, class T> INLINE vec<T> load(const T* p) {
   static_assert(N > 0 && N <= W);
   if constexpr (__is_same(T, bool)) return as_mask(load<N, S>((const uint8_t*)p) != vec<uint8_t>{});
   else if constexpr (S == 0) return splat<T>(*p);
-  else if constexpr (S == 1) return load_contiguous<N>(p);
+  else if constexpr (S == 1 && !__is_same(T, half)) return load_contiguous<N>(p);
   else {
     vec<T> v{};
     for (int l = 0; l < N; l++) v[l] = p[l * long(S)];
@@ -161,10 +175,10 @@ template <int N = W, int S = 1, class T> INLINE vec<T> load(const T* p) {
 template <int N = W, int S = 1, class T> INLINE void store(T* p, vec<T> v) {
   static_assert(N > 0 && N <= W);
   if constexpr (__is_same(T, bool)) store<N, S>((uint8_t*)p, narrow<uint8_t>(v & 1));
-  else if constexpr (S == 0) *p = v[0];
-  else if constexpr (S == 1) store_contiguous<N>(p, v);
+  else if constexpr (S == 0) *p = T(v[0]);
+  else if constexpr (S == 1 && !__is_same(T, half)) store_contiguous<N>(p, v);
   else
-    for (int l = 0; l < N; l++) p[l * long(S)] = v[l];
+    for (int l = 0; l < N; l++) p[l * long(S)] = T(v[l]);
 }
 // A whole register of a value with lanes: those beyond the batch become zeros.
 template <int N = W, class T> INLINE void store_lanes(T* p, vec<T> v) { store<W, 1, T>(p, keep<N>(v, vec<T>{})); }
@@ -188,7 +202,8 @@ template <int N, int S, int D, class T> INLINE vec<T> load_if(bool m, const T* p
 
 // (at + l * S) / D in lane l.
 template <class T, int S, int D> INLINE vec<T> iota(long at) {
-  if constexpr (S == 0) return splat<T>(T(at / D));
+  if constexpr (__is_same(T, half)) return iota<float, S, D>(at);
+  else if constexpr (S == 0) return splat<T>(T(at / D));
   else if constexpr (D == 1 && sizeof(T) > 1) return splat<T>(T(at)) + lanes<T>() * T(S);
   else return convert<T>((splat<int64_t>(at) + lanes<int64_t>() * int64_t(S)) / int64_t(D));
 }

@@ -140,6 +140,26 @@ def test_bodies_equal_the_reference(bodies: list[Built], which: int) -> None:
     same(built.run(inputs), built.node.op.reference(*inputs))
 
 
+def test_halves_are_computed_as_floats_and_rounded_when_stored() -> None:
+    half = Type((5, 37), "f16")
+    nodes = [
+        traced("chain", lambda x, y: f.relu(f.exp(x) * y + 0.5)[:, ::2], [half, half]),
+        traced("sums", lambda x: (f.sum(x, axis=1), f.max(x, axis=1)), [half]),
+        traced("all", lambda x: f.sum(x), [Type((700, 333), "f16")]),
+        traced("narrow", lambda x: f.astype(x, "float16"), [f32(5, 37)]),
+        traced("wide", lambda x: f.astype(x, "float32") * 3.0, [half]),
+    ]
+    random = np.random.default_rng(0)
+    for built in build(nodes):
+        inputs = [
+            random.uniform(-1, 1, v.type.shape).astype(v.type.numpy_dtype)
+            for v in built.node.inputs
+        ]
+        wide = [x.astype(np.float32) for x in inputs]
+        for y, exact in zip(built.run(inputs), built.node.op.reference(*wide), strict=True):
+            np.testing.assert_allclose(y.astype(np.float32), exact, rtol=2e-3, atol=2e-3)
+
+
 def scattered_mean(indices):
     """The gradient of a mean of rows: a constant, broadcast."""
     return emit(TakeGrad(0, 9), indices, f.broadcast_to(f.as_tensor(np.float32(0.25)), (4, 6)))
