@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -139,8 +140,8 @@ def compile(
     """A program that computes `fn(*args)`, and one training step with `update`.
 
     fn        a function or module; with `update` its first result is the scalar loss
-    args      modules, `graphc.spec`s, and tuples, lists and dicts of them; the program is called with
-              arrays in place of the specs and without the modules
+    args      modules, `graphc.spec`s, and tuples, lists and dicts of them; the program is called
+              with arrays in place of the specs and without the modules
     update    an `optim` rule that updates the trainable parameters in the same program
     device    "cpu", "cuda", "cuda:N", "sim" or "reference"
     streams   1 to 8 queues of kernels, or "auto"
@@ -156,7 +157,8 @@ def compile(
     if precision != "float32":
         raise GraphError(f"precision: expected 'float32', got {precision!r}")
     _check_disabled(settings.disable)
-    target = _target(settings.device or "cpu")
+    device = settings.device or _default_device()
+    target = _target(device)
     stages: dict[str, Graph] = {}
 
     def hook(name: str, graph: Graph) -> None:
@@ -173,7 +175,7 @@ def compile(
         hook("differentiate", graph)
     graph = run_passes(graph, target, _enabled(passes.AFTER_GRADIENT, settings.disable), hook)
     state = _bind(graph, buffers, stages)
-    executable, plan = _load(graph, target, state, settings)
+    executable, plan = _load(graph, device, target, state, settings)
     program = Program(
         traced, graph, stages, plan, executable, state, update, target, settings.check
     )
@@ -219,6 +221,15 @@ def _check_disabled(names: Iterable[str]) -> None:
             )
 
 
+def _default_device() -> str:
+    """A GPU if there is one, else the CPU. Without PyCUDA nobody looks for one."""
+    if find_spec("pycuda") is None:
+        return "cpu"
+    from graphc.runtime import cuda
+
+    return "cuda" if cuda.gpu_found() else "cpu"
+
+
 def _target(device: str) -> Target:
     if device == "cpu":
         from graphc.runtime.build import cpu_target
@@ -245,7 +256,11 @@ def _bind(
 
 
 def _load(
-    graph: Graph, target: Target, state: Mapping[str, StateBuffer], settings: config.Config
+    graph: Graph,
+    device: str,
+    target: Target,
+    state: Mapping[str, StateBuffer],
+    settings: config.Config,
 ) -> tuple[Executable, Plan | None]:
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
@@ -257,7 +272,9 @@ def _load(
         from graphc.runtime.cpu import load
 
         return load(plan, state, settings.threads, graph), plan
-    return _NotHere(target.device), plan
+    from graphc.runtime import cuda
+
+    return cuda.load(plan, state, device, graph, "race" in settings.check), plan
 
 
 def make_plan_of(graph: Graph, target: Target, streams: int | str) -> Plan:
@@ -279,26 +296,6 @@ def _check_memory(plan: Plan, limit: int | None) -> None:
             f"{plan.name}: the plan takes {plan.peak_bytes} bytes of work memory, "
             f"GRAPHC_MEMORY_LIMIT allows {limit}; nothing has run, state is unchanged"
         )
-
-
-@dataclass
-class _NotHere:
-    """Stands for a device whose kernels can be printed, compiled and planned, but not run."""
-
-    device: str
-
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        raise RunError(
-            f"device {self.device!r}: kernels are generated and planned (program.kernels, "
-            "program.plan), but there is no runtime to play them; state is unchanged. "
-            "Use device='cpu' or device='reference'"
-        )
-
-    run_checked = run
-
-    def profile(self, inputs: Sequence[Array], repeats: int = 1) -> list[tuple[str, int, float]]:
-        self.run(inputs)
-        return []
 
 
 class Program:
@@ -327,6 +324,8 @@ class Program:
         self._inputs = traced.inputs
         self._outputs = traced.outputs
         self._run = executable.run_checked if "nan" in check else executable.run
+        self._foreign = getattr(executable, "foreign", None)
+        """Takes other libraries' arrays that lie on the device, where it has its own memory."""
 
     def __call__(self, *args: Any) -> Any:
         """The function's results as fresh NumPy arrays, in the structure that it returned.
@@ -350,8 +349,10 @@ class Program:
         return [self._array(v, n, t) for v, (n, t) in zip(given, self._inputs, strict=True)]
 
     def _array(self, value: Any, name: str, type: Type) -> Array:
+        foreign = None
         if not isinstance(value, np.ndarray):
-            value = as_array(value)
+            foreign = self._foreign(value, name) if self._foreign else None
+            value = as_array(value) if foreign is None else foreign
         if value.dtype != type.numpy_dtype or value.shape != type.shape:
             extents = ",".join(map(str, value.shape))
             hint = ""
@@ -360,7 +361,7 @@ class Program:
             raise GraphError(
                 f"{self.name}: {name} is {type}, got {value.dtype.name}[{extents}]{hint}"
             )
-        return np.ascontiguousarray(value).reshape(type.shape)
+        return np.ascontiguousarray(value).reshape(type.shape) if foreign is None else foreign
 
     @property
     def kernels(self) -> dict[str, str]:

@@ -108,9 +108,7 @@ def test_a_loss_with_axes_is_an_error():
 def test_a_loss_without_parameters_is_an_error():
     with pytest.raises(graphc.GraphError) as error:
         graphc.compile(lambda x: graphc.sum(x), X, update=optim.SGD(lr=0.1))
-    assert message(error) == (
-        "with update=, the loss depends on trainable parameters, found none"
-    )
+    assert message(error) == ("with update=, the loss depends on trainable parameters, found none")
 
 
 def test_a_wrong_shape_in_the_model_names_the_line():
@@ -148,16 +146,9 @@ def test_a_memory_limit_is_known_before_anything_runs(monkeypatch):
     )
 
 
-def test_cuda_programs_are_printed_and_planned_and_say_that_they_cannot_run():
+def test_cuda_programs_are_printed_and_planned_on_any_machine():
     train = trainer(device="cuda")
     assert all('extern "C" __global__' in source for source in train.kernels.values())
-    with pytest.raises(graphc.RunError) as error:
-        train(XS, YS)
-    assert message(error) == (
-        "device 'cuda': kernels are generated and planned (program.kernels, program.plan), but "
-        "there is no runtime to play them; state is unchanged. Use device='cpu' or "
-        "device='reference'"
-    )
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
@@ -175,9 +166,7 @@ def test_programs_of_a_model_share_its_parameters(device):
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_results_are_fresh_arrays_in_the_functions_structure(device):
-    program = graphc.compile(
-        lambda x: {"twice": x * 2.0, "both": (x + 1.0, x)}, X, device=device
-    )
+    program = graphc.compile(lambda x: {"twice": x * 2.0, "both": (x + 1.0, x)}, X, device=device)
     first, second = program(XS), program(XS)
     np.testing.assert_array_equal(first["twice"], XS * 2)
     np.testing.assert_array_equal(first["both"][0], XS + 1)

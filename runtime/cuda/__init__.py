@@ -5,7 +5,15 @@ cuda-bindings compiles them (NVRTC) and captures a whole step as one CUDA graph.
 drives the same code by a simulated GPU with PyCUDA's interface.
 """
 
-from graphc.runtime.cuda.device import Device, find_device
+from graphc.runtime.cuda.device import Device, find_device, gpu_found
 from graphc.runtime.cuda.executable import CudaExecutable, Results, Unavailable, load
 
-__all__ = ["CudaExecutable", "Device", "Results", "Unavailable", "find_device", "load"]
+__all__ = [
+    "CudaExecutable",
+    "Device",
+    "Results",
+    "Unavailable",
+    "find_device",
+    "gpu_found",
+    "load",
+]

@@ -160,6 +160,16 @@ class DeviceCopy:
 _LOCK = threading.Lock()
 
 
+@functools.cache
+def gpu_found() -> bool:
+    """Whether this machine has a GPU and what is needed to use it."""
+    try:
+        find_device("cuda")
+    except RunError:
+        return False
+    return True
+
+
 def find_device(name: str, check: bool = False) -> Device:
     """The device called "cuda", "cuda:N" or "sim". `check` lets the simulated one check every
     access to memory. RunError, saying what is missing, if there is none."""
