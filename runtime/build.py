@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from pathlib import Path
 from graphc.config import cache_dir, usable_cores
 from graphc.errors import CompileError
 from graphc.kernels.kernel import Kernel
+from graphc.log import log
 from graphc.target import Target
 
 FLAGS = (
@@ -223,12 +225,14 @@ def _compile(source: Source, file: Path, path: Path, compiler: Compiler) -> None
         written.replace(file)
         built = Path(scratch) / "object"
         command = [*compiler.command, *FLAGS, *source.flags, str(file), "-o"]
+        begin = time.perf_counter()
         done = _run([*command, str(built)])
         if done.returncode != 0:
             raise _failure(source, [*command, os.devnull], done)
         body = built.read_bytes()
         built.write_bytes(body + hashlib.sha256(body).digest())
         built.replace(path)
+        log("info", f"{source.what}: built in {time.perf_counter() - begin:.2f} s")
 
 
 def _failure(

@@ -8,6 +8,7 @@ import pytest
 
 import graphc
 from graphc.log import log
+from tests.tools import need_command
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,17 @@ def test_info_names_every_pass_with_its_nodes_and_time(capsys, clean_environment
     lines = capsys.readouterr().err.splitlines()
     named = [re.fullmatch(r"graphc: (\w+): \d+ -> \d+ nodes in [\d.]+ ms", s) for s in lines]
     assert [match[1] for match in named] == [name for name in program.stages if name != "trace"]
+
+
+def test_info_names_every_kernel_that_is_built(capsys, clean_environment, tmp_path):
+    need_command("g++", "clang++")
+    clean_environment.setenv("GRAPHC_LOG", "info")
+    clean_environment.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
+    for built in (1, 0):
+        program = graphc.compile(lambda x: graphc.exp(x), graphc.spec((4,)), device="cpu")
+        (name,) = program.kernels
+        said = re.findall(rf"graphc: kernel {name}: built in [\d.]+ s", capsys.readouterr().err)
+        assert len(said) == built
 
 
 def test_nothing_is_said_by_default(capsys, clean_environment):
