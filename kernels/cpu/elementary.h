@@ -254,7 +254,7 @@ INLINE vec<double> pow(vec<double> x, vec<double> y) {
   return x;
 }
 
-// Integers. Dead lanes hold zeros, and a quotient by zero must not trap: it is 0, as in NumPy.
+// Integers. Dead lanes hold zeros, and no quotient may trap: by 0 it is 0, as in NumPy; by -1 it is the negative, which wraps.
 template <class V> INLINE V floor(V x) { return x; }
 template <class V> INLINE V pow(V x, V y) {
   V result = V{} + element<V>(1);
@@ -268,6 +268,11 @@ template <class V> INLINE V pow(V x, V y) {
   }
   return result;
 }
+template <class V> INLINE V without_traps(V b) {  // 1 for 0 and -1
+  const V one = V{} + element<V>(1), nonzero = b == 0 ? one : b;
+  if constexpr (element<V>(-1) > 0) return nonzero;
+  else return nonzero == V{} - one ? one : nonzero;
+}
 template <class V> INLINE V remainder(V a, V b);
 template <class V> INLINE V floor_divide(V a, V b) {
   if constexpr (element<V>(0.5) != 0) {
@@ -276,9 +281,9 @@ template <class V> INLINE V floor_divide(V a, V b) {
     const V near = quotient - below > element<V>(0.5) ? below + element<V>(1) : below;
     return b == 0 ? a / b : near;
   } else {
-    const V safe = b == 0 ? V{} + element<V>(1) : b, quotient = a / safe;
+    const V safe = without_traps(b), quotient = a / safe;
     const V down = ((a % safe != 0) & ((a < 0) != (safe < 0))) != 0 ? quotient - element<V>(1) : quotient;
-    return b == 0 ? V{} : down;
+    return b == 0 ? V{} : b == safe ? down : V{} - a;
   }
 }
 template <class V> INLINE V remainder(V a, V b) {  // of the sign of b
@@ -287,7 +292,7 @@ template <class V> INLINE V remainder(V a, V b) {  // of the sign of b
     GRAPHC_EACH(l) r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
     return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
   } else {
-    const V safe = b == 0 ? V{} + element<V>(1) : b, r = a % safe;
+    const V safe = without_traps(b), r = a % safe;
     const V up = ((r != 0) & ((r < 0) != (safe < 0))) != 0 ? r + safe : r;
     return b == 0 ? V{} : up;
   }

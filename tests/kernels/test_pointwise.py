@@ -140,6 +140,19 @@ def test_bodies_equal_the_reference(bodies: list[Built], which: int) -> None:
     same(built.run(inputs), built.node.op.reference(*inputs))
 
 
+@pytest.mark.parametrize("dtype", ["i32", "i64", "u8"])
+def test_integer_quotients_never_trap(dtype: str) -> None:
+    kind = Type((5,), dtype)
+    least = np.iinfo(kind.numpy_dtype).min
+    minus = least if dtype == "u8" else -1
+    a = np.array([least, least, 7, 0, 9], kind.numpy_dtype)
+    b = np.array([minus, 0, minus, 0, 2], kind.numpy_dtype)
+    node = traced("quotients", lambda x, y: (f.floor_divide(x, y), f.remainder(x, y)), [kind, kind])
+    (built,) = build([node])
+    with np.errstate(all="ignore"):
+        same(built.run([a, b]), (a // b, a % b))
+
+
 def test_halves_are_computed_as_floats_and_rounded_when_stored() -> None:
     half = Type((5, 37), "f16")
     nodes = [
