@@ -21,6 +21,7 @@ from graphc.kernels.cuda.shell import (
     index_type,
     inplace_pairs,
     kernel_text,
+    loads_first,
     make_kernel,
     source,
     store_outputs,
@@ -57,30 +58,13 @@ class Part:
             scalars, elements = replace(self.program, statements=()), self.program
         head = scalars.lines(self._names, "1")
         if per_thread == 1:
-            body = [f"  {line}" for line in self._indexed(elements, index)]
+            lines = elements.lines(self._names, "1")
+            body = [f"  {line}" for line in (*self._define(lines, index), *lines)]
             return [*head, f"each({count}, {block}, [&]({index} i) {{", *body, "});"]
-        return [*head, *self._several(elements, index, f"each<{per_thread}>({count}, {block},")]
-
-    def _several(self, elements: Program, index: str, call: str) -> list[str]:
-        """A call that loads several elements before it computes the first."""
-        loads = tuple(s for s in elements.statements if s.kind == "load" and not s.operands)
-        rest = tuple(s for s in elements.statements if s not in loads)
-        registers = ", ".join(s.registers[0] for s in loads)
-        unpacked = [f"const auto [{registers}] = loads;"] if loads else []
-        first = self._indexed(replace(elements, statements=loads), index)
-        second = self._indexed(replace(elements, statements=rest), index)
-        return [
-            "struct Loads {",
-            *(f"  vec<{C_TYPES[s.dtypes[0]]}> {s.registers[0]};" for s in loads),
-            "};",
-            call,
-            f"    [&]({index} i) {{",
-            *(f"      {line}" for line in (*first, f"return Loads{{{registers}}};")),
-            "    },",
-            f"    [&]({index} i, const Loads& loads) {{",
-            *(f"      {line}" for line in (*unpacked, *second)),
-            "    });",
-        ]
+        loads, functors = loads_first(
+            elements, self._names, f"{index} i", lambda lines: self._define(lines, index)
+        )
+        return [*head, *loads, f"each<{per_thread}>({count}, {block},", *functors]
 
     @property
     def _names(self) -> list[str]:
@@ -88,12 +72,11 @@ class Part:
         rank = len(self.extents)
         return [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
 
-    def _indexed(self, program: Program, index: str) -> list[str]:
-        """The program's statements after the definitions of the indices that they use, from i."""
-        lines = program.lines(self._names, "1")
+    def _define(self, lines: Sequence[str], index: str) -> list[str]:
+        """The definitions of the indices that `lines` use, from i."""
         if len(self.extents) < 2:
-            return lines
-        return [*decomposed("i", self._names, self.extents, index, lines), *lines]
+            return []
+        return decomposed("i", self._names, self.extents, index, lines)
 
 
 def lower_pointwise(node: Node) -> Kernel:

@@ -66,6 +66,23 @@ struct Reduce {
     for (Index column = first + along; column < last; column += Along) body(column);
   }
 
+  // Calls body(column, load(column)) for this thread's columns of its row, four loads before the
+  // first of their bodies: outputs may lie where inputs do, so that the compiler would not move a
+  // load before an earlier store.
+  template <class Load, class Body>
+  GRAPHC_INLINE void each(const Load& load, const Body& body) const {
+    if (!exists()) return;
+    Index column = first + along;
+    for (; column + 3 * Along < last; column += 4 * Along) {
+      decltype(load(column)) loaded[4];
+#pragma unroll
+      for (int j = 0; j < 4; j++) loaded[j] = load(column + j * Along);
+#pragma unroll
+      for (int j = 0; j < 4; j++) body(column + j * Along, loaded[j]);
+    }
+    for (; column < last; column += Along) body(column, load(column));
+  }
+
   // The results of all elements of the row's share, known to each of the row's threads;
   // body(column, results) combines one element into results.
   template <class Stage, class Body>

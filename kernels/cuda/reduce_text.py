@@ -16,6 +16,7 @@ from graphc.kernels.cuda.shell import (
     index_type,
     inplace_pairs,
     kernel_text,
+    loads_first,
     make_kernel,
     source,
     symbol_of,
@@ -98,22 +99,25 @@ def _loop(plan: Plan, loop: Loop, index: str, results: bool = True) -> list[str]
     """The statements of a loop: what is the same for a whole row, then each column."""
     names = _names(plan)
     rows, columns = loop.program.split(frozenset(range(plan.kept)))
+    names_of_columns = names[plan.kept :]
+
+    def define(lines: Sequence[str]) -> list[str]:
+        extents = plan.extents[plan.kept :]
+        return decomposed("column", names_of_columns, extents, index, lines)
+
+    head = rows.lines(names, "1")
+    if not loop.results and plan.shape.columns >= 4 * plan.shape.along * plan.shape.splits:
+        loads, functors = loads_first(columns, names, f"{index} column", define)
+        return [*head, *loads, "rows.each(", *functors]
     inner = columns.lines(names, "1")
     inner += [_combined(r, "results.", _operand(r)) for r in loop.results]
+    body = [f"  {line}" for line in (*define(inner), *inner)]
+    if not loop.results:
+        return [*head, f"rows.each([&]({index} column) {{", *body, "});"]
     stage = f"Stage{loop.number}"
-    if loop.results:
-        head = f"const {stage} stage{loop.number} = rows.reduce<{stage}>("
-        head += f"[&]({index} column, {stage}& results) {{"
-    else:
-        head = f"rows.each([&]({index} column) {{"
-    split = decomposed("column", names[plan.kept :], plan.extents[plan.kept :], index, inner)
-    return [
-        *rows.lines(names, "1"),
-        head,
-        *(f"  {line}" for line in (*split, *inner)),
-        "});",
-        *(_results(loop) if results else ()),
-    ]
+    call = f"const {stage} stage{loop.number} = rows.reduce<{stage}>("
+    call += f"[&]({index} column, {stage}& results) {{"
+    return [*head, call, *body, "});", *(_results(loop) if results else ())]
 
 
 def _row_outputs(plan: Plan) -> list[str]:

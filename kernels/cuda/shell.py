@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -110,6 +110,30 @@ def store_outputs(walk: Walk, outputs: Sequence[tuple[Value, tuple[Place, ...]]]
     registers = [walk.value(value, places) for value, places in outputs]
     for (value, places), register in zip(outputs, registers, strict=True):
         walk.store(value, places, register)
+
+
+def loads_first(
+    program: Program, names: Sequence[str], argument: str, define: Callable[[list[str]], list[str]]
+) -> tuple[list[str], list[str]]:
+    """The type `Loads` of what an element's plain loads give, and the end of a call with two
+    functors of `argument`: one loads, the other does the rest. `define` gives the definitions of
+    the indices that lines use."""
+    loads = tuple(s for s in program.statements if s.kind == "load" and not s.operands)
+    rest = tuple(s for s in program.statements if s not in loads)
+    registers = ", ".join(s.registers[0] for s in loads)
+    first = replace(program, statements=loads).lines(names, "1")
+    second = replace(program, statements=rest).lines(names, "1")
+    unpacked = [f"const auto [{registers}] = loads;"] if loads else []
+    fields = [f"  vec<{C_TYPES[s.dtypes[0]]}> {s.registers[0]};" for s in loads]
+    functors = [
+        f"    [&]({argument}) {{",
+        *(f"      {line}" for line in (*define(first), *first, f"return Loads{{{registers}}};")),
+        "    },",
+        f"    [&]({argument}, const Loads& loads) {{",
+        *(f"      {line}" for line in (*unpacked, *define(second), *second)),
+        "    });",
+    ]
+    return ["struct Loads {", *fields, "};"], functors
 
 
 def inplace_pairs(

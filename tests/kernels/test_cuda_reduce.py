@@ -100,6 +100,14 @@ def test_a_softmax_is_one_launch_of_three_loops():
     assert kernel.workspace == 0
 
 
+def test_long_rows_load_four_elements_before_they_store_one():
+    text = kernel_of("softmax_long").source.partition("rows.each(")[2]
+    loading, _, storing = text.partition("return Loads{")
+    assert "load<" in loading
+    assert "load<" not in storing
+    assert "store<" in storing
+
+
 def test_few_channels_are_split_one_launch_per_stage_and_one_that_finishes():
     kernel = kernel_of("normalised_split")
     parts = [launch.symbol.removeprefix("normalised_split_") for launch in kernel.launches]
