@@ -18,7 +18,10 @@ from graphc.kernels.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
 REGISTERS = {16: 32, 8: 16, 4: 32}
 """Vector registers of the machine by floats per register: AVX-512, AVX2, NEON."""
 
-UNROLLED_PRODUCTS = 1500
+MOST_WITH_ADDRESSES = 24
+"""Sums of a tile with an address per outer place: beyond, the compiler spills."""
+
+UNROLLED_PRODUCTS = 640
 """Products that a kernel's text may hold; compile time is proportional to it."""
 
 
@@ -86,9 +89,13 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     registers = REGISTERS[roles.width]
     row_sizes = _axis_sizes(roles, roles.rows, registers - 2)
     outer_sizes = _axis_sizes(roles, roles.outer, 4)
+    if roles.outer not in (None, roles.lane) and not roles.window:
+        outer_sizes = [size for size in outer_sizes if size > 1]
     column_sizes = _axis_sizes(roles, roles.columns, registers // 2)
     for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
         nv = outer * columns
+        if (roles.window or roles.moving) and rows * nv > MOST_WITH_ADDRESSES:
+            continue
         if roles.window and (outer != roles.window[0][1] or columns % roles.window[1][1]):
             continue
         if rows * nv + min(rows, nv) + 1 <= registers:
@@ -159,6 +166,7 @@ class TileCost:
         step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
         step += 0.1 * lines + 0.15 * (mr + nv)
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
+        loop += 4.0 if roles.moving else 0.0
         return self.outside * (roles.length * step + loop) + mr * nv * self.store + 40
 
     def lines(self, mr: int, no: int, nc: int) -> float:
@@ -181,7 +189,7 @@ def _refined(schedule: Schedule) -> float:
     roles, columns = schedule.roles, schedule.columns
     live = sum(_live_share(roles, c) * c.tiles * c.size for c in columns.cuts)
     share = live / sum(c.tiles * c.size for c in columns.cuts)
-    return (0.3 + 0.7 * share) * (1 + 0.0002 * schedule.products)
+    return (0.3 + 0.7 * share) * (1 + 0.0004 * schedule.products)
 
 
 def _cut(roles: Roles, rows: int, outer: int, columns: int) -> Schedule | None:

@@ -409,21 +409,44 @@ INLINE void tile(const float* x, const float* y, long* at, const Epilogue& epilo
     });
 }
 
+// One iteration of each loop of S; the last loop is the innermost.
+template <class S>
+struct Iteration {
+    long number[S::LOOPS];
+
+    explicit Iteration(long u) {
+#pragma GCC unroll 16
+        for (int d = S::LOOPS - 1; d >= 0; d--) {
+            number[d] = u % S::loops[d].extent;
+            u /= S::loops[d].extent;
+        }
+    }
+    INLINE void place(long* at) const {
+#pragma GCC unroll 16
+        for (int d = 0; d < S::LOOPS; d++)
+            at[S::loops[d].axis] += number[d] * S::loops[d].stride;
+    }
+    INLINE void next() {
+#pragma GCC unroll 16
+        for (int d = S::LOOPS - 1; d >= 0; d--) {
+            if (++number[d] < S::loops[d].extent) return;
+            number[d] = 0;
+        }
+    }
+};
+
 // The tiles of one chunk: a range of the sequence of all kept loops.
 template <class S, class Epilogue>
 INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilogue) {
     constexpr long total = S::TILES / S::GRAIN;
     const long part = chunk / S::CHUNKS, own = chunk % S::CHUNKS;
+    const long begin = own * total / S::CHUNKS * S::GRAIN;
     const long end = (own + 1) * total / S::CHUNKS * S::GRAIN;
-    for (long u = own * total / S::CHUNKS * S::GRAIN; u < end; u++) {
+    Iteration<S> iteration(begin);
+    for (long u = begin; u < end; u++, iteration.next()) {
         long at[S::AXES + 1] = {};
         at[S::AXES] = part;
-        long rest = u;
-#pragma GCC unroll 16
-        for (int d = S::LOOPS - 1; d >= 0; d--) {
-            at[S::loops[d].axis] += rest % S::loops[d].extent * S::loops[d].stride;
-            rest /= S::loops[d].extent;
-        }
+        iteration.place(at);
         if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue);
     }
 }
@@ -515,14 +538,11 @@ INLINE void one_register(const typename S::T* a, const typename S::T* b, long* a
 template <class S, class Epilogue>
 INLINE void plain(const typename S::T* a, const typename S::T* b, int chunk,
                   const Epilogue& epilogue) {
-    const long end = (chunk + 1) * S::TILES / S::CHUNKS;
-    for (long u = chunk * S::TILES / S::CHUNKS; u < end; u++) {
+    const long begin = chunk * S::TILES / S::CHUNKS, end = (chunk + 1) * S::TILES / S::CHUNKS;
+    Iteration<S> iteration(begin);
+    for (long u = begin; u < end; u++, iteration.next()) {
         long at[S::AXES] = {};
-        long rest = u;
-        for (int d = S::LOOPS - 1; d >= 0; d--) {
-            at[S::loops[d].axis] += rest % S::loops[d].extent * S::loops[d].stride;
-            rest /= S::loops[d].extent;
-        }
+        iteration.place(at);
         if constexpr (S::LANE_EXTENT % W != 0) {
             if (at[S::LANE] + W > S::LANE_EXTENT) {
                 one_register<S::LANE_EXTENT % W, S>(a, b, at, epilogue);
