@@ -153,10 +153,9 @@ def compile(
     Raises GraphError for mistakes in the model or the arguments, CompileError if the compiler
     is missing or fails.
     """
-    settings = config.read(streams, threads, device, tune, disable)
+    settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL)
     if precision != "float32":
         raise GraphError(f"precision: expected 'float32', got {precision!r}")
-    _check_disabled(settings.disable)
     device = settings.device or _default_device()
     target = _target(device)
     stages: dict[str, Graph] = {}
@@ -211,14 +210,6 @@ def _differentiate(
 
 def _enabled(pipeline: Any, disabled: Iterable[str]) -> list[Any]:
     return [(name, function) for name, function in pipeline if name not in set(disabled)]
-
-
-def _check_disabled(names: Iterable[str]) -> None:
-    for name in names:
-        if name not in passes.OPTIONAL:
-            raise GraphError(
-                f"disable: expected names of {', '.join(passes.OPTIONAL)}, got {name!r}"
-            )
 
 
 def _default_device() -> str:
