@@ -23,7 +23,7 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
     contractions = [n for n in graph.nodes if isinstance(n.op, Contraction)]
     for contraction in contractions:
         inside = _absorb(graph, contraction, set(contraction.outputs), partition)
-        pool = _pooling_of(graph, inside) if target.device == "cpu" else None
+        pool = _pooling_of(graph, inside) if _holds_windows(contraction, target) else None
         group = partition.of(contraction)
         if pool is not None and partition.can_merge(group, partition.of(pool)):
             partition.merge(group, partition.of(pool))
@@ -45,6 +45,12 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
             partition.merge(group, other)
             inside = inside | set(node.outputs)
     return inside
+
+
+def _holds_windows(contraction: Node, target: Target) -> bool:
+    """Whether the kernel's tile will be pixels of a batch in the lanes."""
+    batch = contraction.output.type.shape[:1]
+    return target.device == "cpu" and target.lanes > 1 and batch >= (target.lanes // 2,)
 
 
 def _pooling_of(graph: Graph, inside: set[Value]) -> Node | None:
