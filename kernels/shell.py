@@ -89,8 +89,10 @@ def array_dtypes(program: Program) -> dict[str, str]:
 def argument_order(node: Node) -> dict[Value, int]:
     """The number of the kernel's argument for each of the body's inputs and outputs."""
     assert isinstance(node.op, Fused)
-    body = node.op.body
-    return {v: i for i, v in enumerate((*body.inputs, *body.outputs))}
+    values = (*node.op.body.inputs, *node.op.body.outputs)
+    order = {v: i for i, v in enumerate(values)}
+    assert len(order) == len(values), f"{node.op.kernel}: a value is two of its arguments"
+    return order
 
 
 def statement_cost(statement: Statement, width: int) -> float:

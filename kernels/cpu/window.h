@@ -77,8 +77,9 @@ template <int N, class D, class R, class S, int LP, int LQ, class T, class I>
 INLINE vec<T> max_pool2d_grad(const T* dy, const I* index, long h, long w) {
   vec<T> total{};
   if constexpr (LP == 0 && LQ == 0 && D::TILED) {
-    const long p = h / D::DH, q = w / D::DW;
-    const int place = h % D::DH * D::KW + w % D::DW;
+    const unsigned long row = h, column = w;  // division of what may be negative takes four instructions more
+    const long p = row / D::DH, q = column / D::DW;
+    const int place = row % D::DH * D::KW + column % D::DW;
     if ((D::H % D::DH && p >= D::P) || (D::WIDTH % D::DW && q >= D::Q)) return total;
     const vec<int32_t> named = convert<int32_t>(load<N, S::LANE>(index + p * S::ROW + q * S::COLUMN));
     total = select(as_mask(named == place), load<N, R::LANE>(dy + p * R::ROW + q * R::COLUMN), vec<T>{});
