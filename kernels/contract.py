@@ -21,6 +21,7 @@ from graphc.kernels.shell import symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
 from graphc.ops.pooling import MaxPool2d
+from graphc.passes.fuse_contract import can_pool
 from graphc.target import Target
 
 CHUNK_CYCLES = 80_000
@@ -51,14 +52,6 @@ def lower_contract(node: Node, target: Target) -> Kernel:
     if schedule is None:
         return _plain(node, nest, target.lanes, lane, window)
     return _tiled(node, nest, order_loops(schedule), target.lanes)
-
-
-def can_pool(op: MaxPool2d) -> bool:
-    """Whether a contraction can pool its output in registers: windows that tile the pixels."""
-    rows, columns = op.kernel_size
-    return (
-        op.stride == op.kernel_size and op.padding == (0, 0) and rows <= 4 and rows * columns <= 9
-    )
 
 
 def _tiled(node: Node, nest: Nest, schedule: Schedule, width: int) -> Kernel:

@@ -189,24 +189,12 @@ def _starts(schedule: Schedule) -> dict[int, str]:
     return {tile.axis: name for tile, name in tiles if tile.axis is not None}
 
 
-def _digits(roles: Roles, t: str) -> dict[int, str]:
-    """The units of each inner axis in step t."""
-    digits: dict[int, str] = {}
-    if len(roles.inner) == 1:
-        digits[roles.inner[0]] = t
-    elif roles.inner:
-        outer, inner = roles.inner
-        n = roles.steps(inner)
-        digits = {outer: f"({t} / {n})", inner: f"({t} % {n})"}
-    return digits
-
-
 def _static_index(schedule: Schedule, o: str = "o", c: str = "c") -> dict[int, str]:
     """Logical indices of the static axes, as expressions of o0, c0, o, c, t and l."""
     roles = schedule.roles
-    index = {
-        a: _times(roles.width if a == roles.lane else 1, t) for a, t in _digits(roles, "t").items()
-    }
+    index = {}
+    if roles.inner is not None:
+        index[roles.inner] = _times(roles.width if roles.inner == roles.lane else 1, "t")
     for tile, start, unit in ((schedule.outer, "o0", o), (schedule.columns, "c0", c)):
         if tile.axis is not None:
             index[tile.axis] = f"{start} + {_times(tile.step, unit)}"
@@ -225,13 +213,12 @@ def _kept_index(schedule: Schedule) -> dict[int, str]:
 
 
 def _inner_offset(roles: Roles, read: Read, t: str) -> str:
-    terms = []
-    for axis, digit in _digits(roles, t).items():
-        if axis == read.lanes and axis != roles.lane:
-            terms.append(f"{digit} / {read.width} * {read.block} + {digit} % {read.width}")
-        else:
-            terms.append(_times(_unit_stride(roles, read, axis), digit))
-    return " + ".join(x for x in terms if x != "0") or "0"
+    axis = roles.inner
+    if axis is None:
+        return "0"
+    if axis == read.lanes and axis != roles.lane:
+        return f"{t} / {read.width} * {read.block} + {t} % {read.width}"
+    return _times(_unit_stride(roles, read, axis), t)
 
 
 def _base(roles: Roles, read: Read) -> str:

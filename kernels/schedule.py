@@ -64,7 +64,7 @@ def _candidates(
     kept = [a for a in nest.kept if nest.axes[a].extent > 1 or a == forced]
     lanes = range(len(nest.axes)) if forced is None else [forced]
     summed = [a for a in nest.summed if nest.axes[a].extent != 1]
-    inner_choices: list[tuple[int, ...]] = [(a,) for a in summed] or [()]
+    inner_choices: list[int | None] = [*summed] or [None]
     for x, y in ((nest.a, nest.b), (nest.b, nest.a)):
         for lane in lanes:
             if any(place.coefficients[lane] > 1 for place in nest.output):
@@ -130,7 +130,7 @@ class TileCost:
         )
         self.x_stride, self.y_stride = (self._inner_stride(r) for r in (x, y))
         self.slides = [
-            a is not None and roles.inner and self._stride(y, a) == self.y_stride
+            a is not None and roles.inner is not None and self._stride(y, a) == self.y_stride
             for a in (roles.outer, roles.columns)
         ]
         # A place that one step of the moving loop reads, the next finds in the cache.
@@ -145,7 +145,7 @@ class TileCost:
         return abs(read.strides[axis]) * (self.roles.width if axis == self.roles.lane else 1)
 
     def _inner_stride(self, read: Read) -> int:
-        return self._stride(read, self.roles.inner[-1]) if self.roles.inner else 0
+        return 0 if self.roles.inner is None else self._stride(read, self.roles.inner)
 
     def total(self, sizes: tuple[int, int, int]) -> float:
         """Cycles of all tiles of `sizes` (rows, outer, columns), the partial ones included."""
@@ -263,11 +263,12 @@ def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int,
         return 0, 0, 1
     low, high = _interior(roles, outer, columns)
     unroll = 4 if length >= 32 else 2
-    blocked = any(r.lanes in roles.inner and r.lanes != roles.lane for r in (roles.x, roles.y))
+    blocked = any(r.lanes == roles.inner != roles.lane for r in (roles.x, roles.y))
+    blocked = blocked and roles.inner is not None
     main = low + (high - low) // unroll * unroll
     if roles.moving:
         return (length, length, 1) if length <= 28 else None
-    if length <= 8 or main - low < 2 * unroll or len(roles.inner) > 1:
+    if length <= 8 or main - low < 2 * unroll:
         return (length, length, 1) if length <= 40 else None
     if blocked and low % unroll:
         return None
@@ -276,9 +277,9 @@ def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int,
 
 def _interior(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int, int]:
     """The longest run of inner steps in which no border is met by any tile."""
-    borders = tuple(b for b in roles.static_borders if b.axes & set(roles.inner))
-    tail = roles.lane_tail and roles.lane in roles.inner
-    if any(b.axes & set(roles.inner) for q in roles.y.quotients for b in (q.border,)):
+    borders = tuple(b for b in roles.static_borders if roles.inner in b.axes)
+    tail = roles.lane_tail and roles.lane == roles.inner
+    if any(roles.inner in q.border.axes for q in roles.y.quotients):
         return 0, 0
     if not borders:
         return 0, roles.length - (1 if tail else 0)
@@ -304,7 +305,7 @@ def _everywhere(
     """Whether step t reads inside at every corner of the tile axes and in every lane."""
     inner = roles.inner_index(t)
     for at in itertools.product(*corners.values()):
-        for lane in (0, roles.width - 1) if roles.lane in inner else (0,):
+        for lane in (0, roles.width - 1) if roles.lane == roles.inner else (0,):
             index = {**dict(zip(corners, at, strict=True)), **inner}
             index.setdefault(roles.lane, 0)
             index[roles.lane] += lane

@@ -47,8 +47,8 @@ NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 
 @dataclass(frozen=True)
 class Roles:
-    """What each axis is for. `inner` are the summed axes of the innermost loop (the second varies
-    fastest); the lane axis stands for its blocks of `width` there."""
+    """What each axis is for. `inner` is the summed axis of the innermost loop; the lane axis stands
+    for its blocks of `width` there."""
 
     nest: Nest
     x: Read
@@ -58,7 +58,7 @@ class Roles:
     rows: int | None
     outer: int | None
     columns: int | None
-    inner: tuple[int, ...]
+    inner: int | None
     window: Window | None = None
     """Pooling windows that `outer` and `columns` must hold whole."""
 
@@ -78,12 +78,12 @@ class Roles:
     @cached_property
     def length(self) -> int:
         """Steps of the innermost loop."""
-        return math.prod(self.steps(a) for a in self.inner)
+        return 1 if self.inner is None else self.steps(self.inner)
 
     @cached_property
     def sums(self) -> tuple[int, ...]:
         """The summed axes around the innermost loop, from the outermost."""
-        axes = [a for a in self.nest.summed if a not in self.inner]
+        axes = [a for a in self.nest.summed if a != self.inner]
         axes = [a for a in axes if self.nest.axes[a].extent != 1]
         if self.moving:
             axes.sort(key=lambda a: a in self.moving.axes)  # type: ignore[union-attr]
@@ -99,15 +99,15 @@ class Roles:
             others = border.axes - {self.outer}
             if self.outer in border.axes and len(others) == 1 and border.divisor == 1:
                 (axis,) = others
-                if not self.nest.axes[axis].kept and axis not in (*self.inner, self.lane):
+                if not self.nest.axes[axis].kept and axis not in (self.inner, self.lane):
                     return border
         return None
 
     @cached_property
     def static(self) -> frozenset[int]:
         """Axes whose position is known when the kernel is compiled, up to a tile's start."""
-        tile = {self.outer, self.columns} - {None}
-        return frozenset({self.lane, *self.inner, *tile})  # type: ignore[arg-type]
+        axes = (self.lane, self.inner, self.outer, self.columns)
+        return frozenset(a for a in axes if a is not None)
 
     @cached_property
     def lane_tail(self) -> bool:
@@ -131,12 +131,10 @@ class Roles:
         return not self.lane_tail or index[self.lane] < self.nest.axes[self.lane].extent
 
     def inner_index(self, t: int) -> dict[int, int]:
-        """The logical indices of the inner axes in step t."""
-        index = {}
-        for axis in reversed(self.inner):
-            t, digit = divmod(t, self.steps(axis))
-            index[axis] = digit * (self.width if axis == self.lane else 1)
-        return index
+        """The logical index of the inner axis in step t."""
+        if self.inner is None:
+            return {}
+        return {self.inner: t * (self.width if self.inner == self.lane else 1)}
 
     def allowed(self) -> bool:
         """Whether the reads fit the template."""
@@ -164,10 +162,8 @@ class Roles:
                 # Blocks of lanes are walked by number: along one summed axis of its own.
                 if self.nest.axes[read.lanes].kept:
                     return False
-                if read.lanes in self.inner and len(self.inner) > 1:
-                    return False
         if self.lanes_summed:
-            return not self.lane_tail or self.inner == (self.lane,)
+            return not self.lane_tail or self.inner == self.lane
         return not self.lane_tail or self.lane in (self.outer, self.columns)
 
     def _borders_allowed(self) -> bool:
@@ -182,7 +178,7 @@ class Roles:
             if self.lane in border.axes and self.lane not in (
                 self.outer,
                 self.columns,
-                *self.inner,
+                self.inner,
             ):
                 return False
         return not any(self.lane in q.border.axes for q in self.y.quotients)
