@@ -84,9 +84,12 @@ class Device:
             self._retired.clear()
 
     def _end(self) -> None:
-        """Let the device come to rest before the interpreter takes its memory away."""
-        with suppress(RunError), self.entered():
-            self.driver.Context.synchronize()
+        """Let the device come to rest before the interpreter takes its memory away, and leave the
+        context: PyCUDA would complain later."""
+        if os.getpid() == self._process:
+            with suppress(RunError), self.entered():
+                self.driver.Context.synchronize()
+            self._context.detach()
 
     def need_streams(self, count: int) -> None:
         """Let there be `count` non-blocking streams."""

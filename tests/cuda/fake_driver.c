@@ -1,0 +1,271 @@
+// A driver library that records the calls it gets. Memory of its devices is memory of the host,
+// copies are made at once, kernels are not run. It takes the place of libcuda.so.1 together with a
+// stub that has all other entry points.
+//
+// The record has a line per call: its name and what matters of its arguments. Streams, events,
+// modules and graphs are numbered from 1 in the order in which they were made.
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OK CUDA_SUCCESS
+#define LINE 4096
+
+static char* record_text;
+static size_t record_length, record_room;
+static int devices = 1;
+static size_t memory = 1ull << 34, used;
+static uintptr_t made[8];
+enum { STREAM, EVENT, MODULE, GRAPH };
+
+#define RECORD(...)                                              \
+  do {                                                           \
+    if (record_room - record_length < LINE) {                    \
+      record_room = record_room ? 2 * record_room : 1 << 20;     \
+      record_text = realloc(record_text, record_room);           \
+    }                                                            \
+    record_length += snprintf(record_text + record_length, LINE, __VA_ARGS__); \
+  } while (0)
+#define NEW(type, kind) ((type)(++made[kind]))
+#define NUMBER(handle) ((unsigned long)(uintptr_t)(handle))
+
+// For tests: what was recorded since the last `fake_clear`; the machine to be.
+const char* fake_record(void) {
+  RECORD("%s", "");
+  return record_text;
+}
+void fake_clear(void) {
+  record_length = 0;
+  RECORD("%s", "");
+}
+void fake_machine(int gpus, size_t bytes) {
+  devices = gpus;
+  memory = bytes;
+}
+
+// Contexts: one per device, a stack per thread. Without one most calls fail.
+static __thread CUcontext stack[64];
+static __thread int depth;
+int fake_depth(void) { return depth; }
+#define CURRENT() \
+  if (depth == 0) return CUDA_ERROR_INVALID_CONTEXT
+
+static CUcontext context_of(CUdevice device) { return (CUcontext)(uintptr_t)(0xC0 + device); }
+
+CUresult cuInit(unsigned flags) { return devices ? OK : CUDA_ERROR_NO_DEVICE; }
+CUresult cuDriverGetVersion(int* version) { return *version = 13000, OK; }
+CUresult cuDeviceGetCount(int* count) { return *count = devices, OK; }
+CUresult cuDeviceGet(CUdevice* device, int number) {
+  *device = number;
+  return number < devices ? OK : CUDA_ERROR_INVALID_DEVICE;
+}
+CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
+  return snprintf(name, length, "a driver that records"), OK;
+}
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+                                                                       : 1024;
+  return OK;
+}
+CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
+  return *major = 9, *minor = 0, OK;
+}
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) { return *bytes = memory, OK; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  RECORD("retain_primary_context %d\n", device);
+  return *context = context_of(device), OK;
+}
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return OK; }
+CUresult cuCtxPushCurrent_v2(CUcontext context) { return stack[depth++] = context, OK; }
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  CURRENT();
+  return *context = stack[--depth], OK;
+}
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  return *context = depth ? stack[depth - 1] : NULL, OK;
+}
+CUresult cuCtxGetDevice(CUdevice* device) {
+  CURRENT();
+  return *device = (int)((uintptr_t)stack[depth - 1] - 0xC0), OK;
+}
+CUresult cuCtxSynchronize(void) {
+  CURRENT();
+  RECORD("context_synchronize\n");
+  return OK;
+}
+
+// Streams and events. Nothing is ever pending.
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  CURRENT();
+  *stream = NEW(CUstream, STREAM);
+  RECORD("stream_create %lu flags %u\n", NUMBER(*stream), flags);
+  return OK;
+}
+CUresult cuStreamDestroy_v2(CUstream stream) { return OK; }
+CUresult cuStreamQuery(CUstream stream) { return OK; }
+CUresult cuStreamSynchronize(CUstream stream) {
+  CURRENT();
+  RECORD("stream_synchronize %lu\n", NUMBER(stream));
+  return OK;
+}
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  CURRENT();
+  RECORD("wait %lu event %lu\n", NUMBER(stream), NUMBER(event));
+  return OK;
+}
+CUresult cuEventCreate(CUevent* event, unsigned flags) {
+  CURRENT();
+  *event = NEW(CUevent, EVENT);
+  RECORD("event_create %lu flags %u\n", NUMBER(*event), flags);
+  return OK;
+}
+CUresult cuEventDestroy_v2(CUevent event) { return OK; }
+CUresult cuEventQuery(CUevent event) { return OK; }
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  CURRENT();
+  RECORD("record %lu event %lu\n", NUMBER(stream), NUMBER(event));
+  return OK;
+}
+CUresult cuEventSynchronize(CUevent event) {
+  CURRENT();
+  RECORD("event_synchronize %lu\n", NUMBER(event));
+  return OK;
+}
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  return *milliseconds = (float)(NUMBER(end) - NUMBER(start)) / 1000, OK;
+}
+
+// Memory. A block begins with its size.
+#define HEAD 512
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  CURRENT();
+  RECORD("mem_alloc %zu\n", bytes);
+  void* block;
+  if (bytes > memory - used || posix_memalign(&block, HEAD, bytes + HEAD))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  *(size_t*)block = bytes;
+  used += bytes;
+  return *address = (CUdeviceptr)block + HEAD, OK;
+}
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  CURRENT();
+  void* block = (void*)(address - HEAD);
+  RECORD("mem_free %zu\n", *(size_t*)block);
+  used -= *(size_t*)block;
+  return free(block), OK;
+}
+CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
+  CURRENT();
+  return *available = memory - used, *total = memory, OK;
+}
+CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
+  CURRENT();
+  RECORD("host_alloc %zu\n", bytes);
+  return posix_memalign(address, 4096, bytes) ? CUDA_ERROR_OUT_OF_MEMORY : OK;
+}
+CUresult cuMemFreeHost(void* address) { return free(address), OK; }
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  CURRENT();
+  RECORD("copy_to_device %lu bytes %zu\n", NUMBER(stream), bytes);
+  return memcpy((void*)to, from, bytes), OK;
+}
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  CURRENT();
+  RECORD("copy_to_host %lu bytes %zu\n", NUMBER(stream), bytes);
+  return memcpy(to, (void*)from, bytes), OK;
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  CURRENT();
+  RECORD("copy %lu bytes %zu\n", NUMBER(stream), bytes);
+  return memcpy((void*)to, (void*)from, bytes), OK;
+}
+
+// Modules and launches. A function is its name.
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
+                            CUjit_option* options, void** values) {
+  CURRENT();
+  *module = NEW(CUmodule, MODULE);
+  RECORD("module_load %lu\n", NUMBER(*module));
+  return OK;
+}
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+CUresult cuModuleUnload(CUmodule module) { return OK; }
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  return *function = (CUfunction)strdup(name), OK;
+}
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
+  return *value = 1024, OK;
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  RECORD("function_attribute %s %d %d\n", (char*)function, (int)attribute, value);
+  return OK;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                        void** parameters, void** extra) {
+  CURRENT();
+  const size_t bytes = extra ? *(size_t*)extra[3] : 0;
+  const uint64_t* words = extra ? extra[1] : NULL;
+  RECORD("launch %lu %s grid %u %u %u block %u %u %u shared %u arguments", NUMBER(stream),
+         (char*)function, gx, gy, gz, bx, by, bz, shared);
+  for (size_t i = 0; i < bytes / 8; i++) RECORD(" %llu", (unsigned long long)words[i]);
+  RECORD("\n");
+  return OK;
+}
+
+// Graphs.
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+  CURRENT();
+  RECORD("begin_capture %lu mode %d\n", NUMBER(stream), (int)mode);
+  return OK;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  CURRENT();
+  RECORD("end_capture %lu\n", NUMBER(stream));
+  return *graph = NEW(CUgraph, GRAPH), OK;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
+                                     unsigned long long flags) {
+  CURRENT();
+  RECORD("graph_instantiate %lu\n", NUMBER(graph));
+  return *executable = (CUgraphExec)graph, OK;
+}
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  CURRENT();
+  RECORD("graph_launch %lu on %lu\n", NUMBER(executable), NUMBER(stream));
+  return OK;
+}
+CUresult cuGraphDestroy(CUgraph graph) { return OK; }
+CUresult cuGraphExecDestroy(CUgraphExec executable) { return OK; }
+
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  *text = error == CUDA_ERROR_NO_DEVICE        ? "no CUDA-capable device is detected"
+          : error == CUDA_ERROR_OUT_OF_MEMORY  ? "out of memory"
+          : error == CUDA_ERROR_INVALID_CONTEXT ? "invalid device context"
+                                               : "an error";
+  return OK;
+}
+
+// How cuda-bindings finds entry points: by name, the newest version first.
+CUresult cuGetProcAddress_v2(const char* symbol, void** address, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* result) {
+  static void* self;
+  Dl_info info;
+  if (!self && dladdr((void*)fake_record, &info)) self = dlopen(info.dli_fname, RTLD_NOW);
+  static const char* const suffixes[] = {"_v4", "_v3", "_v2", ""};
+  char name[256];
+  *address = NULL;
+  for (int i = 0; i < 4 && !*address; i++) {
+    snprintf(name, sizeof name, "%s%s", symbol, suffixes[i]);
+    *address = dlsym(self, name);
+  }
+  if (result) *result = *address ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return *address ? OK : CUDA_ERROR_NOT_FOUND;
+}
