@@ -31,7 +31,8 @@ def shared_variables(image: bytes) -> list[Variable]:
             name, info, _, section, value, extent = struct.unpack_from("<IBBHQQ", image, at)
             if info & 15 == _THREAD_LOCAL and section != 0 and extent:
                 symbol = image[names + name : image.index(b"\0", names + name)].decode()
-                found.add(Variable(value, extent, variable_name(symbol)))
+                if not symbol.endswith("graphc_sim_first"):
+                    found.add(Variable(value, extent, variable_name(symbol)))
     return sorted(found)
 
 

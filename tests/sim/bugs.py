@@ -10,6 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+COPY = """__shared__ __align__(16) float s[256];
+graphc::copy_async<16>(s + 4 * t, x + 4 * t, true);
+"""
+
 _BUG = re.compile(r"\{\{(.*?)=>(.*?)\}\}", re.DOTALL)
 
 
@@ -107,7 +111,11 @@ BUGS = (
         "with mask 0xffff, which is without it",
     ),
     Bug("read_behind_the_end", "y[t] = x[t + {{193=>192}}];", "0 bytes behind the end of 1024"),
-    Bug("write_behind_the_end", "y[t + {{1=>0}}] = x[t];", "writes 4 bytes, 0 bytes behind the end of 256"),
+    Bug(
+        "write_behind_the_end",
+        "y[t + {{1=>0}}] = x[t];",
+        "writes 4 bytes, 0 bytes behind the end of 256",
+    ),
     Bug("write_before_the_start", "y[t - {{1=>0}}] = x[t];", "writes 4 bytes,"),
     Bug(
         "missing_test_of_the_tail",
@@ -150,7 +158,8 @@ BUGS = (
     ),
     Bug(
         "too_little_dynamic_memory",
-        "extern __shared__ float d[];\nd[t {{+ 1=>}}] = x[t];\n__syncthreads();\ny[t] = d[{{1=>0}}];",
+        "extern __shared__ float d[];\nd[t {{+ 1=>}}] = x[t];\n__syncthreads();\n"
+        "y[t] = d[{{1=>0}}];",
         "writes 4 bytes at byte 256 of shared d, which has 256",
         dynamic=256,
         alone=True,
@@ -196,26 +205,26 @@ BUGS = (
     ),
     Bug(
         "copy_read_before_it_has_landed",
-        "__shared__ __align__(16) float s[256];\ngraphc::copy_async<16>(s + 4 * t, x + 4 * t, true);\n"
-        "graphc::copy_commit();\n{{=>graphc::copy_wait<0>();}}\n__syncthreads();\ny[t] = s[t];",
+        COPY
+        + "graphc::copy_commit();\n{{=>graphc::copy_wait<0>();}}\n__syncthreads();\ny[t] = s[t];",
         "while an asynchronous copy by thread",
     ),
     Bug(
         "wait_for_one_copy_too_few",
-        "__shared__ __align__(16) float s[256];\ngraphc::copy_async<16>(s + 4 * t, x + 4 * t, true);\n"
-        "graphc::copy_commit();\ngraphc::copy_wait<{{1=>0}}>();\n__syncthreads();\ny[t] = s[t];",
+        COPY
+        + "graphc::copy_commit();\ngraphc::copy_wait<{{1=>0}}>();\n__syncthreads();\ny[t] = s[t];",
         "while an asynchronous copy by thread",
     ),
     Bug(
         "copy_without_a_commit",
-        "__shared__ __align__(16) float s[256];\ngraphc::copy_async<16>(s + 4 * t, x + 4 * t, true);\n"
-        "{{=>graphc::copy_commit();}}\ngraphc::copy_wait<0>();\n__syncthreads();\ny[t] = s[t];",
+        COPY
+        + "{{=>graphc::copy_commit();}}\ngraphc::copy_wait<0>();\n__syncthreads();\ny[t] = s[t];",
         "while an asynchronous copy by thread",
     ),
     Bug(
         "copy_of_others_read_without_a_barrier",
-        "__shared__ __align__(16) float s[256];\ngraphc::copy_async<16>(s + 4 * t, x + 4 * t, true);\n"
-        "graphc::copy_commit();\ngraphc::copy_wait<0>();\n{{=>__syncthreads();}}\ny[t] = s[t];",
+        COPY
+        + "graphc::copy_commit();\ngraphc::copy_wait<0>();\n{{=>__syncthreads();}}\ny[t] = s[t];",
         "of shared s",
     ),
     Bug(
@@ -241,7 +250,11 @@ BUGS = (
         "behind the end of 1024 bytes",
     ),
     Bug("wild_pointer", "y[t] = x[t + {{(1 << 26)=>0}}];", "reads 4 bytes,"),
-    Bug("null_pointer", "y[t] = {{*static_cast<const float*>(nullptr)=>x[t]}};", "reads 4 bytes at 0x"),
+    Bug(
+        "null_pointer",
+        "y[t] = {{*static_cast<const float*>(nullptr)=>x[t]}};",
+        "reads 4 bytes at 0x",
+    ),
     Bug(
         "endless_recursion",
         "y[t] = deeper_{{wrong=>right}}(x[t], 0);",
@@ -249,7 +262,8 @@ BUGS = (
         before=(
             "__device__ __noinline__ float deeper_{{wrong=>right}}(float v, int n) {\n"
             "volatile float local[64]; local[n % 64] = v;\n"
-            "return n > {{100000=>10}} ? v : deeper_{{wrong=>right}}(v + local[n % 64], n + 1) + 1; }"
+            "return n > {{100000=>10}} ? v : "
+            "deeper_{{wrong=>right}}(v + local[n % 64], n + 1) + 1; }"
         ),
     ),
     Bug(
@@ -257,4 +271,4 @@ BUGS = (
         "y[t] = 7 / (static_cast<int>(x[t]) {{=>| 1}});",
         "divides an integer by zero",
     ),
-)  # fmt: skip
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -58,16 +58,21 @@ def packed(*arguments: Any) -> bytes:
 
 
 class Played:
-    """The kernels of fused nodes on a device."""
+    """The kernels of fused nodes on a device; `edit` may change their text."""
 
-    def __init__(self, device: Simulator, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        device: Simulator,
+        nodes: Sequence[Node],
+        edit: Callable[[str], str] = lambda text: text,
+    ) -> None:
         self.device = device
         self.kernels = {n.op.kernel: lower(n, TARGET) for n in nodes if isinstance(n.op, Fused)}
         assert len(self.kernels) == len(nodes), "names are unique"
         kernels = list(self.kernels.values())
         parts = [kernels[i : i + PER_FILE] for i in range(0, len(kernels), PER_FILE)]
         with ThreadPoolExecutor(2) as pool:
-            objects = list(pool.map(lambda p: device.compile(joined(p), "kernels"), parts))
+            objects = list(pool.map(lambda p: device.compile(edit(joined(p)), "kernels"), parts))
         self._functions: dict[str, Function] = {}
         for part, image in zip(parts, objects, strict=True):
             module = device.module_from_buffer(image)

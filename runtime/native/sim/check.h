@@ -115,12 +115,12 @@ inline void check_shared(const Access& access) {
   const std::uint64_t size =
       !variable ? 0 : dynamic ? launch.request.shared_bytes : variable->bytes;
   if (!variable || offset + access.bytes > variable->offset + size) {
-    std::string where = "no variable of shared memory";
+    std::string where = "of shared memory that no variable has";
     if (variable)
-      where = format("byte %lu of shared %s, which has %lu", offset - variable->offset,
+      where = format("at byte %lu of shared %s, which has %lu", offset - variable->offset,
                      variable->name, size);
     return report(outside, access.pc,
-                  format("%s %u bytes at %s", access.verb(), access.bytes, where.c_str()));
+                  format("%s %u bytes %s", access.verb(), access.bytes, where.c_str()));
   }
   const auto name = [&] {
     return format("byte %lu of shared %s", offset - variable->offset, variable->name);

@@ -1,0 +1,143 @@
+"""The templates of the generated kernels with one mistake each: what the simulated GPU makes of it.
+
+A mistake that keeps to the rules of memory and order is none that a check could find: it shows in
+the results, which are compared with the meaning of the ops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+import graphc
+from graphc.runtime.build import KERNEL_HEADERS
+from graphc.runtime.sim import LaunchError
+from tests.kernels.cuda_harness import arrays_of, assert_close, traced
+from tests.sim.playing import Played, simulator
+
+
+def spec(*shape: int):
+    return graphc.spec(shape)
+
+
+def normalised(x):
+    centred = x - graphc.mean(x, axis=1, keepdims=True)
+    return centred * graphc.rsqrt(graphc.mean(centred * centred, axis=1, keepdims=True))
+
+
+NODES = {
+    "product": traced("product", graphc.matmul, spec(33, 70), spec(70, 20)),
+    "split": traced("split", graphc.matmul, spec(12, 1000), spec(1000, 9)),
+    "convolution": traced(
+        "convolution",
+        lambda x, w: graphc.conv2d(x, w, padding=1),
+        spec(2, 3, 7, 7),
+        spec(5, 3, 3, 3),
+    ),
+    "rows": traced("rows", normalised, spec(5, 300)),
+    "columns": traced("columns", lambda x: graphc.sum(x, axis=0), spec(300, 37)),
+    "long_row": traced("long_row", lambda x: graphc.sum(x, axis=1), spec(3, 20000)),
+    "pointwise": traced("pointwise", lambda x: graphc.tanh(x) + 1, spec(7, 30)),
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """In `header`, `right` becomes `wrong`, seen by the kernel of `node`."""
+
+    header: str
+    right: str
+    wrong: str
+    node: str
+    found: bool = True
+    """By a check; else by the results alone."""
+
+    def __str__(self) -> str:
+        return f"{self.node}: {' '.join(self.right.split())} -> {' '.join(self.wrong.split())}"
+
+
+MUTANTS = (
+    Mutant("contract", "copy_wait<stages - 2>();", "copy_wait<stages - 1>();", "product"),
+    Mutant("contract", "copy_wait<stages - 2>();", "", "product"),
+    Mutant("contract", "      __syncthreads();  // step", "      // step", "product"),
+    Mutant("contract", "load(i + stages - 1, ring", "load(i + stages, ring", "product", False),
+    Mutant("contract", "now ? now - 1 : stages - 1", "now", "product"),
+    Mutant("contract", "place.inside && k < K;", "place.inside;", "product"),
+    Mutant("contract", "place.inside && k < K;", "k < K;", "convolution"),
+    Mutant(
+        "contract",
+        "smaller(outer, Extent - (along_k ? 1 : vector))",
+        "outer",
+        "product",
+    ),
+    Mutant("contract", "if (m0 + m < M && n0 + n < N)", "if (n0 + n < N)", "product"),
+    Mutant("contract", "if (m0 + m < M && n0 + n < N)", "if (m0 + m < M)", "product"),
+    Mutant("contract", "if (i >= count) return;", "", "split"),
+    Mutant(
+        "contract", "split < Problem::splits; split++", "split <= Problem::splits; split++", "split"
+    ),
+    Mutant("contract", "* steps / splits - first", "* steps / splits - first - 1", "split", False),
+    Mutant("contract", "blockIdx.y) * Problem::batches", "0) * Problem::batches", "split"),
+    Mutant(
+        "contract",
+        "int pitch = along_k ? BK + quad : Outer",
+        "int pitch = along_k ? BK + 1 : Outer",
+        "product",
+    ),
+    Mutant(
+        "reduce",
+        "__syncthreads();\n      results",
+        "results",
+        "rows",
+    ),
+    Mutant("reduce", "threadIdx.x % 32 == 0) slots", "threadIdx.x % 32 < 2) slots", "rows"),
+    Mutant("reduce", "column < last; column += Along", "column <= last; column += Along", "rows"),
+    Mutant(
+        "reduce",
+        "lanes < (Along < 32 ? Along : 32)",
+        "lanes < (Along < 16 ? Along : 16)",
+        "rows",
+        False,
+    ),
+    Mutant("reduce", "warp = 1; warp < warps; warp++", "warp = 1; warp <= warps; warp++", "rows"),
+    Mutant("reduce", "exists() && along == 0; }", "exists(); }", "columns"),
+    Mutant("reduce", "return place < Rows; }", "return true; }", "columns"),
+    Mutant(
+        "reduce",
+        "__syncthreads();\n    results",
+        "results",
+        "columns",
+    ),
+    Mutant("reduce", "i = 1; i < Along; i++", "i = 1; i <= Along; i++", "columns"),
+    Mutant("reduce", "split < Splits; split++", "split <= Splits; split++", "long_row"),
+    Mutant("reduce", "if (first_of_row()) workspace", "if (stores()) workspace", "long_row"),
+    Mutant("pointwise", "if (i < count) body(i);", "body(i);", "pointwise"),
+)
+
+
+def edited(mutant: Mutant, text: str) -> str:
+    """The text with the header in place of its inclusion, changed."""
+    header = (KERNEL_HEADERS / "cuda" / f"{mutant.header}.cuh").read_text()
+    assert mutant.right in header, f"{mutant.header}.cuh no longer has {mutant.right!r}"
+    header = header.replace(mutant.right, mutant.wrong, 1)
+    header = header.replace('#include "', '#include "cuda/').replace("#pragma once", "")
+    include = f'#include "cuda/{mutant.header}.cuh"'
+    assert include in text
+    return text.replace(include, header)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_a_mistake_in_a_template_is_found(mutant: Mutant):
+    device = simulator(check=True)
+    node = NODES[mutant.node]
+    played = Played(device, [node], lambda text: edited(mutant, text))
+    arrays = arrays_of(node)
+    if mutant.found:
+        with pytest.raises(LaunchError, match=f"^{mutant.node}_"):
+            played.run(node, arrays)
+        return
+    results = played.run(node, arrays)
+    with pytest.raises(AssertionError):
+        for got, want in zip(results, node.op.reference(*arrays), strict=True):
+            assert_close(got, want, 1000)
