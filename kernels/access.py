@@ -148,11 +148,11 @@ def memory_access(type: Type, places: Sequence[Place], domain: Domain) -> Access
         return place_access(rest, domain)
     own = domain.lane is not None and batch == domain.axis(domain.lane) and domain.width == width
     assert own, f"{type} is read away from the kernel's own batch axis: {batch} in {domain}"
-    assert domain.lane is not None and rest.coefficients[domain.lane] == 0 and rest.divisor == 1
+    assert domain.lane is not None and rest.coefficients[domain.lane] == 0
     coefficients = list(rest.coefficients)
     # The lane axis's index steps by the width, so it is one stride per element that is left.
-    coefficients[domain.lane] = strides[axis] // width
-    return Access(rest.offset, tuple(coefficients), 1)
+    coefficients[domain.lane] = strides[axis] // width * rest.divisor
+    return Access(rest.offset, tuple(coefficients), rest.divisor, rest.divisor)
 
 
 def inside(place: Place, extent: int, domain: Domain) -> Guard | bool:

@@ -195,7 +195,7 @@ template <int N, int S, int D> INLINE mask load_if(mask m, const bool* p, long a
 }
 template <int N, int S, int D, class T> INLINE vec<T> load_if(bool m, const T* p, long at) {
   if (!m) return vec<T>{};
-  if constexpr (D == 1) return load<N, S>(p + at);
+  if constexpr (S % D == 0 && S != 0) return load<N, S / D>(p + at / D);
   else if constexpr (S == 0) return splat<T>(p[at / D]);
   else return load_if<N, S, D>(splat<bool>(true), p, at);
 }

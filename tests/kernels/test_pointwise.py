@@ -14,6 +14,7 @@ from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.kernels.lower import lower
 from graphc.ops.base import Contraction, Reduction
 from graphc.ops.indexing import TakeGrad
+from graphc.ops.join import Pad
 from graphc.ops.layout import Relayout
 from graphc.runtime.build import cpu_target
 from graphc.target import Target
@@ -99,6 +100,11 @@ def joined(a, b):
     return f.concat([f.exp(a), b * 2.0, a - 1.0], axis=1)
 
 
+def spread(x):
+    """The gradient of a strided slice: elements with gaps, and borders."""
+    return f.exp(emit(Pad((0, 0, 1, 2), (0, 1, 0, 1), (0, 0, 1, 2), 0.5), x))
+
+
 def lookup(table, indices, scale):
     return f.take(table, indices, axis=0) * scale
 
@@ -117,6 +123,9 @@ BODIES: list[tuple[Callable[..., object], list[Type], list[Layout]]] = [
     (joined, [f32(W + 2, 3, layout=LANES), f32(W + 2, 20)], [LANES]),
     (lookup, [f32(7, 37), Type((4, 3), "i32"), f32(37)], []),
     (lookup, [f32(7), Type((40,), "i64"), f32()], []),
+    (spread, [f32(W + 1, 3, 4, 5, layout=LANES)], [LANES]),
+    (spread, [f32(W + 1, 3, 4, 5)], [LANES]),
+    (spread, [f32(2, 3, 4, 5)], []),
     (lambda x, y: f.relu(x + y), [f32(W + 1, 3, 4, 5, layout=LANES), f32(1, 3, 1, 1)], [LANES]),
     (lambda x, y: f.relu(x + y), [f32(W + 1, 3, 4, 5, layout=LANES), f32(W + 1, 3, 4, 5)], [LANES]),
     (lambda x, y: f.where(x > y, x, y), [f32(2, 1, 4, 1), f32(3, 1, 70)], []),
