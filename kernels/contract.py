@@ -138,6 +138,8 @@ def _row_group(schedule: Schedule, passes: tuple[int, ...]) -> int:
     """Row tiles whose part of X stays cached while Y streams past: in the first level if what
     streams comes from the second, in the second level if Y does not fit there."""
     roles = schedule.roles
+    if roles.packed:
+        return schedule.rows.tiles
     length = roles.length * math.prod(roles.steps(a) for a in roles.sums)
     streamed = length * math.prod(passes) * (roles.width if roles.lane_stride(roles.y) else 1)
     cache = NEAR_BYTES if 4 * streamed < 2 * FAR_BYTES else FAR_BYTES

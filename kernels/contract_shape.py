@@ -41,8 +41,8 @@ def shape_lines(schedule: Schedule) -> list[str]:
         _int(EXTENT=roles.length, HEAD=schedule.head, MAIN=schedule.main, UNROLL=schedule.unroll)
     )
     lines.append(_int(X_LANE=roles.lane_stride(roles.x), Y_LANE=roles.lane_stride(roles.y)))
-    if roles.lanes_summed:
-        lines.append("    static constexpr bool LANES_SUMMED = true;")
+    flags = {"LANES_SUMMED": roles.lanes_summed, "PACKED": roles.packed}
+    lines += [f"    static constexpr bool {name} = true;" for name, on in flags.items() if on]
     return [*lines, *_addresses(schedule), *_existence(schedule), *_finish(schedule), "};"]
 
 

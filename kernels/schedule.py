@@ -18,6 +18,9 @@ from graphc.kernels.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
 REGISTERS = {16: 32, 8: 16, 4: 32}
 """Vector registers of the machine by floats per register: AVX-512, AVX2, NEON."""
 
+PANEL_BYTES = 256 * 1024
+"""Of a packed panel, which lies on the stack and should stay in the second-level cache."""
+
 MOST_WITH_ADDRESSES = 24
 """Sums of a tile with an address per outer place: beyond, the compiler spills."""
 
@@ -94,6 +97,8 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     column_sizes = _axis_sizes(roles, roles.columns, registers // 2)
     for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
         nv = outer * columns
+        if roles.packed and 4 * roles.length * nv * roles.width > PANEL_BYTES:
+            continue
         if (roles.window or roles.moving) and rows * nv > MOST_WITH_ADDRESSES:
             continue
         if roles.window and (outer != roles.window[0][1] or columns % roles.window[1][1]):
@@ -128,6 +133,9 @@ class TileCost:
         self.x_load, self.y_load = (
             0.5 if roles.lane_stride(r) in (0, 1) else 1.0 * roles.width for r in (x, y)
         )
+        self.packing = 0.0
+        if roles.packed:
+            self.y_load, self.packing = 0.5, 12.0 * roles.length
         self.x_stride, self.y_stride = (self._inner_stride(r) for r in (x, y))
         self.slides = [
             a is not None and roles.inner is not None and self._stride(y, a) == self.y_stride
@@ -167,7 +175,8 @@ class TileCost:
         step += 0.1 * lines + 0.15 * (mr + nv)
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         loop += 4.0 if roles.moving else 0.0
-        return self.outside * (roles.length * step + loop) + mr * nv * self.store + 40
+        packing = self.packing * nv / max(1, min(8, self.extents[0] // mr))
+        return packing + self.outside * (roles.length * step + loop) + mr * nv * self.store + 40
 
     def lines(self, mr: int, no: int, nc: int) -> float:
         """Cache lines that one inner step touches first."""

@@ -118,6 +118,17 @@ class Roles:
         )
 
     @cached_property
+    def packed(self) -> bool:
+        """Whether Y is transposed into a panel first: its lanes are far apart, its summed axis is
+        contiguous, and there is nothing else to it."""
+        y, alone = self.y, self.outer is None and not self.sums and not self.lanes_summed
+        if self.inner is None or not alone or self.columns != self.lane or self.window:
+            return False
+        if y.lanes is not None or y.strides[self.lane] in (0, 1) or y.strides[self.inner] != 1:
+            return False
+        return self.length >= self.width and not y.borders and self.lane_stride(self.x) == 0
+
+    @cached_property
     def static_borders(self) -> tuple[Border, ...]:
         borders = (b for b in self.y.borders if b != self.moving)
         return tuple(b for b in borders if b.axes & self.static)

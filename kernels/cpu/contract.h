@@ -11,7 +11,7 @@
 //   sums         the summed loops around the innermost. A guarded one skips steps that fall
 //                outside an operand (Shape::guard<depth>): borders cost nothing.
 //   EXTENT, HEAD, MAIN, UNROLL
-//                the innermost summed axis (or two, as one): steps [0, HEAD) and [MAIN, EXTENT) are
+//                the innermost summed axis: steps [0, HEAD) and [MAIN, EXTENT) are
 //                unrolled away, [HEAD, MAIN) is a loop of UNROLL steps at a time.
 //   column(o, c, t), row(i), x_step(t)
 //                offsets in elements, constant in the unrolled steps; y_at and x_at at run time.
@@ -20,18 +20,23 @@
 //                is outside altogether is not loaded, one that is so in part is loaded in part.
 //   X_LANE, Y_LANE
 //                the step of one lane: 0 is a broadcast, 1 a vector load, another a gather.
+//   MOVING       the tile's outer places meet a border that moves with the last summed loop: each
+//                has an address of its own, of zeros where it is outside (outer_inside).
+//   PACKED       Y is transposed into a panel once per column of tiles, for all rows.
 //
-// finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the lane
-// axis is summed (LANES_SUMMED), lanes are added at the end and the sums go to place(at, i, o, c)
-// of the epilogue's `out`: the output itself, or a workspace for a second phase.
+// finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes; with a WINDOW,
+// finish<N>(epilogue, sums, at, i, w) takes the registers of row i in pooling window w. Where the
+// lane axis is summed (LANES_SUMMED), lanes are added at the end and the sums go to
+// place(at, i, o, c) of the epilogue's `out`: the output itself, or a workspace for a second phase,
+// as do the PARTS of a sum that is cut along its outermost loop.
 #pragma once
 #include "cpu/elementary.h"
 #include "cpu/random.h"
+#include "cpu/transpose.h"
 
 namespace graphc::contract {
 
-
-// `tiles` tiles of `size` (rows, or registers) from logical index `start` on, `step` per unit.
+// `tiles` tiles of `size` (rows, or registers) from logical index `start` on.
 struct Cut {
     int start, tiles, size;
 };
@@ -49,7 +54,7 @@ struct Sum {
 // What most shapes do not say, to inherit from.
 struct Defaults {
     static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W, WINDOW = 0;
-    static constexpr bool LANES_SUMMED = false, MOVING = false;
+    static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false;
     static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
     static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
     static constexpr Sum sums[] = {{0, 1, false}};
@@ -108,15 +113,6 @@ INLINE vec<float> fetch(const float* p) {
 
 // ---- sums over lanes --------------------------------------------------------------------------
 
-template <int... L>
-struct Lanes {};
-template <int N, int... L>
-struct FirstLanes : FirstLanes<N - 1, N - 1, L...> {};
-template <int... L>
-struct FirstLanes<0, L...> {
-    using type = Lanes<L...>;
-};
-
 // Blocks of H lanes of a, then of b: the sums of neighbours.
 template <int H, int... L>
 INLINE vec<float> add_blocks(vec<float> a, vec<float> b, Lanes<L...>) {
@@ -126,9 +122,8 @@ INLINE vec<float> add_blocks(vec<float> a, vec<float> b, Lanes<L...>) {
 // Lane i of the result is the sum of the lanes of v[i]: halves, quarters, ... in a fixed order.
 template <int H = W / 2>
 INLINE vec<float> lanesums(vec<float>* v) {
-    typename FirstLanes<W>::type all;
 #pragma GCC unroll 16
-    for (int i = 0; i < H; i++) v[i] = add_blocks<H>(v[2 * i], v[2 * i + 1], all);
+    for (int i = 0; i < H; i++) v[i] = add_blocks<H>(v[2 * i], v[2 * i + 1], AllLanes{});
     if constexpr (H > 1) return lanesums<H / 2>(v);
     return v[0];
 }
@@ -142,6 +137,45 @@ INLINE void pin(vec<float>& v) {
 #elif defined(__aarch64__) && GRAPHC_LANES == 4
     asm("" : "+w"(v));
 #endif
+}
+
+// ---- a packed panel -----------------------------------------------------------------------------
+
+// Y of one tile of columns as [EXTENT][registers][W], where the lanes of Y itself are far apart and
+// its summed axis is contiguous: transposed once for all rows.
+template <class S>
+struct Panel {
+    static constexpr int registers() {
+        int most = 0;
+        for (const Cut& cut : S::columns) most = cut.size > most ? cut.size : most;
+        return most;
+    }
+    const float* from = nullptr;
+    alignas(64) float at[S::PACKED ? S::EXTENT * registers() * W : 1];
+};
+template <class S, Cut COLUMNS, int J>
+INLINE void pack_column(const float* y, float* panel) {
+    if constexpr (J < COLUMNS.size) {
+        constexpr int stride = COLUMNS.size * W, rest = S::EXTENT % W;
+        constexpr int rows = [] {
+            int n = 0;
+            while (n < W && S::inside(0, COLUMNS.start, 0, J, 0, n)) n++;
+            return n;
+        }();
+        const float* from = y + S::column(0, COLUMNS.start, 0, J, 0);
+        float* to = panel + J * W;
+        for (long t = 0; t + W <= S::EXTENT; t += W)
+            transpose<rows, W, true>(from + t, S::Y_LANE, to + t * stride, stride);
+        if constexpr (rest != 0)
+            transpose<rows, rest, true>(from + S::EXTENT - rest, S::Y_LANE,
+                                        to + (S::EXTENT - rest) * stride, stride);
+        pack_column<S, COLUMNS, J + 1>(y, panel);
+    }
+}
+template <class S, Cut COLUMNS>
+__attribute__((noinline)) void pack(const float* y, Panel<S>& panel) {
+    pack_column<S, COLUMNS, 0>(y, panel.at);
+    panel.from = y;
 }
 
 // ---- one tile -------------------------------------------------------------------------------
@@ -185,8 +219,10 @@ struct Tile {
     template <int T, int J>
     static INLINE vec<float> column(const float* y) {
         constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
-        return fetch<lanes(J, T), S::Y_LANE>(
-            y + S::column(OUTER.start, COLUMNS.start, o, c, T));
+        if constexpr (S::PACKED) return load(y + (T * NV + J) * W);
+        else
+            return fetch<lanes(J, T), S::Y_LANE>(
+                y + S::column(OUTER.start, COLUMNS.start, o, c, T));
     }
     // Y at each outer place: its own address, or zeros where the place is outside.
     struct Places {
@@ -276,14 +312,15 @@ struct Tile {
             steps<T + 1, END>(sums, x, y);
         }
     }
+    static INLINE long y_at(long z) { return S::PACKED ? z * NV * W : S::y_at(z); }
     // Steps of the main loop are all like step HEAD, at a moving address.
     static INLINE void innermost(Sums& sums, const float* x, const float* y) {
         steps<0, S::HEAD>(sums, x, y);
         if constexpr (S::HEAD < S::MAIN) {
-            const float *x0 = x - S::x_step(S::HEAD), *y0 = y - S::y_step(S::HEAD);
+            const float *x0 = x - S::x_step(S::HEAD), *y0 = y - y_at(S::HEAD);
 #pragma GCC unroll 1
             for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL)
-                steps<S::HEAD, S::HEAD + S::UNROLL>(sums, x0 + S::x_at(z), y0 + S::y_at(z));
+                steps<S::HEAD, S::HEAD + S::UNROLL>(sums, x0 + S::x_at(z), y0 + y_at(z));
         }
         steps<S::MAIN, S::EXTENT>(sums, x, y);
     }
@@ -362,13 +399,18 @@ struct Tile {
     }
     template <class Epilogue>
     static __attribute__((noinline)) void run(const float* x, const float* y, long* at,
-                                              const Epilogue& epilogue) {
+                                              const Epilogue& epilogue, Panel<S>& panel) {
         Sums sums;
 #pragma GCC unroll 32
         for (int i = 0; i < MR; i++)
 #pragma GCC unroll 32
             for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
-        if (S::begin(at)) sum<0>(sums, x + S::x_base(at), y + S::y_base(at), at);
+        x += S::x_base(at), y += S::y_base(at);
+        if constexpr (S::PACKED) {
+            if (panel.from != y) pack<S, COLUMNS>(y, panel);
+            y = panel.at;
+        }
+        if (S::begin(at)) sum<0>(sums, x, y, at);
         if constexpr (S::LANES_SUMMED)
             add_lanes<0>(sums, at, epilogue.out);
         else if constexpr (S::WINDOW == 0)
@@ -399,11 +441,12 @@ INLINE void choose(long& at, const Then& then) {
 }
 
 template <class S, class Epilogue>
-INLINE void tile(const float* x, const float* y, long* at, const Epilogue& epilogue) {
+INLINE void tile(const float* x, const float* y, long* at, const Epilogue& epilogue,
+                 Panel<S>& panel) {
     choose<S::rows, 0, 1>(at[S::ROWS], [&]<Cut R>() {
         choose<S::outer, 0, S::OUTER_STEP>(at[S::OUTER], [&]<Cut O>() {
             choose<S::columns, 0, S::COLUMN_STEP>(at[S::COLUMNS], [&]<Cut C>() {
-                Tile<S, R, O, C>::run(x, y, at, epilogue);
+                Tile<S, R, O, C>::run(x, y, at, epilogue, panel);
             });
         });
     });
@@ -443,11 +486,12 @@ INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilo
     const long begin = own * total / S::CHUNKS * S::GRAIN;
     const long end = (own + 1) * total / S::CHUNKS * S::GRAIN;
     Iteration<S> iteration(begin);
+    Panel<S> panel;
     for (long u = begin; u < end; u++, iteration.next()) {
         long at[S::AXES + 1] = {};
         at[S::AXES] = part;
         iteration.place(at);
-        if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue);
+        if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue, panel);
     }
 }
 

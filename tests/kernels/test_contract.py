@@ -64,6 +64,20 @@ def test_convolutions_and_gradients_equal_the_reference(width: int) -> None:
         _assert_right(built)
 
 
+def test_an_operand_whose_lanes_lie_apart_is_packed_first() -> None:
+    """x [m, k] times weight [n, k] transposed, with rests of rows, registers, lanes and k."""
+
+    def linear(x: Tensor, weight: Tensor) -> Tensor:
+        return emit(Matmul(), x, F.permute_dims(weight, (1, 0)))
+
+    shapes = [(150, 64, 96), (131, 70, 100), (60, 48, 33)]
+    for built in build(
+        [traced("linear", linear, [Type((m, k)), Type((n, k))]) for m, k, n in shapes]
+    ):
+        assert "PACKED = true" in built.kernel.source
+        _assert_right(built)
+
+
 def test_other_dtypes_and_empty_extents_equal_the_reference() -> None:
     shapes = [((3, 4, 6), (3, 6, 19)), ((0, 4), (4, 5)), ((3, 0), (0, 5)), ((1, 1), (1, 1))]
     nodes = [
