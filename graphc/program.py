@@ -16,7 +16,8 @@ from graphc.errors import GraphError, RunError
 from graphc.gradient import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Type, Where, dtype_name
 from graphc.kernels.kernel import Kernel
-from graphc.nn.module import Module, Parameter
+from graphc.nn.module import Module
+from graphc.nn.parameter import Parameter
 from graphc.ops.constant import Constant
 from graphc.passes.place_constants import PREFIX
 from graphc.passes.runner import run_passes

@@ -22,7 +22,7 @@ _OWN = tuple(
 
 
 class Builder:
-    """A graph under construction. While `building(builder)` is open, ops on tensors append to it."""
+    """A graph under construction. Ops on tensors append to it while its `building()` is open."""
 
     def __init__(self, name: str) -> None:
         self.name = name

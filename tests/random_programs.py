@@ -1,6 +1,6 @@
 """Random programs over small tensors: what they compute on a device must be what NumPy computes.
 
-A program is a list of steps, each an op on values made before, with shapes that fit by construction.
+A program is a list of steps, each an op on values made before, with shapes that fit.
 Gradients are taken of some. The same seed makes the same program.
 """
 

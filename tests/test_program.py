@@ -119,7 +119,7 @@ def test_a_wrong_shape_in_the_model_names_the_line():
 
 def test_a_traced_tensor_has_no_truth_value():
     with pytest.raises(graphc.GraphError) as error:
-        graphc.trace(lambda x: x if x else x, graphc.spec(()))
+        graphc.trace(lambda x: x if x else -x, graphc.spec(()))
     assert message(error) == (
         "a traced tensor has no truth value: the graph is the same for every input; "
         "use graphc.where(condition, a, b) (test_program.py:N)"

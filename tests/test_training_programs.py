@@ -1,4 +1,4 @@
-"""Whole training programs on the CPU: what is launched, what is read, and that bits do not depend on
+"""Whole training programs on the CPU: what is launched and read, and that bits do not depend on
 streams or threads."""
 
 from __future__ import annotations
@@ -51,13 +51,9 @@ def test_lenet_has_one_kernel_for_each_layer_forward():
 
 
 def test_the_loss_and_its_gradient_are_one_kernel_over_the_classes():
-    plan = trainer("lenet", 100).plan
-    readers = [s for s in launches_of(plan) if any(r.value == "fc2.add" for r in s.reads)]
+    steps = launches(trainer("lenet", 100))
+    readers = [s for s in steps if any(r.value == "fc2.add" for r in s.reads)]
     assert len(readers) == 1
-
-
-def launches_of(plan: Any) -> list[Launch]:
-    return [s for s in plan.steps if isinstance(s, Launch)]
 
 
 @pytest.mark.parametrize("layer", ["conv1", "conv2"])

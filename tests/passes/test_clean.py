@@ -38,7 +38,12 @@ def test_constants_are_folded():
 
 @pytest.mark.parametrize(
     "fn",
-    [lambda x: x * 1.0, lambda x: x / 1.0, lambda x: x - 0.0, lambda x: graphc.negative(graphc.negative(x))],
+    [
+        lambda x: x * 1.0,
+        lambda x: x / 1.0,
+        lambda x: x - 0.0,
+        lambda x: graphc.negative(graphc.negative(x)),
+    ],
     ids=["times one", "over one", "minus zero", "twice negative"],
 )
 def test_neutral_elements_go(fn):
@@ -74,9 +79,7 @@ def test_pointwise_ops_read_through_broadcasts():
 
 
 def test_relu_moves_behind_max_pooling():
-    before = graphc.trace(
-        lambda x: graphc.max_pool2d(graphc.relu(x), 2), graphc.spec((2, 3, 6, 6))
-    )
+    before = graphc.trace(lambda x: graphc.max_pool2d(graphc.relu(x), 2), graphc.spec((2, 3, 6, 6)))
     after = commute(before, CPU)
     assert ops(after) == ["max_pool2d", "relu"]
     assert_same_meaning(before, after)
