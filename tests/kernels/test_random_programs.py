@@ -16,7 +16,11 @@ from graphc.trace import Builder, Tensor
 from tests.kernels.harness import Built, build
 
 SEEDS = range(30)
-SHAPES = ((5, 7), (3, 4, 6, 5), (17, 3, 4, 4), (1, 9), (33, 10), (2, 3, 4), (20, 1, 6, 6))
+SHAPES = ((5, 7), (3, 4, 6, 5), (17, 3, 4, 4), (1, 9), (33, 10), (2, 3, 4), (33, 2, 5, 7))
+
+
+def weight(*shape: int) -> np.ndarray:
+    return np.random.default_rng(3).normal(size=shape).astype(np.float32)
 
 
 def step(random: np.random.Generator, x: Tensor, y: Tensor) -> Tensor | None:
@@ -49,6 +53,7 @@ def step(random: np.random.Generator, x: Tensor, y: Tensor) -> Tensor | None:
         lambda: f.max_pool2d(x, 2),
         lambda: f.avg_pool2d(x, 2, padding=1),
         lambda: f.flatten(x),
+        lambda: f.conv2d(x, weight(4, x.shape[1], 3, 3), padding=1),
     )
     choices = anywhere + with_axes * (x.ndim > 0) + images * 2 * (x.ndim == 4)
     try:
@@ -86,7 +91,7 @@ def kernels() -> list[Built]:
 
 
 def test_every_kernel_of_random_programs_equals_its_reference(kernels: list[Built]) -> None:
-    assert {b.kernel.template for b in kernels} >= {"pointwise", "reduce"}
+    assert {b.kernel.template for b in kernels} >= {"pointwise", "reduce", "contract"}
     assert len(kernels) > len(SEEDS)
     for built in kernels:
         random = np.random.default_rng(0)
