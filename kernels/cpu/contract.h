@@ -30,26 +30,9 @@
 // place(at, i, o, c) of the epilogue's `out`: the output itself, or a workspace for a second phase,
 // as do the PARTS of a sum that is cut along its outermost loop.
 #pragma once
-#include "cpu/elementary.h"
-#include "cpu/random.h"
-#include "cpu/transpose.h"
+#include "cpu/contract_loops.h"
 
 namespace graphc::contract {
-
-// `tiles` tiles of `size` (rows, or registers) from logical index `start` on.
-struct Cut {
-    int start, tiles, size;
-};
-struct Loop {
-    int axis;
-    long extent;
-    long stride;  // what one iteration adds to at[axis], in tiles for a tile's axis
-};
-struct Sum {
-    int axis;
-    long extent;
-    bool guarded;
-};
 
 // What most shapes do not say, to inherit from.
 struct Defaults {
@@ -74,72 +57,7 @@ struct Accumulators {
     vec<float> at[MR][NV];
 };
 
-// ---- loads ----------------------------------------------------------------------------------
-
-constexpr long floor_div(long a, long b) { return a / b - (a % b < 0); }
-// Whether `value` is a multiple of `divisor` in [0, end).
-constexpr bool exists(long value, long end, long divisor) {
-    return value >= 0 && value < end && value % divisor == 0;
-}
-
-constexpr int prefix(unsigned mask) {  // live lanes if they are the first ones, or -1
-    int n = 0;
-    while (n < W && (mask >> n & 1)) n++;
-    return mask >> n == 0 && n > 0 ? n : -1;
-}
-
-// The lanes of `mask` from p[lane * STEP]; the others are zero and not touched.
-template <unsigned MASK, int STEP>
-INLINE vec<float> fetch(const float* p) {
-    constexpr int live = prefix(MASK);
-    vec<float> v{};
-    if constexpr (STEP == 0) {
-        return splat(*p);
-    } else if constexpr (STEP == 1 && live >= 0) {
-        return load<live>(p);
-    } else {
-#if defined(GRAPHC_AVX512)
-        // Masked lanes are not touched; inserting lanes one by one would compile for seconds.
-        if constexpr (STEP == 1) return __builtin_ia32_loadups512_mask(p, v, (unsigned short)MASK);
-        else
-            return __builtin_ia32_gathersiv16sf(v, p, lanes<int32_t>() * STEP, (unsigned short)MASK,
-                                                4);
-#endif
-        for (int l = 0; l < W; l++)
-            if (MASK >> l & 1) v[l] = p[long(l) * STEP];
-        return v;
-    }
-}
-
-// ---- sums over lanes --------------------------------------------------------------------------
-
-// Blocks of H lanes of a, then of b: the sums of neighbours.
-template <int H, int... L>
-INLINE vec<float> add_blocks(vec<float> a, vec<float> b, Lanes<L...>) {
-    return __builtin_shufflevector(a, b, (L / H * 2 * H + L % H)...) +
-           __builtin_shufflevector(a, b, (L / H * 2 * H + L % H + H)...);
-}
-// Lane i of the result is the sum of the lanes of v[i]: halves, quarters, ... in a fixed order.
-template <int H = W / 2>
-INLINE vec<float> lanesums(vec<float>* v) {
-#pragma GCC unroll 16
-    for (int i = 0; i < H; i++) v[i] = add_blocks<H>(v[2 * i], v[2 * i + 1], AllLanes{});
-    if constexpr (H > 1) return lanesums<H / 2>(v);
-    return v[0];
-}
-
-// Keeps v in a register: GCC would else load it again for each row that multiplies it.
-INLINE void pin(vec<float>& v) {
-#if defined(__AVX512F__)
-    asm("" : "+v"(v));
-#elif defined(__AVX__) && GRAPHC_LANES == 8
-    asm("" : "+x"(v));
-#elif defined(__aarch64__) && GRAPHC_LANES == 4
-    asm("" : "+w"(v));
-#endif
-}
-
-// ---- a packed panel -----------------------------------------------------------------------------
+// ---- a packed panel ------------------------------------------------------------------------------
 
 // Y of one tile of columns as [EXTENT][registers][W], where the lanes of Y itself are far apart and
 // its summed axis is contiguous: transposed once for all rows.
@@ -178,7 +96,7 @@ __attribute__((noinline)) void pack(const float* y, Panel<S>& panel) {
     panel.from = y;
 }
 
-// ---- one tile -------------------------------------------------------------------------------
+// ---- one tile ------------------------------------------------------------------------------------
 
 template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
 struct Tile {
@@ -422,7 +340,7 @@ struct Tile {
     }
 };
 
-// ---- the sequence of tiles --------------------------------------------------------------------
+// ---- the sequence of tiles -----------------------------------------------------------------------
 
 // The cut that tile number `at` of an axis belongs to becomes a template argument, and `at` a
 // logical index. STEP is the logical extent of one row or register.
@@ -452,32 +370,6 @@ INLINE void tile(const float* x, const float* y, long* at, const Epilogue& epilo
     });
 }
 
-// One iteration of each loop of S; the last loop is the innermost.
-template <class S>
-struct Iteration {
-    long number[S::LOOPS];
-
-    explicit Iteration(long u) {
-#pragma GCC unroll 16
-        for (int d = S::LOOPS - 1; d >= 0; d--) {
-            number[d] = u % S::loops[d].extent;
-            u /= S::loops[d].extent;
-        }
-    }
-    INLINE void place(long* at) const {
-#pragma GCC unroll 16
-        for (int d = 0; d < S::LOOPS; d++)
-            at[S::loops[d].axis] += number[d] * S::loops[d].stride;
-    }
-    INLINE void next() {
-#pragma GCC unroll 16
-        for (int d = S::LOOPS - 1; d >= 0; d--) {
-            if (++number[d] < S::loops[d].extent) return;
-            number[d] = 0;
-        }
-    }
-};
-
 // The tiles of one chunk: a range of the sequence of all kept loops.
 template <class S, class Epilogue>
 INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilogue) {
@@ -492,108 +384,6 @@ INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilo
         at[S::AXES] = part;
         iteration.place(at);
         if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue, panel);
-    }
-}
-
-// ---- pooling --------------------------------------------------------------------------------------
-
-struct Largest {
-    vec<float> y;
-    vec<uint8_t> place;
-};
-// The largest of a window's registers and the first place that holds it; NaN if there is one.
-template <class... More>
-INLINE Largest largest(vec<float> first, More... more) {
-    vec<int32_t> place{};
-    int number = 0;
-    const auto consider = [&](vec<float> v) __attribute__((always_inline)) {
-        const mask better = ~(v <= first) & (first == first);
-        number++;
-        first = better ? v : first;
-        place = better ? splat<int32_t>(number) : place;
-    };
-    (consider(more), ...);
-    return {first, convert<uint8_t>(place)};
-}
-
-// ---- the second phase ---------------------------------------------------------------------------
-
-// The partial sums of N neighbours, `size` elements apart, added in ascending order.
-template <int N, int PARTS, long SIZE>
-INLINE vec<float> add_parts(const float* p) {
-    vec<float> sum = load<N>(p);
-    for (int i = 1; i < PARTS; i++) sum += load<N>(p + i * SIZE);
-    return sum;
-}
-
-// A chunk of ROWS rows of LANE elements: body<N>(row, first) for each register.
-template <long ROWS, long LANE, int CHUNKS, class Body>
-INLINE void over(int chunk, const Body& body) {
-    constexpr long blocks = (LANE + W - 1) / W;
-    const long end = (chunk + 1) * (ROWS * blocks) / CHUNKS;
-    for (long u = chunk * (ROWS * blocks) / CHUNKS; u < end; u++) {
-        const long row = u / blocks, first = u % blocks * W;
-        if constexpr (LANE % W != 0) {
-            if (first + W > LANE) {
-                body.template operator()<LANE % W>(row, first);
-                continue;
-            }
-        }
-        if constexpr (LANE >= W) body.template operator()<W>(row, first);
-    }
-}
-
-// ---- any nest at all ----------------------------------------------------------------------------
-
-// The sum at one output element: S::product(a, b, at) is the product at a place of the nest, or
-// zero outside. Right for everything, fast for nothing.
-template <class S, int D>
-INLINE void add_products(typename S::T& sum, const typename S::T* a, const typename S::T* b,
-                         long* at) {
-    if constexpr (D == S::DEPTH) {
-        sum += S::product(a, b, at);
-    } else {
-        for (long z = 0; z < S::sums[D].extent; z++) {
-            at[S::sums[D].axis] = z;
-            add_products<S, D + 1>(sum, a, b, at);
-        }
-    }
-}
-// The sums of one register, for each place of the pooling window at ROWS and COLUMNS.
-template <int N, class S, class Epilogue>
-INLINE void one_register(const typename S::T* a, const typename S::T* b, long* at,
-                         const Epilogue& epilogue) {
-    vec<typename S::T> sums[S::WINDOW_ROWS * S::WINDOW_COLUMNS] = {};
-    const long first = at[S::LANE];
-    for (int l = 0; l < N; l++) {
-        at[S::LANE] = first + l;
-        for (int e = 0; e < S::WINDOW_ROWS * S::WINDOW_COLUMNS; e++) {
-            const long r = e / S::WINDOW_COLUMNS, s = e % S::WINDOW_COLUMNS;
-            typename S::T sum = 0;
-            at[S::ROWS] += r, at[S::COLUMNS] += s;
-            add_products<S, 0>(sum, a, b, at);
-            at[S::ROWS] -= r, at[S::COLUMNS] -= s;
-            sums[e][l] = sum;
-        }
-    }
-    at[S::LANE] = first;
-    S::template finish<N>(epilogue, sums, at);
-}
-template <class S, class Epilogue>
-INLINE void plain(const typename S::T* a, const typename S::T* b, int chunk,
-                  const Epilogue& epilogue) {
-    const long begin = chunk * S::TILES / S::CHUNKS, end = (chunk + 1) * S::TILES / S::CHUNKS;
-    Iteration<S> iteration(begin);
-    for (long u = begin; u < end; u++, iteration.next()) {
-        long at[S::AXES] = {};
-        iteration.place(at);
-        if constexpr (S::LANE_EXTENT % W != 0) {
-            if (at[S::LANE] + W > S::LANE_EXTENT) {
-                one_register<S::LANE_EXTENT % W, S>(a, b, at, epilogue);
-                continue;
-            }
-        }
-        one_register<W, S>(a, b, at, epilogue);
     }
 }
 
