@@ -16,7 +16,7 @@ from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of, p
 from graphc.kernels.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.kernel import Kernel
 from graphc.kernels.nest import Nest, Window, contraction_nest, pooled_nest
-from graphc.kernels.schedule import choose
+from graphc.kernels.schedule import CHUNK_CYCLES, FEWEST_CHUNKS, choose, wanted_chunks
 from graphc.kernels.shell import symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
@@ -24,10 +24,6 @@ from graphc.ops.pooling import MaxPool2d
 from graphc.passes.fuse_contract import can_pool
 from graphc.target import Target
 
-CHUNK_CYCLES = 80_000
-"""Work of a chunk where there is enough of it: 20 microseconds."""
-
-FEWEST_CHUNKS = 12
 NEAR_BYTES, FAR_BYTES = 24 * 1024, 256 * 1024
 """What may stay in the first-level and in the second-level cache beside what streams past."""
 
@@ -153,8 +149,7 @@ def _chunked(schedule: Schedule) -> Schedule:
     """Enough chunks to share among many threads, each worth its start; partial sums where the
     tiles alone are too few, or where the operands of all tiles together overflow the cache."""
     tiles = schedule.tiles
-    wanted = max(1, round(schedule.cycles / CHUNK_CYCLES))
-    wanted = max(wanted, min(FEWEST_CHUNKS, round(schedule.cycles / (CHUNK_CYCLES / 8))))
+    wanted = wanted_chunks(schedule.cycles)
     parts = _parts(schedule, wanted)
     wanted = -(-wanted // parts)
     grain = 1

@@ -28,6 +28,18 @@ UNROLLED_PRODUCTS = 640
 """Products that a kernel's text may hold; compile time is proportional to it."""
 
 
+CHUNK_CYCLES = 80_000
+"""Work of a chunk where there is enough of it: 20 microseconds."""
+
+FEWEST_CHUNKS = 12
+
+
+def wanted_chunks(cycles: float) -> int:
+    """Chunks to share `cycles` of work among many threads, each worth its start."""
+    few = min(FEWEST_CHUNKS, round(cycles / (CHUNK_CYCLES / 8)))
+    return max(1, round(cycles / CHUNK_CYCLES), few)
+
+
 def choose(
     nest: Nest,
     width: int,
@@ -145,7 +157,7 @@ class TileCost:
         self.slides[0] = self.slides[0] or roles.moving is not None
         self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
         scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
-        self.store = 6.0 if roles.lanes_summed else 2.0 + (2 * roles.width if scattered else 0)
+        self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)
 
     def _stride(self, read: Read, axis: int) -> int:
         if axis == read.lanes:
@@ -175,8 +187,19 @@ class TileCost:
         step += 0.1 * lines + 0.15 * (mr + nv)
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         loop += 4.0 if roles.moving else 0.0
-        packing = self.packing * nv / max(1, min(8, self.extents[0] // mr))
-        return packing + self.outside * (roles.length * step + loop) + mr * nv * self.store + 40
+        return (
+            self.packing * nv / self.rows_per_panel(mr, nc)
+            + self.outside * (roles.length * step + loop)
+            + mr * nv * self.store
+            + 40
+        )
+
+    def rows_per_panel(self, mr: int, nc: int) -> float:
+        """Row tiles that one chunk computes with the panel that it has packed."""
+        rows, columns = -(-self.extents[0] // mr), self.plain * -(-self.extents[2] // nc)
+        cycles = self.plain * math.prod(self.extents) * self.roles.length / 2
+        chunks = wanted_chunks(cycles)
+        return max(1.0, min(rows, rows * columns / chunks))
 
     def lines(self, mr: int, no: int, nc: int) -> float:
         """Cache lines that one inner step touches first."""
