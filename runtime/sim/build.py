@@ -20,7 +20,6 @@ from graphc.runtime.build import (
 NATIVE = Path(__file__).parent.parent / "native" / "sim"
 
 FLAGS = (
-    "-std=c++17",  # as CUDA's compilers have it
     "-O1",
     "-g1",
     "-gdwarf-4",

@@ -74,12 +74,16 @@ class Queue:
         return f"stream {self.number}"
 
 
+Entry = tuple[Bytes, bool, Operation]
+"""Bytes, whether they are written, and by whom."""
+
+
 class Accesses:
     """Who touched which bytes, as far as a later operation could be unordered with it."""
 
     def __init__(self, host: Clock) -> None:
         self._host = host
-        self._touched: dict[int, list[tuple[Bytes, bool, Operation]]] = {}
+        self._touched: dict[int, list[Entry]] = {}
 
     def add(self, operation: Operation, owner: Callable[[Bytes, str], int]) -> None:
         """Check an operation against the earlier ones. `owner` says whose bytes they are (the
@@ -87,19 +91,21 @@ class Accesses:
         ranges = [(r, False) for r in operation.reads] + [(w, True) for w in operation.writes]
         places = [(owner(place, operation.name), place, writes) for place, writes in ranges]
         for start, place, writes in places:
-            kept = []
-            for entry in self._touched.get(start, ()):
-                old, wrote, other = entry
-                ordered = other.before(operation.clock)
+            for old, wrote, other in self._touched.get(start, ()):
                 overlaps = old.start < place.stop and place.start < old.stop
-                if overlaps and (writes or wrote) and not ordered and other is not operation:
+                if overlaps and (writes or wrote) and not other.before(operation.clock):
                     raise RaceError(_race(old, wrote, other, place, writes, operation))
-                inside = place.start <= old.start and old.stop <= place.stop
-                replaced = inside and ordered and (writes or not wrote)
-                if not replaced and not other.before(self._host):
-                    kept.append(entry)
-            kept.append((place, writes, operation))
-            self._touched[start] = kept
+        for start, place, writes in places:
+            newest = (place, writes, operation)
+            kept = [e for e in self._touched.get(start, ()) if self._matters(e, newest)]
+            self._touched[start] = [*kept, newest]
+
+    def _matters(self, entry: Entry, newest: Entry) -> bool:
+        """Whether an access may race with one to come that does not race with a newer one."""
+        (old, wrote, other), (place, writes, operation) = entry, newest
+        inside = place.start <= old.start and old.stop <= place.stop
+        replaced = inside and (writes or not wrote) and other.before(operation.clock)
+        return not replaced and not other.before(self._host)
 
     def pending(self, start: int) -> Operation | None:
         """An operation that has not run and touches the allocation at `start`."""
@@ -151,7 +157,7 @@ class Scheduler:
                 self.log.append(operation.name)
                 operation.run(prepared)
         except BaseException:
-            self._drop()
+            self.drop()
             raise
         for operation in awaited:
             join(self.host, operation.clock)
@@ -165,8 +171,8 @@ class Scheduler:
             ready = [q for q in ready if q.waiting[0][0] not in needed] or ready
         return self.random.choice(ready)
 
-    def _drop(self) -> None:
-        """After an error nothing that waits will run."""
+    def drop(self) -> None:
+        """Let nothing that waits run: what an error leaves of the queues."""
         for queue in self.queues:
             for operation, _ in queue.waiting:
                 operation.done = True
