@@ -149,8 +149,8 @@ class Roles:
 
     def allowed(self) -> bool:
         """Whether the reads fit the template."""
-        if self.window and self.lanes_summed:
-            return False
+        if self.window and (self.lanes_summed or self.lane in dict(self.window)):
+            return False  # a lane would hold a part of a window
         return self._tile_axes_allowed() and self._lanes_allowed() and self._borders_allowed()
 
     def _tile_axes_allowed(self) -> bool:

@@ -128,9 +128,10 @@ def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyP
     nest, which takes what no tile fits."""
     lanes = Type((WIDTH + 3, 3, 9, 10), layout=LANES)
     rows = Type((3, 2, 7, 8))
+    wide = Type((3, 2, 6, 2 * WIDTH + 10))  # rows long enough to fill vectors by themselves
     nodes = [
         _conv_pool(x, filters, 3, padding, pool)
-        for x in (lanes, rows)
+        for x in (lanes, rows, wide)
         for filters, padding, pool in (
             (5, 0, (2, 2)),
             (4, 1, (2, 2)),
