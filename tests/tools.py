@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +23,16 @@ def need_module(name: str) -> ModuleType:
         return import_module(name)
     except ImportError as error:
         return _missing(f"{name} is not installed: {error}")
+
+
+def need_package(name: str) -> None:
+    """Like `need_module` for one that cannot be imported here, such as PyCUDA without a driver."""
+    try:
+        found = find_spec(name) is not None
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        _missing(f"{name} is not installed")
 
 
 def need_command(*names: str) -> str:

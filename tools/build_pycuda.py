@@ -11,7 +11,6 @@ a machine without a network.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from driver_stub import build_stub
+from driver_stub import build_stub, find_headers
 
 VERSION = "2026.1"
 HEADER_WHEELS = (
@@ -78,16 +77,6 @@ def build_wheel(python: str, wheels: Path, source: Path | None = None) -> Path:
             unpacked)  # fmt: skip
         (wheel,) = made.glob("pycuda-*.whl")
         return Path(shutil.copy(wheel, wheels))
-
-
-def find_headers() -> Path | None:
-    """The toolkit's folder of headers, or None where there is none."""
-    compiler = shutil.which("nvcc")
-    roots = [os.environ.get("CUDA_ROOT"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
-    if compiler:
-        roots.append(str(Path(compiler).resolve().parent.parent))
-    folders = [Path(root) / "include" for root in roots if root]
-    return next((folder for folder in folders if (folder / "cuda.h").exists()), None)
 
 
 def fetch_headers(builder: str, folder: Path) -> Path:

@@ -9,10 +9,13 @@ functions take the place of the stub's: tests make a driver that records its cal
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 STUB_LIBRARY = 34
@@ -44,6 +47,20 @@ def build_stub(include: Path, folder: Path, added: Sequence[Path] = ()) -> Path:
     link.unlink(missing_ok=True)
     link.symlink_to(library.name)
     return library
+
+
+def find_headers() -> Path | None:
+    """The folder of cuda.h: a toolkit's, or that of the wheel nvidia-cuda-runtime; None where there
+    is neither."""
+    compiler = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_ROOT"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    if compiler:
+        roots.append(str(Path(compiler).resolve().parent.parent))
+    folders = [Path(root) / "include" for root in roots if root]
+    package = find_spec("nvidia")
+    for place in (package.submodule_search_locations or ()) if package else ():
+        folders += sorted(Path(place).glob("*/include"))
+    return next((folder for folder in folders if (folder / "cuda.h").exists()), None)
 
 
 def entry_points(include: Path) -> list[str]:

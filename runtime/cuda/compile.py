@@ -185,7 +185,7 @@ def _cached(stem: Path) -> Cubin | None:
     try:
         content = Path(f"{stem}.cubin").read_bytes()
         log = Path(f"{stem}.log").read_text()
-    except FileNotFoundError:
+    except OSError:
         return None
     image, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     return Cubin(image, parse_usage(log)) if hashlib.sha256(image).digest() == digest else None

@@ -84,8 +84,10 @@ class Results:
 
     def read(self) -> list[Array]:
         """The outputs as arrays of the caller's own. Waits for the call to end."""
-        if self._arrays is None:
-            self._arrays = self._executable.fetch(self._slot)
+        executable = self._executable
+        with executable.device.entered():  # another thread may read this to use the slot again
+            if self._arrays is None:
+                self._arrays = executable.fetch(self._slot)
         return list(self._arrays)
 
 
@@ -129,6 +131,9 @@ class CudaExecutable:
 
     def submit(self, inputs: Sequence[Input]) -> Results:
         """As `run`, without waiting for the device."""
+        for buffer in self.buffers:
+            if buffer.current != self.device.name:
+                buffer.refresh_host()  # before this device is locked: another one's lock is taken
         with self.device.entered():
             self.prepare(inputs)
             # Marked as written before it is: an interrupt may come right after the last launch.
@@ -171,12 +176,12 @@ class CudaExecutable:
         return foreign_array(value, name, self.device.ordinal, handle)
 
     def fetch(self, slot: Slot) -> list[Array]:
-        """The outputs in a slot, once they are there."""
-        with self.device.entered():
-            if self.plan.outputs:
-                slot.done.synchronize()
-            first, _ = _span(self.plan.outputs)
-            return [np.array(_view(slot.memory, binding, first)) for binding in self.plan.outputs]
+        """The outputs in a slot, once they are there. The device is entered."""
+        if self.plan.outputs:
+            slot.done.synchronize()
+            slot.keep = ()
+        first, _ = _span(self.plan.outputs)
+        return [np.array(_view(slot.memory, binding, first)) for binding in self.plan.outputs]
 
     def addresses(self) -> Addresses:
         """Where the plan's bytes lie now."""

@@ -196,7 +196,10 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
 }
-CUresult cuModuleUnload(CUmodule module) { return OK; }
+CUresult cuModuleUnload(CUmodule module) {
+  RECORD("module_unload %lu\n", NUMBER(module));
+  return OK;
+}
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   return *function = (CUfunction)strdup(name), OK;
 }
@@ -243,7 +246,10 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   return OK;
 }
 CUresult cuGraphDestroy(CUgraph graph) { return OK; }
-CUresult cuGraphExecDestroy(CUgraphExec executable) { return OK; }
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  RECORD("graph_destroy %lu\n", NUMBER(executable));
+  return OK;
+}
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
   *text = error == CUDA_ERROR_NO_DEVICE        ? "no CUDA-capable device is detected"

@@ -1,0 +1,242 @@
+"""What PyCUDA asks of a driver that records: a few scenarios, and the record of each as JSON.
+
+test_pycuda.py runs this in a process of its own, with the recording driver in place of libcuda.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+from typing import Any
+
+import numpy as np
+
+import graphc
+from graphc import optim
+from graphc.errors import GraphError, RunError
+from graphc.program import Program
+from graphc.runtime.cuda import CudaExecutable, find_device
+from graphc.runtime.cuda.driver import PycudaDriver
+from tests.small_models import MODELS, loss_fn
+
+DRIVER = ctypes.CDLL("libcuda.so.1")
+DRIVER.fake_record.restype = ctypes.c_char_p
+DRIVER.fake_machine.argtypes = (ctypes.c_int, ctypes.c_size_t)
+
+Record = list[str]
+
+
+def main() -> None:
+    # Kernels are recorded, not run: their text need not be compiled.
+    PycudaDriver.compile = lambda self, text, name, where="": b"image"  # type: ignore[method-assign]
+    DRIVER.fake_machine(2, 1 << 34)
+    model = MODELS["lenet"][0]()
+    found: dict[str, Any] = {}
+    train = trainer(model, "cuda")
+    found["compile"] = taken()
+    found["steps"] = [called(train) for _ in range(3)]
+    found["plan"] = [step_line(train, step) for step in train.plan.steps]
+    found["submitted"] = submitted(train)
+    found["reading state"] = reading_state(train)
+    found["setting the rate"] = setting_rate(train)
+    found["foreign"] = foreign()
+    found["growing"] = growing(train, model)
+    found["second device"] = second_device(model)
+    found["third device"] = error_of(lambda: trainer(model, "cuda:2")(*batch()))
+    found["too large"] = too_large()
+    found["thread"] = in_thread(train)
+    found["fork"] = in_fork(train)
+    found["forgotten"] = forgotten()
+    found["depth"] = DRIVER.fake_depth()
+    print(json.dumps(found))
+
+
+def trainer(model: Any, device: str, streams: int = 2) -> Program:
+    shape = MODELS["lenet"][1]
+    specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")
+    rule = optim.SGD(lr=0.1, momentum=0.9)
+    return graphc.compile(loss_fn, model, *specs, update=rule, device=device, streams=streams)
+
+
+def batch() -> tuple[Any, Any]:
+    shape = MODELS["lenet"][1]
+    return np.zeros(shape, np.float32), np.zeros(shape[0], np.int32)
+
+
+def taken() -> Record:
+    """The record so far, which begins anew."""
+    lines = DRIVER.fake_record().decode().splitlines()
+    DRIVER.fake_clear()
+    return lines
+
+
+def called(program: Program) -> Record:
+    taken()
+    program(*batch())
+    return taken()
+
+
+def step_line(program: Program, step: Any) -> list[Any]:
+    """A step as [kind, stream, symbols of the kernel's launches or the event]."""
+    kind = type(step).__name__.lower()
+    if kind == "launch":
+        return [kind, step.stream, [la.symbol for la in program.plan.kernels[step.kernel].launches]]
+    return [kind, step.stream, getattr(step, "event", None)]
+
+
+def executable_of(program: Program) -> CudaExecutable:
+    executable = program._executable
+    assert isinstance(executable, CudaExecutable)
+    return executable
+
+
+def submitted(train: Program) -> list[Record]:
+    """Two calls, then the first one's result."""
+    executable = executable_of(train)
+    taken()
+    first = executable.submit(batch())
+    second = executable.submit(batch())
+    calls = taken()
+    first.read()
+    reads = taken()
+    second.read()
+    first.read()
+    return [calls, reads, taken()]
+
+
+def reading_state(train: Program) -> list[Record]:
+    taken()
+    train.state_dict()
+    first = taken()
+    train.state_dict()
+    return [first, taken()]
+
+
+def setting_rate(train: Program) -> Record:
+    train.lr = 0.05
+    return called(train)
+
+
+class OnDevice:
+    """An array as CuPy would show it: memory of the device and the stream that writes it."""
+
+    def __init__(self, array: Any, **more: Any) -> None:
+        self.memory = array
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (array.ctypes.data, False),
+            "version": 3,
+            "strides": None,
+            **more,
+        }
+
+
+def foreign() -> dict[str, Any]:
+    """The identity of an array on the device: its output, the record, and errors."""
+    program = graphc.compile(lambda x: x * 1.0, graphc.spec((5, 7)), device="cuda")
+    array = np.arange(35, dtype=np.float32).reshape(5, 7)
+    program(OnDevice(array))
+    taken()
+    program(OnDevice(array, stream=None))
+    settled = taken()
+    program(OnDevice(array, stream=77))
+    busy = taken()
+    program(OnDevice(array, version=2))
+    silent = taken()
+    strided = OnDevice(array, strides=(4, 20))
+    return {
+        "settled": settled,
+        "busy": busy,
+        "silent": silent,
+        "strided": error_of(lambda: program(strided)),
+        "shape": error_of(lambda: program(OnDevice(array[:4]))),
+    }
+
+
+def growing(train: Program, model: Any) -> dict[str, Record]:
+    """A program that needs a larger arena, then the smaller one again."""
+    taken()
+    large = graphc.compile(model, graphc.spec((200, 1, 28, 28)), device="cuda")
+    compiled = taken()
+    return {
+        "compile": compiled,
+        "again": called(train),
+        "after": called(train),
+        "large": [large.name],
+    }
+
+
+def second_device(model: Any) -> Record:
+    taken()
+    train = trainer(model, "cuda:1")
+    train(*batch())
+    return taken()
+
+
+def too_large() -> dict[str, Any]:
+    free, _ = device_memory()
+    taken()
+    shape = (free // 4, 1)
+    message = error_of(
+        lambda: graphc.compile(
+            lambda x: graphc.exp(x) @ x.T[:1, :1], graphc.spec(shape), device="cuda"
+        )
+    )
+    return {"message": message, "record": taken()}
+
+
+def device_memory() -> tuple[int, int]:
+    device = find_device("cuda")
+    with device.entered():
+        free, total = device.driver.mem_get_info()
+    return free, total
+
+
+def in_thread(train: Program) -> Record:
+    from threading import Thread
+
+    taken()
+    thread = Thread(target=train, args=batch())
+    thread.start()
+    thread.join()
+    return taken()
+
+
+def in_fork(train: Program) -> str:
+    """What a forked child is told."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, error_of(lambda: train(*batch())).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return os.read(read, 10000).decode()
+
+
+def forgotten() -> list[Record]:
+    """A program that is let go: what happens then, and at the next call of another."""
+    infer = graphc.compile(lambda x: graphc.exp(x), graphc.spec((4, 4)), device="cuda")
+    infer(np.zeros((4, 4), np.float32))
+    other = graphc.compile(lambda x: graphc.sin(x), graphc.spec((4, 4)), device="cuda")
+    other(np.zeros((4, 4), np.float32))
+    taken()
+    del infer
+    gc.collect()
+    at_once = taken()
+    other(np.zeros((4, 4), np.float32))
+    return [at_once, taken()]
+
+
+def error_of(function: Any) -> str:
+    try:
+        function()
+    except (GraphError, RunError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""CUDA text to cubins: the cache, what kernels take, errors; and all models for two chips."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import graphc
+from graphc import optim
+from graphc.errors import CompileError
+from graphc.runtime.cuda import compile as compiling
+from graphc.runtime.cuda.compile import Compiler, compile_cuda, find_compiler
+from tests.small_models import MODELS, loss_fn
+
+TEXT = """\
+#include "cuda/memory.cuh"
+extern "C" __global__ void twice(const float* x, float* y) {
+  y[threadIdx.x] = 2 * x[threadIdx.x];
+}
+"""
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
+    try:
+        return find_compiler()
+    except CompileError as error:
+        pytest.skip(str(error))
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, compiler: Compiler) -> list[Path]:
+    """The files that are compiled from now on."""
+    files: list[Path] = []
+
+    def run(file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
+        files.append(file)
+        return compiler.compile(file, options)
+
+    made = Compiler(compiler.command, compiler.version, compiler.options, run)
+    monkeypatch.setattr(compiling, "find_compiler", lambda: made)
+    return files
+
+
+def test_a_kernel_becomes_a_cubin_with_its_usage(compiler):
+    cubin = compile_cuda(TEXT, "twice", "sm_90a")
+    assert cubin.image.startswith(b"\x7fELF")
+    usage = cubin.usage["twice"]
+    assert 0 < usage.registers < 32
+    assert (usage.spilled, usage.shared) == (0, 0)
+
+
+def test_a_kernel_is_compiled_once(compiler, monkeypatch):
+    files = counted(monkeypatch, compiler)
+    first = compile_cuda(TEXT, "twice", "sm_90a")
+    assert compile_cuda(TEXT, "twice", "sm_90a") == first
+    assert len(files) == 1
+    assert files[0].read_text() == TEXT
+
+
+def test_another_chip_or_text_is_another_cubin(compiler, monkeypatch):
+    files = counted(monkeypatch, compiler)
+    compile_cuda(TEXT, "twice", "sm_90a")
+    compile_cuda(TEXT, "twice", "sm_80")
+    compile_cuda(TEXT.replace("2 *", "3 *"), "twice", "sm_90a")
+    assert len(set(files)) == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"cut short", None])
+def test_a_cubin_that_was_damaged_is_made_again(compiler, monkeypatch, content):
+    files = counted(monkeypatch, compiler)
+    first = compile_cuda(TEXT, "twice", "sm_90a")
+    path = files[0].with_suffix(".cubin")
+    path.unlink() if content is None else path.write_bytes(content)
+    assert compile_cuda(TEXT, "twice", "sm_90a") == first
+    assert len(files) == 2
+
+
+def test_an_error_names_kernel_line_error_and_command(compiler):
+    with pytest.raises(CompileError) as error:
+        compile_cuda(TEXT.replace("2 *", "two *"), "twice", "sm_90a", "fc1 net.py:7")
+    assert re.fullmatch(
+        r"kernel twice \(fc1 net\.py:7\) does not compile: .*twice-\w+\.cu\(3\): error: "
+        r'identifier "two" is undefined\n'
+        r"command: \S+ -std=c\+\+20 -lineinfo -I\S+kernels -arch=sm_90a .*twice-\w+\.cu",
+        str(error.value),
+    )
+
+
+def test_a_folder_that_cannot_be_written_is_named(compiler, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(CompileError) as error:
+        compile_cuda(TEXT, "twice", "sm_90a")
+    assert str(error.value) == (
+        f"cannot write the cache of compiled kernels in {tmp_path}/file/cuda: Not a directory; "
+        "make room there, or let GRAPHC_CACHE_DIR name another folder"
+    )
+
+
+def test_without_a_compiler_the_remedy_is_named(monkeypatch):
+    monkeypatch.setattr(compiling, "_nvrtc", lambda: None)
+    monkeypatch.setattr(compiling, "_nvcc", lambda: None)
+    with pytest.raises(CompileError) as error:
+        find_compiler.__wrapped__()
+    assert str(error.value) == (
+        "no CUDA compiler: NVRTC is not installed and nvcc is not on the PATH. "
+        "pip install 'graphc[cuda]' brings NVRTC"
+    )
+
+
+def test_nvcc_serves_where_nvrtc_is_missing(compiler, monkeypatch):
+    nvcc = compiling._nvcc()
+    if nvcc is None:
+        pytest.skip("nvcc is not on the PATH")
+    monkeypatch.setattr(compiling, "find_compiler", lambda: nvcc)
+    cubin = compile_cuda(TEXT, "twice", "sm_80")
+    assert cubin.usage["twice"].registers > 0
+    with pytest.raises(CompileError, match='identifier "two" is undefined'):
+        compile_cuda(TEXT.replace("2 *", "two *"), "twice", "sm_80")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_every_kernel_of_the_models_compiles_and_spills_nothing(compiler, arch: str):
+    kernels = {}
+    for name, (model, shape) in MODELS.items():
+        specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")
+        train = graphc.compile(loss_fn, model(), *specs, update=optim.Adam(lr=0.1), device="cuda")
+        kernels.update({(name, k): source for k, source in train.kernels.items()})
+    with ThreadPoolExecutor(2) as pool:
+        cubins = list(pool.map(lambda k: compile_cuda(kernels[k], k[1], arch), kernels))
+    usage = [
+        (key, u) for key, cubin in zip(kernels, cubins, strict=True) for u in cubin.usage.items()
+    ]
+    assert len(usage) >= len(kernels) > 30
+    assert [found for found in usage if found[1][1].spilled] == []
+
+
+def test_the_log_of_ptxas_is_read():
+    assert compiling.parse_usage(LOG) == {
+        "first": compiling.Usage(40, 12, 2048),
+        "second": compiling.Usage(8, 0, 0),
+    }
+
+
+LOG = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'first' for 'sm_90a'
+ptxas info    : Function properties for first
+    16 bytes stack frame, 12 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 2048 bytes smem
+ptxas info    : Compiling entry function 'second' for 'sm_90a'
+ptxas info    : Function properties for second
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+"""

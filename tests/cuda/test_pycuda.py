@@ -1,0 +1,268 @@
+"""The real PyCUDA and cuda-bindings, on a driver library that records what it is asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools import need_command, need_package, run_python
+from tools.driver_stub import build_stub, find_headers
+
+FAKE = Path(__file__).with_name("fake_driver.c")
+ALLOCATIONS = ("mem_alloc", "host_alloc", "mem_free", "event_create", "stream_create")
+SYNCHRONISATIONS = ("event_synchronize", "stream_synchronize", "context_synchronize")
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    need_package("pycuda")
+    need_package("cuda.bindings")
+    need_command("gcc")
+    headers = find_headers()
+    if headers is None:
+        pytest.skip("there is no cuda.h: neither a CUDA toolkit nor nvidia-cuda-runtime")
+    folder = tmp_path_factory.mktemp("driver")
+    build_stub(headers, folder, [FAKE])
+    printed = run_python("-m", "tests.cuda.recording", environment={"LD_LIBRARY_PATH": str(folder)})
+    return json.loads(printed)
+
+
+def verbs(lines: list[str]) -> list[str]:
+    return [line.split()[0] for line in lines]
+
+
+def count(lines: list[str], names: tuple[str, ...]) -> int:
+    return sum(verb in names for verb in verbs(lines))
+
+
+def issued(lines: list[str]) -> list[list[Any]]:
+    """Launches, records and waits as [kind, stream from 0, symbol or event]."""
+    found = []
+    for line in lines:
+        words = line.split()
+        if words[0] == "launch":
+            found.append(["launch", int(words[1]) - 1, words[2]])
+        elif words[0] in ("record", "wait"):
+            found.append([words[0], int(words[1]) - 1, int(words[3])])
+    return found
+
+
+def planned(plan: list[list[Any]], first_event: int) -> list[list[Any]]:
+    found = []
+    for kind, stream, what in plan:
+        if kind == "launch":
+            found += [[kind, stream, symbol] for symbol in what]
+        else:
+            found.append([kind, stream, what + first_event])
+    return found
+
+
+def parts(step: list[str]) -> tuple[list[str], list[str]]:
+    """What the first step issues at once, and what it captures."""
+    begin, end = verbs(step).index("begin_capture"), verbs(step).index("end_capture")
+    return step[:begin], step[begin + 1 : end]
+
+
+def first_event(lines: list[str]) -> int:
+    return min(event for kind, _, event in issued(lines) if kind != "launch")
+
+
+def test_pycuda_gets_the_launches_records_and_waits_of_the_plan_in_order(record):
+    at_once, _ = parts(record["steps"][0])
+    assert issued(at_once) == planned(record["plan"], first_event(at_once))
+    assert count(at_once, ("launch",)) > 20
+
+
+def test_the_capture_is_given_the_same_calls(record):
+    at_once, captured = parts(record["steps"][0])
+    launches = [line for line in at_once if line.startswith(("launch", "record", "wait"))]
+    assert captured == launches
+
+
+def test_dgrad_and_wgrad_of_a_layer_go_to_different_streams(record):
+    _, captured = parts(record["steps"][0])
+    streams = {symbol: stream for kind, stream, symbol in issued(captured) if kind == "launch"}
+    assert streams["fc2_dgrad_relu_grad_kernel"] != streams["fc2_wgrad_kernel"]
+    assert streams["fc1_dgrad_relu_grad_kernel"] != streams["fc1_wgrad_kernel"]
+
+
+def test_every_event_is_recorded_before_it_is_waited_for(record):
+    recorded = set()
+    waits = 0
+    for kind, _, what in issued(parts(record["steps"][0])[1]):
+        if kind == "record":
+            recorded.add(what)
+        elif kind == "wait":
+            waits += 1
+            assert what in recorded
+    assert waits >= len(recorded) > 2
+
+
+def test_a_replayed_step_is_one_graph_launch_and_one_synchronisation(record):
+    for step in record["steps"][1:]:
+        counts = Counter(verbs(step))
+        assert counts["graph_launch"] == 1
+        assert counts["launch"] == 0
+        assert count(step, SYNCHRONISATIONS) == 1
+        assert verbs(step) == [
+            "copy_to_device",
+            "copy_to_device",
+            "graph_launch",
+            "copy_to_host",
+            "record",
+            "event_synchronize",
+        ]
+
+
+def test_no_step_allocates(record):
+    for step in record["steps"]:
+        assert count(step, ALLOCATIONS) == 0
+
+
+def test_nothing_waits_before_a_result_is_read(record):
+    calls, first, second = record["submitted"]
+    assert Counter(verbs(calls))["graph_launch"] == 2
+    assert count(calls, SYNCHRONISATIONS) == 0
+    assert verbs(first) == verbs(second) == ["event_synchronize"]
+
+
+def test_the_step_is_captured_from_one_stream_by_one_thread(record):
+    step = record["steps"][0]
+    assert [line for line in step if "capture" in line] == [
+        "begin_capture 1 mode 1",
+        "end_capture 1",
+    ]
+
+
+def test_streams_do_not_wait_for_the_default_stream_and_events_take_no_time(record):
+    compiled = record["compile"]
+    assert {line[-7:] for line in compiled if line.startswith("stream_create")} == {"flags 1"}
+    assert {line[-7:] for line in compiled if line.startswith("event_create")} == {"flags 2"}
+    assert Counter(verbs(compiled))["stream_create"] == 2
+
+
+def test_the_primary_context_is_used_and_left_after_every_call(record):
+    assert record["compile"][0] == "retain_primary_context 0"
+    assert record["depth"] == 0
+
+
+def test_reading_state_copies_it_once(record):
+    first, again = record["reading state"]
+    assert Counter(verbs(first))["copy_to_host"] == 17
+    assert again == []
+
+
+def test_setting_the_rate_copies_four_bytes(record):
+    assert record["setting the rate"][0] == "copy_to_device 1 bytes 4"
+    assert len(record["setting the rate"]) == len(record["steps"][1]) + 1
+
+
+def test_an_array_on_the_gpu_costs_one_copy_on_it(record):
+    settled = record["foreign"]["settled"]
+    assert settled[0] == "copy 1 bytes 140"
+    assert "copy_to_device" not in verbs(settled)
+
+
+def test_the_stream_that_writes_a_foreign_array_is_waited_for(record):
+    busy, silent = record["foreign"]["busy"], record["foreign"]["silent"]
+    assert [re.sub(r"event \d+", "event", line) for line in busy[1:4]] == [
+        "record 77 event",
+        "wait 1 event",
+        "copy 1 bytes 140",
+    ]
+    assert silent[1].startswith("record 1 ")
+
+
+def test_a_foreign_array_must_fit(record):
+    assert record["foreign"]["strided"] == (
+        "GraphError: x: expected a contiguous array on the GPU, got shape [5, 7] with strides of "
+        "[4, 20] bytes"
+    )
+    assert record["foreign"]["shape"] == (
+        "GraphError: function: x is f32[5,7], got float32[4,7]; shapes are fixed: compile the "
+        "function for this batch size too"
+    )
+
+
+def test_a_larger_program_moves_the_arena_and_others_are_captured_anew(record):
+    growing = record["growing"]
+    assert Counter(verbs(growing["compile"]))["mem_alloc"] == 1
+    assert Counter(verbs(growing["compile"]))["mem_free"] == 1
+    assert Counter(verbs(growing["again"]))["graph_instantiate"] == 1
+    assert count(growing["again"], ALLOCATIONS) == 0
+    assert verbs(growing["after"]) == verbs(record["steps"][1])
+
+
+def test_a_second_device_has_a_context_streams_and_state_of_its_own(record):
+    lines = record["second device"]
+    assert lines[0] == "retain_primary_context 1"
+    streams = {line.split()[1] for line in lines if line.startswith("launch")}
+    assert streams == {"3", "4"}
+    assert [line for line in lines if line.startswith("copy_to_host 1")], "parameters come along"
+
+
+def test_a_device_that_is_not_there_is_named_at_the_call(record):
+    assert record["third device"] == (
+        "RunError: device 'cuda:2': this machine has 2 GPUs. The kernels are generated and planned "
+        "(program.kernels, program.plan), not run; the state is unchanged. device='sim' plays them "
+        "without a GPU"
+    )
+
+
+def test_too_little_memory_is_known_before_anything_is_launched(record):
+    assert re.fullmatch(
+        r"RunError: out of memory on cuda:0: function takes \d+\.\d\d MB of work memory, "
+        r"\d+\.\d\d MB for inputs and outputs and 0\.00 MB for state; of 17179\.87 MB are "
+        r"\d+\.\d\d MB free\. Nothing has run, the state is unchanged\. The largest buffers: "
+        r"%exp \d+\.\d\d MB \(recording\.py:\d+\), %x \d+\.\d\d MB, %matmul \d+\.\d\d MB",
+        record["too large"]["message"],
+    )
+    assert record["too large"]["record"] == []
+
+
+def test_any_thread_may_call(record):
+    assert Counter(verbs(record["thread"]))["graph_launch"] == 1
+
+
+def test_a_forked_process_is_told_so(record):
+    assert record["fork"] == (
+        "RunError: cuda:0: a forked process cannot use the GPU of its parent; start it with "
+        "multiprocessing's method 'spawn'"
+    )
+
+
+def test_what_a_program_held_is_given_back_at_the_next_call(record):
+    at_once, later = record["forgotten"]
+    assert at_once == []
+    assert later[0] == "context_synchronize"
+    assert {"module_unload", "graph_destroy"} <= set(verbs(later))
+
+
+def test_pycuda_without_a_driver_says_what_is_missing():
+    if find_spec("pycuda") is None:
+        pytest.skip("pycuda is not installed")
+    printed = run_python("-c", WITHOUT_DRIVER)
+    assert re.fullmatch(
+        r"device 'cuda': (PyCUDA cannot be loaded \(.*libcuda.*\): is NVIDIA's driver installed\?|"
+        r"the CUDA driver does not start: .*|has a GPU)\. .*\n",
+        printed,
+    )
+
+
+WITHOUT_DRIVER = """
+import numpy
+import graphc
+program = graphc.compile(lambda x: x + 1, graphc.spec((2,)), device="cuda")
+try:
+    program(numpy.zeros(2, numpy.float32))
+except graphc.RunError as error:
+    print(error)
+else:
+    print("device 'cuda': has a GPU. ")
+"""
