@@ -84,11 +84,37 @@ GRAPHC_UNARY(tanh, tanhf, tanh)
 GRAPHC_UNARY(erf, erff, erf)
 GRAPHC_UNARY(sin, sinf, sin)
 GRAPHC_UNARY(cos, cosf, cos)
+GRAPHC_UNARY(tan, tanf, tan)
+GRAPHC_UNARY(asin, asinf, asin)
+GRAPHC_UNARY(acos, acosf, acos)
+GRAPHC_UNARY(atan, atanf, atan)
+GRAPHC_UNARY(sinh, sinhf, sinh)
+GRAPHC_UNARY(cosh, coshf, cosh)
+GRAPHC_UNARY(asinh, asinhf, asinh)
+GRAPHC_UNARY(acosh, acoshf, acosh)
+GRAPHC_UNARY(atanh, atanhf, atanh)
+GRAPHC_UNARY(exp2, exp2f, exp2)
+GRAPHC_UNARY(log2, log2f, log2)
+GRAPHC_UNARY(log10, log10f, log10)
 GRAPHC_UNARY(floor, floorf, floor)
+GRAPHC_UNARY(ceil, ceilf, ceil)
+GRAPHC_UNARY(round_even, rintf, rint)
+GRAPHC_UNARY(trunc, truncf, trunc)
 GRAPHC_UNARY(abs, fabsf, fabs)
 #undef GRAPHC_UNARY
-GRAPHC_INLINE float pow(float x, float y) { return ::powf(x, y); }
-GRAPHC_INLINE double pow(double x, double y) { return ::pow(x, y); }
+#define GRAPHC_BINARY(name, single, whole)                                     \
+  GRAPHC_INLINE float name(float x, float y) { return ::single(x, y); } \
+  GRAPHC_INLINE double name(double x, double y) { return ::whole(x, y); }
+GRAPHC_BINARY(pow, powf, pow)
+GRAPHC_BINARY(atan2, atan2f, atan2)
+GRAPHC_BINARY(hypot, hypotf, hypot)
+GRAPHC_BINARY(copysign, copysignf, copysign)
+GRAPHC_BINARY(fmod, fmodf, fmod)
+#undef GRAPHC_BINARY
+template <class T>
+GRAPHC_INLINE mask signbit(T x) {
+  return copysign(T(1), x) < T(0);
+}
 
 // Wraps at the most negative number, as NumPy does.
 GRAPHC_INLINE int abs(int x) { return x < 0 ? static_cast<int>(0u - x) : x; }
@@ -114,6 +140,24 @@ GRAPHC_INLINE T remainder(T a, T b) {
   if (b == T(0) || (T(-1) < T(0) && b == T(-1))) return 0;
   const T rest = a % b;
   return rest + (((rest != 0) & ((rest < 0) != (b < 0))) ? b : T(0));
+}
+
+// What a quotient cut towards 0 leaves over; 0 where b is 0.
+template <class T>
+GRAPHC_INLINE T fmod(T a, T b) {
+  return b == T(0) || (T(-1) < T(0) && b == T(-1)) ? T(0) : static_cast<T>(a % b);
+}
+
+// Shifts by a number of bits that the type has not leave the sign alone, or nothing.
+template <class T>
+GRAPHC_INLINE T left_shift(T a, T b) {
+  const bool exists = static_cast<unsigned long long>(b) < 8 * sizeof(T);
+  return exists ? static_cast<T>(static_cast<unsigned long long>(a) << b) : T(0);
+}
+template <class T>
+GRAPHC_INLINE T right_shift(T a, T b) {
+  const bool exists = static_cast<unsigned long long>(b) < 8 * sizeof(T);
+  return exists ? static_cast<T>(a >> b) : static_cast<T>(a < T(0) ? -1 : 0);
 }
 
 template <class T>

@@ -41,7 +41,7 @@ case(
     MATRIX,
 )
 case(
-    "logical_and: expected booleans, got f32[2,3] and f32[2,3]",
+    "bitwise_and: expected integers, got f32[2,3] and f32[2,3]",
     lambda x: x & x,
     MATRIX,
 )

@@ -25,22 +25,38 @@ FUNCTIONS = {
     "floor": (np.floor, 0.0),
     "sin": (np.sin, 2.0),
     "cos": (np.cos, 2.0),
+    "tan": (np.tan, 4.0),
+    "asin": (np.arcsin, 3.0),
+    "acos": (np.arccos, 3.0),
+    "atan": (np.arctan, 3.0),
+    "sinh": (np.sinh, 4.0),
+    "cosh": (np.cosh, 4.0),
+    "asinh": (np.arcsinh, 4.0),
+    "acosh": (np.arccosh, 4.0),
+    "atanh": (np.arctanh, 4.0),
+    "exp2": (np.exp2, 1.0),
+    "log2": (np.log2, 1.0),
+    "log10": (np.log10, 1.0),
+    "ceil": (np.ceil, 0.0),
+    "round_even": (np.rint, 0.0),
+    "trunc": (np.trunc, 0.0),
     "sqrt": (np.sqrt, 0.5),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 2.0),
 }
 """NumPy's function and the largest error allowed, in units of the last place."""
 
 SOURCE = (
-    '#include "cpu/elementary.h"\nusing namespace graphc;\n'
+    '#include "cpu/trigonometry.h"\nusing namespace graphc;\n'
     + "".join(
         f'extern "C" void one_{name}(const float* x, float* y, long n) '
         f"{{ for (long i = 0; i < n; i += W) store(y + i, {name}(load(x + i))); }}\n"
         for name in FUNCTIONS
     )
-    + 'extern "C" void two_pow(const float* x, const float* z, float* y, long n) '
-    "{ for (long i = 0; i < n; i += W) store(y + i, pow(load(x + i), load(z + i))); }\n"
-    'extern "C" void two_maximum(const float* x, const float* z, float* y, long n) '
-    "{ for (long i = 0; i < n; i += W) store(y + i, maximum(load(x + i), load(z + i))); }\n"
+    + "".join(
+        f'extern "C" void two_{name}(const float* x, const float* z, float* y, long n) '
+        f"{{ for (long i = 0; i < n; i += W) store(y + i, {name}(load(x + i), load(z + i))); }}\n"
+        for name in ("pow", "maximum", "atan2", "hypot", "copysign", "fmod")
+    )
 )
 SPECIALS = [0, -0.0, 1, -1, 2, -2, 0.5, -0.5, np.inf, -np.inf, np.nan, 3, -3, 1e-40, 1e30, 7]
 
@@ -108,3 +124,24 @@ def test_maximum_of_anything_and_nan_is_nan(library: ctypes.CDLL) -> None:
     specials = np.array(SPECIALS, np.float32)
     x, y = np.repeat(specials, specials.size), np.tile(specials, specials.size)
     check(call(library, "two_maximum", x, y), np.maximum(x, y).astype(np.float64), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "units"),
+    [
+        ("atan2", np.arctan2, 4.0),
+        ("hypot", np.hypot, 1.0),
+        ("copysign", np.copysign, 0.0),
+        ("fmod", np.fmod, 0.0),
+    ],
+)
+def test_functions_of_two_are_exact_on_specials_and_close_elsewhere(
+    library: ctypes.CDLL, name: str, function: np.ufunc, units: float
+) -> None:
+    specials = np.array(SPECIALS, np.float32)
+    x, y = np.repeat(specials, specials.size), np.tile(specials, specials.size)
+    random = np.random.default_rng(0).normal(scale=8, size=(2, 16_000)).astype(np.float32)
+    x, y = np.concatenate([x, random[0]]), np.concatenate([y, random[1]])
+    with np.errstate(all="ignore"):
+        exact = function(x.astype(np.float64), y.astype(np.float64))
+    check(call(library, f"two_{name}", x, y), exact, units)

@@ -6,40 +6,57 @@ and empty values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
-from graphc.ir import FLOATS, Type
 from graphc.ops import (
     Abs,
+    Acos,
+    Acosh,
     Add,
+    Asin,
+    Asinh,
+    Atan,
+    Atan2,
+    Atanh,
     AvgPool2d,
     AvgPool2dGrad,
+    BitwiseAnd,
+    BitwiseNot,
+    BitwiseOr,
+    BitwiseXor,
     BroadcastTo,
     Cast,
+    Ceil,
     Concat,
     Constant,
     Conv2d,
     Conv2dDgrad,
     Conv2dWgrad,
+    Copysign,
     Cos,
+    Cosh,
     Divide,
     Equal,
     Erf,
     Exp,
+    Exp2,
     Expm1,
     Flip,
     Floor,
     FloorDivide,
+    Fmod,
     Greater,
     GreaterEqual,
+    Hypot,
     Iota,
     Isnan,
+    LeftShift,
     Less,
     LessEqual,
     Log,
     Log1p,
+    Log2,
+    Log10,
     LogicalAnd,
     LogicalNot,
     LogicalOr,
@@ -54,7 +71,6 @@ from graphc.ops import (
     Multiply,
     Negative,
     NotEqual,
-    Op,
     Pad,
     PermuteDims,
     PhiloxUniform,
@@ -63,10 +79,14 @@ from graphc.ops import (
     ReluGrad,
     Remainder,
     Reshape,
+    RightShift,
+    Round,
     Rsqrt,
     Select,
     Sigmoid,
+    Signbit,
     Sin,
+    Sinh,
     Slice,
     Sqrt,
     Square,
@@ -75,127 +95,84 @@ from graphc.ops import (
     Sum,
     Take,
     TakeGrad,
+    Tan,
     Tanh,
+    Trunc,
 )
-
-Range = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """An op, the types of its inputs, and from where their elements are drawn.
-
-    `ranges` holds (low, high) per input, or one for all: floats are uniform in it, integers are
-    drawn from low to high inclusive, booleans are either.
-    """
-
-    op: Op
-    inputs: tuple[Type, ...]
-    ranges: tuple[Range, ...] = ((-2.0, 2.0),)
-
-    def __str__(self) -> str:
-        return f"{self.op.name}({', '.join(map(str, self.inputs))})"
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether the op has a gradient rule that gives something for these inputs."""
-        has_rule = type(self.op).grad is not Op.grad
-        return has_rule and any(t.dtype in FLOATS for t in self.inputs)
-
-    def arrays(self, seed: int = 0) -> tuple[np.ndarray, ...]:
-        """Row-major elements for the inputs, the same ones for the same seed."""
-        random = np.random.default_rng(seed)
-        ranges = self.ranges * len(self.inputs) if len(self.ranges) == 1 else self.ranges
-        return tuple(_draw(random, t, r) for t, r in zip(self.inputs, ranges, strict=False))
-
-    def with_floats(self, dtype: str) -> Sample:
-        """The same sample with every float of another width."""
-        inputs = tuple(Type(t.shape, dtype) if t.dtype in FLOATS else t for t in self.inputs)
-        op = self.op
-        if getattr(op, "dtype", None) in FLOATS:
-            op = replace(op, dtype=dtype)  # type: ignore[call-arg]
-        return replace(self, op=op, inputs=inputs)
-
-
-def _draw(random: np.random.Generator, kind: Type, limits: Range) -> np.ndarray:
-    low, high = limits
-    if kind.dtype == "bool":
-        return random.integers(0, 2, kind.shape).astype(np.bool_)
-    if kind.dtype in FLOATS:
-        return np.asarray(random.uniform(low, high, kind.shape)).astype(kind.numpy_dtype)
-    low = max(low, 0) if kind.dtype == "u8" else low
-    return random.integers(int(low), int(high), kind.shape, endpoint=True).astype(kind.numpy_dtype)
-
-
-def f32(*shape: int) -> Type:
-    return Type(shape, "f32")
-
-
-def of(dtype: str, *shape: int) -> Type:
-    return Type(shape, dtype)
-
-
-def _one(op: Op, low: float = -2.0, high: float = 2.0) -> list[Sample]:
-    """A pointwise op of one float: a matrix, a scalar, an empty value, a long odd vector."""
-    shapes = ((3, 5), (), (0, 4), (1, 131))
-    return [Sample(op, (f32(*s),), ((low, high),)) for s in shapes]
-
-
-def _two(op: Op, *ranges: Range, dtypes: tuple[str, ...] = ("f32",)) -> list[Sample]:
-    """A pointwise op of two inputs: equal shapes, broadcasting both ways, a scalar, nothing."""
-    shapes = (((3, 5), (3, 5)), ((4, 1, 7), (3, 1)), ((), (2, 33)), ((0, 3), (1, 3)))
-    return [
-        Sample(op, (Type(a, d), Type(b, d)), ranges or ((-3.0, 3.0),))
-        for d in dtypes
-        for a, b in shapes
-    ]
-
+from tests.ops.sample import Sample, f32, few, of, one, two
 
 POSITIVE = (0.3, 3.0)
+BITWISE = (BitwiseAnd(), BitwiseOr(), BitwiseXor())
+SHIFTS = (LeftShift(), RightShift())
 EVERY = ("f32", "i32", "u8")
 
 POINTWISE = [
-    *_two(Add(), dtypes=("f32", "i32", "i64")),
-    *_two(Subtract()),
-    *_two(Multiply(), dtypes=("f32", "i32")),
-    *_two(Divide(), (-3.0, 3.0), POSITIVE),
-    *_two(FloorDivide(), (-9.0, 9.0), POSITIVE),
-    *_two(FloorDivide(), (-9.0, 9.0), (-2.0, 2.0), dtypes=("i32",)),
-    *_two(Remainder(), (-9.0, 9.0), POSITIVE),
-    *_two(Remainder(), (-9.0, 9.0), (-2.0, 2.0), dtypes=("i32",)),
-    *_two(Pow(), POSITIVE, (-2.0, 2.0)),
-    *_two(Maximum(), dtypes=("f32", "i32")),
-    *_two(Minimum()),
-    *_two(ReluGrad()),
-    *_one(Negative()),
+    *two(Add(), dtypes=("f32", "i32", "i64")),
+    *two(Subtract()),
+    *two(Multiply(), dtypes=("f32", "i32")),
+    *two(Divide(), (-3.0, 3.0), POSITIVE),
+    *two(FloorDivide(), (-9.0, 9.0), POSITIVE),
+    *two(FloorDivide(), (-9.0, 9.0), (-2.0, 2.0), dtypes=("i32",)),
+    *two(Remainder(), (-9.0, 9.0), POSITIVE),
+    *two(Remainder(), (-9.0, 9.0), (-2.0, 2.0), dtypes=("i32",)),
+    *two(Pow(), POSITIVE, (-2.0, 2.0)),
+    *two(Maximum(), dtypes=("f32", "i32")),
+    *two(Minimum()),
+    *two(ReluGrad()),
+    *one(Negative()),
     Sample(Negative(), (of("i32", 7),)),
-    *_one(Abs()),
+    *one(Abs()),
     Sample(Abs(), (of("i32", 7),)),
-    *_one(Square()),
-    *_one(Floor()),
-    *_one(StopGradient()),
-    *_one(Exp()),
-    *_one(Expm1()),
-    *_one(Log(), *POSITIVE),
-    *_one(Log1p(), -0.7, 2.0),
-    *_one(Sqrt(), *POSITIVE),
-    *_one(Rsqrt(), *POSITIVE),
-    *_one(Tanh()),
-    *_one(Sigmoid(), -5.0, 5.0),
-    *_one(Relu()),
-    *_one(Erf()),
-    *_one(Sin(), -9.0, 9.0),
-    *_one(Cos(), -9.0, 9.0),
-    *_one(Isnan()),
-    *_two(Less(), dtypes=EVERY),
-    *_two(LessEqual(), dtypes=EVERY),
-    *_two(Greater(), dtypes=EVERY),
-    *_two(GreaterEqual(), dtypes=EVERY),
-    *_two(Equal(), dtypes=EVERY),
-    *_two(NotEqual(), dtypes=EVERY),
-    *_two(LogicalAnd(), dtypes=("bool",)),
-    *_two(LogicalOr(), dtypes=("bool",)),
-    *_two(LogicalXor(), dtypes=("bool",)),
+    *one(Square()),
+    *one(Floor()),
+    *one(StopGradient()),
+    *one(Exp()),
+    *one(Expm1()),
+    *one(Log(), *POSITIVE),
+    *one(Log1p(), -0.7, 2.0),
+    *one(Sqrt(), *POSITIVE),
+    *one(Rsqrt(), *POSITIVE),
+    *one(Tanh()),
+    *one(Sigmoid(), -5.0, 5.0),
+    *one(Relu()),
+    *one(Erf()),
+    *one(Sin(), -9.0, 9.0),
+    *one(Cos(), -9.0, 9.0),
+    *few(Tan(), -1.4, 1.4),
+    *few(Asin(), -0.9, 0.9),
+    *few(Acos(), -0.9, 0.9),
+    *few(Atan(), -9.0, 9.0),
+    *few(Sinh(), -4.0, 4.0),
+    *few(Cosh(), -4.0, 4.0),
+    *few(Asinh(), -9.0, 9.0),
+    *few(Acosh(), 1.2, 9.0),
+    *few(Atanh(), -0.9, 0.9),
+    *few(Exp2(), -5.0, 5.0),
+    *few(Log2(), *POSITIVE),
+    *few(Log10(), *POSITIVE),
+    *few(Ceil(), -9.0, 9.0),
+    *few(Round(), -9.0, 9.0),
+    *few(Trunc(), -9.0, 9.0),
+    *few(Signbit()),
+    *two(Atan2(), (-3.0, 3.0), POSITIVE)[:2],
+    *two(Hypot(), (-3.0, 3.0), POSITIVE)[:2],
+    *two(Copysign())[:2],
+    *two(Fmod(), (-9.0, 9.0), POSITIVE)[:2],
+    *two(Fmod(), (-9.0, 9.0), (-2.0, 2.0), dtypes=("i32", "u8"))[1::4],
+    *(s for op in BITWISE for s in two(op, (-99.0, 99.0), dtypes=("i32", "u8", "i64"))[1::4]),
+    *(s for op in SHIFTS for s in two(op, (-99, 99), (-3, 40), dtypes=("i32", "i8"))[1::4]),
+    Sample(BitwiseNot(), (of("u8", 9),), ((0.0, 255.0),)),
+    Sample(BitwiseNot(), (of("i64", 3, 5),)),
+    *one(Isnan()),
+    *two(Less(), dtypes=EVERY),
+    *two(LessEqual(), dtypes=EVERY),
+    *two(Greater(), dtypes=EVERY),
+    *two(GreaterEqual(), dtypes=EVERY),
+    *two(Equal(), dtypes=EVERY),
+    *two(NotEqual(), dtypes=EVERY),
+    *two(LogicalAnd(), dtypes=("bool",)),
+    *two(LogicalOr(), dtypes=("bool",)),
+    *two(LogicalXor(), dtypes=("bool",)),
     Sample(LogicalNot(), (of("bool", 3, 9),)),
     Sample(Select(), (of("bool", 3, 5), f32(3, 5), f32(3, 5))),
     Sample(Select(), (of("bool", 4, 1), f32(), f32(1, 35))),

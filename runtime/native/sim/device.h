@@ -173,27 +173,65 @@ extern "C" {
 #define GRAPHC_SIM_MATH(name)            \
   float name##f(float) noexcept;         \
   double name(double) noexcept;
+GRAPHC_SIM_MATH(acos)
+GRAPHC_SIM_MATH(acosh)
+GRAPHC_SIM_MATH(asin)
+GRAPHC_SIM_MATH(asinh)
+GRAPHC_SIM_MATH(atan)
+GRAPHC_SIM_MATH(atanh)
+GRAPHC_SIM_MATH(cbrt)
+GRAPHC_SIM_MATH(ceil)
+GRAPHC_SIM_MATH(rint)
+GRAPHC_SIM_MATH(trunc)
+GRAPHC_SIM_MATH(cos)
+GRAPHC_SIM_MATH(tan)
+GRAPHC_SIM_MATH(asin)
+GRAPHC_SIM_MATH(acos)
+GRAPHC_SIM_MATH(atan)
+GRAPHC_SIM_MATH(sinh)
+GRAPHC_SIM_MATH(cosh)
+GRAPHC_SIM_MATH(asinh)
+GRAPHC_SIM_MATH(acosh)
+GRAPHC_SIM_MATH(atanh)
+GRAPHC_SIM_MATH(cosh)
+GRAPHC_SIM_MATH(erf)
+GRAPHC_SIM_MATH(erfc)
 GRAPHC_SIM_MATH(exp)
 GRAPHC_SIM_MATH(exp2)
 GRAPHC_SIM_MATH(expm1)
-GRAPHC_SIM_MATH(log)
-GRAPHC_SIM_MATH(log2)
-GRAPHC_SIM_MATH(log1p)
-GRAPHC_SIM_MATH(sqrt)
-GRAPHC_SIM_MATH(tanh)
-GRAPHC_SIM_MATH(erf)
-GRAPHC_SIM_MATH(sin)
-GRAPHC_SIM_MATH(cos)
-GRAPHC_SIM_MATH(floor)
-GRAPHC_SIM_MATH(ceil)
 GRAPHC_SIM_MATH(fabs)
+GRAPHC_SIM_MATH(floor)
+GRAPHC_SIM_MATH(lgamma)
+GRAPHC_SIM_MATH(log)
+GRAPHC_SIM_MATH(log10)
+GRAPHC_SIM_MATH(log1p)
+GRAPHC_SIM_MATH(log2)
+GRAPHC_SIM_MATH(log10)
+GRAPHC_SIM_MATH(nearbyint)
+GRAPHC_SIM_MATH(rint)
+GRAPHC_SIM_MATH(round)
+GRAPHC_SIM_MATH(sin)
+GRAPHC_SIM_MATH(sinh)
+GRAPHC_SIM_MATH(sqrt)
+GRAPHC_SIM_MATH(tan)
+GRAPHC_SIM_MATH(tanh)
+GRAPHC_SIM_MATH(tgamma)
+GRAPHC_SIM_MATH(trunc)
 #undef GRAPHC_SIM_MATH
-float powf(float, float) noexcept;
-double pow(double, double) noexcept;
+#define GRAPHC_SIM_MATH(name)                  \
+  float name##f(float, float) noexcept;        \
+  double name(double, double) noexcept;
+GRAPHC_SIM_MATH(atan2)
+GRAPHC_SIM_MATH(copysign)
+GRAPHC_SIM_MATH(fmax)
+GRAPHC_SIM_MATH(fmin)
+GRAPHC_SIM_MATH(fmod)
+GRAPHC_SIM_MATH(hypot)
+GRAPHC_SIM_MATH(pow)
+GRAPHC_SIM_MATH(remainder)
+#undef GRAPHC_SIM_MATH
 float fmaf(float, float, float) noexcept;
 double fma(double, double, double) noexcept;
-float fmaxf(float, float) noexcept;
-float fminf(float, float) noexcept;
 }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }

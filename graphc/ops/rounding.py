@@ -1,0 +1,125 @@
+"""Pointwise rounding, signs and remainders, powers of two and logarithms to other bases."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.ir import FLOATS
+from graphc.ops.base import Pointwise, Tensors
+
+
+class Rounding(Pointwise):
+    """An integer near a float. The gradient is 0."""
+
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return (None,)
+
+
+class Ceil(Rounding):
+    """y = the smallest integer not below a."""
+
+    name: ClassVar[str] = "ceil"
+    expression: ClassVar[str] = "ceil({a})"
+    meaning = np.ceil
+
+
+class Round(Rounding):
+    """y = the integer nearest to a; the even one of two that are equally near."""
+
+    name: ClassVar[str] = "round"
+    expression: ClassVar[str] = "round_even({a})"
+    meaning = np.rint
+
+
+class Trunc(Rounding):
+    """y = a without its fraction."""
+
+    name: ClassVar[str] = "trunc"
+    expression: ClassVar[str] = "trunc({a})"
+    meaning = np.trunc
+
+
+class Signbit(Pointwise):
+    """y = whether the sign of a is negative: booleans; true for -0."""
+
+    name: ClassVar[str] = "signbit"
+    expression: ClassVar[str] = "signbit({a})"
+    meaning = np.signbit
+    accepts = FLOATS
+    gives = "bool"
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return (None,)
+
+
+class Copysign(Pointwise):
+    """y = |a| with the sign of b. The gradient at a = 0 is 0."""
+
+    name: ClassVar[str] = "copysign"
+    expression: ClassVar[str] = "copysign({a}, {b})"
+    meaning = np.copysign
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import signbit, where
+
+        (a, b), (d,) = inputs, grads
+        return where(a == 0, 0, where(signbit(a) ^ signbit(b), -d, d)), None
+
+
+class Fmod(Pointwise):
+    """y = a - b trunc(a / b), exactly, with the sign of a; for integers 0 where b = 0."""
+
+    name: ClassVar[str] = "fmod"
+    expression: ClassVar[str] = "fmod({a}, {b})"
+    meaning = np.fmod
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import trunc
+
+        (a, b), (d,) = inputs, grads
+        return d, -d * trunc(a / b)
+
+
+class Exp2(Pointwise):
+    """y = 2^a."""
+
+    name: ClassVar[str] = "exp2"
+    expression: ClassVar[str] = "exp2({a})"
+    meaning = np.exp2
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (y,), (d,) = outputs, grads
+        return (d * math.log(2) * y,)
+
+
+class Log2(Pointwise):
+    """y = the logarithm of a to base 2; -inf at 0, NaN below."""
+
+    name: ClassVar[str] = "log2"
+    expression: ClassVar[str] = "log2({a})"
+    meaning = np.log2
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a,), (d,) = inputs, grads
+        return (d / (a * math.log(2)),)
+
+
+class Log10(Pointwise):
+    """y = the logarithm of a to base 10; -inf at 0, NaN below."""
+
+    name: ClassVar[str] = "log10"
+    expression: ClassVar[str] = "log10({a})"
+    meaning = np.log10
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a,), (d,) = inputs, grads
+        return (d / (a * math.log(10)),)

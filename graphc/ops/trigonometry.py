@@ -1,0 +1,167 @@
+"""Pointwise functions of angles, hyperbolic functions, and their inverses."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.ir import FLOATS
+from graphc.ops.base import Pointwise, Tensors
+
+
+class Tan(Pointwise):
+    """y = tan(a), a in radians."""
+
+    name: ClassVar[str] = "tan"
+    expression: ClassVar[str] = "tan({a})"
+    meaning = np.tan
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (y,), (d,) = outputs, grads
+        return (d * (y * y + 1),)
+
+
+class Asin(Pointwise):
+    """y = the angle from -pi/2 to pi/2 whose sine is a; NaN beyond 1."""
+
+    name: ClassVar[str] = "asin"
+    expression: ClassVar[str] = "asin({a})"
+    meaning = np.arcsin
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import rsqrt
+
+        (a,), (d,) = inputs, grads
+        return (d * rsqrt(1 - a * a),)
+
+
+class Acos(Pointwise):
+    """y = the angle from 0 to pi whose cosine is a; NaN beyond 1."""
+
+    name: ClassVar[str] = "acos"
+    expression: ClassVar[str] = "acos({a})"
+    meaning = np.arccos
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import rsqrt
+
+        (a,), (d,) = inputs, grads
+        return (-d * rsqrt(1 - a * a),)
+
+
+class Atan(Pointwise):
+    """y = the angle from -pi/2 to pi/2 whose tangent is a."""
+
+    name: ClassVar[str] = "atan"
+    expression: ClassVar[str] = "atan({a})"
+    meaning = np.arctan
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a,), (d,) = inputs, grads
+        return (d / (a * a + 1),)
+
+
+class Sinh(Pointwise):
+    """y = (e^a - e^-a) / 2."""
+
+    name: ClassVar[str] = "sinh"
+    expression: ClassVar[str] = "sinh({a})"
+    meaning = np.sinh
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import cosh
+
+        (a,), (d,) = inputs, grads
+        return (d * cosh(a),)
+
+
+class Cosh(Pointwise):
+    """y = (e^a + e^-a) / 2."""
+
+    name: ClassVar[str] = "cosh"
+    expression: ClassVar[str] = "cosh({a})"
+    meaning = np.cosh
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import sinh
+
+        (a,), (d,) = inputs, grads
+        return (d * sinh(a),)
+
+
+class Asinh(Pointwise):
+    """y = log(a + sqrt(a^2 + 1)), the inverse of sinh."""
+
+    name: ClassVar[str] = "asinh"
+    expression: ClassVar[str] = "asinh({a})"
+    meaning = np.arcsinh
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import rsqrt
+
+        (a,), (d,) = inputs, grads
+        return (d * rsqrt(a * a + 1),)
+
+
+class Acosh(Pointwise):
+    """y = log(a + sqrt(a^2 - 1)), the inverse of cosh; NaN below 1."""
+
+    name: ClassVar[str] = "acosh"
+    expression: ClassVar[str] = "acosh({a})"
+    meaning = np.arccosh
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import rsqrt
+
+        (a,), (d,) = inputs, grads
+        return (d * rsqrt(a * a - 1),)
+
+
+class Atanh(Pointwise):
+    """y = log((1 + a) / (1 - a)) / 2, the inverse of tanh; NaN beyond 1."""
+
+    name: ClassVar[str] = "atanh"
+    expression: ClassVar[str] = "atanh({a})"
+    meaning = np.arctanh
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a,), (d,) = inputs, grads
+        return (d / (1 - a * a),)
+
+
+class Atan2(Pointwise):
+    """y = the angle from -pi to pi of the point whose ordinate is a and whose abscissa is b."""
+
+    name: ClassVar[str] = "atan2"
+    expression: ClassVar[str] = "atan2({a}, {b})"
+    meaning = np.arctan2
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a, b), (d,) = inputs, grads
+        part = d / (a * a + b * b)
+        return part * b, -part * a
+
+
+class Hypot(Pointwise):
+    """y = sqrt(a^2 + b^2), without overflow on the way; infinite if either is."""
+
+    name: ClassVar[str] = "hypot"
+    expression: ClassVar[str] = "hypot({a}, {b})"
+    meaning = np.hypot
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a, b), (y,), (d,) = inputs, outputs, grads
+        part = d / y
+        return part * a, part * b

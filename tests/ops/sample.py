@@ -1,0 +1,87 @@
+"""What a sample of an op is, and the shapes that pointwise ops are tried on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from graphc.ir import FLOATS, Type
+from graphc.ops import Op
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An op, the types of its inputs, and from where their elements are drawn.
+
+    `ranges` holds (low, high) per input, or one for all: floats are uniform in it, integers are
+    drawn from low to high inclusive, booleans are either.
+    """
+
+    op: Op
+    inputs: tuple[Type, ...]
+    ranges: tuple[Range, ...] = ((-2.0, 2.0),)
+
+    def __str__(self) -> str:
+        return f"{self.op.name}({', '.join(map(str, self.inputs))})"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the op has a gradient rule that gives something for these inputs."""
+        has_rule = type(self.op).grad is not Op.grad
+        return has_rule and any(t.dtype in FLOATS for t in self.inputs)
+
+    def arrays(self, seed: int = 0) -> tuple[np.ndarray, ...]:
+        """Row-major elements for the inputs, the same ones for the same seed."""
+        random = np.random.default_rng(seed)
+        ranges = self.ranges * len(self.inputs) if len(self.ranges) == 1 else self.ranges
+        return tuple(_draw(random, t, r) for t, r in zip(self.inputs, ranges, strict=False))
+
+    def with_floats(self, dtype: str) -> Sample:
+        """The same sample with every float of another width."""
+        inputs = tuple(Type(t.shape, dtype) if t.dtype in FLOATS else t for t in self.inputs)
+        op = self.op
+        if getattr(op, "dtype", None) in FLOATS:
+            op = replace(op, dtype=dtype)  # type: ignore[call-arg]
+        return replace(self, op=op, inputs=inputs)
+
+
+def _draw(random: np.random.Generator, kind: Type, limits: Range) -> np.ndarray:
+    low, high = limits
+    if kind.dtype == "bool":
+        return random.integers(0, 2, kind.shape).astype(np.bool_)
+    if kind.dtype in FLOATS:
+        return np.asarray(random.uniform(low, high, kind.shape)).astype(kind.numpy_dtype)
+    low = max(low, 0) if kind.dtype == "u8" else low
+    return random.integers(int(low), int(high), kind.shape, endpoint=True).astype(kind.numpy_dtype)
+
+
+def f32(*shape: int) -> Type:
+    return Type(shape, "f32")
+
+
+def of(dtype: str, *shape: int) -> Type:
+    return Type(shape, dtype)
+
+
+def one(op: Op, low: float = -2.0, high: float = 2.0) -> list[Sample]:
+    """A pointwise op of one float: a matrix, a scalar, an empty value, a long odd vector."""
+    shapes = ((3, 5), (), (0, 4), (1, 131))
+    return [Sample(op, (f32(*s),), ((low, high),)) for s in shapes]
+
+
+def two(op: Op, *ranges: Range, dtypes: tuple[str, ...] = ("f32",)) -> list[Sample]:
+    """A pointwise op of two inputs: equal shapes, broadcasting both ways, a scalar, nothing."""
+    shapes = (((3, 5), (3, 5)), ((4, 1, 7), (3, 1)), ((), (2, 33)), ((0, 3), (1, 3)))
+    return [
+        Sample(op, (Type(a, d), Type(b, d)), ranges or ((-3.0, 3.0),))
+        for d in dtypes
+        for a, b in shapes
+    ]
+
+
+def few(op: Op, low: float = -2.0, high: float = 2.0) -> list[Sample]:
+    """As `one`, the matrix and the long vector alone."""
+    return one(op, low, high)[::3]
