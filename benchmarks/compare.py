@@ -55,6 +55,7 @@ def main() -> None:
     if find_spec("torch") is None:
         entries = [entry for entry in entries if entry.peer != "torch"]
         print("torch is not installed: graphc alone")
+    _wait_for_quiet(options.patience)
     peak = fma_peak(options.threads)
     print(f"{options.threads} thread(s), peak {peak:.0f} GFLOP/s" if peak else "no compiler")
     for name in options.workload.split(","):
