@@ -12,6 +12,7 @@ import atexit
 import functools
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -138,14 +139,12 @@ class DeviceCopy:
 
     def __init__(self, device: Device, nbytes: int) -> None:
         self._device = device
-        self._memory = device.driver.mem_alloc(max(nbytes, 1))
+        memory = device.driver.mem_alloc(max(nbytes, 1))
         self.nbytes = nbytes
-        self.address = int(self._memory)
+        self.address = int(memory)
         self.version = -1
-
-    def __del__(self) -> None:
-        if hasattr(self, "_memory"):
-            self._device.retire(self._memory)
+        # Not __del__: a collector that finds a cycle would finalize the memory itself as well.
+        weakref.finalize(self, device.retire, memory).atexit = False
 
     def read_into(self, array: Array) -> None:
         """Copy the contents as of the last call into the host's array."""

@@ -1,0 +1,157 @@
+"""On a real GPU: every op and the three models against the reference; PyTorch beside them.
+
+`pytest -m gpu` runs these. Most run on the simulated GPU too, so that they work where a GPU is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.ir import Graph
+from graphc.kernels.lower import lower
+from graphc.ops.fused import Fused
+from graphc.program import Program
+from graphc.runtime.cuda import CudaExecutable, find_device, gpu_found
+from graphc.runtime.planner import make_plan
+from tests.cuda.test_executable import batch, trainer
+from tests.kernels.cuda_harness import TARGET, assert_close
+from tests.ops.samples import SAMPLES
+from tests.sim.test_sim_ops import node_of
+from tests.small_models import MODELS
+from tests.tools import need_command
+
+DEVICES = ["sim", pytest.param("cuda", marks=pytest.mark.gpu)]
+EVERY = 12
+"""Of the samples, those that are played on the simulated GPU, which has tests of its own."""
+
+CASES = [pytest.param("cuda", n, marks=pytest.mark.gpu) for n in range(len(SAMPLES))]
+CASES += [pytest.param("sim", n) for n in range(0, len(SAMPLES), EVERY)]
+
+
+def need_device(name: str) -> str:
+    if name == "sim":
+        need_command("g++", "clang++")
+    elif not gpu_found():
+        pytest.skip("there is no GPU")
+    return name
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    return need_device(request.param)
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_an_op_means_what_its_reference_means(name: str, number: int):
+    need_device(name)
+    sample, node = SAMPLES[number], node_of(SAMPLES[number], number)
+    assert isinstance(node.op, Fused)
+    graph = Graph(node.op.kernel, node.inputs, (), (node,), node.outputs)
+    plan = make_plan(graph, {node.outputs[0].name: lower(node, TARGET)}, device="cuda")
+    executable = CudaExecutable(plan, {}, find_device(name))
+    arrays = sample.arrays()
+    with np.errstate(all="ignore"):
+        expected = sample.op.reference(*arrays)
+    length = max([1, *(a.size for a in arrays)])
+    for _ in range(2):  # launch by launch, then as a graph
+        for got, want in zip(executable.run(arrays), expected, strict=True):
+            assert_close(got, want, length)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_trains_as_on_the_reference(device: str, name: str):
+    train, reference = trainer(name, device, streams=2), trainer(name, "reference")
+    x, y = batch(name)
+    for _ in range(20):
+        expected = float(reference(x, y))
+        assert float(train(x, y)) == pytest.approx(expected, rel=2e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_are_the_same_bits_for_every_number_of_streams(device: str, name: str):
+    found = [trained(name, device, streams) for streams in (1, 2, 4, 8)]
+    for other in found[1:]:
+        for key, array in other.items():
+            np.testing.assert_array_equal(array, found[0][key], err_msg=key)
+
+
+def trained(name: str, device: str, streams: int) -> dict[str, Any]:
+    program = trainer(name, device, streams)
+    for _ in range(3):
+        program(*batch(name))
+    return program.state_dict()
+
+
+def test_programs_of_two_models_and_rules_take_turns(device: str):
+    programs = [trainer(name, device, streams=2) for name in ("mlp", "lenet", "mlp")]
+    names = ["mlp", "lenet", "mlp"]
+    losses: list[list[float]] = [[], [], []]
+    for _ in range(3):
+        for program, name, found in zip(programs, names, losses, strict=True):
+            found.append(float(program(*batch(name))))
+    assert losses[0] == losses[2]
+    assert all(found[0] > found[-1] for found in losses)
+
+
+def test_a_profile_counts_microseconds(device: str):
+    train = trainer("mlp", device)
+    begin = time.perf_counter()
+    rows = train._executable.profile(batch("mlp"), repeats=10)
+    spent = time.perf_counter() - begin
+    assert 0 < sum(microseconds for _, _, microseconds in rows) < 1e6 * spent
+
+
+@pytest.mark.gpu
+def test_tensors_of_pytorch_are_used_where_they_lie():
+    torch = torch_on_gpu()
+    program, x = doubling()
+    given = torch.from_numpy(x).cuda() * 3  # still being computed when the program is called
+    np.testing.assert_array_equal(program(given), x * 6 + 1)
+    np.testing.assert_array_equal(given.cpu().numpy(), x * 3)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        np.testing.assert_array_equal(program(torch.from_numpy(x).cuda() * 5), x * 10 + 1)
+
+
+@pytest.mark.gpu
+def test_pytorch_and_graphc_take_turns_on_one_context():
+    torch = torch_on_gpu()
+    need_device("cuda")
+    program, x = doubling()
+    layer = torch.nn.Linear(256, 256).cuda()
+    for _ in range(3):
+        np.testing.assert_array_equal(program(x), x * 2 + 1)
+        layer(torch.ones(8, 256, device="cuda")).sum().backward()
+    assert torch.isfinite(layer.weight.grad).all()
+
+
+@pytest.mark.gpu
+def test_a_replayed_step_costs_the_host_little():
+    need_device("cuda")
+    train = trainer("mlp", "cuda")
+    x, y = batch("mlp")
+    executable = train._executable
+    executable.run([x, y])
+    begin = time.perf_counter()
+    for _ in range(200):
+        executable.submit([x, y])
+    per_step = (time.perf_counter() - begin) / 200
+    assert per_step < 1e-3
+
+
+def doubling() -> tuple[Program, Any]:
+    need_device("cuda")
+    program = graphc.compile(lambda x: x * 2.0 + 1.0, graphc.spec((1000, 1000)), device="cuda")
+    return program, np.arange(1_000_000, dtype=np.float32).reshape(1000, 1000) % 1024
+
+
+def torch_on_gpu() -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU")
+    return torch
