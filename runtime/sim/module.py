@@ -93,7 +93,7 @@ class Function:
         `completes` false on all but the last. Where none is given nothing is checked against them.
         """
         arguments = bytes(arg_buf)
-        extents = native.Extents(tuple(grid), tuple(block), shared)
+        extents = native.Extents(_three(grid), _three(block), shared)
         self._check_shape(extents)
         if len(arguments) != self._kernel.packed_bytes:
             raise LogicError(
@@ -128,6 +128,11 @@ class Function:
                 f"{self.name}: {extents.shared} bytes of dynamic shared memory, allowed are "
                 f"{self._dynamic_shared}: set MAX_DYNAMIC_SHARED_SIZE_BYTES"
             )
+
+
+def _three(extents: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*extents, 1, 1)[:3]
+    return x, y, z
 
 
 def _group(stream: Stream | None, completes: bool) -> tuple[native.Group, bool]:

@@ -89,8 +89,8 @@ class _Request(ctypes.Structure):
 class Extents:
     """Blocks, threads per block, bytes of dynamic shared memory."""
 
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
     shared: int
 
 

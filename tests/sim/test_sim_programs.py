@@ -125,9 +125,9 @@ def test_a_plan_without_any_one_of_its_waits_races():
     waits = [step for step in train.plan.steps if isinstance(step, Wait)]
     x, y = np.zeros((2, 1, 8, 8), np.float32), np.array([1, 3], np.int32)
     assert len(waits) > 2
-    for wait in waits:
+    for number, wait in enumerate(waits):
         steps = tuple(step for step in train.plan.steps if step is not wait)
-        device = Device(Simulator(), "sim without a wait", declares=True)
+        device = Device(Simulator(), f"sim without wait {number}", declares=True)
         broken = CudaExecutable(replace(train.plan, steps=steps), train._state, device)
         with pytest.raises(RaceError):
             for _ in range(2):
