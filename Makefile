@@ -6,10 +6,10 @@ BIN = $(VENV)/bin
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign bench lint format clean
+.PHONY: help demo test campaign bench gpu-check lint format clean
 
 help:            ## list these targets
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ -/'
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ -/'
 
 demo: $(VENV)/.demo  ## train LeNet on handwritten digits; DATA=folder for MNIST's files
 	$(BIN)/python examples/digits.py $(if $(DATA),--data $(DATA))
@@ -22,6 +22,9 @@ campaign: $(VENV)/.test  ## run the long tests as well
 
 bench: $(VENV)/.test  ## compare with PyTorch where it is installed
 	$(BIN)/python -m benchmarks.compare $(ARGS)
+
+gpu-check:       ## check and measure on a GPU; WHEELS=folder of packages where there is no network
+	$(PYTHON) tools/gpu_check.py $(if $(WHEELS),--wheels $(WHEELS)) $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff format --check .

@@ -1,5 +1,9 @@
 """Measure PyTorch on the same workloads: variants `eager`, `eager_fused` (fused optimizer) and
-`compile` (torch.compile with the fused optimizer)."""
+`compile` (torch.compile with the fused optimizer).
+
+On a GPU a step copies its inputs from the host's memory and ends when the result is back there, as
+a call of graphc's programs does.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,8 @@ def prepare(case: Case) -> Callable[[], Any]:
     torch.set_num_threads(case.threads)
     model = case.workload.model
     arrays, x_array, y_array = case.workload.data()
-    parameters = {k: torch.from_numpy(v).requires_grad_() for k, v in arrays.items()}
+    device = torch.device(case.device)
+    parameters = {k: torch.from_numpy(v).to(device).requires_grad_() for k, v in arrays.items()}
     x, y = torch.from_numpy(x_array), torch.from_numpy(y_array).long()
     if case.mode == "forward":
         return _forward_step(case, model, parameters, x)
@@ -53,10 +58,11 @@ def prepare(case: Case) -> Callable[[], Any]:
 
     def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
-        loss = compute(x, y)
+        loss = compute(x.to(device), y.to(device))
         loss.backward()
         optimizer.step()
-        return loss.item() if next(counter) < 5 else loss  # the first five are compared
+        read = next(counter) < 5 or device.type == "cuda"  # the first five are compared
+        return loss.item() if read else loss
 
     return step
 
@@ -73,7 +79,7 @@ def _forward_step(
 
     def step() -> Any:
         with context():
-            return compute(x)
+            return compute(x.to(case.device)).cpu()
 
     return step
 

@@ -72,7 +72,8 @@ def doctor() -> Iterator[str]:
         yield f"{package:10} {_version(package)}"
     yield f"machine    {platform.machine()}, {config.usable_cores()} usable cores"
     yield from _compiler_lines()
-    yield f"nvcc       {shutil.which('nvcc') or 'none: CUDA kernels are printed, not compiled'}"
+    yield from _gpu_lines()
+    yield f"nvcc       {shutil.which('nvcc') or 'none'}"
     yield from (f"cache      {line}" for line in cache_lines(clear=False))
     yield f"settings   {config.read()}"
 
@@ -98,6 +99,18 @@ def _compiler_lines() -> Iterator[str]:
         yield f"compiler   {compiler.command[0]}: {compiler.version}"
     except CompileError as error:
         yield f"compiler   {error}"
+
+
+def _gpu_lines() -> Iterator[str]:
+    from graphc.runtime.cuda.compile import find_compiler
+    from graphc.runtime.cuda.driver import describe_gpus
+
+    yield from (f"gpu        {line}" for line in describe_gpus())
+    try:
+        compiler = find_compiler()
+        yield f"cuda       kernels are compiled by {compiler.command[0]} {compiler.title}"
+    except CompileError as error:
+        yield f"cuda       {error}"
 
 
 def _version(package: str) -> str:

@@ -4,8 +4,8 @@
 runs this; `--python` builds it for another. The headers are those of the toolkit (CUDA_ROOT, or
 where nvcc is), else of the wheels that NVIDIA publishes. It links with a stub of the driver's
 library: the wheel runs on any machine with a driver for CUDA 13. `--carry` also fetches the wheels
-of all that `graphc[cuda]` needs, so that `pip install --no-index --find-links WHEELS` is enough on
-a machine without a network.
+of all that `graphc[cuda]` and `make gpu-check` need, so that a machine without a network can
+install them: `pip install --no-index --find-links WHEELS ...`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,14 @@ HEADER_WHEELS = (
     "nvidia-cuda-crt==13.0.*",
     "nvidia-cuda-profiler-api==13.0.*",
 )
-CARRIED = ("cuda-bindings>=13.0.3,<14", "nvidia-cuda-nvrtc==13.0.*", "numpy>=2", "networkx>=3.1")
-"""What runs on the machine beside PyCUDA and what PyCUDA itself needs."""
+CARRIED = (
+    "cuda-bindings>=13.0.3,<14",
+    "nvidia-cuda-nvrtc==13.0.*",
+    "numpy>=2",
+    "networkx>=3.1",
+    "pytest>=8",
+)
+"""What graphc[cuda] and `make gpu-check` need beside PyCUDA and what that needs itself."""
 PYCUDA_NEEDS = ("pytools", "platformdirs", "mako", "siphash24", "typing-extensions", "markupsafe")
 
 # PyCUDA takes its options from this file alone, not from the environment.

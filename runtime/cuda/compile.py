@@ -56,12 +56,16 @@ class Cubin:
 @dataclass(frozen=True)
 class Compiler:
     """`compile(file, options)` gives the image and the log, or raises _Failed. `command` is what
-    errors show; `version` goes into the cache's keys."""
+    errors show; `version` goes into the cache's keys, `title` is its last line."""
 
     command: tuple[str, ...]
     version: str
     options: tuple[str, ...]
     compile: Callable[[Path, tuple[str, ...]], tuple[bytes, str]]
+
+    @property
+    def title(self) -> str:
+        return self.version.strip().splitlines()[-1] if self.version.strip() else ""
 
 
 def compile_cuda(text: str, name: str, arch: str, where: str = "") -> Cubin:

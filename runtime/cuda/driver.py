@@ -109,6 +109,19 @@ def open_driver(ordinal: int) -> PycudaDriver:
     return PycudaDriver(pycuda, _bindings(), arch_of(major, minor))
 
 
+def describe_gpus() -> list[str]:
+    """A line for each GPU: its number, name, architecture and memory; or why there is none."""
+    lines: list[str] = []
+    while True:
+        try:
+            driver = open_driver(len(lines))
+        except RunError as error:
+            return lines or [str(error)]
+        device = driver.Device(len(lines))
+        memory = f"{device.total_memory() / 1e9:.1f} GB"
+        lines.append(f"cuda:{len(lines)} {device.name()}, {driver.arch}, {memory}")
+
+
 def arch_of(major: int, minor: int) -> str:
     """The architecture that kernels are compiled for: with all of the chip's own instructions."""
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
