@@ -39,6 +39,19 @@ def scaled_dot_product_attention(
             "scaled_dot_product_attention: expected query [..., t, e], key [..., u, e] and value "
             f"[..., u, v], got {q.value.type}, {k.value.type} and {v.value.type}"
         )
+    return matmul(attention_weights(q, k, attn_mask, dropout_p, is_causal, scale), v)
+
+
+def attention_weights(
+    q: Tensor,
+    k: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """What each position takes of each other's value: [..., t, e], [..., u, e] to [..., t, u];
+    arguments as of `scaled_dot_product_attention`."""
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = multiply(matmul(q, matrix_transpose(k)), factor)
     if is_causal:
@@ -48,4 +61,4 @@ def scaled_dot_product_attention(
         mask = as_tensor(attn_mask)
         seen = mask.dtype == "bool"
         scores = where(mask, scores, -math.inf) if seen else add(scores, mask)
-    return matmul(dropout(softmax(scores, -1), dropout_p, training=True), v)
+    return dropout(softmax(scores, -1), dropout_p, training=True)

@@ -1,18 +1,11 @@
-"""Activations as layers, and the other layers without parameters."""
+"""Activations as layers."""
 
 from __future__ import annotations
 
 from graphc import functions
-from graphc.nn import check
+from graphc.nn import check, initialize
 from graphc.nn.module import Module
 from graphc.trace import Tensor
-
-
-class Identity(Module):
-    """y = x."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 class ReLU(Module):
@@ -98,6 +91,159 @@ class Softplus(Module):
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
+class ReLU6(Module):
+    """y = min(max(x, 0), 6)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.relu6(x)
+
+
+class Hardtanh(Module):
+    """y = min(max(x, min_val), max_val)."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        self.min_val = check.real("Hardtanh", "min_val", min_val)
+        self.max_val = check.real("Hardtanh", "max_val", max_val)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.hardtanh(x, self.min_val, self.max_val)
+
+    def describe(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+class Hardsigmoid(Module):
+    """y = x / 6 + 1 / 2, at least 0 and at most 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.hardsigmoid(x)
+
+
+class Hardswish(Module):
+    """y = x * hardsigmoid(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.hardswish(x)
+
+
+class Hardshrink(Module):
+    """y = 0 where |x| <= lambd, x elsewhere."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = check.real("Hardshrink", "lambd", lambd)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.hardshrink(x, self.lambd)
+
+    def describe(self) -> str:
+        return f"lambd={self.lambd}"
+
+
+class Softshrink(Module):
+    """y = x moved towards 0 by lambd; 0 where |x| <= lambd."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = check.real("Softshrink", "lambd", lambd)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.softshrink(x, self.lambd)
+
+    def describe(self) -> str:
+        return f"lambd={self.lambd}"
+
+
+class Tanhshrink(Module):
+    """y = x - tanh(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.tanhshrink(x)
+
+
+class Threshold(Module):
+    """y = x where x > threshold, value elsewhere."""
+
+    def __init__(self, threshold: float, value: float) -> None:
+        self.threshold = check.real("Threshold", "threshold", threshold)
+        self.value = check.real("Threshold", "value", value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.threshold(x, self.threshold, self.value)
+
+    def describe(self) -> str:
+        return f"threshold={self.threshold}, value={self.value}"
+
+
+class Softsign(Module):
+    """y = x / (1 + |x|)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.softsign(x)
+
+
+class LogSigmoid(Module):
+    """y = log(sigmoid(x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.logsigmoid(x)
+
+
+class Mish(Module):
+    """y = x * tanh(log(1 + exp(x)))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.mish(x)
+
+
+class SELU(Module):
+    """y = 1.0507 * (x where x > 0, 1.6733 * (exp(x) - 1) elsewhere)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.selu(x)
+
+
+class CELU(Module):
+    """y = x where x > 0, alpha * (exp(x / alpha) - 1) elsewhere."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = check.real("CELU", "alpha", alpha)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.celu(x, self.alpha)
+
+    def describe(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class PReLU(Module):
+    """y = x where x > 0, weight * x elsewhere.
+
+    weight: f32[num_parameters], one for all or one for each channel, the second axis.
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
+        self.num_parameters = check.integer("PReLU", "num_parameters", num_parameters)
+        self.weight = initialize.full((self.num_parameters,), check.real("PReLU", "init", init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.prelu(x, self.weight)
+
+    def describe(self) -> str:
+        return f"num_parameters={self.num_parameters}"
+
+
+class GLU(Module):
+    """y = the first half of x along the axis `dim` times the sigmoid of the second."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = check.axis("GLU", "dim", dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.glu(x, axis=self.dim)
+
+    def describe(self) -> str:
+        return f"dim={self.dim}"
+
+
 class Softmax(Module):
     """y = exp(x) / sum of exp(x) along the axis `dim`."""
 
@@ -122,30 +268,3 @@ class LogSoftmax(Module):
 
     def describe(self) -> str:
         return f"dim={self.dim}"
-
-
-class Dropout(Module):
-    """In training programs y = x / (1 - p), or 0 with probability `p` for each element; else x."""
-
-    def __init__(self, p: float = 0.5) -> None:
-        self.p = check.number("Dropout", "p", p, 0.0, 1.0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.dropout(x, self.p)
-
-    def describe(self) -> str:
-        return f"p={self.p}"
-
-
-class Flatten(Module):
-    """The axes from `start_dim` to `end_dim` as one; the batch is kept by default."""
-
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        self.start_dim = check.axis("Flatten", "start_dim", start_dim)
-        self.end_dim = check.axis("Flatten", "end_dim", end_dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.flatten(x, self.start_dim, self.end_dim)
-
-    def describe(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

@@ -127,6 +127,51 @@ class Conv2d(_Convolution):
         )
 
 
+class ConvTranspose1d(_Convolution):
+    """y[n, c, w]: the map whose transpose is the Conv1d from out_channels to in_channels with the
+    same weight and arguments.
+
+    w = (q - 1) * stride - 2 * padding + dilation * (s - 1) + output_padding + 1 for x[n, k, q].
+    weight: f32[in_channels, out_channels / groups, s]; bias: f32[out_channels] or None.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        output_padding: int = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int = 1,
+    ) -> None:
+        layer = "ConvTranspose1d"
+        self._set_channels(in_channels, out_channels, groups)
+        self.kernel_size = check.integer(layer, "kernel_size", kernel_size)
+        self.stride = check.integer(layer, "stride", stride)
+        self.padding = check.integer(layer, "padding", padding, at_least=0)
+        self.output_padding = check.integer(layer, "output_padding", output_padding, at_least=0)
+        self.dilation = check.integer(layer, "dilation", dilation)
+        shape = (self.in_channels, self.out_channels // self.groups, self.kernel_size)
+        self._set_parameters(shape, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check.axes("ConvTranspose1d", x, "n, k, q")
+        y = functions.conv_transpose2d(
+            functions.expand_dims(x, 2),
+            functions.expand_dims(self.weight, 2),
+            self.bias,
+            (1, self.stride),
+            (0, self.padding),
+            (0, self.output_padding),
+            self.groups,
+            (1, self.dilation),
+        )
+        return functions.squeeze(y, 2)
+
+
 class ConvTranspose2d(_Convolution):
     """y[n, c, h, w]: the map whose transpose is the Conv2d from out_channels to in_channels with
     the same weight and arguments.

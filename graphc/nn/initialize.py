@@ -37,6 +37,12 @@ def uniform(shape: tuple[int, ...], fan_in: int) -> Parameter:
     return Parameter(generator().uniform(-bound, bound, shape).astype(np.float32))
 
 
+def xavier(shape: tuple[int, int]) -> Parameter:
+    """A parameter f32[out, in], uniform within sqrt(6 / (in + out)) of zero."""
+    bound = math.sqrt(6 / sum(shape))
+    return Parameter(generator().uniform(-bound, bound, shape).astype(np.float32))
+
+
 def normal(shape: tuple[int, ...]) -> Parameter:
     """A parameter f32[shape], standard normal."""
     return Parameter(generator().standard_normal(shape, np.float32))

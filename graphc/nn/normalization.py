@@ -101,12 +101,7 @@ class LayerNorm(Module):
         elementwise_affine: bool = True,
         bias: bool = True,
     ) -> None:
-        extents = (
-            normalized_shape if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
-        )
-        self.normalized_shape = tuple(
-            check.integer("LayerNorm", "normalized_shape", n) for n in extents
-        )
+        self.normalized_shape = _extents("LayerNorm", normalized_shape)
         self.eps = check.number("LayerNorm", "eps", eps, 0.0, float("inf"))
         self.weight = initialize.full(self.normalized_shape, 1.0) if elementwise_affine else None
         has_bias = elementwise_affine and bias
@@ -148,3 +143,79 @@ class GroupNorm(Module):
             f"{self.num_groups}, {self.num_channels}, eps={self.eps}, "
             f"affine={self.weight is not None}"
         )
+
+
+class _InstanceNorm(Module):
+    """y = (x - mean) / sqrt(variance + eps) * weight + bias over each channel of each sample.
+
+    weight, bias: f32[num_features] if `affine`. Running statistics, which PyTorch can track here,
+    are not there: every program normalises by the sample's own.
+    """
+
+    _axes: ClassVar[str] = ""
+
+    def __init__(self, num_features: int, eps: float = 1e-5, *, affine: bool = False) -> None:
+        layer = type(self).__name__
+        self.num_features = check.integer(layer, "num_features", num_features)
+        self.eps = check.number(layer, "eps", eps, 0.0, float("inf"))
+        self.weight = initialize.full((self.num_features,), 1.0) if affine else None
+        self.bias = initialize.full((self.num_features,), 0.0) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        check.axes(type(self).__name__, x, self._axes)
+        if x.shape[1] != self.num_features:
+            check.fail(
+                f"{type(self).__name__}: expected {self.num_features} channels, got {x.value.type}"
+            )
+        return functions.group_norm(x, self.num_features, self.weight, self.bias, self.eps)
+
+    def describe(self) -> str:
+        return f"{self.num_features}, eps={self.eps}, affine={self.weight is not None}"
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Normalisation of each channel of each sample of x[n, c, l]."""
+
+    _axes = "n, c, l"
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Normalisation of each channel of each sample of x[n, c, h, w]."""
+
+    _axes = "n, c, h, w"
+
+
+class RMSNorm(Module):
+    """y = x / sqrt(mean of x * x + eps) * weight over the last axes, whose extents are
+    `normalized_shape` (an integer or several); eps=None is the smallest step of x's dtype from 1.
+
+    weight: f32[normalized_shape] or None.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | tuple[int, ...] | list[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+    ) -> None:
+        self.normalized_shape = _extents("RMSNorm", normalized_shape)
+        self.eps = None if eps is None else check.number("RMSNorm", "eps", eps, 0.0, float("inf"))
+        self.weight = initialize.full(self.normalized_shape, 1.0) if elementwise_affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        check.last_axes("RMSNorm", "x", x, *self.normalized_shape)
+        axes = tuple(range(-len(self.normalized_shape), 0))
+        eps = np.finfo(x.value.type.numpy_dtype).eps if self.eps is None else self.eps
+        square = functions.mean(functions.square(x), axis=axes, keepdims=True)
+        y = x * functions.rsqrt(square + float(eps))
+        return y if self.weight is None else y * self.weight
+
+    def describe(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.weight is not None}"
+        )
+
+
+def _extents(layer: str, shape: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:
+    extents = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return tuple(check.integer(layer, "normalized_shape", n) for n in extents)

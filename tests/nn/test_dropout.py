@@ -34,3 +34,13 @@ def test_other_programs_keep_everything() -> None:
 
 def test_a_probability_of_one_drops_everything() -> None:
     np.testing.assert_array_equal(run(nn.Dropout(1.0), ONES, training=True), 0 * ONES)
+
+
+def test_dropout_of_channels_drops_or_keeps_them_whole() -> None:
+    for layer, shape in ((nn.Dropout1d(0.25), (40, 20, 3)), (nn.Dropout2d(0.25), (40, 20, 3, 2))):
+        ones = np.ones(shape, np.float32)
+        y = run(layer, ones, training=True).reshape(800, -1)
+        assert (y == y[:, :1]).all()
+        assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.75)}
+        assert abs((y[:, 0] == 0).mean() - 0.25) < 4 * (0.25 * 0.75 / 800) ** 0.5
+        np.testing.assert_array_equal(run(layer, ones), ones)

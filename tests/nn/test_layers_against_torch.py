@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphc
 from graphc import nn
-from tests.nn.running import random, run
+from tests.nn.running import play, random, run, traced
 from tests.tools import need_module
 
 Make = Callable[[Any], Any]
@@ -32,6 +33,8 @@ LAYERS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda nn: nn.ConvTranspose2d(4, 6, 3), IMAGE),
     (lambda nn: nn.ConvTranspose2d(4, 6, (3, 2), stride=2, padding=1, output_padding=1, groups=2,
                                    bias=False, dilation=(2, 1)), IMAGE),
+    (lambda nn: nn.ConvTranspose1d(4, 6, 3), (3, 4, 9)),
+    (lambda nn: nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2, bias=False, dilation=2), (3, 4, 9)),
     (lambda nn: nn.MaxPool2d(2), IMAGE),
     (lambda nn: nn.MaxPool2d((3, 2), stride=2, padding=1), IMAGE),
     (lambda nn: nn.AvgPool2d(2), IMAGE),
@@ -43,6 +46,10 @@ LAYERS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda nn: nn.LayerNorm(7, bias=False), IMAGE),
     (lambda nn: nn.GroupNorm(2, 4), IMAGE),
     (lambda nn: nn.GroupNorm(4, 4, eps=1e-3, affine=False), IMAGE),
+    (lambda nn: nn.InstanceNorm1d(4), (3, 4, 9)),
+    (lambda nn: nn.InstanceNorm2d(4, eps=1e-3, affine=True), IMAGE),
+    (lambda nn: nn.RMSNorm(7), IMAGE),
+    (lambda nn: nn.RMSNorm((9, 7), eps=1e-3, elementwise_affine=False), IMAGE),
     (lambda nn: nn.Identity(), (3, 4)),
     (lambda nn: nn.ReLU(), (3, 4)),
     (lambda nn: nn.Sigmoid(), (3, 4)),
@@ -53,11 +60,31 @@ LAYERS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda nn: nn.LeakyReLU(0.2), (3, 4)),
     (lambda nn: nn.ELU(alpha=0.5), (3, 4)),
     (lambda nn: nn.Softplus(beta=2.0, threshold=1.0), (3, 4)),
+    (lambda nn: nn.ReLU6(), (3, 4)),
+    (lambda nn: nn.Hardtanh(-0.3, 0.5), (3, 4)),
+    (lambda nn: nn.Hardsigmoid(), (3, 4)),
+    (lambda nn: nn.Hardswish(), (3, 4)),
+    (lambda nn: nn.Hardshrink(0.7), (3, 4)),
+    (lambda nn: nn.Softshrink(0.7), (3, 4)),
+    (lambda nn: nn.Tanhshrink(), (3, 4)),
+    (lambda nn: nn.Threshold(0.2, -3.0), (3, 4)),
+    (lambda nn: nn.Softsign(), (3, 4)),
+    (lambda nn: nn.LogSigmoid(), (3, 4)),
+    (lambda nn: nn.Mish(), (3, 4)),
+    (lambda nn: nn.SELU(), (3, 4)),
+    (lambda nn: nn.CELU(alpha=0.5), (3, 4)),
+    (lambda nn: nn.PReLU(), (3, 4)),
+    (lambda nn: nn.PReLU(4, init=0.1), IMAGE),
+    (lambda nn: nn.GLU(dim=1), IMAGE),
     (lambda nn: nn.Softmax(dim=1), IMAGE),
     (lambda nn: nn.LogSoftmax(dim=-1), (3, 4)),
     (lambda nn: nn.Flatten(), IMAGE),
     (lambda nn: nn.Flatten(start_dim=2), IMAGE),
     (lambda nn: nn.Flatten(0, 1), IMAGE),
+    (lambda nn: nn.Unflatten(1, (2, -1)), IMAGE),
+    (lambda nn: nn.Unflatten(-2, [3, 3]), IMAGE),
+    (lambda nn: nn.PixelShuffle(2), IMAGE),
+    (lambda nn: nn.PixelUnshuffle(3), (3, 2, 9, 6)),
     (lambda nn: nn.Dropout(0.5).eval() if hasattr(nn.Module, "eval") else nn.Dropout(0.5), (3, 4)),
     (lambda nn: nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), (5, 4)),
     (lambda nn: nn.Sequential(OrderedDict(a=nn.Linear(4, 3), b=nn.Tanh())), (5, 4)),
@@ -97,13 +124,95 @@ def assert_close(ours: Any, theirs: Any, terms: int = 1) -> None:
     np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=limit, atol=limit)
 
 
+def compare_with_gradients(ours: nn.Module, theirs: Any, *arrays: Any, **options: Any) -> None:
+    """The first outputs agree, and so do the gradients of their elements' weighed sum with respect
+    to every float array and every trained parameter. `options` are NumPy arrays or flags."""
+    torch = need_module("torch")
+    tensors = [torch.from_numpy(a).requires_grad_(a.dtype == np.float32) for a in arrays]
+    given = {k: torch.from_numpy(v) if hasattr(v, "dtype") else v for k, v in options.items()}
+    expected = theirs(*tensors, **given)
+    expected = expected[0] if isinstance(expected, tuple) else expected
+    weights = random(*expected.shape, seed=7)
+    (expected * torch.from_numpy(weights)).sum().backward()
+    floats = [i for i, a in enumerate(arrays) if a.dtype == np.float32]
+
+    def weighed(model: nn.Module, *xs: Any) -> Any:
+        y = model(*xs, **options)
+        y = y[0] if isinstance(y, tuple) else y
+        return graphc.sum(y * weights), y
+
+    def results(*xs: Any) -> Any:
+        both = graphc.value_and_grad(weighed, (0, *(1 + i for i in floats)))(ours, *xs)
+        (_, y), (parameters, *inputs) = both
+        return y, *inputs, *parameters.values()
+
+    graph, builder = traced(results, *arrays, model=ours)
+    y, *found = play(graph, builder, *arrays)
+    assert_close(y, expected, terms=64)
+    trained = [n for n, p in ours.named_parameters() if p.trainable]
+    assert [n for n, p in theirs.named_parameters()] == trained
+    wanted = [t.grad for t in tensors if t.requires_grad]
+    wanted += [p.grad for p in theirs.parameters()]
+    for gradient, other in zip(found, wanted, strict=True):
+        assert_close(gradient, other, terms=256)
+
+
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even:UserWarning")
 @pytest.mark.parametrize(("make", "shape"), LAYERS, ids=titles(LAYERS))
 def test_layer_agrees_with_pytorch(make: Make, shape: tuple[int, ...]) -> None:
-    torch = need_module("torch")
     ours, theirs = twins(make)
-    x = random(*shape)
-    assert_close(run(ours, x), theirs(torch.from_numpy(x)), terms=64)
+    compare_with_gradients(ours, theirs, random(*shape))
+
+
+# fmt: off
+LOSSES: list[tuple[Make, tuple[int, ...], str]] = [
+    (lambda nn: nn.MSELoss(), (3, 4), "numbers"),
+    (lambda nn: nn.MSELoss(reduction="none"), (3, 4), "numbers"),
+    (lambda nn: nn.L1Loss(reduction="sum"), (3, 4), "numbers"),
+    (lambda nn: nn.BCEWithLogitsLoss(), (3, 4), "probabilities"),
+    (lambda nn: nn.CrossEntropyLoss(), (6, 4), "classes"),
+    (lambda nn: nn.CrossEntropyLoss(label_smoothing=0.1), (6, 4), "classes"),
+    (lambda nn: nn.CrossEntropyLoss(ignore_index=2, reduction="sum"), (6, 4), "classes"),
+    (lambda nn: nn.CrossEntropyLoss(reduction="none"), (3, 4, 2), "classes"),
+    (lambda nn: nn.CrossEntropyLoss(), (3, 4), "probabilities"),
+    (lambda nn: nn.NLLLoss(ignore_index=0), (6, 4), "classes"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("make", "shape", "target"), LOSSES)
+def test_loss_agrees_with_pytorch(make: Make, shape: tuple[int, ...], target: str) -> None:
+    generator = np.random.default_rng(1)
+    labels = {
+        "numbers": random(*shape, seed=1),
+        "probabilities": generator.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32),
+        "classes": generator.integers(0, shape[1], (shape[0], *shape[2:])),
+    }
+    ours, theirs = twins(make)
+    compare_with_gradients(ours, theirs, random(*shape), labels[target])
+
+
+def test_classes_are_weighed_as_by_pytorch() -> None:
+    torch = need_module("torch")
+    weight = np.array([0.5, 2.0, 1.0, 0.0], np.float32)
+    labels = np.array([0, 1, -100, 3, 1, 2])
+    for name in ("CrossEntropyLoss", "NLLLoss"):
+        ours = getattr(nn, name)(weight)
+        theirs = getattr(torch.nn, name)(torch.from_numpy(weight))
+        assert ours.state_dict().keys() == theirs.state_dict().keys() == {"weight"}
+        compare_with_gradients(ours, theirs, random(6, 4), labels)
+
+
+def test_bilinear_agrees_with_pytorch() -> None:
+    for bias in (True, False):
+        ours, theirs = twins(lambda nn, bias=bias: nn.Bilinear(4, 3, 5, bias))
+        compare_with_gradients(ours, theirs, random(2, 6, 4), random(2, 6, 3, seed=1))
+
+
+def test_the_padding_row_gets_no_gradient() -> None:
+    ours, theirs = twins(lambda nn: nn.Embedding(7, 3, padding_idx=-2))
+    assert not nn.Embedding(7, 3, padding_idx=-2).weight.numpy()[5].any()
+    compare_with_gradients(ours, theirs, np.array([[0, 5, 3], [3, 5, 1]]))
 
 
 @pytest.mark.parametrize(("make", "shape"), NORMS, ids=titles(NORMS))

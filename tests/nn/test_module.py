@@ -257,6 +257,32 @@ def test_sequential_and_lists_count_index_and_grow() -> None:
     assert list(layers.state_dict()) == ["2.weight", "2.bias"]
 
 
+def test_dicts_of_modules_are_read_by_name() -> None:
+    heads = nn.ModuleDict({"small": nn.Linear(2, 1)})
+    heads["large"] = nn.Linear(2, 3)
+    assert list(heads) == list(heads.keys()) == ["small", "large"]
+    assert len(heads) == 2 and "large" in heads and "other" not in heads
+    assert [m.out_features for m in heads.values()] == [1, 3]
+    assert dict(heads.items())["large"] is heads["large"]
+    assert "large.weight" in heads.state_dict()
+
+
+def test_lists_of_parameters_have_paths() -> None:
+    class Sums(nn.Module):
+        def __init__(self) -> None:
+            self.terms = nn.ParameterList([nn.Parameter([1.0]), [2.0]])
+
+        def forward(self, x: Any) -> Any:
+            for term in self.terms:
+                x = x + term
+            return x
+
+    model = Sums()
+    assert list(model.state_dict()) == ["terms.0", "terms.1"]
+    assert len(model.terms) == 2 and model.terms[-1] is list(model.terms)[1]
+    np.testing.assert_array_equal(run(model, np.zeros(1, np.float32)), [3])
+
+
 class NoForward(nn.Module):
     pass
 
@@ -319,6 +345,26 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
      "Sequential: expected a module at '0', got ReLU, which is a class: call it"),
     (lambda: nn.ModuleList([3]), "ModuleList: expected a module at '0', got int"),
     (lambda: nn.Sequential(nn.ReLU())[1], "Sequential: no module 1, there are 1"),
+    (lambda: nn.ModuleDict({"a": nn.ReLU}),
+     "ModuleDict: expected a module at 'a', got ReLU, which is a class: call it"),
+    (lambda: nn.ModuleDict({"keys": nn.ReLU()}),
+     "ModuleDict: 'keys' is a method, choose another name"),
+    (lambda: nn.ModuleDict({"a": nn.ReLU()})["b"], "ModuleDict: no module 'b', there are ['a']"),
+    (lambda: nn.ParameterList()[0], "ParameterList: no parameter 0, there are 0"),
+    (lambda: nn.Embedding(3, 2, padding_idx=3),
+     "Embedding: padding_idx expected a row of 3, got 3"),
+    (lambda: nn.MSELoss("average"),
+     "MSELoss: reduction expected 'mean', 'sum' or 'none', got 'average'"),
+    (in_trace(lambda: nn.Unflatten(2, (2,)), 3, 4), "Unflatten: dim=2 is no axis of x f32[3,4]"),
+    (in_trace(lambda: nn.PixelShuffle(2), 1, 6, 2, 2),
+     "PixelShuffle: x f32[1,6,2,2] expected a multiple of 4 channels"),
+    (in_trace(lambda: nn.PixelUnshuffle(2), 1, 6, 2, 3),
+     "PixelUnshuffle: x f32[1,6,2,3] expected multiples of 2 in h and w"),
+    (in_trace(lambda: nn.RMSNorm((4, 2)), 3, 2), "RMSNorm: x expected [..., 4, 2], got f32[3,2]"),
+    (in_trace(lambda: nn.InstanceNorm2d(2), 1, 3, 2, 2),
+     "InstanceNorm2d: expected 2 channels, got f32[1,3,2,2]"),
+    (lambda: traced(nn.Bilinear(2, 3, 4), random(5, 2), random(5, 2)),
+     "Bilinear: x2 expected [..., 3], got f32[5,2]"),
 ]
 # fmt: on
 

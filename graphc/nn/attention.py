@@ -1,0 +1,147 @@
+"""Attention with several heads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from graphc import functions
+from graphc.functions.attention import attention_weights
+from graphc.nn import check, initialize
+from graphc.nn.linear import Linear
+from graphc.nn.module import Module
+from graphc.trace import Tensor, current_builder
+
+
+class MultiheadAttention(Module):
+    """`num_heads` attentions side by side, each over embed_dim / num_heads features.
+
+    in_proj_weight: f32[3 * embed_dim, embed_dim] (query, key, value), or q_proj_weight,
+    k_proj_weight and v_proj_weight f32[embed_dim, ...] where `kdim` or `vdim`, the features of key
+    and value, differ from embed_dim; in_proj_bias: f32[3 * embed_dim]; out_proj: a Linear.
+    `dropout` drops attention weights in training programs.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+    ) -> None:
+        layer = "MultiheadAttention"
+        self.embed_dim = features = check.integer(layer, "embed_dim", embed_dim)
+        self.num_heads = check.integer(layer, "num_heads", num_heads)
+        if features % self.num_heads:
+            check.fail(
+                f"{layer}: num_heads={num_heads} expected to divide embed_dim, got {features}"
+            )
+        self.dropout = check.number(layer, "dropout", dropout, 0.0, 1.0)
+        self.kdim = features if kdim is None else check.integer(layer, "kdim", kdim)
+        self.vdim = features if vdim is None else check.integer(layer, "vdim", vdim)
+        self.batch_first = bool(batch_first)
+        self.in_proj_weight = None
+        self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
+        if self.kdim == self.vdim == features:
+            self.in_proj_weight = initialize.xavier((3 * features, features))
+        else:
+            self.q_proj_weight = initialize.xavier((features, features))
+            self.k_proj_weight = initialize.xavier((features, self.kdim))
+            self.v_proj_weight = initialize.xavier((features, self.vdim))
+        self.in_proj_bias = initialize.full((3 * features,), 0.0) if bias else None
+        self.out_proj = Linear(features, features, bias)
+        if bias:
+            self.out_proj.bias = initialize.full((features,), 0.0)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Any = None,
+        need_weights: bool = True,
+        attn_mask: Any = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(y, weights). y: like query, [t, n, embed_dim], or [n, t, embed_dim] if `batch_first`, or
+        [t, embed_dim] without a batch. weights: [n, t, u], the mean over the heads, or
+        [n, num_heads, t, u] if not `average_attn_weights`; None unless `need_weights`.
+
+        `attn_mask` ([t, u] or [n * num_heads, t, u]) and `key_padding_mask` ([n, u]) are booleans,
+        true where a position is not seen, or numbers to add to the scores. `is_causal` lets
+        position i see positions up to i.
+        """
+        for x in (query, key, value):
+            check.axes("MultiheadAttention", x, "t, features", "t, n, features")
+        projected = self._projected(query, key, value)
+        batched = query.ndim == 3
+        q, k, v = (self._heads(x, batched) for x in projected)
+        mask = self._mask(attn_mask, key_padding_mask, q.shape[0])
+        p = self.dropout if current_builder().training else 0.0
+        weights = None
+        if need_weights:
+            weights = attention_weights(q, k, mask, p, is_causal)
+            y = functions.matmul(weights, v)
+            weights = functions.mean(weights, axis=1) if average_attn_weights else weights
+            weights = weights if batched else weights[0]
+        else:
+            y = functions.scaled_dot_product_attention(q, k, v, mask, p, is_causal)
+        order = (0, 2, 1, 3) if self.batch_first or not batched else (2, 0, 1, 3)
+        y = functions.permute_dims(y, order)
+        return self.out_proj(functions.reshape(y, query.shape)), weights
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """query, key and value, each with embed_dim features."""
+        e = self.embed_dim
+        if self.in_proj_weight is not None and query is key is value:
+            # One product for all three; as functions, the parts of its result are views.
+            y = functions.linear(query, self.in_proj_weight, self.in_proj_bias)
+            return [y[..., i * e : (i + 1) * e] for i in range(3)]
+        weights: list[Any] = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
+        if self.in_proj_weight is not None:
+            rows = functions.as_tensor(self.in_proj_weight)
+            weights = [rows[i * e : (i + 1) * e] for i in range(3)]
+        biases: list[Any] = [None] * 3
+        if self.in_proj_bias is not None:
+            bias = functions.as_tensor(self.in_proj_bias)
+            biases = [bias[i * e : (i + 1) * e] for i in range(3)]
+        inputs = (query, key, value)
+        return [functions.linear(*args) for args in zip(inputs, weights, biases, strict=True)]
+
+    def _heads(self, x: Tensor, batched: bool) -> Tensor:
+        """[n, num_heads, positions, features of a head]."""
+        x = x if batched else functions.expand_dims(x, 0)
+        x = functions.reshape(x, (*x.shape[:2], self.num_heads, self.embed_dim // self.num_heads))
+        return functions.permute_dims(
+            x, (0, 2, 1, 3) if self.batch_first or not batched else (1, 2, 0, 3)
+        )
+
+    def _mask(self, attn_mask: Any, key_padding_mask: Any, batch: int) -> Tensor | None:
+        """Numbers to add to the scores [n, num_heads, t, u]."""
+        masks = []
+        if attn_mask is not None:
+            mask = _additive(attn_mask)
+            if mask.ndim == 3:
+                mask = functions.reshape(mask, (batch, self.num_heads, *mask.shape[1:]))
+            masks.append(mask)
+        if key_padding_mask is not None:
+            mask = _additive(key_padding_mask)
+            masks.append(functions.reshape(mask, (-1, 1, 1, mask.shape[-1])))
+        return functions.add(*masks) if len(masks) == 2 else masks[0] if masks else None
+
+    def describe(self) -> str:
+        return (
+            f"{self.embed_dim}, {self.num_heads}, dropout={self.dropout}, "
+            f"batch_first={self.batch_first}"
+        )
+
+
+def _additive(mask: Any) -> Tensor:
+    """-infinity where a mask of booleans is true; masks of numbers as they are."""
+    tensor = functions.as_tensor(mask)
+    return functions.where(tensor, -math.inf, 0.0) if tensor.dtype == "bool" else tensor

@@ -1,0 +1,91 @@
+"""Layers that move elements or leave them alone."""
+
+from __future__ import annotations
+
+from graphc import functions
+from graphc.nn import check
+from graphc.nn.module import Module
+from graphc.trace import Tensor
+
+
+class Identity(Module):
+    """y = x."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Flatten(Module):
+    """The axes from `start_dim` to `end_dim` as one; the batch is kept by default."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        self.start_dim = check.axis("Flatten", "start_dim", start_dim)
+        self.end_dim = check.axis("Flatten", "end_dim", end_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.flatten(x, self.start_dim, self.end_dim)
+
+    def describe(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """The axis `dim` as several of extents `unflattened_size`; one of them may be -1."""
+
+    def __init__(self, dim: int, unflattened_size: tuple[int, ...] | list[int]) -> None:
+        self.dim = check.axis("Unflatten", "dim", dim)
+        self.unflattened_size = tuple(
+            check.integer("Unflatten", "unflattened_size", n, at_least=-1) for n in unflattened_size
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not -x.ndim <= self.dim < x.ndim:
+            check.fail(f"Unflatten: dim={self.dim} is no axis of x {x.value.type}")
+        axis = self.dim % x.ndim
+        shape = (*x.shape[:axis], *self.unflattened_size, *x.shape[axis + 1 :])
+        return functions.reshape(x, shape)
+
+    def describe(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+class PixelShuffle(Module):
+    """y[n, c, h * r, w * r] from x[n, c * r * r, h, w], r = `upscale_factor`: each r * r channels
+    become the pixels of one square."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        self.upscale_factor = check.integer("PixelShuffle", "upscale_factor", upscale_factor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check.axes("PixelShuffle", x, "n, c, h, w")
+        r, (n, c, h, w) = self.upscale_factor, x.shape
+        if c % (r * r):
+            check.fail(f"PixelShuffle: x {x.value.type} expected a multiple of {r * r} channels")
+        y = functions.reshape(x, (n, c // (r * r), r, r, h, w))
+        y = functions.permute_dims(y, (0, 1, 4, 2, 5, 3))
+        return functions.reshape(y, (n, c // (r * r), h * r, w * r))
+
+    def describe(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """y[n, c * r * r, h / r, w / r] from x[n, c, h, w], r = `downscale_factor`: the pixels of each
+    square become channels."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        self.downscale_factor = check.integer(
+            "PixelUnshuffle", "downscale_factor", downscale_factor
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        check.axes("PixelUnshuffle", x, "n, c, h, w")
+        r, (n, c, h, w) = self.downscale_factor, x.shape
+        if h % r or w % r:
+            check.fail(f"PixelUnshuffle: x {x.value.type} expected multiples of {r} in h and w")
+        y = functions.reshape(x, (n, c, h // r, r, w // r, r))
+        y = functions.permute_dims(y, (0, 1, 3, 5, 2, 4))
+        return functions.reshape(y, (n, c * r * r, h // r, w // r))
+
+    def describe(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"
