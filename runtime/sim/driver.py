@@ -32,7 +32,8 @@ class Simulator(Copies):
 
     `seed` decides the order of threads, blocks and streams, `policy` is "random", "lazy" or
     "eager" (see queues.py). With `check` modules are built with checks of every access, and
-    launches are compared with the bytes that they declare. `memory` is the device's, in bytes.
+    launches are compared with the bytes that they declare. `memory` is the device's, in bytes. A
+    launch may take `seconds` of processor time.
     """
 
     Error, LogicError, MemoryError, LaunchError = Error, LogicError, MemoryError, LaunchError
@@ -41,9 +42,14 @@ class Simulator(Copies):
     function_attribute = SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
 
     def __init__(
-        self, seed: int = 0, policy: str = "random", check: bool = False, memory: int = 2 * GIB
+        self,
+        seed: int = 0,
+        policy: str = "random",
+        check: bool = False,
+        memory: int = 2 * GIB,
+        seconds: float = 120.0,
     ) -> None:
-        self.check = check
+        self.check, self.seconds = check, seconds
         self.memory = Memory(memory)
         self.scheduler = Scheduler(seed, policy, self._owner)
         self.host = self.scheduler.new_queue()

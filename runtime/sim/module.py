@@ -93,7 +93,9 @@ class Function:
         `completes` false on all but the last. Where none is given nothing is checked against them.
         """
         arguments = bytes(arg_buf)
-        extents = native.Extents(_three(grid), _three(block), shared)
+        extents = native.Extents(
+            _three(grid), _three(block), shared, round(self._driver.seconds * 1000)
+        )
         self._check_shape(extents)
         if len(arguments) != self._kernel.packed_bytes:
             raise LogicError(

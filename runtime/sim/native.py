@@ -79,7 +79,7 @@ class _Request(ctypes.Structure):
         ("completes", ctypes.c_uint32),
         ("range_count", ctypes.c_uint32),
         ("shared_count", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("milliseconds", ctypes.c_uint32),
         ("ranges", ctypes.POINTER(_Range)),
         ("shared_variables", ctypes.POINTER(_SharedVariable)),
     )
@@ -87,11 +87,13 @@ class _Request(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Extents:
-    """Blocks, threads per block, bytes of dynamic shared memory."""
+    """Blocks, threads per block, bytes of dynamic shared memory, and the processor time that the
+    launch may take."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int
+    milliseconds: int
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,7 @@ class Kernel:
                 completes,
                 count,
                 len(module.shared),
-                0,
+                extents.milliseconds,
                 ranges,
                 module.shared,
             )

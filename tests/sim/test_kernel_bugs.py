@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphc.runtime.sim import LaunchError, Simulator
-from graphc.runtime.sim.native import ORDERS
+from graphc.runtime.sim.native import FORWARD, ORDERS
 from tests.sim.bugs import BUGS, Bug
 from tests.sim.playing import packed, place, simulator, whole
 
@@ -93,4 +93,23 @@ def test_a_finding_names_kernel_block_thread_and_line():
     assert str(caught.value) == (
         "copy reads 4 bytes, 0 bytes behind the end of 1024 bytes "
         "[block (0, 0, 0), thread (0, 0, 0), one.cu:2]"
+    )
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_block_that_waits_for_another_is_ended(check: bool):
+    device = simulator(check=check, seconds=0.1)
+    text = """extern "C" __global__ void spin(volatile float* flag) {
+      if (blockIdx.x != 0) *flag = 1;
+      while (*flag != 1) {}
+    }"""
+    function = device.module_from_buffer(device.compile(text, "spin")).get_function("spin")
+    flag, stream = place(device, np.zeros(1, np.float32)), device.Stream(1)
+    device.scheduler.random = Fixed(FORWARD)
+    function._launch_kernel((2, 1, 1), (1, 1, 1), packed(flag), 0, stream)
+    with pytest.raises(LaunchError) as caught:
+        stream.synchronize()
+    assert str(caught.value) == (
+        "spin has taken 100 ms of processor time and goes on "
+        "[block (0, 0, 0), thread (0, 0, 0), spin.cu:3]"
     )

@@ -192,6 +192,7 @@ inline void check_global(const Access& access) {
 
 inline void check_access(const Access& access) {
   if (!launch.current || stacks.contains(access.address)) return;
+  if (launch.late) fail(access.pc, late_text());
   if (memory.contains(access.address)) return check_global(access);
   const Segment& shared = launch.module.shared;
   if (shared.contains(access.address)) return check_shared(access);

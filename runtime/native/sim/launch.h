@@ -31,7 +31,8 @@ struct Request {
   char* dynamic;  // where dynamic shared memory is, or nullptr
   std::uint32_t shared_bytes, order, seed, check;
   std::uint32_t touch_serial;  // of the launches that write the declared bytes together
-  std::uint32_t opening, completes, range_count, shared_count, padding;
+  std::uint32_t opening, completes, range_count, shared_count;
+  std::uint32_t milliseconds;  // of processor time that the launch may take
   const Range* ranges;
   const SharedVariable* shared_variables;
 };
@@ -53,6 +54,7 @@ struct Launch {
   Thread* current = nullptr;
   void* scheduler = nullptr;  // stack pointer
   bool failed = false;
+  volatile bool late = false;  // it has taken more time than it may
   std::uint32_t serial = 0, block_serial = 0;
   std::mt19937 random;
 
@@ -80,6 +82,10 @@ inline void report(int kind, void* pc, const std::string& text) {
   void* abandoned;
   graphc_sim_switch(&abandoned, launch.scheduler);
   __builtin_unreachable();
+}
+
+inline std::string late_text() {
+  return format("has taken %u ms of processor time and goes on", launch.request.milliseconds);
 }
 
 inline void wait() { graphc_sim_switch(&launch.current->stack_pointer, launch.scheduler); }

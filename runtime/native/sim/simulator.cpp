@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <ucontext.h>
 
 #include <cstdint>
@@ -243,6 +244,43 @@ class Signals {
   stack_t stack_;
 };
 
+// Ends a launch that takes too long: in a check build at the next access, which knows its line; else
+// once it is in its own code, as in that of the simulator something might be half done.
+static void on_timer(int, siginfo_t*, void* context);
+
+class Timer {
+ public:
+  explicit Timer(std::uint32_t milliseconds) {
+    struct sigaction action {};
+    action.sa_sigaction = on_timer;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+    sigaction(SIGVTALRM, &action, &old_);
+    start(milliseconds);
+  }
+  ~Timer() {
+    start(0);
+    sigaction(SIGVTALRM, &old_, nullptr);
+  }
+  static void start(std::uint32_t milliseconds) {
+    const itimerval once{{0, 0}, {milliseconds / 1000, milliseconds % 1000 * 1000}};
+    setitimer(ITIMER_VIRTUAL, &once, nullptr);
+  }
+
+ private:
+  struct sigaction old_;
+};
+
+static void on_timer(int, siginfo_t*, void* context) {
+  const auto pc = static_cast<std::uintptr_t>(
+      static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+  if (launch.request.check && !launch.late) {
+    launch.late = true;
+    return Timer::start(100);
+  }
+  if (!launch.current || !launch.module.image.contains(pc)) return Timer::start(1);
+  fail(reinterpret_cast<void*>(pc + 1), late_text());
+}
+
 static void check_slack() {
   if (const Allocation* a = memory.overrun()) {
     report(outside, nullptr,
@@ -267,7 +305,7 @@ EXPORT void graphc_sim_wrote(std::uint64_t address, std::uint64_t bytes) {
 EXPORT int graphc_sim_launch(const Request* request) {
   launch.request = *request;
   launch.serial++;
-  launch.failed = false;
+  launch.failed = launch.late = false;
   launch.random.seed(request->seed);
   launch.block.index = {};
   findings.clear();
@@ -280,6 +318,7 @@ EXPORT int graphc_sim_launch(const Request* request) {
   blockDim = request->block;
   {
     const Signals signals;
+    const Timer timer(request->milliseconds);
     run_grid();
   }
   if (launch.failed) stacks.reset();
