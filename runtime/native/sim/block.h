@@ -33,6 +33,7 @@ struct Thread {
   Index3 place{};
   const char* file = "";  // where it waits
   int line = 0;
+  int barrier_value = 0;  // of the barrier that it passed last
   unsigned group = 0;  // of copies, the open one
   std::vector<Copy> copies;
 
@@ -106,6 +107,7 @@ class Block {
     for (Thread& thread : threads)
       if (thread.state == State::at_barrier) {
         thread.state = State::ready;
+        thread.barrier_value = barrier_value;
         if (&thread != &current) ready.push_back(thread.number);
       }
     arrange(order, random);

@@ -40,7 +40,7 @@ inline int barrier(int kind, bool predicate, const char* file, int line) {
   Thread& thread = *launch.current;
   if (++block.arrived < block.alive) {
     wait_at(State::at_barrier, file, line);
-    return block.barrier_value;
+    return thread.barrier_value;
   }
   block.release_barrier(thread, launch.order(), launch.random);
   const int value = block.barrier_value;
