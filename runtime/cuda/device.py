@@ -74,7 +74,9 @@ class Device:
             except self.driver.Error as error:
                 if isinstance(error, RunError):
                     raise
-                raise RunError(f"{self.name}: {error}; what this call wrote is lost") from error
+                raise RunError(
+                    f"{self.name}: {error}; what the call updates may be lost"
+                ) from error
             finally:
                 self.driver.Context.pop()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+from functools import partialmethod
 from typing import Any
 
 from graphc.errors import RunError
@@ -52,13 +53,16 @@ class PycudaDriver:
             if self._collects:
                 gc.enable()
         try:
-            return CapturedGraph(self._bindings, self._call("cuGraphInstantiate", graph, 0))
+            return CapturedGraph(self, self._call("cuGraphInstantiate", graph, 0))
         finally:
             self._call("cuGraphDestroy", graph)
 
     def wait_for_stream(self, stream: Any, handle: int) -> None:
         """Let what is put on `stream` from now on begin after what is on the stream of another
         library whose handle this is."""
+        if self._bindings is None:
+            self._pycuda.Context.synchronize()
+            return
         flags = self._bindings.CUevent_flags.CU_EVENT_DISABLE_TIMING
         event = self._call("cuEventCreate", flags)
         self._call("cuEventRecord", event, handle)
@@ -66,24 +70,28 @@ class PycudaDriver:
         self._call("cuEventDestroy", event)
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        return _checked(name, getattr(self._bindings, name)(*arguments))
+        """What a function of cuda-bindings gives. Raises PyCUDA's error."""
+        error, *values = getattr(self._bindings, name)(*arguments)
+        if error:
+            raise self._pycuda.LogicError(f"{name} failed: {error.name}")
+        return values[0] if values else None
+
+    launch_graph = partialmethod(_call, "cuGraphLaunch")
+    destroy_graph = partialmethod(_call, "cuGraphExecDestroy")
 
 
 class CapturedGraph:
     """A graph that is ready to be launched."""
 
-    def __init__(self, bindings: Any, executable: Any) -> None:
-        self._bindings, self._executable = bindings, executable
-        self._launch = bindings.cuGraphLaunch
+    def __init__(self, driver: PycudaDriver, executable: Any) -> None:
+        self._driver, self._executable = driver, executable
 
     def launch(self, stream: Any) -> None:
         """Put one run of the whole graph on the stream."""
-        (error,) = self._launch(self._executable, stream.handle)
-        if error:
-            _checked("cuGraphLaunch", (error,))
+        self._driver.launch_graph(self._executable, stream.handle)
 
     def __del__(self) -> None:
-        self._bindings.cuGraphExecDestroy(self._executable)
+        self._driver.destroy_graph(self._executable)
 
 
 def open_driver(ordinal: int) -> PycudaDriver:
@@ -138,10 +146,3 @@ def _why_no_pycuda(error: ImportError) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"PyCUDA is not installed ({error}): pip install 'graphc[cuda]'"
     return f"PyCUDA cannot be loaded ({error}): is NVIDIA's driver installed?"
-
-
-def _checked(name: str, result: tuple[Any, ...]) -> Any:
-    error, *values = result
-    if int(error):
-        raise RunError(f"{name} failed: {error.name}")
-    return values[0] if values else None

@@ -25,7 +25,7 @@ from graphc.runtime.cuda.launches import (
     StatePlaces,
     compile_kernels,
 )
-from graphc.runtime.cuda.room import make_room, reserve
+from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
 from graphc.runtime.plan import Binding, Plan, Step
 from graphc.state import StateBuffer
 
@@ -111,12 +111,14 @@ class CudaExecutable:
         self.plan, self.device, self.graph = plan, device, graph
         self.buffers = [state[b.value.name] for b in plan.state]
         self._replay = replay and device.captures
+        self._needed, self._outputs = arena_bytes(plan), output_span(plan)
         images = compile_kernels(plan, device)
         with device.entered():
             self.copies = make_room(plan, self.buffers, device)
             device.need_streams(plan.streams)
             self._kept = _Kept(plan, device, Functions(plan, device, images))
-        self.updated = [self.buffers[i] for i in StatePlaces(plan).written(plan)]
+        written = StatePlaces(plan).written(plan)
+        self.updated = [(self.buffers[i], self.copies[i]) for i in written]
         self._issues: list[Issue] = []
         self._bound_to = 0
         weakref.finalize(self, device.retire, self._kept).atexit = False
@@ -180,7 +182,7 @@ class CudaExecutable:
         if self.plan.outputs:
             slot.done.synchronize()
             slot.keep = ()
-        first, _ = _span(self.plan.outputs)
+        first, _ = self._outputs
         return [np.array(_view(slot.memory, binding, first)) for binding in self.plan.outputs]
 
     def addresses(self) -> Addresses:
@@ -194,7 +196,8 @@ class CudaExecutable:
     def prepare(self, inputs: Sequence[Input]) -> None:
         """Bring the newest state and the inputs to their places, in the order of stream 0."""
         device, stream = self.device, self.device.streams[0]
-        reserve(self.plan, device)
+        if device.arena.nbytes < self._needed:
+            reserve(self.plan, device)
         if self._bound_to != device.arena.address:
             self._bind()
         for buffer, copy in zip(self.buffers, self.copies, strict=True):
@@ -210,10 +213,9 @@ class CudaExecutable:
 
     def mark_updated(self) -> None:
         """Let the copies of the state that the plan writes be the newest contents."""
-        name = self.device.name
-        for buffer in self.updated:
-            buffer.wrote(name)
-            buffer.copies[name].version = buffer.version
+        for buffer, copy in self.updated:
+            buffer.wrote(self.device.name)
+            copy.version = buffer.version
 
     def _bind(self) -> None:
         """Pack the launches for where the arena is now."""
@@ -248,7 +250,7 @@ class CudaExecutable:
         """Put the copy of the outputs to the host on stream 0."""
         driver, stream = self.device.driver, self.device.streams[0]
         slot = self._kept.free_slot()
-        start, stop = _span(self.plan.outputs)
+        start, stop = self._outputs
         if stop > start:
             driver.memcpy_dtoh_async(slot.memory, self.device.arena.address + start, stream)
         slot.done.record(stream)
@@ -262,8 +264,8 @@ class Slot:
     """Page-locked memory for the outputs of one call, and what must live until the call ends."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
-        start, stop = _span(plan.outputs)
-        self.memory: Array = device.driver.pagelocked_empty(stop - start, np.uint8)
+        start, stop = output_span(plan)
+        self.memory: Array = device.driver.pagelocked_empty(max(stop - start, 1), np.uint8)
         self.done = device.driver.Event(device.driver.event_flags.DISABLE_TIMING)
         self.keep: tuple[Any, ...] = ()
         self.results: weakref.ref[Results] | None = None
@@ -287,12 +289,6 @@ class _Kept:
         elif slot.keep:
             slot.done.synchronize()
         return slot
-
-
-def _span(bindings: Sequence[Binding]) -> tuple[int, int]:
-    """The first byte and the end of all of them in their segment."""
-    places = [b.place for b in bindings]
-    return min((p.start for p in places), default=0), max((p.stop for p in places), default=0)
 
 
 def _view(memory: Array, binding: Binding, first: int) -> Array:

@@ -94,7 +94,7 @@ def timeline(executable: CudaExecutable, inputs: Sequence[Input]) -> list[tuple[
 def _restored(executable: CudaExecutable, only_after_errors: bool = False) -> Iterator[None]:
     """Put the state that the plan writes back to what it was."""
     device, stream = executable.device, executable.device.streams[0]
-    copies = [buffer.copies[device.name] for buffer in executable.updated]
+    copies = [copy for _, copy in executable.updated]
     before = [aligned_empty((copy.nbytes,), np.uint8) for copy in copies]
     for array, copy in zip(before, copies, strict=True):
         device.staging.download(array, copy.address, stream)

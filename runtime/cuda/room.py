@@ -28,6 +28,12 @@ def arena_bytes(plan: Plan) -> int:
     return max(1, work_start(plan) + plan.peak_bytes)
 
 
+def output_span(plan: Plan) -> tuple[int, int]:
+    """The first byte of all outputs and their end, from the start of the arena."""
+    places = [b.place for b in plan.outputs]
+    return min((p.start for p in places), default=0), max((p.stop for p in places), default=0)
+
+
 def reserve(plan: Plan, device: Device) -> None:
     """Let the arena be large enough. RunError if the device's memory is too small."""
     try:

@@ -17,7 +17,7 @@
 
 static char* record_text;
 static size_t record_length, record_room;
-static int devices = 1;
+static int devices = 1, failure;
 static size_t memory = 1ull << 34, used;
 static uintptr_t made[8];
 enum { STREAM, EVENT, MODULE, GRAPH };
@@ -45,6 +45,14 @@ void fake_clear(void) {
 void fake_machine(int gpus, size_t bytes) {
   devices = gpus;
   memory = bytes;
+}
+
+// The error of the next launch, of a kernel or a graph.
+void fake_fail(int error) { failure = error; }
+static CUresult launched(void) {
+  const int error = failure;
+  failure = 0;
+  return error;
 }
 
 // Contexts: one per device, a stack per thread. Without one most calls fail.
@@ -146,6 +154,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   CURRENT();
   RECORD("mem_alloc %zu\n", bytes);
   void* block;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > memory - used || posix_memalign(&block, HEAD, bytes + HEAD))
     return CUDA_ERROR_OUT_OF_MEMORY;
   *(size_t*)block = bytes;
@@ -166,6 +175,7 @@ CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
 CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
   CURRENT();
   RECORD("host_alloc %zu\n", bytes);
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   return posix_memalign(address, 4096, bytes) ? CUDA_ERROR_OUT_OF_MEMORY : OK;
 }
 CUresult cuMemFreeHost(void* address) { return free(address), OK; }
@@ -220,7 +230,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
          (char*)function, gx, gy, gz, bx, by, bz, shared);
   for (size_t i = 0; i < bytes / 8; i++) RECORD(" %llu", (unsigned long long)words[i]);
   RECORD("\n");
-  return OK;
+  return gx * gy * gz && bx * by * bz ? launched() : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Graphs.
@@ -243,7 +253,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   CURRENT();
   RECORD("graph_launch %lu on %lu\n", NUMBER(executable), NUMBER(stream));
-  return OK;
+  return launched();
 }
 CUresult cuGraphDestroy(CUgraph graph) { return OK; }
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
@@ -255,6 +265,7 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
   *text = error == CUDA_ERROR_NO_DEVICE        ? "no CUDA-capable device is detected"
           : error == CUDA_ERROR_OUT_OF_MEMORY  ? "out of memory"
           : error == CUDA_ERROR_INVALID_CONTEXT ? "invalid device context"
+          : error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
                                                : "an error";
   return OK;
 }

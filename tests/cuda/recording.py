@@ -49,6 +49,8 @@ def main() -> None:
     found["thread"] = in_thread(train)
     found["fork"] = in_fork(train)
     found["forgotten"] = forgotten()
+    found["failing"] = failing(model)
+    found["nothing"] = nothing()
     found["depth"] = DRIVER.fake_depth()
     print(json.dumps(found))
 
@@ -228,6 +230,33 @@ def forgotten() -> list[Record]:
     at_once = taken()
     other(np.zeros((4, 4), np.float32))
     return [at_once, taken()]
+
+
+def failing(model: Any) -> list[Any]:
+    """Errors of a first launch, of a launch in a capture, of a graph; then a call that works."""
+    train = trainer(model, "cuda")
+    errors = []
+    for _ in range(2):
+        DRIVER.fake_fail(700)
+        errors.append(error_of(lambda: train(*batch())))
+        train(*batch())
+    DRIVER.fake_fail(0)
+    return [*errors, called(train)]
+
+
+def nothing() -> list[Any]:
+    """A program without a launch, one without outputs' elements, one without inputs."""
+    x = np.zeros((3, 0), np.float32)
+    programs = [
+        (graphc.compile(lambda x: x, graphc.spec((2,)), device="cuda"), [np.ones(2, np.float32)]),
+        (graphc.compile(lambda x: graphc.exp(x), graphc.spec((3, 0)), device="cuda"), [x]),
+        (graphc.compile(lambda: graphc.ones((4,)), device="cuda"), []),
+    ]
+    shapes = []
+    for program, arrays in programs:
+        program(*arrays)
+        shapes.append(list(program(*arrays).shape))
+    return [shapes, programs[0][0](np.ones(2, np.float32)).tolist()]
 
 
 def error_of(function: Any) -> str:

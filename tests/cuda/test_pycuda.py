@@ -244,6 +244,23 @@ def test_what_a_program_held_is_given_back_at_the_next_call(record):
     assert {"module_unload", "graph_destroy"} <= set(verbs(later))
 
 
+def test_errors_of_launches_are_told_and_the_next_call_works(record):
+    at_once, of_graph, after = record["failing"]
+    assert at_once == (
+        "RunError: cuda:0: cuLaunchKernel failed: an illegal memory access was encountered; what "
+        "the call updates may be lost"
+    )
+    assert of_graph == (
+        "RunError: cuda:0: cuGraphLaunch failed: CUDA_ERROR_ILLEGAL_ADDRESS; what the call updates "
+        "may be lost"
+    )
+    assert Counter(verbs(after))["graph_launch"] == 1
+
+
+def test_programs_with_next_to_nothing_to_do_run(record):
+    assert record["nothing"] == [[[2], [3, 0], [4]], [1.0, 1.0]]
+
+
 def test_pycuda_without_a_driver_says_what_is_missing():
     if find_spec("pycuda") is None:
         pytest.skip("pycuda is not installed")
