@@ -4,8 +4,8 @@ Each measurement is a process of its own, and the frameworks take turns (A B A B
 what else the machine does falls on all of them. The table gives the median of the rounds'
 medians, their spread, the ratio to graphc, and GFLOP/s beside the machine's measured peak (a
 training step counts three forward passes). Noise is the share of the time that a thread waited for
-a core: figures with more than a few per cent say little. Before each measurement the machine gets
-`--patience` seconds to become quiet.
+a core: rounds with more than a few per cent are left out if there are others. Before each
+measurement the machine gets `--patience` seconds to become quiet.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from benchmarks.workloads import WORKLOADS, find
 PEERS = {"graphc": "benchmarks.run", "torch": "benchmarks.peer_torch"}
 CHECK_TOLERANCE = 2e-4
 """Relative difference of losses, and of outputs where they are not tiny."""
+
+QUIET = 0.05
+"""Rounds with more noise than this count only if there is none with less."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,12 @@ def _busy() -> float:
 def _table(
     entries: list[Entry], rounds: list[dict[Entry, dict]], peak: float, mode: str
 ) -> list[str]:
-    medians = {e: statistics.median(r[e]["median_ms"] for r in rounds) for e in entries}
+    quiet = {e: _quiet([r[e] for r in rounds]) for e in entries}
+    medians = {e: statistics.median(r["median_ms"] for r in quiet[e]) for e in entries}
     first = entries[0]
     lines = []
     for entry in entries:
-        results = [r[entry] for r in rounds]
+        results = quiet[entry]
         low, high = min(r["p10"] for r in results), max(r["p90"] for r in results)
         work = results[0]["gflop_fwd"] * (3 if mode == "train" else 1)
         rate = 1000 * work / medians[entry]
@@ -133,6 +137,12 @@ def _table(
             line += f"  DIFFERS: {results[0]['check']} and {rounds[0][first]['check']}"
         lines.append(line)
     return lines
+
+
+def _quiet(results: list[dict]) -> list[dict]:
+    """Those with little noise; the one with the least if all have much."""
+    least = min(result["noise"] for result in results)
+    return [result for result in results if result["noise"] <= max(least, QUIET)]
 
 
 def _agree(a: list[float], b: list[float]) -> bool:
