@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graphc.ir import DTYPES, FLOATS, Node
 from graphc.kernels.access import Domain
-from graphc.kernels.expression import C_TYPES, Program
+from graphc.kernels.expression import C_TYPES, Program, literal
 from graphc.kernels.reduce import Loop, Rows, Sum
 from graphc.kernels.shell import (
     argument_order,
@@ -17,8 +17,13 @@ from graphc.kernels.shell import (
     symbol,
 )
 
-_JOIN = {"sum": "{0} + {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})"}
-_ACROSS = {"sum": "lanesum", "max": "lanemax", "min": "lanemin"}
+_JOIN = {
+    "sum": "{0} + {1}",
+    "prod": "{0} * {1}",
+    "max": "maximum({0}, {1})",
+    "min": "minimum({0}, {1})",
+}
+_ACROSS = {"sum": "lanesum", "prod": "laneprod", "max": "lanemax", "min": "lanemin"}
 
 
 def reduce_text(node: Node, rows: Rows, pieces: int, chunks: int) -> tuple[str, int]:
@@ -48,6 +53,8 @@ def identity(sum: Sum) -> str:
     kind = C_TYPES[sum.dtype]
     if sum.combine == "sum":
         return f"vec<{kind}>{{}}"
+    if sum.combine == "prod":
+        return f"splat<{kind}>({literal(1, sum.dtype)})"
     low = sum.combine == "max"
     if sum.dtype in FLOATS:
         value = f"{kind}({'-' if low else ''}__builtin_inf())"

@@ -94,14 +94,21 @@ def concat(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str,
 def take(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The table's element at the index that the second input names along the op's axis."""
     op: Any = node.op
-    table, indices = node.inputs
+    indices = node.inputs[1]
     last = op.axis + indices.type.rank
     index = walk.value(indices, places[op.axis : last], guards)
-    before, after = places[: op.axis], places[last:]
+    return _taken(walk, node, op.axis, index, places[: op.axis], places[last:], guards)
+
+
+def _taken(
+    walk: Walk, node: Node, axis: int, index: str, before: Places, after: Places, guards: Guards
+) -> tuple[str, ...]:
+    """The element of the node's first input at the register `index` along `axis`."""
+    table = node.inputs[0]
     lane = walk.domain.lane
     uniform = lane is None or lane not in walk.axes[index]
     pointer, accesses = strides(walk, table, (*before, None, *after))
-    extent = table.type.shape[op.axis]
+    extent = table.type.shape[axis]
     base, stride = accesses[0], accesses[1].offset
     shape = f"{base.lane_stride}, {base.divisor}, {stride}, {extent}, {str(uniform).lower()}"
     operands = (index, walk.condition(guards)) if guards else (index,)
@@ -110,11 +117,19 @@ def take(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, .
     return (walk.emit("call", node.output.name, dtype, template, operands, (base,)),)
 
 
+def take_along_axis(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The table's element at the index that the second input holds for this very element."""
+    op: Any = node.op
+    index = walk.value(node.inputs[1], places, guards)
+    return _taken(walk, node, op.axis, index, places[: op.axis], places[op.axis + 1 :], guards)
+
+
 SPECIAL: Mapping[str, Callable[[Walk, Node, Places, Guards], tuple[str, ...]]] = {
     "iota": iota,
     "philox_uniform": philox_uniform,
     "pad": pad,
     "concat": concat,
     "take": take,
+    "take_along_axis": take_along_axis,
     **dict.fromkeys(("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad"), window),
 }

@@ -31,7 +31,7 @@ from graphc.functions.elementwise import (
 )
 from graphc.functions.reductions import max, sum
 from graphc.functions.shapes import reshape
-from graphc.functions.tensors import as_tensor, axis_of, error, floating
+from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, error, floating
 from graphc.trace import Tensor
 
 __all__ = [
@@ -234,16 +234,16 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
     return subtract(below, log(sum(exp(below), axis, keepdims=True)))
 
 
-def logsumexp(x: Any, axis: int = -1, keepdims: bool = False) -> Tensor:
+def logsumexp(x: Any, axis: Axes = -1, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of e^x along `axis`; -inf if all elements are, inf if
     one is."""
     tensor = floating(x)
-    axis_of("logsumexp", axis, tensor)
-    largest = stop_gradient(max(tensor, axis, keepdims=True))
+    axes = axes_of("logsumexp", axis, tensor)
+    largest = stop_gradient(max(tensor, axes, keepdims=True))
     finite = where(isfinite(largest), largest, 0)
-    total = log(sum(exp(subtract(tensor, finite)), axis, keepdims=True))
+    total = log(sum(exp(subtract(tensor, finite)), axes, keepdims=True))
     result = add(total, finite)
-    return result if keepdims else sum(result, axis)
+    return result if keepdims else sum(result, axes)
 
 
 def shifted(name: str, x: Any, axis: int) -> Tensor:

@@ -91,7 +91,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
     if axis is None and tensor.ndim != 1:
         raise error(f"take: expected an axis for {tensor.value.type}")
     place = axis_of("take", 0 if axis is None else axis, tensor)
-    return emit(ops.Take(place), tensor, _checked("take", indices, tensor.shape[place]))
+    return emit(ops.Take(place), tensor, checked_indices("take", indices, tensor.shape[place]))
 
 
 def embedding(x: Any, weight: Any) -> Tensor:
@@ -102,7 +102,7 @@ def embedding(x: Any, weight: Any) -> Tensor:
     table = as_tensor(weight)
     if table.ndim != 2:
         raise error(f"embedding: expected a weight of 2 axes, got {table.value.type}")
-    return emit(ops.Take(0), table, _checked("embedding", x, table.shape[0]))
+    return emit(ops.Take(0), table, checked_indices("embedding", x, table.shape[0]))
 
 
 def one_hot(x: Any, num_classes: int, dtype: Any = "i64") -> Tensor:
@@ -114,7 +114,7 @@ def one_hot(x: Any, num_classes: int, dtype: Any = "i64") -> Tensor:
     return astype(equal(reshape(labels, (*labels.shape, 1)), ramp), dtype)
 
 
-def _checked(name: str, x: Any, extent: int) -> Tensor:
+def checked_indices(name: str, x: Any, extent: int) -> Tensor:
     """The indices, which must be below `extent` as far as they are known."""
     if not isinstance(x, Operand):
         known = np.asarray(x)

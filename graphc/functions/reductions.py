@@ -7,11 +7,14 @@ from typing import Any
 
 from graphc import ops
 from graphc.functions.elementwise import (
+    abs,
+    add,
     equal,
     isnan,
     logical_or,
     multiply,
     not_equal,
+    pow,
     sqrt,
     square,
     stop_gradient,
@@ -22,7 +25,23 @@ from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, cast, dt
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, emit
 
-__all__ = ["all", "any", "argmax", "argmin", "max", "mean", "min", "std", "sum", "var"]
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]
 
 
 def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
@@ -30,12 +49,71 @@ def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) ->
 
     Integers and booleans are summed as i64 unless `dtype` says otherwise.
     """
+    tensor = _summable(x, dtype)
+    return emit(ops.Sum(axes_of("sum", axis, tensor), keepdims), tensor)
+
+
+def prod(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The product over `axis` (one, several, or all for None); 1 over nothing.
+
+    Integers and booleans are multiplied as i64 unless `dtype` says otherwise.
+    """
+    tensor = _summable(x, dtype)
+    return emit(ops.Prod(axes_of("prod", axis, tensor), keepdims), tensor)
+
+
+def _summable(x: Any, dtype: Any) -> Tensor:
     tensor = as_tensor(x)
     if dtype is not None:
-        tensor = cast(tensor, dtype_of(dtype))
-    elif tensor.dtype not in FLOATS:
-        tensor = cast(tensor, "i64")
-    return emit(ops.Sum(axes_of("sum", axis, tensor), keepdims), tensor)
+        return cast(tensor, dtype_of(dtype))
+    return tensor if tensor.dtype in FLOATS else cast(tensor, "i64")
+
+
+def cumsum(x: Any, axis: int, dtype: Any = None) -> Tensor:
+    """y[i] = x[0] + ... + x[i] along `axis`; dtypes as of `sum`."""
+    return _running("cumsum", add, 0.0, _summable(x, dtype), axis)
+
+
+def cumprod(x: Any, axis: int, dtype: Any = None) -> Tensor:
+    """y[i] = x[0] * ... * x[i] along `axis`; dtypes as of `prod`."""
+    return _running("cumprod", multiply, 1.0, _summable(x, dtype), axis)
+
+
+def _running(name: str, combine: Any, neutral: float, x: Tensor, axis: int) -> Tensor:
+    """By doubling: after step k each element holds the result of up to 2^k elements."""
+    place = axis_of(name, axis, x)
+    width = 1
+    while width < x.shape[place]:
+        low = tuple(width * (a == place) for a in range(x.ndim))
+        earlier = x[(*(slice(None),) * place, slice(x.shape[place] - width))]
+        none = (0,) * x.ndim
+        x = combine(x, emit(ops.Pad(low, none, none, neutral), earlier))
+        width *= 2
+    return x
+
+
+def count_nonzero(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The number of elements over `axis` that are not 0: i64."""
+    return sum(cast(as_tensor(x), "bool"), axis, keepdims=keepdims)
+
+
+def norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """(sum of |x|^ord)^(1 / ord) of floats over `axis`, as linalg.vector_norm: the largest and the
+    smallest magnitude for the orders inf and -inf, the number of elements that are not 0 for 0."""
+    tensor = _floats("norm", x)
+    if ord == math.inf:
+        return max(abs(tensor), axis, keepdims)
+    if ord == -math.inf:
+        return min(abs(tensor), axis, keepdims)
+    if ord == 0:
+        return cast(count_nonzero(tensor, axis, keepdims), tensor.dtype)
+    if ord == 1:
+        return sum(abs(tensor), axis, keepdims=keepdims)
+    if ord == 2:
+        total = sum(square(tensor), axis, keepdims=keepdims)
+        nothing = equal(total, 0)  # where the root has no slope
+        return where(nothing, 0, sqrt(where(nothing, 1, total)))
+    return pow(sum(pow(abs(tensor), ord), axis, keepdims=keepdims), 1 / ord)
 
 
 def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:

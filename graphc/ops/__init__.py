@@ -54,7 +54,7 @@ from graphc.ops.elementary import (
     Tanh,
 )
 from graphc.ops.fused import Fused
-from graphc.ops.indexing import Take, TakeGrad
+from graphc.ops.indexing import Take, TakeAlongAxis, TakeGrad
 from graphc.ops.join import Concat, Pad
 from graphc.ops.logic import (
     Cast,
@@ -74,7 +74,7 @@ from graphc.ops.logic import (
 from graphc.ops.matmul import Matmul
 from graphc.ops.pooling import AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad
 from graphc.ops.random import PhiloxUniform
-from graphc.ops.reduction import Max, Min, Sum
+from graphc.ops.reduction import Max, Min, Prod, Sum
 from graphc.ops.rounding import (
     Ceil,
     Copysign,
@@ -175,6 +175,7 @@ __all__ = [
     "PhiloxUniform",
     "Pointwise",
     "Pow",
+    "Prod",
     "Random",
     "Reduction",
     "Relu",
@@ -197,6 +198,7 @@ __all__ = [
     "Subtract",
     "Sum",
     "Take",
+    "TakeAlongAxis",
     "TakeGrad",
     "Tan",
     "Tanh",

@@ -107,7 +107,8 @@ class Pointwise(Op):
 
 
 class Reduction(Op):
-    """Combines the elements along `axes` (sorted, not negative) by `combine`: sum, max or min.
+    """Combines the elements along `axes` (sorted, not negative) by `combine`: sum, prod, max or
+    min.
 
     The input is one value; `keepdims` keeps the axes with extent 1.
     """

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from graphc.errors import GraphError
 from graphc.ir import Type
 from graphc.ops.base import Array, Index, Tensors, check_dtype
 
@@ -47,6 +48,45 @@ class Take(Index):
 
         table, indices = inputs
         return emit(TakeGrad(self.axis, table.shape[self.axis]), indices, grads[0]), None
+
+
+@dataclass(frozen=True)
+class TakeAlongAxis(Index):
+    """y[a..., i, b...] = table[a..., indices[a..., i, b...], b...], i and the index on `axis`.
+
+    An index below 0 or not below the extent of `axis` gives 0.
+    """
+
+    axis: int
+    name: ClassVar[str] = "take_along_axis"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        table, indices = inputs
+        assert 0 <= self.axis < table.rank, (self.axis, table)
+        check_dtype("take_along_axis", indices.dtype, PLACES, inputs)
+        shapes = [[n for a, n in enumerate(t.shape) if a != self.axis] for t in inputs]
+        if table.rank != indices.rank or shapes[0] != shapes[1]:
+            raise GraphError(
+                f"take_along_axis: {table} and indices {indices} differ in more than axis "
+                f"{self.axis}"
+            )
+        return (Type(indices.shape, table.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        table, indices = inputs
+        extent = table.shape[self.axis]
+        if extent == 0:
+            return (np.zeros(indices.shape, table.dtype),)
+        inside = (indices >= 0) & (indices < extent)
+        rows = np.take_along_axis(table, np.where(inside, indices, 0), self.axis)
+        return (np.where(inside, rows, table.dtype.type(0)),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        """Each element of the table adds, in ascending order, what the indices took from it."""
+        from graphc.functions.gathering import sum_by_index
+
+        table, indices = inputs
+        return sum_by_index(indices, grads[0], self.axis, table.shape[self.axis]), None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Reductions over sorted axes: sum, largest, smallest."""
+"""Reductions over sorted axes: sum, product, largest, smallest."""
 
 from __future__ import annotations
 
@@ -50,6 +50,36 @@ class Sum(NumberReduction):
 
         (x,), (d,) = inputs, grads
         return (broadcast_to(reshape(d, self.kept(x.value.type)), x.shape),)
+
+
+@dataclass(frozen=True)
+class Prod(NumberReduction):
+    """y[kept] = product of x[kept, reduced] over `axes`; 1 over nothing."""
+
+    axes: tuple[int, ...]
+    keepdims: bool = False
+    name: ClassVar[str] = "prod"
+    combine: ClassVar[str] = "prod"
+    needs_elements: ClassVar[bool] = False
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        (x,) = inputs
+        return (np.asarray(np.prod(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype)),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        """d times the product of the other elements: of those that are not 0, over the element
+        itself, while no other element is 0."""
+        from graphc import functions as f
+
+        (x,), (d,) = inputs, grads
+        zero = x == 0
+        rest = f.where(zero, 1, x)
+        product = f.prod(rest, axis=self.axes, keepdims=True)
+        others = f.sum(f.astype(zero, x.dtype), axis=self.axes, keepdims=True) - f.astype(
+            zero, x.dtype
+        )
+        scaled = f.reshape(d, self.kept(x.value.type)) * product
+        return (f.where(others == 0, scaled / rest, 0),)
 
 
 class Extreme(NumberReduction):

@@ -158,6 +158,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "permute_dims": (_permute_nothing, _permute_twice, _permute_of_matmul),
     "reshape": (_input_if_same_type, _reshape_twice),
     "sum": (_sum_of_nothing,),
+    "prod": (_sum_of_nothing,),
     "max": (_sum_of_nothing,),
     "min": (_sum_of_nothing,),
 }

@@ -8,6 +8,9 @@
 #include "cpu/pointwise.h"
 
 namespace graphc {
+template <class V> INLINE element<V> laneprod(V v) {
+  return across(v, [](element<V> a, element<V> b) { return element<V>(a * b); });
+}
 template <class V> INLINE element<V> lanemax(V v) {
   return across(v, [](element<V> a, element<V> b) { return a > b || a != a ? a : b; });
 }

@@ -25,7 +25,12 @@ from graphc.kernels.expression import C_TYPES, literal
 from graphc.kernels.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 
-COMBINE = {"sum": "{} + {}", "max": "maximum({}, {})", "min": "minimum({}, {})"}
+COMBINE = {
+    "sum": "{} + {}",
+    "prod": "{} * {}",
+    "max": "maximum({}, {})",
+    "min": "minimum({}, {})",
+}
 
 
 def lower_reduce(node: Node) -> Kernel:
@@ -194,6 +199,8 @@ def _identity(result: Result) -> str:
     dtype = result.value.type.dtype
     if result.combine == "sum":
         return literal(0, dtype)
+    if result.combine == "prod":
+        return literal(1, dtype)
     sign = -1 if result.combine == "max" else 1
     if dtype in FLOATS:
         return literal(sign * math.inf, dtype)

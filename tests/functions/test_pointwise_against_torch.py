@@ -102,7 +102,13 @@ for name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
         OTHER,
     )
 case("bitwise_not", f.bitwise_not, lambda t, a: t.bitwise_not(a), SMALL)
-case("operators of bits", lambda a, b: (a & b) ^ (~a | b), lambda t, a, b: (a & b) ^ (~a | b), SMALL, OTHER)
+case(
+    "operators of bits",
+    lambda a, b: (a & b) ^ (~a | b),
+    lambda t, a, b: (a & b) ^ (~a | b),
+    SMALL,
+    OTHER,
+)
 case("shifts", lambda a, b: (a << b) + (a >> b), lambda t, a, b: (a << b) + (a >> b), SMALL, PLACES)
 
 
@@ -112,7 +118,7 @@ def test_values_and_gradients_equal_torchs(torch: ModuleType, case: Case) -> Non
 
 
 NAN, INF = float("nan"), float("inf")
-SPECIAL = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 90.0, -200.0, 3e38])
+SPECIAL = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 90.0, -200.0, 3e37])
 PAIRS = tuple(np.ascontiguousarray(g) for g in np.meshgrid(SPECIAL, SPECIAL))
 OF_ONE = [*ONE, *UNIT, "log2", "log10", "acosh", "logit"]
 OF_TWO = ["atan2", "hypot", "copysign", "logaddexp", "xlogy", "heaviside"]

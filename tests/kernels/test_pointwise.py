@@ -54,7 +54,7 @@ def with_lanes(sample: Sample) -> Node | None:
         return None
     if sample.op.name in ("permute_dims", "reshape", "slice", "flip", "pad", "concat", "take_grad"):
         return None
-    if sample.op.name == "take" and getattr(sample.op, "axis", 0) == 0:
+    if sample.op.name in ("take", "take_along_axis") and getattr(sample.op, "axis", 0) == 0:
         return None
     inputs = [
         t.with_layout(LANES) if t.rank == len(shape) and t.shape[0] != 1 else t

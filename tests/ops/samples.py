@@ -75,6 +75,7 @@ from graphc.ops import (
     PermuteDims,
     PhiloxUniform,
     Pow,
+    Prod,
     Relu,
     ReluGrad,
     Remainder,
@@ -94,6 +95,7 @@ from graphc.ops import (
     Subtract,
     Sum,
     Take,
+    TakeAlongAxis,
     TakeGrad,
     Tan,
     Tanh,
@@ -197,7 +199,7 @@ SOURCES = [
 
 REDUCTIONS = [
     Sample(op(axes, keepdims), (f32(*shape),))
-    for op in (Sum, Max, Min)
+    for op in (Sum, Prod, Max, Min)
     for axes, keepdims, shape in (
         ((0,), False, (5, 7)),
         ((1,), True, (5, 37)),
@@ -211,6 +213,8 @@ REDUCTIONS = [
 ] + [
     Sample(Sum((0,), False), (f32(0, 3),)),
     Sample(Sum((1,), False), (of("i64", 3, 5),)),
+    Sample(Prod((0,), True), (f32(0, 3),)),
+    Sample(Prod((1,), False), (of("i64", 3, 5),)),
     Sample(Sum((0, 1), False), (f32(70, 90),)),
     Sample(Max((0,), True), (of("i32", 4, 5),)),
 ]
@@ -327,6 +331,20 @@ def _taking() -> list[Sample]:
     return samples
 
 
+def _taking_along() -> list[Sample]:
+    return [
+        Sample(TakeAlongAxis(axis), (f32(*table), of(dtype, *indices)), ((-2, 2), limits))
+        for axis, table, indices, dtype in (
+            (0, (5, 3), (4, 3), "i64"),
+            (1, (3, 5, 2), (3, 7, 2), "i32"),
+            (1, (2, 33), (2, 35), "i64"),
+            (0, (7,), (1,), "i32"),
+            (1, (3, 2), (3, 0), "i64"),
+        )
+        for limits in ((-1.0, float(table[axis])),)
+    ]
+
+
 SAMPLES: tuple[Sample, ...] = (
     *POINTWISE,
     *SOURCES,
@@ -336,4 +354,5 @@ SAMPLES: tuple[Sample, ...] = (
     *_convolutions(),
     *_poolings(),
     *_taking(),
+    *_taking_along(),
 )
