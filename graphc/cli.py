@@ -81,12 +81,19 @@ def doctor() -> Iterator[str]:
 def cache_lines(clear: bool) -> Iterator[str]:
     """The cache's folder and size in files and bytes; `clear` empties it."""
     folder = config.cache_dir()
-    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-    size = sum(path.stat().st_size for path in files)
-    yield f"{folder}: {len(files)} files, {size / 1e6:.1f} MB"
+    sizes = [size for path in folder.rglob("*") if (size := _file_size(path)) is not None]
+    yield f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
     if clear and folder.is_dir():
         shutil.rmtree(folder)
         yield "removed"
+
+
+def _file_size(path: Path) -> int | None:
+    """Bytes; None for a folder, and for what another process has just renamed or removed."""
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except FileNotFoundError:
+        return None
 
 
 def _compiler_lines() -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from graphc.cli import main
+from graphc.cli import _file_size, main
 from tests.tools import ROOT
 
 PROGRAM = """
@@ -94,6 +94,19 @@ def test_cache_prints_its_size_and_can_be_cleared(tmp_path, capsys, clean_enviro
     assert main(["cache", "--clear"]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/cache: 1 files, 0.2 MB\nremoved\n"
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_file_that_another_process_removes_is_not_counted(tmp_path):
+    class Vanishing(type(tmp_path)):
+        def is_file(self) -> bool:
+            present = super().is_file()
+            self.unlink()
+            return present
+
+    (tmp_path / "object").write_bytes(b"1")
+    assert _file_size(tmp_path / "object") == 1
+    assert _file_size(tmp_path) is None
+    assert _file_size(Vanishing(tmp_path / "object")) is None
 
 
 def test_a_bad_setting_is_an_error_on_the_command_line(capsys, clean_environment):
