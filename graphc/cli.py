@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import shutil
 import sys
@@ -81,7 +82,8 @@ def doctor() -> Iterator[str]:
 def cache_lines(clear: bool) -> Iterator[str]:
     """The cache's folder and size in files and bytes; `clear` empties it."""
     folder = config.cache_dir()
-    sizes = [size for path in folder.rglob("*") if (size := _file_size(path)) is not None]
+    files = [Path(root, name) for root, _, names in os.walk(folder) for name in names]
+    sizes = [size for path in files if (size := _file_size(path)) is not None]
     yield f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
     if clear and folder.is_dir():
         shutil.rmtree(folder)
