@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("numpy", "networkx", "pytest", "pycuda", "cuda-bindings", "nvidia-cuda-nvrtc")
 
 WORKLOADS = ("mlp-small-b20", "mlp-small-b100", "mnist-cnn-b100", "mnist-cnn-b1000")
-GRAPHC = ("default", "streams2", "streams4")
-TORCH = ("eager", "eager_fused", "compile")
+GRAPHC = {"train": ("default", "streams2", "streams4"), "forward": ("default",)}
+TORCH = {"train": ("eager", "eager_fused", "compile"), "forward": ("eager",)}
 MISSING = "not installed"
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
@@ -130,7 +130,7 @@ def run_benchmarks(device: str, end: float) -> list[dict[str, Any]]:
     for workload in WORKLOADS:
         for mode in ("train", "forward"):
             for module, variants in modules:
-                for variant in variants:
+                for variant in variants[mode]:
                     if time.monotonic() < end - 60:
                         lines.append(measure(module, variant, workload, mode, device))
     return lines
