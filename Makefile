@@ -17,8 +17,8 @@ demo: $(VENV)/.demo  ## train LeNet on handwritten digits; DATA=folder for MNIST
 test: $(VENV)/.test  ## run the test suite
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m "not slow" $(ARGS)
 
-campaign: $(VENV)/.test  ## run the long tests as well
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) $(ARGS)
+campaign: $(VENV)/.test  ## run the long tests as well; goes on where it stopped
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --resume build/campaign.txt $(ARGS)
 
 bench: $(VENV)/.test  ## compare with PyTorch where it is installed
 	$(BIN)/python -m benchmarks.compare $(ARGS)

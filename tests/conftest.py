@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.resume import register
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -14,6 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files from the results"
     )
+    parser.addoption("--resume", help="leave out what passed before at this commit, by this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    register(config)
 
 
 @pytest.fixture
