@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 from graphc.runtime.sim.errors import LogicError, RaceError
 
 POLICIES = ("random", "lazy", "eager")
+LOGGED = 1_000_000
+"""Names that the log holds before it drops its older half."""
 
 Clock = dict[int, int]
 
@@ -128,7 +130,7 @@ class Scheduler:
         self.host: Clock = {}
         self.accesses = Accesses(self.host)
         self.log: list[str] = []
-        """The names of the operations in the order in which they ran."""
+        """The names of the last operations in the order in which they ran."""
         self._owner = owner
 
     def new_queue(self) -> Queue:
@@ -148,6 +150,8 @@ class Scheduler:
         """The host waits for these operations."""
         awaited = [o for o in operations if o is not None]
         needed = _predecessors(awaited)
+        if len(self.log) > LOGGED:
+            del self.log[: LOGGED // 2]
         try:
             while any(not o.done for o in awaited):
                 queue = self._choose(needed)

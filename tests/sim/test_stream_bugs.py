@@ -5,6 +5,8 @@ Three kernels on two streams: y = 2 x on the first, z = 3 x on the second, sum =
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -204,8 +206,25 @@ def test_a_kernel_that_writes_more_than_it_declares(it: Setting):
     it.device.memset_d8(it.z, 0, NBYTES)
     start = int(it.sum)
     it.add(it.first, writes=[(start, start + 2000, "sum")])
-    with pytest.raises(LaunchError, match=r"^add writes byte \d+ of 4000 bytes, which the launch"):
+    with pytest.raises(LaunchError, match=r"^add writes \d+ bytes behind the end of sum, which"):
         it.first.synchronize()
+
+
+def test_a_finding_names_the_nearest_declared_bytes(it: Setting):
+    arena, stream = it.device.mem_alloc(3 * NBYTES), it.first
+    it.device.memset_d8(arena, 0, 3 * NBYTES)
+    a, b, c = (int(arena) + i * NBYTES for i in range(3))
+    buffer = struct.pack("PPPi", a, b, c, COUNT)
+    reads = [(a, a + NBYTES, "a"), (b, b + NBYTES - 20, "b")]
+    add = it.module.get_function("add")
+    add._launch_kernel((8,), (128,), buffer, 0, stream, reads=reads, writes=[(c, c + NBYTES, "c")])
+    with pytest.raises(LaunchError) as caught:
+        stream.synchronize()
+    message = str(caught.value)
+    assert message.startswith("add reads ")
+    assert re.search(
+        r"(\d+ bytes behind the end of b|\d+ bytes before c), which the launch", message
+    )
 
 
 def test_a_kernel_that_leaves_declared_bytes_unwritten(it: Setting):

@@ -31,6 +31,13 @@ class Shadow {
   }
   std::vector<Cell> shared;
 
+  // Gives back what is known of global memory between two multiples of a page.
+  void forget(std::uintptr_t start, std::uintptr_t stop) {
+    if (!global_) return;
+    Cell* first = global_ + (start - memory.base()) / 4;
+    madvise(first, (stop - start) / 4 * sizeof(Cell), MADV_DONTNEED);
+  }
+
   // Calls body(cell, mask) for bytes of global memory.
   template <class Body>
   void each_global(std::uintptr_t start, std::uintptr_t count, const Body& body) {
@@ -158,9 +165,25 @@ inline const Range* declared_range(const Access& access, bool& allowed) {
   return found;
 }
 
+// Where an access is: in a declared range, else beside the nearest one of the same memory.
 inline std::string global_name(const Access& access, const Range* range) {
-  if (!range) return place_text(memory, access.address);
-  return format("byte %lu of %s", access.address - range->start, range->name);
+  if (range) return format("byte %lu of %s", access.address - range->start, range->name);
+  const Allocation* allocation = memory.before(access.address);
+  std::uint64_t nearest = 1 << 20;
+  std::string name = place_text(memory, access.address);
+  for (std::uint32_t i = 0; i < launch.request.range_count; i++) {
+    const Range& other = launch.request.ranges[i];
+    if (memory.before(other.start) != allocation) continue;
+    const bool behind = access.address >= other.start;
+    // Of an access that runs over the end of a range this says where it begins.
+    const std::uint64_t distance = !behind                        ? other.start - access.address
+                                   : access.address < other.stop ? 0
+                                                                  : access.address - other.stop;
+    if (distance >= nearest) continue;
+    nearest = distance;
+    name = format("%lu bytes %s %s", distance, behind ? "behind the end of" : "before", other.name);
+  }
+  return name;
 }
 
 inline void check_global(const Access& access) {

@@ -47,13 +47,14 @@ class Memory {
     return start;
   }
   // The addresses are not given out again, so that a use after this is seen.
-  void free(std::uintptr_t start) {
+  const Allocation& free(std::uintptr_t start) {
     Allocation& allocation = allocations_.at(start);
     allocation.freed = true;
     void* first = reinterpret_cast<void*>(allocation.first_page);
     const std::uintptr_t bytes = allocation.last_page - allocation.first_page;
     madvise(first, bytes, MADV_DONTNEED);
     mprotect(first, bytes, PROT_NONE);
+    return allocation;
   }
   // The allocation that starts last before an address, or nullptr.
   const Allocation* before(std::uintptr_t address) const {

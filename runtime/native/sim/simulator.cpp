@@ -292,7 +292,10 @@ static void check_slack() {
 // What Python calls (native.py).
 
 EXPORT std::uint64_t graphc_sim_allocate(std::uint64_t bytes) { return memory.allocate(bytes); }
-EXPORT void graphc_sim_free(std::uint64_t address) { memory.free(address); }
+EXPORT void graphc_sim_free(std::uint64_t address) {
+  const Allocation& freed = memory.free(address);
+  shadow.forget(freed.first_page, freed.last_page);
+}
 EXPORT std::uint64_t graphc_sim_base() { return memory.base(); }
 EXPORT std::uint64_t graphc_sim_size() { return Memory::size; }
 // The host, or a copy, has written bytes.
