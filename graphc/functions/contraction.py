@@ -191,5 +191,17 @@ def pair(name: str, argument: str, value: Any, at_least: int = 1) -> tuple[int, 
     return int(items[0]), int(items[1])
 
 
+def triple(name: str, argument: str, value: Any, at_least: int = 1) -> tuple[int, int, int]:
+    """`value` as (depth, rows, columns), from one integer or three, or GraphError."""
+    items = tuple(value) if isinstance(value, Sequence) and len(value) == 3 else (value,) * 3
+    for item in items:
+        if not isinstance(item, int | np.integer) or isinstance(item, bool) or item < at_least:
+            raise error(
+                f"{name}: {argument} expected an integer of {at_least} or more, or three of them, "
+                f"got {value!r}"
+            )
+    return int(items[0]), int(items[1]), int(items[2])
+
+
 def _product(extents: Sequence[int]) -> int:
     return int(np.prod(extents, dtype=np.int64))

@@ -147,8 +147,12 @@ def _several(name: str, arrays: Any) -> Sequence[Any]:
     return arrays
 
 
-def pad(x: Any, widths: Sequence[Sequence[int]], value: float = 0.0) -> Tensor:
-    """x with `widths[axis] = (before, after)` elements of `value` around it."""
+def pad(
+    x: Any, widths: Sequence[Sequence[int]], value: float = 0.0, mode: str = "constant"
+) -> Tensor:
+    """x with `widths[axis] = (before, after)` elements around it: of `value` for mode "constant",
+    mirrored without the edge for "reflect", the edge for "replicate", those of the other end for
+    "circular"."""
     tensor = as_tensor(x)
     pairs = [tuple(pair) for pair in widths]
     if len(pairs) != tensor.ndim or any(len(p) != 2 or min(p) < 0 for p in pairs):
@@ -156,5 +160,9 @@ def pad(x: Any, widths: Sequence[Sequence[int]], value: float = 0.0) -> Tensor:
             f"pad: expected a pair of non-negative widths for each axis of {tensor.value.type}, "
             f"got {pairs}"
         )
+    if mode != "constant":
+        from graphc.functions.rearrange import padded_from_within
+
+        return padded_from_within(tensor, pairs, mode)
     low, high = tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
     return emit(ops.Pad(low, high, (0,) * tensor.ndim, value), tensor)
