@@ -205,7 +205,8 @@ inline void check_global(const Access& access) {
   const Actor who = actor(launch.serial);
   const auto name = [&] { return global_name(access, range); };
   shadow.each_global(access.address, access.bytes, [&](Cell& cell, std::uint8_t mask) {
-    if (own && (cell.touched_serial != request.touch_serial || (cell.touched_writes & mask) != mask))
+    const bool now = cell.touched_serial == request.touch_serial;
+    if (own && !(now && (cell.touched_writes & mask) == mask))
       report(undeclared, access.pc,
              format("reads %s before this launch has written it", name().c_str()));
     cell.touch(request.touch_serial, mask, access.write);

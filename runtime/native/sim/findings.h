@@ -44,9 +44,6 @@ class Findings {
     std::snprintf(finding.text, sizeof finding.text, "%s", text.c_str());
     found_.push_back(finding);
   }
-  bool wants(int kind, std::uint64_t pc) const {
-    return found_.size() < most && !seen_.count({kind, pc});
-  }
   const std::vector<Finding>& all() const { return found_; }
 
  private:

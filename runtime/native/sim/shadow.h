@@ -52,7 +52,8 @@ struct Record {
       } else if (warp() != actor.thread / 32) {
         thread = several_warps;
       } else {
-        thread = warp_epoch == actor.warp_epoch ? several_of_warp | warp() : actor.thread;
+        const bool unordered = warp_epoch == actor.warp_epoch;
+        thread = unordered ? static_cast<std::uint16_t>(several_of_warp | warp()) : actor.thread;
         warp_epoch = actor.warp_epoch;
       }
     }

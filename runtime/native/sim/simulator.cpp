@@ -244,8 +244,8 @@ class Signals {
   stack_t stack_;
 };
 
-// Ends a launch that takes too long: in a check build at the next access, which knows its line; else
-// once it is in its own code, as in that of the simulator something might be half done.
+// Ends a launch that takes too long: in a check build at the next access, which knows its line;
+// else once it is in its own code, as in that of the simulator something might be half done.
 static void on_timer(int, siginfo_t*, void* context);
 
 class Timer {
@@ -308,7 +308,8 @@ EXPORT void graphc_sim_wrote(std::uint64_t address, std::uint64_t bytes) {
 EXPORT int graphc_sim_launch(const Request* request) {
   launch.request = *request;
   launch.serial++;
-  launch.failed = launch.late = false;
+  launch.failed = false;
+  launch.late = false;
   launch.random.seed(request->seed);
   launch.block.index = {};
   findings.clear();
