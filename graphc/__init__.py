@@ -6,8 +6,9 @@ from graphc.errors import CompileError, GraphError, PlanError, RunError
 from graphc.functions import *  # noqa: F403
 from graphc.gradient import grad, value_and_grad
 from graphc.nn.initialize import seed
-from graphc.program import Program, compile, trace
+from graphc.program import Program, compile
 from graphc.trace import Tensor, spec
+from graphc.tracing import trace
 from graphc.weights import load_weights, save_weights
 
 __version__ = "0.1.0"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,19 +10,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphc import config, passes, tree
+from graphc.arguments import Arguments
 from graphc.errors import GraphError, RunError
 from graphc.gradient import check_scalar_loss, gradients, one_like
-from graphc.ir import Graph, Type, Where, dtype_name
+from graphc.ir import Graph, Where
 from graphc.kernels.kernel import Kernel
-from graphc.nn.module import Module
-from graphc.nn.parameter import Parameter
 from graphc.ops.constant import Constant
+from graphc.optim.rule import Rule
 from graphc.passes.place_constants import PREFIX
 from graphc.passes.runner import run_passes
 from graphc.runtime.plan import Plan
 from graphc.state import StateBuffer
 from graphc.target import Target
-from graphc.trace import Builder, Operand, Tensor
+from graphc.trace import Builder, Tensor
+from graphc.tracing import Traced, error, trace_function
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,92 +36,6 @@ class Executable(Protocol):
     def profile(
         self, inputs: Sequence[Array], repeats: int = ...
     ) -> list[tuple[str, int, float]]: ...
-
-
-@dataclass
-class Traced:
-    """A function's graph under construction and what its arguments and results look like."""
-
-    builder: Builder
-    inputs: list[tuple[str, Type]]
-    outputs: Any
-    """The tree of tensors that the function returned."""
-    parameters: dict[str, Parameter] = field(default_factory=dict)
-    """The parameters of the modules among the arguments, by state name."""
-
-
-def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int = 0) -> Graph:
-    """The graph of `fn(*args)`; `args` are modules, specs, and tuples, lists and dicts of them."""
-    traced = _trace(fn, args, training, seed)
-    return traced.builder.graph([t for _, t in tree.leaves(traced.outputs)])
-
-
-def _trace(fn: Callable[..., Any], args: Sequence[Any], training: bool, seed: int) -> Traced:
-    name = getattr(fn, "__name__", type(fn).__name__)
-    builder = Builder(name if name.isidentifier() else "function")
-    builder.training, builder.seed = training, seed
-    traced = Traced(builder, [], None)
-    with builder.building():
-        _name_parameters(fn, args, traced)
-        names = _argument_names(fn, len(args))
-        symbolic = [_symbolic(arg, name, traced) for arg, name in zip(args, names, strict=True)]
-        traced.outputs = tree.map_leaves(_result, fn(*symbolic))
-    return traced
-
-
-def _symbolic(argument: Any, name: str, traced: Traced) -> Any:
-    """The argument with each spec replaced by an input tensor."""
-
-    def leaf(path: str, value: Any) -> Any:
-        if isinstance(value, Module | Operand):
-            return value
-        if isinstance(value, np.ndarray):
-            value = Type(value.shape, dtype_name(value.dtype))
-        if not isinstance(value, Type):
-            raise GraphError(
-                f"argument {path}: expected a module, a graphc.spec or an array, "
-                f"got {type(value).__name__}"
-            )
-        traced.inputs.append((path, value))
-        return traced.builder.input(path, value)
-
-    return tree.map_leaves(leaf, argument, name)
-
-
-def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
-    """The names of the function's positional parameters; `argN` where it has none."""
-    function = fn.forward if isinstance(fn, Module) else fn
-    try:
-        names = [
-            p.name
-            for p in inspect.signature(function).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
-        names = []
-    return [names[i] if i < len(names) else f"arg{i}" for i in range(count)]
-
-
-def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced) -> None:
-    """Give the state its names: those of the module's state_dict, behind the argument's name
-    where there are several modules."""
-    owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
-    found = [("model", owner)] if isinstance(owner, Module) else []
-    for arg, name in zip(args, _argument_names(fn, len(args)), strict=True):
-        found += [(path, m) for path, m in tree.leaves(arg, name) if isinstance(m, Module)]
-    for prefix, module in found:
-        for name, parameter in module.named_parameters():
-            full = name if len(found) == 1 else f"{prefix}.{name}"
-            traced.parameters.setdefault(full, parameter)
-            traced.builder.name_state(parameter.state, full)
-
-
-def _result(path: str, value: Any) -> Tensor:
-    from graphc import functions
-
-    if isinstance(value, Operand | int | float | np.ndarray | np.generic):
-        return functions.as_tensor(value)
-    raise GraphError(f"the function returns tensors, got {type(value).__name__} at {path or '0'}")
 
 
 def compile(
@@ -141,8 +54,9 @@ def compile(
     """A program that computes `fn(*args)`, and one training step with `update`.
 
     fn        a function or module; with `update` its first result is the scalar loss
-    args      modules, `graphc.spec`s, and tuples, lists and dicts of them; the program is called
-              with arrays in place of the specs and without the modules
+    args      modules, `graphc.spec`s (or arrays of their shape and dtype), and tuples, lists and
+              dicts of them; the program is called with arrays in place of the specs and without
+              the modules
     update    an `optim` rule that updates the trainable parameters in the same program
     device    "cpu", "cuda", "cuda:N", "sim" or "reference"
     streams   1 to 8 queues of kernels, or "auto"
@@ -156,7 +70,13 @@ def compile(
     """
     settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL)
     if precision != "float32":
-        raise GraphError(f"precision: expected 'float32', got {precision!r}")
+        raise error(f"precision: expected 'float32', got {precision!r}")
+    if training not in (None, True, False):
+        raise error(f"training: expected True, False or None, got {training!r}")
+    if update is not None and not isinstance(update, Rule):
+        got = f"the class {update.__name__}" if isinstance(update, type) else type(update).__name__
+        raise error(f"update: expected a rule such as graphc.optim.SGD(lr=0.1), got {got}")
+    disable = (disable,) if isinstance(disable, str) else disable
     device = settings.device or _default_device()
     target = _target(device)
     stages: dict[str, Graph] = {}
@@ -164,7 +84,7 @@ def compile(
     def hook(name: str, graph: Graph) -> None:
         stages[name] = graph
 
-    traced = _trace(fn, args, update is not None if training is None else training, seed)
+    traced = trace_function(fn, args, update is not None if training is None else training, seed)
     outputs = [t for _, t in tree.leaves(traced.outputs)]
     graph = traced.builder.graph(outputs)
     hook("trace", graph)
@@ -180,7 +100,7 @@ def compile(
         traced, graph, stages, plan, executable, state, update, target, settings.check
     )
     if settings.dump is not None:
-        program.dump(settings.dump / program.name)
+        program.dump(unused_folder(settings.dump, program.name))
     return program
 
 
@@ -191,7 +111,7 @@ def _differentiate(
     builder = Builder.extend(graph, traced.builder)
     outputs = [Tensor(v, builder) for v in graph.outputs]
     if not outputs:
-        raise GraphError("with update=, the function returns the loss, got nothing")
+        raise error("with update=, the function returns the loss, got nothing")
     check_scalar_loss(outputs[0])
     trained = [
         (name, p, builder.read_state(p.state))
@@ -199,7 +119,10 @@ def _differentiate(
         if p.trainable and name in builder.buffers
     ]
     if not trained:
-        raise GraphError("with update=, the loss depends on trainable parameters, found none")
+        raise error(
+            "with update=, the loss depends on trainable parameters, found none among the "
+            "arguments: give the module to compile as an argument"
+        )
     with builder.building():
         with builder.at(Where(derived=True)):
             seed = one_like(outputs[0])
@@ -207,6 +130,15 @@ def _differentiate(
         pairs = [(p, g, n) for (n, p, _), g in zip(trained, grads, strict=True) if g is not None]
         update.emit(builder, pairs)
     return builder.graph(outputs), builder.buffers
+
+
+def unused_folder(parent: Path, name: str) -> Path:
+    """`parent/name`, or with `-2`, `-3`, ... behind it where there is one already."""
+    number, folder = 1, parent / name
+    while folder.exists():
+        number += 1
+        folder = parent / f"{name}-{number}"
+    return folder
 
 
 def _enabled(pipeline: Any, disabled: Iterable[str]) -> list[Any]:
@@ -313,11 +245,10 @@ class Program:
         self.graph, self.stages, self.plan, self.target = graph, stages, plan, target
         self.update = update
         self._executable, self._state = executable, state
-        self._inputs = traced.inputs
+        foreign = getattr(executable, "foreign", None)
+        self._arguments = Arguments(self.name, traced.arguments, foreign)
         self._outputs = traced.outputs
         self._run = executable.run_checked if "nan" in check else executable.run
-        self._foreign = getattr(executable, "foreign", None)
-        """Takes other libraries' arrays that lie on the device, where it has its own memory."""
 
     def __call__(self, *args: Any) -> Any:
         """The function's results as fresh NumPy arrays, in the structure that it returned.
@@ -325,35 +256,11 @@ class Program:
         Raises GraphError if an array's shape or dtype is not that of its spec; then, as after
         any error before the first kernel, the state is unchanged.
         """
-        arrays = self._arrays(args)
+        arrays = self._arguments(args)
         if self.update is not None:
             self.update.before_step()
         results = iter(self._run(arrays))
         return tree.map_leaves(lambda _, __: next(results), self._outputs)
-
-    def _arrays(self, args: Sequence[Any]) -> list[Array]:
-        given = [leaf for arg in args for _, leaf in tree.leaves(arg)]
-        if len(given) != len(self._inputs):
-            expected = ", ".join(f"{name} {type}" for name, type in self._inputs)
-            raise GraphError(
-                f"{self.name}: expected {len(self._inputs)} arrays ({expected}), got {len(given)}"
-            )
-        return [self._array(v, n, t) for v, (n, t) in zip(given, self._inputs, strict=True)]
-
-    def _array(self, value: Any, name: str, type: Type) -> Array:
-        foreign = None
-        if not isinstance(value, np.ndarray):
-            foreign = self._foreign(value, name) if self._foreign else None
-            value = as_array(value) if foreign is None else foreign
-        if value.dtype != type.numpy_dtype or value.shape != type.shape:
-            extents = ",".join(map(str, value.shape))
-            hint = ""
-            if value.shape[1:] == type.shape[1:] and value.shape != type.shape:
-                hint = "; shapes are fixed: compile the function for this batch size too"
-            raise GraphError(
-                f"{self.name}: {name} is {type}, got {value.dtype.name}[{extents}]{hint}"
-            )
-        return np.ascontiguousarray(value).reshape(type.shape) if foreign is None else foreign
 
     @property
     def kernels(self) -> dict[str, str]:
@@ -375,16 +282,33 @@ class Program:
             raise GraphError(f"{self.name} has no learning rate: it was compiled without update=")
         return self.update
 
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Overwrite all state with what `state_dict` gave, moments and counters included.
+
+        All or nothing: GraphError names what is missing, unexpected or does not fit.
+        """
+        own = {n: b for n, b in self._state.items() if not n.startswith(PREFIX)}
+        problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
+        problems += [f"unexpected {n}" for n in state if n not in own]
+        for name, buffer in own.items():
+            if name in state and np.shape(state[name]) != buffer.array.shape:
+                got = list(np.shape(state[name]))
+                problems.append(f"{name}: expected {buffer.type}, got shape {got}")
+        if problems:
+            raise GraphError("\n  ".join([f"load_state_dict: {self.name}", *problems]))
+        for name, buffer in own.items():
+            buffer.assign(state[name], name)
+
     def state_dict(self) -> dict[str, Array]:
         """Copies of all state that this program reads or writes, moments and counters included,
         as of the last finished call; by name."""
         return {n: b.numpy() for n, b in self._state.items() if not n.startswith(PREFIX)}
 
     def profile(self, *args: Any, repeats: int = 20) -> Any:
-        """A table of kernels: calls, time, share, bytes, FLOP/s. Runs steps, so state changes."""
+        """A table of kernels: calls, time, share, bytes, FLOP/s. Leaves the state as it was."""
         from graphc.inspect.profile import profile_table
 
-        arrays = self._arrays(args)
+        arrays = self._arguments(args)
         return profile_table(self, self._executable.profile(arrays, repeats))
 
     def dump(self, folder: str | Path) -> None:
@@ -394,13 +318,5 @@ class Program:
         dump(self, Path(folder))
 
     def __repr__(self) -> str:
-        return f"Program({self.name}, {self.target.device}, {len(self.graph.nodes)} kernels)"
-
-
-def as_array(value: Any) -> Array:
-    """NumPy's view of anything with `__array__` or `__dlpack__`."""
-    if hasattr(value, "__array__"):
-        return np.asarray(value)
-    if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
-    return np.asarray(value)
+        count = sum(n.op.name != "reshape" for n in self.graph.nodes)
+        return f"Program({self.name}, {self.target.device}, {count} kernels)"

@@ -29,7 +29,7 @@ from pathlib import Path
 from graphc.config import cache_dir, usable_cores
 from graphc.errors import CompileError
 from graphc.kernels.kernel import Kernel
-from graphc.log import log
+from graphc.messages import log
 from graphc.target import Target
 
 FLAGS = (

@@ -10,11 +10,11 @@ import numpy
 from tests.tools import ROOT, run_python
 
 LAYERS = (
-    ("errors", "config", "log"),
-    ("ir", "target", "tree", "state"),
+    ("errors", "config", "messages"),
+    ("ir", "target", "tree", "state", "arguments"),
     ("ops", "text", "text_parser", "interpret"),
     ("trace", "functions"),
-    ("gradient", "cost", "nn", "optim", "weights"),
+    ("gradient", "cost", "nn", "optim", "weights", "tracing"),
     ("passes",),
     ("kernels",),
     ("runtime",),

@@ -55,13 +55,15 @@ def test_another_batch_size_names_compile():
 def test_a_wrong_dtype_is_an_error():
     with pytest.raises(graphc.GraphError) as error:
         trainer()(XS.astype(np.float64), YS)
-    assert message(error) == "loss_fn: x is f32[4,6], got float64[4,6]"
+    assert message(error) == (
+        "loss_fn: x is f32[4,6], got float64[4,6]; x.astype('float32') converts it"
+    )
 
 
 def test_missing_arrays_are_listed():
     with pytest.raises(graphc.GraphError) as error:
         trainer()(XS)
-    assert message(error) == "loss_fn: expected 2 arrays (x f32[4,6], y i32[4]), got 1"
+    assert message(error) == "loss_fn: expected 2 arguments (x f32[4,6], y i32[4]), got 1"
 
 
 def test_a_failed_call_changes_no_state():
@@ -78,7 +80,10 @@ def test_a_failed_call_changes_no_state():
     [
         ({"device": "tpu"}, "device: expected cpu, cuda, cuda:N, sim or reference, got 'tpu'"),
         ({"streams": 9}, "streams: expected a whole number from 1 to 8 or auto, got 9"),
-        ({"precision": "float8"}, "precision: expected 'float32', got 'float8'"),
+        (
+            {"precision": "float8"},
+            "precision: expected 'float32', got 'float8' (test_program.py:N)",
+        ),
         (
             {"disable": ("fuse",)},
             "disable: expected names of simplify, commute, clean, fuse_updates, layout, got 'fuse'",
@@ -94,7 +99,109 @@ def test_bad_options_say_what_was_expected(options, expected):
 def test_an_argument_that_is_no_spec_is_an_error():
     with pytest.raises(graphc.GraphError) as error:
         graphc.compile(loss_fn, Mlp(), "x", Y)
-    assert message(error) == "argument x: expected a module, a graphc.spec or an array, got str"
+    assert message(error) == (
+        "argument x: expected a module, a graphc.spec or an array, got str (test_program.py:N)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "options", "expected"),
+    [
+        (Mlp, (X,), {}, "expected a function or a module, got the class Mlp"),
+        (
+            loss_fn,
+            (Mlp, X, Y),
+            {},
+            "argument model: expected a module, a graphc.spec or an array, got the class Mlp",
+        ),
+        (
+            Mlp(),
+            (X,),
+            {"update": optim.SGD},
+            "update: expected a rule such as graphc.optim.SGD(lr=0.1), got the class SGD",
+        ),
+        (Mlp(), (X,), {"training": "no"}, "training: expected True, False or None, got 'no'"),
+    ],
+)
+def test_typical_slips_are_named(fn, args, options, expected):
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.compile(fn, *args, device="reference", **options)
+    assert message(error) == f"{expected} (test_program.py:N)"
+
+
+PAIR = {"a": graphc.spec((1,)), "b": graphc.spec((1,))}
+ZERO, ONE = np.zeros(1, np.float32), np.ones(1, np.float32)
+
+
+def test_a_dict_is_matched_by_its_keys():
+    program = graphc.compile(lambda d: d["a"] - d["b"], PAIR, device="reference")
+    assert program({"a": ZERO, "b": ONE}) == program({"b": ONE, "a": ZERO}) == -1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"a": ZERO, "c": ONE}, "expected a dict with the keys ['a', 'b'], got keys ['a', 'c']"),
+        ((ZERO, ONE), "expected a dict with the keys ['a', 'b'], got tuple"),
+    ],
+)
+def test_another_structure_than_that_of_the_specs_is_an_error(value, expected):
+    program = graphc.compile(lambda d: d["a"] - d["b"], PAIR, device="reference")
+    with pytest.raises(graphc.GraphError) as error:
+        program(value)
+    assert message(error) == f"function: d: {expected}"
+
+
+def test_a_tuple_of_another_length_is_an_error():
+    program = graphc.compile(lambda p: p[0] + p[1], (X, X), device="reference")
+    with pytest.raises(graphc.GraphError) as error:
+        program((XS, XS, XS))
+    assert message(error) == "function: p: expected a tuple or list of 2 items, got 3 items"
+
+
+def test_python_numbers_stand_for_scalars_and_lists_are_refused():
+    program = graphc.compile(lambda x, s: x * s, X, graphc.spec(()), device="reference")
+    np.testing.assert_array_equal(program(XS, 2), XS * 2)
+    with pytest.raises(graphc.GraphError) as error:
+        program(XS.tolist(), 2)
+    assert message(error) == (
+        "function: x: expected an array (f32[4,6]), got list; numpy.asarray makes one"
+    )
+
+
+def test_another_byte_order_is_an_error():
+    with pytest.raises(graphc.GraphError) as error:
+        trainer()(XS.astype(">f4"), YS)
+    assert message(error) == ("loss_fn: x is f32[4,6], got float32[4,6] of the other byte order")
+
+
+def test_a_program_goes_on_from_its_saved_state():
+    train = trainer(update=optim.Adam(lr=0.1))
+    train(XS, YS)
+    saved = train.state_dict()
+    expected = [float(train(XS, YS)) for _ in range(3)]
+    train.load_state_dict(saved)
+    assert [float(train(XS, YS)) for _ in range(3)] == expected
+    saved["fc9.weight"] = saved.pop("fc1.weight")
+    saved["fc2.bias"] = np.zeros(7, np.float32)
+    with pytest.raises(graphc.GraphError) as error:
+        train.load_state_dict(saved)
+    assert message(error) == (
+        "load_state_dict: loss_fn\n  missing fc1.weight : f32[5,6]\n  unexpected fc9.weight\n"
+        "  fc2.bias: expected f32[3], got shape [7]"
+    )
+
+
+def test_dumps_of_one_name_go_to_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAPHC_DUMP", str(tmp_path))
+    trainer()
+    trainer(update=None)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["loss_fn", "loss_fn-2"]
+    assert not (tmp_path / "loss_fn-2" / "03-differentiate.txt").exists()
+
+
+def test_every_public_function_can_be_called():
+    assert all(callable(getattr(graphc, name)) for name in graphc.functions.__all__)
 
 
 def test_a_loss_with_axes_is_an_error():
@@ -108,7 +215,10 @@ def test_a_loss_with_axes_is_an_error():
 def test_a_loss_without_parameters_is_an_error():
     with pytest.raises(graphc.GraphError) as error:
         graphc.compile(lambda x: graphc.sum(x), X, update=optim.SGD(lr=0.1))
-    assert message(error) == ("with update=, the loss depends on trainable parameters, found none")
+    assert message(error) == (
+        "with update=, the loss depends on trainable parameters, found none among the arguments: "
+        "give the module to compile as an argument (test_program.py:N)"
+    )
 
 
 def test_a_wrong_shape_in_the_model_names_the_line():

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from graphc.ir import Graph, verify
-from graphc.log import log
+from graphc.messages import log
 from graphc.target import Target
 
 Pass = Callable[[Graph, Target], Graph]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import graphc
-from graphc.log import log
+from graphc.messages import log
 from tests.tools import need_command
 
 

@@ -1,0 +1,102 @@
+"""The arrays of a call: matched with the specs by structure and name, checked, brought to NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graphc import tree
+from graphc.errors import GraphError
+from graphc.ir import Type
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Foreign = Callable[[Any, str], Any]
+"""Takes another library's array that lies on the device; None if it does not."""
+
+
+class Arguments:
+    """What the program `function` is called with: (name, tree of types) per argument.
+
+    Calling it gives the arrays in the order of the graph's inputs. GraphError says what was
+    expected where number, structure, shape or dtype do not fit.
+    """
+
+    def __init__(
+        self, function: str, expected: Sequence[tuple[str, Any]], foreign: Foreign | None
+    ) -> None:
+        self.function, self.expected, self.foreign = function, expected, foreign
+        self.inputs = [leaf for name, types in expected for leaf in tree.leaves(types, name)]
+        self.flat = all(isinstance(types, Type) for _, types in expected)
+
+    def __call__(self, args: Sequence[Any]) -> list[Array]:
+        if len(args) != len(self.expected):
+            self._fail(f"expected {len(self.expected)} arguments ({self._signature()})", len(args))
+        if self.flat:
+            return [self._array(v, n, t) for v, (n, t) in zip(args, self.expected, strict=True)]
+        arrays: list[Array] = []
+        for value, (name, types) in zip(args, self.expected, strict=True):
+            self._match(value, types, name, arrays)
+        return arrays
+
+    def _match(self, value: Any, types: Any, path: str, arrays: list[Array]) -> None:
+        if types is None:
+            return
+        if isinstance(types, Type):
+            arrays.append(self._array(value, path, types))
+            return
+        if isinstance(types, dict):
+            if not isinstance(value, dict) or value.keys() != types.keys():
+                got = f"keys {list(value)}" if isinstance(value, dict) else type(value).__name__
+                self._fail(f"{path}: expected a dict with the keys {list(types)}", got)
+            items = [(value[key], types[key], key) for key in types]
+        else:
+            sized = isinstance(value, tuple | list)
+            if not sized or len(value) != len(types):
+                got = f"{len(value)} items" if sized else type(value).__name__
+                self._fail(f"{path}: expected a tuple or list of {len(types)} items", got)
+            items = [(v, t, i) for i, (v, t) in enumerate(zip(value, types, strict=True))]
+        for item, kind, key in items:
+            self._match(item, kind, f"{path}.{key}", arrays)
+
+    def _array(self, value: Any, name: str, type: Type) -> Array:
+        if not isinstance(value, np.ndarray):
+            foreign = self.foreign(value, name) if self.foreign else None
+            if foreign is not None:
+                self._check(foreign, name, type)
+                return foreign  # type: ignore[no-any-return]
+            value = self._from_other(value, name, type)
+        self._check(value, name, type)
+        return np.ascontiguousarray(value).reshape(type.shape)
+
+    def _from_other(self, value: Any, name: str, type: Type) -> Array:
+        if hasattr(value, "__array__"):
+            return np.asarray(value)
+        if hasattr(value, "__dlpack__"):
+            return np.from_dlpack(value)
+        if isinstance(value, bool | int | float) and type.shape == ():
+            return np.array(value, type.numpy_dtype)
+        kind = value.__class__.__name__
+        self._fail(f"{name}: expected an array ({type})", f"{kind}; numpy.asarray makes one")
+
+    def _check(self, value: Any, name: str, type: Type) -> None:
+        if value.dtype == type.numpy_dtype and value.shape == type.shape:
+            return
+        hint = ""
+        if value.shape != type.shape and value.shape[1:] == type.shape[1:]:
+            hint = "; shapes are fixed: compile the function for this batch size too"
+        elif value.shape == type.shape and value.dtype.newbyteorder("=") == type.numpy_dtype:
+            hint = " of the other byte order"
+        elif value.shape == type.shape:
+            hint = f"; {name}.astype({type.numpy_dtype.name!r}) converts it"
+        extents = ",".join(map(str, value.shape))
+        raise GraphError(
+            f"{self.function}: {name} is {type}, got {value.dtype.name}[{extents}]{hint}"
+        )
+
+    def _signature(self) -> str:
+        return ", ".join(f"{name} {type}" for name, type in self.inputs)
+
+    def _fail(self, expected: str, got: Any) -> NoReturn:
+        raise GraphError(f"{self.function}: {expected}, got {got}")

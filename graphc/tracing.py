@@ -1,0 +1,119 @@
+"""Tracing a function with its modules and specs: what compile() begins with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphc import tree
+from graphc.errors import GraphError
+from graphc.ir import Graph, Type, dtype_name
+from graphc.nn.module import Module
+from graphc.nn.parameter import Parameter
+from graphc.trace import Builder, Operand, Tensor, current_builder, user_line
+
+
+@dataclass
+class Traced:
+    """A function's graph under construction and what its arguments and results look like."""
+
+    builder: Builder
+    arguments: list[tuple[str, Any]] = field(default_factory=list)
+    """(name, tree of types) of each argument that the program is called with; modules in a tree
+    are None."""
+    outputs: Any = None
+    """The tree of tensors that the function returned."""
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    """The parameters of the modules among the arguments, by state name."""
+
+
+def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int = 0) -> Graph:
+    """The graph of `fn(*args)`; `args` are modules, specs, and tuples, lists and dicts of them."""
+    traced = trace_function(fn, args, training, seed)
+    return traced.builder.graph([t for _, t in tree.leaves(traced.outputs)])
+
+
+def trace_function(
+    fn: Callable[..., Any], args: Sequence[Any], training: bool, seed: int
+) -> Traced:
+    """Run `fn` on symbolic tensors in place of the specs."""
+    if isinstance(fn, type) or not callable(fn):
+        got = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
+        raise error(f"expected a function or a module, got {got}")
+    name = getattr(fn, "__name__", type(fn).__name__)
+    builder = Builder(name if name.isidentifier() else "function")
+    builder.training, builder.seed = training, seed
+    traced = Traced(builder)
+    with builder.building():
+        _name_parameters(fn, args, traced)
+        symbolic = []
+        for arg, argument in zip(args, _argument_names(fn, len(args)), strict=True):
+            types = tree.map_leaves(_type_of, arg, argument)
+            if any(True for _ in tree.leaves(types)):
+                traced.arguments.append((argument, types))
+            symbolic.append(tree.map_leaves(_symbol, arg, argument))
+        traced.outputs = tree.map_leaves(_result, fn(*symbolic))
+    return traced
+
+
+def error(message: str) -> GraphError:
+    """A GraphError that ends with the user's line."""
+    return GraphError(message + "".join(f" ({line})" for line in user_line()))
+
+
+def _type_of(path: str, value: Any) -> Type | None:
+    """The type of an argument's leaf; None for a module or parameter."""
+    if isinstance(value, Module | Operand):
+        return None
+    if isinstance(value, np.ndarray):
+        return Type(value.shape, dtype_name(value.dtype))
+    if isinstance(value, Type):
+        return value
+    got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    raise error(f"argument {path}: expected a module, a graphc.spec or an array, got {got}")
+
+
+def _symbol(path: str, value: Any) -> Any:
+    """What the traced function gets for a leaf."""
+    kind = _type_of(path, value)
+    return value if kind is None else current_builder().input(path, kind)
+
+
+def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """The names of the function's positional parameters; `argN` where it has none."""
+    function = fn.forward if isinstance(fn, Module) else fn
+    try:
+        names = [
+            p.name
+            for p in inspect.signature(function).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        names = []
+    return [names[i] if i < len(names) else f"arg{i}" for i in range(count)]
+
+
+def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced) -> None:
+    """Give the state its names: those of the module's state_dict, behind the argument's name
+    where there are several modules."""
+    owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
+    found = [("model", owner)] if isinstance(owner, Module) else []
+    for arg, name in zip(args, _argument_names(fn, len(args)), strict=True):
+        found += [(path, m) for path, m in tree.leaves(arg, name) if isinstance(m, Module)]
+    for prefix, module in found:
+        for name, parameter in module.named_parameters():
+            full = name if len(found) == 1 else f"{prefix}.{name}"
+            traced.parameters.setdefault(full, parameter)
+            traced.builder.name_state(parameter.state, full)
+
+
+def _result(path: str, value: Any) -> Tensor:
+    from graphc import functions
+
+    if isinstance(value, Operand | int | float | np.ndarray | np.generic):
+        return functions.as_tensor(value)
+    raise error(f"the function returns tensors, got {type(value).__name__} at {path or '0'}")
