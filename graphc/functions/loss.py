@@ -70,7 +70,7 @@ def cross_entropy(
         if ignore_index is not None:
             smooth = where(not_equal(labels, ignore_index), smooth, 0)
         loss = add(multiply(loss, 1 - label_smoothing), multiply(smooth, label_smoothing))
-    return _reduced("cross_entropy", loss, reduction, weights)
+    return reduced("cross_entropy", loss, reduction, weights)
 
 
 def nll_loss(
@@ -89,25 +89,38 @@ def nll_loss(
     weights = _label_weights("nll_loss", x, labels, chosen, axis, weight, ignore_index)
     if weights is not None:
         loss = multiply(loss, weights)
-    return _reduced("nll_loss", loss, reduction, weights)
+    return reduced("nll_loss", loss, reduction, weights)
 
 
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """The squared difference of two tensors of one shape."""
-    return _reduced("mse_loss", square(_difference("mse_loss", input, target)), reduction)
+    return reduced("mse_loss", square(_difference("mse_loss", input, target)), reduction)
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """The absolute difference of two tensors of one shape."""
-    return _reduced("l1_loss", abs(_difference("l1_loss", input, target)), reduction)
+    return reduced("l1_loss", abs(_difference("l1_loss", input, target)), reduction)
 
 
-def binary_cross_entropy_with_logits(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+def binary_cross_entropy_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Tensor:
     """The negative log-likelihood of the probabilities `target` under sigmoid(input), both of one
-    shape."""
-    x, t = _alike("binary_cross_entropy_with_logits", input, target)
-    loss = subtract(softplus(x), multiply(x, t))
-    return _reduced("binary_cross_entropy_with_logits", loss, reduction)
+    shape, times `weight`; the part of `target` itself times `pos_weight`. Both broadcast."""
+    name = "binary_cross_entropy_with_logits"
+    x, t = alike(name, input, target)
+    if pos_weight is None:
+        loss = subtract(softplus(x), multiply(x, t))
+    else:
+        share = add(multiply(subtract(floating(pos_weight), 1), t), 1)
+        loss = add(multiply(subtract(1, t), x), multiply(share, softplus(negative(x))))
+    if weight is not None:
+        loss = multiply(loss, weight)
+    return reduced(name, loss, reduction)
 
 
 def _soft(
@@ -124,7 +137,7 @@ def _soft(
     terms = multiply(log_softmax(x, axis), target)
     if weight is not None:
         terms = multiply(terms, _class_weights("cross_entropy", x, weight, axis))
-    return _reduced("cross_entropy", negative(sum(terms, axis)), reduction)
+    return reduced("cross_entropy", negative(sum(terms, axis)), reduction)
 
 
 def _class_axis(name: str, x: Tensor) -> int:
@@ -180,10 +193,11 @@ def _label_weights(
 
 
 def _difference(name: str, input: Any, target: Any) -> Tensor:
-    return subtract(*_alike(name, input, target))
+    return subtract(*alike(name, input, target))
 
 
-def _alike(name: str, input: Any, target: Any) -> list[Tensor]:
+def alike(name: str, input: Any, target: Any) -> list[Tensor]:
+    """Both as floats of one dtype and, or GraphError, of one shape."""
     pair = [floating(t) for t in promoted(input, target)]
     if pair[0].shape != pair[1].shape:
         raise error(
@@ -192,7 +206,7 @@ def _alike(name: str, input: Any, target: Any) -> list[Tensor]:
     return pair
 
 
-def _reduced(name: str, loss: Tensor, reduction: str, weights: Tensor | None = None) -> Tensor:
+def reduced(name: str, loss: Tensor, reduction: str, weights: Tensor | None = None) -> Tensor:
     """The loss per label reduced as asked; the mean divides by the sum of `weights`."""
     if reduction == "none":
         return loss

@@ -6,13 +6,35 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from graphc.functions.elementwise import add, multiply, negative, rsqrt, stop_gradient, subtract
-from graphc.functions.reductions import biased_variance, mean
-from graphc.functions.shapes import reshape
-from graphc.functions.tensors import as_tensor, error, floating, shape_of
+import numpy as np
+
+from graphc.functions.elementwise import (
+    add,
+    divide,
+    maximum,
+    multiply,
+    negative,
+    pow,
+    rsqrt,
+    square,
+    stop_gradient,
+    subtract,
+)
+from graphc.functions.reductions import biased_variance, mean, norm
+from graphc.functions.shapes import pad, reshape
+from graphc.functions.tensors import as_tensor, axis_of, error, floating, shape_of
+from graphc.ir import DTYPES
 from graphc.trace import Tensor, current_builder
 
-__all__ = ["batch_norm", "group_norm", "layer_norm"]
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "normalize",
+    "rms_norm",
+]
 
 
 def batch_norm(
@@ -102,6 +124,69 @@ def group_norm(
     scale = _per_channel("group_norm", "weight", weight, tensor)
     shift = _per_channel("group_norm", "bias", bias, tensor)
     return _shifted(y if scale is None else multiply(y, scale), shift)
+
+
+def instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """x [n, c, ...] normalised over the elements of each channel of each n, then times `weight` [c]
+    plus `bias` [c]."""
+    tensor = floating(x)
+    if tensor.ndim < 3:
+        raise error(f"instance_norm: expected x of 3 axes or more, got {tensor.value.type}")
+    return group_norm(tensor, tensor.shape[1], weight, bias, eps)
+
+
+def rms_norm(
+    x: Any,
+    normalized_shape: int | Sequence[int],
+    weight: Any = None,
+    eps: float | None = None,
+) -> Tensor:
+    """x over the root of its mean square (plus `eps`, by default that of the dtype) along its last
+    axes, whose extents are `normalized_shape`, then times `weight` of that shape."""
+    tensor = floating(x)
+    shape = shape_of("rms_norm", normalized_shape)
+    first = tensor.ndim - len(shape)
+    if not shape or first < 0 or tensor.shape[first:] != shape:
+        raise error(
+            f"rms_norm: x {tensor.value.type} does not end in normalized_shape {list(shape)}"
+        )
+    small = float(np.finfo(DTYPES[tensor.dtype]).eps) if eps is None else eps
+    power = mean(square(tensor), tuple(range(first, tensor.ndim)), keepdims=True)
+    y = multiply(tensor, rsqrt(add(power, small)))
+    if weight is None:
+        return y
+    w = as_tensor(weight)
+    if w.shape != shape:
+        raise error(f"rms_norm: weight {w.value.type} does not have normalized_shape {list(shape)}")
+    return multiply(y, w)
+
+
+def normalize(x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
+    """x over its norm of order `p` along `axis`, which counts as `eps` at least."""
+    tensor = floating(x)
+    axis_of("normalize", axis, tensor)
+    return divide(tensor, maximum(norm(tensor, p, axis, keepdims=True), eps))
+
+
+def local_response_norm(
+    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x [n, c, ...] over (k + alpha * mean of x^2 over `size` channels around each)^beta; channels
+    that do not exist count as 0."""
+    tensor = floating(x)
+    if tensor.ndim < 3 or size < 1:
+        raise error(
+            "local_response_norm: expected x of 3 axes or more and a positive size, got "
+            f"{tensor.value.type} and {size}"
+        )
+    c = tensor.shape[1]
+    rest = (0, 0)
+    widths = [rest, (size // 2, (size - 1) // 2), *[rest] * (tensor.ndim - 2)]
+    powers = pad(square(tensor), widths)
+    total = powers[:, :c]
+    for i in range(1, size):
+        total = add(total, powers[:, i : i + c])
+    return divide(tensor, pow(add(multiply(total, alpha / size), k), beta))
 
 
 def _normalized(

@@ -167,7 +167,7 @@ def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Tensor:
 
 
 def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = "f32") -> Tensor:
-    """[n_rows, n_cols] with 1 where column = row + k, 0 elsewhere; square unless n_cols is given."""
+    """[n_rows, n_cols] with 1 where column = row + k, else 0; square unless n_cols is given."""
     from graphc.functions.tensors import astype
 
     shape = (n_rows, n_rows if n_cols is None else n_cols)

@@ -86,4 +86,4 @@ class BCEWithLogitsLoss(_Loss):
     """The negative log-likelihood of the probabilities target under sigmoid(input)."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functions.binary_cross_entropy_with_logits(input, target, self.reduction)
+        return functions.binary_cross_entropy_with_logits(input, target, reduction=self.reduction)
