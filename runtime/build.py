@@ -201,7 +201,9 @@ def _library(source: Source, headers: str, compiler: Compiler, folder: Path) -> 
 
 def _object(source: Source, headers: str, compiler: Compiler, folder: Path) -> Path:
     """The file of the shared object, built if there is none or if it was changed."""
-    parts = (source.text, headers, *FLAGS, *source.flags, compiler.version, *cpu_features())
+    # Comments name the user's lines: a line added above a model is no reason to compile again.
+    text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
+    parts = (text, headers, *FLAGS, *source.flags, compiler.version, *cpu_features())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     path = folder / f"{source.name}-{key}.so"
     if not _intact(path):

@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,13 @@ def test_kernels_are_found_by_name_and_see_the_headers():
     assert set(functions) == {"answer", "included"}
     assert build_kernels({}) == {}
     assert (KERNEL_HEADERS / "cpu").is_dir()
+
+
+def test_another_line_of_the_model_is_no_other_object(tmp_path):
+    first = replace(ANSWER, source=f"// answer: add  model.py:3\n{ANSWER.source}")
+    second = replace(ANSWER, source=f"// answer: add  model.py:4\n{ANSWER.source}")
+    assert answer_of({"answer": first}) == answer_of({"answer": second}) == 42
+    assert calls(tmp_path) == 1
 
 
 def test_another_source_header_or_flag_is_another_object(tmp_path):
