@@ -44,6 +44,7 @@ def main() -> None:
         install_missing(options.wheels, ROOT / "build" / "gpu-packages")
     results: dict[str, Any] = {"machine": machine(), **commit()}
     results["tests"] = run_tests(options.device)
+    results["kernels"] = run_steps(options.device)
     results["sanitizer"] = run_sanitizers(options.device, end - 300)
     results["benchmarks"] = run_benchmarks(options.device, end)
     path = options.out or default_path(results)
@@ -103,6 +104,15 @@ def run_tests(device: str) -> dict[str, Any]:
     return {"seconds": round(time.monotonic() - begin, 1), **counts, "failures": failed}
 
 
+def run_steps(device: str) -> dict[str, Any]:
+    """What the kernels of the three models' training steps take: registers, spills, shared."""
+    done = python(["-m", "tests.cuda.steps", device])
+    if done.returncode:
+        return {"error": done.stderr.strip()[-500:]}
+    usage = json.loads(done.stdout.splitlines()[-1])
+    return {"spilled": [symbol for symbol, (_, bytes_, _) in usage.items() if bytes_], **usage}
+
+
 def run_sanitizers(device: str, end: float) -> dict[str, Any]:
     """What each tool of compute-sanitizer finds in two training steps of each model."""
     tool = shutil.which("compute-sanitizer")
@@ -154,6 +164,7 @@ def passed(results: dict[str, Any]) -> bool:
 
 def summary(results: dict[str, Any]) -> list[str]:
     lines = [f"gpus {results['machine']['gpus']}", f"tests {results['tests']}"]
+    lines.append(f"kernels {len(results['kernels'])}, spilled {results['kernels'].get('spilled')}")
     lines += [f"{name} {found}" for name, found in results["sanitizer"].items()]
     for line in results["benchmarks"]:
         what = " ".join(str(line.get(k, "")) for k in ("workload", "mode", "peer", "variant"))

@@ -13,7 +13,7 @@ from functools import partialmethod
 from typing import Any
 
 from graphc.errors import RunError
-from graphc.runtime.cuda.compile import compile_cuda
+from graphc.runtime.cuda.compile import Usage, compile_cuda
 
 LEGACY_STREAM = 1
 """The handle of the default stream, which waits for all streams that are not non-blocking."""
@@ -27,13 +27,17 @@ class PycudaDriver:
         self.arch = arch
         self.captures = bindings is not None
         """Whether streams can be captured."""
+        self.usage: dict[str, Usage] = {}
+        """What each compiled kernel takes, by its symbol."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pycuda, name)
 
     def compile(self, text: str, name: str, where: str = "") -> bytes:
         """The cubin of CUDA text. Raises CompileError."""
-        return compile_cuda(text, name, self.arch, where).image
+        cubin = compile_cuda(text, name, self.arch, where)
+        self.usage.update(cubin.usage)
+        return cubin.image
 
     def begin_capture(self, stream: Any) -> None:
         """What `stream`, and streams that fork from it, are given becomes a graph's nodes.

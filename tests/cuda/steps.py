@@ -1,10 +1,16 @@
-"""Two training steps of each model on a device, for tools that watch the GPU:
-`compute-sanitizer python -m tests.cuda.steps cuda`."""
+"""Two training steps of each model on a device, for tools that watch the GPU.
+
+`compute-sanitizer python -m tests.cuda.steps cuda` prints the losses and, on a GPU, a last line of
+JSON: symbol -> [registers per thread, bytes spilled per thread, bytes of shared memory].
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import astuple
 
+from graphc.runtime.cuda import find_device
 from tests.cuda.test_executable import batch, trainer
 from tests.small_models import MODELS
 
@@ -14,6 +20,8 @@ def main(device: str) -> None:
         train = trainer(name, device, streams=2)
         losses = [float(train(*batch(name))) for _ in range(2)]
         print(name, losses)
+    usage = getattr(find_device(device).driver, "usage", {})
+    print(json.dumps({symbol: astuple(each) for symbol, each in usage.items()}))
 
 
 if __name__ == "__main__":

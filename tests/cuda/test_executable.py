@@ -60,24 +60,11 @@ def buffers(program: Program) -> dict[str, StateBuffer]:
     return {name: StateBuffer(buffer.numpy()) for name, buffer in program._state.items()}
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_trains_as_on_the_reference(name: str):
-    device, reference = trainer(name, streams=2), trainer(name, "reference")
-    x, y = batch(name)
-    for _ in range(10):
-        expected = float(reference(x, y))
-        assert float(device(x, y)) == pytest.approx(expected, rel=2e-5)
-    after = reference.state_dict()
-    for key, array in device.state_dict().items():
-        np.testing.assert_allclose(array, after[key], rtol=1e-3, atol=2e-5, err_msg=key)
-
-
-@pytest.mark.parametrize("name", ["mlp", "norm"])
-def test_parameters_do_not_depend_on_streams_replay_or_the_order_of_the_device(name: str):
-    x, y = batch(name)
+def test_parameters_do_not_depend_on_streams_replay_or_the_order_of_the_device():
+    x, y = batch("mlp")
     expected = None
     for streams in (1, 2, 3, 4, 8):
-        program = trainer(name, streams=streams)
+        program = trainer("mlp", streams=streams)
         for policy in ("random", "lazy", "eager"):
             state = buffers(program)
             settings = {"seed": streams, "policy": policy, "replay": policy != "lazy"}

@@ -101,3 +101,14 @@ def test_the_workloads_exist():
     from benchmarks.workloads import find
 
     assert [find(name).name for name in gpu_check.WORKLOADS] == list(gpu_check.WORKLOADS)
+
+
+def test_spilling_kernels_are_named(monkeypatch):
+    monkeypatch.setattr(
+        gpu_check, "python", printing('mlp [1]\n{"a": [32, 0, 8], "b": [255, 4, 0]}\n')
+    )
+    assert gpu_check.run_steps("cuda") == {
+        "spilled": ["b"],
+        "a": [32, 0, 8],
+        "b": [255, 4, 0],
+    }

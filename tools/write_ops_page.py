@@ -1,0 +1,108 @@
+"""Writes docs/ops.md, the list of all ops and functions, from their classes and docstrings."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+
+from graphc import functions
+from graphc.ir import DTYPES, FLOATS, INTEGERS
+from graphc.ops import REGISTRY
+from graphc.ops.base import (
+    NUMBERS,
+    Contraction,
+    Index,
+    Op,
+    Pointwise,
+    Random,
+    Reduction,
+    Source,
+    View,
+    Window,
+)
+
+PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
+MADE_BY_PASSES = ("kernel", "relayout")
+FAMILIES: tuple[tuple[str, type], ...] = (
+    ("Pointwise", Pointwise),
+    ("Reductions", Reduction),
+    ("Contractions", Contraction),
+    ("Windows", Window),
+    ("Views", View),
+    ("Places named by data", Index),
+    ("Random numbers", Random),
+    ("Values without inputs", Source),
+    ("Joined and padded", Op),
+)
+KINDS = {
+    NUMBERS: "numbers",
+    FLOATS: "floats",
+    INTEGERS: "integers",
+    ("bool",): "booleans",
+    tuple(DTYPES): "all",
+}
+HEAD = """# Ops and functions
+
+Written by `tools/write_ops_page.py` from the classes; do not edit.
+
+Every op has a NumPy reference and kernels for the CPU and for CUDA, whose text the simulated GPU plays too; so the backends are
+`reference`, `cpu`, `cuda` and `sim` for each of them. The formula names the inputs a, b, c or x, in order. A gradient "yes" is a
+rule in traced tensors, so it has gradients itself; "0" means that none flows.
+
+"""
+
+
+def page() -> str:
+    """The whole text of docs/ops.md."""
+    ops = [op for name, op in sorted(REGISTRY.items()) if _is_public(name, op)]
+    sections = []
+    for title, family in FAMILIES:
+        members = [op for op in ops if issubclass(op, family)]
+        ops = [op for op in ops if op not in members]
+        rows = [_op_row(op) for op in members]
+        head = ["| op | formula | dtypes | gradient |", "| --- | --- | --- | --- |"]
+        sections.append("\n".join([f"## {title} ({len(rows)})", "", *head, *rows, ""]))
+    calls = [_function_row(name) for name in sorted(functions.__all__)]
+    head = ["| function | result |", "| --- | --- |"]
+    sections.append("\n".join([f"## Functions ({len(calls)})", "", *head, *calls, ""]))
+    return HEAD + "\n".join(sections)
+
+
+def _is_public(name: str, op: type[Op]) -> bool:
+    return op.__module__.startswith("graphc.") and name not in MADE_BY_PASSES
+
+
+def _op_row(op: type[Op]) -> str:
+    accepts = KINDS[tuple(op.accepts)] if issubclass(op, Pointwise) else ""
+    gives = f" to {op.gives}" if issubclass(op, Pointwise) and op.gives else ""
+    return f"| `{op.name}` | {_first(op)} | {accepts}{gives} | {_gradient(op)} |"
+
+
+def _function_row(name: str) -> str:
+    function = getattr(functions, name)
+    names = ", ".join(inspect.signature(function).parameters)
+    return f"| `{name}({names})` | {_first(function)} |"
+
+
+def _first(documented: object) -> str:
+    """The first paragraph of the docstring as one cell of a table."""
+    text = inspect.getdoc(documented) or ""
+    return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
+
+
+def _gradient(op: type[Op]) -> str:
+    """ "none" without a rule, "0" where the rule gives nothing else, or "yes"."""
+    if op.grad is Op.grad:
+        return "none"
+    tree = ast.parse(textwrap.dedent(inspect.getsource(op.grad)))
+    returned = [n.value for n in ast.walk(tree) if isinstance(n, ast.Return)]
+    names = {
+        n.id for r in returned if r is not None for n in ast.walk(r) if isinstance(n, ast.Name)
+    }
+    return "yes" if names - {"len", "inputs"} else "0"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
