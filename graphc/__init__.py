@@ -1,7 +1,7 @@
 """graphc: models traced once into a static op graph, compiled to a plan of generated kernels."""
 
 from graphc import functions as _functions
-from graphc import nn, optim
+from graphc import nn, optim, text
 from graphc.errors import CompileError, GraphError, PlanError, RunError
 from graphc.functions import *  # noqa: F403
 from graphc.gradient import grad, value_and_grad
@@ -28,6 +28,7 @@ __all__ = [
     "save_weights",
     "seed",
     "spec",
+    "text",
     "trace",
     "value_and_grad",
     *_functions.__all__,

@@ -92,6 +92,10 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
         builder = current_builder()
         first = len(builder.nodes)
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        for number in numbers:
+            if not 0 <= number < len(args):
+                line = "".join(f" ({text})" for text in user_line())
+                raise GraphError(f"argnums: expected 0 to {len(args) - 1}, got {number}{line}")
         wanted = [_differentiable(args[n]) for n in numbers]
         result = fn(*args, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result

@@ -200,6 +200,22 @@ def test_dumps_of_one_name_go_to_folders_of_their_own(tmp_path, monkeypatch):
     assert not (tmp_path / "loss_fn-2" / "03-differentiate.txt").exists()
 
 
+def test_a_dump_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GRAPHC_DUMP", str(tmp_path / "file"))
+    with pytest.raises(graphc.GraphError) as error:
+        trainer()
+    assert str(error.value) == (
+        f"cannot write the dump to {tmp_path / 'file' / 'loss_fn'}: Not a directory"
+    )
+
+
+def test_argnums_beyond_the_arguments_are_an_error():
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.trace(graphc.grad(lambda x: graphc.sum(x), argnums=3), X)
+    assert message(error) == "argnums: expected 0 to 0, got 3 (test_program.py:N)"
+
+
 def test_every_public_function_can_be_called():
     assert all(callable(getattr(graphc, name)) for name in graphc.functions.__all__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphc.errors import GraphError
 from graphc.text import graph_text
 
 if TYPE_CHECKING:
@@ -15,8 +16,16 @@ def dump(program: Program, folder: Path) -> None:
     """Write into `folder`, which is made if needed:
 
     `00-trace.txt`, `01-....txt`: the graph after each pass, in order; `plan.txt`, without measured
-    values; `kernels/NAME.cpp` or `.cu`. Equal programs give equal files.
+    values; `kernels/NAME.cpp` or `.cu`. Equal programs give equal files. GraphError if the folder
+    cannot be written.
     """
+    try:
+        _dump(program, folder)
+    except OSError as error:
+        raise GraphError(f"cannot write the dump to {folder}: {error.strerror}") from error
+
+
+def _dump(program: Program, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, (stage, graph) in enumerate(program.stages.items()):
         _write(folder / f"{number:02}-{stage}.txt", graph_text(graph))
