@@ -4,6 +4,7 @@ from graphc import functions as _functions
 from graphc import nn, optim, text
 from graphc.errors import CompileError, GraphError, PlanError, RunError
 from graphc.functions import *  # noqa: F403
+from graphc.functions.hints import missing as _missing
 from graphc.gradient import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.program import Program, compile
@@ -33,3 +34,7 @@ __all__ = [
     "value_and_grad",
     *_functions.__all__,
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise AttributeError(_missing(name, __all__), name=name)

@@ -47,9 +47,10 @@ HEAD = """# Ops and functions
 
 Written by `tools/write_ops_page.py` from the classes; do not edit.
 
-Every op has a NumPy reference and kernels for the CPU and for CUDA, whose text the simulated GPU plays too; so the backends are
-`reference`, `cpu`, `cuda` and `sim` for each of them. The formula names the inputs a, b, c or x, in order. A gradient "yes" is a
-rule in traced tensors, so it has gradients itself; "0" means that none flows.
+Every op has a NumPy reference and kernels for the CPU and for CUDA, whose text the simulated GPU
+plays too; so the backends are `reference`, `cpu`, `cuda` and `sim` for each of them. The formula
+names the inputs a, b, c or x, in order; pointwise inputs broadcast as NumPy's do. A gradient "yes"
+is a rule in traced tensors, so it has gradients itself; "0" means that none flows.
 
 """
 

@@ -120,6 +120,8 @@ def conv_transpose3d(
     steps, spacing = triple(name, "stride", stride), triple(name, "dilation", dilation)
     around = triple(name, "padding", padding, at_least=0)
     extra = triple(name, "output_padding", output_padding, at_least=0)
+    if any(e >= s for e, s in zip(extra, steps, strict=True)):
+        raise error(f"{name}: output_padding {extra} is not below stride {steps}")
     reach = [d * (taps - 1) for d, taps in zip(spacing, w.shape[2:], strict=True)]
     low = [r - p for r, p in zip(reach, around, strict=True)]
     high = [r - p + e for r, p, e in zip(reach, around, extra, strict=True)]

@@ -156,6 +156,7 @@ class Cast(Pointwise):
 
     dtype: str
     name: ClassVar[str] = "cast"
+    accepts: ClassVar[tuple[str, ...]] = ANY
     expression: ClassVar[str] = "convert<{dtype}>({a})"
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:

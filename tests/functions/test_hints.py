@@ -1,0 +1,60 @@
+"""A name that graphc has not gives an error that names the nearest thing it has."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+import graphc
+from graphc.functions.hints import OTHER_NAMES
+from tests.tools import need_module
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("view", "graphc has no 'view'; the nearest is graphc.reshape"),
+        ("cat", "graphc has no 'cat'; the nearest is graphc.concat"),
+        ("unsqueeze", "graphc has no 'unsqueeze'; the nearest is graphc.expand_dims"),
+        ("max_pool4d", "graphc has no 'max_pool4d'; the nearest is graphc.max_pool3d"),
+        ("sofmax", "graphc has no 'sofmax'; the nearest is graphc.softmax"),
+        ("qwzx", "graphc has no 'qwzx'"),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, message: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(graphc, name)
+    assert str(error.value) == message
+    assert not hasattr(graphc, name)
+
+
+def test_every_hint_names_a_function_and_stands_for_none() -> None:
+    known = set(graphc.__all__)
+    assert set(OTHER_NAMES.values()) <= known
+    assert not set(OTHER_NAMES) & known
+
+
+MACHINERY = {
+    "assert_int_or_pair",
+    "boolean_dispatch",
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+}
+
+
+def test_every_function_of_torchs_exists_or_has_a_neighbour() -> None:
+    functional: ModuleType = need_module("torch").nn.functional
+    lost = []
+    for name, function in vars(functional).items():
+        if name.startswith("_") or not name.islower() or not callable(function):
+            continue
+        if name in MACHINERY or hasattr(graphc, name):
+            continue
+        with pytest.raises(AttributeError) as error:
+            getattr(graphc, name)
+        if "the nearest is" not in str(error.value):
+            lost.append(name)
+    assert lost == []
