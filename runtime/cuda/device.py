@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import RunError
+from graphc.errors import CompileError, RunError
+from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.staging import Staging
 from graphc.state import StateBuffer
 
@@ -166,10 +167,11 @@ _LOCK = threading.Lock()
 
 @functools.cache
 def gpu_found() -> bool:
-    """Whether this machine has a GPU and what is needed to use it."""
+    """Whether this machine has a GPU and what is needed to use it, a compiler included."""
     try:
         find_device("cuda")
-    except RunError:
+        find_compiler()
+    except (CompileError, RunError):
         return False
     return True
 

@@ -111,6 +111,18 @@ def test_a_gpu_is_the_default_where_one_is_found(monkeypatch):
     assert program.target.device == "cuda"
 
 
+def test_a_gpu_without_a_compiler_is_not_the_default(monkeypatch):
+    def missing() -> None:
+        raise graphc.CompileError("no CUDA compiler")
+
+    monkeypatch.setattr(device, "find_device", lambda name: None)
+    monkeypatch.setattr(device, "find_compiler", lambda: None)
+    assert device.gpu_found()
+    device.gpu_found.cache_clear()
+    monkeypatch.setattr(device, "find_compiler", missing)
+    assert not device.gpu_found()
+
+
 @pytest.mark.parametrize(
     ("capability", "arch"),
     [((8, 0), "sm_80"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((12, 0), "sm_120a")],
