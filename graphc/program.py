@@ -244,6 +244,7 @@ class Program:
         self.name = graph.name
         self.graph, self.stages, self.plan, self.target = graph, stages, plan, target
         self.update = update
+        self._clock: Any = None if update is None else update.clock(state.values())
         self._executable, self._state = executable, state
         foreign = getattr(executable, "foreign", None)
         self._arguments = Arguments(self.name, traced.arguments, foreign)
@@ -258,7 +259,7 @@ class Program:
         """
         arrays = self._arguments(args)
         if self.update is not None:
-            self.update.before_step()
+            self.update.before_step(self._clock)
         results = iter(self._run(arrays))
         return tree.map_leaves(lambda _, __: next(results), self._outputs)
 
@@ -271,7 +272,7 @@ class Program:
     @property
     def lr(self) -> float:
         """The learning rate; may be set between steps without compiling again."""
-        return float(self._rule().rate)
+        return float(self._rule().rate_at(self._clock.finished))
 
     @lr.setter
     def lr(self, value: float) -> None:

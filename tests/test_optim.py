@@ -72,7 +72,7 @@ class Training:
         self.graph, self.builder = traced(update, *arrays, model=self.weights)
 
     def step(self, number: int) -> None:
-        self.rule.before_step()
+        self.rule.before_step(self.rule.clock(self.builder.buffers.values()))
         play(self.graph, self.builder, *(gradient(name, number) for name in SHAPES))
 
 
@@ -173,6 +173,93 @@ def test_two_programs_with_one_rule_share_moments_and_counter() -> None:
         alone.step(step)
     assert_same(weights.state_dict(), alone.weights.state_dict())
     assert rule.step == 4
+
+
+def test_each_model_with_one_rule_trains_as_with_a_rule_of_its_own() -> None:
+    def schedule(step: int) -> float:
+        return 0.1 / (step + 1)
+
+    rule = optim.Adam(schedule)
+    first, second, alone = Training(rule), Training(rule), Training(optim.Adam(schedule))
+    for step in range(3):
+        first.step(step)
+    for step in range(2):
+        second.step(step)
+        alone.step(step)
+    assert_same(second.weights.state_dict(), alone.weights.state_dict())
+    assert (rule.state_dict()["step"], rule.state_dict()["step.1"], rule.step) == (3, 2, 3)
+    rate = rule.clock(second.builder.buffers.values()).rate.numpy()
+    assert rate == np.float32(schedule(1))
+
+
+def test_steps_of_two_models_are_restored_before_compiling() -> None:
+    rule, weights = optim.Adam(), [Weights(), Weights()]
+    trainings = [Training(rule, w) for w in weights]
+    for step in range(3):
+        trainings[step % 2].step(step)
+    resumed = optim.Adam()
+    resumed.load_state_dict(rule.state_dict())
+    copies = [Weights(), Weights()]
+    for copy, original in zip(copies, weights, strict=True):
+        copy.load_state_dict(original.state_dict())
+        trainings.append(Training(resumed, copy))
+    for training in trainings:
+        training.step(3)
+    assert {k: int(v) for k, v in resumed.state_dict().items() if k.startswith("step")} == {
+        "step": 3,
+        "step.1": 2,
+    }
+    for copy, original in zip(copies, weights, strict=True):
+        assert_same(copy.state_dict(), original.state_dict())
+
+
+def test_programs_of_one_model_and_rule_share_the_counter_of_random_ops() -> None:
+    model, rule = nn.Sequential(nn.Linear(4, 4), nn.Dropout()), optim.SGD(lr=0.0)
+
+    def program(rule: optim.Rule) -> graphc.Program:
+        return graphc.compile(
+            lambda model, x: (graphc.mean(model(x)), model(x)),
+            model,
+            graphc.spec((8, 4)),
+            update=rule,
+            device="reference",
+        )
+
+    x = random(8, 4)
+    one, first, second = program(optim.SGD(lr=0.0)), program(rule), program(rule)
+    expected = [one(x)[1], one(x)[1]]
+    assert (expected[0] != expected[1]).any()
+    np.testing.assert_array_equal(first(x)[1], expected[0])
+    np.testing.assert_array_equal(second(x)[1], expected[1])
+    assert rule.state_dict()["random.step"] == 2
+
+
+def test_programs_show_the_rates_of_their_own_models() -> None:
+    rule = optim.SGD(lambda step: 0.5**step)
+    programs = [
+        graphc.compile(
+            lambda model, x: graphc.mean(model(x)),
+            nn.Linear(2, 1),
+            graphc.spec((3, 2)),
+            update=rule,
+            device="reference",
+        )
+        for _ in range(2)
+    ]
+    programs[0](random(3, 2))
+    assert [program.lr for program in programs] == [0.5, 1.0]
+
+
+def test_a_program_that_trains_two_models_goes_on_from_the_furthest() -> None:
+    rule, weights = optim.SGD(), [Weights(), Weights()]
+    trainings = [Training(rule, w) for w in weights]
+    trainings[1].step(0)
+    builder = Builder("both")
+    with builder.building():
+        one = graphc.as_tensor(np.float32(1))
+        scales = [vars(w)["scale"] for w in weights]
+        rule.emit(builder, [(p, one, f"scale{i}") for i, p in enumerate(scales)])
+    assert builder.buffers["step"] is rule.clock(trainings[1].builder.buffers.values()).step
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.9, 0.999, 0.99999])
@@ -307,6 +394,12 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: optim.Adam(betas=(0.9, 1.0)), "Adam: betas expected a number in [0, 1), got 1.0"),
     (lambda: optim.AdamW(betas=0.9), "AdamW: betas expected a pair of numbers in [0, 1), got 0.9"),
     (lambda: optim.Adam(eps=-1), "Adam: eps expected a number in [0, inf), got -1"),
+    (lambda: optim.SGD(Weights().parameters(), lr=0.1),
+     "SGD: parameters are found by graphc.compile; give only lr and the rule's other numbers"),
+    (lambda: optim.Adam([{"params": list(Weights().parameters())}]),
+     "Adam: parameters are found by graphc.compile; give only lr and the rule's other numbers"),
+    (lambda: optim.Adam(Weights()),
+     "Adam: parameters are found by graphc.compile; give only lr and the rule's other numbers"),
     (lambda: Training(optim.Rule(0.1, 0.0, None)), "Rule has no apply method"),
     (lambda: optim.RMSprop(alpha=-1), "RMSprop: alpha expected a number in [0, inf), got -1"),
     (lambda: optim.Adagrad(lr_decay=-1), "Adagrad: lr_decay expected a number in [0, inf), got -1"),

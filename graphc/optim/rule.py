@@ -1,23 +1,23 @@
 """What all update rules share: the rate, the step counter, the moments, gradient clipping.
 
 A rule writes its arithmetic into the training program's graph, so a step needs nothing from the
-host. What it remembers belongs to (parameter, rule): programs given the same rule go on where the
-others stopped.
+host. What it remembers belongs to (model, rule): programs that update the same parameters by the
+same rule go on where the others stopped; another model given the rule begins at step 0.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from graphc import functions
 from graphc.errors import GraphError
 from graphc.ir import Where
-from graphc.nn.module import as_array, describe, fits
+from graphc.nn.module import Module, as_array, describe, fits
 from graphc.nn.parameter import Parameter
 from graphc.state import StateBuffer
 from graphc.trace import Builder, Tensor, user_line
@@ -28,6 +28,21 @@ Gradient = tuple[Parameter, Tensor, str]
 """A parameter, its gradient and its name, such as `conv1.weight`."""
 
 
+class Clock:
+    """How far one model is: its finished steps and the rate of the step that comes."""
+
+    def __init__(self) -> None:
+        self.rate = StateBuffer(0.0, np.float32)
+        self.step = StateBuffer(0, np.int32)
+        self.random: StateBuffer | None = None
+        """Counts the random ops' calls; there once a program has random ops."""
+
+    @property
+    def finished(self) -> int:
+        """The number of finished steps."""
+        return int(self.step.numpy())
+
+
 class Rule:
     """Base of all update rules: a subclass says which moments it keeps, and its arithmetic.
 
@@ -35,13 +50,23 @@ class Rule:
     scales all gradients alike where their norm, taken as one vector, is larger.
     """
 
+    def __new__(cls, *args: Any, **_: Any) -> Self:
+        # Before __init__, which would find lr given twice in SGD(model.parameters(), lr=0.1).
+        if args and _holds_parameters(args[0]):
+            raise GraphError(
+                f"{cls.__name__}: parameters are found by graphc.compile; give only lr and the "
+                f"rule's other numbers ({', '.join(user_line())})"
+            )
+        return super().__new__(cls)
+
     def __init__(self, lr: Rate, weight_decay: float, clip_grad_norm: float | None) -> None:
         self.weight_decay = self.number("weight_decay", weight_decay)
         self.clip_grad_norm = clip_grad_norm
         if clip_grad_norm is not None:
             self.clip_grad_norm = self.number("clip_grad_norm", clip_grad_norm)
-        self._rate = StateBuffer(0.0, np.float32)
-        self._step = StateBuffer(0, np.int32)
+        self._clocks = [Clock()]
+        """One for each model, in the order of their first compile; the first waits for one."""
+        self._clock_of: dict[StateBuffer, Clock] = {}
         self._moments: dict[StateBuffer, dict[str, StateBuffer]] = {}
         self._names: dict[StateBuffer, str] = {}
         self._loaded: dict[str, Array] = {}
@@ -80,30 +105,38 @@ class Rule:
     def lr(self, value: Rate) -> None:
         first = self.number("lr", value(self.step) if callable(value) else value)
         self._lr = value if callable(value) else first
-        self._rate.assign(first, "lr")
+        for clock in self._clocks:
+            clock.rate.assign(first, "lr")
 
     @property
     def rate(self) -> float:
         """The rate of the step that comes: `lr`, or what the schedule says."""
-        return self.number("lr", self._lr(self.step)) if callable(self._lr) else self._lr
+        return self.rate_at(self.step)
 
     @property
     def step(self) -> int:
-        """The number of finished steps."""
-        return int(self._step.numpy())
+        """The number of finished steps, that of the furthest model where there are several."""
+        return max(clock.finished for clock in self._clocks)
 
-    def before_step(self) -> None:
+    def clock(self, state: Iterable[StateBuffer]) -> Clock:
+        """The clock among a training program's state."""
+        bound = set(state)
+        return next(clock for clock in self._clocks if clock.step in bound)
+
+    def before_step(self, clock: Clock) -> None:
         """Let the rate be that of the step that comes. A program calls it before each step."""
-        rate = self.rate
-        if self._rate.array != np.float32(rate):
-            self._rate.assign(rate, "lr")
+        rate = self.rate_at(clock.finished) if callable(self._lr) else self._lr
+        if clock.rate.array != np.float32(rate):
+            clock.rate.assign(rate, "lr")
 
     def emit(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
         """Append the update of every parameter, of the moments and of the step counter to the
         graph under construction."""
+        clock = self._clock_for(gradients)
+        self._share_random(builder, clock)
         with builder.at(Where(derived=True)):
-            rate = builder.read_state(self._rate, "lr")
-            step = builder.read_state(self._step, "step")
+            rate = builder.read_state(clock.rate, "lr")
+            step = builder.read_state(clock.step, "step")
             following = step + 1
             builder.update(step, following)
             shared = self.scalars(rate, functions.astype(following, "float32"))
@@ -121,13 +154,12 @@ class Rule:
                     builder.update(old, tensor)
 
     def state_dict(self) -> dict[str, Array]:
-        """`lr` f64[], `step` i32[] and the moments by `moment.parameter`, as copies as of the last
-        finished step. Moments exist from the first compile on."""
-        moments = {name: buffer.numpy() for name, buffer in self._named()}
+        """`lr` f64[], `step` i32[], `random.step` i32[] where random ops count their calls, and the
+        moments by `moment.parameter`, as copies as of the last finished step. Moments exist from
+        the first compile on. The second model's step is `step.1`, and so on."""
         return {
             "lr": np.array(self.rate, np.float64),
-            "step": self._step.numpy(),
-            **moments,
+            **{name: buffer.numpy() for name, buffer in self._named()},
             **{name: array.copy() for name, array in self._loaded.items()},
         }
 
@@ -138,8 +170,8 @@ class Rule:
         and dtype that does not fit.
         """
         arrays = {name: as_array(name, value) for name, value in state.items()}
-        own = {"lr": self._rate, "step": self._step, **dict(self._named())}
-        prefixes = tuple(f"{moment}." for moment in self.moments)
+        own = {"lr": self._clocks[0].rate, **dict(self._named())}
+        prefixes = ("step.", "random.step", *self._prefixes())
         problems = [f"missing {name} : {b.type}" for name, b in own.items() if name not in arrays]
         for name, array in arrays.items():
             if name not in own and not name.startswith(prefixes):
@@ -153,7 +185,8 @@ class Rule:
         self._loaded = {name: a.copy() for name, a in arrays.items() if name not in own}
         if not callable(self._lr):
             self.lr = float(arrays["lr"])
-        self.before_step()
+        for clock in self._clocks:
+            self.before_step(clock)
 
     def number(self, name: str, value: Any, below: float = math.inf) -> float:
         """`value` as a float in [0, below), or GraphError."""
@@ -164,6 +197,49 @@ class Rule:
                 f"got {value!r} ({', '.join(user_line())})"
             )
         return float(value)
+
+    def rate_at(self, step: int) -> float:
+        """The rate after `step` finished steps."""
+        return self.number("lr", self._lr(step)) if callable(self._lr) else self._lr
+
+    def _clock_for(self, gradients: Sequence[Gradient]) -> Clock:
+        """The clock of the parameters; where there are several, the one that went furthest."""
+        states = [parameter.state for parameter, _, _ in gradients]
+        known = [self._clock_of[state] for state in states if state in self._clock_of]
+        if known:
+            clock = max(known, key=lambda clock: clock.finished)
+        elif self._clock_of:
+            clock = Clock()
+            clock.step = self._buffer(f"step.{len(self._clocks)}", np.zeros((), np.int32))
+            self._clocks.append(clock)
+            self.before_step(clock)
+        else:
+            clock = self._clocks[0]
+        for state in states:
+            self._clock_of.setdefault(state, clock)
+        return clock
+
+    def _share_random(self, builder: Builder, clock: Clock) -> None:
+        """Let the program's random ops count their calls where the model's other programs do."""
+        if "random.step" in builder.buffers:
+            if clock.random is None:
+                name = f"random.step{self._suffix(clock)}"
+                clock.random = self._buffer(name, np.zeros((), np.int32))
+            builder.buffers["random.step"] = clock.random
+
+    def _suffix(self, clock: Clock) -> str:
+        number = self._clocks.index(clock)
+        return f".{number}" if number else ""
+
+    def _prefixes(self) -> tuple[str, ...]:
+        return tuple(f"{moment}." for moment in self.moments)
+
+    def _buffer(self, path: str, first: Array) -> StateBuffer:
+        """A new buffer with what was loaded at `path`, else with `first`."""
+        buffer = StateBuffer(first)
+        if path in self._loaded:
+            buffer.assign(self._loaded.pop(path), path)
+        return buffer
 
     def _scale(self, gradients: Sequence[Tensor]) -> Tensor | None:
         """The factor that brings the norm of all gradients down to `clip_grad_norm`."""
@@ -180,7 +256,8 @@ class Rule:
             if parameter.state not in self._moments:
                 new[self._unique(name)] = parameter
         paths = [f"{moment}.{name}" for name in new for moment in self.moments]
-        missing = [path for path in paths if path not in self._loaded] if self._loaded else []
+        loaded = any(path.startswith(self._prefixes()) for path in self._loaded)
+        missing = [path for path in paths if loaded and path not in self._loaded]
         if missing:
             raise GraphError(
                 "\n  missing ".join([f"load_state_dict: {type(self).__name__}", *missing])
@@ -199,14 +276,15 @@ class Rule:
         return next(n for n in itertools.chain([name], others) if n not in taken)
 
     def _first(self, moment: str, parameter: Parameter, path: str) -> StateBuffer:
-        buffer = StateBuffer(
-            np.full(parameter.shape, self.initial(moment), parameter.type.numpy_dtype)
-        )
-        if path in self._loaded:
-            buffer.assign(self._loaded.pop(path), path)
-        return buffer
+        first = np.full(parameter.shape, self.initial(moment), parameter.type.numpy_dtype)
+        return self._buffer(path, first)
 
     def _named(self) -> Iterator[tuple[str, StateBuffer]]:
+        """All state but the rates, by name."""
+        for clock in self._clocks:
+            yield f"step{self._suffix(clock)}", clock.step
+            if clock.random is not None:
+                yield f"random.step{self._suffix(clock)}", clock.random
         for parameter, moments in self._moments.items():
             for moment, buffer in moments.items():
                 yield f"{moment}.{self._names[parameter]}", buffer
@@ -214,3 +292,12 @@ class Rule:
 
 def _cast(scalar: Tensor, like: Tensor) -> Tensor:
     return scalar if scalar.dtype == like.dtype else functions.astype(scalar, like.dtype)
+
+
+def _holds_parameters(value: Any) -> bool:
+    """Whether `value` is what PyTorch's optimizers are given first: parameters, however held."""
+    if isinstance(value, (Parameter, Module, Iterator)):
+        return True
+    if isinstance(value, Mapping):
+        return "params" in value or any(_holds_parameters(item) for item in value.values())
+    return isinstance(value, (list, tuple)) and any(_holds_parameters(item) for item in value)
