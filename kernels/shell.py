@@ -4,7 +4,7 @@ costs that chunks are cut by."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from graphc.ir import Node, Value
 from graphc.kernels.access import Domain
@@ -124,30 +124,42 @@ def inplace_pairs(
     """(input, output) pairs where each element is read only to make the same element of the output,
     in statements that come before its store. Each program's domain is the output's own."""
     assert isinstance(node.op, Fused)
-    body, programs = node.op.body, list(programs)
+    body, touches = node.op.body, _touches(programs)
     return tuple(
         (i, o)
         for i, value in enumerate(body.inputs)
         for o, output in enumerate(body.outputs)
-        if value.type == output.type and _inplace(value, output, programs)
+        if value.type == output.type and _inplace(value, output, touches)
     )
 
 
-def _inplace(
-    value: Value,
-    output: Value,
-    programs: Sequence[tuple[Program, Domain, Mapping[Value, str]]],
-) -> bool:
-    for program, _, pointers in programs:
-        own = [s for s in program.statements if pointers.get(value) in s.pointers]
-        stores = [s for s in program.statements if pointers.get(output) in s.pointers]
-        if not own:
-            continue
-        if len(stores) != 1 or any(s.kind != "load" for s in own):
+_Numbered = list[tuple[int, Statement]]
+
+
+def _touches(
+    programs: Iterable[tuple[Program, Domain, Mapping[Value, str]]],
+) -> dict[Value, dict[int, _Numbered]]:
+    """The statements that load or store each value, numbered in their order, by program."""
+    touches: dict[Value, dict[int, _Numbered]] = {}
+    for number, (program, _, pointers) in enumerate(programs):
+        by_pointer: dict[str, _Numbered] = {}
+        for place, statement in enumerate(program.statements):
+            for pointer in statement.pointers:
+                by_pointer.setdefault(pointer, []).append((place, statement))
+        for value, pointer in pointers.items():
+            if pointer in by_pointer:
+                touches.setdefault(value, {})[number] = by_pointer[pointer]
+    return touches
+
+
+def _inplace(value: Value, output: Value, touches: Mapping[Value, dict[int, _Numbered]]) -> bool:
+    for number, own in touches.get(value, {}).items():
+        stores = touches.get(output, {}).get(number, [])
+        if len(stores) != 1 or any(s.kind != "load" for _, s in own):
             return False
-        if any(s.accesses != stores[0].accesses or "load_if" in s.template for s in own):
+        place, store = stores[0]
+        if any(s.accesses != store.accesses or "load_if" in s.template for _, s in own):
             return False
-        order = list(program.statements)
-        if order.index(stores[0]) < max(map(order.index, own)):
+        if place < max(p for p, _ in own):
             return False
     return True

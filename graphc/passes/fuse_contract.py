@@ -9,6 +9,8 @@ maximum is taken there too, and the values before it are never stored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.pooling import MaxPool2d
@@ -21,9 +23,11 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
     """`graph` with every contraction as a fused node that holds its epilogue."""
     partition = Partition(graph, is_free)
     contractions = [n for n in graph.nodes if isinstance(n.op, Contraction)]
+    consumers = graph.consumers
     for contraction in contractions:
         inside = _absorb(graph, contraction, set(contraction.outputs), partition)
-        pool = _pooling_of(graph, inside) if _holds_windows(contraction, target) else None
+        windows = _holds_windows(contraction, target)
+        pool = _pooling_of(graph, consumers, inside) if windows else None
         group = partition.of(contraction)
         if pool is not None and partition.can_merge(group, partition.of(pool)):
             partition.merge(group, partition.of(pool))
@@ -53,13 +57,16 @@ def _holds_windows(contraction: Node, target: Target) -> bool:
     return target.device == "cpu" and target.lanes > 1 and batch >= (target.lanes // 2,)
 
 
-def _pooling_of(graph: Graph, inside: set[Value]) -> Node | None:
+def _pooling_of(
+    graph: Graph, consumers: Mapping[Value, Sequence[Node]], inside: set[Value]
+) -> Node | None:
     """The max pooling that alone reads these values from outside their group, if the contraction's
     tile can do it."""
     readers = {
         id(node): node
-        for node in graph.nodes
-        if any(v in inside for v in node.inputs) and not any(v in inside for v in node.outputs)
+        for value in inside
+        for node in consumers.get(value, ())
+        if not any(v in inside for v in node.outputs)
     }
     if len(readers) != 1 or inside.intersection(graph.results):
         return None

@@ -141,27 +141,31 @@ def inplace_pairs(
 ) -> tuple[tuple[Value, Value], ...]:
     """Inputs and outputs that may lie in the same memory: all reads of the input are in the program
     that stores the output, before that, and of the very element. Threads keep their elements."""
+    uses: dict[str, dict[int, list[int]]] = {}
+    for number, program in enumerate(programs):
+        for place, statement in enumerate(program.statements):
+            for pointer in statement.pointers:
+                uses.setdefault(pointer, {}).setdefault(number, []).append(place)
     pairs = []
     for x in body.inputs:
+        readers = uses.get(pointers[x], {})
+        if len(readers) != 1:
+            continue
+        ((number, reads),) = readers.items()
         for y in dict.fromkeys(body.outputs):
-            if (x.type.shape, x.type.dtype) == (y.type.shape, y.type.dtype) and any(
-                _inplace(program, pointers[x], pointers[y]) for program in programs
-            ):
-                inside = [
-                    p for p in programs if any(pointers[x] in s.pointers for s in p.statements)
-                ]
-                if len(inside) == 1:
-                    pairs.append((x, y))
+            stores = uses.get(pointers[y], {}).get(number, [])
+            same = (x.type.shape, x.type.dtype) == (y.type.shape, y.type.dtype)
+            if same and _inplace(programs[number], reads, stores):
+                pairs.append((x, y))
     return tuple(pairs)
 
 
-def _inplace(program: Program, x: str, y: str) -> bool:
-    uses = [i for i, s in enumerate(program.statements) if x in s.pointers]
-    stores = [i for i, s in enumerate(program.statements) if y in s.pointers]
-    if not uses or len(stores) != 1 or uses[-1] > stores[0]:
+def _inplace(program: Program, reads: Sequence[int], stores: Sequence[int]) -> bool:
+    """Whether the statements `reads` load what the only one of `stores` then overwrites."""
+    if len(stores) != 1 or reads[-1] > stores[0]:
         return False
     written = program.statements[stores[0]].accesses
-    used = [program.statements[i] for i in uses]
+    used = [program.statements[i] for i in reads]
     return all(s.kind == "load" and s.accesses == written for s in used)
 
 
