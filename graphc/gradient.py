@@ -47,8 +47,8 @@ def gradients(
         with builder.at(where):
             inputs = [Tensor(v, builder) for v in node.inputs]
             results = [Tensor(v, builder) for v in node.outputs]
-            parts = node.op.grad(inputs, results, [grads.get(v) for v in node.outputs])
-            assert len(parts) == len(node.inputs), f"{node.op.name}.grad: {len(parts)} gradients"
+            known = [grads.get(v) for v in node.outputs]
+            parts = node.op.differentiate(inputs, results, known, where.lines)
             for value, part in zip(node.inputs, parts, strict=True):
                 if part is not None and value in active:
                     contribute(value, part)

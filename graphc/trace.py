@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Graph, Node, Type, Value, Where, dtype_name
+from graphc.lines import user_line as user_line
+from graphc.operand import Operand as Operand
+from graphc.operand import Size
 from graphc.ops.base import Op
 from graphc.state import StateBuffer
-
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
-_OWN = tuple(
-    {os.path.realpath(os.path.join(_PACKAGE, d)) + os.sep for d in ("", "kernels", "runtime")}
-)
 
 
 class Builder:
@@ -182,7 +178,7 @@ def current_builder() -> Builder:
     if not _stack:
         raise GraphError(
             "graphc functions work on traced tensors: call them inside a function that is given "
-            "to graphc.compile or graphc.trace"
+            f"to graphc.compile or graphc.trace ({', '.join(user_line())})"
         )
     return _stack[-1]
 
@@ -191,65 +187,6 @@ def emit(op: Op, *inputs: Tensor) -> Tensor:
     """Append `op` to the current builder; its only output."""
     (output,) = current_builder().emit(op, *inputs)
     return output
-
-
-def user_line() -> tuple[str, ...]:
-    """`("file.py:line",)` of the innermost frame outside graphc, or () if there is none."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not os.path.realpath(path).startswith(_OWN) and not path.startswith("<frozen"):
-            if not path.endswith("contextlib.py"):
-                return (f"{os.path.basename(path)}:{frame.f_lineno}",)
-        frame = frame.f_back  # type: ignore[assignment]
-    return ()
-
-
-class Operand:
-    """Anything with NumPy's operators, indexing and usual methods in a traced function: tensors
-    and, in modules, parameters. Each method is the function of that name in graphc.functions."""
-
-    __array_priority__ = 1000
-    if TYPE_CHECKING:  # set below, from tables
-        # fmt: off
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __rpow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __rmatmul__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __rmod__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __rfloordiv__(self, other: Any) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __rand__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __ror__(self, other: Any) -> Tensor: ...
-        def __xor__(self, other: Any) -> Tensor: ...
-        def __rxor__(self, other: Any) -> Tensor: ...
-        def __lshift__(self, other: Any) -> Tensor: ...
-        def __rlshift__(self, other: Any) -> Tensor: ...
-        def __rshift__(self, other: Any) -> Tensor: ...
-        def __rrshift__(self, other: Any) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
-        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
-        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
-        def __neg__(self) -> Tensor: ...
-        def __abs__(self) -> Tensor: ...
-        def __invert__(self) -> Tensor: ...
-        def __getitem__(self, index: Any) -> Tensor: ...
-        def __getattr__(self, name: str) -> Any: ...  # the methods of _METHODS
-        # fmt: on
 
 
 class Tensor(Operand):
@@ -275,7 +212,8 @@ class Tensor(Operand):
 
     @property
     def size(self) -> int:
-        return self.value.type.size
+        """Elements."""
+        return Size(self.value.type.size)
 
     def __repr__(self) -> str:
         return f"Tensor({self.value} : {self.value.type})"
@@ -286,63 +224,19 @@ class Tensor(Operand):
             f"use graphc.where(condition, a, b) ({', '.join(user_line())})"
         )
 
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
-        raise GraphError(
-            "a traced tensor has no elements yet: NumPy functions cannot read it; "
+    def _unreadable(self, reader: str) -> GraphError:
+        return GraphError(
+            f"a traced tensor has no elements yet: {reader} cannot read it; "
             f"use graphc's functions ({', '.join(user_line())})"
         )
 
     def __len__(self) -> int:
         if not self.shape:
-            raise GraphError("len() of a tensor without axes")
+            raise GraphError(f"len() of a tensor without axes ({', '.join(user_line())})")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
-
-
-def _method(name: str, reflected: bool = False) -> Callable[..., Any]:
-    def method(self: Operand, *args: Any, **kwargs: Any) -> Any:
-        from graphc import functions
-
-        function = getattr(functions, name)
-        return function(args[0], self) if reflected else function(self, *args, **kwargs)
-
-    method.__name__ = name
-    return method
-
-
-# fmt: off
-_OPERATORS = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "pow",
-    "matmul": "matmul", "mod": "remainder", "floordiv": "floor_divide",
-    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
-}
-_COMPARISONS = {
-    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-    "eq": "equal", "ne": "not_equal",
-}
-_METHODS = ("sum", "mean", "max", "min", "reshape", "permute_dims", "flatten", "astype", "exp",
-            "log", "sqrt", "tanh", "sigmoid", "relu", "abs", "transpose", "squeeze", "expand_dims",
-            "broadcast_to", "softmax")
-# fmt: on
-for _name, _function in _OPERATORS.items():
-    setattr(Operand, f"__{_name}__", _method(_function))
-    setattr(Operand, f"__r{_name}__", _method(_function, reflected=True))
-for _name, _function in _COMPARISONS.items():
-    setattr(Operand, f"__{_name}__", _method(_function))
-for _name in _METHODS:
-    setattr(Operand, _name, _method(_name))
-for _name, _function in {
-    "neg": "negative",
-    "abs": "abs",
-    "getitem": "getitem",
-    "invert": "bitwise_not",
-}.items():
-    setattr(Operand, f"__{_name}__", _method(_function))
-Operand.__hash__ = object.__hash__  # type: ignore[method-assign]
-Operand.T = property(_method("matrix_transpose"))  # type: ignore[attr-defined]
 
 
 def spec(shape: Sequence[int] | int, dtype: Any = "float32") -> Type:

@@ -6,24 +6,31 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from graphc.errors import GraphError
-from graphc.nn.module import Module, as_array
+from graphc.nn.module import as_array, mapping_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def save_weights(path: str | os.PathLike[str], source: Module | Mapping[str, Any]) -> None:
-    """Write a module's `state_dict`, or a dict of arrays, to one safetensors file.
+class Stateful(Protocol):
+    """A module, a program or a rule."""
+
+    def state_dict(self) -> Mapping[str, Any]: ...
+
+
+def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, Any]) -> None:
+    """Write the `state_dict` of a module, program or rule, or a dict of arrays, to one safetensors
+    file.
 
     A file that is there is replaced at once at the end, so a failure leaves it whole. GraphError
     if the library is missing or the file cannot be written.
     """
     library = _library()
-    state = source.state_dict() if isinstance(source, Module) else source
+    state = mapping_of("save_weights", source)
     # The library writes the wrong elements of an array that is not contiguous.
     arrays = {name: np.array(as_array(name, value), order="C") for name, value in state.items()}
     target = Path(path)

@@ -10,10 +10,10 @@ import numpy
 from tests.tools import ROOT, run_python
 
 LAYERS = (
-    ("errors", "config", "messages"),
+    ("errors", "config", "messages", "lines"),
     ("ir", "target", "tree", "state", "arguments"),
     ("ops", "text", "text_parser", "interpret"),
-    ("trace", "functions"),
+    ("trace", "operand", "functions"),
     ("gradient", "cost", "nn", "optim", "weights", "tracing"),
     ("passes",),
     ("kernels",),

@@ -257,7 +257,7 @@ def test_a_function_outside_a_trace_says_where_it_belongs():
         graphc.exp(1.0)
     assert message(error) == (
         "graphc functions work on traced tensors: call them inside a function that is given "
-        "to graphc.compile or graphc.trace"
+        "to graphc.compile or graphc.trace (test_program.py:N)"
     )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphc import nn
+import graphc
+from graphc import nn, optim
 from graphc.errors import GraphError
 from graphc.weights import load_weights, save_weights
 from tests.tools import need_module
@@ -50,6 +51,27 @@ def test_pytorch_reads_the_file_and_writes_one(tmp_path: Path) -> None:
     save_file({"weight": theirs.weight.detach() + 1, "bias": theirs.bias.detach()}, tmp_path / "t")
     ours.load_state_dict(load_weights(tmp_path / "t"))
     np.testing.assert_array_equal(ours.weight.numpy(), theirs.weight.detach().numpy() + 1)
+
+
+def test_a_program_and_a_rule_are_sources_too(tmp_path: Path) -> None:
+    rule, layer = optim.Adam(), nn.Linear(3, 2)
+    program = graphc.compile(
+        lambda m, x: graphc.mean(m(x)), layer, graphc.spec((2, 3)), update=rule, device="reference"
+    )
+    for source in (program, rule):
+        save_weights(tmp_path / "state", source)
+        loaded = load_weights(tmp_path / "state")
+        assert loaded.keys() == source.state_dict().keys()
+    rule.load_state_dict(loaded)
+
+
+def test_something_that_has_no_state_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        GraphError,
+        match=r"^save_weights: expected a module or a mapping of names to arrays, got list "
+        r"\(test_weights\.py:\d+\)$",
+    ):
+        save_weights(tmp_path / "state", [np.ones(2)])  # type: ignore[arg-type]
 
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:

@@ -118,6 +118,9 @@ from graphc.functions.gathering import (
     scatter_add,
     take_along_axis,
 )
+from graphc.functions.hints import (
+    with_keyword_hints,
+)
 from graphc.functions.indexing import (
     embedding,
     getitem,
@@ -486,3 +489,6 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+for _name in __all__:
+    globals()[_name] = with_keyword_hints(globals()[_name])

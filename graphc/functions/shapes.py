@@ -75,9 +75,15 @@ def permute_dims(x: Any, axes: Sequence[int]) -> Tensor:
     return emit(ops.PermuteDims(order), tensor)
 
 
-def transpose(x: Any, axes: Sequence[int] | None = None) -> Tensor:
+def transpose(x: Any, axes: Sequence[int] | None = None, *more: int) -> Tensor:
     """The axes in the order `axes`, reversed for None, as in NumPy."""
     tensor = as_tensor(x)
+    if more or isinstance(axes, int):
+        got = ", ".join(map(repr, (axes, *more)))
+        raise error(
+            f"transpose: expected all axes in one tuple, got {got}; "
+            "graphc.swapaxes exchanges two axes"
+        )
     return permute_dims(tensor, range(tensor.ndim)[::-1] if axes is None else axes)
 
 

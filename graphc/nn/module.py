@@ -2,10 +2,14 @@
 
 Nothing is registered. Parameters and submodules are found where they are: as attributes, also
 within lists, tuples and dicts. So `super().__init__()` is not needed.
+
+A program keeps the parameters that it was compiled with: `weight.assign(array)` writes into one,
+while another Parameter in its attribute is seen by the next compile alone.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -40,6 +44,16 @@ class Module:
         finally:
             _calls.pop()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        held = vars(self).get(name)
+        if isinstance(held, Parameter) and not isinstance(value, Parameter | Module | None):
+            raise GraphError(
+                f"{type(self).__name__}: {name} holds a parameter, got {type(value).__name__}; "
+                f"{name}.assign(array) or load_state_dict overwrite its contents "
+                f"({', '.join(user_line())})"
+            )
+        super().__setattr__(name, value)
+
     def parameters(self) -> Iterator[Parameter]:
         """Every parameter once, those that are not trainable included."""
         return (parameter for _, parameter in self.named_parameters())
@@ -62,13 +76,15 @@ class Module:
         that is held at two paths is there twice, as in PyTorch."""
         return {name: p.numpy() for name, p in _walk(self, "", ()) if isinstance(p, Parameter)}
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Overwrite the parameters with `state`: path -> array, or anything with `__array__`.
+    def load_state_dict(self, state: Mapping[str, Any] | Module, strict: bool = True) -> None:
+        """Overwrite the parameters with `state`: path -> array, or anything with `__array__`; or
+        with those of another module.
 
         All or nothing: GraphError lists every missing and unexpected name (ignored unless
         `strict`) and every shape and dtype that does not fit, and then nothing is changed.
         """
         own = {n: p for n, p in _walk(self, "", ()) if isinstance(p, Parameter)}
+        state = mapping_of("load_state_dict", state)
         arrays = {name: as_array(name, state[name]) for name in own if name in state}
         problems: list[str] = []
         if strict:
@@ -148,6 +164,20 @@ def _once(items: Iterator[tuple[str, T]]) -> Iterator[tuple[str, T]]:
         if id(item) not in seen:
             seen.add(id(item))
             yield name, item
+
+
+def mapping_of(function: str, source: Any) -> Mapping[str, Any]:
+    """`source` if it is a mapping, what its `state_dict` gives if it has one, else GraphError."""
+    if isinstance(source, Mapping):
+        return source
+    if not isinstance(source, type) and callable(getattr(source, "state_dict", None)):
+        state: Mapping[str, Any] = source.state_dict()
+        return state
+    hint = "; load_weights reads a file" if isinstance(source, str | os.PathLike) else ""
+    raise GraphError(
+        f"{function}: expected a module or a mapping of names to arrays, "
+        f"got {type(source).__name__}{hint} ({', '.join(user_line())})"
+    )
 
 
 def as_array(name: str, value: Any) -> Array:

@@ -8,17 +8,19 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
+from graphc.lines import user_line
+from graphc.operand import Operand, Size
 from graphc.state import StateBuffer
-from graphc.trace import Operand, user_line
 
 
 class Parameter(Operand):
     """State of a module: `data` as it is at first; update rules change it if `trainable`.
 
     Python numbers and lists become float32 (integers stay i64 where they are not trainable);
-    arrays keep their dtype. In a traced function a parameter has a tensor's operators and can be
-    given to every function. All programs that read it share the one buffer. Raises GraphError for
-    a trainable one that is not float.
+    arrays keep their dtype, so np.ones(3) gives f64[3]. In a traced function a parameter has a
+    tensor's operators and can be given to every function. All programs that read it share the one
+    buffer, which `assign` overwrites; another parameter put in its place is seen by the next
+    compile alone. Raises GraphError for a trainable one that is not float.
     """
 
     def __init__(self, data: Any, trainable: bool = True) -> None:
@@ -32,6 +34,14 @@ class Parameter(Operand):
                 f"Parameter: expected a float dtype, got {self.state.type}; "
                 f"trainable=False holds other dtypes ({', '.join(user_line())})"
             )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("state", "trainable"):
+            raise GraphError(
+                f"Parameter: cannot set {name}: assign(array) overwrites the contents, and "
+                f"trainable says whether update rules change them ({', '.join(user_line())})"
+            )
+        super().__setattr__(name, value)
 
     @property
     def type(self) -> Type:
@@ -53,15 +63,23 @@ class Parameter(Operand):
     @property
     def size(self) -> int:
         """Elements."""
-        return self.type.size
+        return Size(self.type.size)
 
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
         """A copy of the contents as of the last finished step."""
         return self.state.numpy()
 
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
+    def assign(self, array: Any) -> None:
+        """Overwrite the contents; programs see them from the next call on. `array` is anything
+        with `__array__`. GraphError if its shape or dtype do not fit."""
+        try:
+            self.state.assign(array, "Parameter.assign")
+        except GraphError as error:
+            raise GraphError(f"{error} ({', '.join(user_line())})") from None
+
+    def _unreadable(self, reader: str) -> GraphError:
         # A silent copy here would turn the parameter into a constant of the graph.
-        raise GraphError(
+        return GraphError(
             "a parameter is not an array: use graphc's functions in a traced function and "
             f".numpy() elsewhere ({', '.join(user_line())})"
         )

@@ -69,6 +69,39 @@ class Op:
         """
         raise GraphError(f"{self.name} has no gradient")
 
+    def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
+        """What `reference` gives, or GraphError if that is no tuple of arrays."""
+        results = self.reference(*inputs)
+        if not isinstance(results, tuple):
+            raise GraphError(
+                f"{self.name}: reference expected to return a tuple of arrays, "
+                f"got {type(results).__name__}"
+            )
+        return results
+
+    def differentiate(
+        self,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        grads: Sequence[Tensor | None],
+        lines: Sequence[str] = (),
+    ) -> Sequence[Tensor | None]:
+        """What `grad` gives, or GraphError if that is not a gradient or None for each input;
+        `lines` are the user's, for the messages."""
+        try:
+            parts = self.grad(inputs, outputs, grads)
+            if not isinstance(parts, tuple | list) or len(parts) != len(inputs):
+                size = f" of {len(parts)}" if isinstance(parts, tuple | list) else ""
+                raise GraphError(
+                    f"{self.name}: grad expected to return a tuple of {len(inputs)} gradients, "
+                    f"got {type(parts).__name__}{size}"
+                )
+        except GraphError as error:
+            if lines and f"({lines[0]}" not in str(error):
+                error.args = (f"{error} ({lines[0]})",)
+            raise
+        return parts
+
     @property
     def attributes(self) -> dict[str, Any]:
         """Field name -> value, in the order of the fields."""
@@ -103,7 +136,14 @@ class Pointwise(Op):
 
     def scalar_expression(self, *names: str) -> str:
         """The C++ expression of the output element from those of the inputs."""
-        return self.expression.format(**dict(zip("abcd", names, strict=False)), **self.attributes)
+        known = dict(zip("abcd", names, strict=False)) | self.attributes
+        try:
+            return self.expression.format(**known)
+        except (KeyError, IndexError) as error:
+            raise GraphError(
+                f"{self.name}: expression {self.expression!r} names {error.args[0]!r}, "
+                f"expected one of {', '.join(known)}"
+            ) from None
 
 
 class Reduction(Op):

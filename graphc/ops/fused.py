@@ -33,7 +33,7 @@ class Fused(Op):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         values = dict(zip(self.body.inputs, inputs, strict=True))
         for node in self.body.nodes:
-            results = node.op.reference(*(values[v] for v in node.inputs))
+            results = node.op.evaluate(*(values[v] for v in node.inputs))
             values.update(zip(node.outputs, results, strict=True))
         return tuple(values[v] for v in self.body.outputs)
 

@@ -17,7 +17,7 @@ import numpy as np
 from graphc import functions
 from graphc.errors import GraphError
 from graphc.ir import Where
-from graphc.nn.module import Module, as_array, describe, fits
+from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
 from graphc.state import StateBuffer
 from graphc.trace import Builder, Tensor, user_line
@@ -169,6 +169,7 @@ class Rule:
         All or nothing: GraphError lists every name that is missing or unexpected and every shape
         and dtype that does not fit.
         """
+        state = mapping_of("load_state_dict", state)
         arrays = {name: as_array(name, value) for name, value in state.items()}
         own = {"lr": self._clocks[0].rate, **dict(self._named())}
         prefixes = ("step.", "random.step", *self._prefixes())

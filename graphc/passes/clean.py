@@ -99,6 +99,6 @@ def _fold(node: Node, sweep: Sweep) -> Value | None:
     if node.output.type.size > max((a.size for a in arrays), default=1):
         return None  # a broadcast of a scalar is better made where it is read
     with np.errstate(all="ignore"):
-        (result,) = node.op.reference(*arrays)
+        (result,) = node.op.evaluate(*arrays)
     result = np.asarray(result, dtype=node.output.type.numpy_dtype)
     return sweep.emit(Constant.of(result), (), node)

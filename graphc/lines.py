@@ -1,0 +1,23 @@
+"""Where in the user's files the code stands that calls graphc."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_OWN = tuple(
+    {os.path.realpath(os.path.join(_PACKAGE, d)) + os.sep for d in ("", "kernels", "runtime")}
+)
+
+
+def user_line() -> tuple[str, ...]:
+    """`("file.py:line",)` of the innermost frame outside graphc, or () if there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not os.path.realpath(path).startswith(_OWN) and not path.startswith("<frozen"):
+            if not path.endswith("contextlib.py"):
+                return (f"{os.path.basename(path)}:{frame.f_lineno}",)
+        frame = frame.f_back  # type: ignore[assignment]
+    return ()
