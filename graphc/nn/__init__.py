@@ -53,11 +53,15 @@ from graphc.nn.linear import (
     Linear,
 )
 from graphc.nn.loss import (
+    BCELoss,
     BCEWithLogitsLoss,
     CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
     L1Loss,
     MSELoss,
     NLLLoss,
+    SmoothL1Loss,
 )
 from graphc.nn.module import (
     Module,
@@ -75,7 +79,12 @@ from graphc.nn.parameter import (
     Parameter,
 )
 from graphc.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveMaxPool2d,
+    AvgPool1d,
     AvgPool2d,
+    MaxPool1d,
     MaxPool2d,
 )
 from graphc.nn.shape import (
@@ -84,6 +93,7 @@ from graphc.nn.shape import (
     PixelShuffle,
     PixelUnshuffle,
     Unflatten,
+    Upsample,
 )
 from graphc.nn.transformer import (
     TransformerEncoder,
@@ -96,7 +106,12 @@ __all__ = [
     "GELU",
     "GLU",
     "SELU",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool2d",
+    "AvgPool1d",
     "AvgPool2d",
+    "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
@@ -116,9 +131,11 @@ __all__ = [
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
+    "HuberLoss",
     "Identity",
     "InstanceNorm1d",
     "InstanceNorm2d",
+    "KLDivLoss",
     "L1Loss",
     "LayerNorm",
     "LeakyReLU",
@@ -126,6 +143,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MaxPool1d",
     "MaxPool2d",
     "Mish",
     "Module",
@@ -144,6 +162,7 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Sigmoid",
+    "SmoothL1Loss",
     "Softmax",
     "Softplus",
     "Softshrink",
@@ -154,4 +173,5 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "Unflatten",
+    "Upsample",
 ]

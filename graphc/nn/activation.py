@@ -1,4 +1,7 @@
-"""Activations as layers."""
+"""Activations as layers.
+
+`inplace` is PyTorch's and changes nothing: where memory is used again is the planner's to say.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ from graphc.nn.module import Module
 from graphc.trace import Tensor
 
 
-class ReLU(Module):
+class _Plain(Module):
+    """An activation without arguments but `inplace`, which changes nothing."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        pass
+
+
+class ReLU(_Plain):
     """y = max(x, 0)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -29,7 +39,7 @@ class Tanh(Module):
         return functions.tanh(x)
 
 
-class SiLU(Module):
+class SiLU(_Plain):
     """y = x * sigmoid(x)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -54,7 +64,7 @@ class GELU(Module):
 class LeakyReLU(Module):
     """y = x where x > 0, negative_slope * x elsewhere."""
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         self.negative_slope = check.real("LeakyReLU", "negative_slope", negative_slope)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,7 +77,7 @@ class LeakyReLU(Module):
 class ELU(Module):
     """y = x where x > 0, alpha * (exp(x) - 1) elsewhere."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = check.real("ELU", "alpha", alpha)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -91,7 +101,7 @@ class Softplus(Module):
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
-class ReLU6(Module):
+class ReLU6(_Plain):
     """y = min(max(x, 0), 6)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -101,7 +111,7 @@ class ReLU6(Module):
 class Hardtanh(Module):
     """y = min(max(x, min_val), max_val)."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         self.min_val = check.real("Hardtanh", "min_val", min_val)
         self.max_val = check.real("Hardtanh", "max_val", max_val)
 
@@ -112,14 +122,14 @@ class Hardtanh(Module):
         return f"min_val={self.min_val}, max_val={self.max_val}"
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(_Plain):
     """y = x / 6 + 1 / 2, at least 0 and at most 1."""
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.hardsigmoid(x)
 
 
-class Hardswish(Module):
+class Hardswish(_Plain):
     """y = x * hardsigmoid(x)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -162,7 +172,7 @@ class Tanhshrink(Module):
 class Threshold(Module):
     """y = x where x > threshold, value elsewhere."""
 
-    def __init__(self, threshold: float, value: float) -> None:
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         self.threshold = check.real("Threshold", "threshold", threshold)
         self.value = check.real("Threshold", "value", value)
 
@@ -187,14 +197,14 @@ class LogSigmoid(Module):
         return functions.logsigmoid(x)
 
 
-class Mish(Module):
+class Mish(_Plain):
     """y = x * tanh(log(1 + exp(x)))."""
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.mish(x)
 
 
-class SELU(Module):
+class SELU(_Plain):
     """y = 1.0507 * (x where x > 0, 1.6733 * (exp(x) - 1) elsewhere)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -204,7 +214,7 @@ class SELU(Module):
 class CELU(Module):
     """y = x where x > 0, alpha * (exp(x / alpha) - 1) elsewhere."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = check.real("CELU", "alpha", alpha)
 
     def forward(self, x: Tensor) -> Tensor:

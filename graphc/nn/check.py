@@ -61,13 +61,6 @@ def axes(layer: str, x: Tensor, *expected: str) -> None:
         fail(f"{layer}: expected {names}, got {x.value.type}")
 
 
-def last_axes(layer: str, name: str, x: Tensor, *extents: int) -> None:
-    """GraphError unless the last axes of x have these extents."""
-    if x.shape[-len(extents) :] != extents:
-        inner = ", ".join(map(str, extents))
-        fail(f"{layer}: {name} expected [..., {inner}], got {x.value.type}")
-
-
 def _is_integer(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 

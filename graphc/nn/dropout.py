@@ -1,4 +1,7 @@
-"""Layers that drop elements in training programs."""
+"""Layers that drop elements in training programs.
+
+`inplace` is PyTorch's and changes nothing: where memory is used again is the planner's to say.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from graphc.trace import Tensor
 class Dropout(Module):
     """In training programs y = x / (1 - p), or 0 with probability `p` for each element; else x."""
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         self.p = check.number("Dropout", "p", p, 0.0, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -29,7 +32,7 @@ class _ChannelDropout(Module):
 
     _axes: ClassVar[str] = ""
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         self.p = check.number(type(self).__name__, "p", p, 0.0, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:

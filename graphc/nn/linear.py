@@ -76,14 +76,7 @@ class Bilinear(Module):
         self.bias = initialize.uniform(shape[:1], self.in1_features) if bias else None
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        i, j, k = self.in1_features, self.in2_features, self.out_features
-        check.last_axes("Bilinear", "x1", x1, i)
-        check.last_axes("Bilinear", "x2", x2, j)
-        matrix = functions.permute_dims(functions.as_tensor(self.weight), (1, 0, 2))
-        rows = functions.matmul(x1, functions.reshape(matrix, (i, k * j)))
-        rows = functions.reshape(rows, (*x1.shape[:-1], k, j))
-        y = functions.sum(rows * functions.expand_dims(x2, -2), axis=-1)
-        return y if self.bias is None else y + self.bias
+        return functions.bilinear(x1, x2, self.weight, self.bias)
 
     def describe(self) -> str:
         return (

@@ -87,3 +87,45 @@ class BCEWithLogitsLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return functions.binary_cross_entropy_with_logits(input, target, reduction=self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """d * d / (2 * beta) where the difference d is below `beta`, |d| - beta / 2 elsewhere."""
+
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = check.number("SmoothL1Loss", "beta", beta, 0.0, float("inf"))
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functions.smooth_l1_loss(input, target, self.reduction, self.beta)
+
+
+class HuberLoss(_Loss):
+    """d * d / 2 where the difference d is below `delta`, delta * (|d| - delta / 2) elsewhere."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.delta = check.number("HuberLoss", "delta", delta, 0.0, float("inf"))
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functions.huber_loss(input, target, self.reduction, self.delta)
+
+
+class BCELoss(_Loss):
+    """The negative log-likelihood of the probabilities target under the probabilities input; no
+    logarithm is below -100."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functions.binary_cross_entropy(input, target, reduction=self.reduction)
+
+
+class KLDivLoss(_Loss):
+    """target * (log(target) - input) of log-probabilities input; target holds probabilities, or
+    their logarithms if `log_target`. The reduction "batchmean" divides the sum by the batch."""
+
+    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__("sum" if reduction == "batchmean" else reduction)
+        self.reduction, self.log_target = reduction, bool(log_target)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functions.kl_div(input, target, self.reduction, self.log_target)

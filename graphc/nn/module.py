@@ -9,9 +9,11 @@ while another Parameter in its attribute is seen by the next compile alone.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +30,13 @@ T = TypeVar("T")
 
 class Module:
     """Base of all layers and models. A subclass sets attributes and defines `forward`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherited = cls.__init__
+        if "__init__" not in vars(cls) and inherited.__qualname__.startswith("_"):
+            # Python's errors of wrong arguments name the class that defines __init__.
+            setattr(cls, "__init__", _named_after(cls, inherited))  # noqa: B010
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs, from traced tensors."""
@@ -131,6 +140,22 @@ class Module:
 
 _calls: list[Module] = []
 """The modules whose `forward` runs at this moment, outermost first."""
+
+
+def _named_after(cls: type, function: Any) -> Any:
+    """A copy of `function` as if `cls` defined it."""
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    functools.update_wrapper(copy, function)
+    del copy.__wrapped__  # type: ignore[attr-defined]
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__ = f"{cls.__qualname__}.{function.__name__}"
+    return copy
 
 
 def _members(module: Module) -> Iterator[tuple[str, Parameter | Module]]:

@@ -203,12 +203,7 @@ class RMSNorm(Module):
         self.weight = initialize.full(self.normalized_shape, 1.0) if elementwise_affine else None
 
     def forward(self, x: Tensor) -> Tensor:
-        check.last_axes("RMSNorm", "x", x, *self.normalized_shape)
-        axes = tuple(range(-len(self.normalized_shape), 0))
-        eps = np.finfo(x.value.type.numpy_dtype).eps if self.eps is None else self.eps
-        square = functions.mean(functions.square(x), axis=axes, keepdims=True)
-        y = x * functions.rsqrt(square + float(eps))
-        return y if self.weight is None else y * self.weight
+        return functions.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def describe(self) -> str:
         return (

@@ -89,3 +89,30 @@ class PixelUnshuffle(Module):
 
     def describe(self) -> str:
         return f"downscale_factor={self.downscale_factor}"
+
+
+class Upsample(Module):
+    """x[n, c, ...] resized to `size`, or by `scale_factor`; `mode` is "nearest" or, for images,
+    "bilinear", which hits the corners' centres if `align_corners`."""
+
+    def __init__(
+        self,
+        size: int | tuple[int, ...] | None = None,
+        scale_factor: float | tuple[float, ...] | None = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+    ) -> None:
+        if (size is None) == (scale_factor is None):
+            check.fail(
+                "Upsample: expected either size or scale_factor, "
+                f"got size={size} and scale_factor={scale_factor}"
+            )
+        self.size, self.scale_factor, self.mode = size, scale_factor, mode
+        self.align_corners = bool(align_corners)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
+
+    def describe(self) -> str:
+        target = f"size={self.size}" if self.size else f"scale_factor={self.scale_factor}"
+        return f"{target}, mode={self.mode!r}"

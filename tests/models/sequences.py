@@ -27,7 +27,7 @@ def gpt(nn: Any, lib: Any, layers: int = 1, positions: int = 12, symbols: int = 
             later = lib.triu(lib.ones((positions, positions)), 1) > 0
             y = self.symbols(x) + self.positions.weight
             y = self.blocks(y, mask=later, is_causal=True)
-            return self.head(y).mT
+            return lib.swapaxes(self.head(y), 1, 2)
 
     return GPT()
 
@@ -61,7 +61,7 @@ def vit(nn: Any, lib: Any, layers: int = 1, classes: int = 10) -> Any:
             self.norm, self.head = nn.LayerNorm(features), nn.Linear(features, classes)
 
         def forward(self, x: Any) -> Any:
-            y = self.patches(x).flatten(2).mT + self.positions.weight
+            y = lib.swapaxes(self.patches(x).flatten(2), 1, 2) + self.positions.weight
             for block in self.blocks:
                 y = block(y)
             return self.head(self.norm(y).mean(1))

@@ -40,6 +40,16 @@ LAYERS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda nn: nn.AvgPool2d(2), IMAGE),
     (lambda nn: nn.AvgPool2d(3, stride=(2, 1), padding=1), IMAGE),
     (lambda nn: nn.AvgPool2d(3, 2, 1, count_include_pad=False), IMAGE),
+    (lambda nn: nn.MaxPool1d(3, 2, 1), (3, 4, 9)),
+    (lambda nn: nn.AvgPool1d(3), (3, 4, 9)),
+    (lambda nn: nn.AvgPool1d(3, 2, 1, count_include_pad=False), (3, 4, 9)),
+    (lambda nn: nn.AdaptiveAvgPool2d(1), IMAGE),
+    (lambda nn: nn.AdaptiveAvgPool2d((4, 3)), IMAGE),
+    (lambda nn: nn.AdaptiveMaxPool2d((4, 3)), IMAGE),
+    (lambda nn: nn.AdaptiveAvgPool1d(4), (3, 4, 9)),
+    (lambda nn: nn.Upsample(scale_factor=2), IMAGE),
+    (lambda nn: nn.Upsample(size=(12, 10), mode="bilinear"), IMAGE),
+    (lambda nn: nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
     (lambda nn: nn.LayerNorm(7), IMAGE),
     (lambda nn: nn.LayerNorm((9, 7), eps=1e-3), IMAGE),
     (lambda nn: nn.LayerNorm([7], elementwise_affine=False), IMAGE),
@@ -170,6 +180,9 @@ LOSSES: list[tuple[Make, tuple[int, ...], str]] = [
     (lambda nn: nn.MSELoss(reduction="none"), (3, 4), "numbers"),
     (lambda nn: nn.L1Loss(reduction="sum"), (3, 4), "numbers"),
     (lambda nn: nn.BCEWithLogitsLoss(), (3, 4), "probabilities"),
+    (lambda nn: nn.KLDivLoss(reduction="batchmean"), (3, 4), "probabilities"),
+    (lambda nn: nn.SmoothL1Loss(beta=0.5), (3, 4), "numbers"),
+    (lambda nn: nn.HuberLoss(delta=0.7), (3, 4), "numbers"),
     (lambda nn: nn.CrossEntropyLoss(), (6, 4), "classes"),
     (lambda nn: nn.CrossEntropyLoss(label_smoothing=0.1), (6, 4), "classes"),
     (lambda nn: nn.CrossEntropyLoss(ignore_index=2, reduction="sum"), (6, 4), "classes"),
@@ -190,6 +203,15 @@ def test_loss_agrees_with_pytorch(make: Make, shape: tuple[int, ...], target: st
     }
     ours, theirs = twins(make)
     compare_with_gradients(ours, theirs, random(*shape), labels[target])
+
+
+def test_losses_of_probabilities_agree_with_pytorch() -> None:
+    ours, theirs = twins(lambda nn: nn.BCELoss())
+    generator = np.random.default_rng(1)
+    x, target = (generator.uniform(0.05, 0.95, (3, 4)).astype(np.float32) for _ in range(2))
+    compare_with_gradients(ours, theirs, x, target)
+    ours, theirs = twins(lambda nn: nn.KLDivLoss("sum", log_target=True))
+    compare_with_gradients(ours, theirs, x, np.log(target))
 
 
 def test_classes_are_weighed_as_by_pytorch() -> None:

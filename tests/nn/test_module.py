@@ -304,6 +304,27 @@ def test_loading_takes_another_modules_parameters() -> None:
     np.testing.assert_array_equal(first.weight.numpy(), second.weight.numpy())
 
 
+@pytest.mark.parametrize(
+    "make",
+    [nn.ReLU, nn.SiLU, nn.ReLU6, nn.Hardsigmoid, nn.Hardswish, nn.Mish, nn.SELU, nn.LeakyReLU,
+     nn.ELU, nn.CELU, nn.Hardtanh, nn.Dropout, nn.Dropout2d],
+)  # fmt: skip
+def test_inplace_changes_nothing(make: Callable[..., nn.Module]) -> None:
+    x = random(2, 3, 2, 2)
+    np.testing.assert_array_equal(run(make(inplace=True), x), run(make(), x))
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.MaxPool2d, nn.Conv2d, nn.BatchNorm2d, nn.Dropout2d, nn.MSELoss, nn.ReLU]
+)
+def test_a_wrong_argument_is_reported_under_the_layers_own_name(layer: Callable[..., Any]) -> None:
+    name = layer.__name__  # type: ignore[attr-defined]
+    with pytest.raises(
+        TypeError, match=rf"^{name}\.__init__\(\) got an unexpected keyword argument 'colour'$"
+    ):
+        layer(colour="red")
+
+
 class NoForward(nn.Module):
     pass
 
@@ -400,11 +421,14 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
      "PixelShuffle: x f32[1,6,2,2] expected a multiple of 4 channels"),
     (in_trace(lambda: nn.PixelUnshuffle(2), 1, 6, 2, 3),
      "PixelUnshuffle: x f32[1,6,2,3] expected multiples of 2 in h and w"),
-    (in_trace(lambda: nn.RMSNorm((4, 2)), 3, 2), "RMSNorm: x expected [..., 4, 2], got f32[3,2]"),
     (in_trace(lambda: nn.InstanceNorm2d(2), 1, 3, 2, 2),
      "InstanceNorm2d: expected 2 channels, got f32[1,3,2,2]"),
-    (lambda: traced(nn.Bilinear(2, 3, 4), random(5, 2), random(5, 2)),
-     "Bilinear: x2 expected [..., 3], got f32[5,2]"),
+    (lambda: nn.MaxPool1d(2, padding=2),
+     "MaxPool1d: padding expected at most half of kernel_size=2, got 2"),
+    (lambda: nn.Upsample(), "Upsample: expected either size or scale_factor, got size=None and "
+     "scale_factor=None"),
+    (lambda: nn.AdaptiveAvgPool2d(0), "AdaptiveAvgPool2d: output_size expected an integer or a "
+     "pair of integers of at least 1, got 0"),
 ]
 # fmt: on
 
