@@ -210,7 +210,7 @@ def test_losses_of_probabilities_agree_with_pytorch() -> None:
     generator = np.random.default_rng(1)
     x, target = (generator.uniform(0.05, 0.95, (3, 4)).astype(np.float32) for _ in range(2))
     compare_with_gradients(ours, theirs, x, target)
-    ours, theirs = twins(lambda nn: nn.KLDivLoss("sum", log_target=True))
+    ours, theirs = twins(lambda nn: nn.KLDivLoss(reduction="sum", log_target=True))
     compare_with_gradients(ours, theirs, x, np.log(target))
 
 
