@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 import platform
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from graphc import config
 from graphc.errors import CompileError, GraphError, PlanError, RunError
+from graphc.nn.module import Module
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,22 +133,56 @@ def _version(package: str) -> str:
 
 
 def _find(place: str) -> Any:
-    file, _, name = place.rpartition(":")
-    path = Path(file)
-    if not file or not path.is_file():
+    file, colon, name = place.rpartition(":")
+    path = Path(file if colon else place)
+    if not path.is_file():
         raise GraphError(f"show: expected FILE.py:NAME, got {place!r}: no such file")
+    if not name or not colon:
+        raise GraphError(f"show: expected FILE.py:NAME, got {place!r}: no name")
+    module = _load(path)
+    if not hasattr(module, name):
+        raise GraphError(f"show: {path.name} has no {name}{_alternatives(module)}")
+    found = getattr(module, name)
+    if callable(found) and not isinstance(found, Module) and not hasattr(found, "stages"):
+        found = _call(found, f"{name} in {path.name}")
+    if not hasattr(found, "stages"):
+        compiled = f": {name} is not compiled" if isinstance(found, Module) else ""
+        raise GraphError(
+            f"show: expected {name} in {path.name} to be a program or a function that gives one, "
+            f"got {type(found).__name__}{compiled}"
+        )
+    return found
+
+
+def _load(path: Path) -> ModuleType:
+    """The file, run as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise GraphError(f"show: expected FILE.py:NAME, got {path.name}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
-    found = getattr(module, name, None)
-    if callable(found) and not hasattr(found, "stages"):
-        found = found()
-    if not hasattr(found, "stages"):
+    return module
+
+
+def _call(function: Any, name: str) -> Any:
+    """What the function gives; GraphError if it wants arguments."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
         raise GraphError(
-            f"show: expected {name} in {path.name} to be a program or a function that gives one, "
-            f"got {type(found).__name__}"
-        )
-    return found
+            f"show: expected {name} to be a function without arguments that gives a program, got "
+            f"{function.__name__}{inspect.signature(function)}"
+        ) from None
+    return function()
+
+
+def _alternatives(module: ModuleType) -> str:
+    """The names in `module` that can be shown."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if hasattr(value, "stages")
+        or (inspect.isfunction(value) and value.__module__ == module.__name__)
+    ]
+    return f"; it has {', '.join(names)}" if names else ""

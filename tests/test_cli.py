@@ -16,7 +16,11 @@ from graphc import nn
 def linear():
     return graphc.compile(nn.Linear(4, 3), graphc.spec((2, 4)), device="reference")
 
+def loss(model, x):
+    return graphc.mean(model(x))
+
 step = linear()
+net = nn.Linear(4, 3)
 number = 3
 """
 
@@ -62,13 +66,34 @@ def test_show_of_a_missing_file_is_an_error(capsys):
     assert capsys.readouterr().err == message
 
 
-@pytest.mark.parametrize(("name", "got"), [("number", "int"), ("missing", "NoneType")])
-def test_show_of_something_else_is_an_error(file, name, got, capsys):
-    assert main(["show", f"{file}:{name}"]) == 1
-    assert capsys.readouterr().err == (
-        f"graphc: show: expected {name} in cli_program.py to be a program or a function that "
-        f"gives one, got {got}\n"
-    )
+NOT_A_PROGRAM = "expected {} in cli_program.py to be a program or a function that gives one, got "
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (":number", NOT_A_PROGRAM.format("number") + "int"),
+        (":net", NOT_A_PROGRAM.format("net") + "Linear: net is not compiled"),
+        (":missing", "cli_program.py has no missing; it has linear, loss, step"),
+        (
+            ":loss",
+            "expected loss in cli_program.py to be a function without arguments that gives a "
+            "program, got loss(model, x)",
+        ),
+        ("", "expected FILE.py:NAME, got '{file}': no name"),
+        (":", "expected FILE.py:NAME, got '{file}:': no name"),
+    ],
+)
+def test_show_of_something_else_says_what_is_wrong(file, name, message, capsys):
+    assert main(["show", f"{file}{name}"]) == 1
+    assert capsys.readouterr().err == f"graphc: show: {message.format(file=file)}\n"
+
+
+def test_show_of_a_file_of_another_kind_is_an_error(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("notes")
+    assert main(["show", f"{tmp_path}/notes.txt:step"]) == 1
+    message = "graphc: show: expected FILE.py:NAME, got notes.txt: not a Python file\n"
+    assert capsys.readouterr().err == message
 
 
 def test_doctor_prints_what_it_finds(capsys, clean_environment):

@@ -7,10 +7,11 @@ same rule go on where the others stopped; another model given the rule begins at
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -50,14 +51,10 @@ class Rule:
     scales all gradients alike where their norm, taken as one vector, is larger.
     """
 
-    def __new__(cls, *args: Any, **_: Any) -> Self:
-        # Before __init__, which would find lr given twice in SGD(model.parameters(), lr=0.1).
-        if args and _holds_parameters(args[0]):
-            raise GraphError(
-                f"{cls.__name__}: parameters are found by graphc.compile; give only lr and the "
-                f"rule's other numbers ({', '.join(user_line())})"
-            )
-        return super().__new__(cls)
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", _refuse_parameters(vars(cls)["__init__"]))  # noqa: B010
 
     def __init__(self, lr: Rate, weight_decay: float, clip_grad_norm: float | None) -> None:
         self.weight_decay = self.number("weight_decay", weight_decay)
@@ -293,6 +290,22 @@ class Rule:
 
 def _cast(scalar: Tensor, like: Tensor) -> Tensor:
     return scalar if scalar.dtype == like.dtype else functions.astype(scalar, like.dtype)
+
+
+def _refuse_parameters(initialize: Callable[..., None]) -> Callable[..., None]:
+    """`initialize`, with an error where parameters come first, as in PyTorch. Only out here: in
+    SGD(model.parameters(), lr=0.1) lr is given twice."""
+
+    @functools.wraps(initialize)
+    def checked(self: Rule, *args: Any, **kwargs: Any) -> None:
+        if args and _holds_parameters(args[0]):
+            raise GraphError(
+                f"{type(self).__name__}: parameters are found by graphc.compile; give only lr and "
+                f"the rule's other numbers ({', '.join(user_line())})"
+            )
+        initialize(self, *args, **kwargs)
+
+    return checked
 
 
 def _holds_parameters(value: Any) -> bool:
