@@ -76,6 +76,12 @@ class Builder:
             self.buffers[tensor.value.name] = buffer
         return self._state_tensors[id(buffer)]
 
+    def rebind_state(self, name: str, buffer: StateBuffer) -> None:
+        """Let the state value `name` stand for `buffer` in place of the one that was read."""
+        old = self.buffers[name]
+        self._state_tensors[id(buffer)] = self._state_tensors.pop(id(old))
+        self.buffers[name] = buffer
+
     def random_key(self) -> tuple[int, int, Tensor]:
         """(seed, number of the random op in this program, step counter i32[]) for a Philox op.
 

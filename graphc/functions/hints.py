@@ -205,4 +205,5 @@ def with_keyword_hints(function: Callable[..., Any]) -> Callable[..., Any]:
             )
         return function(*args, **kwargs)
 
+    checked.__module__ = "graphc.functions"  # where pickle finds this one
     return checked

@@ -223,7 +223,7 @@ class Rule:
             if clock.random is None:
                 name = f"random.step{self._suffix(clock)}"
                 clock.random = self._buffer(name, np.zeros((), np.int32))
-            builder.buffers["random.step"] = clock.random
+            builder.rebind_state("random.step", clock.random)
 
     def _suffix(self, clock: Clock) -> str:
         number = self._clocks.index(clock)

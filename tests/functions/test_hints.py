@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
 from types import ModuleType
 
 import pytest
 
 import graphc
+from graphc import functions
 from graphc.functions.hints import OTHER_NAMES
 from tests.tools import need_module
 
@@ -33,6 +36,13 @@ def test_every_hint_names_a_function_and_stands_for_none() -> None:
     known = set(graphc.__all__)
     assert set(OTHER_NAMES.values()) <= known
     assert not set(OTHER_NAMES) & known
+
+
+def test_functions_can_be_pickled_and_keep_their_signatures() -> None:
+    for name in functions.__all__:
+        function = getattr(graphc, name)
+        assert pickle.loads(pickle.dumps(function)) is function
+    assert list(inspect.signature(graphc.sum).parameters) == ["x", "axis", "dtype", "keepdims"]
 
 
 MACHINERY = {
