@@ -39,6 +39,7 @@ from graphc.nn.container import (
 from graphc.nn.convolution import (
     Conv1d,
     Conv2d,
+    Conv3d,
     ConvTranspose1d,
     ConvTranspose2d,
 )
@@ -118,6 +119,7 @@ __all__ = [
     "Bilinear",
     "Conv1d",
     "Conv2d",
+    "Conv3d",
     "ConvTranspose1d",
     "ConvTranspose2d",
     "CrossEntropyLoss",

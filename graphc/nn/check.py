@@ -40,6 +40,17 @@ def pair(layer: str, name: str, value: Any, at_least: int = 1) -> tuple[int, int
     return int(items[0]), int(items[1])
 
 
+def triple(layer: str, name: str, value: Any, at_least: int = 1) -> tuple[int, int, int]:
+    """(depth, vertical, horizontal), from three integers or from one for all."""
+    items = tuple(value) if isinstance(value, (tuple, list)) else (value,) * 3
+    if len(items) != 3 or not all(_is_integer(i) and i >= at_least for i in items):
+        fail(
+            f"{layer}: {name} expected an integer or three integers of at least {at_least}, "
+            f"got {value!r}"
+        )
+    return int(items[0]), int(items[1]), int(items[2])
+
+
 def number(layer: str, name: str, value: Any, low: float, high: float) -> float:
     """`value` as a float within [low, high]."""
     if not _is_number(value) or not low <= value <= high:

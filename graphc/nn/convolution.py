@@ -11,6 +11,7 @@ from graphc.nn.module import Module
 from graphc.trace import Tensor
 
 Pair = int | tuple[int, int]
+Triple = int | tuple[int, int, int]
 
 
 class _Convolution(Module):
@@ -123,6 +124,40 @@ class Conv2d(_Convolution):
 
     def forward(self, x: Tensor) -> Tensor:
         return functions.conv2d(
+            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        )
+
+
+class Conv3d(_Convolution):
+    """y[n, k, o, p, q] = bias[k] + sum over c t r s of
+    x[n, c, o*stride + t*dilation - padding, ...] * weight[k, c, t, r, s].
+
+    weight: f32[out_channels, in_channels / groups, t, r, s]; bias: f32[out_channels] or None.
+    `kernel_size`, `stride`, `padding` and `dilation` are an integer or three (depth, vertical,
+    horizontal).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Triple,
+        stride: Triple = 1,
+        padding: Triple = 0,
+        dilation: Triple = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        self._set_channels(in_channels, out_channels, groups)
+        self.kernel_size = check.triple("Conv3d", "kernel_size", kernel_size)
+        self.stride = check.triple("Conv3d", "stride", stride)
+        self.padding = check.triple("Conv3d", "padding", padding, at_least=0)
+        self.dilation = check.triple("Conv3d", "dilation", dilation)
+        window = (self.in_channels // self.groups, *self.kernel_size)
+        self._set_parameters((self.out_channels, *window), bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.conv3d(
             x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
         )
 

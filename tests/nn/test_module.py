@@ -317,6 +317,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.Conv2d(3, 4, 3, groups=2),
      "Conv2d: groups=2 expected to divide in_channels and out_channels, got 3 and 4"),
     (lambda: nn.Conv1d(1, 2, 3, 2, "same"), "Conv1d: padding='same' expected stride=1, got 2"),
+    (lambda: nn.Conv3d(1, 2, (3, 3)),
+     "Conv3d: kernel_size expected an integer or three integers of at least 1, got (3, 3)"),
     (lambda: nn.Conv1d(1, 2, (3,)),
      "Conv1d: kernel_size expected an integer of at least 1, got (3,)"),
     (lambda: nn.ConvTranspose2d(2, 3, 3, groups=2),
