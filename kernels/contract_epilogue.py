@@ -49,6 +49,7 @@ def epilogue_of(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
     everything = frozenset(range(domain.rank))
     if pool is None:
         _give(walk, nest.node.output, "sum", everything)
+        walk.given_places[nest.node.output] = domain.identity()
         return _epilogue(body, nest, walk, domain)
     assert isinstance(pool.op, MaxPool2d)
     n, k, p, q = domain.identity()
@@ -96,6 +97,7 @@ def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
         (access,),
     )
     walk.given[nest.node.output] = total
+    walk.given_places[nest.node.output] = domain.identity()
     epilogue = _epilogue(body, nest, walk, domain)
     merged, groups = merge_axes(domain, epilogue.program.accesses)
     epilogue = Epilogue(

@@ -1,10 +1,10 @@
 """Fuse contractions: bias, activation, residual, activation-backward and pooling go into the
 epilogue.
 
-A pointwise op whose operand is a contraction's result, at the same index, is computed while the sum
-is in registers. What is read beside it must not depend on the contraction by another way, or the
-kernel would wait for itself. On the CPU a register tile can hold whole pooling windows: then the
-maximum is taken there too, and the values before it are never stored.
+A pointwise op whose operand is a contraction's result, at the same index and no other, is computed
+while the sum is in registers. What is read beside it must not depend on the contraction by another
+way, or the kernel would wait for itself. On the CPU a register tile can hold whole pooling windows:
+then the maximum is taken there too, and the values before it are never stored.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
+from graphc.passes.places import reads_elsewhere
 from graphc.target import Target
 
 
@@ -39,11 +40,15 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
     """Merge the pointwise nodes behind `inside`, values of one shape, into the group of `first`;
     all values of that shape that the group then computes."""
     shape = first.outputs[0].type.shape
+    producers = graph.producers
     for node in graph.nodes[partition.number[id(first)] + 1 :]:
         fits = isinstance(node.op, Pointwise) and node.output.type.shape == shape
         if not fits or of_update_rule(node) or not any(v in inside for v in node.inputs):
             continue
         group, other = partition.of(first), partition.of(node)
+        members = {v for n in partition.nodes_of(group) for v in n.outputs}
+        if reads_elsewhere(node, members, producers):
+            continue
         alone = len(partition.members[other]) == 1
         if alone and partition.can_merge(group, other):
             partition.merge(group, other)

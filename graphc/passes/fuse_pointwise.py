@@ -16,10 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Contraction, Pointwise, Reduction, View
+from graphc.ops.base import Contraction, Pointwise, Reduction
 from graphc.ops.fused import Fused
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
+from graphc.passes.places import reads_elsewhere, through_unit_reshapes
 from graphc.target import Target
 
 
@@ -61,18 +62,10 @@ def _direct_producers(node: Node, producers: dict[Value, Node]) -> Iterator[Node
     if not isinstance(node.op, (Pointwise, Reduction)):
         return
     for value in node.inputs:
-        source = _through_unit_reshapes(value, producers)
+        source = through_unit_reshapes(value, producers)
         producer = producers.get(source)
         if producer is not None and _fusible(producer):
             yield producer
-
-
-def _through_unit_reshapes(value: Value, producers: dict[Value, Node]) -> Value:
-    producer = producers.get(value)
-    while producer is not None and producer.op.name == "reshape" and is_free(producer):
-        value = producer.inputs[0]
-        producer = producers.get(value)
-    return value
 
 
 @dataclass(frozen=True)
@@ -103,7 +96,7 @@ def _one_kernel(nodes: Sequence[Node], producers: dict[Value, Node]) -> bool:
         return False  # its kernel walks the indices, not the output
     if len({of_update_rule(n) for n in nodes}) > 1:
         return False
-    if any(_reads_elsewhere(n, members, producers) for n in nodes):
+    if any(reads_elsewhere(n, members, producers) for n in nodes):
         return False
     spaces = {
         _Rows(n.inputs[0].type.shape, n.op.axes) for n in nodes if isinstance(n.op, Reduction)
@@ -122,24 +115,5 @@ def _fits_rows(node: Node, rows: _Rows, members: set[Value], producers: dict[Val
     shape = node.outputs[0].type.shape
     if shape != rows.shape:
         return _squeeze(shape) == rows.kept
-    inner = [v for v in node.inputs if _through_unit_reshapes(v, producers) in members]
+    inner = [v for v in node.inputs if through_unit_reshapes(v, producers) in members]
     return all(v.type.shape == rows.shape or rows.aligned(v.type.shape) for v in inner)
-
-
-def _reads_elsewhere(node: Node, members: set[Value], producers: dict[Value, Node]) -> bool:
-    """Whether the node reads a member at another index than its own."""
-    direct = isinstance(node.op, (Pointwise, Reduction))
-    for value in node.inputs:
-        source = value
-        while True:
-            if source in members and not (direct and _same_place(value, source, producers)):
-                return True
-            producer = producers.get(source)
-            if producer is None or not isinstance(producer.op, View) or source in members:
-                break
-            source = producer.inputs[0]
-    return False
-
-
-def _same_place(value: Value, source: Value, producers: dict[Value, Node]) -> bool:
-    return _through_unit_reshapes(value, producers) == source

@@ -49,6 +49,23 @@ def test_two_products_that_are_added_do_not_wait_for_each_other():
     assert_same_meaning(stages["trace"], stages["fuse_updates"])
 
 
+@pytest.mark.parametrize(
+    "elsewhere",
+    [lambda y: graphc.flip(y, axis=1), lambda y: y[0:1]],
+    ids=["flip", "row"],
+)
+def test_an_epilogue_does_not_read_the_product_at_another_index(elsewhere):
+    def fn(x, w):
+        y = graphc.matmul(x, w)
+        return graphc.tanh(y) - elsewhere(y), y * elsewhere(graphc.tanh(y))
+
+    stages = run_all(fn, graphc.spec((5, 6)), graphc.spec((6, 5)))
+    graph = stages["fuse_updates"]
+    assert templates(graph) == ["contract", "pointwise", "pointwise"]
+    assert body(graph.nodes[0]) == ["matmul", "tanh"]
+    assert_same_meaning(stages["trace"], graph)
+
+
 def test_softmax_is_one_kernel():
     stages = run_all(lambda x: graphc.softmax(x, axis=-1), graphc.spec((4, 7)))
     assert templates(stages["fuse_updates"]) == ["reduce"]
