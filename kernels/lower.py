@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from graphc.ir import Node
 from graphc.kernels.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.target import Target
 
+CALLS_PER_NODE = 8
+"""More than expression.py nests for one node of a body."""
+
 
 def lower(node: Node, target: Target) -> Kernel:
     """The kernel that computes `node`, whose op is `Fused` or `Relayout`, on `target.device`: cpu,
     or cuda and sim, which share their text. A body of a single take_grad has the template index."""
-    if target.device in ("cuda", "sim"):
-        from graphc.kernels.cuda.lower import lower_cuda
+    with _deep_enough(node):
+        if target.device in ("cuda", "sim"):
+            from graphc.kernels.cuda.lower import lower_cuda
 
-        return lower_cuda(node, target)
-    assert target.device == "cpu", f"there are no kernels for the device {target.device}"
-    return _lower_cpu(node, target)
+            return lower_cuda(node, target)
+        assert target.device == "cpu", f"there are no kernels for the device {target.device}"
+        return _lower_cpu(node, target)
 
 
 def _lower_cpu(node: Node, target: Target) -> Kernel:
@@ -40,3 +48,16 @@ def _lower_cpu(node: Node, target: Target) -> Kernel:
     from graphc.kernels.pointwise import lower_pointwise
 
     return lower_pointwise(node, target)
+
+
+@contextmanager
+def _deep_enough(node: Node) -> Iterator[None]:
+    """Let Python recurse as deep as the body's longest chain: a walk from an output to the inputs
+    takes a few calls for each node on its way."""
+    limit = sys.getrecursionlimit()
+    nodes = len(node.op.body.nodes) if isinstance(node.op, Fused) else 0
+    sys.setrecursionlimit(limit + CALLS_PER_NODE * nodes)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)

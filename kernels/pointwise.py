@@ -105,19 +105,14 @@ def find_parts(body: Graph, width: int) -> list[Part]:
 def connected_outputs(body: Graph) -> list[tuple[Value, ...]]:
     """The outputs, grouped by shape and by what they are computed from. Scalars do not connect
     larger outputs: the step count of an optimizer leaves its parameters apart."""
-    producers = body.producers
-    above: dict[Value, frozenset[Value]] = {}
-
-    def ancestors(value: Value) -> frozenset[Value]:
-        if value not in above:
-            node = producers.get(value)
-            higher = (ancestors(v) for v in node.inputs) if node else ()
-            above[value] = frozenset((value,)).union(*higher)
-        return above[value]
+    ancestors = {v: frozenset((v,)) for v in body.inputs}
+    for node in body.nodes:
+        higher = frozenset[Value]().union(*(ancestors[v] for v in node.inputs))
+        ancestors.update((v, higher | {v}) for v in node.outputs)
 
     groups: list[tuple[set[Value], list[Value]]] = []
     for output in dict.fromkeys(body.outputs):
-        reach = {v for v in ancestors(output) if v.type.rank or not output.type.rank}
+        reach = {v for v in ancestors[output] if v.type.rank or not output.type.rank}
         same = [g for g in groups if g[1][0].type.shape == output.type.shape and g[0] & reach]
         members = [v for g in same for v in g[1]]
         groups = [g for g in groups if g not in same]

@@ -3,6 +3,7 @@ parameters in parts, and what the text looks like."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from graphc.ops.join import Pad
 from graphc.ops.layout import Relayout
 from graphc.runtime.build import cpu_target
 from graphc.target import Target
-from graphc.trace import Builder, emit
+from graphc.trace import Builder, Tensor, emit
 from tests.kernels.harness import Built, build, fuse, single, traced
 from tests.ops.samples import SAMPLES, Sample
 
@@ -246,6 +247,19 @@ def test_an_update_of_many_parameters_is_one_function_and_in_place() -> None:
     updated = {node.op.body.inputs[i].name for i, _ in built.kernel.inplace}
     assert {f"p{i}.weight" for i in range(1, len(SHAPES))} <= updated
     assert "step" not in updated, "other parts read the step count"
+
+
+def test_a_chain_may_be_longer_than_python_recurses() -> None:
+    def chain(x: Tensor) -> Tensor:
+        y = x
+        for _ in range(500):
+            y = f.flip(y * 1.5 + x, axis=0)
+        return y
+
+    limit = sys.getrecursionlimit()
+    kernel = lower(traced("chain", chain, [f32(3)]), cpu_target())
+    assert kernel.source.count("* ") >= 500
+    assert sys.getrecursionlimit() == limit
 
 
 def test_more_work_makes_more_chunks_and_little_makes_one() -> None:
