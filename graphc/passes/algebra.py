@@ -50,7 +50,8 @@ def _twice_negative(node: Node, sweep: Sweep) -> Value | None:
 
 
 def _neutral(element: float, places: tuple[int, ...]) -> Rule:
-    """x op element is x, exactly; `places` are the inputs where the element may stand."""
+    """x op element is x, exactly; `places` are the inputs where the element may stand. A negative
+    zero is not the element 0: -0.0 - -0.0 is 0.0."""
 
     def rule(node: Node, sweep: Sweep) -> Value | None:
         for place in places:
@@ -58,7 +59,9 @@ def _neutral(element: float, places: tuple[int, ...]) -> Rule:
             if producer is None or not isinstance(producer.op, Constant):
                 continue
             other = node.inputs[1 - place]
-            if np.all(producer.op.array == element) and other.type.shape == node.output.type.shape:
+            array = producer.op.array
+            neutral = np.all((array == element) & ~np.signbit(array))
+            if neutral and other.type.shape == node.output.type.shape:
                 return other
         return None
 
@@ -79,11 +82,12 @@ def _permute_nothing(node: Node, sweep: Sweep) -> Value | None:
 
 
 def _permute_of_matmul(node: Node, sweep: Sweep) -> Value | None:
-    """(A B)^T = B^T A^T, so that the product itself is written where it is wanted."""
+    """(A B)^T = B^T A^T, so that the product itself is written where it is wanted; where it is
+    wanted as A B too, that would be a second product."""
     inner = sweep.producer(node.inputs[0])
     axes = node.op.attributes["axes"]
     rank = len(axes)
-    if inner is None or inner.op.name != "matmul" or rank < 2:
+    if inner is None or inner.op.name != "matmul" or rank < 2 or inner.output in sweep.shared:
         return None
     if axes != (*range(rank - 2), rank - 1, rank - 2):
         return None

@@ -7,7 +7,8 @@ stays), or add work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -42,12 +43,14 @@ def _until_stable(graph: Graph, untouched: frozenset[str]) -> Graph:
 
 @dataclass
 class Sweep:
-    """What a rewrite may look at: the nodes so far, and a way to add one."""
+    """What a rewrite may look at: the nodes so far, the old graph's values that are read more than
+    once, and a way to add a node."""
 
     names: Names
-    nodes: list[Node]
-    producers: dict[Value, Node]
-    substitution: dict[Value, Value]
+    shared: set[Value]
+    nodes: list[Node] = field(default_factory=list)
+    producers: dict[Value, Node] = field(default_factory=dict)
+    substitution: dict[Value, Value] = field(default_factory=dict)
 
     def producer(self, value: Value) -> Node | None:
         return self.producers.get(value)
@@ -65,7 +68,7 @@ class Sweep:
 
 
 def _sweep(graph: Graph, untouched: frozenset[str]) -> Graph:
-    sweep = Sweep(Names(graph), [], {}, {})
+    sweep = Sweep(Names(graph), _shared(graph))
     seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
     for original in graph.nodes:
         inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
@@ -84,6 +87,11 @@ def _sweep(graph: Graph, untouched: frozenset[str]) -> Graph:
         seen[key] = node
         sweep.add(node)
     return substitute(graph, sweep.nodes, sweep.substitution)
+
+
+def _shared(graph: Graph) -> set[Value]:
+    reads = Counter([*(v for n in graph.nodes for v in n.inputs), *graph.results])
+    return {v for v, count in reads.items() if count > 1}
 
 
 def _fold(node: Node, sweep: Sweep) -> Value | None:

@@ -18,6 +18,18 @@ def cleaned(fn, *specs):
     return after
 
 
+def test_minus_a_negative_zero_stays():
+    assert ops(cleaned(lambda x: x - np.float32(-0.0), X)) == ["constant", "subtract"]
+
+
+def test_a_product_that_is_also_read_untransposed_is_not_computed_twice():
+    def fn(a, b):
+        y = graphc.matmul(a, b)
+        return y, graphc.permute_dims(y, (1, 0))
+
+    assert ops(cleaned(fn, X, graphc.spec((6, 5)))) == ["matmul", "permute_dims"]
+
+
 def test_equal_nodes_are_shared():
     graph = cleaned(lambda x: graphc.exp(x) + graphc.exp(x), X)
     assert ops(graph) == ["exp", "add"]
