@@ -57,7 +57,8 @@ using mask = vec<bool>;
 
 template <class V> using element = typename element_of<V>::type;
 
-template <class T> INLINE vec<T> splat(T x) { return vec<T>{} + x; }
+// x - 0 is x, where 0 + x is 0 for a negative zero (and an addition).
+template <class T> INLINE vec<T> splat(T x) { return x - vec<T>{}; }
 template <> INLINE mask splat<bool>(bool x) { return mask{} - int32_t(x); }
 #if defined(__FLT16_MAX__)
 template <> INLINE vec<half> splat<half>(half x) { return splat(float(x)); }

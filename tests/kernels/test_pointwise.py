@@ -249,6 +249,18 @@ def test_an_update_of_many_parameters_is_one_function_and_in_place() -> None:
     assert "step" not in updated, "other parts read the step count"
 
 
+def test_a_negative_zero_for_all_lanes_keeps_its_sign() -> None:
+    def signs(x: Tensor, b: Tensor) -> Tensor:
+        return x - np.float32(-0.0) + f.copysign(x, b)
+
+    (built,) = build([traced("signs", signs, [f32(W + 3), f32(1)])])
+    zeros = np.zeros(W + 3, np.float32)
+    got = built.run([-zeros, np.float32([-0.0])])[0]
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(zeros))
+    (alone,) = build([traced("sign", f.copysign, [f32(W + 3), f32(1)])])
+    assert np.signbit(alone.run([zeros, np.float32([-0.0])])[0]).all()
+
+
 def test_a_chain_may_be_longer_than_python_recurses() -> None:
     def chain(x: Tensor) -> Tensor:
         y = x
