@@ -27,17 +27,7 @@ from graphc.kernels.access import (
     place_of,
 )
 from graphc.ops.base import Affine, Array, Pointwise, Source, View
-
-C_TYPES = {
-    "bool": "bool",
-    "u8": "uint8_t",
-    "i8": "int8_t",
-    "i32": "int32_t",
-    "i64": "int64_t",
-    "f16": "half",
-    "f32": "float",
-    "f64": "double",
-}
+from graphc.ops.logic import C_TYPES as C_TYPES
 
 
 @dataclass(frozen=True)
