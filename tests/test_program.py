@@ -344,6 +344,19 @@ def test_large_constants_are_state_that_nothing_updates(device):
     assert program.state_dict() == {}
 
 
+def test_constants_of_the_same_bytes_and_other_types_are_two():
+    floats, integers = np.zeros((4, 6), np.float32), np.zeros((4, 6), np.int32)
+    flat = np.zeros(24, np.float32)
+    program = graphc.compile(
+        lambda x: (x + floats, x.astype("int32") + integers, graphc.flatten(x, 0) + flat),
+        X,
+        device="reference",
+    )
+    np.testing.assert_array_equal(program(XS)[0], XS)
+    np.testing.assert_array_equal(program(XS)[1], XS.astype(np.int32))
+    np.testing.assert_array_equal(program(XS)[2], XS.ravel())
+
+
 @pytest.mark.parametrize("name", ["simplify", "commute", "clean", "fuse_updates", "layout"])
 def test_optional_passes_may_be_left_out(name):
     reference = trainer()

@@ -15,7 +15,7 @@ from graphc.ops.base import Array, Source
 
 @dataclass(frozen=True)
 class Elements:
-    """The contents of an array, compared by dtype, shape and digest (of the bytes).
+    """The contents of an array, compared by dtype, shape and digest (of all three).
 
     `array` is read-only; None if only the digest is known, as after parsing a dump.
     """
@@ -30,8 +30,9 @@ class Elements:
         """A copy of `value`, row-major."""
         array = np.array(value, order="C")
         array.flags.writeable = False
-        digest = hashlib.sha256(array.tobytes()).hexdigest()[:16]
-        return cls(dtype_name(array.dtype), array.shape, digest, array)
+        dtype = dtype_name(array.dtype)
+        digest = hashlib.sha256(f"{dtype}{array.shape}".encode() + array.tobytes())
+        return cls(dtype, array.shape, digest.hexdigest()[:16], array)
 
 
 @dataclass(frozen=True)
