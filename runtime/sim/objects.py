@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphc.runtime.sim import native
@@ -215,6 +217,7 @@ class DeviceAllocation:
             self._driver.memory.free(self._address)
             self._address = 0
 
-    def __del__(self) -> None:
-        if getattr(self, "_address", 0):
+    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When the interpreter ends, modules are gone and the system takes the memory back.
+        if getattr(self, "_address", 0) and not finalizing():
             self.free()
