@@ -20,9 +20,11 @@ NAME = "update_parameters"
 def fuse_updates(graph: Graph, target: Target) -> Graph:
     """`graph` with the pointwise kernels that only make new state merged into one."""
     partition = Partition(graph)
+    read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
+    unread = {value for _, value in graph.updates} - read
     first: Node | None = None
     for node in graph.nodes:
-        if not _only_updates(graph, node):
+        if not _only_makes(node, unread):
             continue
         if first is None:
             first = node
@@ -41,12 +43,11 @@ def fuse_updates(graph: Graph, target: Target) -> Graph:
     )
 
 
-def _only_updates(graph: Graph, node: Node) -> bool:
+def _only_makes(node: Node, values: set[Value]) -> bool:
+    """Whether the node is a pointwise kernel with no results but these."""
     if not isinstance(node.op, Fused) or node.op.template != "pointwise":
         return False
-    new = {value for _, value in graph.updates}
-    read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
-    return all(v in new and v not in read for v in node.outputs)
+    return values.issuperset(node.outputs)
 
 
 def _merge(group: list[Node]) -> Node:
