@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from graphc import tree
-from graphc.errors import GraphError
 from graphc.ir import FLOATS, Node, Value, Where
-from graphc.trace import Builder, Operand, Tensor, current_builder, user_line
+from graphc.lines import error
+from graphc.trace import Builder, Operand, Tensor, current_builder
 
 
 def gradients(
@@ -94,8 +94,7 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         for number in numbers:
             if not 0 <= number < len(args):
-                line = "".join(f" ({text})" for text in user_line())
-                raise GraphError(f"argnums: expected 0 to {len(args) - 1}, got {number}{line}")
+                raise error(f"argnums: expected 0 to {len(args) - 1}, got {number}")
         wanted = [_differentiable(args[n]) for n in numbers]
         result = fn(*args, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
@@ -124,11 +123,10 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[.
 
 def check_scalar_loss(loss: Any) -> None:
     """GraphError unless `loss` is a float tensor of one element without axes."""
-    line = "".join(f" ({text})" for text in user_line())
     if not isinstance(loss, Tensor):
-        raise GraphError(f"the loss is a scalar tensor, got {type(loss).__name__}{line}")
+        raise error(f"the loss is a scalar tensor, got {type(loss).__name__}")
     if loss.shape != () or loss.dtype not in FLOATS:
-        raise GraphError(f"the loss is a scalar of a float dtype, got {loss.value.type}{line}")
+        raise error(f"the loss is a scalar of a float dtype, got {loss.value.type}")
 
 
 def one_like(tensor: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from graphc.errors import GraphError
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _OWN = tuple(
     {os.path.realpath(os.path.join(_PACKAGE, d)) + os.sep for d in ("", "kernels", "runtime")}
@@ -21,3 +23,8 @@ def user_line() -> tuple[str, ...]:
                 return (f"{os.path.basename(path)}:{frame.f_lineno}",)
         frame = frame.f_back  # type: ignore[assignment]
     return ()
+
+
+def error(message: str) -> GraphError:
+    """A GraphError that ends with the user's line."""
+    return GraphError(message + "".join(f" ({line})" for line in user_line()))

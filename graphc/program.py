@@ -15,6 +15,7 @@ from graphc.errors import GraphError, RunError
 from graphc.gradient import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.kernels.kernel import Kernel
+from graphc.lines import error
 from graphc.ops.constant import Constant
 from graphc.optim.rule import Rule
 from graphc.passes.place_constants import PREFIX
@@ -23,7 +24,7 @@ from graphc.runtime.plan import Plan
 from graphc.state import StateBuffer
 from graphc.target import Target
 from graphc.trace import Builder, Tensor
-from graphc.tracing import Traced, error, trace_function
+from graphc.tracing import Traced, trace_function
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from graphc import tree
-from graphc.errors import GraphError
 from graphc.ir import Graph, Type, dtype_name
+from graphc.lines import error
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
-from graphc.trace import Builder, Operand, Tensor, current_builder, user_line
+from graphc.trace import Builder, Operand, Tensor, current_builder
 
 
 @dataclass
@@ -58,11 +58,6 @@ def trace_function(
             symbolic.append(tree.map_leaves(_symbol, arg, argument))
         traced.outputs = tree.map_leaves(_result, fn(*symbolic))
     return traced
-
-
-def error(message: str) -> GraphError:
-    """A GraphError that ends with the user's line."""
-    return GraphError(message + "".join(f" ({line})" for line in user_line()))
 
 
 def _type_of(path: str, value: Any) -> Type | None:

@@ -9,19 +9,15 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, FLOATS, dtype_name
+from graphc.lines import error as error
 from graphc.ops.constant import Constant
 from graphc.ops.logic import Cast
 from graphc.state import StateBuffer
-from graphc.trace import Tensor, current_builder, emit, user_line
+from graphc.trace import Tensor, current_builder, emit
 
 Scalar = bool | int | float
 Axes = int | Sequence[int] | None
 _RANK = {"bool": 0, "u8": 1, "i8": 1, "i32": 2, "i64": 3, "f16": 4, "f32": 5, "f64": 6}
-
-
-def error(message: str) -> GraphError:
-    """A GraphError that ends with the user's line."""
-    return GraphError(message + "".join(f" ({line})" for line in user_line()))
 
 
 def as_tensor(x: Any, dtype: str | None = None) -> Tensor:
