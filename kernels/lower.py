@@ -17,7 +17,7 @@ CALLS_PER_NODE = 8
 
 def lower(node: Node, target: Target) -> Kernel:
     """The kernel that computes `node`, whose op is `Fused` or `Relayout`, on `target.device`: cpu,
-    or cuda and sim, which share their text. A body of a single take_grad has the template index."""
+    or cuda and sim, which share their text."""
     with _deep_enough(node):
         if target.device in ("cuda", "sim"):
             from graphc.kernels.cuda.lower import lower_cuda
@@ -33,21 +33,18 @@ def _lower_cpu(node: Node, target: Target) -> Kernel:
 
         return lower_relayout(node, target)
     assert isinstance(node.op, Fused), f"{node.op.name} is not a kernel"
-    if any(n.op.name == "take_grad" for n in node.op.body.nodes):
-        from graphc.kernels.index import lower_index
-
-        return lower_index(node, target)
-    if node.op.template == "contract":
-        from graphc.kernels.contract import lower_contract
-
-        return lower_contract(node, target)
-    if node.op.template == "reduce":
-        from graphc.kernels.reduce import lower_reduce
-
-        return lower_reduce(node, target)
+    from graphc.kernels.contract import lower_contract
+    from graphc.kernels.index import lower_index
     from graphc.kernels.pointwise import lower_pointwise
+    from graphc.kernels.reduce import lower_reduce
 
-    return lower_pointwise(node, target)
+    templates = {
+        "contract": lower_contract,
+        "index": lower_index,
+        "pointwise": lower_pointwise,
+        "reduce": lower_reduce,
+    }
+    return templates[node.op.template](node, target)
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class Op:
     """Base of all ops. A subclass that sets `name` is registered under it."""
 
     name: ClassVar[str] = ""
+    own_template: ClassVar[str] = ""
+    """The kernel template of an op that no other op but a view may share a kernel with."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

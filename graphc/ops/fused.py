@@ -20,6 +20,7 @@ class Fused(Op):
     - reduce: Reductions of one input shape over one set of axes, and pointwise ops on either
       side of them: softmax, normalisation, activation-backward with its bias gradient;
     - pointwise: no reduction. Outputs of several shapes make several parts of one launch.
+    - one op with a template of its own, which reads the body's inputs and constants through views.
     In reduce and pointwise bodies Window, Index and affine View ops may read the body's inputs.
     """
 
@@ -39,7 +40,9 @@ class Fused(Op):
 
     @property
     def template(self) -> str:
-        """The template that computes the body: contract, reduce or pointwise."""
+        """The template that computes the body: an op's own, contract, reduce or pointwise."""
+        if own := next((n.op.own_template for n in self.body.nodes if n.op.own_template), ""):
+            return own
         if any(isinstance(n.op, Contraction) for n in self.body.nodes):
             return "contract"
         if any(isinstance(n.op, Reduction) for n in self.body.nodes):

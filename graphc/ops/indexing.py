@@ -97,6 +97,7 @@ class TakeGrad(Index):
     axis: int
     extent: int
     name: ClassVar[str] = "take_grad"
+    own_template: ClassVar[str] = "index"
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         indices, dy = inputs

@@ -92,8 +92,8 @@ def _squeeze(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _one_kernel(nodes: Sequence[Node], producers: dict[Value, Node]) -> bool:
     """Whether one kernel can compute the nodes."""
     members = {v for n in nodes for v in n.outputs}
-    if any(n.op.name == "take_grad" for n in nodes):
-        return False  # its kernel walks the indices, not the output
+    if any(n.op.own_template for n in nodes):
+        return False
     if len({of_update_rule(n) for n in nodes}) > 1:
         return False
     if any(reads_elsewhere(n, members, producers) for n in nodes):

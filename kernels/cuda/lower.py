@@ -11,12 +11,15 @@ from graphc.kernels.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.target import Target
 
-TEMPLATES = {"contract": lower_contract, "pointwise": lower_pointwise, "reduce": lower_reduce}
+TEMPLATES = {
+    "contract": lower_contract,
+    "index": lower_index,
+    "pointwise": lower_pointwise,
+    "reduce": lower_reduce,
+}
 
 
 def lower_cuda(node: Node, target: Target) -> Kernel:
     """The CUDA kernel of a fused node. Every value is row-major."""
     assert isinstance(node.op, Fused)
-    if any(n.op.name == "take_grad" for n in node.op.body.nodes):
-        return lower_index(node)
     return TEMPLATES[node.op.template](node)
