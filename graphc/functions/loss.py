@@ -40,7 +40,7 @@ def cross_entropy(
     logits: Any,
     target: Any,
     weight: Any = None,
-    ignore_index: int | None = None,
+    ignore_index: int | None = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
@@ -49,7 +49,7 @@ def cross_entropy(
     `logits` [n, c, ...] or [c]; `target` holds class numbers (integers, [n, ...] or []), all below
     c, or a probability per class (floats, the shape of logits). `weight` [c] weighs the classes;
     the mean divides by the sum of the labels' weights. Labels equal to `ignore_index` count
-    nowhere. `reduction` is "mean", "sum" or "none", which gives [n, ...].
+    nowhere; None counts all. `reduction` is "mean", "sum" or "none", which gives [n, ...].
     """
     x, labels = floating(logits), as_tensor(target)
     axis = _class_axis("cross_entropy", x)
@@ -77,7 +77,7 @@ def nll_loss(
     log_probabilities: Any,
     target: Any,
     weight: Any = None,
-    ignore_index: int | None = None,
+    ignore_index: int | None = -100,
     reduction: str = "mean",
 ) -> Tensor:
     """The negative of log_probabilities [n, c, ...] or [c] at the class numbers `target` [n, ...];

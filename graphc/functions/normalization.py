@@ -77,8 +77,9 @@ def batch_norm(
                 "batch_norm: expected more than 1 element per channel in training, "
                 f"got x {tensor.value.type}"
             )
-        _move("running_mean", running_mean, average, momentum)
-        _move("running_var", running_var, multiply(variance, count / (count - 1)), momentum)
+        _move("batch_norm: running_mean", running_mean, average, momentum)
+        unbiased = multiply(variance, count / (count - 1))
+        _move("batch_norm: running_var", running_var, unbiased, momentum)
     return y
 
 
@@ -126,13 +127,44 @@ def group_norm(
     return _shifted(y if scale is None else multiply(y, scale), shift)
 
 
-def instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+def instance_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool | None = None,
+    momentum: Any = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
     """x [n, c, ...] normalised over the elements of each channel of each n, then times `weight` [c]
-    plus `bias` [c]."""
+    plus `bias` [c].
+
+    Running statistics [c], which must be state, move by `momentum` towards the means over n of each
+    channel's mean and unbiased variance. Without `use_input_stats` (by default: where there are
+    running statistics and the program does not train) these take the place of x's own.
+    """
     tensor = floating(x)
     if tensor.ndim < 3:
         raise error(f"instance_norm: expected x of 3 axes or more, got {tensor.value.type}")
-    return group_norm(tensor, tensor.shape[1], weight, bias, eps)
+    if use_input_stats is None:
+        use_input_stats = running_mean is None or current_builder().training
+    if not use_input_stats:
+        return batch_norm(tensor, running_mean, running_var, weight, bias, False, 0.0, eps)
+    _, c, *pixels = tensor.shape
+    if running_mean is not None:
+        count = math.prod(pixels)
+        if count < 2:
+            raise error(
+                "instance_norm: expected more than 1 element per channel in training, "
+                f"got x {tensor.value.type}"
+            )
+        axes = tuple(range(2, tensor.ndim))
+        average = mean(tensor, axes, keepdims=True)
+        variance = multiply(biased_variance(tensor, average, axes), count / (count - 1))
+        _move("instance_norm: running_mean", running_mean, mean(average, 0), momentum)
+        _move("instance_norm: running_var", running_var, mean(variance, 0), momentum)
+    return group_norm(tensor, c, weight, bias, eps)
 
 
 def rms_norm(
@@ -234,9 +266,7 @@ def _move(name: str, running: Any, batch: Tensor, momentum: Any) -> None:
     """Let the state `running` become (1 - momentum) * running + momentum * batch."""
     builder, state = current_builder(), as_tensor(running)
     if state.value not in builder.state:
-        raise error(
-            f"batch_norm: {name} {state.value.type} is not a parameter, so nothing keeps it"
-        )
+        raise error(f"{name} {state.value.type} is not a parameter, so nothing keeps it")
     # A module that is called twice moves its statistics twice.
     latest = Tensor(dict(builder.updates).get(state.value, state.value), builder)
     part = multiply(reshape(batch, state.shape), momentum)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from graphc import ops
 from graphc.functions.contraction import pair, triple
+from graphc.functions.convolution import unfold
 from graphc.functions.elementwise import greater, multiply, pow, relu, where
-from graphc.functions.shapes import expand_dims, reshape, squeeze
+from graphc.functions.reductions import max as largest_of
+from graphc.functions.shapes import expand_dims, pad, reshape, squeeze
 from graphc.functions.tensors import as_tensor, error, floating
+from graphc.ir import DTYPES
 from graphc.trace import Tensor, current_builder
 
 __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "lp_pool1d",
     "lp_pool2d",
+    "lp_pool3d",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
@@ -25,13 +33,33 @@ __all__ = [
 Size = int | Sequence[int]
 
 
-def max_pool2d(x: Any, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:
+def max_pool2d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The largest element of each window of x [n, c, h, w]: [n, c, p, q]; NaN if any is.
 
-    `stride` is `kernel_size` unless given. The first of equal elements gets the gradient.
+    `stride` is `kernel_size` unless given. The first of equal elements gets the gradient. With
+    `ceil_mode` windows may end behind the padding, but none begins there.
     """
-    settings = _window("max_pool2d", kernel_size, stride, padding)
-    largest, _ = current_builder().emit(ops.MaxPool2d(*settings), as_tensor(x))
+    name = "max_pool2d"
+    size, steps, around = _window(name, kernel_size, stride, padding)
+    spacing = pair(name, "dilation", dilation)
+    reach = tuple(d * (k - 1) + 1 for d, k in zip(spacing, size, strict=True))
+    tensor = as_tensor(x)
+    if tensor.ndim == 4 and ceil_mode:
+        tensor = _extended(tensor, reach, steps, around, -math.inf)
+    if tensor.ndim == 4 and spacing != (1, 1):
+        rows, columns = ((p, p) for p in around)
+        padded = pad(tensor, [(0, 0), (0, 0), rows, columns], -math.inf)
+        windows = unfold(padded, size, spacing, 0, steps)
+        pixels = [(n - k) // s + 1 for n, k, s in zip(padded.shape[2:], reach, steps, strict=True)]
+        return largest_of(reshape(windows, (*tensor.shape[:2], size[0] * size[1], *pixels)), 2)
+    largest, _ = current_builder().emit(ops.MaxPool2d(size, steps, around), tensor)
     return largest
 
 
@@ -40,24 +68,53 @@ def avg_pool2d(
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
     """The mean over each window of x [n, c, h, w]: [n, c, p, q].
 
-    `stride` is `kernel_size` unless given. Padding counts as zeros, or not at all.
+    `stride` is `kernel_size` unless given. Padding counts as zeros, or not at all; what `ceil_mode`
+    adds behind it never counts. `divisor_override` takes the place of the number of elements.
     """
-    settings = _window("avg_pool2d", kernel_size, stride, padding)
-    op = ops.AvgPool2d(*settings, bool(count_include_pad))
-    (mean,) = current_builder().emit(op, as_tensor(x))
-    return mean
+    name = "avg_pool2d"
+    size, steps, around = _window(name, kernel_size, stride, padding)
+    tensor, whole = as_tensor(x), bool(count_include_pad)
+    longer = tensor
+    if tensor.ndim == 4 and ceil_mode:
+        longer = _extended(tensor, size, steps, around, 0.0)
+    if longer is tensor and divisor_override is None:
+        (mean,) = current_builder().emit(ops.AvgPool2d(size, steps, around, whole), tensor)
+        return mean
+    (mean,) = current_builder().emit(ops.AvgPool2d(size, steps, around, True), longer)
+    taps = size[0] * size[1]
+    if divisor_override is not None:
+        if not isinstance(divisor_override, int) or divisor_override < 1:
+            raise error(
+                f"{name}: divisor_override expected a positive integer, got {divisor_override!r}"
+            )
+        return multiply(mean, taps / divisor_override)
+    rows, columns = (
+        _counts(tensor.shape[2 + i], mean.shape[2 + i], size[i], steps[i], around[i], whole)
+        for i in (0, 1)
+    )
+    share = taps / (rows[:, None] * columns)
+    return multiply(mean, as_tensor(share.astype(DTYPES[mean.dtype])))
 
 
-def max_pool1d(x: Any, kernel_size: int, stride: int | None = None, padding: int = 0) -> Tensor:
+def max_pool1d(
+    x: Any,
+    kernel_size: int,
+    stride: int | None = None,
+    padding: int = 0,
+    dilation: int = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The largest element of each window of x [n, c, w]: [n, c, q]; settings as of `max_pool2d`."""
-    tensor = _of_rank("max_pool1d", x, 3)
+    images = expand_dims(_of_rank("max_pool1d", x, 3), 2)
     steps = kernel_size if stride is None else stride
-    y = max_pool2d(expand_dims(tensor, 2), (1, kernel_size), (1, steps), (0, padding))
-    return squeeze(y, 2)
+    around, spacing = (0, padding), (1, dilation)
+    return squeeze(max_pool2d(images, (1, kernel_size), (1, steps), around, spacing, ceil_mode), 2)
 
 
 def avg_pool1d(
@@ -65,18 +122,33 @@ def avg_pool1d(
     kernel_size: int,
     stride: int | None = None,
     padding: int = 0,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
     """The mean over each window of x [n, c, w]: [n, c, q]; arguments as of `avg_pool2d`."""
-    tensor = _of_rank("avg_pool1d", x, 3)
+    images = expand_dims(_of_rank("avg_pool1d", x, 3), 2)
     steps, around = kernel_size if stride is None else stride, (0, padding)
-    images = expand_dims(tensor, 2)
-    return squeeze(avg_pool2d(images, (1, kernel_size), (1, steps), around, count_include_pad), 2)
+    return squeeze(
+        avg_pool2d(images, (1, kernel_size), (1, steps), around, ceil_mode, count_include_pad), 2
+    )
 
 
-def max_pool3d(x: Any, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:
+def max_pool3d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The largest element of each window of x [n, c, d, h, w]; arguments as of `max_pool2d`."""
-    return _by_depth("max_pool3d", max_pool2d, x, kernel_size, stride, padding)
+    spacing = triple("max_pool3d", "dilation", dilation)
+
+    def pool(x: Tensor, size: Size, stride: Size, padding: Size, axes: slice) -> Tensor:
+        apart = (*spacing[axes], 1)[:2]
+        return max_pool2d(x, size, stride, padding, apart, ceil_mode)
+
+    return _by_depth("max_pool3d", pool, x, kernel_size, stride, padding)
 
 
 def avg_pool3d(
@@ -84,40 +156,105 @@ def avg_pool3d(
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
     """The mean over each window of x [n, c, d, h, w]; arguments as of `avg_pool2d`."""
-    return _by_depth("avg_pool3d", avg_pool2d, x, kernel_size, stride, padding, count_include_pad)
+
+    def pool(x: Tensor, size: Size, stride: Size, padding: Size, axes: slice) -> Tensor:
+        divisor = None
+        if divisor_override is not None:
+            divisor = divisor_override if axes.start else 1
+        return avg_pool2d(x, size, stride, padding, ceil_mode, count_include_pad, divisor)
+
+    return _by_depth("avg_pool3d", pool, x, kernel_size, stride, padding)
 
 
 def _by_depth(
     name: str,
-    pool: Callable[..., Tensor],
+    pool: Callable[[Tensor, Size, Size, Size, slice], Tensor],
     x: Any,
     kernel_size: Size,
     stride: Size | None,
     padding: Size,
-    *more: bool,
 ) -> Tensor:
-    """Windows of images first, then of what they leave along the depth."""
+    """Windows of images first, then of what they leave along the depth; `pool` is told which of the
+    three axes it gets."""
     tensor = _of_rank(name, x, 5)
     size = triple(name, "kernel_size", kernel_size)
     steps = size if stride is None else triple(name, "stride", stride)
     around = triple(name, "padding", padding, at_least=0)
     n, c, d, h, w = tensor.shape
-    images = pool(reshape(tensor, (n, c * d, h, w)), size[1:], steps[1:], around[1:], *more)
+    inner, outer = slice(1, 3), slice(0, 1)
+    flat = reshape(tensor, (n, c * d, h, w))
+    images = pool(flat, size[inner], steps[inner], around[inner], inner)
     p, q = images.shape[2:]
     columns = reshape(images, (n, c, d, p * q))
-    y = pool(columns, (size[0], 1), (steps[0], 1), (around[0], 0), *more)
+    y = pool(columns, (size[0], 1), (steps[0], 1), (around[0], 0), outer)
     return reshape(y, (n, c, y.shape[2], p, q))
 
 
-def lp_pool2d(x: Any, norm_type: float, kernel_size: Size, stride: Size | None = None) -> Tensor:
+def _extended(
+    x: Tensor, reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], value: float
+) -> Tensor:
+    """x with elements of `value` behind it for windows that begin in it or in the padding before
+    it, but end behind the padding."""
+    more = []
+    for n, k, s, p in zip(x.shape[2:], reach, stride, padding, strict=True):
+        windows = -(-(n + 2 * p - k) // s) + 1
+        windows -= (windows - 1) * s >= n + p
+        more.append(max(0, (windows - 1) * s + k - n - 2 * p))
+    return pad(x, [(0, 0), (0, 0), *((0, m) for m in more)], value) if any(more) else x
+
+
+def _counts(
+    extent: int, windows: int, size: int, stride: int, padding: int, whole: bool
+) -> np.ndarray[Any, Any]:
+    """The elements of each window along an axis, of the padding too if `whole`."""
+    start = np.arange(windows) * stride - padding
+    stop = np.minimum(start + size, extent + padding)
+    return stop - start if whole else np.minimum(stop, extent) - np.maximum(start, 0)
+
+
+def lp_pool2d(
+    x: Any,
+    norm_type: float,
+    kernel_size: Size,
+    stride: Size | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
     """(sum of x^norm_type)^(1 / norm_type) over each window of x [n, c, h, w]; 0 where that sum is
     negative."""
     size = pair("lp_pool2d", "kernel_size", kernel_size)
-    powers = avg_pool2d(pow(floating(x), norm_type), size, stride)
-    total = multiply(relu(powers), float(size[0] * size[1]))
+    powers = avg_pool2d(pow(floating(x), norm_type), size, stride, ceil_mode=ceil_mode)
+    return _root(powers, math.prod(size), norm_type)
+
+
+def lp_pool1d(
+    x: Any, norm_type: float, kernel_size: int, stride: int | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """`lp_pool2d` of x [n, c, w]."""
+    powers = avg_pool1d(pow(floating(x), norm_type), kernel_size, stride, ceil_mode=ceil_mode)
+    return _root(powers, kernel_size, norm_type)
+
+
+def lp_pool3d(
+    x: Any,
+    norm_type: float,
+    kernel_size: Size,
+    stride: Size | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """`lp_pool2d` of x [n, c, d, h, w]."""
+    size = triple("lp_pool3d", "kernel_size", kernel_size)
+    powers = avg_pool3d(pow(floating(x), norm_type), size, stride, ceil_mode=ceil_mode)
+    return _root(powers, math.prod(size), norm_type)
+
+
+def _root(mean: Tensor, count: int, norm_type: float) -> Tensor:
+    """The root of order `norm_type` of `count` times the mean; 0 where it is negative."""
+    total = multiply(relu(mean), float(count))
     above = greater(total, 0)
     return where(above, pow(where(above, total, 1), 1 / norm_type), 0)
 

@@ -204,6 +204,23 @@ case(
 )
 case("instance_norm: expected x of 3 axes or more, got f32[2,3]", f.instance_norm, MATRIX)
 case(
+    "instance_norm: expected more than 1 element per channel in training, got x f32[2,3,1]",
+    lambda x, m: f.instance_norm(x, m, m, use_input_stats=True),
+    "f32[2,3,1]",
+    "f32[3]",
+)
+case(
+    "instance_norm: running_mean f32[3] is not a parameter, so nothing keeps it",
+    lambda x, m: f.instance_norm(x, m, m, use_input_stats=True),
+    "f32[2,3,4]",
+    "f32[3]",
+)
+case(
+    "avg_pool2d: divisor_override expected a positive integer, got 0",
+    lambda x: f.avg_pool2d(x, 2, divisor_override=0),
+    IMAGE,
+)
+case(
     "rms_norm: x f32[2,3] does not end in normalized_shape [2]",
     lambda x: f.rms_norm(x, 2),
     MATRIX,

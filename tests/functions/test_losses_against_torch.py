@@ -142,6 +142,12 @@ case(
     Y,
 )
 case(
+    "cross_entropy leaves out -100",
+    lambda x: f.cross_entropy(x, np.array([1, -100, 0, 2])),
+    lambda t, x: t.nn.functional.cross_entropy(x, t.tensor([1, -100, 0, 2])),
+    X,
+)
+case(
     "cross_entropy with everything",
     lambda x: f.cross_entropy(x, np.array([1, -100, 0, 2]), SHARES[0], -100, "mean", 0.2),
     lambda t, x: t.nn.functional.cross_entropy(
@@ -157,7 +163,7 @@ case(
 SCALE, SHIFT = normal(4, seed=4), normal(4, seed=5)
 case(
     "instance_norm",
-    f.instance_norm,
+    lambda x, w, b: f.instance_norm(x, None, None, w, b),
     lambda t, x, w, b: t.nn.functional.instance_norm(x, weight=w, bias=b),
     IMAGE,
     SCALE,

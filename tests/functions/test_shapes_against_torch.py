@@ -182,19 +182,34 @@ case(
     IMAGE,
 )
 
-POOLS: dict[str, tuple[np.ndarray, tuple[Any, ...]]] = {
-    "max_pool1d": (CUBE, (3, 1, 1)),
-    "avg_pool1d": (CUBE, (2, 2)),
-    "max_pool3d": (VOLUME, ((2, 3, 2), (1, 2, 2), (1, 1, 0))),
-    "avg_pool3d": (VOLUME, (3, 2, 1)),
-    "lp_pool2d": (np.abs(IMAGE) + 0.1, (3.0, (2, 3), 2)),
-    "adaptive_avg_pool2d": (IMAGE, ((3, 4),)),
-    "adaptive_avg_pool1d": (CUBE, (3,)),
-    "adaptive_max_pool2d": (IMAGE, ((3, 4),)),
-}
-for name, (x, settings) in POOLS.items():
+POSITIVE = np.abs(VOLUME) + 0.1
+POOLS: list[tuple[str, np.ndarray, tuple[Any, ...]]] = [
+    ("max_pool1d", CUBE, (3, 1, 1)),
+    ("max_pool1d", CUBE, (2, 3, 0, 2, True)),
+    ("max_pool2d", IMAGE, (2, 2, 1, 1, True)),
+    ("max_pool2d", IMAGE, ((3, 2), (2, 3), 1, (2, 1), False)),
+    ("max_pool3d", VOLUME, ((2, 3, 2), (1, 2, 2), (1, 1, 0))),
+    ("max_pool3d", VOLUME, (2, 2, 1, (2, 1, 1), True)),
+    ("avg_pool1d", CUBE, (2, 2)),
+    ("avg_pool1d", CUBE, (3, 2, 1, True, False)),
+    ("avg_pool2d", IMAGE, (3, 2, 1, True)),
+    ("avg_pool2d", IMAGE, (3, 2, 1, True, False)),
+    ("avg_pool2d", IMAGE, (2, 4, 0, True)),
+    ("avg_pool2d", IMAGE, (3, 2, 1, False, True, 5)),
+    ("avg_pool3d", VOLUME, (3, 2, 1)),
+    ("avg_pool3d", VOLUME, (2, 2, 1, True, False)),
+    ("avg_pool3d", VOLUME, (2, 1, 0, False, True, 3)),
+    ("lp_pool1d", POSITIVE[0, 0], (2.0, 3, 2)),
+    ("lp_pool2d", POSITIVE[:, 0], (3.0, (2, 3), 2)),
+    ("lp_pool2d", POSITIVE[:, 0], (2.0, 3, 2, True)),
+    ("lp_pool3d", POSITIVE, (2.0, 2)),
+    ("adaptive_avg_pool2d", IMAGE, ((3, 4),)),
+    ("adaptive_avg_pool1d", CUBE, (3,)),
+    ("adaptive_max_pool2d", IMAGE, ((3, 4),)),
+]
+for name, x, settings in POOLS:
     case(
-        name,
+        f"{name} {settings}",
         lambda x, n=name, s=settings: getattr(f, n)(x, *s) ** 2,
         lambda t, x, n=name, s=settings: getattr(t.nn.functional, n)(x, *s) ** 2,
         x,
