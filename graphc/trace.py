@@ -10,6 +10,7 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Graph, Node, Type, Value, Where, dtype_name
+from graphc.lines import error
 from graphc.lines import user_line as user_line
 from graphc.operand import Operand as Operand
 from graphc.operand import Size
@@ -48,6 +49,15 @@ class Builder:
             name = f"{base}.{n}"
         self._names.add(name)
         return name
+
+    def own(self, tensor: Tensor) -> Tensor:
+        """`tensor` as this graph knows it; GraphError if it belongs to another trace."""
+        if tensor.builder is not self:
+            raise error(
+                f"{tensor.value} : {tensor.value.type} belongs to another function: what a "
+                "function computes leaves it through what it returns"
+            )
+        return tensor
 
     def input(self, name: str, type: Type) -> Tensor:
         value = Value(self.fresh(name), type)
@@ -99,6 +109,7 @@ class Builder:
     def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
         """Append `op` on `inputs`; the outputs. A GraphError gets the user's line at its end."""
         where = self.where or Where(".".join(self.modules), user_line())
+        inputs = tuple(map(self.own, inputs))
         try:
             types = op.infer(*(t.value.type for t in inputs))
         except GraphError as error:

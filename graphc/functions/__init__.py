@@ -15,6 +15,7 @@ from graphc.functions import (
     elementwise,
     gathering,
     indexing,
+    loops,
     loss,
     losses,
     normalization,
@@ -38,6 +39,7 @@ from graphc.functions.elementwise import *
 from graphc.functions.gathering import *
 from graphc.functions.hints import with_keyword_hints
 from graphc.functions.indexing import *
+from graphc.functions.loops import *
 from graphc.functions.loss import *
 from graphc.functions.losses import *
 from graphc.functions.normalization import *
@@ -62,6 +64,7 @@ __all__ += creation.__all__
 __all__ += elementwise.__all__
 __all__ += gathering.__all__
 __all__ += indexing.__all__
+__all__ += loops.__all__
 __all__ += loss.__all__
 __all__ += losses.__all__
 __all__ += normalization.__all__

@@ -73,6 +73,7 @@ from graphc.ops.logic import (
 )
 from graphc.ops.matmul import Matmul
 from graphc.ops.pooling import AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad
+from graphc.ops.prefix import Cummax, Cummin, Cumprod, Cumsum, Logcumsumexp
 from graphc.ops.random import PhiloxUniform
 from graphc.ops.reduction import Max, Min, Prod, Sum
 from graphc.ops.rounding import (
@@ -86,6 +87,7 @@ from graphc.ops.rounding import (
     Signbit,
     Trunc,
 )
+from graphc.ops.scan import Scan
 from graphc.ops.trigonometry import (
     Acos,
     Acosh,
@@ -130,6 +132,10 @@ __all__ = [
     "Copysign",
     "Cos",
     "Cosh",
+    "Cummax",
+    "Cummin",
+    "Cumprod",
+    "Cumsum",
     "Divide",
     "Elements",
     "Equal",
@@ -155,6 +161,7 @@ __all__ = [
     "Log1p",
     "Log2",
     "Log10",
+    "Logcumsumexp",
     "LogicalAnd",
     "LogicalNot",
     "LogicalOr",
@@ -185,6 +192,7 @@ __all__ = [
     "RightShift",
     "Round",
     "Rsqrt",
+    "Scan",
     "Select",
     "Sigmoid",
     "Signbit",

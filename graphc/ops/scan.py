@@ -1,0 +1,117 @@
+"""A loop whose body is a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Graph, Layout, Type, Value
+from graphc.ops.base import Array, Op
+
+if TYPE_CHECKING:
+    from graphc.trace import Tensor
+
+
+@dataclass(frozen=True)
+class Scan(Op):
+    """`body` for t = 0 .. length - 1, or downwards if `reverse`.
+
+    The inputs are constants, then `carries` initial carries, then `xs` scanned values with a first
+    axis of `length`; those of the body are the constants, the carries as the iteration before left
+    them, and element t of each scanned value. The body's outputs are the new carries, then what is
+    stacked: the node's outputs are the last carries, then the stacks, in which iteration t wrote
+    element t. The body has no state, and the names of its values are unique in the whole program.
+
+    A carry may be a value of any type; new and old have the same. Layouts: element t of a scanned
+    value or stack has the stack's layout with its axis one lower, never along the first axis.
+    """
+
+    body: Graph
+    length: int
+    carries: int
+    xs: int
+    reverse: bool = False
+    name: ClassVar[str] = "scan"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        wanted = [v.type for v in self.body.inputs]
+        first = len(wanted) - self.xs
+        expected = [*wanted[:first], *(stacked(t, self.length) for t in wanted[first:])]
+        if [(t.shape, t.dtype) for t in inputs] != [(t.shape, t.dtype) for t in expected]:
+            raise GraphError(
+                f"scan: its body expects {' and '.join(map(str, expected)) or 'nothing'}, "
+                f"got {' and '.join(map(str, inputs)) or 'nothing'}"
+            )
+        outputs = [v.type for v in self.body.outputs]
+        for before, after in zip(self.old_carries, self.new_carries, strict=True):
+            if before.type != after.type:
+                raise GraphError(
+                    f"scan: the carry %{before.name} begins as {before.type}, "
+                    f"an iteration makes it {after.type}"
+                )
+        stacks = (stacked(t, self.length) for t in outputs[self.carries :])
+        return (*outputs[: self.carries], *stacks)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        from graphc.interpret import evaluate
+
+        first = self.constants
+        constants, carries = inputs[:first], inputs[first : first + self.carries]
+        scanned = inputs[first + self.carries :]
+        stacks: list[list[Array]] = [[] for _ in self.stacks]
+        for t in reversed(range(self.length)) if self.reverse else range(self.length):
+            results, _ = evaluate(self.body, (*constants, *carries, *(x[t] for x in scanned)))
+            carries = results[: self.carries]
+            for stack, element in zip(stacks, results[self.carries :], strict=True):
+                stack.append(element)
+        ys = (np.stack(stack[::-1] if self.reverse else stack) for stack in stacks)
+        if not self.length:
+            ys = (np.zeros((0, *v.type.shape), v.type.numpy_dtype) for v in self.stacks)
+        return (*carries, *ys)
+
+    def grad(
+        self,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        grads: Sequence[Tensor | None],
+    ) -> Sequence[Tensor | None]:
+        from graphc.scan_gradient import scan_gradient
+
+        return scan_gradient(self, inputs, outputs, grads)
+
+    @property
+    def constants(self) -> int:
+        """How many inputs every iteration reads whole."""
+        return len(self.body.inputs) - self.carries - self.xs
+
+    @property
+    def old_carries(self) -> tuple[Value, ...]:
+        """The body's inputs that the iteration before left."""
+        return self.body.inputs[self.constants : self.constants + self.carries]
+
+    @property
+    def new_carries(self) -> tuple[Value, ...]:
+        """The body's outputs that the next iteration reads."""
+        return self.body.outputs[: self.carries]
+
+    @property
+    def elements(self) -> tuple[Value, ...]:
+        """The body's inputs that are elements of scanned values."""
+        return self.body.inputs[self.constants + self.carries :]
+
+    @property
+    def stacks(self) -> tuple[Value, ...]:
+        """The body's outputs that are stacked."""
+        return self.body.outputs[self.carries :]
+
+
+def stacked(element: Type, length: int) -> Type:
+    """The type of `length` elements, one behind the other."""
+    layout = element.layout
+    if layout.axis is not None:
+        layout = Layout(layout.axis + 1, layout.width)
+    return Type((length, *element.shape), element.dtype, layout)
