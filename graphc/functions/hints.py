@@ -13,8 +13,6 @@ from graphc.lines import user_line
 
 OTHER_NAMES = {
     "absolute": "abs",
-    "adaptive_avg_pool3d": "adaptive_avg_pool2d",
-    "adaptive_max_pool1d": "adaptive_max_pool2d",
     "addmm": "linear",
     "affine_grid": "matmul",
     "alpha_dropout": "dropout",
@@ -43,8 +41,6 @@ OTHER_NAMES = {
     "conv_tbc": "conv1d",
     "cross_entropy_loss": "cross_entropy",
     "ctc_loss": "nll_loss",
-    "cumulative_prod": "cumprod",
-    "cumulative_sum": "cumsum",
     "detach": "stop_gradient",
     "diff": "subtract",
     "div": "divide",

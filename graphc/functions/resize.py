@@ -9,11 +9,18 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
-from graphc.functions.contraction import matmul, pair
-from graphc.functions.pooling import avg_pool2d, max_pool2d
+from graphc.functions.contraction import matmul
+from graphc.functions.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 from graphc.functions.rearrange import moveaxis
 from graphc.functions.reductions import max as largest
-from graphc.functions.shapes import concat, expand_dims, squeeze
+from graphc.functions.shapes import concat
 from graphc.functions.tensors import as_tensor, error, floating
 from graphc.ir import DTYPES
 from graphc.trace import Tensor, emit
@@ -21,9 +28,14 @@ from graphc.trace import Tensor, emit
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "interpolate",
 ]
+
+Extents = int | Sequence[int | None] | None
 
 LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
 """The rank that each mode of `interpolate` expects."""
@@ -107,37 +119,58 @@ def _cuts(extent: int, count: int) -> list[tuple[int, int]]:
     return [(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]
 
 
-def adaptive_avg_pool2d(x: Any, output_size: int | Sequence[int]) -> Tensor:
-    """x [n, c, h, w] as [n, c, p, q] with `output_size` = (p, q) or one number for both: the mean
-    over rows floor(i h / p) to ceil((i + 1) h / p) and columns likewise."""
-    tensor, (p, q) = _images("adaptive_avg_pool2d", x, output_size)
-    h, w = tensor.shape[2:]
-    if h % p == 0 and w % q == 0:
-        return avg_pool2d(tensor, (h // p, w // q))
-    for axis, count in ((2, p), (3, q)):
+def adaptive_avg_pool2d(x: Any, output_size: Extents) -> Tensor:
+    """x [n, c, h, w] as [n, c, p, q] with `output_size` = (p, q), where None keeps an extent, or
+    one number for both: the mean over rows floor(i h / p) to ceil((i + 1) h / p) and columns
+    likewise."""
+    return _adaptive_mean("adaptive_avg_pool2d", x, output_size, 2)
+
+
+def adaptive_avg_pool1d(x: Any, output_size: Extents) -> Tensor:
+    """x [n, c, w] as [n, c, output_size]: means as of `adaptive_avg_pool2d`."""
+    return _adaptive_mean("adaptive_avg_pool1d", x, output_size, 1)
+
+
+def adaptive_avg_pool3d(x: Any, output_size: Extents) -> Tensor:
+    """x [n, c, d, h, w] as [n, c, *output_size]: means as of `adaptive_avg_pool2d`."""
+    return _adaptive_mean("adaptive_avg_pool3d", x, output_size, 3)
+
+
+def adaptive_max_pool2d(x: Any, output_size: Extents) -> Tensor:
+    """The largest elements of the windows of `adaptive_avg_pool2d`."""
+    return _adaptive_max("adaptive_max_pool2d", x, output_size, 2)
+
+
+def adaptive_max_pool1d(x: Any, output_size: Extents) -> Tensor:
+    """The largest elements of the windows of `adaptive_avg_pool1d`."""
+    return _adaptive_max("adaptive_max_pool1d", x, output_size, 1)
+
+
+def adaptive_max_pool3d(x: Any, output_size: Extents) -> Tensor:
+    """The largest elements of the windows of `adaptive_avg_pool3d`."""
+    return _adaptive_max("adaptive_max_pool3d", x, output_size, 3)
+
+
+def _adaptive_mean(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
+    tensor, counts = _images(name, x, output_size, axes)
+    windows = _equal_windows(tensor, counts)
+    if windows is not None:
+        return (avg_pool1d, avg_pool2d, avg_pool3d)[axes - 1](tensor, windows)
+    for axis, count in enumerate(counts, 2):
         extent = tensor.shape[axis]
         matrix = np.zeros((count, extent))
         for i, (start, stop) in enumerate(_cuts(extent, count)):
             matrix[i, start:stop] = 1 / (stop - start)
-        tensor = _weighed(tensor, axis, matrix)
+        tensor = _weighed(tensor, axis, matrix) if count != extent else tensor
     return tensor
 
 
-def adaptive_avg_pool1d(x: Any, output_size: int) -> Tensor:
-    """x [n, c, w] as [n, c, output_size]: means as of `adaptive_avg_pool2d`."""
-    tensor = as_tensor(x)
-    if tensor.ndim != 3:
-        raise error(f"adaptive_avg_pool1d: expected x of 3 axes, got {tensor.value.type}")
-    return squeeze(adaptive_avg_pool2d(expand_dims(tensor, 2), (1, output_size)), 2)
-
-
-def adaptive_max_pool2d(x: Any, output_size: int | Sequence[int]) -> Tensor:
-    """The largest elements of the windows of `adaptive_avg_pool2d`."""
-    tensor, (p, q) = _images("adaptive_max_pool2d", x, output_size)
-    h, w = tensor.shape[2:]
-    if h % p == 0 and w % q == 0:
-        return max_pool2d(tensor, (h // p, w // q))
-    for axis, count in ((2, p), (3, q)):
+def _adaptive_max(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
+    tensor, counts = _images(name, x, output_size, axes)
+    windows = _equal_windows(tensor, counts)
+    if windows is not None:
+        return (max_pool1d, max_pool2d, max_pool3d)[axes - 1](tensor, windows)
+    for axis, count in enumerate(counts, 2):
         before = (slice(None),) * axis
         parts = [
             largest(tensor[(*before, slice(*cut))], axis, keepdims=True)
@@ -147,8 +180,25 @@ def adaptive_max_pool2d(x: Any, output_size: int | Sequence[int]) -> Tensor:
     return tensor
 
 
-def _images(name: str, x: Any, output_size: Any) -> tuple[Tensor, tuple[int, int]]:
+def _images(name: str, x: Any, output_size: Any, axes: int) -> tuple[Tensor, tuple[int, ...]]:
+    """x as a float tensor of so many axes behind the channels, and their new extents."""
     tensor = floating(x)
-    if tensor.ndim != 4:
-        raise error(f"{name}: expected x of 4 axes, got {tensor.value.type}")
-    return tensor, pair(name, "output_size", output_size)
+    if tensor.ndim != axes + 2:
+        raise error(f"{name}: expected x of {axes + 2} axes, got {tensor.value.type}")
+    given = output_size if isinstance(output_size, Sequence) else (output_size,) * axes
+    kept = [e if n is None else n for n, e in zip(given, tensor.shape[2:], strict=False)]
+    if len(given) != axes or not all(isinstance(n, int | np.integer) and n > 0 for n in kept):
+        raise error(
+            f"{name}: output_size expected a positive integer or {axes} of them, "
+            f"got {output_size!r}"
+        )
+    return tensor, tuple(int(n) for n in kept)
+
+
+def _equal_windows(x: Tensor, counts: tuple[int, ...]) -> Any:
+    """The size of windows that part the images equally, if there is one."""
+    pairs = list(zip(x.shape[2:], counts, strict=True))
+    if any(extent % count for extent, count in pairs):
+        return None
+    sizes = tuple(extent // count for extent, count in pairs)
+    return sizes if len(sizes) > 1 else sizes[0]

@@ -197,6 +197,11 @@ case(
     MATRIX,
 )
 case(
+    "adaptive_max_pool2d: output_size expected a positive integer or 2 of them, got (3, 0)",
+    lambda x: f.adaptive_max_pool2d(x, (3, 0)),
+    IMAGE,
+)
+case(
     "huber_loss: input f32[2,3] and target f32[2,3,4] differ in shape",
     f.huber_loss,
     MATRIX,

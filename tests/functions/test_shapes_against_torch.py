@@ -205,6 +205,13 @@ POOLS: list[tuple[str, np.ndarray, tuple[Any, ...]]] = [
     ("lp_pool3d", POSITIVE, (2.0, 2)),
     ("adaptive_avg_pool2d", IMAGE, ((3, 4),)),
     ("adaptive_avg_pool1d", CUBE, (3,)),
+    ("adaptive_avg_pool1d", CUBE, (2,)),
+    ("adaptive_avg_pool2d", IMAGE, ((None, 4),)),
+    ("adaptive_avg_pool3d", VOLUME, ((2, 4, 3),)),
+    ("adaptive_avg_pool3d", VOLUME, (1,)),
+    ("adaptive_max_pool1d", CUBE, (3,)),
+    ("adaptive_max_pool3d", VOLUME, ((2, None, 3),)),
+    ("adaptive_max_pool3d", VOLUME, ((1, 2, 2),)),
     ("adaptive_max_pool2d", IMAGE, ((3, 4),)),
 ]
 for name, x, settings in POOLS:
