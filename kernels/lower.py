@@ -36,12 +36,14 @@ def _lower_cpu(node: Node, target: Target) -> Kernel:
     from graphc.kernels.contract import lower_contract
     from graphc.kernels.index import lower_index
     from graphc.kernels.pointwise import lower_pointwise
+    from graphc.kernels.prefix import lower_prefix
     from graphc.kernels.reduce import lower_reduce
 
     templates = {
         "contract": lower_contract,
         "index": lower_index,
         "pointwise": lower_pointwise,
+        "prefix": lower_prefix,
         "reduce": lower_reduce,
     }
     return templates[node.op.template](node, target)

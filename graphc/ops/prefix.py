@@ -1,0 +1,167 @@
+"""Running results along an axis: sums, products, extremes, logarithms of sums of exponentials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphc.ir import FLOATS, Type
+from graphc.ops.base import NUMBERS, Array, Op, Tensors, check_dtype
+
+
+@dataclass(frozen=True)
+class Prefix(Op):
+    """y[..., i, ...] combines x[..., j, ...] for the j <= i along `axis`, or for the j >= i if
+    `reverse`. `combine` names how."""
+
+    axis: int
+    reverse: bool = False
+    own_template: ClassVar[str] = "prefix"
+    combine: ClassVar[str] = ""
+    accepts: ClassVar[tuple[str, ...]] = NUMBERS
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (x,) = inputs
+        assert 0 <= self.axis < x.rank, (self.axis, x)
+        check_dtype(self.name, x.dtype, self.accepts, inputs)
+        return (Type(x.shape, x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            y = self.running(self.turned(inputs[0]))
+        return (np.ascontiguousarray(self.turned(y)),)
+
+    def running(self, x: Array) -> Array:
+        """The results from the axis's start on, in NumPy."""
+        raise AssertionError(f"{self.name} has no meaning")
+
+    def turned(self, x: Array) -> Array:
+        return np.flip(x, self.axis) if self.reverse else x
+
+
+@dataclass(frozen=True)
+class Cumsum(Prefix):
+    """y[..., i, ...] = x[..., 0, ...] + ... + x[..., i, ...] along `axis`; from i to the end if
+    `reverse`."""
+
+    name: ClassVar[str] = "cumsum"
+    combine: ClassVar[str] = "sum"
+
+    def running(self, x: Array) -> Array:
+        return np.cumsum(x, self.axis, x.dtype)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        return (emit(Cumsum(self.axis, not self.reverse), grads[0]),)
+
+
+@dataclass(frozen=True)
+class Cumprod(Prefix):
+    """y[..., i, ...] = x[..., 0, ...] * ... * x[..., i, ...] along `axis`; from i to the end if
+    `reverse`."""
+
+    name: ClassVar[str] = "cumprod"
+    combine: ClassVar[str] = "prod"
+
+    def running(self, x: Array) -> Array:
+        return np.cumprod(x, self.axis, x.dtype)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        """Before the first 0 the sum of the d * y that follow, over x. At it the sum of d times the
+        products without it, up to the second 0. Nothing behind."""
+        from graphc import functions as f
+        from graphc.trace import emit
+
+        (x,), (y,), (d,) = inputs, outputs, grads
+        zero = x == 0
+        zeros = emit(Cumsum(self.axis, self.reverse), f.astype(zero, "i32"))
+        first = f.logical_and(zero, zeros == 1)
+        others = emit(Cumprod(self.axis, self.reverse), f.where(first, 1, x))
+
+        def following(products: Any) -> Any:
+            return emit(Cumsum(self.axis, not self.reverse), products)
+
+        before = following(f.where(zeros == 0, d * y, 0)) / f.where(zero, 1, x)
+        at = following(f.where(zeros == 1, d * others, 0))
+        return (f.where(zeros == 0, before, f.where(first, at, 0)),)
+
+
+class _Extreme(Prefix):
+    """Two outputs: the extreme, and its place along the axis (i64): the last of equal ones. NaN
+    exceeds everything. The gradient goes to the places."""
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        (y,) = super().infer(*inputs)
+        return y, Type(y.shape, "i64")
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        x = self.turned(inputs[0])
+        y = self.running(x)
+        with np.errstate(all="ignore"):
+            reached = (x == y) | (x != x)
+        extent = x.shape[self.axis]
+        ramp = np.arange(extent).reshape([-1 if a == self.axis else 1 for a in range(x.ndim)])
+        steps = np.maximum.accumulate(np.where(reached, ramp, 0), self.axis)
+        places = extent - 1 - steps if self.reverse else steps
+        return tuple(np.ascontiguousarray(self.turned(a)) for a in (y, places))
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions.gathering import sum_by_index
+
+        (x,), (_, places), (d, _) = inputs, outputs, grads
+        return (sum_by_index(places, d, self.axis, x.shape[self.axis]) if d is not None else None,)
+
+
+@dataclass(frozen=True)
+class Cummax(_Extreme):
+    """The largest of x[..., 0, ...] to x[..., i, ...] along `axis` (from i to the end if
+    `reverse`), and its place: the last of equal ones; NaN is larger than anything."""
+
+    name: ClassVar[str] = "cummax"
+    combine: ClassVar[str] = "max"
+
+    def running(self, x: Array) -> Array:
+        return np.asarray(np.maximum.accumulate(x, self.axis))
+
+
+@dataclass(frozen=True)
+class Cummin(_Extreme):
+    """The smallest of x[..., 0, ...] to x[..., i, ...] along `axis` (from i to the end if
+    `reverse`), and its place: the last of equal ones; NaN is smaller than anything."""
+
+    name: ClassVar[str] = "cummin"
+    combine: ClassVar[str] = "min"
+
+    def running(self, x: Array) -> Array:
+        return np.asarray(np.minimum.accumulate(x, self.axis))
+
+
+@dataclass(frozen=True)
+class Logcumsumexp(Prefix):
+    """y[..., i, ...] = log(exp(x[..., 0, ...]) + ... + exp(x[..., i, ...])) along `axis`, without
+    overflow; from i to the end if `reverse`."""
+
+    name: ClassVar[str] = "logcumsumexp"
+    combine: ClassVar[str] = "logsumexp"
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+
+    def running(self, x: Array) -> Array:
+        return np.asarray(np.logaddexp.accumulate(x, self.axis))
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        """exp(x_k) times the sum of d_i exp(-y_i) over the i that follow k: the positive d and the
+        negative ones are added as logarithms."""
+        from graphc import functions as f
+        from graphc.trace import emit
+
+        (x,), (y,), (d,) = inputs, outputs, grads
+
+        def part(sign: int) -> Any:
+            mine = d * sign > 0
+            logs = f.where(mine, f.log(f.where(mine, d * sign, 1)) - y, -np.inf)
+            return f.exp(emit(Logcumsumexp(self.axis, not self.reverse), logs) + x)
+
+        return (part(1) - part(-1),)
