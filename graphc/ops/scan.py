@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -82,6 +82,29 @@ class Scan(Op):
         from graphc.scan_gradient import scan_gradient
 
         return scan_gradient(self, inputs, outputs, grads)
+
+    def renamed(self, fresh: Callable[[str], str]) -> Scan:
+        """The same loop, every value of its body under a new name that `fresh` makes of the old."""
+        new: dict[Value, Value] = {}
+
+        def rename(values: Sequence[Value]) -> tuple[Value, ...]:
+            for value in values:
+                if value not in new:
+                    new[value] = replace(value, name=fresh(value.name))
+            return tuple(new[v] for v in values)
+
+        inputs = rename(self.body.inputs)
+        nodes = tuple(
+            replace(
+                node,
+                op=node.op.renamed(fresh) if isinstance(node.op, Scan) else node.op,
+                inputs=rename(node.inputs),
+                outputs=rename(node.outputs),
+            )
+            for node in self.body.nodes
+        )
+        body = replace(self.body, inputs=inputs, nodes=nodes, outputs=rename(self.body.outputs))
+        return replace(self, body=body)
 
     @property
     def constants(self) -> int:

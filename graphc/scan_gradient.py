@@ -1,0 +1,115 @@
+"""The gradient of a scan: one scan in the other direction.
+
+An iteration of it computes the forward values again from what the forward iteration read, then the
+gradients of that iteration: those of the new carries come in as its carries, those of the stacks as
+elements. The gradients of the constants begin at zero and are added up as carries. What the forward
+scan should rather store is decided later, by the pass store_or_recompute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from graphc.functions import zeros_like
+from graphc.functions.loops import BodyBuilder
+from graphc.gradient import gradients
+from graphc.ir import FLOATS, Node, Value, Where
+from graphc.ops.scan import Scan, stacked
+from graphc.trace import Builder, Tensor, current_builder
+
+
+_T = TypeVar("_T")
+
+
+def scan_gradient(
+    op: Scan,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """The gradient of each input of a scan; None for those that are not of a float dtype."""
+    outer = current_builder()
+    old = _stack_old_carries(outer, outputs)
+    constants, first, scanned = _parts(op, inputs)
+    body = BodyBuilder(outer, op.length)
+    with body.building():
+        before = [body.element(f"old.{i}", stack) for i, stack in enumerate(old)]
+        elements = [body.element(f"x.{i}", x) for i, x in enumerate(scanned)]
+        read = [*map(body.own, constants), *before, *elements]
+        known = dict(zip(op.body.inputs, read, strict=True))
+        _repeat(body, op.body.nodes, known)
+        results = [known[v] for v in op.body.outputs]
+        seeds = _seeds(body, op, outputs, grads)
+        active = [i for i, s in enumerate(seeds) if s is not None]
+        found = gradients(
+            [results[i] for i in active], [s for s in seeds if s is not None], read, body
+        )
+        to_constants, to_old, to_elements = _parts(op, found)
+        carries = [
+            zeros_like(t) if g is None else g
+            for t, g in zip(before, to_old, strict=True)
+            if t.dtype in FLOATS
+        ]
+        for constant, grad in zip(constants, to_constants, strict=True):
+            if grad is not None:
+                with outer.building():
+                    zero = zeros_like(constant)
+                carries.append(body.carry("sum", zero) + grad)
+        stacks = [g for g in to_elements if g is not None]
+    emitted = iter(body.emit_scan(carries, stacks, not op.reverse))
+    d_old = [next(emitted) if t.dtype in FLOATS else None for t in before]
+    d_constants = [None if g is None else next(emitted) for g in to_constants]
+    d_elements = [None if g is None else next(emitted) for g in to_elements]
+    return [*d_constants, *d_old, *d_elements]
+
+
+def _parts(op: Scan, items: Sequence[_T]) -> tuple[Sequence[_T], Sequence[_T], Sequence[_T]]:
+    """What belongs to the constants, to the carries and to the scanned values."""
+    first, last = op.constants, op.constants + op.carries
+    return items[:first], items[first:last], items[last:]
+
+
+def _seeds(
+    body: BodyBuilder, op: Scan, outputs: Sequence[Tensor], grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The gradients of the body's outputs as its carries and elements; None for zero."""
+    seeds: list[Tensor | None] = []
+    for number, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
+        if number >= op.carries:
+            seeds.append(None if grad is None else body.element(f"d.{number}", grad))
+        elif output.dtype in FLOATS:
+            with body.outer.building():
+                initial = zeros_like(output) if grad is None else grad
+            seeds.append(body.carry(f"d.{number}", initial))
+        else:
+            seeds.append(None)
+    return seeds
+
+
+def _stack_old_carries(outer: Builder, outputs: Sequence[Tensor]) -> list[Tensor]:
+    """The old carries of all iterations as further outputs of the forward scan."""
+    number = next(n for n, node in enumerate(outer.nodes) if outputs[0].value in node.outputs)
+    node = outer.nodes[number]
+    op = node.op
+    assert isinstance(op, Scan)
+    added = [
+        Value(outer.fresh(f"{v.name}.old"), stacked(v.type, op.length)) for v in op.old_carries
+    ]
+    body = replace(op.body, outputs=(*op.body.outputs, *op.old_carries))
+    outer.nodes[number] = replace(
+        node, op=replace(op, body=body), outputs=(*node.outputs, *added)
+    )
+    return [Tensor(v, outer) for v in added]
+
+
+def _repeat(body: Builder, nodes: Iterable[Node], known: dict[Value, Tensor]) -> None:
+    """Append the nodes to `body` under new names; adds their results to `known`."""
+    for node in nodes:
+        results = tuple(Value(body.fresh(v.name), v.type) for v in node.outputs)
+        where = Where(node.where.module, node.where.lines, derived=True)
+        inputs = tuple(known[v].value for v in node.inputs)
+        op = node.op.renamed(body.fresh) if isinstance(node.op, Scan) else node.op
+        body.nodes.append(Node(op, inputs, results, where))
+        known.update((v, Tensor(r, body)) for v, r in zip(node.outputs, results, strict=True))
