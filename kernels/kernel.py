@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_COMMENT = re.compile(r"//[^\n]*\n?")
+_OWN = re.compile(r"\b[A-Za-z]\w*_(?:data)?\b")
+"""What the printers call registers (`relu_1_`) and pointers (`relu_1_data`): no name that a kernel
+has from elsewhere looks like that."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,17 @@ class Kernel:
     by the chunk that read that element of the input, after reading it, and no other chunk or
     element reads it."""
     launches: tuple[GridLaunch, ...] = ()
+
+    def canonical(self) -> str:
+        """The text without comments and with numbers for its own names: those of the kernel, its
+        registers and its pointers. Kernels of one canonical text do the same."""
+        text = _COMMENT.sub("", self.source)
+        text = re.sub(rf"\bvoid {self.name}\(", "void kernel(", text)
+        for number, launch in enumerate(self.launches):
+            text = re.sub(rf"\b{launch.symbol}\(", f"kernel{number}(", text)
+        text = re.sub(r"\bnamespace (graphc::)?\w+_(space|text) \{", r"namespace \1kernel {", text)
+        numbers: dict[str, int] = {}
+        return _OWN.sub(lambda own: f"_{numbers.setdefault(own[0], len(numbers))}", text)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ One source makes one object, `NAME-KEY.so`, whose key is the digest of everythin
 of: the source, the headers, the flags, the compiler's version and the CPU's features. The object
 ends in the digest of its own bytes, which the loader of the system does not look at, so a file
 that was cut short or changed is seen and built again. Files come into place by renaming: any
-number of processes may build the same object. The source stays beside it.
+number of processes may build the same object. The source stays beside it. The CPU's kernels are
+built many at once: see `units.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphc.config import cache_dir, usable_cores
 from graphc.errors import CompileError
-from graphc.kernels.kernel import Kernel
 from graphc.messages import log
 from graphc.target import Target
 
@@ -72,30 +72,6 @@ class Source:
     flags: tuple[str, ...] = ()
 
 
-def build_kernels(
-    kernels: Mapping[str, Kernel],
-    wheres: Mapping[str, object] | None = None,
-    lanes: int | None = None,
-) -> dict[str, int]:
-    """The address of each kernel's function, by the kernel's name; built where not in the cache.
-
-    `wheres` says what a kernel comes from, for errors; `lanes` are those of the target that the
-    kernels were made for, by default those of this CPU. Raises CompileError.
-    """
-    if not kernels:
-        return {}
-    flags = (f"-DGRAPHC_LANES={lanes or cpu_target().lanes}", f"-I{KERNEL_HEADERS}")
-    sources = [
-        Source(k.name, k.source, f"kernel {k.name}", str((wheres or {}).get(name, "")), flags)
-        for name, k in kernels.items()
-    ]
-    libraries = build(sources, headers_digest(KERNEL_HEADERS / "cpu"))
-    return {
-        name: _address(library, kernel.name)
-        for (name, kernel), library in zip(kernels.items(), libraries, strict=True)
-    }
-
-
 @functools.cache
 def player_library() -> ctypes.CDLL:
     """The native player, built where not in the cache. Raises CompileError."""
@@ -109,14 +85,14 @@ def build(sources: list[Source], headers: str) -> list[ctypes.CDLL]:
     """The loaded shared object of each source. `headers` is the digest of what they include."""
     compiler = find_compiler()
     folder = cache_dir() / "cpu"
-    with _writing(folder), ThreadPoolExecutor(usable_cores()) as pool:
+    with writing(folder), ThreadPoolExecutor(usable_cores()) as pool:
         return list(pool.map(lambda s: _library(s, headers, compiler, folder), sources))
 
 
 def build_object(source: Source, headers: str, kind: str) -> bytes:
     """The shared object of one source, not loaded, from the cache of that `kind` ("sim")."""
     compiler, folder = find_compiler(), cache_dir() / kind
-    with _writing(folder):
+    with writing(folder):
         return _object(source, headers, compiler, folder).read_bytes()
 
 
@@ -169,16 +145,16 @@ def cpu_features() -> tuple[str, ...]:
 
 
 def headers_digest(folder: Path) -> str:
-    """The digest of the names and contents of all headers in `folder`."""
+    """The digest of the names and contents of all headers in `folder` and the one around it."""
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.h")):
+    for path in sorted((*folder.glob("*.h"), *folder.parent.glob("*.h"))):
         digest.update(f"{path.name}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 @contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
     """The folder exists; errors of writing there become a CompileError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,6 +164,47 @@ def _writing(folder: Path) -> Iterator[None]:
             f"cannot write the cache of compiled kernels in {folder}: {error.strerror}; "
             "make room there, or let GRAPHC_CACHE_DIR name another folder"
         ) from error
+
+
+def key(text: str, headers: str, flags: tuple[str, ...], compiler: Compiler) -> str:
+    """The digest of all that an object is made of."""
+    parts = (text, headers, *FLAGS, *flags, compiler.version, *cpu_features())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def intact(path: Path) -> bool:
+    """Whether `path` is an object as it was built."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return False
+    body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+    return hashlib.sha256(body).digest() == digest
+
+
+def seal(path: Path) -> None:
+    """Put the digest of its own bytes behind an object."""
+    body = path.read_bytes()
+    path.write_bytes(body + hashlib.sha256(body).digest())
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """What the command says, in English."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", env=environment
+    )
+
+
+def failure(
+    what: str, where: str, command: list[str], done: subprocess.CompletedProcess[str]
+) -> CompileError:
+    """The error of a compiler's command that ended like this."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\berror: ", line)]
+    first = (errors or lines or [f"the compiler ended with status {done.returncode}"])[0]
+    whose = f"{what} ({where})" if where else what
+    return CompileError(f"{whose} does not compile: {first}\ncommand: {shlex.join(command)}")
 
 
 def _library(source: Source, headers: str, compiler: Compiler, folder: Path) -> ctypes.CDLL:
@@ -203,21 +220,10 @@ def _object(source: Source, headers: str, compiler: Compiler, folder: Path) -> P
     """The file of the shared object, built if there is none or if it was changed."""
     # Comments name the user's lines: a line added above a model is no reason to compile again.
     text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
-    parts = (text, headers, *FLAGS, *source.flags, compiler.version, *cpu_features())
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    path = folder / f"{source.name}-{key}.so"
-    if not _intact(path):
+    path = folder / f"{source.name}-{key(text, headers, source.flags, compiler)}.so"
+    if not intact(path):
         _compile(source, path.with_suffix(".cpp"), path, compiler)
     return path
-
-
-def _intact(path: Path) -> bool:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return False
-    body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-    return hashlib.sha256(body).digest() == digest
 
 
 def _compile(source: Source, file: Path, path: Path, compiler: Compiler) -> None:
@@ -228,39 +234,15 @@ def _compile(source: Source, file: Path, path: Path, compiler: Compiler) -> None
         built = Path(scratch) / "object"
         command = [*compiler.command, *FLAGS, *source.flags, str(file), "-o"]
         begin = time.perf_counter()
-        done = _run([*command, str(built)])
+        done = run([*command, str(built)])
         if done.returncode != 0:
-            raise _failure(source, [*command, os.devnull], done)
-        body = built.read_bytes()
-        built.write_bytes(body + hashlib.sha256(body).digest())
+            raise failure(source.what, source.where, [*command, os.devnull], done)
+        seal(built)
         built.replace(path)
         log("info", f"{source.what}: built in {time.perf_counter() - begin:.2f} s")
 
 
-def _failure(
-    source: Source, command: list[str], done: subprocess.CompletedProcess[str]
-) -> CompileError:
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"\berror: ", line)]
-    first = (errors or lines or [f"the compiler ended with status {done.returncode}"])[0]
-    whose = f"{source.what} ({source.where})" if source.where else source.what
-    return CompileError(f"{whose} does not compile: {first}\ncommand: {shlex.join(command)}")
-
-
-def _address(library: ctypes.CDLL, name: str) -> int:
-    address = ctypes.cast(library[name], ctypes.c_void_p).value
-    assert address is not None
-    return address
-
-
 @functools.cache
 def _version(path: str) -> str:
-    done = _run([path, "--version"])
+    done = run([path, "--version"])
     return done.stdout.splitlines()[0] if done.stdout else path
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(
-        command, capture_output=True, text=True, errors="replace", env=environment
-    )

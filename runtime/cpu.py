@@ -13,10 +13,10 @@ import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Graph, Type
-from graphc.runtime.build import build_kernels
 from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range
 from graphc.runtime.player import Address, Player, resolve
 from graphc.runtime.reference import has_nan, nan_message
+from graphc.runtime.units import build_kernels
 from graphc.state import StateBuffer, aligned_empty
 
 Array = np.ndarray[Any, np.dtype[Any]]
