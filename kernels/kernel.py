@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ class Kernel:
     element reads it."""
     launches: tuple[GridLaunch, ...] = ()
 
+    @functools.cached_property
     def canonical(self) -> str:
         """The text without comments and with numbers for its own names: those of the kernel, its
         registers and its pointers. Kernels of one canonical text do the same."""

@@ -88,7 +88,7 @@ def build_kernels(
     wanted: dict[str, _Wanted] = {}
     keys = {}
     for name, kernel in kernels.items():
-        keys[name] = found = key(kernel.canonical(), headers, flags[:1], compiler)
+        keys[name] = found = key(kernel.canonical, headers, flags[:1], compiler)
         wanted.setdefault(found, _Wanted(kernel, str((wheres or {}).get(name, "")), found))
     builder = _Builder(compiler, flags, cache_dir() / "cpu")
     with writing(builder.folder):

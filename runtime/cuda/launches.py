@@ -6,11 +6,12 @@ import bisect
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from graphc.config import usable_cores
-from graphc.kernels.kernel import GridLaunch
+from graphc.kernels.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start
 from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step, Wait
@@ -19,8 +20,17 @@ Issue = Callable[[], Any]
 """Puts one step, or one launch of a step that has several, on its stream."""
 
 
-def compile_kernels(plan: Plan, device: Device) -> dict[str, bytes]:
-    """The compiled image of each kernel by its name, from the cache where it is there.
+@dataclass(frozen=True)
+class Image:
+    """A compiled kernel and the symbols of its launches: those of the first of equal kernels."""
+
+    compiled: bytes
+    symbols: tuple[str, ...]
+
+
+def compile_kernels(plan: Plan, device: Device) -> dict[str, Image]:
+    """The image of each kernel by its name, from the cache where it is there. Kernels that differ
+    in names alone share one, unless the device checks them: what it says names the kernel.
 
     Raises CompileError, which names the user's line.
     """
@@ -29,11 +39,19 @@ def compile_kernels(plan: Plan, device: Device) -> dict[str, bytes]:
         if isinstance(step, Launch):
             wheres.setdefault(step.kernel, str(step.where))
     kernels = [k for k in plan.kernels.values() if k.launches]
+    checked = getattr(device.driver, "check", False)
+    texts = {k.name: k.name if checked else k.canonical for k in kernels}
+    firsts: dict[str, Kernel] = {}
+    for kernel in kernels:
+        firsts.setdefault(texts[kernel.name], kernel)
+
+    def compiled(kernel: Kernel) -> Image:
+        image = device.driver.compile(kernel.source, kernel.name, wheres.get(kernel.name, ""))
+        return Image(image, tuple(launch.symbol for launch in kernel.launches))
+
     with ThreadPoolExecutor(usable_cores()) as pool:
-        images = pool.map(
-            lambda k: device.driver.compile(k.source, k.name, wheres.get(k.name, "")), kernels
-        )
-        return {kernel.name: image for kernel, image in zip(kernels, images, strict=True)}
+        images = dict(zip(firsts, pool.map(compiled, firsts.values()), strict=True))
+    return {name: images[text] for name, text in texts.items()}
 
 
 class StatePlaces:
@@ -81,13 +99,14 @@ class Addresses:
 class Functions:
     """The loaded kernels of a plan and its events. Made and let go while a context is current."""
 
-    def __init__(self, plan: Plan, device: Device, images: Mapping[str, bytes]) -> None:
+    def __init__(self, plan: Plan, device: Device, images: Mapping[str, Image]) -> None:
         driver = device.driver
-        self._modules = {n: driver.module_from_buffer(image) for n, image in images.items()}
+        distinct = {id(image): image for image in images.values()}
+        self._modules = {i: driver.module_from_buffer(x.compiled) for i, x in distinct.items()}
         self._functions: dict[str, list[tuple[GridLaunch, Any]]] = {}
-        for name, module in self._modules.items():
-            launches = plan.kernels[name].launches
-            self._functions[name] = [(la, module.get_function(la.symbol)) for la in launches]
+        for name, image in images.items():
+            found = [self._modules[id(image)].get_function(s) for s in image.symbols]
+            self._functions[name] = list(zip(plan.kernels[name].launches, found, strict=True))
             for launch, function in self._functions[name]:
                 if launch.shared_bytes:
                     attribute = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES

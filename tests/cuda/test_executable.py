@@ -298,3 +298,23 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found.keys() == expected.keys()
     for key, array in found.items():
         np.testing.assert_array_equal(array, expected[key], err_msg=key)
+
+
+def test_kernels_that_differ_in_names_alone_are_compiled_once(monkeypatch):
+    texts = []
+    compile_one = Simulator.compile
+
+    def counting(self: Simulator, text: str, name: str, where: str = "") -> bytes:
+        texts.append(name)
+        return compile_one(self, text, name, where)
+
+    monkeypatch.setattr(Simulator, "compile", counting)
+    layers = nn.Sequential(*[nn.Linear(12, 12) for _ in range(4)])
+    x = np.ones((5, 12), np.float32)
+    program = graphc.compile(layers, graphc.spec((5, 12)), device="sim")
+    assert len(texts) == 1 and len(program.kernels) == 4
+    expected = graphc.compile(layers, graphc.spec((5, 12)), device="reference")(x)
+    np.testing.assert_allclose(program(x), expected, rtol=1e-5, atol=1e-6)
+    checked = on_device(program.plan, buffers(program), check=True)
+    assert len(texts) == 5
+    np.testing.assert_array_equal(checked.run([x])[0], program(x))

@@ -98,13 +98,13 @@ def test_kernels_whose_values_are_exchanged_do_not_share():
             "const int x_ = ((int*)arguments[0])[0], y_ = ((int*)arguments[0])[1];\n"
             f"*(int*)arguments[0] = {first}_ - {second}_;"
         )
-        return kernel("k", text).canonical()
+        return kernel("k", text).canonical
 
     assert difference("x", "y") != difference("y", "x")
 
 
 def test_names_are_numbered_however_long_a_kernel_is():
-    text = kernel("k", "\n".join(f"int v{i}_ = {i};" for i in range(1000))).canonical()
+    text = kernel("k", "\n".join(f"int v{i}_ = {i};" for i in range(1000))).canonical
     assert "int _999 = 999;" in text
 
 
