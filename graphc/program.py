@@ -18,6 +18,7 @@ from graphc.kernels.kernel import Kernel
 from graphc.lines import error
 from graphc.ops.constant import Constant
 from graphc.optim.rule import Rule
+from graphc.passes.bodies import bodies
 from graphc.passes.place_constants import PREFIX
 from graphc.passes.runner import run_passes
 from graphc.runtime.plan import Plan
@@ -208,7 +209,12 @@ def make_plan_of(graph: Graph, target: Target, streams: int | str) -> Plan:
     from graphc.runtime.planner import make_plan
 
     notes = ["streams: auto chose 1"] if streams == "auto" else []
-    kernels = {n.outputs[0].name: lower(n, target) for n in graph.nodes if n.op.name != "reshape"}
+    kernels = {
+        n.outputs[0].name: lower(n, target)
+        for g in (graph, *bodies(graph))
+        for n in g.nodes
+        if n.op.name not in ("reshape", "scan")
+    }
     count = 1 if streams == "auto" else int(streams)
     plan = make_plan(graph, kernels, device=target.device, streams=count, notes=tuple(notes))
     plan.verify()

@@ -19,7 +19,6 @@ from graphc.ir import FLOATS, Node, Value, Where
 from graphc.ops.scan import Scan, stacked
 from graphc.trace import Builder, Tensor, current_builder
 
-
 _T = TypeVar("_T")
 
 
@@ -32,7 +31,7 @@ def scan_gradient(
     """The gradient of each input of a scan; None for those that are not of a float dtype."""
     outer = current_builder()
     old = _stack_old_carries(outer, outputs)
-    constants, first, scanned = _parts(op, inputs)
+    constants, _, scanned = _parts(op, inputs)
     body = BodyBuilder(outer, op.length)
     with body.building():
         before = [body.element(f"old.{i}", stack) for i, stack in enumerate(old)]
@@ -98,9 +97,7 @@ def _stack_old_carries(outer: Builder, outputs: Sequence[Tensor]) -> list[Tensor
         Value(outer.fresh(f"{v.name}.old"), stacked(v.type, op.length)) for v in op.old_carries
     ]
     body = replace(op.body, outputs=(*op.body.outputs, *op.old_carries))
-    outer.nodes[number] = replace(
-        node, op=replace(op, body=body), outputs=(*node.outputs, *added)
-    )
+    outer.nodes[number] = replace(node, op=replace(op, body=body), outputs=(*node.outputs, *added))
     return [Tensor(v, outer) for v in added]
 
 

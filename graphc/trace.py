@@ -50,6 +50,10 @@ class Builder:
         self._names.add(name)
         return name
 
+    def reserve(self, names: set[str]) -> None:
+        """Let `names` be used already; those that this builder makes are added to them."""
+        self._names = names
+
     def own(self, tensor: Tensor) -> Tensor:
         """`tensor` as this graph knows it; GraphError if it belongs to another trace."""
         if tensor.builder is not self:

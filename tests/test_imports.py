@@ -14,7 +14,7 @@ LAYERS = (
     ("ir", "target", "tree", "state", "arguments"),
     ("ops", "text", "text_parser", "interpret"),
     ("trace", "operand", "functions"),
-    ("gradient", "cost", "nn", "optim", "weights", "tracing"),
+    ("gradient", "scan_gradient", "cost", "nn", "optim", "weights", "tracing"),
     ("passes",),
     ("kernels",),
     ("runtime",),

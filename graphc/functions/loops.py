@@ -63,7 +63,7 @@ def _length(scanned: Any, length: int | None) -> int:
     if () in found.values():
         path = next(p for p, shape in found.items() if not shape)
         raise error(f"scan: xs{_at(path)} is a scalar, expected a first axis to scan")
-    extents = {shape[0] for shape in found.values()}
+    extents: set[int] = {shape[0] for shape in found.values()}
     if length is not None:
         if isinstance(length, bool) or not isinstance(length, int) or length < 0:
             raise error(f"scan: length expected a number of iterations, got {length!r}")

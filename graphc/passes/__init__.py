@@ -2,6 +2,8 @@
 
 commute          before differentiation, so that the backward pass sees the cheaper order
 clean            fewer nodes for everything that follows
+hoist            before differentiation, so that what is hoisted has an ordinary gradient; and after
+                 it, where the sums of weight gradients leave their loops
 place_constants  before fusion, which treats large constants as memory
 fuse_contract    first of the fusions: an epilogue saves most, a pointwise op has one home
 fuse_pointwise   what is left; every node is a kernel afterwards
@@ -9,25 +11,42 @@ fuse_updates     after fusion, when an update rule is one kernel per parameter
 layout           last: it needs to know the kernels, and decides once for each
 """
 
+from graphc.passes.bodies import through_bodies
 from graphc.passes.clean import clean, simplify
 from graphc.passes.commute import commute
 from graphc.passes.fuse_contract import fuse_contract
 from graphc.passes.fuse_pointwise import fuse_pointwise
 from graphc.passes.fuse_updates import fuse_updates
+from graphc.passes.hoist import hoist
 from graphc.passes.layout import layout
 from graphc.passes.place_constants import place_constants
 from graphc.passes.runner import Pass
 
-BEFORE_GRADIENT: tuple[tuple[str, Pass], ...] = (("simplify", simplify), ("commute", commute))
+BEFORE_GRADIENT: tuple[tuple[str, Pass], ...] = (
+    ("simplify", through_bodies(simplify)),
+    ("commute", through_bodies(commute)),
+    ("hoist", hoist),
+)
 AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
-    ("clean", clean),
-    ("place_constants", place_constants),
-    ("fuse_contract", fuse_contract),
-    ("fuse_pointwise", fuse_pointwise),
+    ("clean", through_bodies(clean)),
+    ("hoist_gradient", hoist),
+    ("clean_hoisted", through_bodies(clean)),
+    ("place_constants", through_bodies(place_constants)),
+    ("fuse_contract", through_bodies(fuse_contract)),
+    ("fuse_pointwise", through_bodies(fuse_pointwise)),
     ("fuse_updates", fuse_updates),
     ("layout", layout),
 )
-OPTIONAL = ("simplify", "commute", "clean", "fuse_updates", "layout")
+OPTIONAL = (
+    "simplify",
+    "commute",
+    "hoist",
+    "clean",
+    "hoist_gradient",
+    "clean_hoisted",
+    "fuse_updates",
+    "layout",
+)
 """Passes that `disable` may switch off; the others make the graph executable."""
 
 __all__ = ["AFTER_GRADIENT", "BEFORE_GRADIENT", "OPTIONAL"]

@@ -16,6 +16,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Op, Source
 from graphc.ops.constant import Constant
 from graphc.passes.algebra import simplify_node
+from graphc.passes.prune_scans import prune_scans
 from graphc.passes.rewrite import Names, drop_dead, resolve, substitute
 from graphc.target import Target
 
@@ -35,7 +36,7 @@ def clean(graph: Graph, target: Target) -> Graph:
 
 def _until_stable(graph: Graph, untouched: frozenset[str]) -> Graph:
     while True:
-        cleaned = drop_dead(_sweep(graph, untouched))
+        cleaned = prune_scans(drop_dead(_sweep(graph, untouched)))
         if cleaned == graph:
             return graph
         graph = cleaned

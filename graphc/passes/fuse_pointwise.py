@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise, Reduction
 from graphc.ops.fused import Fused
+from graphc.ops.scan import Scan
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
 from graphc.passes.places import reads_elsewhere, through_unit_reshapes
@@ -39,9 +40,7 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
             if _one_kernel([graph.nodes[i] for i in union], producers):
                 partition.merge(a, b)
     graph = fuse_groups(graph, _groups(graph, partition))
-    while alone := [
-        n for n in graph.nodes if not isinstance(n.op, Fused) and n.op.name != "reshape"
-    ]:
+    while alone := [n for n in graph.nodes if not isinstance(n.op, Fused) and not _stays(n)]:
         graph = fuse_groups(graph, [[n] for n in alone])
     return graph
 
@@ -52,9 +51,14 @@ def _groups(graph: Graph, partition: Partition) -> list[list[Node]]:
 
 
 def _fusible(node: Node) -> bool:
-    if isinstance(node.op, (Fused, Contraction)) or node.op.name == "reshape":
+    if isinstance(node.op, (Fused, Contraction)) or _stays(node):
         return False
     return not is_free(node)
+
+
+def _stays(node: Node) -> bool:
+    """Whether the node is no kernel: a reshape, or a scan, whose body holds kernels."""
+    return node.op.name == "reshape" or isinstance(node.op, Scan)
 
 
 def _direct_producers(node: Node, producers: dict[Value, Node]) -> Iterator[Node]:

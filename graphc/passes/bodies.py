@@ -1,0 +1,119 @@
+"""Passes on the bodies of scans.
+
+A pass sees a body as a graph of its own: the carries and elements are the inputs, and what the
+scan holds constant is state that is never updated. What the pass adds to the state (constants that
+it places in memory) becomes state of the program, and a constant of the scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from graphc.ir import Graph, Node, Value
+from graphc.ops.fused import Fused
+from graphc.ops.scan import Scan
+from graphc.target import Target
+
+Pass = Callable[[Graph, Target], Graph]
+
+
+def through_bodies(function: Pass) -> Pass:
+    """The pass that does to every body, innermost first, and to the graph what `function` does."""
+
+    def run(graph: Graph, target: Target) -> Graph:
+        return unique_names(_apply(function, graph, target))
+
+    run.__doc__ = function.__doc__
+    return run
+
+
+def _apply(function: Pass, graph: Graph, target: Target) -> Graph:
+    state = dict.fromkeys(graph.state)
+    nodes = []
+    for node in graph.nodes:
+        if isinstance(node.op, Scan):
+            node = _inside(function, node, target)
+            assert isinstance(node.op, Scan)
+            inner = zip(node.inputs, node.op.body.inputs, strict=True)
+            state.update((outer, None) for outer, own in inner if outer == own)
+        nodes.append(node)
+    return function(replace(graph, state=tuple(state), nodes=tuple(nodes)), target)
+
+
+def _inside(function: Pass, node: Node, target: Target) -> Node:
+    op = node.op
+    assert isinstance(op, Scan)
+    first = op.constants
+    source = dict(zip(op.body.inputs[:first], node.inputs[:first], strict=True))
+    body = replace(op.body, inputs=op.body.inputs[first:], state=op.body.inputs[:first])
+    body = _apply(function, body, target)
+    constants = tuple(source.get(v, v) for v in body.state)
+    body = replace(body, inputs=(*body.state, *body.inputs), state=())
+    return replace(node, op=replace(op, body=body), inputs=(*constants, *node.inputs[first:]))
+
+
+def bodies(graph: Graph) -> Iterator[Graph]:
+    """The bodies of the graph's scans, outermost first."""
+    for node in graph.nodes:
+        if isinstance(node.op, Scan):
+            yield node.op.body
+            yield from bodies(node.op.body)
+
+
+def values_of(graph: Graph) -> Iterator[Value]:
+    """Every value that the graph itself defines."""
+    yield from (*graph.inputs, *graph.state)
+    for node in graph.nodes:
+        yield from node.outputs
+
+
+def unique_names(graph: Graph) -> Graph:
+    """`graph` with a name of its own for every value and kernel in it and in the bodies of its
+    scans. The graph's own names stay."""
+    if not any(isinstance(n.op, Scan) for n in graph.nodes):
+        return graph
+    return _Renaming(graph).graph
+
+
+class _Renaming:
+    def __init__(self, graph: Graph) -> None:
+        self.values = {v.name for v in values_of(graph)}
+        self.kernels = {n.op.kernel for n in graph.nodes if isinstance(n.op, Fused)}
+        self.graph = replace(graph, nodes=tuple(map(self.node, graph.nodes)))
+
+    def node(self, node: Node) -> Node:
+        if not isinstance(node.op, Scan):
+            return node
+        body = node.op.body
+        new = {v: replace(v, name=_fresh(v.name, self.values, ".")) for v in values_of(body)}
+        nodes = tuple(self._renamed(n, new) for n in body.nodes)
+        body = replace(
+            body,
+            inputs=tuple(new[v] for v in body.inputs),
+            nodes=tuple(map(self.node, nodes)),
+            outputs=tuple(new[v] for v in body.outputs),
+        )
+        return replace(node, op=replace(node.op, body=body))
+
+    def _renamed(self, node: Node, new: dict[Value, Value]) -> Node:
+        op = node.op
+        if isinstance(op, Fused):
+            kernel = _fresh(op.kernel, self.kernels, "_")
+            if kernel != op.kernel:
+                op = replace(op, kernel=kernel, body=replace(op.body, name=kernel))
+        return replace(
+            node,
+            op=op,
+            inputs=tuple(new[v] for v in node.inputs),
+            outputs=tuple(new[v] for v in node.outputs),
+        )
+
+
+def _fresh(base: str, taken: set[str], mark: str) -> str:
+    """`base`, or `base` with a mark and a number behind it; adds it to `taken`."""
+    name, n = base, 1
+    while name in taken:
+        name, n = f"{base}{mark}{n}", n + 1
+    taken.add(name)
+    return name

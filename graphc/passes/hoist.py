@@ -1,0 +1,298 @@
+"""Hoist: out of scans what does not depend on their carries.
+
+Before the loop: contractions and reductions of constants and elements alone, for all iterations at
+once (x W of a recurrent layer), with the pointwise ops behind them; what depends on constants alone
+is computed once. After the loop: what only leads to stacks, such as the gradients of the elements,
+and sums that are carried from iteration to iteration and read nowhere else, such as the gradients
+of the weights: their terms are stacked, and one contraction adds them up. (Appleyard, Kocisky and
+Blunsom, Optimizing Performance of Recurrent Neural Networks on GPUs, 2016, sections 3.1 and 3.2,
+do this by hand.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from graphc.ir import Graph, Node, Value
+from graphc.ops.arithmetic import Add
+from graphc.ops.base import Pointwise, Source, View
+from graphc.ops.constant import Constant
+from graphc.ops.scan import Scan, stacked
+from graphc.ops.view import BroadcastTo
+from graphc.passes.bodies import bodies, unique_names, values_of
+from graphc.passes.groups import is_free
+from graphc.passes.over_time import Known, Totals, all_iterations, can_stack
+from graphc.passes.prune_scans import prune_scans
+from graphc.passes.rewrite import drop_dead, resolve, substitute, topological
+from graphc.target import Target
+from graphc.trace import Builder, Tensor
+
+
+def hoist(graph: Graph, target: Target) -> Graph:
+    """`graph` with less work in its scans; nested ones give to the bodies around them first."""
+    if not any(isinstance(n.op, Scan) for n in graph.nodes):
+        return graph
+    taken = {v.name for g in (graph, *bodies(graph)) for v in values_of(g)}
+    return unique_names(prune_scans(_hoist(graph, taken)))
+
+
+def _hoist(graph: Graph, taken: set[str]) -> Graph:
+    builder = Builder(graph.name)
+    builder.reserve(taken)
+    substitution: dict[Value, Value] = {}
+    origin = {v: n for n in graph.nodes for v in n.outputs}
+    for node in graph.nodes:
+        node = replace(node, inputs=tuple(resolve(v, substitution) for v in node.inputs))
+        if isinstance(node.op, Scan):
+            body = prune_scans(_hoist(node.op.body, taken))
+            node = _with_views(replace(node, op=replace(node.op, body=body)), origin, builder)
+            with builder.building(), builder.at(node.where):
+                _Loop(builder, node, substitution).rebuild()
+        else:
+            builder.nodes.append(node)
+    return drop_dead(substitute(graph, topological(builder.nodes), substitution))
+
+
+def _with_views(node: Node, origin: dict[Value, Node], builder: Builder) -> Node:
+    """The scan with the views and small constants that it reads as constants inside its body, where
+    reading them costs nothing."""
+    op = node.op
+    assert isinstance(op, Scan)
+    inputs, constants, inside = list(node.inputs), list(op.body.inputs), list[Node]()
+    place = 0
+    while place < len(constants) - op.carries - op.xs:
+        source, inner = origin.get(inputs[place]), constants[place]
+        if source is None or not is_free(source) or len(source.outputs) != 1:
+            place += 1
+            continue
+        read = tuple(
+            Value(builder.fresh(f"{inner.name}.{i}"), v.type) for i, v in enumerate(source.inputs)
+        )
+        inside.insert(0, replace(source, inputs=read, outputs=(inner,)))
+        inputs[place : place + 1] = source.inputs
+        constants[place : place + 1] = read
+    body = replace(op.body, inputs=tuple(constants), nodes=(*inside, *op.body.nodes))
+    return replace(node, op=replace(op, body=body), inputs=tuple(inputs))
+
+
+class _Loop:
+    """A scan that is being taken apart: what goes before it, into it and behind it."""
+
+    def __init__(self, builder: Builder, node: Node, substitution: dict[Value, Value]) -> None:
+        assert isinstance(node.op, Scan)
+        self.builder, self.node, self.op = builder, node, node.op
+        self.substitution = substitution
+        self.body = node.op.body
+        self.producers = self.body.producers
+        self.consumers = self.body.consumers
+        first, last = self.op.constants, self.op.constants + self.op.carries
+        self.constants = dict(zip(self.body.inputs[:first], node.inputs[:first], strict=True))
+        self.initial = node.inputs[first:last]
+        self.elements = dict(zip(self.op.elements, node.inputs[last:], strict=True))
+
+    def rebuild(self) -> None:
+        """Append the nodes before the scan, the scan, and the nodes behind it."""
+        before = self.leading()
+        known = self.compute_leading(before)
+        sums = self.sums()
+        after = self.trailing(before, sums)
+        stacks = dict(zip(self.op.stacks, self.node.outputs[self.op.carries :], strict=True))
+        added = self.frontier(after, sums, known)
+        inner = self.emit_scan(before, after, sums, stacks, added, known)
+        self.compute_trailing(after, sums, stacks, {**known, **inner})
+
+    def leading(self) -> set[int]:
+        """The nodes that move before the loop, by identity."""
+        known = {*self.constants, *self.elements}
+        changing = set(self.elements)
+        moved: set[int] = set()
+        for node in self.body.nodes:
+            if not known.issuperset(node.inputs) or not can_stack(node):
+                if isinstance(node.op, Source):
+                    known.update(node.outputs)
+                continue
+            known.update(node.outputs)
+            varies = any(v in changing for v in node.inputs)
+            if varies:
+                changing.update(node.outputs)
+            if is_free(node):
+                continue
+            behind = isinstance(node.op, Pointwise) and any(
+                id(self.producers.get(v)) in moved
+                and v in changing
+                and v.type.size >= node.output.type.size
+                for v in node.inputs
+            )
+            if not varies or behind or not isinstance(node.op, Pointwise):
+                moved.add(id(node))
+                moved |= {id(n) for n in self.ancestors(node)}
+        return moved
+
+    def ancestors(self, node: Node) -> Iterator[Node]:
+        for value in node.inputs:
+            source = self.producers.get(value)
+            if source is not None:
+                yield source
+                yield from self.ancestors(source)
+
+    def compute_leading(self, before: set[int]) -> dict[Value, Known]:
+        """What is known outside of the body's values: constants, stacks, and the moved nodes'."""
+        known = {v: Known(self.tensor(o), False) for v, o in self.constants.items()}
+        known |= {v: Known(self.tensor(o), True) for v, o in self.elements.items()}
+        self.compute([n for n in self.body.nodes if id(n) in before], known)
+        return known
+
+    def compute(self, nodes: Iterable[Node], known: dict[Value, Known]) -> None:
+        for node in nodes:
+            where = node.where if node.where.lines else self.node.where
+            with self.builder.at(where):
+                known[node.output] = all_iterations(node, known, self.op.length)
+
+    def sums(self) -> dict[Value, Value]:
+        """Carries that only add up: old carry -> the term of one iteration."""
+        found: dict[Value, Value] = {}
+        for old, new in zip(self.op.old_carries, self.op.new_carries, strict=True):
+            node = self.producers.get(new)
+            if node is None or not isinstance(node.op, Add) or old not in node.inputs:
+                continue
+            uses = self.body.outputs.count(old) + len(self.consumers.get(old, ()))
+            alone = self.body.outputs.count(new) == 1 and not self.consumers.get(new)
+            term = node.inputs[1 - node.inputs.index(old)]
+            if uses == 1 and alone and term != old and term.type == old.type:
+                found[old] = term
+        return found
+
+    def trailing(self, before: set[int], sums: dict[Value, Value]) -> list[Node]:
+        """The nodes that move behind the loop, in order."""
+        pairs = zip(self.op.old_carries, self.op.new_carries, strict=True)
+        stays = {new for old, new in pairs if old not in sums}
+        for node in reversed(self.body.nodes):
+            if any(v in stays for v in node.outputs):
+                stays.update(node.inputs)
+        adding = {self.producers[new] for new in self._totals(sums)}
+        moved: dict[int, Node] = {}
+        values: set[Value] = set()
+        for node in self.body.nodes:
+            free = not stays.intersection(node.outputs) and id(node) not in before
+            if not free or node in adding or not can_stack(node):
+                continue
+            heavy = not isinstance(node.op, Pointwise) and not is_free(node)
+            if heavy or any(v in values for v in node.inputs):
+                moved[id(node)] = node
+                values.update(node.outputs)
+        for node in reversed(self.body.nodes):  # views are read where their readers are
+            readers = self.consumers.get(node.outputs[0], [])
+            if is_free(node) and readers and all(id(n) in moved for n in readers):
+                if node.outputs[0] not in self.body.outputs:
+                    moved[id(node)] = node
+        for term in sums.values():
+            self._views_of(term, moved)
+        return [n for n in self.body.nodes if id(n) in moved]
+
+    def _views_of(self, value: Value, moved: dict[int, Node]) -> None:
+        """Move the views that lead to `value`, a term of a sum, if nothing else reads them."""
+        node = self.producers.get(value)
+        if node is not None and isinstance(node.op, View) and can_stack(node):
+            if all(id(n) in moved or isinstance(n.op, Add) for n in self.consumers[value]):
+                moved[id(node)] = node
+                self._views_of(node.inputs[0], moved)
+
+    def _totals(self, sums: dict[Value, Value]) -> list[Value]:
+        pairs = zip(self.op.old_carries, self.op.new_carries, strict=True)
+        return [new for old, new in pairs if old in sums]
+
+    def frontier(
+        self, after: list[Node], sums: dict[Value, Value], known: dict[Value, Known]
+    ) -> list[Value]:
+        """The values of the loop that what follows it reads and nobody knows outside."""
+        inside = {v for n in after for v in n.outputs}
+        read = dict.fromkeys(v for n in after for v in n.inputs)
+        read.update(dict.fromkeys(sums.values()))
+        return [v for v in read if v not in inside and v not in known]
+
+    def emit_scan(
+        self,
+        before: set[int],
+        after: list[Node],
+        sums: dict[Value, Value],
+        stacks: dict[Value, Value],
+        added: list[Value],
+        known: dict[Value, Known],
+    ) -> dict[Value, Known]:
+        """Append what is left of the scan; the stacks that it gives, by the body's value."""
+        gone = {id(n) for n in after} | before
+        gone |= {id(self.producers[v]) for v in self._totals(sums)}
+        nodes = [n for n in self.body.nodes if id(n) not in gone]
+        read = {v for n in nodes for v in n.inputs}
+        made = {v for n in nodes for v in n.outputs}
+        triples = list(
+            zip(
+                self.op.old_carries,
+                self.op.new_carries,
+                self.initial,
+                self.node.outputs,
+                strict=False,
+            )
+        )
+        carries = [t for t in triples if t[0] not in sums]
+        outputs = {v: o for v, o in stacks.items() if v in made or v in self.body.inputs}
+        for value in added:
+            if value not in outputs:
+                name = self.builder.fresh(f"{value.name}.stack")
+                outputs[value] = Value(name, stacked(value.type, self.op.length))
+        read |= {t[1] for t in carries} | set(outputs)
+        moved = [v for n in self.body.nodes if id(n) in before for v in n.outputs if v in read]
+        constants = {**self.constants}
+        elements = {**self.elements}
+        for value in moved:
+            (elements if known[value].stacked else constants)[value] = known[value].tensor.value
+        body = replace(
+            self.body,
+            inputs=(*constants, *(t[0] for t in carries), *elements),
+            nodes=tuple(nodes),
+            outputs=(*(t[1] for t in carries), *outputs),
+        )
+        op = replace(self.op, body=body, carries=len(carries), xs=len(elements))
+        inputs = (*constants.values(), *(t[2] for t in carries), *elements.values())
+        results = (*(t[3] for t in carries), *outputs.values())
+        self.builder.nodes.append(Node(op, inputs, results, self.node.where))
+        return {v: Known(self.tensor(o), True) for v, o in outputs.items()}
+
+    def compute_trailing(
+        self,
+        after: list[Node],
+        sums: dict[Value, Value],
+        stacks: dict[Value, Value],
+        known: dict[Value, Known],
+    ) -> None:
+        self.compute(after, known)
+        for value, output in stacks.items():
+            if value in known and known[value].tensor.value != output:
+                whole = known[value]
+                tensor = whole.tensor
+                if not whole.stacked:
+                    shape = (self.op.length, *tensor.shape)
+                    (tensor,) = self.builder.emit(BroadcastTo(shape), tensor)
+                self.substitution[output] = tensor.value
+        made = {v: n for n in after for v in n.outputs}
+        totals = Totals(made, known, self.op.length)
+        for number, old in enumerate(self.op.old_carries):
+            if old in sums:
+                where = self.producers[sums[old]].where if sums[old] in self.producers else None
+                with self.builder.at(where or self.node.where):
+                    total = totals.total(sums[old])
+                    initial = self.initial[number]
+                    if not self._is_zero(initial):
+                        total = self.tensor(initial) + total
+                self.substitution[self.node.outputs[number]] = total.value
+
+    def _is_zero(self, value: Value) -> bool:
+        producers = {v: n for n in self.builder.nodes for v in n.outputs}
+        node = producers.get(value)
+        while node is not None and isinstance(node.op, View):
+            node = producers.get(node.inputs[0])
+        return node is not None and isinstance(node.op, Constant) and not node.op.array.any()
+
+    def tensor(self, value: Value) -> Tensor:
+        return Tensor(value, self.builder)
