@@ -26,6 +26,8 @@ from graphc.target import Target
 
 STRIP = 4
 """Registers of neighbouring rows that go down the axis together."""
+ENOUGH_STRIPS = 16
+"""Where there are so many, no axis is cut: its elements would be joined twice."""
 FEW_STEPS = 64
 """The fewest steps per piece of an axis that is cut."""
 STATES = {
@@ -90,11 +92,10 @@ def lower_prefix(node: Node, target: Target) -> Kernel:
     assert all(v.type.layout.axis is None for v in values), "prefix is row-major"
     space = find_space(node, target.lanes)
     width, steps = target.lanes, space.domain.steps(space.axis)
-    join = _JOIN_NANOSECONDS.get(space.op.combine, 0.5) * (5 if space.in_lanes else 1)
-    per_strip = (program_cost(space.whole, width) + join) * steps * space.strip
+    per_strip = (program_cost(space.whole, width) + _joins(space)) * steps * space.strip
     strips = space.strips if steps else 0
     wanted = chunk_count(per_strip * strips, strips * max(steps // FEW_STEPS, 1))
-    pieces = -(-wanted // strips) if strips and wanted >= 2 * strips else 1
+    pieces = -(-wanted // strips) if 0 < strips < ENOUGH_STRIPS and wanted >= 2 * strips else 1
     chunks = strips * pieces if pieces > 1 else min(wanted, max(strips, 1))
     states = strips * space.strip * pieces
     return Kernel(
@@ -112,15 +113,23 @@ def lower_prefix(node: Node, target: Target) -> Kernel:
 def find_space(node: Node, width: int) -> Space:
     """The cheaper of the two: the axis in the lanes, or the last of the other axes."""
     assert isinstance(node.op, Fused)
-    (inner,) = (n for n in node.op.body.nodes if isinstance(n.op, Prefix))
+    inner = running(node)
     assert isinstance(inner.op, Prefix)
     shape, axis = inner.inputs[0].type.shape, inner.op.axis
     others = [d for d in range(len(shape)) if d != axis and shape[d] != 1]
-    spaces = [_space(node, inner, Domain(shape, d, width)) for d in (axis, *others[-1:])]
+    spaces = [space_of(node, inner, Domain(shape, d, width)) for d in (axis, *others[-1:])]
     return min(spaces, key=_cost)
 
 
-def _space(node: Node, inner: Node, domain: Domain) -> Space:
+def running(node: Node) -> Node:
+    """The node of the body that makes the running result."""
+    assert isinstance(node.op, Fused)
+    (inner,) = (n for n in node.op.body.nodes if isinstance(n.op, Prefix))
+    return inner
+
+
+def space_of(node: Node, inner: Node, domain: Domain) -> Space:
+    """What to read and to write for `inner`, whose values have the axes of `domain`."""
     assert isinstance(node.op, Fused) and isinstance(inner.op, Prefix)
     body, x, names = node.op.body, inner.inputs[0], Names()
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
@@ -148,7 +157,12 @@ def _cost(space: Space) -> float:
     assert domain.lane is not None
     waste = domain.steps(domain.lane) * domain.width / max(domain.extents[domain.lane], 1)
     moved = sum(access_cost(a, domain.width) for a in space.whole.accesses)
-    return waste * (moved + (1.0 if space.in_lanes else 0.0))
+    return waste * (moved + _joins(space))
+
+
+def _joins(space: Space) -> float:
+    """Nanoseconds per register: in the lanes a register joins copies of itself."""
+    return _JOIN_NANOSECONDS.get(space.op.combine, 0.3) * (5 if space.in_lanes else 1)
 
 
 def _text(node: Node, space: Space, strips: int, pieces: int, chunks: int) -> str:

@@ -22,6 +22,7 @@ from graphc.ops.base import (
     View,
     Window,
 )
+from graphc.ops.prefix import Prefix
 
 PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
 MADE_BY_PASSES = ("kernel", "relayout")
@@ -34,6 +35,7 @@ FAMILIES: tuple[tuple[str, type], ...] = (
     ("Places named by data", Index),
     ("Random numbers", Random),
     ("Values without inputs", Source),
+    ("Running results", Prefix),
     ("Joined and padded", Op),
 )
 KINDS = {
@@ -76,7 +78,7 @@ def _is_public(name: str, op: type[Op]) -> bool:
 
 
 def _op_row(op: type[Op]) -> str:
-    accepts = KINDS[tuple(op.accepts)] if issubclass(op, Pointwise) else ""
+    accepts = KINDS[tuple(op.accepts)] if issubclass(op, Pointwise | Prefix) else ""
     gives = f" to {op.gives}" if issubclass(op, Pointwise) and op.gives else ""
     return f"| `{op.name}` | {_first(op)} | {accepts}{gives} | {_gradient(op)} |"
 

@@ -12,6 +12,7 @@ from graphc.functions import (
     contraction,
     convolution,
     creation,
+    cumulative,
     elementwise,
     gathering,
     indexing,
@@ -35,6 +36,7 @@ from graphc.functions.attention import *
 from graphc.functions.contraction import *
 from graphc.functions.convolution import *
 from graphc.functions.creation import *
+from graphc.functions.cumulative import *
 from graphc.functions.elementwise import *
 from graphc.functions.gathering import *
 from graphc.functions.hints import with_keyword_hints
@@ -61,6 +63,7 @@ __all__ += attention.__all__
 __all__ += contraction.__all__
 __all__ += convolution.__all__
 __all__ += creation.__all__
+__all__ += cumulative.__all__
 __all__ += elementwise.__all__
 __all__ += gathering.__all__
 __all__ += indexing.__all__

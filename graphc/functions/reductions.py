@@ -8,7 +8,6 @@ from typing import Any
 from graphc import ops
 from graphc.functions.elementwise import (
     abs,
-    add,
     equal,
     isnan,
     logical_or,
@@ -31,8 +30,6 @@ __all__ = [
     "argmax",
     "argmin",
     "count_nonzero",
-    "cumprod",
-    "cumsum",
     "max",
     "mean",
     "min",
@@ -49,7 +46,7 @@ def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) ->
 
     Integers and booleans are summed as i64 unless `dtype` says otherwise.
     """
-    tensor = _summable(x, dtype)
+    tensor = summable(x, dtype)
     return emit(ops.Sum(axes_of("sum", axis, tensor), keepdims), tensor)
 
 
@@ -58,38 +55,16 @@ def prod(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -
 
     Integers and booleans are multiplied as i64 unless `dtype` says otherwise.
     """
-    tensor = _summable(x, dtype)
+    tensor = summable(x, dtype)
     return emit(ops.Prod(axes_of("prod", axis, tensor), keepdims), tensor)
 
 
-def _summable(x: Any, dtype: Any) -> Tensor:
+def summable(x: Any, dtype: Any) -> Tensor:
+    """`x` as it is summed: in `dtype`, else in its own dtype if that is a float, else in i64."""
     tensor = as_tensor(x)
     if dtype is not None:
         return cast(tensor, dtype_of(dtype))
     return tensor if tensor.dtype in FLOATS else cast(tensor, "i64")
-
-
-def cumsum(x: Any, axis: int, dtype: Any = None) -> Tensor:
-    """y[i] = x[0] + ... + x[i] along `axis`; dtypes as of `sum`."""
-    return _running("cumsum", add, 0.0, _summable(x, dtype), axis)
-
-
-def cumprod(x: Any, axis: int, dtype: Any = None) -> Tensor:
-    """y[i] = x[0] * ... * x[i] along `axis`; dtypes as of `prod`."""
-    return _running("cumprod", multiply, 1.0, _summable(x, dtype), axis)
-
-
-def _running(name: str, combine: Any, neutral: float, x: Tensor, axis: int) -> Tensor:
-    """By doubling: after step k each element holds the result of up to 2^k elements."""
-    place = axis_of(name, axis, x)
-    width = 1
-    while width < x.shape[place]:
-        low = tuple(width * (a == place) for a in range(x.ndim))
-        earlier = x[(*(slice(None),) * place, slice(x.shape[place] - width))]
-        none = (0,) * x.ndim
-        x = combine(x, emit(ops.Pad(low, none, none, neutral), earlier))
-        width *= 2
-    return x
 
 
 def count_nonzero(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:

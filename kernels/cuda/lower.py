@@ -6,6 +6,7 @@ from graphc.ir import Node
 from graphc.kernels.cuda.contract_text import lower_contract
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
+from graphc.kernels.cuda.prefix import lower_prefix
 from graphc.kernels.cuda.reduce_text import lower_reduce
 from graphc.kernels.kernel import Kernel
 from graphc.ops.fused import Fused
@@ -15,6 +16,7 @@ TEMPLATES = {
     "contract": lower_contract,
     "index": lower_index,
     "pointwise": lower_pointwise,
+    "prefix": lower_prefix,
     "reduce": lower_reduce,
 }
 

@@ -137,6 +137,25 @@ inline unsigned __shfl_xor_sync(unsigned, unsigned value, int lanes) {
   host::wait(host::at_warp);
   return other;
 }
+template <class T>
+T exchanged(T value, unsigned lane) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
+  const unsigned me = host::current;
+  std::memcpy(&host::slots[me], &value, sizeof(T));
+  host::wait(host::at_warp);
+  std::memcpy(&value, &host::slots[me / 32 * 32 + lane], sizeof(T));
+  host::wait(host::at_warp);
+  return value;
+}
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return exchanged(value, lane);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned distance) {
+  const unsigned lane = host::current % 32;
+  return exchanged(value, lane < distance ? lane : lane - distance);
+}
 inline unsigned __ballot_sync(unsigned, bool predicate) {
   const unsigned me = host::current;
   host::slots[me] = predicate;

@@ -1,0 +1,107 @@
+"""Running results along an axis for prefix.cuh."""
+
+from __future__ import annotations
+
+import math
+
+from graphc.ir import Node
+from graphc.kernels.access import Domain
+from graphc.kernels.cuda.shell import (
+    BLOCKS,
+    Signature,
+    constant_arrays,
+    decomposed,
+    index_type,
+    inplace_pairs,
+    kernel_text,
+    make_kernel,
+    source,
+    symbol_of,
+)
+from graphc.kernels.expression import C_TYPES
+from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.kernels.prefix import STATES, Space, running, space_of
+from graphc.ops.fused import Fused
+
+THREADS = 256
+FEW_COLUMNS = 16
+"""So many columns of a row are one thread's."""
+LEAST_COLUMNS = 32
+"""Columns per thread that a piece is worth."""
+_STATE_BYTES = 16
+
+
+def lower_prefix(node: Node) -> Kernel:
+    """The kernel of a body of one running result; every value is row-major."""
+    op = node.op
+    assert isinstance(op, Fused)
+    body = op.body
+    inner = running(node)
+    if inner.outputs[0].type.size == 0:
+        return make_kernel(node, source(node, (), ()), ())
+    space = space_of(node, inner, Domain(inner.inputs[0].type.shape))
+    extents = tuple(space.domain.extents[d] for d in space.kept)
+    rows, columns = math.prod(extents), space.domain.extents[space.axis]
+    along = _along(space, columns)
+    across = THREADS // along
+    blocks = -(-rows // across)
+    most = columns // (along * LEAST_COLUMNS)
+    pieces = max(1, min(most, -(-BLOCKS // blocks))) if 2 * blocks <= BLOCKS else 1
+    inplace = inplace_pairs(body, [space.whole], space.pointers)
+    shared = frozenset(v for pair in inplace for v in pair)
+    signature = Signature(space.pointers, body.inputs, body.outputs, shared, pieces > 1)
+    index, state = index_type(body), f"{STATES[space.op.combine]}<{C_TYPES[space.dtype]}>"
+    settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(space.op.reverse).lower()}"
+    kinds = [f"using Rows = Prefix<{settings}, {pieces}, {state}>;"]
+    parts = ("kernel", "finish") if pieces > 1 else ("kernel",)
+    kernels, launches = [], []
+    for part in parts:
+        lines = _lines(space, extents, index, state, pieces, part == parts[-1])
+        symbol = symbol_of(node, part)
+        kernels.append(kernel_text(symbol, signature, THREADS, lines))
+        launches.append(GridLaunch(symbol, (blocks, pieces, 1), (THREADS, 1, 1)))
+    return make_kernel(
+        node,
+        source(node, ("prefix",), [constant_arrays(space.whole), kinds, *kernels]),
+        launches,
+        workspace=_STATE_BYTES * rows * pieces if pieces > 1 else 0,
+        flops=space.domain.size,
+        inplace=[(body.inputs.index(x), body.outputs.index(y)) for x, y in inplace],
+    )
+
+
+def _along(space: Space, columns: int) -> int:
+    """Threads per row: neighbours read neighbours in memory."""
+    accesses = space.whole.accesses
+    last = space.kept[-1] if space.kept else space.axis
+    by_column = sum(a.strides[space.axis] == 1 for a in accesses)
+    by_row = sum(a.strides[last] == 1 for a in accesses) if space.kept else 0
+    if columns <= FEW_COLUMNS or by_row > by_column:
+        return 1
+    return 32 if columns <= THREADS else THREADS
+
+
+def _lines(
+    space: Space, extents: tuple[int, ...], index: str, state: str, pieces: int, last: bool
+) -> list[str]:
+    """The statements of one launch; the last one writes."""
+    rank = space.domain.rank
+    names = [f"i{space.kept.index(d)}" if d in space.kept else "j" for d in range(rank)]
+    kept = [f"i{d}" for d in range(len(extents))]
+    read, write = space.read.lines(names, "1"), space.write.lines(names, "1")
+    states = f"reinterpret_cast<{state}*>(workspace)" if pieces > 1 else "nullptr"
+    call = [
+        f"rows.{'run' if last else 'totals'}(",
+        f"    {states},",
+        f"    [&]({index} j) {{",
+        *(f"      {line}" for line in (*read, f"return {space.operand};")),
+        "    }" + ("," if last else ");"),
+    ]
+    if last:
+        call += [
+            f"    [&]({index} j, const {state}& state) {{",
+            *(f"      {line}" for line in write),
+            "    });",
+        ]
+    return ["const Rows rows;", *decomposed("rows.row", kept, extents, index, call), *call]
+

@@ -1,0 +1,116 @@
+"""Running results, orders, order statistics and searches against PyTorch's."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc import functions as f
+from tests.functions.comparison import Case, Function, compare, labels, normal
+from tests.tools import need_module
+
+
+@pytest.fixture(scope="module")
+def torch() -> ModuleType:
+    return need_module("torch")
+
+
+CASES: list[Case] = []
+
+
+def case(
+    name: str, ours: Function, theirs: Function, *inputs: np.ndarray, tolerance: float = 1e-9
+) -> None:
+    CASES.append(Case(name, ours, theirs, inputs, tolerance))
+
+
+X, CUBE = normal(3, 5), normal(2, 3, 4)
+ONE_ZERO = np.array(
+    [[2.0, 3.0, 0.0, 4.0, 5.0], [0.0, 2.0, 3.0, 4.0, 5.0], [2.0, 3.0, 4.0, 5.0, 0.0]]
+)
+TWO_ZEROS = np.array(
+    [[2.0, 0.0, 3.0, 0.0, 5.0], [0.0, 0.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 4.0, 5.0]]
+)
+TIES = labels(3, 4, 9).astype(np.float64)
+NAN = np.where(TIES == 1, np.nan, TIES)
+INFINITE = np.array([[-np.inf, -np.inf, 1.0, np.inf, 2.0], [0.0, -np.inf, 1.0, 2.0, -np.inf]])
+WITH_TIES = (("", CUBE), (" with ties", TIES[:, None]), (" of NaN", NAN[:, None]))
+
+
+def squared(y: Any) -> Any:
+    return y + y**2
+
+
+for axis in (0, 1, -1):
+    case(
+        f"cumsum {axis}",
+        lambda x, a=axis: squared(f.cumsum(x, a)),
+        lambda t, x, a=axis: squared(t.cumsum(x, a)),
+        CUBE,
+    )
+    case(
+        f"logcumsumexp {axis}",
+        lambda x, a=axis: squared(f.logcumsumexp(x, a)),
+        lambda t, x, a=axis: squared(t.logcumsumexp(x, a)),
+        CUBE,
+    )
+    for which in ("cummax", "cummin"):
+        for name, x in WITH_TIES:
+            case(
+                f"{which}{name} {axis}",
+                lambda x, a=axis, w=which: getattr(f, w)(x, a),
+                lambda t, x, a=axis, w=which: tuple(getattr(t, w)(x, a)),
+                x,
+            )
+for name, x in (("", X), (" with a zero", ONE_ZERO), (" with zeros", TWO_ZEROS)):
+    case(
+        f"cumprod{name}",
+        lambda x: squared(f.cumprod(x, 1)),
+        lambda t, x: squared(t.cumprod(x, 1)),
+        x,
+    )
+for dtype in ("i1", "u1", "i4", "i8"):
+    numbers = labels(5, 3, 7, dtype=dtype)
+    for which in ("cumsum", "cumprod"):
+        case(
+            f"{which} of {dtype}",
+            lambda x, w=which: getattr(f, w)(x, 1),
+            lambda t, x, w=which: getattr(t, w)(x, 1),
+            numbers,
+        )
+    case(f"cummax of {dtype}", lambda x: f.cummax(x, 1), lambda t, x: tuple(x.cummax(1)), numbers)
+case("cumsum of booleans", lambda x: f.cumsum(x > 0, 1), lambda t, x: t.cumsum(x > 0, 1), X)
+case("cummax of booleans", lambda x: f.cummax(x > 0, 1), lambda t, x: tuple((x > 0).cummax(1)), X)
+case(
+    "cumsum as f32",
+    lambda x: f.cumsum(x, 0, "f32"),
+    lambda t, x: x.cumsum(0, dtype=t.float32),
+    X,
+    tolerance=1e-6,
+)
+case(
+    "logcumsumexp of infinities",
+    lambda x: f.logcumsumexp(f.stop_gradient(x), 1),
+    lambda t, x: t.logcumsumexp(x.detach(), 1),
+    INFINITE,
+)
+case(
+    "cumulative_sum from 0",
+    lambda x: squared(f.cumulative_sum(x, 1, include_initial=True)),
+    lambda t, x: squared(t.nn.functional.pad(x.cumsum(1), (1, 0))),
+    X,
+)
+case(
+    "cumulative_prod from 1",
+    lambda x: squared(f.cumulative_prod(x, include_initial=True)),
+    lambda t, x: squared(t.nn.functional.pad(x.cumprod(0), (1, 0), value=1.0)),
+    X[0],
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_values_and_gradients_equal_torchs(torch: ModuleType, case: Case) -> None:
+    compare(torch, case)

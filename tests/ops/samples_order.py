@@ -1,0 +1,51 @@
+"""Running results, orders and searches on a few inputs."""
+
+from __future__ import annotations
+
+from graphc.ir import Type
+from graphc.ops import Cummax, Cummin, Cumprod, Cumsum, Logcumsumexp
+from tests.ops.sample import Sample, f32, of
+
+TIES = (-3.0, 3.0)
+"""Integers drawn from here are equal to one another often."""
+
+
+def _running() -> list[Sample]:
+    shapes = (
+        ((7,), 0),
+        ((1,), 0),
+        ((131,), 0),
+        ((3, 16), 1),
+        ((2, 33), 1),
+        ((0, 4), 1),
+        ((4, 0), 1),
+        ((5, 70), 0),
+        ((33, 2), 0),
+        ((2, 5, 19), 1),
+        ((4, 3, 1), 1),
+        ((3, 1, 5), 1),
+        ((2, 3, 4, 5), 0),
+        ((2, 2000), 1),
+        ((3000, 3), 0),
+    )
+    samples = []
+    for number, (shape, axis) in enumerate(shapes):
+        reverse = number % 2 == 1
+        samples += [Sample(Cumsum(axis, r), (f32(*shape),)) for r in (False, True)]
+        samples.append(Sample(Cummax(axis, reverse), (f32(*shape),)))
+        if number % 3 == 0:
+            samples.append(Sample(Cummin(axis, reverse), (f32(*shape),)))
+        if number % 3 != 2:
+            samples.append(Sample(Logcumsumexp(axis, reverse), (f32(*shape),)))
+            samples.append(Sample(Cumprod(axis, reverse), (f32(*shape),), ((0.97, 1.02),)))
+    for number, dtype in enumerate(("u8", "i8", "i32", "i64")):
+        for op in (Cumsum, Cumprod, Cummax, Cummin):
+            shape, axis = (((3, 37), 1), ((19, 5), 0))[number % 2]
+            samples.append(Sample(op(axis), (of(dtype, *shape),), (TIES,)))
+    for op in (Cumsum, Cumprod, Cummax, Logcumsumexp):
+        samples.append(Sample(op(1), (Type((3, 37), "f64"),), ((0.5, 1.3),)))
+    samples.append(Sample(Cumsum(0), (Type((19, 5), "f64"),)))
+    return samples
+
+
+ORDERS: tuple[Sample, ...] = (*_running(),)
