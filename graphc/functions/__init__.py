@@ -26,6 +26,7 @@ from graphc.functions import (
     products,
     random,
     rearrange,
+    recurrent,
     reductions,
     resize,
     shapes,
@@ -51,6 +52,7 @@ from graphc.functions.pooling import *
 from graphc.functions.products import *
 from graphc.functions.random import *
 from graphc.functions.rearrange import *
+from graphc.functions.recurrent import *
 from graphc.functions.reductions import *
 from graphc.functions.resize import *
 from graphc.functions.shapes import *
@@ -77,6 +79,7 @@ __all__ += pooling.__all__
 __all__ += products.__all__
 __all__ += random.__all__
 __all__ += rearrange.__all__
+__all__ += recurrent.__all__
 __all__ += reductions.__all__
 __all__ += resize.__all__
 __all__ += shapes.__all__

@@ -88,6 +88,7 @@ from graphc.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
 )
+from graphc.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from graphc.nn.shape import (
     Flatten,
     Identity,
@@ -106,6 +107,9 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -128,6 +132,7 @@ __all__ = [
     "Dropout2d",
     "Embedding",
     "Flatten",
+    "GRUCell",
     "GroupNorm",
     "Hardshrink",
     "Hardsigmoid",
@@ -139,6 +144,7 @@ __all__ = [
     "InstanceNorm2d",
     "KLDivLoss",
     "L1Loss",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -159,6 +165,7 @@ __all__ = [
     "PixelShuffle",
     "PixelUnshuffle",
     "RMSNorm",
+    "RNNCell",
     "ReLU",
     "ReLU6",
     "Sequential",

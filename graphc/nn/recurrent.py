@@ -1,0 +1,322 @@
+"""Recurrent layers: loops over time that are compiled once, whatever the length."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from graphc import functions
+from graphc.nn import check, initialize
+from graphc.nn.module import Module
+from graphc.nn.parameter import Parameter
+from graphc.trace import Tensor
+
+State = tuple[Tensor, ...]
+
+
+class Recurrent(Module):
+    """What RNN, LSTM and GRU share: layers, directions, states and lengths.
+
+    weight_ih_l{k}: f32[gates * hidden_size, features of the layer's input]; weight_hh_l{k}:
+    f32[gates * hidden_size, h]; bias_ih_l{k} and bias_hh_l{k}: f32[gates * hidden_size], if `bias`;
+    `_reverse` behind the name for the other direction. h is hidden_size, or proj_size.
+    """
+
+    gates: ClassVar[int]
+    states: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        proj_size: int = 0,
+    ) -> None:
+        layer = type(self).__name__
+        self.input_size = check.integer(layer, "input_size", input_size)
+        self.hidden_size = check.integer(layer, "hidden_size", hidden_size)
+        self.num_layers = check.integer(layer, "num_layers", num_layers)
+        self.proj_size = check.integer(layer, "proj_size", proj_size, at_least=0)
+        if self.proj_size >= self.hidden_size:
+            check.fail(f"{layer}: proj_size expected less than {hidden_size}, got {proj_size}")
+        self.bias, self.batch_first = bool(bias), bool(batch_first)
+        self.dropout = check.number(layer, "dropout", dropout, 0.0, 1.0)
+        self.bidirectional = bool(bidirectional)
+        self.suffixes = ("", "_reverse") if bidirectional else ("",)
+        features = self.input_size
+        for number in range(self.num_layers):
+            for suffix in self.suffixes:
+                self._make(f"l{number}{suffix}", features)
+            features = self.output_size * len(self.suffixes)
+
+    @property
+    def output_size(self) -> int:
+        """Features of h in one direction."""
+        return self.proj_size or self.hidden_size
+
+    def _make(self, place: str, features: int) -> None:
+        rows, hidden = self.gates * self.hidden_size, self.hidden_size
+        shapes: dict[str, tuple[int, ...]]
+        shapes = {"weight_ih": (rows, features), "weight_hh": (rows, self.output_size)}
+        if self.bias:
+            shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, hidden)
+        for name, shape in shapes.items():
+            setattr(self, f"{name}_{place}", initialize.uniform(shape, hidden))
+
+    def _weight(self, name: str, place: str) -> Parameter | None:
+        return getattr(self, f"{name}_{place}", None)
+
+    def step(self, x: Tensor, state: State, place: str) -> State:
+        """The new state from an element of the input, with the weights of `place`."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, hx: Any = None, lengths: Any = None) -> tuple[Tensor, Any]:
+        """(y, last state). x: [t, n, input_size], [n, t, input_size] if `batch_first`, or
+        [t, input_size] without a batch; y the same with the features of the last layer's h, of
+        both directions. `hx` and the last state: [directions * num_layers, n, h], for an LSTM
+        the pair (h, c); zeros if None.
+
+        `lengths`: i32 or i64 [n], the steps of each sequence of a padded batch. Behind its end y is
+        zero and the state stays; the other direction begins at the end.
+        """
+        layer = type(self).__name__
+        check.axes(layer, x, "t, features", "t, n, features")
+        if x.shape[-1] != self.input_size:
+            check.fail(f"{layer}: x expected {self.input_size} features, got {x.value.type}")
+        batched = x.ndim == 3
+        if not batched:
+            x = functions.expand_dims(x, 1)
+        elif self.batch_first:
+            x = functions.permute_dims(x, (1, 0, 2))
+        initial = self._initial(x, hx, batched)
+        alive = None if lengths is None else self._alive(x, lengths)
+        last: list[State] = []
+        for number in range(self.num_layers):
+            if number and self.dropout:
+                x = functions.dropout(x, self.dropout)
+            sides = []
+            for suffix in self.suffixes:
+                state = tuple(s[len(last)] for s in initial)
+                y, end = self._run(x, state, f"l{number}{suffix}", alive)
+                sides.append(y)
+                last.append(end)
+            x = sides[0] if len(sides) == 1 else functions.concat(sides, axis=-1)
+        ends = tuple(functions.stack(list(parts)) for parts in zip(*last, strict=True))
+        if not batched:
+            x, ends = functions.squeeze(x, 1), tuple(functions.squeeze(e, 1) for e in ends)
+        elif self.batch_first:
+            x = functions.permute_dims(x, (1, 0, 2))
+        return x, ends if self.states > 1 else ends[0]
+
+    def _run(
+        self, x: Tensor, state: State, place: str, alive: Tensor | None
+    ) -> tuple[Tensor, State]:
+        """All steps of one layer in one direction."""
+
+        def step(state: State, element: Any) -> tuple[State, Tensor]:
+            if alive is None:
+                new = self.step(element, state, place)
+                return new, new[0]
+            part, keep = element
+            new = self.step(part, state, place)
+            y = functions.where(keep, new[0], 0.0)
+            return tuple(functions.where(keep, n, s) for n, s in zip(new, state, strict=True)), y
+
+        elements = x if alive is None else (x, alive)
+        end, y = functions.scan(step, state, elements, reverse=place.endswith("_reverse"))
+        return y, end
+
+    def _initial(self, x: Tensor, hx: Any, batched: bool) -> State:
+        """The initial states, each [directions * num_layers, n, features]."""
+        count = self.num_layers * len(self.suffixes)
+        sizes = (self.output_size, self.hidden_size)[: self.states]
+        shapes = [(count, x.shape[1], size) for size in sizes]
+        if hx is None:
+            return tuple(functions.zeros(shape, x.dtype) for shape in shapes)
+        given = hx if self.states > 1 else (hx,)
+        if not isinstance(given, tuple | list) or len(given) != self.states:
+            check.fail(f"{type(self).__name__}: hx expected (h, c), got {type(hx).__name__}")
+        states = [functions.as_tensor(s) for s in given]
+        if not batched:
+            states = [functions.expand_dims(s, 1) for s in states]
+        for name, state, shape in zip("hc", states, shapes, strict=False):
+            if state.shape != shape:
+                shown = list(shape if batched else (shape[0], shape[2]))
+                check.fail(
+                    f"{type(self).__name__}: the initial {name} expected {shown}, "
+                    f"got {functions.as_tensor(given['hc'.index(name)]).value.type}"
+                )
+        return tuple(states)
+
+    def _alive(self, x: Tensor, lengths: Any) -> Tensor:
+        """bool[t, n, 1]: whether step t lies within the sequence."""
+        ends = functions.as_tensor(lengths)
+        if ends.shape != (x.shape[1],) or ends.dtype not in ("i32", "i64"):
+            check.fail(
+                f"{type(self).__name__}: lengths expected integers [{x.shape[1]}], "
+                f"got {ends.value.type}"
+            )
+        steps = functions.arange(x.shape[0], dtype=ends.dtype)
+        inside = functions.less(functions.expand_dims(steps, 1), ends)
+        return functions.expand_dims(inside, 2)
+
+    def describe(self) -> str:
+        parts = [str(self.input_size), str(self.hidden_size)]
+        if self.num_layers > 1:
+            parts.append(f"num_layers={self.num_layers}")
+        for name in ("batch_first", "bidirectional", "dropout", "proj_size"):
+            if getattr(self, name):
+                parts.append(f"{name}={getattr(self, name)}")
+        return ", ".join(parts if self.bias else [*parts, "bias=False"])
+
+
+class RNN(Recurrent):
+    """h' = tanh(W x + b + R h + d), or relu: see `Recurrent`."""
+
+    gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        self.nonlinearity = _nonlinearity("RNN", nonlinearity)
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+        )
+
+    def step(self, x: Tensor, state: State, place: str) -> State:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return (_simple_cell(self.nonlinearity, x, state[0], *_of(self, names, place)),)
+
+
+class LSTM(Recurrent):
+    """Long short-term memory: `functions.lstm_cell` over time. See `Recurrent`.
+
+    With `proj_size` h' is multiplied by weight_hr_l{k}: f32[proj_size, hidden_size].
+    """
+
+    gates, states = 4, 2
+
+    def step(self, x: Tensor, state: State, place: str) -> State:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        h, c = functions.lstm_cell(x, (state[0], state[1]), *_of(self, names, place))
+        if self.proj_size:
+            h = functions.linear(h, self._weight("weight_hr", place))
+        return h, c
+
+
+class GRU(Recurrent):
+    """Gated recurrent unit: `functions.gru_cell` over time. See `Recurrent`."""
+
+    gates = 3
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+        )
+
+    def step(self, x: Tensor, state: State, place: str) -> State:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return (functions.gru_cell(x, state[0], *_of(self, names, place)),)
+
+
+class RecurrentCell(Module):
+    """What the cells share: weight_ih f32[gates * hidden_size, input_size], weight_hh
+    f32[gates * hidden_size, hidden_size], bias_ih and bias_hh f32[gates * hidden_size]."""
+
+    gates: ClassVar[int]
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        layer = type(self).__name__
+        self.input_size = check.integer(layer, "input_size", input_size)
+        self.hidden_size = check.integer(layer, "hidden_size", hidden_size)
+        rows = self.gates * self.hidden_size
+        self.weight_ih = initialize.uniform((rows, self.input_size), self.hidden_size)
+        self.weight_hh = initialize.uniform((rows, self.hidden_size), self.hidden_size)
+        self.bias_ih = initialize.uniform((rows,), self.hidden_size) if bias else None
+        self.bias_hh = initialize.uniform((rows,), self.hidden_size) if bias else None
+
+    @property
+    def weights(self) -> tuple[Parameter | None, ...]:
+        """In the order of the functions' arguments."""
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def _zeros(self, x: Tensor) -> Tensor:
+        return functions.zeros((*x.shape[:-1], self.hidden_size), x.dtype)
+
+    def describe(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + (
+            ", bias=False" if self.bias_ih is None else ""
+        )
+
+
+class RNNCell(RecurrentCell):
+    """One step of an `RNN`: h' from x [n, input_size] and h [n, hidden_size], zeros if None."""
+
+    gates = 1
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
+    ) -> None:
+        self.nonlinearity = _nonlinearity("RNNCell", nonlinearity)
+        super().__init__(input_size, hidden_size, bias)
+
+    def forward(self, x: Tensor, hx: Any = None) -> Tensor:
+        h = self._zeros(x) if hx is None else hx
+        return _simple_cell(self.nonlinearity, x, h, *self.weights)
+
+
+class LSTMCell(RecurrentCell):
+    """One step of an `LSTM`: (h', c') from x [n, input_size] and (h, c), zeros if None."""
+
+    gates = 4
+
+    def forward(self, x: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+        state = (self._zeros(x), self._zeros(x)) if hx is None else hx
+        return functions.lstm_cell(x, state, *self.weights)
+
+
+class GRUCell(RecurrentCell):
+    """One step of a `GRU`: h' from x [n, input_size] and h [n, hidden_size], zeros if None."""
+
+    gates = 3
+
+    def forward(self, x: Tensor, hx: Any = None) -> Tensor:
+        return functions.gru_cell(x, self._zeros(x) if hx is None else hx, *self.weights)
+
+
+def _of(layer: Recurrent, names: tuple[str, ...], place: str) -> tuple[Parameter | None, ...]:
+    return tuple(layer._weight(name, place) for name in names)
+
+
+def _nonlinearity(layer: str, value: Any) -> str:
+    if value not in ("tanh", "relu"):
+        check.fail(f"{layer}: nonlinearity expected 'tanh' or 'relu', got {value!r}")
+    return str(value)
+
+
+def _simple_cell(nonlinearity: str, x: Tensor, h: Any, *weights: Any) -> Tensor:
+    cell = functions.rnn_tanh_cell if nonlinearity == "tanh" else functions.rnn_relu_cell
+    return cell(x, h, *weights)
