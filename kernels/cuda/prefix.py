@@ -6,6 +6,7 @@ import math
 
 from graphc.ir import Node
 from graphc.kernels.access import Domain
+from graphc.kernels.axis import Space, only_node, space_of
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     Signature,
@@ -20,8 +21,9 @@ from graphc.kernels.cuda.shell import (
 )
 from graphc.kernels.expression import C_TYPES
 from graphc.kernels.kernel import GridLaunch, Kernel
-from graphc.kernels.prefix import STATES, Space, running, space_of
+from graphc.kernels.prefix import STATES
 from graphc.ops.fused import Fused
+from graphc.ops.prefix import Prefix
 
 THREADS = 256
 FEW_COLUMNS = 16
@@ -36,12 +38,14 @@ def lower_prefix(node: Node) -> Kernel:
     op = node.op
     assert isinstance(op, Fused)
     body = op.body
-    inner = running(node)
+    inner = only_node(node, "prefix")
+    prefix = inner.op
+    assert isinstance(prefix, Prefix)
     if inner.outputs[0].type.size == 0:
         return make_kernel(node, source(node, (), ()), ())
-    space = space_of(node, inner, Domain(inner.inputs[0].type.shape))
+    space = space_of(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
     extents = tuple(space.domain.extents[d] for d in space.kept)
-    rows, columns = math.prod(extents), space.domain.extents[space.axis]
+    rows, columns = math.prod(extents), space.extent
     along = _along(space, columns)
     across = THREADS // along
     blocks = -(-rows // across)
@@ -50,8 +54,8 @@ def lower_prefix(node: Node) -> Kernel:
     inplace = inplace_pairs(body, [space.whole], space.pointers)
     shared = frozenset(v for pair in inplace for v in pair)
     signature = Signature(space.pointers, body.inputs, body.outputs, shared, pieces > 1)
-    index, state = index_type(body), f"{STATES[space.op.combine]}<{C_TYPES[space.dtype]}>"
-    settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(space.op.reverse).lower()}"
+    index, state = index_type(body), f"{STATES[prefix.combine]}<{C_TYPES[space.dtype]}>"
+    settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(prefix.reverse).lower()}"
     kinds = [f"using Rows = Prefix<{settings}, {pieces}, {state}>;"]
     parts = ("kernel", "finish") if pieces > 1 else ("kernel",)
     kernels, launches = [], []
@@ -104,4 +108,3 @@ def _lines(
             "    });",
         ]
     return ["const Rows rows;", *decomposed("rows.row", kept, extents, index, call), *call]
-
