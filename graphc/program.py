@@ -16,6 +16,7 @@ from graphc.gradient import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.kernels.kernel import Kernel
 from graphc.lines import error
+from graphc.messages import decisions
 from graphc.ops.constant import Constant
 from graphc.optim.rule import Rule
 from graphc.passes.bodies import bodies
@@ -86,18 +87,21 @@ def compile(
     def hook(name: str, graph: Graph) -> None:
         stages[name] = graph
 
-    traced = trace_function(fn, args, update is not None if training is None else training, seed)
-    outputs = [t for _, t in tree.leaves(traced.outputs)]
-    graph = traced.builder.graph(outputs)
-    hook("trace", graph)
-    graph = run_passes(graph, target, _enabled(passes.BEFORE_GRADIENT, settings.disable), hook)
-    buffers = traced.builder.buffers
-    if update is not None:
-        graph, buffers = _differentiate(graph, traced, update)
-        hook("differentiate", graph)
-    graph = run_passes(graph, target, _enabled(passes.AFTER_GRADIENT, settings.disable), hook)
-    state = _bind(graph, buffers, stages)
-    executable, plan = _load(graph, device, target, state, settings)
+    with decisions() as notes:
+        traced = trace_function(
+            fn, args, update is not None if training is None else training, seed
+        )
+        outputs = [t for _, t in tree.leaves(traced.outputs)]
+        graph = traced.builder.graph(outputs)
+        hook("trace", graph)
+        graph = run_passes(graph, target, _enabled(passes.BEFORE_GRADIENT, settings.disable), hook)
+        buffers = traced.builder.buffers
+        if update is not None:
+            graph, buffers = _differentiate(graph, traced, update)
+            hook("differentiate", graph)
+        graph = run_passes(graph, target, _enabled(passes.AFTER_GRADIENT, settings.disable), hook)
+        state = _bind(graph, buffers, stages)
+        executable, plan = _load(graph, device, target, state, settings, notes)
     program = Program(
         traced, graph, stages, plan, executable, state, update, target, settings.check
     )
@@ -187,12 +191,13 @@ def _load(
     target: Target,
     state: Mapping[str, StateBuffer],
     settings: config.Config,
+    notes: Iterable[str],
 ) -> tuple[Executable, Plan | None]:
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 
         return ReferenceExecutable(graph, state), None
-    plan = make_plan_of(graph, target, settings.streams)
+    plan = make_plan_of(graph, target, settings.streams, notes)
     _check_memory(plan, settings.memory_limit)
     if target.device == "cpu":
         from graphc.runtime.cpu import load
@@ -203,12 +208,13 @@ def _load(
     return cuda.load(plan, state, device, graph, "race" in settings.check), plan
 
 
-def make_plan_of(graph: Graph, target: Target, streams: int | str) -> Plan:
-    """The verified plan of a graph after all passes."""
+def make_plan_of(
+    graph: Graph, target: Target, streams: int | str, decided: Iterable[str] = ()
+) -> Plan:
+    """The verified plan of a graph after all passes; `decided` goes to its notes."""
     from graphc.kernels.lower import lower
     from graphc.runtime.planner import make_plan
 
-    notes = ["streams: auto chose 1"] if streams == "auto" else []
     kernels = {
         n.outputs[0].name: lower(n, target)
         for g in (graph, *bodies(graph))
@@ -216,6 +222,7 @@ def make_plan_of(graph: Graph, target: Target, streams: int | str) -> Plan:
         if n.op.name not in ("reshape", "scan")
     }
     count = 1 if streams == "auto" else int(streams)
+    notes = [*decided, *(["streams: auto chose 1"] if streams == "auto" else [])]
     plan = make_plan(graph, kernels, device=target.device, streams=count, notes=tuple(notes))
     plan.verify()
     return plan

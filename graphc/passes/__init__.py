@@ -1,14 +1,16 @@
 """The passes, and the order in which they run.
 
-commute          before differentiation, so that the backward pass sees the cheaper order
-clean            fewer nodes for everything that follows
-hoist            before differentiation, so that what is hoisted has an ordinary gradient; and after
-                 it, where the sums of weight gradients leave their loops
-place_constants  before fusion, which treats large constants as memory
-fuse_contract    first of the fusions: an epilogue saves most, a pointwise op has one home
-fuse_pointwise   what is left; every node is a kernel afterwards
-fuse_updates     after fusion, when an update rule is one kernel per parameter
-layout           last: it needs to know the kernels, and decides once for each
+store_or_recompute  right behind differentiation, be it the function's own (`_traced`) or that of
+                    compile, while backward scans still repeat the forward ones node by node
+commute             before differentiation, so that the backward pass sees the cheaper order
+hoist               before differentiation, so that what is hoisted has an ordinary gradient; and
+                    after it, where the sums of weight gradients leave their loops
+clean               fewer nodes for everything that follows
+place_constants     before fusion, which treats large constants as memory
+fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
+fuse_pointwise      what is left; every node is a kernel afterwards
+fuse_updates        after fusion, when an update rule is one kernel per parameter
+layout              last: it needs to know the kernels, and decides once for each
 """
 
 from graphc.passes.bodies import through_bodies
@@ -21,13 +23,16 @@ from graphc.passes.hoist import hoist
 from graphc.passes.layout import layout
 from graphc.passes.place_constants import place_constants
 from graphc.passes.runner import Pass
+from graphc.passes.store_or_recompute import store_or_recompute
 
 BEFORE_GRADIENT: tuple[tuple[str, Pass], ...] = (
+    ("store_or_recompute_traced", store_or_recompute),
     ("simplify", through_bodies(simplify)),
     ("commute", through_bodies(commute)),
     ("hoist", hoist),
 )
 AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
+    ("store_or_recompute", store_or_recompute),
     ("clean", through_bodies(clean)),
     ("hoist_gradient", hoist),
     ("clean_hoisted", through_bodies(clean)),
@@ -38,6 +43,8 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("layout", layout),
 )
 OPTIONAL = (
+    "store_or_recompute_traced",
+    "store_or_recompute",
     "simplify",
     "commute",
     "hoist",
