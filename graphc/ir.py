@@ -6,6 +6,7 @@ structural: two graphs are equal when they print the same, source positions incl
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -114,6 +115,10 @@ class Value:
     name: str
     type: Type
 
+    def __hash__(self) -> int:
+        # A name is enough, and strings know their hash: graphs are full of sets of values.
+        return hash(self.name)
+
     def __str__(self) -> str:
         return f"%{self.name}"
 
@@ -172,7 +177,7 @@ class Graph:
 
         return graph_text(self)
 
-    @property
+    @functools.cached_property
     def producers(self) -> dict[Value, Node]:
         """The node that defines each value."""
         return {v: n for n in self.nodes for v in n.outputs}

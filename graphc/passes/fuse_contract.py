@@ -16,7 +16,7 @@ from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
-from graphc.passes.places import reads_elsewhere
+from graphc.passes.places import read_elsewhere
 from graphc.target import Target
 
 
@@ -47,7 +47,7 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
             continue
         group, other = partition.of(first), partition.of(node)
         members = {v for n in partition.nodes_of(group) for v in n.outputs}
-        if reads_elsewhere(node, members, producers):
+        if not members.isdisjoint(read_elsewhere(node, producers)):
             continue
         alone = len(partition.members[other]) == 1
         if alone and partition.can_merge(group, other):

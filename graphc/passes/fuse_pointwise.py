@@ -12,7 +12,7 @@ memory: its reader is another kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
@@ -21,24 +21,25 @@ from graphc.ops.fused import Fused
 from graphc.ops.scan import Scan
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
-from graphc.passes.places import reads_elsewhere, through_unit_reshapes
+from graphc.passes.places import read_elsewhere, through_unit_reshapes
 from graphc.target import Target
+
+Shape = tuple[int, ...]
 
 
 def fuse_pointwise(graph: Graph, target: Target) -> Graph:
     """`graph` with every node fused, but for reshapes, which move nothing."""
     partition = Partition(graph, is_free)
     producers = graph.producers
+    spaces = {partition.of(n): _space(n, producers) for n in graph.nodes if _fusible(n)}
     for node in graph.nodes:
         if not _fusible(node):
             continue
         for producer in _direct_producers(node, producers):
             a, b = partition.of(producer), partition.of(node)
-            if a == b or not partition.can_merge(a, b):
-                continue
-            union = sorted(partition.members[a] + partition.members[b])
-            if _one_kernel([graph.nodes[i] for i in union], producers):
-                partition.merge(a, b)
+            if a != b and spaces[a].fits(spaces[b]) and partition.can_merge(a, b):
+                joined = spaces.pop(a).joined(spaces.pop(b))
+                spaces[partition.merge(a, b)] = joined
     graph = fuse_groups(graph, _groups(graph, partition))
     while alone := [n for n in graph.nodes if not isinstance(n.op, Fused) and not _stays(n)]:
         graph = fuse_groups(graph, [[n] for n in alone])
@@ -93,31 +94,77 @@ def _squeeze(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(n for n in shape if n != 1)
 
 
-def _one_kernel(nodes: Sequence[Node], producers: dict[Value, Node]) -> bool:
-    """Whether one kernel can compute the nodes."""
-    members = {v for n in nodes for v in n.outputs}
-    if any(n.op.own_template for n in nodes):
-        return False
-    if len({of_update_rule(n) for n in nodes}) > 1:
-        return False
-    if any(reads_elsewhere(n, members, producers) for n in nodes):
-        return False
-    spaces = {
-        _Rows(n.inputs[0].type.shape, n.op.axes) for n in nodes if isinstance(n.op, Reduction)
-    }
-    if not spaces:
-        return len({n.outputs[0].type.shape for n in nodes}) == 1
-    if len(spaces) != 1:
-        return False
-    rows = spaces.pop()
-    return all(_fits_rows(n, rows, members, producers) for n in nodes)
+@dataclass
+class _Space:
+    """What a group of nodes lets be seen of itself, so that a merge need not look at each node."""
+
+    alone: bool
+    """Whether its template is its own."""
+    of_update_rule: bool
+    rows: _Rows | None
+    """That of its reductions."""
+    shapes: set[Shape]
+    """Of its other nodes."""
+    outputs: set[Value]
+    elsewhere: set[Value]
+    """What it reads at other indices than its own."""
+    reads: dict[Value, set[tuple[Shape, Shape]]]
+    """What its nodes but reductions read, unit reshapes left out: the shapes of the reading node
+    and of what it reads."""
+
+    def fits(self, other: _Space) -> bool:
+        """Whether one kernel can compute both groups."""
+        if self.alone or other.alone or self.of_update_rule != other.of_update_rule:
+            return False
+        if not self.elsewhere.isdisjoint(other.outputs):
+            return False
+        if not other.elsewhere.isdisjoint(self.outputs):
+            return False
+        shapes = self.shapes | other.shapes
+        rows = self.rows or other.rows
+        if rows is None:
+            return len(shapes) == 1
+        if (self.rows or rows) != (other.rows or rows):
+            return False
+        if any(s != rows.shape and _squeeze(s) != rows.kept for s in shapes):
+            return False
+        between = (*self._reads_of(other), *other._reads_of(self))
+        return all(s != rows.shape or t == s or rows.aligned(t) for s, t in between)
+
+    def _reads_of(self, other: _Space) -> Iterator[tuple[Shape, Shape]]:
+        few, many = sorted((self.reads.keys(), other.outputs), key=len)
+        for value in few:
+            if value in many:
+                yield from self.reads[value]
+
+    def joined(self, other: _Space) -> _Space:
+        """That of both groups. The larger one is changed."""
+        small, large = sorted((self, other), key=lambda s: len(s.outputs))
+        large.rows = large.rows or small.rows
+        large.shapes |= small.shapes
+        large.outputs |= small.outputs
+        large.elsewhere |= small.elsewhere
+        for value, shapes in small.reads.items():
+            large.reads.setdefault(value, set()).update(shapes)
+        return large
 
 
-def _fits_rows(node: Node, rows: _Rows, members: set[Value], producers: dict[Value, Node]) -> bool:
-    if isinstance(node.op, Reduction):
-        return True
+def _space(node: Node, producers: dict[Value, Node]) -> _Space:
     shape = node.outputs[0].type.shape
-    if shape != rows.shape:
-        return _squeeze(shape) == rows.kept
-    inner = [v for v in node.inputs if through_unit_reshapes(v, producers) in members]
-    return all(v.type.shape == rows.shape or rows.aligned(v.type.shape) for v in inner)
+    reads: dict[Value, set[tuple[Shape, Shape]]] = {}
+    rows = None
+    if isinstance(node.op, Reduction):
+        rows = _Rows(node.inputs[0].type.shape, node.op.axes)
+    else:
+        for value in node.inputs:
+            source = through_unit_reshapes(value, producers)
+            reads.setdefault(source, set()).add((shape, value.type.shape))
+    return _Space(
+        bool(node.op.own_template),
+        of_update_rule(node),
+        rows,
+        set() if rows else {shape},
+        set(node.outputs),
+        read_elsewhere(node, producers),
+        reads,
+    )

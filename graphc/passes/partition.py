@@ -25,12 +25,14 @@ class Partition:
         self.group = list(range(len(graph.nodes)))
         self.members: dict[int, list[int]] = {i: [i] for i in self.group}
         self._next: dict[int, set[int]] = {i: set() for i in self.group}
+        self._previous: dict[int, set[int]] = {i: set() for i in self.group}
         for i, node in enumerate(graph.nodes):
             read = {j for value in node.inputs for j in sources.get(value, ())}
             through = transparent(node)
             sources.update(dict.fromkeys(node.outputs, tuple(read) if through else (i,)))
             for j in () if through else read:
                 self._next[j].add(i)
+                self._previous[i].add(j)
         self._after: dict[int, int] = {}
         for i in reversed(self.group):
             bits = 0
@@ -55,18 +57,28 @@ class Partition:
 
     def merge(self, a: int, b: int) -> int:
         """Make one group of two; its name."""
-        self._next[a] = (self._next[a] | self._next.pop(b)) - {a, b}
+        self._next[a] = self._joined(self._next, self._previous, a, b)
+        self._previous[a] = self._joined(self._previous, self._next, a, b)
         self.members[a] += self.members.pop(b)
         for i in self.members[a]:
             self.group[i] = a
-        bit_a, bit_b = 1 << a, 1 << b
-        after = (self._after[a] | self._after.pop(b)) & ~bit_a & ~bit_b
+        both = 1 << a | 1 << b
+        after = (self._after[a] | self._after.pop(b)) & ~both
         self._after[a] = after
+        after |= both
+        # Who came before both knows all of it. The bit of `b` names nothing any more.
         for group, bits in self._after.items():
-            if bits & (bit_a | bit_b):
-                self._after[group] = bits & ~bit_b | bit_a | after
-        for following in self._next.values():
-            if b in following:
-                following.discard(b)
-                following.add(a)
+            if (seen := bits & both) and seen != both:
+                self._after[group] = bits | after
         return a
+
+    @staticmethod
+    def _joined(
+        edges: dict[int, set[int]], reverse: dict[int, set[int]], a: int, b: int
+    ) -> set[int]:
+        """The ends of both groups' edges, whose reverse then names `a` alone."""
+        mine = edges.pop(b)
+        for end in mine - {a}:
+            reverse[end].discard(b)
+            reverse[end].add(a)
+        return (edges[a] | mine) - {a, b}

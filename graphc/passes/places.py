@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
 from graphc.ir import Node, Value
 from graphc.ops.base import Pointwise, Reduction, View
 from graphc.passes.groups import is_free
 
 
-def reads_elsewhere(node: Node, members: Set[Value], producers: Mapping[Value, Node]) -> bool:
-    """Whether the node reads one of `members` at another index than its own."""
+def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
+    """What the node reads, through views or not, at another index than its own."""
     direct = isinstance(node.op, (Pointwise, Reduction))
+    found = set()
     for value in node.inputs:
-        source = value
-        while True:
-            same_place = direct and through_unit_reshapes(value, producers) == source
-            if source in members and not same_place:
-                return True
+        own = through_unit_reshapes(value, producers) if direct else None
+        source: Value | None = value
+        while source is not None:
+            if source != own:
+                found.add(source)
             producer = producers.get(source)
-            if producer is None or not isinstance(producer.op, View) or source in members:
-                break
-            source = producer.inputs[0]
-    return False
+            views = producer is not None and isinstance(producer.op, View)
+            source = producer.inputs[0] if producer is not None and views else None
+    return found
 
 
 def through_unit_reshapes(value: Value, producers: Mapping[Value, Node]) -> Value:
