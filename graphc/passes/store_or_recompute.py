@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import networkx as nx
-
 from graphc.cost import machine
 from graphc.ir import Graph, Node, Value
 from graphc.messages import decide
@@ -142,6 +140,8 @@ class _Pair:
         """The values to store, in the order of the backward body. A value is stored if its entry
         lies on the side of the source and its exit on that of the sink, repeated if both lie on the
         side of the sink."""
+        import networkx as nx
+
         cut = nx.DiGraph()
         made = {v for n in self.repeated for v in n.outputs}
         for node in self.repeated:
