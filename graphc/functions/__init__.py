@@ -8,6 +8,7 @@ partners. Other dtypes are promoted as `torch.result_type` does. The names are t
 
 from graphc.functions import (
     activation,
+    arithmetic,
     attention,
     contraction,
     convolution,
@@ -30,9 +31,11 @@ from graphc.functions import (
     reductions,
     resize,
     shapes,
+    special,
     trigonometry,
 )
 from graphc.functions.activation import *
+from graphc.functions.arithmetic import *
 from graphc.functions.attention import *
 from graphc.functions.contraction import *
 from graphc.functions.convolution import *
@@ -56,11 +59,13 @@ from graphc.functions.recurrent import *
 from graphc.functions.reductions import *
 from graphc.functions.resize import *
 from graphc.functions.shapes import *
+from graphc.functions.special import *
 from graphc.functions.tensors import as_tensor as as_tensor
 from graphc.functions.trigonometry import *
 
 __all__ = ["as_tensor"]
 __all__ += activation.__all__
+__all__ += arithmetic.__all__
 __all__ += attention.__all__
 __all__ += contraction.__all__
 __all__ += convolution.__all__
@@ -83,6 +88,7 @@ __all__ += recurrent.__all__
 __all__ += reductions.__all__
 __all__ += resize.__all__
 __all__ += shapes.__all__
+__all__ += special.__all__
 __all__ += trigonometry.__all__
 
 for _name in __all__:

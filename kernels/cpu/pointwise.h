@@ -6,7 +6,7 @@
 #pragma once
 #include "cpu/elementary.h"
 #include "cpu/random.h"
-#include "cpu/trigonometry.h"
+#include "cpu/special.h"
 #include "cpu/window.h"
 
 namespace graphc {

@@ -110,6 +110,7 @@ GRAPHC_BINARY(atan2, atan2f, atan2)
 GRAPHC_BINARY(hypot, hypotf, hypot)
 GRAPHC_BINARY(copysign, copysignf, copysign)
 GRAPHC_BINARY(fmod, fmodf, fmod)
+GRAPHC_BINARY(nextafter, nextafterf, nextafter)
 #undef GRAPHC_BINARY
 template <class T>
 GRAPHC_INLINE mask signbit(T x) {
@@ -213,3 +214,5 @@ GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, unsigned step
 }
 
 }  // namespace graphc
+
+#include "special.cuh"

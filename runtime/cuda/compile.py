@@ -216,7 +216,7 @@ def _first_error(log: str) -> str:
 @functools.cache
 def _headers_digest() -> str:
     digest = hashlib.sha256()
-    for path in sorted((HEADERS / "cuda").glob("*.cuh")):
+    for path in sorted((*(HEADERS / "cuda").glob("*.cuh"), *HEADERS.glob("*.h"))):
         digest.update(f"{path.name}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -88,5 +88,6 @@ def simulator_object() -> bytes:
 @functools.cache
 def _headers() -> str:
     """The digest of everything that kernels and the simulator include."""
-    files = [*sorted((KERNEL_HEADERS / "cuda").glob("*.cuh")), NATIVE / "simulator.cpp"]
+    files = [*sorted((KERNEL_HEADERS / "cuda").glob("*.cuh")), *sorted(KERNEL_HEADERS.glob("*.h"))]
+    files.append(NATIVE / "simulator.cpp")
     return headers_digest(NATIVE) + "".join(path.read_text() for path in files)

@@ -20,7 +20,7 @@ from graphc.runtime.cuda import CudaExecutable, find_device, gpu_found
 from graphc.runtime.planner import make_plan
 from tests.cuda.test_executable import batch, trainer
 from tests.kernels.cuda_harness import TARGET, assert_close
-from tests.ops.samples import SAMPLES
+from tests.ops.samples import CORE
 from tests.sim.test_sim_ops import node_of
 from tests.small_models import MODELS
 from tests.tools import need_command
@@ -29,8 +29,8 @@ DEVICES = ["sim", pytest.param("cuda", marks=pytest.mark.gpu)]
 EVERY = 12
 """Of the samples, those that are played on the simulated GPU, which has tests of its own."""
 
-CASES = [pytest.param("cuda", n, marks=pytest.mark.gpu) for n in range(len(SAMPLES))]
-CASES += [pytest.param("sim", n) for n in range(0, len(SAMPLES), EVERY)]
+CASES = [pytest.param("cuda", n, marks=pytest.mark.gpu) for n in range(len(CORE))]
+CASES += [pytest.param("sim", n) for n in range(0, len(CORE), EVERY)]
 
 
 def need_device(name: str) -> str:
@@ -49,7 +49,7 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_an_op_means_what_its_reference_means(name: str, number: int):
     need_device(name)
-    sample, node = SAMPLES[number], node_of(SAMPLES[number], number)
+    sample, node = CORE[number], node_of(CORE[number], number)
     assert isinstance(node.op, Fused)
     graph = Graph(node.op.kernel, node.inputs, (), (node,), node.outputs)
     plan = make_plan(graph, {node.outputs[0].name: lower(node, TARGET)}, device="cuda")

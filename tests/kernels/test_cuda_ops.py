@@ -10,7 +10,7 @@ import pytest
 from graphc.ir import Node, Value
 from graphc.kernels.lower import lower
 from tests.kernels.cuda_harness import TARGET, Host, assert_close, build_device, build_host, single
-from tests.ops.samples import SAMPLES, Sample
+from tests.ops.samples import CORE, Sample
 from tests.tools import may_lack_command, need_command
 
 
@@ -19,8 +19,8 @@ def node_of(sample: Sample, number: int) -> Node:
     return single(sample.op, inputs, f"{sample.op.name}_{number}")
 
 
-NODES = [node_of(sample, number) for number, sample in enumerate(SAMPLES)]
-NUMBERS = range(len(SAMPLES))
+NODES = [node_of(sample, number) for number, sample in enumerate(CORE)]
+NUMBERS = range(len(CORE))
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
     return build_host(NODES, tmp_path_factory.mktemp("host"), need_command("g++"))
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=[str(s) for s in SAMPLES])
+@pytest.mark.parametrize("number", NUMBERS, ids=[str(s) for s in CORE])
 def test_the_text_computes_what_the_op_means(host: Host, number: int):
-    sample, node = SAMPLES[number], NODES[number]
+    sample, node = CORE[number], NODES[number]
     arrays = sample.arrays()
     with np.errstate(all="ignore"):
         expected = sample.op.reference(*arrays)
@@ -40,7 +40,7 @@ def test_the_text_computes_what_the_op_means(host: Host, number: int):
 
 
 def test_no_result_depends_on_the_order_of_threads(host: Host):
-    for sample, node in zip(SAMPLES, NODES, strict=True):
+    for sample, node in zip(CORE, NODES, strict=True):
         arrays = sample.arrays(seed=1)
         ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
         for a, b in zip(ahead, back, strict=True):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import math
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from graphc.ops import special_values as values
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
 
 Array = np.ndarray
@@ -42,20 +44,36 @@ FUNCTIONS = {
     "trunc": (np.trunc, 0.0),
     "sqrt": (np.sqrt, 0.5),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 2.0),
+    "erfc": (values.erfc, 0.51),
+    "erfcx": (values.erfcx, 0.51),
+    "erfinv": (values.erfinv, 0.51),
+    "ndtri": (values.ndtri, 0.51),
+    "lgamma": (values.lgamma, 0.51),
+    "digamma": (values.digamma, 0.51),
+    "polygamma<1>": (lambda x: values.polygamma(1, x), 0.51),
+    "polygamma<2>": (lambda x: values.polygamma(2, x), 0.51),
+    "polygamma<5>": (lambda x: values.polygamma(5, x), 0.51),
+    "i0e": (lambda x: values.scaled_bessel(0, x), 0.51),
+    "i1e": (lambda x: values.scaled_bessel(1, x), 0.51),
 }
 """NumPy's function and the largest error allowed, in units of the last place."""
 
+
+def symbol(name: str) -> str:
+    return name.strip(">").replace("<", "_")
+
+
 SOURCE = (
-    '#include "cpu/trigonometry.h"\nusing namespace graphc;\n'
+    '#include "cpu/special.h"\nusing namespace graphc;\n'
     + "".join(
-        f'extern "C" void one_{name}(const float* x, float* y, long n) '
+        f'extern "C" void one_{symbol(name)}(const float* x, float* y, long n) '
         f"{{ for (long i = 0; i < n; i += W) store(y + i, {name}(load(x + i))); }}\n"
         for name in FUNCTIONS
     )
     + "".join(
         f'extern "C" void two_{name}(const float* x, const float* z, float* y, long n) '
         f"{{ for (long i = 0; i < n; i += W) store(y + i, {name}(load(x + i), load(z + i))); }}\n"
-        for name in ("pow", "maximum", "atan2", "hypot", "copysign", "fmod")
+        for name in ("pow", "maximum", "atan2", "hypot", "copysign", "fmod", "nextafter")
     )
 )
 SPECIALS = [0, -0.0, 1, -1, 2, -2, 0.5, -0.5, np.inf, -np.inf, np.nan, 3, -3, 1e-40, 1e30, 7]
@@ -106,7 +124,7 @@ def test_functions_are_within_a_few_units_of_the_last_place(
     x = every_kind_of_float()
     function, units = FUNCTIONS[name]
     with np.errstate(all="ignore"):
-        check(call(library, f"one_{name}", x), function(x.astype(np.float64)), units)
+        check(call(library, f"one_{symbol(name)}", x), function(x.astype(np.float64)), units)
 
 
 def test_pow_is_exact_on_specials_and_close_elsewhere(library: ctypes.CDLL) -> None:
@@ -133,10 +151,11 @@ def test_maximum_of_anything_and_nan_is_nan(library: ctypes.CDLL) -> None:
         ("hypot", np.hypot, 1.0),
         ("copysign", np.copysign, 0.0),
         ("fmod", np.fmod, 0.0),
+        ("nextafter", lambda x, y: np.nextafter(x.astype("f4"), y.astype("f4")), 0.0),
     ],
 )
 def test_functions_of_two_are_exact_on_specials_and_close_elsewhere(
-    library: ctypes.CDLL, name: str, function: np.ufunc, units: float
+    library: ctypes.CDLL, name: str, function: Callable[..., Array], units: float
 ) -> None:
     specials = np.array(SPECIALS, np.float32)
     x, y = np.repeat(specials, specials.size), np.tile(specials, specials.size)

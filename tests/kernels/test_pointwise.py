@@ -21,13 +21,13 @@ from graphc.runtime.build import cpu_target
 from graphc.target import Target
 from graphc.trace import Builder, Tensor, emit
 from tests.kernels.harness import Built, build, fuse, single, traced
-from tests.ops.samples import SAMPLES, Sample
+from tests.ops.samples import CORE, Sample
 
 W = cpu_target().lanes
 LANES = Layout(0, W)
 OPS = [
     s
-    for s in SAMPLES
+    for s in CORE
     if not isinstance(s.op, Contraction | Reduction) and s.op.own_template in ("", "index")
 ]
 

@@ -66,22 +66,37 @@ def of(dtype: str, *shape: int) -> Type:
     return Type(shape, dtype)
 
 
-def one(op: Op, low: float = -2.0, high: float = 2.0) -> list[Sample]:
-    """A pointwise op of one float: a matrix, a scalar, an empty value, a long odd vector."""
-    shapes = ((3, 5), (), (0, 4), (1, 131))
-    return [Sample(op, (f32(*s),), ((low, high),)) for s in shapes]
+ALONE = ((3, 5), (), (0, 4), (1, 131), (1,), (15,), (16,), (17,), (2, 3, 4), (2, 1, 3, 1, 5))
+"""Shapes of one operand: no axes, no elements, one element, about a vector, up to five axes."""
+
+PAIRS = (
+    ((3, 5), (3, 5)),
+    ((4, 1, 7), (3, 1)),
+    ((), (2, 33)),
+    ((0, 3), (1, 3)),
+    ((17,), (1,)),
+    ((1,), ()),
+    ((5, 16), (16,)),
+    ((3, 1), (1, 15)),
+    ((2, 1, 3, 1, 2), (4, 1, 3, 1)),
+    ((1, 131), (2, 1)),
+    ((2, 0), (2, 1)),
+)
+"""Shapes of two operands: equal, broadcast to the left, to the right, to both, nothing at all."""
+
+
+def one(op: Op, low: float = -2.0, high: float = 2.0, dtype: str = "f32") -> list[Sample]:
+    """A pointwise op of one operand, on all shapes."""
+    return [Sample(op, (Type(s, dtype),), ((low, high),)) for s in ALONE]
 
 
 def two(op: Op, *ranges: Range, dtypes: tuple[str, ...] = ("f32",)) -> list[Sample]:
-    """A pointwise op of two inputs: equal shapes, broadcasting both ways, a scalar, nothing."""
-    shapes = (((3, 5), (3, 5)), ((4, 1, 7), (3, 1)), ((), (2, 33)), ((0, 3), (1, 3)))
-    return [
-        Sample(op, (Type(a, d), Type(b, d)), ranges or ((-3.0, 3.0),))
-        for d in dtypes
-        for a, b in shapes
-    ]
-
-
-def few(op: Op, low: float = -2.0, high: float = 2.0) -> list[Sample]:
-    """As `one`, the matrix and the long vector alone."""
-    return one(op, low, high)[::3]
+    """A pointwise op of two operands, on all pairs of shapes for the first dtype and on four of
+    them, from a place that depends on the dtype, for the others."""
+    samples = []
+    for number, dtype in enumerate(dtypes):
+        pairs = PAIRS if not number else (PAIRS * 2)[number * 3 :][:4]
+        samples += [
+            Sample(op, (Type(a, dtype), Type(b, dtype)), ranges or ((-3.0, 3.0),)) for a, b in pairs
+        ]
+    return samples

@@ -1,0 +1,185 @@
+"""Special functions of one float: of the normal distribution, the gamma function's family, Bessel.
+
+Within 1 unit of the last place in float32 (2 where erfcx exceeds 1); see
+kernels/special_functions.h for float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphc.ir import FLOATS, INTEGERS
+from graphc.ops import special_values as values
+from graphc.ops.base import Array, Pointwise, Tensors
+
+
+class Erfc(Pointwise):
+    """y = 1 - erf(a), accurate where that is near 0."""
+
+    name: ClassVar[str] = "erfc"
+    expression: ClassVar[str] = "erfc({a})"
+    meaning = values.in_double(values.erfc)
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import exp
+
+        (a,), (d,) = inputs, grads
+        return (d * (-2 / math.sqrt(math.pi)) * exp(-a * a),)
+
+
+class Erfcx(Pointwise):
+    """y = e^(a^2) erfc(a)."""
+
+    name: ClassVar[str] = "erfcx"
+    expression: ClassVar[str] = "erfcx({a})"
+    meaning = values.in_double(values.erfcx)
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        (a,), (y,), (d,) = inputs, outputs, grads
+        return (d * (2 * a * y - 2 / math.sqrt(math.pi)),)
+
+
+class Erfinv(Pointwise):
+    """y with erf(y) = a; inf and -inf at 1 and -1, NaN beyond."""
+
+    name: ClassVar[str] = "erfinv"
+    expression: ClassVar[str] = "erfinv({a})"
+    meaning = values.in_double(values.erfinv)
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import exp
+
+        (y,), (d,) = outputs, grads
+        return (d * (math.sqrt(math.pi) / 2) * exp(y * y),)
+
+
+class Ndtri(Pointwise):
+    """y such that a normal number is below y with probability a; NaN outside of 0 to 1."""
+
+    name: ClassVar[str] = "ndtri"
+    expression: ClassVar[str] = "ndtri({a})"
+    meaning = values.in_double(values.ndtri)
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import exp
+
+        (y,), (d,) = outputs, grads
+        return (d * math.sqrt(2 * math.pi) * exp(y * y * 0.5),)
+
+
+class Lgamma(Pointwise):
+    """y = log |gamma(a)|, inf at the poles."""
+
+    name: ClassVar[str] = "lgamma"
+    expression: ClassVar[str] = "lgamma({a})"
+    meaning = values.in_double(values.lgamma)
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        (a,), (d,) = inputs, grads
+        return (d * emit(Digamma(), a),)
+
+
+class Digamma(Pointwise):
+    """y = the derivative of log |gamma(a)|; -inf at 0, NaN at the other poles."""
+
+    name: ClassVar[str] = "digamma"
+    expression: ClassVar[str] = "digamma({a})"
+    meaning = values.in_double(values.digamma)
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        (a,), (d,) = inputs, grads
+        return (d * emit(Polygamma(1), a),)
+
+
+@dataclass(frozen=True)
+class Polygamma(Pointwise):
+    """y = the derivative of digamma at a, of this order, 1 or more; from 2 on NaN below 0."""
+
+    order: int
+    name: ClassVar[str] = "polygamma"
+    expression: ClassVar[str] = "polygamma<{order}>({a})"
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        (a,) = inputs
+        with np.errstate(all="ignore"):
+            return (values.polygamma(self.order, a.astype(np.float64)).astype(a.dtype),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.trace import emit
+
+        (a,), (d,) = inputs, grads
+        return (d * emit(Polygamma(self.order + 1), a),)
+
+
+class I0e(Pointwise):
+    """y = e^-|a| times the modified Bessel function of the first kind, of order 0."""
+
+    name: ClassVar[str] = "i0e"
+    expression: ClassVar[str] = "i0e({a})"
+    meaning = values.in_double(lambda a: values.scaled_bessel(0, a))
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import sign
+        from graphc.trace import emit
+
+        (a,), (y,), (d,) = inputs, outputs, grads
+        return (d * (emit(I1e(), a) - sign(a) * y),)
+
+
+class I1e(Pointwise):
+    """y = e^-|a| times the modified Bessel function of the first kind, of order 1."""
+
+    name: ClassVar[str] = "i1e"
+    expression: ClassVar[str] = "i1e({a})"
+    meaning = values.in_double(lambda a: values.scaled_bessel(1, a))
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc.functions import sign, where
+        from graphc.trace import emit
+
+        (a,), (y,), (d,) = inputs, outputs, grads
+        origin = a == 0
+        safe = where(origin, 1, a)
+        slope = emit(I0e(), a) - y * (sign(a) + 1 / safe)
+        return (d * where(origin, 0.5, slope),)
+
+
+class Nextafter(Pointwise):
+    """y = the number next to a on the way to b. No gradient flows."""
+
+    name: ClassVar[str] = "nextafter"
+    expression: ClassVar[str] = "nextafter({a}, {b})"
+    meaning = np.nextafter
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return None, None
+
+
+class Gcd(Pointwise):
+    """y = the greatest common divisor of the integers a and b; |a| where b = 0."""
+
+    name: ClassVar[str] = "gcd"
+    expression: ClassVar[str] = "gcd({a}, {b})"
+    meaning = np.gcd
+    accepts = INTEGERS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        return None, None
