@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc import tree
+from graphc.dlpack import host_array
+from graphc.dtypes import BFLOAT16, array_of, convert, is_bfloat16, long_name
 from graphc.errors import GraphError
 from graphc.ir import Type
 
@@ -67,16 +69,18 @@ class Arguments:
                 self._check(foreign, name, type)
                 return foreign  # type: ignore[no-any-return]
             value = self._from_other(value, name, type)
+        if type.dtype == "bf16" and (value.dtype == np.float32 or is_bfloat16(value.dtype)):
+            value = convert(value, BFLOAT16)
         self._check(value, name, type)
         return np.ascontiguousarray(value).reshape(type.shape)
 
     def _from_other(self, value: Any, name: str, type: Type) -> Array:
         if hasattr(value, "__array__"):
-            return np.asarray(value)
+            return host_array(value, name)
         if hasattr(value, "__dlpack__"):
             return np.from_dlpack(value)
         if isinstance(value, bool | int | float) and type.shape == ():
-            return np.array(value, type.numpy_dtype)
+            return array_of(value, type.numpy_dtype)
         kind = value.__class__.__name__
         self._fail(f"{name}: expected an array ({type})", f"{kind}; numpy.asarray makes one")
 
@@ -89,10 +93,11 @@ class Arguments:
         elif value.shape == type.shape and value.dtype.newbyteorder("=") == type.numpy_dtype:
             hint = " of the other byte order"
         elif value.shape == type.shape:
-            hint = f"; {name}.astype({type.numpy_dtype.name!r}) converts it"
+            wanted = "float32" if type.dtype == "bf16" else type.numpy_dtype.name
+            hint = f"; {name}.astype({wanted!r}) converts it"
         extents = ",".join(map(str, value.shape))
         raise GraphError(
-            f"{self.function}: {name} is {type}, got {value.dtype.name}[{extents}]{hint}"
+            f"{self.function}: {name} is {type}, got {long_name(value.dtype)}[{extents}]{hint}"
         )
 
     def _signature(self) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from graphc import tree
 from graphc.ir import FLOATS, Node, Value, Where
 from graphc.lines import error
@@ -133,14 +131,14 @@ def one_like(tensor: Tensor) -> Tensor:
     """A scalar 1 of the tensor's dtype."""
     from graphc import functions
 
-    return functions.as_tensor(np.ones((), tensor.value.type.numpy_dtype))
+    return functions.as_tensor(1.0, tensor.dtype)
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
     """Zeros of the tensor's shape and dtype."""
     from graphc import functions
 
-    zero = functions.as_tensor(np.zeros((), tensor.value.type.numpy_dtype))
+    zero = functions.as_tensor(0.0, tensor.dtype)
     return functions.broadcast_to(zero, tensor.shape)
 
 

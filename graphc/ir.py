@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.dtypes import BFLOAT16
 from graphc.errors import GraphError
 
 if TYPE_CHECKING:
@@ -26,22 +27,33 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "i32": np.dtype(np.int32),
     "i64": np.dtype(np.int64),
     "f16": np.dtype(np.float16),
+    "bf16": BFLOAT16,
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
 }
-"""The short name of each dtype, as types print it, and NumPy's dtype."""
+"""The short name of each dtype, as types print it, and NumPy's dtype of an array in memory.
 
-_LONG_NAMES = {d.name: short for short, d in DTYPES.items()}
-FLOATS = ("f16", "f32", "f64")
+f16 and bf16 are stored in two bytes and computed in float32: each op widens its operands, rounds
+its results to nearest even once, and reductions and contractions round their sums at the end. NumPy
+has no bfloat16: programs take float32 arrays (rounded), or bfloat16 ones of other libraries, where
+an input is bf16, and give float32 arrays that hold bf16 values. See graphc/dtypes.py.
+"""
+
+_LONG_NAMES = {d.name: short for short, d in DTYPES.items() if short != "bf16"}
+_LONG_NAMES["bfloat16"] = "bf16"
+FLOATS = ("f16", "bf16", "f32", "f64")
+NARROW = ("f16", "bf16")
+"""Floats of two bytes: stored, never computed in."""
 INTEGERS = ("u8", "i8", "i32", "i64")
 
 
 def dtype_name(dtype: Any) -> str:
     """The short name of `dtype`: a short or long name ("f32", "float32") or a NumPy dtype."""
-    if isinstance(dtype, str) and dtype in DTYPES:
-        return dtype
+    if isinstance(dtype, str) and (dtype in DTYPES or dtype in _LONG_NAMES):
+        return _LONG_NAMES.get(dtype, dtype)
     try:
-        return _LONG_NAMES[np.dtype(dtype).name]
+        found = np.dtype(dtype)
+        return "bf16" if found == BFLOAT16 else _LONG_NAMES[found.name]
     except (TypeError, KeyError):
         known = ", ".join(sorted(_LONG_NAMES))
         raise GraphError(f"unknown dtype {dtype!r}; expected one of {known}") from None

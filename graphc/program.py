@@ -11,6 +11,7 @@ import numpy as np
 
 from graphc import config, passes, tree
 from graphc.arguments import Arguments
+from graphc.dtypes import shown
 from graphc.errors import GraphError, RunError
 from graphc.gradient import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
@@ -274,7 +275,7 @@ class Program:
         arrays = self._arguments(args)
         if self.update is not None:
             self.update.before_step(self._clock)
-        results = iter(self._run(arrays))
+        results = map(shown, self._run(arrays))
         return tree.map_leaves(lambda _, __: next(results), self._outputs)
 
     @property

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import shown
 from graphc.ir import Graph, Layout, Node, Value, Where
 from graphc.ops.base import Array, Op
 from graphc.ops.constant import Constant, Elements
@@ -102,7 +103,7 @@ def _attributes(node: Node) -> Iterator[tuple[str, str]]:
         if not _is_inline(elements):
             yield "digest", elements.digest
         else:
-            flat = tuple(map(_element, node.op.array.ravel()))
+            flat = tuple(map(_element, shown(node.op.array).ravel()))
             yield "value", _literal(flat if elements.shape else flat[0])
         return
     for name, value in node.op.attributes.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import convert
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.base import REGISTRY, Array, Op
@@ -199,10 +200,11 @@ class _Parser:
         elements = value if isinstance(value, tuple) else (value,)
         if len(elements) != kind.size:
             raise self.error(f"{kind.size} elements of {kind}", f"{len(elements)}")
-        array = np.empty(kind.size, kind.numpy_dtype)
+        wide = np.float32 if kind.dtype == "bf16" else kind.numpy_dtype
+        array = np.empty(kind.size, wide)
         for i, element in enumerate(elements):
             array[i] = element
-        return Constant.of(array.reshape(kind.shape))
+        return Constant.of(convert(array, kind.numpy_dtype).reshape(kind.shape))
 
     def named(self, scope: _Scope, name: str) -> Value:
         if name not in scope.values:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Type, Value
+from graphc.dtypes import convert, shown
+from graphc.ir import DTYPES, FLOATS, NARROW, Graph, Node, Type, Value
 from graphc.kernels.access import (
     Access,
     Domain,
@@ -28,6 +29,7 @@ from graphc.kernels.access import (
 )
 from graphc.ops.base import Affine, Array, Pointwise, Source, View
 from graphc.ops.logic import C_TYPES as C_TYPES
+from graphc.ops.logic import REGISTER_TYPES as REGISTER_TYPES
 
 
 @dataclass(frozen=True)
@@ -332,7 +334,7 @@ class Walk:
     def _constant(self, value: Value, array: Array, places: Sequence[Place]) -> str:
         dtype = value.type.dtype
         if array.size == 1:
-            template = f"splat<{C_TYPES[dtype]}>({literal(array.reshape(())[()], dtype)})"
+            template = splat(array.reshape(())[()], dtype)
             return self.emit("constant", value.name, dtype, template)
         pointer = self.names.fresh(value.name, "data")
         self.arrays[pointer] = array
@@ -355,7 +357,7 @@ class Walk:
         ]
         slots = tuple(f"${i}" for i in range(len(operands)))
         dtype = value.type.dtype
-        if op.name == "cast":
+        if op.name in ("cast", "widen"):
             template = cast(node.inputs[0].type.dtype, dtype)
         else:
             template = op.scalar_expression(*slots)
@@ -371,11 +373,26 @@ def cast(source: str, target: str) -> str:
     return f"{'from_bool' if source == 'bool' else 'convert'}<{C_TYPES[target]}>($0)"
 
 
+def splat(value: object, dtype: str) -> str:
+    """The template of a register that holds the scalar `value` in every lane."""
+    return f"splat<{REGISTER_TYPES[dtype]}>({literal(value, dtype)})"
+
+
+def memory_literal(value: object, dtype: str) -> str:
+    """A C++ initialiser of an element in memory."""
+    if dtype not in NARROW:
+        return literal(value, dtype)
+    bits = convert(np.asarray(value), DTYPES[dtype]).view(np.uint16)
+    return f"{{{int(bits):#06x}}}"
+
+
 def literal(value: object, dtype: str) -> str:
-    """A C++ literal of the scalar `value`."""
+    """A C++ literal of the scalar `value`, as a register holds it."""
     if dtype == "bool":
         return "true" if value else "false"
-    if dtype in ("f16", "f32", "f64"):
+    if dtype in FLOATS:
+        if isinstance(value, np.void):
+            value = shown(np.asarray(value))
         number = float(value)  # type: ignore[arg-type]
         suffix = "" if dtype == "f64" else "f"
         if np.isnan(number):

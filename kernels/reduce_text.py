@@ -82,8 +82,8 @@ def _sums_text(name: str, sums: Sequence[Sum], across: bool) -> str:
 
 
 def _lane_bytes(dtype: str) -> int:
-    """Bytes per lane of a register: halves are floats there."""
-    return max(DTYPES[dtype].itemsize, 4 if dtype == "f16" else 1)
+    """Bytes per lane of a register of sums, which are never floats of two bytes."""
+    return DTYPES[dtype].itemsize
 
 
 class _Printer:

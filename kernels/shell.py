@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from graphc.ir import Node, Value
 from graphc.kernels.access import Domain
-from graphc.kernels.expression import C_TYPES, Program, Statement, literal
+from graphc.kernels.expression import C_TYPES, Program, Statement, memory_literal
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 
@@ -70,7 +70,7 @@ def array_text(arrays: Mapping[str, Array], dtypes: Mapping[str, str]) -> str:
     """Constants of more than one element, as the kernel's own memory."""
     lines = []
     for name, array in arrays.items():
-        elements = ", ".join(literal(x, dtypes[name]) for x in array.ravel())
+        elements = ", ".join(memory_literal(x, dtypes[name]) for x in array.ravel())
         kind = C_TYPES[dtypes[name]]
         lines += wrapped(f"alignas(64) static const {kind} {name}[] = {{{elements}}};", "  ")
     return "".join(f"{line}\n" for line in lines)

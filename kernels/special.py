@@ -12,7 +12,7 @@ from typing import Any
 
 from graphc.ir import Node
 from graphc.kernels.access import Guard, Place, inside, linear_index, place_access, place_of
-from graphc.kernels.expression import C_TYPES, Walk, literal
+from graphc.kernels.expression import C_TYPES, Walk, splat
 from graphc.kernels.window import strides, window
 from graphc.ops.base import Affine
 
@@ -44,7 +44,7 @@ def pad(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ..
     """The input's element, or the op's value where there is none."""
     op: Any = node.op
     x = node.inputs[0]
-    outside = f"splat<{C_TYPES[x.type.dtype]}>({literal(op.value, x.type.dtype)})"
+    outside = splat(op.value, x.type.dtype)
     inner: list[Place] = []
     added: list[Guard] = []
     for d, place in enumerate(places):

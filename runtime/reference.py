@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import shown
 from graphc.errors import RunError
 from graphc.interpret import evaluate
 from graphc.ir import Graph, Node, Value
@@ -95,6 +96,7 @@ def nan_message(value: Value, node: Node | None) -> str:
 
 def has_nan(array: Array) -> bool:
     """Whether any element is NaN; False for dtypes that have none."""
+    array = shown(array)
     return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 

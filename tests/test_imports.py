@@ -11,7 +11,7 @@ from tests.tools import ROOT, run_python
 
 LAYERS = (
     ("errors", "config", "messages", "lines"),
-    ("ir", "target", "tree", "state", "arguments"),
+    ("dtypes", "dlpack", "ir", "target", "tree", "state", "arguments"),
     ("ops", "text", "text_parser", "interpret"),
     ("trace", "operand", "functions"),
     ("gradient", "scan_gradient", "cost", "nn", "optim", "weights", "tracing"),

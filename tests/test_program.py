@@ -329,6 +329,7 @@ def test_stages_hold_the_graph_after_each_pass():
         "differentiate",
         "clean",
         "place_constants",
+        "widen",
         "fuse_contract",
         "fuse_pointwise",
         "fuse_updates",

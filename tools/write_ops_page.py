@@ -25,7 +25,7 @@ from graphc.ops.base import (
 from graphc.ops.prefix import Prefix
 
 PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
-MADE_BY_PASSES = ("kernel", "relayout")
+MADE_BY_PASSES = ("kernel", "relayout", "widen")
 FAMILIES: tuple[tuple[str, type], ...] = (
     ("Pointwise", Pointwise),
     ("Reductions", Reduction),

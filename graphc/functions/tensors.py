@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import array_of, convert
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, FLOATS, dtype_name
 from graphc.lines import error as error
@@ -17,7 +18,11 @@ from graphc.trace import Tensor, current_builder, emit
 
 Scalar = bool | int | float
 Axes = int | Sequence[int] | None
-_RANK = {"bool": 0, "u8": 1, "i8": 1, "i32": 2, "i64": 3, "f16": 4, "f32": 5, "f64": 6}
+# fmt: off
+_RANK = {"bool": 0, "u8": 1, "i8": 1, "i32": 2, "i64": 3, "f16": 4, "bf16": 4, "f32": 5, "f64": 6}
+# fmt: on
+_ABOVE_BOTH = {frozenset({"u8", "i8"}): "i32", frozenset({"f16", "bf16"}): "f32"}
+"""Two dtypes of one rank, neither of which holds the other's numbers."""
 
 
 def as_tensor(x: Any, dtype: str | None = None) -> Tensor:
@@ -32,7 +37,8 @@ def as_tensor(x: Any, dtype: str | None = None) -> Tensor:
     if isinstance(state, StateBuffer):
         return current_builder().read_state(state)
     if hasattr(x, "__array__"):
-        return emit(Constant.of(np.asarray(x, None if dtype is None else DTYPES[dtype])))
+        array = np.asarray(x)
+        return emit(Constant.of(array if dtype is None else convert(array, DTYPES[dtype])))
     if isinstance(x, bool | int | float):
         return _scalar(x, dtype or scalar_dtype(x))
     if isinstance(x, list | tuple) and x and not any(isinstance(e, Tensor) for e in x):
@@ -56,7 +62,7 @@ def scalar_dtype(x: Any) -> str:
 
 def _scalar(x: Scalar, dtype: str) -> Tensor:
     try:
-        return emit(Constant.of(np.array(x, DTYPES[dtype])))
+        return emit(Constant.of(array_of(x, DTYPES[dtype])))
     except OverflowError:
         raise error(f"the number {x} does not fit {dtype}") from None
 
@@ -90,8 +96,9 @@ def _joined(dtypes: Sequence[str]) -> list[str]:
     """The dtype that holds all of these, if there are any."""
     if not dtypes:
         return []
-    highest = max(dtypes, key=_RANK.__getitem__)
-    return ["i32" if {"u8", "i8"} <= set(dtypes) and highest in ("u8", "i8") else highest]
+    top = max(_RANK[dtype] for dtype in dtypes)
+    highest = frozenset(dtype for dtype in dtypes if _RANK[dtype] == top)
+    return [_ABOVE_BOTH.get(highest) or next(iter(highest))]
 
 
 def _kind(dtype: str) -> int:

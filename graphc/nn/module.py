@@ -19,9 +19,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphc import tree
+from graphc.dlpack import host_array
+from graphc.dtypes import can_hold
 from graphc.errors import GraphError
-from graphc.ir import Type, dtype_name
+from graphc.ir import FLOATS, Type, dtype_name
 from graphc.nn.parameter import Parameter
+from graphc.state import StateBuffer
 from graphc.trace import Builder, current_builder, user_line
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -80,9 +83,26 @@ class Module:
         inside = ((n, m) for n, m in _walk(self, "", ()) if isinstance(m, Module))
         return _once(iter([("", self), *inside]))
 
+    def to(self, dtype: Any) -> Module:
+        """This module with every float parameter converted to `dtype`, a float one such as
+        "bfloat16". Programs that were compiled before keep the parameters that they have."""
+        try:
+            kind = dtype_name(dtype)
+        except GraphError as unknown:
+            raise GraphError(f"{unknown} ({', '.join(user_line())})") from None
+        if kind not in FLOATS:
+            raise GraphError(
+                f"{type(self).__name__}: to expected a float dtype, got {dtype!r} "
+                f"({', '.join(user_line())})"
+            )
+        for parameter in self.parameters():
+            if parameter.dtype in FLOATS:
+                parameter.state = StateBuffer(parameter.numpy(), kind)
+        return self
+
     def state_dict(self) -> dict[str, Array]:
         """Path -> a copy of the parameter's contents as of the last finished step. A parameter
-        that is held at two paths is there twice, as in PyTorch."""
+        that is held at two paths is there twice, as in PyTorch. bf16 comes as float32."""
         return {name: p.numpy() for name, p in _walk(self, "", ()) if isinstance(p, Parameter)}
 
     def load_state_dict(self, state: Mapping[str, Any] | Module, strict: bool = True) -> None:
@@ -211,7 +231,7 @@ def as_array(name: str, value: Any) -> Array:
     for method in ("detach", "cpu"):
         value = getattr(value, method, lambda value=value: value)()
     try:
-        array = np.asarray(value)
+        array = host_array(value, name)
     except TypeError as error:
         raise GraphError(f"{name}: {type(value).__name__} gives no array: {error}") from None
     return array
@@ -219,9 +239,7 @@ def as_array(name: str, value: Any) -> Array:
 
 def fits(array: Array, expected: Type) -> bool:
     """Whether `array` may be written into a buffer of that type."""
-    return array.shape == expected.shape and np.can_cast(
-        array.dtype, expected.numpy_dtype, "same_kind"
-    )
+    return array.shape == expected.shape and can_hold(expected.numpy_dtype, array.dtype)
 
 
 def describe(array: Array) -> str:

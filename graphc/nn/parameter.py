@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dlpack import host_array
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.lines import user_line
@@ -24,7 +25,7 @@ class Parameter(Operand):
     """
 
     def __init__(self, data: Any, trainable: bool = True) -> None:
-        array = np.asarray(data)
+        array = host_array(data)
         if not hasattr(data, "dtype") and (trainable or array.dtype == np.float64):
             array = array.astype(np.float32)
         self.state = StateBuffer(array)

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from graphc.dtypes import convert, is_narrow, widened
 from graphc.errors import GraphError
-from graphc.ir import DTYPES, FLOATS, INTEGERS, Type
+from graphc.ir import DTYPES, FLOATS, INTEGERS, Type, dtype_name
 
 if TYPE_CHECKING:
     from graphc.trace import Tensor
@@ -43,6 +44,9 @@ class Op:
     name: ClassVar[str] = ""
     own_template: ClassVar[str] = ""
     """The kernel template of an op that no other op but a view may share a kernel with."""
+    widens: ClassVar[bool] = True
+    """Whether floats of two bytes are widened for `reference`; False for an op that holds a graph,
+    whose nodes each do so themselves."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -72,14 +76,19 @@ class Op:
         raise GraphError(f"{self.name} has no gradient")
 
     def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
-        """What `reference` gives, or GraphError if that is no tuple of arrays."""
-        results = self.reference(*inputs)
+        """What `reference` gives, or GraphError if that is no tuple of arrays. Floats of two bytes
+        are computed in float32; results that are such floats are rounded once."""
+        narrow = self.widens and any(is_narrow(x.dtype) for x in inputs)
+        results = self.reference(*(map(widened, inputs) if narrow else inputs))
         if not isinstance(results, tuple):
             raise GraphError(
                 f"{self.name}: reference expected to return a tuple of arrays, "
                 f"got {type(results).__name__}"
             )
-        return results
+        if not narrow:
+            return results
+        types = self.infer(*(Type(x.shape, dtype_name(x.dtype)) for x in inputs))
+        return tuple(convert(r, t.numpy_dtype) for r, t in zip(results, types, strict=True))
 
     def differentiate(
         self,

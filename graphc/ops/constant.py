@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from graphc.dtypes import BFLOAT16, array_of, is_bfloat16
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, Type, dtype_name
 from graphc.ops.base import Array, Source
@@ -29,6 +30,7 @@ class Elements:
     def of(cls, value: Any) -> Elements:
         """A copy of `value`, row-major."""
         array = np.array(value, order="C")
+        array = array.view(BFLOAT16) if is_bfloat16(array.dtype) else array
         array.flags.writeable = False
         dtype = dtype_name(array.dtype)
         digest = hashlib.sha256(f"{dtype}{array.shape}".encode() + array.tobytes())
@@ -78,5 +80,5 @@ class Iota(Source):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         extents = [1] * len(self.shape)
         extents[self.axis] = self.shape[self.axis]
-        ramp = np.arange(self.shape[self.axis], dtype=DTYPES[self.dtype]).reshape(extents)
+        ramp = array_of(np.arange(self.shape[self.axis]), DTYPES[self.dtype]).reshape(extents)
         return (np.broadcast_to(ramp, self.shape),)

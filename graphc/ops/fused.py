@@ -27,6 +27,7 @@ class Fused(Op):
     kernel: str
     body: Graph
     name: ClassVar[str] = "kernel"
+    widens: ClassVar[bool] = False
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         return tuple(v.type for v in self.body.outputs)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from graphc.dtypes import convert
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, FLOATS, Type
 from graphc.ops.base import ANY, Array, Pointwise, Tensors, broadcast_shapes, same_dtype
@@ -144,15 +145,22 @@ C_TYPES = {
     "i32": "int32_t",
     "i64": "int64_t",
     "f16": "half",
+    "bf16": "bfloat",
     "f32": "float",
     "f64": "double",
 }
 """The name of each dtype in kernels."""
+REGISTER_TYPES = {**C_TYPES, "f16": "float", "bf16": "float"}
+"""The name of the type of one element in a kernel's registers."""
 
 
 @dataclass(frozen=True)
 class Cast(Pointwise):
-    """y = a as `dtype`: floats are cut towards zero to integers; to bool is a != 0."""
+    """y = a as `dtype`: floats are cut towards zero to integers; to bool is a != 0.
+
+    From floats to integers of one byte by way of i64, so that -1.0 is 255 as u8. What the integers
+    do not hold, and NaN, become anything.
+    """
 
     dtype: str
     name: ClassVar[str] = "cast"
@@ -164,8 +172,7 @@ class Cast(Pointwise):
         return (Type(a.shape, self.dtype),)
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
-        with np.errstate(all="ignore"):
-            return (inputs[0].astype(DTYPES[self.dtype]),)
+        return (convert(inputs[0], DTYPES[self.dtype]),)
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         from graphc.functions import astype

@@ -36,6 +36,7 @@ class Scan(Op):
     xs: int
     reverse: bool = False
     name: ClassVar[str] = "scan"
+    widens: ClassVar[bool] = False
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         wanted = [v.type for v in self.body.inputs]

@@ -7,6 +7,7 @@ hoist               before differentiation, so that what is hoisted has an ordin
                     after it, where the sums of weight gradients leave their loops
 clean               fewer nodes for everything that follows
 place_constants     before fusion, which treats large constants as memory
+widen               before fusion, which lets conversions vanish into their readers
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
 fuse_pointwise      what is left; every node is a kernel afterwards
 fuse_updates        after fusion, when an update rule is one kernel per parameter
@@ -24,6 +25,7 @@ from graphc.passes.layout import layout
 from graphc.passes.place_constants import place_constants
 from graphc.passes.runner import Pass
 from graphc.passes.store_or_recompute import store_or_recompute
+from graphc.passes.widen import widen
 
 BEFORE_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("store_or_recompute_traced", store_or_recompute),
@@ -37,6 +39,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("hoist_gradient", hoist),
     ("clean_hoisted", through_bodies(clean)),
     ("place_constants", through_bodies(place_constants)),
+    ("widen", through_bodies(widen)),
     ("fuse_contract", through_bodies(fuse_contract)),
     ("fuse_pointwise", through_bodies(fuse_pointwise)),
     ("fuse_updates", fuse_updates),

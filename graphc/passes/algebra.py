@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphc.dtypes import widened
 from graphc.ir import Node, Value
 from graphc.ops.base import REGISTRY, Contraction, Pointwise
 from graphc.ops.constant import Constant
@@ -59,7 +60,7 @@ def _neutral(element: float, places: tuple[int, ...]) -> Rule:
             if producer is None or not isinstance(producer.op, Constant):
                 continue
             other = node.inputs[1 - place]
-            array = producer.op.array
+            array = widened(producer.op.array)
             neutral = np.all((array == element) & ~np.signbit(array))
             if neutral and other.type.shape == node.output.type.shape:
                 return other

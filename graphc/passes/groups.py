@@ -1,8 +1,8 @@
 """Turning groups of nodes into fused nodes.
 
 A group lists the nodes that become one kernel. Nodes that cost nothing where they are read (affine
-views, small constants, iota) belong to no group: each body gets its own copy, and the originals die
-with their last reader.
+views, small constants, iota, widening) belong to no group: each body gets its own copy, and the
+originals die with their last reader.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Source, View
 from graphc.ops.constant import Constant
 from graphc.ops.fused import Fused
+from graphc.ops.widen import Widen
 from graphc.passes.naming import KernelNames
 from graphc.passes.rewrite import drop_dead, topological
 
@@ -27,7 +28,7 @@ def is_free(node: Node) -> bool:
         return node.output.type.size <= INLINE_ELEMENTS
     if isinstance(node.op, View):
         return node.op.index(node.inputs[0].type) is not None
-    return isinstance(node.op, Source)
+    return isinstance(node.op, Source | Widen)
 
 
 def of_update_rule(node: Node) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Reduction, View
 from graphc.ops.fused import Fused
+from graphc.ops.widen import Widen
 
 LONGEST = 60
 """Characters; a longer name is cut."""
@@ -51,7 +52,7 @@ class KernelNames:
 
     @staticmethod
     def _root(value: Value, producers: Mapping[Value, Node]) -> Value:
-        while value in producers and isinstance(producers[value].op, View):
+        while value in producers and isinstance(producers[value].op, View | Widen):
             value = producers[value].inputs[0]
         return value
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from graphc.ir import Node, Value
 from graphc.ops.base import Pointwise, Reduction, View
+from graphc.ops.widen import Widen
 from graphc.passes.groups import is_free
 
 
@@ -20,15 +21,15 @@ def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
             if source != own:
                 found.add(source)
             producer = producers.get(source)
-            views = producer is not None and isinstance(producer.op, View)
+            views = producer is not None and isinstance(producer.op, View | Widen)
             source = producer.inputs[0] if producer is not None and views else None
     return found
 
 
 def through_unit_reshapes(value: Value, producers: Mapping[Value, Node]) -> Value:
-    """Where reshapes that only add or drop axes of extent 1 lead back to."""
+    """Where reshapes that only add or drop axes of extent 1, and widening, lead back to."""
     producer = producers.get(value)
-    while producer is not None and producer.op.name == "reshape" and is_free(producer):
+    while producer is not None and producer.op.name in ("reshape", "widen") and is_free(producer):
         value = producer.inputs[0]
         producer = producers.get(value)
     return value

@@ -47,6 +47,10 @@ INLINE vec<T> take(C condition, const T* table, long at, I index) {
     return v;
   }
 }
+template <int N, int S, int D, long STRIDE, long EXTENT, bool UNIFORM, class C, class T, class I>
+requires is_narrow<T> INLINE vec<T> take(C condition, const T* table, long at, I index) {
+  return decode<T>(take<N, S, D, STRIDE, EXTENT, UNIFORM>(condition, (const uint16_t*)table, at, index));
+}
 template <int N, int S, int D, long STRIDE, long EXTENT, bool UNIFORM, class C, class I>
 INLINE mask take(C condition, const bool* table, long at, I index) {
   return as_mask(take<N, S, D, STRIDE, EXTENT, UNIFORM>(condition, (const uint8_t*)table, at, index) != vec<uint8_t>{});

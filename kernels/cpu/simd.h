@@ -40,18 +40,19 @@ GRAPHC_VECTOR(float)
 GRAPHC_VECTOR(double)
 GRAPHC_VECTOR(int8_t)
 GRAPHC_VECTOR(uint8_t)
+GRAPHC_VECTOR(uint16_t)
 GRAPHC_VECTOR(int32_t)
 GRAPHC_VECTOR(uint32_t)
 GRAPHC_VECTOR(int64_t)
 GRAPHC_VECTOR(uint64_t)
 #undef GRAPHC_VECTOR
 template <> struct vector_of<bool> : vector_of<int32_t> {};
-#if defined(__FLT16_MAX__)
-using half = _Float16;  // in memory alone: registers hold it as float
-#else
-struct half;  // a compiler without it builds everything else
-#endif
+// Floats of two bytes, in memory alone: registers hold them as float.
+struct half { uint16_t bits; };
+struct bfloat { uint16_t bits; };
 template <> struct vector_of<half> : vector_of<float> {};
+template <> struct vector_of<bfloat> : vector_of<float> {};
+template <class T> constexpr bool is_narrow = __is_same(T, half) || __is_same(T, bfloat);
 template <class T> using vec = typename vector_of<T>::type;
 using mask = vec<bool>;
 
@@ -60,13 +61,6 @@ template <class V> using element = typename element_of<V>::type;
 // x - 0 is x, where 0 + x is 0 for a negative zero (and an addition).
 template <class T> INLINE vec<T> splat(T x) { return x - vec<T>{}; }
 template <> INLINE mask splat<bool>(bool x) { return mask{} - int32_t(x); }
-#if defined(__FLT16_MAX__)
-template <> INLINE vec<half> splat<half>(half x) { return splat(float(x)); }
-#endif
-template <class H> INLINE vec<H> round_to(vec<float> v) {
-  for (int l = 0; l < W; l++) v[l] = float(H(v[l]));
-  return v;
-}
 
 // The lanes' numbers 0, 1, ...
 template <class T = int32_t> INLINE vec<T> lanes() {
@@ -101,6 +95,68 @@ template <class T> INLINE vec<T> narrow(vec<int32_t> v) {
 #endif
 }
 
+// 16 bits to 32 and back, whose upper half is dropped.
+INLINE vec<uint32_t> widen(vec<uint16_t> v) {
+#if defined(GRAPHC_AVX512)
+  typedef short shorts __attribute__((vector_size(32)));
+  return (vec<uint32_t>)__builtin_ia32_pmovzxwd512_mask((shorts)v, vec<int>{}, (unsigned short)-1);
+#else
+  return __builtin_convertvector(v, vec<uint32_t>);
+#endif
+}
+INLINE vec<uint16_t> narrow(vec<uint32_t> v) {
+#if defined(GRAPHC_AVX512)
+  typedef short shorts __attribute__((vector_size(32)));
+  return (vec<uint16_t>)__builtin_ia32_pmovdw512_mask((vec<int>)v, shorts{}, (unsigned short)-1);
+#else
+  return __builtin_convertvector(v, vec<uint16_t>);
+#endif
+}
+
+// Floats of two bytes by their bits, rounded to nearest even. The builtins are instructions; what else stands here is exact on any
+// processor, as every part of a number is moved or rounded by integers, or by an addition whose last digit is the one wanted.
+template <class T> INLINE vec<float> decode(vec<uint16_t> bits);
+template <class T> INLINE vec<uint16_t> encode(vec<float> v);
+template <> INLINE vec<float> decode<bfloat>(vec<uint16_t> bits) { return (vec<float>)(widen(bits) << 16); }
+template <> INLINE vec<uint16_t> encode<bfloat>(vec<float> v) {
+  const vec<uint32_t> u = (vec<uint32_t>)v, upper = u >> 16;
+  const auto is_nan = v != v;
+  return narrow(is_nan ? upper | 0x40 : (u + 0x7fff + (upper & 1)) >> 16);
+}
+#if defined(GRAPHC_AVX512)
+typedef short shorts16 __attribute__((vector_size(32)));
+template <> INLINE vec<float> decode<half>(vec<uint16_t> bits) {
+  return __builtin_ia32_vcvtph2ps512_mask((shorts16)bits, vec<float>{}, (unsigned short)-1, 4);
+}
+template <> INLINE vec<uint16_t> encode<half>(vec<float> v) {
+  return (vec<uint16_t>)__builtin_ia32_vcvtps2ph512_mask(v, 0, shorts16{}, (unsigned short)-1);
+}
+#elif defined(GRAPHC_AVX2) && defined(__F16C__)
+typedef short shorts8 __attribute__((vector_size(16)));
+template <> INLINE vec<float> decode<half>(vec<uint16_t> bits) { return __builtin_ia32_vcvtph2ps256((shorts8)bits); }
+template <> INLINE vec<uint16_t> encode<half>(vec<float> v) { return (vec<uint16_t>)__builtin_ia32_vcvtps2ph256(v, 0); }
+#else
+template <> INLINE vec<float> decode<half>(vec<uint16_t> bits) {
+  const vec<uint32_t> h = widen(bits), size = h & 0x7fff, moved = size << 13;
+  const vec<float> small = __builtin_convertvector((vec<int32_t>)size, vec<float>) * 0x1p-24f;
+  const vec<uint32_t> normal = moved + (112u << 23), special = moved | 0x7f800000u;
+  const vec<uint32_t> finite = size < 0x400 ? (vec<uint32_t>)small : normal;
+  return (vec<float>)((size < 0x7c00 ? finite : special) | (h & 0x8000) << 16);
+}
+template <> INLINE vec<uint16_t> encode<half>(vec<float> v) {
+  const vec<uint32_t> u = (vec<uint32_t>)v, size = u & 0x7fffffff;
+  const vec<uint32_t> small = (vec<uint32_t>)((vec<float>)size + 0.5f) - 0x3f000000u;
+  const vec<uint32_t> normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+  const vec<uint32_t> infinity = vec<uint32_t>{} + 0x7c00, special = size > 0x7f800000 ? infinity | 0x200 : infinity;
+  const vec<uint32_t> finite = size < 0x38800000 ? small : normal;
+  return narrow((size < 0x47800000 ? finite : special) | u >> 16 & 0x8000);
+}
+#endif
+template <> INLINE vec<half> splat<half>(half x) { return decode<half>(splat(x.bits)); }
+template <> INLINE vec<bfloat> splat<bfloat>(bfloat x) { return decode<bfloat>(splat(x.bits)); }
+// A register of floats as a float of two bytes would hold them.
+template <class T> INLINE vec<float> round_to(vec<float> v) { return decode<T>(encode<T>(v)); }
+
 // The comparison of any vectors as a mask.
 INLINE mask as_mask(vec<int32_t> m) { return m; }
 INLINE mask as_mask(vec<int64_t> m) { return __builtin_convertvector(m, mask); }
@@ -125,7 +181,7 @@ INLINE mask both(bool a, mask b) { return splat<bool>(a) & b; }
 INLINE mask both(mask a, bool b) { return both(b, a); }
 
 template <class T, class V> INLINE vec<T> convert(V v) {
-  if constexpr (__is_same(T, half)) return round_to<T>(convert<float>(v));
+  if constexpr (is_narrow<T>) return round_to<T>(convert<float>(v));
   else if constexpr (__is_same(vec<T>, V)) return v;
   else if constexpr (sizeof(T) == 1 && sizeof(element<V>) > 1) return narrow<T>(__builtin_convertvector(v, vec<int32_t>));
   else if constexpr (sizeof(element<V>) == 1 && sizeof(T) > 1) return __builtin_convertvector(widen(v), vec<T>);
@@ -165,7 +221,8 @@ template <int N = W, int S = 1, class T> INLINE vec<T> load(const T* p) {
   static_assert(N > 0 && N <= W);
   if constexpr (__is_same(T, bool)) return as_mask(load<N, S>((const uint8_t*)p) != vec<uint8_t>{});
   else if constexpr (S == 0) return splat<T>(*p);
-  else if constexpr (S == 1 && !__is_same(T, half)) return load_contiguous<N>(p);
+  else if constexpr (is_narrow<T>) return decode<T>(load<N, S>((const uint16_t*)p));
+  else if constexpr (S == 1) return load_contiguous<N>(p);
   else {
     vec<T> v{};
     for (int l = 0; l < N; l++) v[l] = p[l * long(S)];
@@ -176,8 +233,9 @@ template <int N = W, int S = 1, class T> INLINE vec<T> load(const T* p) {
 template <int N = W, int S = 1, class T> INLINE void store(T* p, vec<T> v) {
   static_assert(N > 0 && N <= W);
   if constexpr (__is_same(T, bool)) store<N, S>((uint8_t*)p, narrow<uint8_t>(v & 1));
+  else if constexpr (is_narrow<T>) store<N, S>((uint16_t*)p, encode<T>(v));
   else if constexpr (S == 0) *p = T(v[0]);
-  else if constexpr (S == 1 && !__is_same(T, half)) store_contiguous<N>(p, v);
+  else if constexpr (S == 1) store_contiguous<N>(p, v);
   else
     for (int l = 0; l < N; l++) p[l * long(S)] = T(v[l]);
 }
@@ -191,6 +249,9 @@ template <int N, int S, int D, class T> INLINE vec<T> load_if(mask m, const T* p
     if (m[l]) v[l] = __is_same(T, bool) ? T(-int(p[(at + l * long(S)) / D])) : p[(at + l * long(S)) / D];
   return v;
 }
+template <int N, int S, int D, class T> requires is_narrow<T> INLINE vec<T> load_if(mask m, const T* p, long at) {
+  return decode<T>(load_if<N, S, D>(m, (const uint16_t*)p, at));
+}
 template <int N, int S, int D> INLINE mask load_if(mask m, const bool* p, long at) {
   return as_mask(load_if<N, S, D>(m, (const uint8_t*)p, at) != vec<uint8_t>{});
 }
@@ -203,8 +264,7 @@ template <int N, int S, int D, class T> INLINE vec<T> load_if(bool m, const T* p
 
 // (at + l * S) / D in lane l.
 template <class T, int S, int D> INLINE vec<T> iota(long at) {
-  if constexpr (__is_same(T, half)) return iota<float, S, D>(at);
-  else if constexpr (S == 0) return splat<T>(T(at / D));
+  if constexpr (S == 0) return splat<T>(T(at / D));
   else if constexpr (D == 1 && sizeof(T) > 1) return splat<T>(T(at)) + lanes<T>() * T(S);
   else return convert<T>((splat<int64_t>(at) + lanes<int64_t>() * int64_t(S)) / int64_t(D));
 }

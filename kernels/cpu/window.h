@@ -50,7 +50,7 @@ template <int N, class D, class R, int LP, int LQ, class T, class F> INLINE void
 }
 
 template <int N, class I, class D, class R, int LP, int LQ, class T> INLINE Pooled<T, I> max_pool2d(const T* x, long p, long q) {
-  vec<T> best = splat<T>(-__builtin_inff());
+  vec<T> best = splat<element<vec<T>>>(-__builtin_inff());
   vec<int32_t> index{};
   mask none = ~mask{};
   each_place<N, D, R, LP, LQ>(x, p, q, [&](auto here, vec<T> v, int place) __attribute__((always_inline)) {

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphc.ir import Graph, Node, Value, dtype_name
 from graphc.kernels.access import Place
-from graphc.kernels.expression import C_TYPES, Program, Walk, identifier, literal
+from graphc.kernels.expression import C_TYPES, Program, Walk, identifier, memory_literal
 from graphc.kernels.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 
@@ -100,7 +100,7 @@ def constant_arrays(program: Program) -> list[str]:
     lines = []
     for name, array in program.arrays.items():
         dtype = dtype_name(array.dtype)
-        items = ", ".join(literal(x, dtype) for x in np.ravel(array))
+        items = ", ".join(memory_literal(x, dtype) for x in np.ravel(array))
         lines.append(f"__device__ const {C_TYPES[dtype]} {name}[] = {{{items}}};")
     return lines
 

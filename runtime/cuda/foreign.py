@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from graphc.dlpack import read_capsule
 from graphc.errors import GraphError
 from graphc.runtime.cuda.driver import LEGACY_STREAM
 
 CUDA, CUDA_MANAGED = 2, 13
 """DLPack's numbers of devices whose memory a GPU's address names."""
-
-KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
-"""DLPack's codes of dtypes as NumPy's letters."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +57,9 @@ def foreign_array(value: Any, name: str, ordinal: int, stream: int) -> ForeignAr
 
 def from_capsule(capsule: Any, name: str) -> ForeignArray:
     """The array of a DLPack capsule. The capsule frees it, so it is the owner."""
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
-    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-    code, bits, lanes = tensor.code, tensor.bits, tensor.lanes
-    if code not in KINDS or lanes != 1:
-        raise GraphError(f"{name}: NumPy has no dtype for DLPack's type {code} of {bits} bits")
-    dtype = np.dtype(f"{KINDS[code]}{bits // 8}")
-    if tensor.strides:
-        steps = [tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim)]
-        _check_contiguous(name, shape, steps, dtype)
-    address = (tensor.data or 0) + tensor.byte_offset
-    return ForeignArray(address, shape, dtype, capsule)
+    found = read_capsule(capsule, name)
+    _check_contiguous(name, found.shape, found.strides, found.dtype)
+    return ForeignArray(found.address, found.shape, found.dtype, capsule)
 
 
 def _from_interface(value: Any, interface: dict[str, Any], name: str) -> ForeignArray:
@@ -95,20 +82,3 @@ def _check_contiguous(
                 f"strides of {list(steps)} bytes"
             )
         expected *= extent
-
-
-class _Tensor(ctypes.Structure):
-    """DLTensor of dlpack.h, with its device and dtype in line."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )

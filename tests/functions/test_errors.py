@@ -29,8 +29,8 @@ case(
 )
 case("the number 300 does not fit u8", lambda x: x + 300, "u8[2]")
 case(
-    "unknown dtype 'float23'; expected one of bool, float16, float32, float64, int32, int64, "
-    "int8, uint8",
+    "unknown dtype 'float23'; expected one of bfloat16, bool, float16, float32, float64, int32, "
+    "int64, int8, uint8",
     lambda x: x.astype("float23"),
     MATRIX,
 )

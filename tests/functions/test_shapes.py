@@ -125,7 +125,7 @@ def test_integers_keep_their_dtype_in_arithmetic_and_become_floats_in_division()
         np.testing.assert_array_equal(got, expected)
 
 
-DTYPES = ("bool", "u8", "i8", "i32", "i64", "f16", "f32", "f64")
+DTYPES = ("bool", "u8", "i8", "i32", "i64", "f16", "bf16", "f32", "f64")
 
 
 @pytest.mark.parametrize("a", DTYPES)
@@ -138,6 +138,7 @@ def test_promotion_is_that_of_torch(a: str) -> None:
         "i32": torch.int32,
         "i64": torch.int64,
         "f16": torch.float16,
+        "bf16": torch.bfloat16,
         "f32": torch.float32,
         "f64": torch.float64,
     }

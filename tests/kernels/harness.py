@@ -22,6 +22,7 @@ from graphc.kernels.kernel import Kernel
 from graphc.kernels.lower import lower
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused
+from graphc.passes.widen import widen
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, find_compiler
 from graphc.target import Target
 from graphc.trace import Builder
@@ -57,7 +58,7 @@ def traced(
     with builder.building():
         results = function(*tensors)
     results = results if isinstance(results, tuple) else (results,)
-    graph = builder.graph(results)
+    graph = widen(builder.graph(results), Target("cpu"))
     if not any(o != ROW_MAJOR for o in outputs):
         return fuse(graph)
     new = {

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from graphc.dtypes import convert
 from graphc.ir import FLOATS, Type
 from graphc.ops import Op
 
@@ -53,7 +54,7 @@ def _draw(random: np.random.Generator, kind: Type, limits: Range) -> np.ndarray:
     if kind.dtype == "bool":
         return random.integers(0, 2, kind.shape).astype(np.bool_)
     if kind.dtype in FLOATS:
-        return np.asarray(random.uniform(low, high, kind.shape)).astype(kind.numpy_dtype)
+        return convert(np.asarray(random.uniform(low, high, kind.shape)), kind.numpy_dtype)
     low = max(low, 0) if kind.dtype == "u8" else low
     return random.integers(int(low), int(high), kind.shape, endpoint=True).astype(kind.numpy_dtype)
 
