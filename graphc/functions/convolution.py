@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from graphc import ops
-from graphc.functions.contraction import conv2d, conv_transpose2d, triple
+from graphc.functions.contraction import conv2d, conv_transpose2d, pair, triple
 from graphc.functions.elementwise import add
 from graphc.functions.rearrange import swapaxes
 from graphc.functions.shapes import concat, expand_dims, flip, permute_dims, reshape, squeeze
 from graphc.functions.tensors import as_tensor, error, promoted
+from graphc.ir import DTYPES
 from graphc.trace import Tensor, emit
 
-__all__ = ["conv3d", "conv_transpose1d", "conv_transpose3d", "unfold"]
+__all__ = ["conv3d", "conv_transpose1d", "conv_transpose3d", "fold", "unfold"]
 
 Size = int | Sequence[int]
 
@@ -156,8 +159,6 @@ def unfold(
     x: Any, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
 ) -> Tensor:
     """The windows of x [n, c, h, w] as columns: [n, c * r * s, p * q]."""
-    from graphc.functions.contraction import pair
-
     tensor = as_tensor(x)
     if tensor.ndim != 4:
         raise error(f"unfold: expected x of 4 axes, got {tensor.value.type}")
@@ -176,3 +177,35 @@ def unfold(
             part = padded[:, :, rows, j : j + (q - 1) * right + 1 : right]
             parts.append(reshape(part, (n, c, 1, p * q)))
     return reshape(concat(parts, 2), (n, c * r * s, p * q))
+
+
+def fold(
+    x: Any,
+    output_size: Size,
+    kernel_size: Size,
+    dilation: Size = 1,
+    padding: Size = 0,
+    stride: Size = 1,
+) -> Tensor:
+    """The images [n, c, *output_size] whose windows are the columns of x [n, c * r * s, p * q], as
+    `unfold` gives them; windows add up where they overlap."""
+    tensor = as_tensor(x)
+    r, s = pair("fold", "kernel_size", kernel_size)
+    height, width = pair("fold", "output_size", output_size)
+    steps, spacing = pair("fold", "stride", stride), pair("fold", "dilation", dilation)
+    around = pair("fold", "padding", padding, at_least=0)
+    p, q = (
+        (n + 2 * a - d * (k - 1) - 1) // step + 1
+        for n, a, d, k, step in zip((height, width), around, spacing, (r, s), steps, strict=True)
+    )
+    if tensor.ndim != 3 or tensor.shape[1] % (r * s) or tensor.shape[2] != p * q:
+        raise error(
+            f"fold: expected x [n, c * {r * s}, {p * q}] for images {(height, width)}, got "
+            f"{tensor.value.type}"
+        )
+    n, channels = tensor.shape[0], tensor.shape[1] // (r * s)
+    # The transposed convolution whose every input channel is one place of the window.
+    taps = as_tensor(np.eye(r * s, dtype=DTYPES[tensor.dtype]).reshape(r * s, 1, r, s))
+    images = reshape(tensor, (n * channels, r * s, p, q))
+    y = emit(ops.Conv2dDgrad(steps, around, spacing, 1, (height, width)), images, taps)
+    return reshape(y, (n, channels, height, width))

@@ -52,7 +52,6 @@ OTHER_NAMES = {
     "fix": "trunc",
     "fliplr": "flip",
     "flipud": "flip",
-    "fold": "conv_transpose2d",
     "fractional_max_pool2d": "adaptive_max_pool2d",
     "fractional_max_pool3d": "max_pool3d",
     "from_numpy": "as_tensor",

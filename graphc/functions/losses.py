@@ -13,9 +13,11 @@ from graphc.functions.elementwise import (
     divide,
     equal,
     exp,
+    greater,
     less,
     log,
     maximum,
+    minimum,
     multiply,
     negative,
     relu,
@@ -156,11 +158,14 @@ def triplet_margin_loss(
     margin: float = 1.0,
     p: float = 2.0,
     eps: float = 1e-6,
+    swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, distance(anchor, positive) - distance(anchor, negative) + margin), distances as of
-    `pairwise_distance`."""
+    `pairwise_distance`. With `swap` that of positive and negative counts where it is less than that
+    of anchor and negative."""
     near, far = (pairwise_distance(anchor, other, p, eps) for other in (positive, negative))
+    far = minimum(far, pairwise_distance(positive, negative, p, eps)) if swap else far
     return reduced("triplet_margin_loss", relu(add(subtract(near, far), margin)), reduction)
 
 
@@ -168,16 +173,23 @@ def poisson_nll_loss(
     input: Any,
     target: Any,
     log_input: bool = True,
+    full: bool = False,
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
     """e^input - target * input for the logarithm of a rate; input - target * log(input + eps) for
-    the rate itself, with log_input=False."""
+    the rate itself, with log_input=False. `full` adds Stirling's approximation of log(target!)
+    where target is above 1."""
     x, t = alike("poisson_nll_loss", input, target)
     if log_input:
         loss = subtract(exp(x), multiply(t, x))
     else:
         loss = subtract(x, multiply(t, log(add(x, eps))))
+    if full:
+        above = where(greater(t, 1), t, 1)
+        rest = multiply(log(multiply(above, 2 * math.pi)), 0.5)
+        stirling = add(subtract(multiply(above, log(above)), above), rest)
+        loss = add(loss, where(greater(t, 1), stirling, 0))
     return reduced("poisson_nll_loss", loss, reduction)
 
 

@@ -145,7 +145,7 @@ def max_pool3d(
     spacing = triple("max_pool3d", "dilation", dilation)
 
     def pool(x: Tensor, size: Size, stride: Size, padding: Size, axes: slice) -> Tensor:
-        apart = (*spacing[axes], 1)[:2]
+        apart = spacing[1:] if axes.start else (spacing[0], 1)
         return max_pool2d(x, size, stride, padding, apart, ceil_mode)
 
     return _by_depth("max_pool3d", pool, x, kernel_size, stride, padding)

@@ -278,3 +278,24 @@ class LogSoftmax(Module):
 
     def describe(self) -> str:
         return f"dim={self.dim}"
+
+
+class Softmin(Module):
+    """y = exp(-x) / sum of exp(-x) along the axis `dim`."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = check.axis("Softmin", "dim", dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.softmin(x, axis=self.dim)
+
+    def describe(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Softmax2d(Module):
+    """y = exp(x) / sum of exp(x) over the channels of x[n, c, h, w]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        check.axes("Softmax2d", x, "n, c, h, w")
+        return functions.softmax(x, axis=1)

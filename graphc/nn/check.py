@@ -29,26 +29,22 @@ def axis(layer: str, name: str, value: Any) -> int:
     return int(value)
 
 
-def pair(layer: str, name: str, value: Any, at_least: int = 1) -> tuple[int, int]:
-    """(vertical, horizontal), from a pair or from one integer for both."""
-    items = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(items) != 2 or not all(_is_integer(i) and i >= at_least for i in items):
-        fail(
-            f"{layer}: {name} expected an integer or a pair of integers of at least {at_least}, "
-            f"got {value!r}"
+def sizes(layer: str, name: str, value: Any, axes: int, at_least: int = 1) -> tuple[int, ...]:
+    """`axes` integers not below `at_least`, the last for the innermost axis; one stands for all."""
+    items = tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
+    if len(items) != axes or not all(_is_integer(i) and i >= at_least for i in items):
+        expected = (
+            "an integer",
+            "an integer or a pair of integers",
+            "an integer or three integers",
         )
-    return int(items[0]), int(items[1])
+        fail(f"{layer}: {name} expected {expected[axes - 1]} of at least {at_least}, got {value!r}")
+    return tuple(int(item) for item in items)
 
 
-def triple(layer: str, name: str, value: Any, at_least: int = 1) -> tuple[int, int, int]:
-    """(depth, vertical, horizontal), from three integers or from one for all."""
-    items = tuple(value) if isinstance(value, (tuple, list)) else (value,) * 3
-    if len(items) != 3 or not all(_is_integer(i) and i >= at_least for i in items):
-        fail(
-            f"{layer}: {name} expected an integer or three integers of at least {at_least}, "
-            f"got {value!r}"
-        )
-    return int(items[0]), int(items[1]), int(items[2])
+def plain(values: tuple[Any, ...]) -> Any:
+    """One number alone, several as they are."""
+    return values if len(values) > 1 else values[0]
 
 
 def number(layer: str, name: str, value: Any, low: float, high: float) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from graphc.nn import check
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
+
+Member = TypeVar("Member", Module, Parameter)
 
 
 class _Members(Module):
@@ -58,26 +60,29 @@ class ModuleList(_Members):
             self.append(module)
 
 
-class ModuleDict(Module):
-    """Modules by name that `forward` of another module picks from; it cannot be called itself."""
+class _ByName(Module, Generic[Member]):
+    """What the two dicts share: each member is an attribute of its own name."""
 
-    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] = ()) -> None:
-        for name, module in dict(modules).items():
-            self[name] = module
+    _noun: ClassVar[str]
 
-    def __setitem__(self, name: str, module: Module) -> None:
-        """Put `module` at `name`, in place of the one that is there."""
-        if not isinstance(module, Module):
-            _not_a_module(self, name, module)
+    def __init__(self, members: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
+        for name, member in dict(members).items():
+            self[name] = member
+
+    def __setitem__(self, name: str, member: Any) -> None:
+        """Put `member` at `name`, in place of the one that is there."""
+        checked = self._checked(name, member)
         if hasattr(type(self), name):
-            check.fail(f"ModuleDict: {name!r} is a method, choose another name")
-        vars(self)[name] = module
+            check.fail(f"{type(self).__name__}: {name!r} is a method, choose another name")
+        vars(self)[name] = checked
 
-    def __getitem__(self, name: str) -> Module:
+    def __getitem__(self, name: str) -> Member:
         if name not in vars(self):
-            check.fail(f"ModuleDict: no module {name!r}, there are {list(vars(self))}")
-        module: Module = vars(self)[name]
-        return module
+            check.fail(
+                f"{type(self).__name__}: no {self._noun} {name!r}, there are {list(vars(self))}"
+            )
+        member: Member = vars(self)[name]
+        return member
 
     def __len__(self) -> int:
         return len(vars(self))
@@ -91,11 +96,34 @@ class ModuleDict(Module):
     def keys(self) -> Iterable[str]:
         return vars(self).keys()
 
-    def values(self) -> Iterable[Module]:
+    def values(self) -> Iterable[Member]:
         return vars(self).values()
 
-    def items(self) -> Iterable[tuple[str, Module]]:
+    def items(self) -> Iterable[tuple[str, Member]]:
         return vars(self).items()
+
+    def _checked(self, name: str, member: Any) -> Member:
+        raise NotImplementedError
+
+
+class ModuleDict(_ByName[Module]):
+    """Modules by name that `forward` of another module picks from; it cannot be called itself."""
+
+    _noun = "module"
+
+    def _checked(self, name: str, member: Any) -> Module:
+        if not isinstance(member, Module):
+            _not_a_module(self, name, member)
+        return member
+
+
+class ParameterDict(_ByName[Parameter]):
+    """Parameters by name; what is no parameter becomes one."""
+
+    _noun = "parameter"
+
+    def _checked(self, name: str, member: Any) -> Parameter:
+        return member if isinstance(member, Parameter) else Parameter(member)
 
 
 class ParameterList(Module):

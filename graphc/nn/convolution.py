@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from graphc import functions
 from graphc.nn import check, initialize
 from graphc.nn.module import Module
 from graphc.trace import Tensor
 
-Pair = int | tuple[int, int]
-Triple = int | tuple[int, int, int]
+Size = int | tuple[int, ...]
+MODES = ("zeros", "reflect", "replicate", "circular")
+AXES = ("", "n, c, w", "n, c, h, w", "n, c, d, h, w")
+TRANSPOSED_AXES = ("", "n, k, q", "n, k, p, q", "n, k, o, p, q")
+Functions = dict[int, Callable[..., Tensor]]
+CONVOLUTIONS: Functions = {1: functions.conv1d, 2: functions.conv2d, 3: functions.conv3d}
+TRANSPOSED: Functions = {
+    1: functions.conv_transpose1d,
+    2: functions.conv_transpose2d,
+    3: functions.conv_transpose3d,
+}
 
 
-class _Convolution(Module):
-    """What convolutions share: channels in groups, and parameters drawn by the fan-in, which is
-    the number of elements of weight[0]."""
+class _Layer(Module):
+    """What convolutions share: channels in groups, windows, and parameters drawn by the fan-in,
+    which is the number of elements of weight[0]."""
+
+    _axes: ClassVar[int]
 
     def _set_channels(self, in_channels: int, out_channels: int, groups: int) -> None:
         layer = type(self).__name__
@@ -29,21 +41,13 @@ class _Convolution(Module):
                 f"got {self.in_channels} and {self.out_channels}"
             )
 
+    def _sizes(self, name: str, value: Any, at_least: int = 1) -> tuple[int, ...]:
+        return check.sizes(type(self).__name__, name, value, self._axes, at_least)
+
     def _set_parameters(self, weight: tuple[int, ...], bias: bool) -> None:
         fan_in = math.prod(weight[1:])
         self.weight = initialize.uniform(weight, fan_in)
         self.bias = initialize.uniform((self.out_channels,), fan_in) if bias else None
-
-    def _is_named(self, padding: Any, stride: Pair) -> bool:
-        """Whether `padding` is "valid" or "same", which takes stride 1."""
-        layer = type(self).__name__
-        if not isinstance(padding, str):
-            return False
-        if padding not in ("same", "valid"):
-            check.fail(f"{layer}: padding expected integers, 'same' or 'valid', got {padding!r}")
-        if padding == "same" and stride not in (1, (1, 1)):
-            check.fail(f"{layer}: padding='same' expected stride=1, got {stride}")
-        return True
 
     def describe(self) -> str:
         inner = ("kernel_size", "stride", "padding", "output_padding", "dilation", "groups")
@@ -53,41 +57,76 @@ class _Convolution(Module):
         )
 
 
-class Conv1d(_Convolution):
-    """y[n, k, q] = bias[k] + sum over c s of x[n, c, q*stride + s*dilation - padding]
-    * weight[k, c, s].
-
-    weight: f32[out_channels, in_channels / groups, s]; bias: f32[out_channels] or None. `padding`
-    is an integer, "valid" (none) or "same" (q = w; stride 1 only).
-    """
+class _Convolution(_Layer):
+    """`kernel_size`, `stride`, `padding` and `dilation` are an integer or one per axis, the last
+    innermost; `padding` is also "valid" (none) or "same" (the extents stay; stride 1 only), and
+    `padding_mode` is "zeros", "reflect", "replicate" or "circular"."""
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int | str = 0,
-        dilation: int = 1,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
     ) -> None:
+        layer = type(self).__name__
         self._set_channels(in_channels, out_channels, groups)
-        self.kernel_size = check.integer("Conv1d", "kernel_size", kernel_size)
-        self.stride = check.integer("Conv1d", "stride", stride)
-        self.padding = (
-            padding
-            if self._is_named(padding, self.stride)
-            else check.integer("Conv1d", "padding", padding, at_least=0)
+        self.kernel_size = self._sizes("kernel_size", kernel_size)
+        self.stride = self._sizes("stride", stride)
+        self.dilation = self._sizes("dilation", dilation)
+        self.padding: tuple[int, ...] | str = (
+            padding if isinstance(padding, str) else self._sizes("padding", padding, 0)
         )
-        self.dilation = check.integer("Conv1d", "dilation", dilation)
-        shape = (self.out_channels, self.in_channels // self.groups, self.kernel_size)
-        self._set_parameters(shape, bias)
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            check.fail(f"{layer}: padding expected integers, 'same' or 'valid', got {padding!r}")
+        if padding == "same" and any(step != 1 for step in self.stride):
+            check.fail(f"{layer}: padding='same' expected stride=1, got {self.stride}")
+        if padding_mode not in MODES:
+            check.fail(
+                f"{layer}: padding_mode expected 'zeros', 'reflect', 'replicate' or 'circular', "
+                f"got {padding_mode!r}"
+            )
+        self.padding_mode = padding_mode
+        window = (self.in_channels // self.groups, *self.kernel_size)
+        self._set_parameters((self.out_channels, *window), bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functions.conv1d(
-            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        around = self._around()
+        if self.padding_mode == "zeros" and all(low == high for low, high in around):
+            within = tuple(low for low, _ in around)
+        else:
+            check.axes(type(self).__name__, x, AXES[self._axes])
+            mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
+            x = functions.pad(x, [(0, 0), (0, 0), *around], mode=mode)
+            within = (0,) * self._axes
+        settings = (self.stride, within, self.dilation)
+        return CONVOLUTIONS[self._axes](
+            x, self.weight, self.bias, *map(check.plain, settings), self.groups
         )
+
+    def _around(self) -> list[tuple[int, int]]:
+        """The elements before and behind each axis."""
+        if not isinstance(self.padding, str):
+            return [(p, p) for p in self.padding]
+        reach = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+        return [(r // 2, r - r // 2) if self.padding == "same" else (0, 0) for r in reach]
+
+
+class Conv1d(_Convolution):
+    """y[n, k, q] = bias[k] + sum over c s of x[n, c, q*stride + s*dilation - padding]
+    * weight[k, c, s].
+
+    weight: f32[out_channels, in_channels / groups, s]; bias: f32[out_channels] or None. `padding`
+    is an integer, "valid" (none) or "same" (q = w; stride 1 only); `padding_mode` is "zeros",
+    "reflect", "replicate" or "circular".
+    """
+
+    _axes = 1
 
 
 class Conv2d(_Convolution):
@@ -96,36 +135,11 @@ class Conv2d(_Convolution):
 
     weight: f32[out_channels, in_channels / groups, r, s]; bias: f32[out_channels] or None.
     `kernel_size`, `stride`, `padding` and `dilation` are an integer or a pair (vertical,
-    horizontal); `padding` is also "valid" (none) or "same" (p q = h w; stride 1 only).
+    horizontal); `padding` is also "valid" (none) or "same" (p q = h w; stride 1 only);
+    `padding_mode` as of `Conv1d`.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Pair | str = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        self._set_channels(in_channels, out_channels, groups)
-        self.kernel_size = check.pair("Conv2d", "kernel_size", kernel_size)
-        self.stride = check.pair("Conv2d", "stride", stride)
-        self.padding = (
-            padding
-            if self._is_named(padding, self.stride)
-            else check.pair("Conv2d", "padding", padding, at_least=0)
-        )
-        self.dilation = check.pair("Conv2d", "dilation", dilation)
-        window = (self.in_channels // self.groups, *self.kernel_size)
-        self._set_parameters((self.out_channels, *window), bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.conv2d(
-            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
-        )
+    _axes = 2
 
 
 class Conv3d(_Convolution):
@@ -134,35 +148,51 @@ class Conv3d(_Convolution):
 
     weight: f32[out_channels, in_channels / groups, t, r, s]; bias: f32[out_channels] or None.
     `kernel_size`, `stride`, `padding` and `dilation` are an integer or three (depth, vertical,
-    horizontal).
+    horizontal); `padding` and `padding_mode` as of `Conv2d`.
     """
+
+    _axes = 3
+
+
+class _Transposed(_Layer):
+    """The map whose transpose is the convolution from out_channels to in_channels with the same
+    weight and arguments."""
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Triple,
-        stride: Triple = 1,
-        padding: Triple = 0,
-        dilation: Triple = 1,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
         groups: int = 1,
         bias: bool = True,
+        dilation: Size = 1,
+        padding_mode: str = "zeros",
     ) -> None:
+        if padding_mode != "zeros":
+            check.fail(
+                f"{type(self).__name__}: padding_mode expected 'zeros', got {padding_mode!r}"
+            )
         self._set_channels(in_channels, out_channels, groups)
-        self.kernel_size = check.triple("Conv3d", "kernel_size", kernel_size)
-        self.stride = check.triple("Conv3d", "stride", stride)
-        self.padding = check.triple("Conv3d", "padding", padding, at_least=0)
-        self.dilation = check.triple("Conv3d", "dilation", dilation)
-        window = (self.in_channels // self.groups, *self.kernel_size)
-        self._set_parameters((self.out_channels, *window), bias)
+        self.kernel_size = self._sizes("kernel_size", kernel_size)
+        self.stride = self._sizes("stride", stride)
+        self.padding = self._sizes("padding", padding, 0)
+        self.output_padding = self._sizes("output_padding", output_padding, 0)
+        self.dilation = self._sizes("dilation", dilation)
+        window = (self.out_channels // self.groups, *self.kernel_size)
+        self._set_parameters((self.in_channels, *window), bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functions.conv3d(
-            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        check.axes(type(self).__name__, x, TRANSPOSED_AXES[self._axes])
+        settings = map(check.plain, (self.stride, self.padding, self.output_padding))
+        return TRANSPOSED[self._axes](
+            x, self.weight, self.bias, *settings, self.groups, check.plain(self.dilation)
         )
 
 
-class ConvTranspose1d(_Convolution):
+class ConvTranspose1d(_Transposed):
     """y[n, c, w]: the map whose transpose is the Conv1d from out_channels to in_channels with the
     same weight and arguments.
 
@@ -170,44 +200,10 @@ class ConvTranspose1d(_Convolution):
     weight: f32[in_channels, out_channels / groups, s]; bias: f32[out_channels] or None.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int = 0,
-        output_padding: int = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: int = 1,
-    ) -> None:
-        layer = "ConvTranspose1d"
-        self._set_channels(in_channels, out_channels, groups)
-        self.kernel_size = check.integer(layer, "kernel_size", kernel_size)
-        self.stride = check.integer(layer, "stride", stride)
-        self.padding = check.integer(layer, "padding", padding, at_least=0)
-        self.output_padding = check.integer(layer, "output_padding", output_padding, at_least=0)
-        self.dilation = check.integer(layer, "dilation", dilation)
-        shape = (self.in_channels, self.out_channels // self.groups, self.kernel_size)
-        self._set_parameters(shape, bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        check.axes("ConvTranspose1d", x, "n, k, q")
-        y = functions.conv_transpose2d(
-            functions.expand_dims(x, 2),
-            functions.expand_dims(self.weight, 2),
-            self.bias,
-            (1, self.stride),
-            (0, self.padding),
-            (0, self.output_padding),
-            self.groups,
-            (1, self.dilation),
-        )
-        return functions.squeeze(y, 2)
+    _axes = 1
 
 
-class ConvTranspose2d(_Convolution):
+class ConvTranspose2d(_Transposed):
     """y[n, c, h, w]: the map whose transpose is the Conv2d from out_channels to in_channels with
     the same weight and arguments.
 
@@ -216,36 +212,14 @@ class ConvTranspose2d(_Convolution):
     None.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        output_padding: Pair = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Pair = 1,
-    ) -> None:
-        layer = "ConvTranspose2d"
-        self._set_channels(in_channels, out_channels, groups)
-        self.kernel_size = check.pair(layer, "kernel_size", kernel_size)
-        self.stride = check.pair(layer, "stride", stride)
-        self.padding = check.pair(layer, "padding", padding, at_least=0)
-        self.output_padding = check.pair(layer, "output_padding", output_padding, at_least=0)
-        self.dilation = check.pair(layer, "dilation", dilation)
-        window = (self.out_channels // self.groups, *self.kernel_size)
-        self._set_parameters((self.in_channels, *window), bias)
+    _axes = 2
 
-    def forward(self, x: Tensor) -> Tensor:
-        return functions.conv_transpose2d(
-            x,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            self.output_padding,
-            self.groups,
-            self.dilation,
-        )
+
+class ConvTranspose3d(_Transposed):
+    """y[n, c, d, h, w]: the map whose transpose is the Conv3d from out_channels to in_channels with
+    the same weight and arguments; extents as of `ConvTranspose2d`.
+
+    weight: f32[in_channels, out_channels / groups, t, r, s]; bias: f32[out_channels] or None.
+    """
+
+    _axes = 3

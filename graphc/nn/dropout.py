@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from graphc import functions
 from graphc.nn import check
 from graphc.nn.module import Module
-from graphc.trace import Tensor
+from graphc.trace import Tensor, current_builder
+
+SATURATION = -1.7580993408473766
+"""What SELU approaches for large negative numbers."""
 
 
 class Dropout(Module):
@@ -55,3 +59,41 @@ class Dropout2d(_ChannelDropout):
     """Dropout of whole channels of x[n, c, h, w]."""
 
     _axes = "n, c, h, w"
+
+
+class Dropout3d(_ChannelDropout):
+    """Dropout of whole channels of x[n, c, d, h, w]."""
+
+    _axes = "n, c, d, h, w"
+
+
+class AlphaDropout(Module):
+    """Dropout that keeps mean 0 and variance 1, as SELU needs it: in training programs an element
+    is -scale * alpha of SELU with probability `p`, and then all are scaled and shifted
+    (Klambauer et al., 2017)."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        self.p = check.number(type(self).__name__, "p", p, 0.0, 1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not current_builder().training or self.p == 0.0:
+            return x
+        if self.p == 1.0:
+            return functions.zeros_like(x)
+        kept = functions.greater(functions.dropout(self._ones(x), self.p), 0)
+        scale = 1 / math.sqrt((1 - self.p) * (1 + self.p * SATURATION**2))
+        shift = -scale * self.p * SATURATION
+        return functions.where(kept, x, SATURATION) * scale + shift
+
+    def _ones(self, x: Tensor) -> Tensor:
+        return functions.ones(x.shape, x.dtype)
+
+    def describe(self) -> str:
+        return f"p={self.p}"
+
+
+class FeatureAlphaDropout(AlphaDropout):
+    """`AlphaDropout` of whole channels of x[n, c, ...]."""
+
+    def _ones(self, x: Tensor) -> Tensor:
+        return functions.ones((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype)

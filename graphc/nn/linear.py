@@ -1,4 +1,4 @@
-"""Layers around one matrix: linear maps and tables of vectors."""
+"""Linear and bilinear maps."""
 
 from __future__ import annotations
 
@@ -25,38 +25,6 @@ class Linear(Module):
 
     def describe(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
-
-
-class Embedding(Module):
-    """y[..., embedding_dim] = weight[x[...]], x: i32 or i64 in [0, num_embeddings).
-
-    weight: f32[num_embeddings, embedding_dim], standard normal at first. The row at `padding_idx`
-    is zero at first and gets no gradient.
-    """
-
-    def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None
-    ) -> None:
-        rows = self.num_embeddings = check.integer("Embedding", "num_embeddings", num_embeddings)
-        self.embedding_dim = check.integer("Embedding", "embedding_dim", embedding_dim)
-        self.weight = initialize.normal((rows, self.embedding_dim))
-        self.padding_idx = None
-        if padding_idx is not None:
-            if not -rows <= check.axis("Embedding", "padding_idx", padding_idx) < rows:
-                check.fail(f"Embedding: padding_idx expected a row of {rows}, got {padding_idx!r}")
-            self.padding_idx = int(padding_idx) % rows
-            self.weight.state.array[self.padding_idx] = 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = functions.embedding(x, self.weight)
-        if self.padding_idx is None:
-            return y
-        padded = functions.expand_dims(functions.equal(x, self.padding_idx), -1)
-        return functions.where(padded, functions.stop_gradient(y), y)
-
-    def describe(self) -> str:
-        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
 class Bilinear(Module):

@@ -7,6 +7,8 @@ from graphc.nn import check
 from graphc.nn.module import Module
 from graphc.trace import Tensor
 
+Pair = int | tuple[int, int]
+
 
 class Identity(Module):
     """y = x."""
@@ -91,9 +93,75 @@ class PixelUnshuffle(Module):
         return f"downscale_factor={self.downscale_factor}"
 
 
+class ChannelShuffle(Module):
+    """The channels of x[n, c, ...], which lie in `groups`, one of each group in turn."""
+
+    def __init__(self, groups: int) -> None:
+        self.groups = check.integer("ChannelShuffle", "groups", groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, c, *pixels = x.shape
+        if c % self.groups:
+            check.fail(
+                f"ChannelShuffle: x {x.value.type} expected a multiple of {self.groups} channels"
+            )
+        y = functions.reshape(x, (n, self.groups, c // self.groups, *pixels))
+        return functions.reshape(functions.swapaxes(y, 1, 2), x.shape)
+
+    def describe(self) -> str:
+        return f"groups={self.groups}"
+
+
+class Unfold(Module):
+    """The windows of x[n, c, h, w] as columns: y[n, c * r * s, p * q]. Each argument is an integer
+    or a pair (vertical, horizontal)."""
+
+    def __init__(
+        self, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0, stride: Pair = 1
+    ) -> None:
+        layer = type(self).__name__
+        self.kernel_size = check.sizes(layer, "kernel_size", kernel_size, 2)
+        self.dilation = check.sizes(layer, "dilation", dilation, 2)
+        self.padding = check.sizes(layer, "padding", padding, 2, at_least=0)
+        self.stride = check.sizes(layer, "stride", stride, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def describe(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
+            f"stride={self.stride}"
+        )
+
+
+class Fold(Unfold):
+    """The images y[n, c, *output_size] whose windows are the columns of x[n, c * r * s, p * q];
+    windows add up where they overlap. Arguments as of `Unfold`."""
+
+    def __init__(
+        self,
+        output_size: Pair,
+        kernel_size: Pair,
+        dilation: Pair = 1,
+        padding: Pair = 0,
+        stride: Pair = 1,
+    ) -> None:
+        super().__init__(kernel_size, dilation, padding, stride)
+        self.output_size = check.sizes("Fold", "output_size", output_size, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        windows = (self.kernel_size, self.dilation, self.padding, self.stride)
+        return functions.fold(x, self.output_size, *windows)
+
+    def describe(self) -> str:
+        return f"output_size={self.output_size}, {super().describe()}"
+
+
 class Upsample(Module):
-    """x[n, c, ...] resized to `size`, or by `scale_factor`; `mode` is "nearest" or, for images,
-    "bilinear", which hits the corners' centres if `align_corners`."""
+    """x[n, c, ...] resized to `size`, or by `scale_factor`; `mode` is "nearest", or "linear",
+    "bilinear" or "trilinear" for 1 to 3 axes, which hits the corners' centres if `align_corners`.
+    """
 
     def __init__(
         self,
@@ -101,12 +169,16 @@ class Upsample(Module):
         scale_factor: float | tuple[float, ...] | None = None,
         mode: str = "nearest",
         align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
     ) -> None:
+        layer = type(self).__name__
         if (size is None) == (scale_factor is None):
             check.fail(
-                "Upsample: expected either size or scale_factor, "
+                f"{layer}: expected either size or scale_factor, "
                 f"got size={size} and scale_factor={scale_factor}"
             )
+        if recompute_scale_factor:
+            check.fail(f"{layer}: recompute_scale_factor expected False, size= says as much")
         self.size, self.scale_factor, self.mode = size, scale_factor, mode
         self.align_corners = bool(align_corners)
 
@@ -116,3 +188,25 @@ class Upsample(Module):
     def describe(self) -> str:
         target = f"size={self.size}" if self.size else f"scale_factor={self.scale_factor}"
         return f"{target}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Images x[n, c, h, w] resized by the nearest element."""
+
+    def __init__(
+        self,
+        size: Pair | None = None,
+        scale_factor: float | tuple[float, float] | None = None,
+    ) -> None:
+        super().__init__(size, scale_factor)
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Images x[n, c, h, w] resized bilinearly; the corners stay where they are."""
+
+    def __init__(
+        self,
+        size: Pair | None = None,
+        scale_factor: float | tuple[float, float] | None = None,
+    ) -> None:
+        super().__init__(size, scale_factor, "bilinear", True)

@@ -172,6 +172,11 @@ case(
 )
 case("unfold: expected x of 4 axes, got f32[2,3]", lambda x: f.unfold(x, 2), MATRIX)
 case("unfold: windows (7, 7) do not fit x f32[1,4,5,6]", lambda x: f.unfold(x, 7), IMAGE)
+case(
+    "fold: expected x [n, c * 4, 6] for images (3, 4), got f32[2,3]",
+    lambda x: f.fold(x, (3, 4), 2),
+    MATRIX,
+)
 case("max_pool1d: expected x of 3 axes, got f32[2,3]", lambda x: f.max_pool1d(x, 2), MATRIX)
 case("avg_pool3d: expected x of 5 axes, got f32[2,3]", lambda x: f.avg_pool3d(x, 2), MATRIX)
 case(

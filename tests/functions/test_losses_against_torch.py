@@ -72,6 +72,13 @@ case(
     Y,
 )
 case(
+    "poisson_nll_loss in full",
+    lambda a, b: f.poisson_nll_loss(a, b, full=True),
+    lambda t, a, b: t.nn.functional.poisson_nll_loss(a, b, full=True),
+    X,
+    3 * SHARES,
+)
+case(
     "soft_margin_loss",
     lambda a: f.soft_margin_loss(a, SIGNS),
     lambda t, a: t.nn.functional.soft_margin_loss(a, t.tensor(SIGNS)),
@@ -130,6 +137,14 @@ case(
     "triplet_margin_loss",
     lambda a, b, c: f.triplet_margin_loss(a, b, c, 0.5),
     lambda t, a, b, c: t.nn.functional.triplet_margin_loss(a, b, c, 0.5),
+    X,
+    Y,
+    normal(4, 5, seed=3),
+)
+case(
+    "triplet_margin_loss with swap",
+    lambda a, b, c: f.triplet_margin_loss(a, b, c, 0.5, swap=True),
+    lambda t, a, b, c: t.nn.functional.triplet_margin_loss(a, b, c, 0.5, swap=True),
     X,
     Y,
     normal(4, 5, seed=3),

@@ -182,6 +182,13 @@ case(
     IMAGE,
 )
 
+case(
+    "fold",
+    lambda x: f.fold(x, (7, 5), (3, 2), (1, 2), (1, 0), 2) ** 2,
+    lambda t, x: t.nn.functional.fold(x, (7, 5), (3, 2), (1, 2), (1, 0), 2) ** 2,
+    normal(2, 12, 8),
+)
+
 POSITIVE = np.abs(VOLUME) + 0.1
 POOLS: list[tuple[str, np.ndarray, tuple[Any, ...]]] = [
     ("max_pool1d", CUBE, (3, 1, 1)),

@@ -53,6 +53,64 @@ ENCODERS: list[tuple[Make, tuple[int, ...], dict[str, Any]]] = [
 # fmt: on
 
 
+# fmt: off
+DECODERS: list[tuple[Make, tuple[int, ...], dict[str, Any]]] = [
+    (lambda nn: nn.TransformerDecoderLayer(E, 2, 16, dropout=0.0), (T, N, E), {}),
+    (lambda nn: nn.TransformerDecoderLayer(E, 2, 16, 0.0, "gelu", batch_first=True,
+                                           norm_first=True), (N, T, E),
+     {"tgt_mask": LATER, "tgt_is_causal": True, "memory_key_padding_mask": PADDED[:, :4]}),
+    (lambda nn: nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(E, 4, 12, 0.0, batch_first=True, bias=False), 2,
+        nn.LayerNorm(E)), (N, T, E), {"memory_mask": LATER[:, :4], "tgt_mask": LATER}),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("make", "shape", "options"), DECODERS)
+def test_decoder_agrees_with_pytorch(
+    make: Make, shape: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    ours, theirs = twins(make)
+    memory = (4, N, E) if shape[0] == T else (N, 4, E)
+    compare_with_gradients(ours, theirs, random(*shape), random(*memory, seed=1), **options)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning")
+def test_the_whole_transformer_agrees_with_pytorch() -> None:
+    ours, theirs = twins(
+        lambda nn: nn.Transformer(E, 2, 1, 2, 16, 0.0, batch_first=True, norm_first=True)
+    )
+    later = nn.Transformer.generate_square_subsequent_mask(T)
+    torch = need_module("torch")
+    np.testing.assert_array_equal(
+        later, torch.nn.Transformer.generate_square_subsequent_mask(T).numpy()
+    )
+    source, target = random(N, 4, E), random(N, T, E, seed=1)
+    compare_with_gradients(ours, theirs, source, target, tgt_mask=later)
+
+
+def test_parts_of_ones_own_take_the_place_of_encoder_and_decoder() -> None:
+    class Doubled(nn.Module):
+        def forward(self, x: Any, *masks: Any) -> Any:
+            return x * 2
+
+    class Sum(nn.Module):
+        def forward(self, x: Any, memory: Any, *masks: Any) -> Any:
+            return x + memory
+
+    whole = nn.Transformer(E, 2, custom_encoder=Doubled(), custom_decoder=Sum())
+    x, y = random(T, N, E), random(T, N, E, seed=1)
+    np.testing.assert_array_equal(run(whole, x, y), y + 2 * x)
+
+
+def test_matrices_of_a_transformer_begin_within_xaviers_bound() -> None:
+    seed(0)
+    whole = nn.Transformer(8, 2, 1, 1, 24)
+    weight = whole.encoder.layers[0].linear1.weight.numpy()
+    bound = np.sqrt(6 / (8 + 24))
+    assert 0.9 * bound < np.abs(weight).max() <= bound
+
+
 @pytest.mark.parametrize(("make", "shape", "options"), ATTENTIONS)
 def test_self_attention_agrees_with_pytorch(
     make: Make, shape: tuple[int, ...], options: dict[str, Any]
@@ -140,6 +198,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
      "MultiheadAttention: num_heads=3 expected to divide embed_dim, got 8"),
     (lambda: nn.TransformerEncoderLayer(8, 2, activation="tanh"),
      "TransformerEncoderLayer: activation expected 'relu', 'gelu' or a function, got 'tanh'"),
+    (lambda: nn.TransformerDecoderLayer(8, 2, activation="tanh"),
+     "TransformerDecoderLayer: activation expected 'relu', 'gelu' or a function, got 'tanh'"),
     (lambda: nn.TransformerEncoder(nn.Identity(), 0),
      "TransformerEncoder: num_layers expected an integer of at least 1, got 0"),
     (lambda: traced(lambda x: nn.MultiheadAttention(8, 2)(x, x, x)[0], random(8)),

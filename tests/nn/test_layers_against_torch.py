@@ -15,7 +15,7 @@ from tests.nn.running import play, random, run, traced
 from tests.tools import need_module
 
 Make = Callable[[Any], Any]
-IMAGE = (3, 4, 9, 7)
+IMAGE, VOLUME = (3, 4, 9, 7), (2, 4, 5, 6, 4)
 
 # fmt: off
 LAYERS: list[tuple[Make, tuple[int, ...]]] = [
@@ -33,12 +33,47 @@ LAYERS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda nn: nn.ConvTranspose2d(4, 6, 3), IMAGE),
     (lambda nn: nn.ConvTranspose2d(4, 6, (3, 2), stride=2, padding=1, output_padding=1, groups=2,
                                    bias=False, dilation=(2, 1)), IMAGE),
-    (lambda nn: nn.Conv3d(4, 6, 3, padding=1), (2, 4, 5, 6, 4)),
+    (lambda nn: nn.Conv3d(4, 6, 3, padding=1), VOLUME),
     (lambda nn: nn.Conv3d(4, 6, (2, 3, 1), (2, 1, 2), (1, 0, 0), (1, 2, 1), 2, bias=False),
-     (2, 4, 5, 6, 4)),
+     VOLUME),
     (lambda nn: nn.ConvTranspose1d(4, 6, 3), (3, 4, 9)),
     (lambda nn: nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2, bias=False, dilation=2), (3, 4, 9)),
+    (lambda nn: nn.Conv1d(4, 6, 4, padding="same", padding_mode="circular"), (3, 4, 9)),
+    (lambda nn: nn.Conv2d(4, 6, 3, 2, 1, padding_mode="reflect"), IMAGE),
+    (lambda nn: nn.Conv2d(4, 6, (4, 3), padding="same", padding_mode="replicate"), IMAGE),
+    (lambda nn: nn.Conv3d(4, 2, (2, 3, 3), padding="same"), VOLUME),
+    (lambda nn: nn.ConvTranspose3d(4, 6, (2, 3, 1), 2, (0, 1, 0), 1, 2, dilation=(1, 2, 1)),
+     VOLUME),
     (lambda nn: nn.MaxPool2d(2), IMAGE),
+    (lambda nn: nn.MaxPool2d((3, 2), 2, 1, (2, 1), ceil_mode=True), IMAGE),
+    (lambda nn: nn.MaxPool1d(2, 3, dilation=2), (3, 4, 9)),
+    (lambda nn: nn.MaxPool3d((2, 3, 2), 2, 1), VOLUME),
+    (lambda nn: nn.AvgPool1d(3, 2, 1, True, False), (3, 4, 9)),
+    (lambda nn: nn.AvgPool2d(3, 2, 1, True, True), IMAGE),
+    (lambda nn: nn.AvgPool2d(3, divisor_override=4), IMAGE),
+    (lambda nn: nn.AvgPool3d((2, 3, 2), (1, 2, 1), (1, 0, 1)), VOLUME),
+    (lambda nn: nn.LPPool1d(2, 3), (3, 4, 9)),
+    (lambda nn: nn.LPPool2d(2, (2, 3), 2), IMAGE),
+    (lambda nn: nn.LPPool3d(2, 2, 1, True), VOLUME),
+    (lambda nn: nn.AdaptiveAvgPool2d((None, 3)), IMAGE),
+    (lambda nn: nn.AdaptiveAvgPool3d((2, 3, 1)), VOLUME),
+    (lambda nn: nn.AdaptiveMaxPool1d(4), (3, 4, 9)),
+    (lambda nn: nn.AdaptiveMaxPool3d((2, 3, 1)), VOLUME),
+    (lambda nn: nn.ConstantPad1d((1, 2), 0.5), (3, 4, 9)),
+    (lambda nn: nn.ConstantPad2d((1, 2, 0, 3), -1.0), IMAGE),
+    (lambda nn: nn.ConstantPad3d(1, 2.0), VOLUME),
+    (lambda nn: nn.ZeroPad1d(2), (3, 4, 9)),
+    (lambda nn: nn.ZeroPad2d((1, 2, 0, 3)), IMAGE),
+    (lambda nn: nn.ZeroPad3d((1, 0, 2, 0, 0, 1)), VOLUME),
+    (lambda nn: nn.ReflectionPad1d((1, 2)), (3, 4, 9)),
+    (lambda nn: nn.ReflectionPad2d((1, 2, 0, 3)), IMAGE),
+    (lambda nn: nn.ReflectionPad3d(1), VOLUME),
+    (lambda nn: nn.ReplicationPad1d(3), (3, 4, 9)),
+    (lambda nn: nn.ReplicationPad2d((1, 2, 0, 3)), IMAGE),
+    (lambda nn: nn.ReplicationPad3d((1, 0, 2, 0, 0, 1)), VOLUME),
+    (lambda nn: nn.CircularPad1d(3), (3, 4, 9)),
+    (lambda nn: nn.CircularPad2d((1, 2, 0, 3)), IMAGE),
+    (lambda nn: nn.CircularPad3d((1, 0, 2, 0, 0, 1)), VOLUME),
     (lambda nn: nn.MaxPool2d((3, 2), stride=2, padding=1), IMAGE),
     (lambda nn: nn.AvgPool2d(2), IMAGE),
     (lambda nn: nn.AvgPool2d(3, stride=(2, 1), padding=1), IMAGE),
@@ -53,6 +88,13 @@ LAYERS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda nn: nn.Upsample(scale_factor=2), IMAGE),
     (lambda nn: nn.Upsample(size=(12, 10), mode="bilinear"), IMAGE),
     (lambda nn: nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
+    (lambda nn: nn.Upsample(scale_factor=2, mode="linear"), (3, 4, 9)),
+    (lambda nn: nn.Upsample(size=(4, 9, 5), mode="trilinear"), VOLUME),
+    (lambda nn: nn.UpsamplingNearest2d(scale_factor=3), IMAGE),
+    (lambda nn: nn.UpsamplingBilinear2d((12, 5)), IMAGE),
+    (lambda nn: nn.LocalResponseNorm(3, 0.1), IMAGE),
+    (lambda nn: nn.GroupNorm(2, 4, bias=False), IMAGE),
+    (lambda nn: nn.InstanceNorm3d(4), VOLUME),
     (lambda nn: nn.LayerNorm(7), IMAGE),
     (lambda nn: nn.LayerNorm((9, 7), eps=1e-3), IMAGE),
     (lambda nn: nn.LayerNorm([7], elementwise_affine=False), IMAGE),
@@ -91,6 +133,11 @@ LAYERS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda nn: nn.GLU(dim=1), IMAGE),
     (lambda nn: nn.Softmax(dim=1), IMAGE),
     (lambda nn: nn.LogSoftmax(dim=-1), (3, 4)),
+    (lambda nn: nn.Softmin(dim=1), IMAGE),
+    (lambda nn: nn.Softmax2d(), IMAGE),
+    (lambda nn: nn.ChannelShuffle(2), IMAGE),
+    (lambda nn: nn.Unfold((3, 2), (1, 2), 1, 2), IMAGE),
+    (lambda nn: nn.Fold((7, 5), (3, 2), (1, 2), (1, 0), 2), (3, 12, 8)),
     (lambda nn: nn.Flatten(), IMAGE),
     (lambda nn: nn.Flatten(start_dim=2), IMAGE),
     (lambda nn: nn.Flatten(0, 1), IMAGE),
@@ -109,10 +156,18 @@ NORMS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda nn: nn.BatchNorm2d(4, momentum=None), IMAGE),
     (lambda nn: nn.BatchNorm2d(4, affine=False), IMAGE),
     (lambda nn: nn.BatchNorm2d(4, track_running_stats=False), IMAGE),
+    (lambda nn: nn.BatchNorm2d(4, bias=False), IMAGE),
+    (lambda nn: nn.BatchNorm3d(4), VOLUME),
+    (lambda nn: nn.InstanceNorm1d(4, track_running_stats=True), (3, 4, 9)),
+    (lambda nn: nn.InstanceNorm2d(4, 1e-3, 0.3, True, True), IMAGE),
+    (lambda nn: nn.InstanceNorm3d(4, affine=True, track_running_stats=True, bias=False), VOLUME),
     (lambda nn: nn.BatchNorm1d(6), (5, 6)),
     (lambda nn: nn.BatchNorm1d(6), (5, 6, 3)),
 ]
 # fmt: on
+
+
+SIGNS = np.array([1, -1, 1])
 
 
 def titles(layers: list[tuple[Make, tuple[int, ...]]]) -> list[str]:
@@ -143,6 +198,7 @@ def compare_with_gradients(ours: nn.Module, theirs: Any, *arrays: Any, **options
     torch = need_module("torch")
     tensors = [torch.from_numpy(a).requires_grad_(a.dtype == np.float32) for a in arrays]
     given = {k: torch.from_numpy(v) if hasattr(v, "dtype") else v for k, v in options.items()}
+    theirs.zero_grad()
     expected = theirs(*tensors, **given)
     expected = expected[0] if isinstance(expected, tuple) else expected
     weights = random(*expected.shape, seed=7)
@@ -192,6 +248,10 @@ LOSSES: list[tuple[Make, tuple[int, ...], str]] = [
     (lambda nn: nn.CrossEntropyLoss(reduction="none"), (3, 4, 2), "classes"),
     (lambda nn: nn.CrossEntropyLoss(), (3, 4), "probabilities"),
     (lambda nn: nn.NLLLoss(ignore_index=0), (6, 4), "classes"),
+    (lambda nn: nn.PoissonNLLLoss(), (3, 4), "probabilities"),
+    (lambda nn: nn.PoissonNLLLoss(full=True, reduction="sum"), (3, 4), "probabilities"),
+    (lambda nn: nn.SoftMarginLoss(), (3, 4), "signs"),
+    (lambda nn: nn.HingeEmbeddingLoss(0.3), (3, 4), "signs"),
 ]
 # fmt: on
 
@@ -202,6 +262,7 @@ def test_loss_agrees_with_pytorch(make: Make, shape: tuple[int, ...], target: st
     labels = {
         "numbers": random(*shape, seed=1),
         "probabilities": generator.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32),
+        "signs": np.sign(random(*shape, seed=1)).astype(np.int64),
         "classes": generator.integers(0, shape[1], (shape[0], *shape[2:])),
     }
     ours, theirs = twins(make)
@@ -215,6 +276,48 @@ def test_losses_of_probabilities_agree_with_pytorch() -> None:
     compare_with_gradients(ours, theirs, x, target)
     ours, theirs = twins(lambda nn: nn.KLDivLoss(reduction="sum", log_target=True))
     compare_with_gradients(ours, theirs, x, np.log(target))
+
+
+# fmt: off
+PAIRED: list[tuple[Make, list[np.ndarray]]] = [
+    (lambda nn: nn.CosineSimilarity(), []),
+    (lambda nn: nn.CosineSimilarity(dim=0, eps=0.5), []),
+    (lambda nn: nn.PairwiseDistance(), []),
+    (lambda nn: nn.PairwiseDistance(1.0, 1e-3, True), []),
+    (lambda nn: nn.CosineEmbeddingLoss(0.2), [SIGNS]),
+    (lambda nn: nn.MarginRankingLoss(0.5, reduction="sum"), [SIGNS[:, None]]),
+    (lambda nn: nn.TripletMarginLoss(2.0, p=3), [random(3, 5, seed=2)]),
+    (lambda nn: nn.TripletMarginLoss(swap=True, reduction="none"), [random(3, 5, seed=2)]),
+    (lambda nn: nn.TripletMarginWithDistanceLoss(margin=0.4), [random(3, 5, seed=2)]),
+    (lambda nn: nn.TripletMarginWithDistanceLoss(
+        distance_function=lambda a, b: ((a - b) * (a - b)).sum(-1), swap=True),
+     [random(3, 5, seed=2)]),
+    (lambda nn: nn.GaussianNLLLoss(), [np.abs(random(3, 5, seed=2)) + 0.1]),
+    (lambda nn: nn.GaussianNLLLoss(full=True, reduction="sum"), [np.ones((3, 5), np.float32)]),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("make", "more"), PAIRED)
+def test_a_layer_of_two_inputs_agrees_with_pytorch(make: Make, more: list[np.ndarray]) -> None:
+    ours, theirs = twins(make)
+    compare_with_gradients(ours, theirs, random(3, 5), random(3, 5, seed=1), *more)
+
+
+def test_binary_losses_are_weighed_as_by_pytorch() -> None:
+    torch = need_module("torch")
+    weight, positive = np.array([0.5, 2.0, 1.0], np.float32), np.array([3.0], np.float32)
+    generator = np.random.default_rng(1)
+    x, target = (generator.uniform(0.05, 0.95, (4, 3)).astype(np.float32) for _ in range(2))
+    ours = nn.BCEWithLogitsLoss(weight, "sum", positive)
+    theirs = torch.nn.BCEWithLogitsLoss(
+        torch.from_numpy(weight), reduction="sum", pos_weight=torch.from_numpy(positive)
+    )
+    assert ours.state_dict().keys() == theirs.state_dict().keys() == {"weight", "pos_weight"}
+    compare_with_gradients(ours, theirs, x, target)
+    compare_with_gradients(
+        nn.BCELoss(weight), torch.nn.BCELoss(torch.from_numpy(weight)), x, target
+    )
 
 
 def test_classes_are_weighed_as_by_pytorch() -> None:
@@ -241,7 +344,9 @@ def test_the_padding_row_gets_no_gradient() -> None:
 
 
 @pytest.mark.parametrize(("make", "shape"), NORMS, ids=titles(NORMS))
-def test_batch_norm_trains_and_infers_as_pytorch(make: Make, shape: tuple[int, ...]) -> None:
+def test_running_statistics_move_and_serve_as_in_pytorch(
+    make: Make, shape: tuple[int, ...]
+) -> None:
     torch = need_module("torch")
     ours, theirs = twins(make)
     for seed in range(3):
@@ -254,6 +359,36 @@ def test_batch_norm_trains_and_infers_as_pytorch(make: Make, shape: tuple[int, .
             assert_close(state[name], expected, terms=256)
         theirs.eval()
         assert_close(run(ours, x), theirs(torch.from_numpy(x)), terms=256)
+
+
+BAGS = np.array([[0, 5, 3], [3, 5, 1]])
+ROW = np.array([2, 0, 5, 5, 1, 6, 5])
+OFFSETS = np.array([0, 3, 3, 4])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 5])
+def test_bags_agree_with_pytorch(mode: str, padding: int | None) -> None:
+    ours, theirs = twins(lambda nn: nn.EmbeddingBag(7, 3, mode=mode, padding_idx=padding))
+    compare_with_gradients(ours, theirs, BAGS)
+    compare_with_gradients(ours, theirs, ROW, OFFSETS)
+    ours, theirs = twins(lambda nn: nn.EmbeddingBag(7, 3, mode=mode, include_last_offset=True))
+    compare_with_gradients(ours, theirs, ROW, np.array([0, 3, 3, 7]))
+
+
+def test_rows_of_a_bag_are_weighed_as_by_pytorch() -> None:
+    ours, theirs = twins(lambda nn: nn.EmbeddingBag(7, 3, mode="sum"))
+    shares = random(*BAGS.shape)
+    compare_with_gradients(ours, theirs, BAGS, per_sample_weights=shares)
+    compare_with_gradients(ours, theirs, ROW, OFFSETS, per_sample_weights=random(7))
+
+
+def test_a_pretrained_table_is_frozen_unless_asked() -> None:
+    rows = random(4, 3)
+    for freeze in (True, False):
+        table = nn.Embedding.from_pretrained(rows, freeze)
+        np.testing.assert_array_equal(table.weight.numpy(), rows)
+        assert table.weight.trainable is not freeze
 
 
 def test_embedding_agrees_with_pytorch() -> None:

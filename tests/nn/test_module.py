@@ -283,6 +283,19 @@ def test_lists_of_parameters_have_paths() -> None:
     np.testing.assert_array_equal(run(model, np.zeros(1, np.float32)), [3])
 
 
+def test_dicts_of_parameters_have_paths() -> None:
+    class Scales(nn.Module):
+        def __init__(self) -> None:
+            self.terms = nn.ParameterDict({"left": nn.Parameter([1.0]), "right": [2.0]})
+
+        def forward(self, x: Any) -> Any:
+            return x * self.terms["left"] - self.terms["right"]
+
+    model = Scales()
+    assert list(model.state_dict()) == ["terms.left", "terms.right"]
+    np.testing.assert_array_equal(run(model, np.ones(1, np.float32)), [-1])
+
+
 class NoForward(nn.Module):
     pass
 
@@ -316,11 +329,36 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
      "Conv2d: padding='same' expected stride=1, got (2, 2)"),
     (lambda: nn.Conv2d(3, 4, 3, groups=2),
      "Conv2d: groups=2 expected to divide in_channels and out_channels, got 3 and 4"),
-    (lambda: nn.Conv1d(1, 2, 3, 2, "same"), "Conv1d: padding='same' expected stride=1, got 2"),
+    (lambda: nn.Conv1d(1, 2, 3, 2, "same"), "Conv1d: padding='same' expected stride=1, got (2,)"),
     (lambda: nn.Conv3d(1, 2, (3, 3)),
      "Conv3d: kernel_size expected an integer or three integers of at least 1, got (3, 3)"),
-    (lambda: nn.Conv1d(1, 2, (3,)),
-     "Conv1d: kernel_size expected an integer of at least 1, got (3,)"),
+    (lambda: nn.Conv1d(1, 2, (3, 3)),
+     "Conv1d: kernel_size expected an integer of at least 1, got (3, 3)"),
+    (lambda: nn.Conv2d(1, 2, 3, padding_mode="same"),
+     "Conv2d: padding_mode expected 'zeros', 'reflect', 'replicate' or 'circular', got 'same'"),
+    (lambda: nn.ConvTranspose1d(1, 2, 3, padding_mode="circular"),
+     "ConvTranspose1d: padding_mode expected 'zeros', got 'circular'"),
+    (lambda: nn.MaxPool2d(2, return_indices=True),
+     "MaxPool2d: return_indices expected False, the maxima's places are not given"),
+    (lambda: nn.ZeroPad2d((1, 2)), "ZeroPad2d: padding expected one integer or 4, got (1, 2)"),
+    (lambda: nn.ZeroPad1d(-1), "ZeroPad1d: padding expected an integer of at least 0, got -1"),
+    (lambda: nn.Embedding(2, 3, max_norm=1.0), "Embedding: max_norm expected None, got 1.0"),
+    (lambda: nn.Embedding(2, 3, scale_grad_by_freq=True),
+     "Embedding: scale_grad_by_freq expected False, got True"),
+    (lambda: nn.EmbeddingBag(2, 3, mode="min"),
+     "EmbeddingBag: mode expected 'sum', 'mean' or 'max', got 'min'"),
+    (lambda: traced(lambda x: nn.EmbeddingBag(2, 3)(x), np.zeros(3, np.int32)),
+     "EmbeddingBag: expected x[n, t], or x[t] with offsets[n], got i32[3] and None"),
+    (lambda: traced(lambda x: nn.EmbeddingBag(2, 3)(x, None, x), np.zeros((3, 2), np.int32)),
+     "EmbeddingBag: per_sample_weights expected mode 'sum', got 'mean'"),
+    (in_trace(lambda: nn.ChannelShuffle(4), 1, 6, 2, 2),
+     "ChannelShuffle: x f32[1,6,2,2] expected a multiple of 4 channels"),
+    (lambda: nn.Upsample(scale_factor=2, recompute_scale_factor=True),
+     "Upsample: recompute_scale_factor expected False, size= says as much"),
+    (lambda: nn.ParameterDict({"a": 1.0})["b"],
+     "ParameterDict: no parameter 'b', there are ['a']"),
+    (lambda: nn.ParameterDict({"keys": 1.0}),
+     "ParameterDict: 'keys' is a method, choose another name"),
     (lambda: nn.ConvTranspose2d(2, 3, 3, groups=2),
      "ConvTranspose2d: groups=2 expected to divide in_channels and out_channels, got 2 and 3"),
     (lambda: nn.MaxPool2d(2, padding=2),

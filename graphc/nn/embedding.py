@@ -1,0 +1,175 @@
+"""Tables of vectors that are read by their rows' numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graphc import functions
+from graphc.nn import check, initialize
+from graphc.nn.module import Module
+from graphc.nn.parameter import Parameter
+from graphc.trace import Tensor
+
+
+class _Table(Module):
+    """weight: f32[num_embeddings, embedding_dim], standard normal at first, or what is given.
+
+    The row at `padding_idx` is zero at first and gets no gradient. PyTorch's `sparse` changes
+    nothing here; its `max_norm` and `scale_grad_by_freq` are refused.
+    """
+
+    def _set_table(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None,
+        max_norm: float | None,
+        scale_grad_by_freq: bool,
+        weight: Any,
+    ) -> None:
+        layer = type(self).__name__
+        rows = self.num_embeddings = check.integer(layer, "num_embeddings", num_embeddings)
+        self.embedding_dim = check.integer(layer, "embedding_dim", embedding_dim)
+        if max_norm is not None:
+            check.fail(f"{layer}: max_norm expected None, got {max_norm!r}")
+        if scale_grad_by_freq:
+            check.fail(f"{layer}: scale_grad_by_freq expected False, got {scale_grad_by_freq!r}")
+        self.weight = initialize.normal((rows, self.embedding_dim))
+        if weight is not None:
+            self.weight.assign(weight)
+        self.padding_idx = None
+        if padding_idx is None:
+            return
+        if not -rows <= check.axis(layer, "padding_idx", padding_idx) < rows:
+            check.fail(f"{layer}: padding_idx expected a row of {rows}, got {padding_idx!r}")
+        self.padding_idx = int(padding_idx) % rows
+        if weight is None:
+            self.weight.state.array[self.padding_idx] = 0
+
+    def describe(self) -> str:
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+class Embedding(_Table):
+    """y[..., embedding_dim] = weight[x[...]], x: i32 or i64 in [0, num_embeddings).
+
+    weight: f32[num_embeddings, embedding_dim], standard normal at first. The row at `padding_idx`
+    is zero at first and gets no gradient.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Any = None,
+    ) -> None:
+        self._set_table(
+            num_embeddings, embedding_dim, padding_idx, max_norm, scale_grad_by_freq, _weight
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None
+    ) -> Embedding:
+        """The table `embeddings` [num_embeddings, embedding_dim], trained unless `freeze`."""
+        rows, features = np.shape(embeddings)
+        table = cls(rows, features, padding_idx, _weight=embeddings)
+        table.weight = Parameter(table.weight.numpy(), trainable=not freeze)
+        return table
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functions.embedding(x, self.weight)
+        if self.padding_idx is None:
+            return y
+        padded = functions.expand_dims(functions.equal(x, self.padding_idx), -1)
+        return functions.where(padded, functions.stop_gradient(y), y)
+
+
+class EmbeddingBag(_Table):
+    """Sums ("sum"), means ("mean") or maxima ("max") of the rows in each bag: y[n, embedding_dim].
+
+    A bag is a row of x[n, t], or, with `offsets` [n], the elements of x[t] from its offset to the
+    next one; with `include_last_offset` the last offset is t and begins no bag. Rows at
+    `padding_idx` are in no bag; an empty bag gives zeros. For "sum" the rows can be weighed by
+    `per_sample_weights`, of the shape of x.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Any = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> None:
+        if mode not in ("sum", "mean", "max"):
+            check.fail(f"EmbeddingBag: mode expected 'sum', 'mean' or 'max', got {mode!r}")
+        self.mode, self.include_last_offset = mode, bool(include_last_offset)
+        self._set_table(
+            num_embeddings, embedding_dim, padding_idx, max_norm, scale_grad_by_freq, _weight
+        )
+
+    def forward(
+        self, x: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
+        if (x.ndim, offsets is None) not in ((1, False), (2, True)):
+            given = "None" if offsets is None else str(functions.as_tensor(offsets).value.type)
+            check.fail(
+                "EmbeddingBag: expected x[n, t], or x[t] with offsets[n], got "
+                f"{x.value.type} and {given}"
+            )
+        if per_sample_weights is not None and self.mode != "sum":
+            check.fail(f"EmbeddingBag: per_sample_weights expected mode 'sum', got {self.mode!r}")
+        rows = functions.embedding(x, self.weight)
+        member = self._members(x, offsets)
+        if self.mode == "max":
+            rows = rows if offsets is None else functions.expand_dims(rows, 0)
+            chosen = functions.where(functions.expand_dims(member, -1), rows, -math.inf)
+            largest = functions.max(chosen, axis=1)
+            empty = functions.logical_not(functions.any(member, axis=1, keepdims=True))
+            return functions.where(empty, 0, largest)
+        share = functions.astype(member, self.weight.dtype)
+        if per_sample_weights is not None:
+            share = share * per_sample_weights
+        if offsets is None:
+            total = functions.sum(functions.expand_dims(share, -1) * rows, axis=1)
+        else:
+            total = functions.matmul(share, rows)
+        if self.mode == "sum":
+            return total
+        return total / functions.maximum(functions.sum(share, axis=1, keepdims=True), 1)
+
+    def _members(self, x: Tensor, offsets: Tensor | None) -> Tensor:
+        """Booleans [n, t]: whether element t of x is in bag n."""
+        if offsets is None:
+            member = functions.ones(x.shape, "bool")
+        else:
+            starts = functions.as_tensor(offsets)
+            place = functions.arange(x.shape[0])
+            begun = functions.less_equal(functions.expand_dims(starts, 1), place)
+            if self.include_last_offset:
+                member = functions.logical_and(begun[:-1], functions.logical_not(begun[1:]))
+            else:
+                more = functions.zeros((1, x.shape[0]), "bool")
+                ended = functions.concat([begun[1:], more], 0)
+                member = functions.logical_and(begun, functions.logical_not(ended))
+        if self.padding_idx is not None:
+            member = functions.logical_and(member, functions.not_equal(x, self.padding_idx))
+        return member
+
+    def describe(self) -> str:
+        return f"{super().describe()}, mode={self.mode!r}"

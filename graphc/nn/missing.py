@@ -1,0 +1,58 @@
+"""What to use for a name of torch.nn that is not here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+NEAREST = {
+    "AdaptiveLogSoftmaxWithLoss": "nn.CrossEntropyLoss",
+    "Buffer": "nn.Parameter(data, trainable=False)",
+    "CTCLoss": "nn.NLLLoss",
+    "Container": "nn.ModuleList",
+    "CrossMapLRN2d": "nn.LocalResponseNorm",
+    "DataParallel": "compile, whose device= names one",
+    "FractionalMaxPool2d": "nn.AdaptiveMaxPool2d",
+    "FractionalMaxPool3d": "nn.AdaptiveMaxPool3d",
+    "GRU": "nn.Module with a loop in forward",
+    "GRUCell": "nn.Module with a loop in forward",
+    "LSTM": "nn.Module with a loop in forward",
+    "LSTMCell": "nn.Module with a loop in forward",
+    "LinearCrossEntropyLoss": "nn.Linear with nn.CrossEntropyLoss",
+    "MaxUnpool1d": "nn.Upsample",
+    "MaxUnpool2d": "nn.Upsample",
+    "MaxUnpool3d": "nn.Upsample",
+    "MultiLabelMarginLoss": "nn.BCEWithLogitsLoss",
+    "MultiLabelSoftMarginLoss": "nn.BCEWithLogitsLoss",
+    "MultiMarginLoss": "nn.CrossEntropyLoss",
+    "NLLLoss2d": "nn.NLLLoss",
+    "ParameterTuple": "nn.ParameterList",
+    "RNN": "nn.Module with a loop in forward",
+    "RNNBase": "nn.Module with a loop in forward",
+    "RNNCell": "nn.Module with a loop in forward",
+    "RNNCellBase": "nn.Module with a loop in forward",
+    "RReLU": "nn.LeakyReLU",
+    "SyncBatchNorm": "nn.BatchNorm2d",
+    "UninitializedBuffer": "nn.Parameter",
+    "UninitializedParameter": "nn.Parameter",
+    "functional": "graphc itself, as in graphc.relu(x)",
+    "init": "parameter.assign(array); graphc.seed(number) sets the initial values",
+    "spectral_norm": "nn.Module: divide the weight by its norm in forward",
+    "utils": "optim, whose rules have clip_grad_norm=",
+    "weight_norm": "nn.Module: divide the weight by its norm in forward",
+}
+"""Names without a layer here -> what comes nearest."""
+
+
+def missing(name: str, known: Sequence[str]) -> str:
+    """The message of the AttributeError for `name`; names what comes nearest, if anything does."""
+    if name.startswith("Lazy") and name.removeprefix("Lazy") in known:
+        plain = name.removeprefix("Lazy")
+        return (
+            f"graphc.nn has no {name!r}: layers know their inputs' channels when they are made; "
+            f"the nearest is nn.{plain}"
+        )
+    nearest = NEAREST.get(name, "")
+    if not nearest:
+        nearest = next((f"nn.{n}" for n in difflib.get_close_matches(name, known, 1, 0.75)), "")
+    return f"graphc.nn has no {name!r}" + (f"; the nearest is {nearest}" if nearest else "")
