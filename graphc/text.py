@@ -107,7 +107,8 @@ def _attributes(node: Node) -> Iterator[tuple[str, str]]:
             yield "value", _literal(flat if elements.shape else flat[0])
         return
     for name, value in node.op.attributes.items():
-        if not isinstance(value, Graph) and not (isinstance(node.op, Fused) and name == "kernel"):
+        silent = isinstance(node.op, Fused) and (name == "kernel" or value == "")
+        if not isinstance(value, Graph) and not silent:
             yield name, _literal(value)
 
 

@@ -15,13 +15,14 @@ from graphc.ir import Graph, Node
 from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
 from graphc.kernels.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.kernel import Kernel
-from graphc.kernels.nest import Nest, Window, contraction_nest, pooled_nest
+from graphc.kernels.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
 from graphc.kernels.schedule import CHUNK_CYCLES, FEWEST_CHUNKS, choose, wanted_chunks
 from graphc.kernels.shell import symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.fuse_contract import can_pool
+from graphc.passes.sections import sections_of_sums
 from graphc.target import Target
 
 NEAR_BYTES, FAR_BYTES = 24 * 1024, 256 * 1024
@@ -37,11 +38,13 @@ def lower_contract(node: Node, target: Target) -> Kernel:
     body = node.op.body
     nest = contraction_nest(body)
     out = nest.node.output.type
-    lane = _batch_lane(body, nest)
     pool, window = pooling(body), None
     if pool is not None:
         assert isinstance(pool.op, MaxPool2d) and can_pool(pool.op)
         nest, window = pooled_nest(nest, pool.op)
+    elif sections := sections_of_sums(body):
+        nest = sectioned_nest(nest, sections)
+    lane = _batch_lane(body, nest)
     schedule = None
     if out.dtype == "f32" and out.size and all(axis.extent for axis in nest.axes):
         schedule = choose(nest, target.lanes, lane, _contiguous(nest), window)
@@ -72,7 +75,7 @@ def _plain(node: Node, nest: Nest, width: int, lane: int | None, window: Window 
     if lane is None:
         lane = _contiguous(nest)
     if lane is None or lane in spanned:
-        lane = next(a for a in reversed(nest.kept) if a not in spanned)
+        lane = next(a for a in reversed(nest.kept) if a not in (*spanned, nest.sections))
     epilogue = epilogue_of(node.op.body, nest, lane, width)
     registers = math.prod(count for _, count, _ in plain_loops(nest, lane, width, window))
     chunks = max(1, min(registers, nest.flops // (4 * CHUNK_CYCLES)))
@@ -110,8 +113,7 @@ def order_loops(schedule: Schedule) -> Schedule:
     """
     roles = schedule.roles
     nest, x, y = roles.nest, roles.x, roles.y
-    spanned = {schedule.rows.axis, schedule.outer.axis, schedule.columns.axis}
-    plain = [a for a in nest.kept if a not in spanned and roles.steps(a) > 1]
+    plain = [a for a in nest.kept if a not in roles.spanned and roles.steps(a) > 1]
     shared = [a for a in plain if x.depends_on(a) or not y.depends_on(a) or a == roles.lane]
     only_y = [a for a in plain if a not in shared]
     shared.sort(key=lambda a: a != roles.lane)
@@ -140,7 +142,8 @@ def _row_group(schedule: Schedule, passes: tuple[int, ...]) -> int:
     streamed = length * math.prod(passes) * (roles.width if roles.lane_stride(roles.y) else 1)
     cache = NEAR_BYTES if 4 * streamed < 2 * FAR_BYTES else FAR_BYTES
     lanes = roles.width if roles.lane_stride(roles.x) else 1
-    fitting = max(1, cache // (4 * schedule.rows.size * length * lanes))
+    rows = schedule.rows.size * roles.row_sections
+    fitting = max(1, cache // (4 * rows * length * lanes))
     groups = -(-schedule.rows.tiles // min(fitting, schedule.rows.tiles))
     return -(-schedule.rows.tiles // groups)
 
@@ -167,7 +170,7 @@ def _parts(schedule: Schedule, wanted: int) -> int:
     """Partial sums, cut along the outermost summed loop."""
     roles = schedule.roles
     sums = [a for a in roles.sums if roles.nest.axes[a].extent]
-    if not sums or roles.window:
+    if not sums or roles.window or (roles.nest.sections is not None and not roles.lanes_summed):
         return 1
     outermost = roles.steps(sums[0])
     steps = roles.length * math.prod(roles.steps(a) for a in sums[1:])

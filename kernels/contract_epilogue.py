@@ -7,10 +7,12 @@ import math
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import Domain, Place, linear_index, memory_access, merge_axes
+from graphc.kernels.access import Domain, Place, linear_index, merge_axes
 from graphc.kernels.expression import C_TYPES, Names, Program, Walk
 from graphc.kernels.nest import Nest
+from graphc.kernels.pieces import every_section, pieces
 from graphc.ops.pooling import MaxPool2d
+from graphc.passes.sections import sections_of_sums
 
 FINISH_CHUNK = 8192
 """Elements of the output per chunk of the second phase, divided by the partial sums."""
@@ -40,28 +42,34 @@ class Finish:
 
 def epilogue_of(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
     """The epilogue on a register of sums named `sum`, along the iteration axis `lane`. Of a body
-    that pools, on the registers `sum[0]`, `sum[1]`, ... of a window, over the pooled pixels."""
+    that pools, on the registers `sum[0]`, `sum[1]`, ... of a window, over the pooled pixels; of one
+    that reads sections, on a register for each, over the index within a section."""
     (axis,) = (d for d, place in enumerate(nest.output) if place.coefficients[lane])
-    pool = pooling(body)
+    pool, sections = pooling(body), sections_of_sums(body)
     shape = pool.outputs[0].type.shape if pool else nest.node.output.type.shape
+    shape = sections.shape(shape) if sections else shape
     domain = Domain(shape, axis, width)
     walk = _walk(body, domain)
     everything = frozenset(range(domain.rank))
+    if sections:
+        for number, places in enumerate(every_section(domain.identity(), sections)):
+            walk.give(nest.node.output, places, f"sum[{number}]")
+        return _epilogue(body, nest, walk, domain)
     if pool is None:
         _give(walk, nest.node.output, "sum", everything)
         walk.given_places[nest.node.output] = domain.identity()
         return _epilogue(body, nest, walk, domain)
     assert isinstance(pool.op, MaxPool2d)
     n, k, p, q = domain.identity()
-    places = []
+    largest = []
     rows, columns = pool.op.kernel_size
     for number, (r, s) in enumerate(itertools.product(range(rows), range(columns))):
         _give(walk, nest.node.output, f"sum[{number}]", everything)
         here = (n, k, _scaled(p, rows, r), _scaled(q, columns, s))
-        places.append(walk.value(pool.inputs[0], here))
+        largest.append(walk.value(pool.inputs[0], here))
     results = [(v.name, v.type.dtype) for v in pool.outputs]
-    template = f"largest({', '.join(f'${i}' for i in range(len(places)))})"
-    registers = walk.emit_all("compute", results, template, places)
+    template = f"largest({', '.join(f'${i}' for i in range(len(largest)))})"
+    registers = walk.emit_all("compute", results, template, largest)
     for value, register in zip(pool.outputs, registers, strict=True):
         _give(walk, value, register, everything)
     return _epilogue(body, nest, walk, domain)
@@ -83,21 +91,16 @@ def _give(walk: Walk, value: Value, register: str, axes: frozenset[int]) -> None
 
 def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
     """The epilogue on `parts` partial sums that lie in the workspace in the output's order."""
-    shape = nest.node.output.type.shape
-    size = math.prod(shape)
-    domain = Domain(shape, len(shape) - 1, width)
+    output, sections = nest.node.output, sections_of_sums(body)
+    shape, size = output.type.shape, output.type.size
+    domain = Domain(sections.shape(shape) if sections else shape, len(shape) - 1, width)
     walk = _walk(body, domain)
-    access = linear_index(shape, domain.identity(), domain)
-    total = walk.emit(
-        "load",
-        "sum",
-        nest.node.output.type.dtype,
-        f"add_parts<$N, {parts}, {size}>(workspace + @0)",
-        (),
-        (access,),
-    )
-    walk.given[nest.node.output] = total
-    walk.given_places[nest.node.output] = domain.identity()
+    here = domain.identity()
+    for places in every_section(here, sections) if sections else [here]:
+        access = linear_index(shape, places, domain)
+        template = f"add_parts<$N, {parts}, {size}>(workspace + @0)"
+        total = walk.emit("load", "sum", output.type.dtype, template, (), (access,))
+        walk.give(output, places, total)
     epilogue = _epilogue(body, nest, walk, domain)
     merged, groups = merge_axes(domain, epilogue.program.accesses)
     epilogue = Epilogue(
@@ -115,13 +118,14 @@ def _walk(body: Graph, domain: Domain) -> Walk:
 
 
 def _epilogue(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> Epilogue:
-    places = domain.identity()
-    registers = [walk.value(v, places) for v in body.outputs]
+    sections = sections_of_sums(body)
+    wanted = [(v, p) for v in body.outputs for p in pieces(body, v, domain, sections)]
+    registers = [walk.value(p.value, p.source) for _, p in wanted]
     outputs = {v: walk.names.fresh(v.name, "data") for v in body.outputs}
     # An output's pointer is known to the stores alone: its value is computed, not read.
     walk.pointers = {**walk.pointers, **outputs}
-    for value, register in zip(body.outputs, registers, strict=True):
-        walk.store(value, places, register)
+    for (value, piece), register in zip(wanted, registers, strict=True):
+        walk.store(value, piece.target, register)
     program = walk.program()
     used = frozenset[str]().union(*(s.pointers for s in program.statements))
     values = (*body.inputs, *body.outputs)
@@ -130,11 +134,12 @@ def _epilogue(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> Epilogue:
         for i, v in enumerate(values)
         if walk.pointers[v] in used
     )
-    return Epilogue(program, domain, pointers, _inplace(body, nest, walk, domain))
+    return Epilogue(program, domain, pointers, _inplace(body, nest, walk))
 
 
-def _inplace(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> tuple[tuple[int, int], ...]:
-    """Inputs that the epilogue reads only where it writes an output of the same type."""
+def _inplace(body: Graph, nest: Nest, walk: Walk) -> tuple[tuple[int, int], ...]:
+    """Inputs that the epilogue reads only where it writes an output of the same type; all stores
+    come after all loads."""
     operands = {nest.a.input, nest.b.input}
     pairs = []
     for i, value in enumerate(body.inputs):
@@ -142,8 +147,9 @@ def _inplace(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> tuple[tuple
         if i in operands or not loads:
             continue
         for o, output in enumerate(body.outputs):
-            here = memory_access(output.type, domain.identity(), domain)
-            same = output.type == value.type and all(s.accesses == (here,) for s in loads)
+            stores = [s for s in walk.statements if walk.pointers[output] in s.pointers]
+            written = {s.accesses for s in stores}
+            same = output.type == value.type and all(s.accesses in written for s in loads)
             if same and all(s.kind == "load" for s in loads):
                 pairs.append((i, o))
     return tuple(pairs)

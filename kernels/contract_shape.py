@@ -41,6 +41,14 @@ def shape_lines(schedule: Schedule) -> list[str]:
         _int(EXTENT=roles.length, HEAD=schedule.head, MAIN=schedule.main, UNROLL=schedule.unroll)
     )
     lines.append(_int(X_LANE=roles.lane_stride(roles.x), Y_LANE=roles.lane_stride(roles.y)))
+    groups = {"ROW_SECTIONS": roles.row_sections}
+    if roles.window:
+        groups |= {"GROUP_OUTER": roles.window[0][1], "GROUP_COLUMNS": roles.window[1][1]}
+    elif roles.outer is not None and roles.outer == nest.sections and not roles.lanes_summed:
+        groups["GROUP_OUTER"] = nest.section_count
+    lines += (
+        [_int(**{k: n for k, n in groups.items() if n > 1})] if max(groups.values()) > 1 else []
+    )
     flags = {"LANES_SUMMED": roles.lanes_summed, "PACKED": roles.packed}
     lines += [f"    static constexpr bool {name} = true;" for name, on in flags.items() if on]
     return [*lines, *_addresses(schedule), *_existence(schedule), *_finish(schedule), "};"]
@@ -50,8 +58,8 @@ def _addresses(schedule: Schedule) -> list[str]:
     roles = schedule.roles
     x, y = roles.x, roles.y
     lines = []
-    if roles.rows is not None:
-        lines.append(_constant("row", "int i", _times(x.strides[roles.rows], "i")))
+    if row := _row(roles):
+        lines.append(_constant("row", "int i", row))
     lines += [
         _constant("x_step", "int t", _inner_offset(roles, x, "t")),
         _constant("y_step", "int t", _inner_offset(roles, y, "t")),
@@ -78,6 +86,16 @@ def _addresses(schedule: Schedule) -> list[str]:
     if always := " && ".join(_conditions(roles, -1)):
         lines.append(f"    static bool begin(const long* at) {{ return {always}; }}")
     return lines
+
+
+def _row(roles: Roles) -> str:
+    """The constant offset of X's row i: of the unit that it belongs to, and of its section."""
+    sections, count = roles.nest.sections, roles.row_sections
+    if count == 1:
+        return "" if roles.rows is None else _times(roles.x.strides[roles.rows], "i")
+    assert sections is not None
+    units = [] if roles.rows is None else [_times(roles.x.strides[roles.rows], f"(i / {count})")]
+    return " + ".join([_times(roles.x.strides[sections], f"(i % {count})"), *units])
 
 
 def _conditions(roles: Roles, depth: int) -> list[str]:
@@ -124,25 +142,21 @@ def _existence(schedule: Schedule) -> list[str]:
 def _finish(schedule: Schedule) -> list[str]:
     roles = schedule.roles
     nest = roles.nest
-    moved = _kept_index(schedule)
-    indices = [output_index(nest, place.coefficients, moved) for place in nest.output]
+    direct = not roles.lanes_summed and schedule.parts == 1
+    moved = _kept_index(schedule, direct)
+    places = nest.section_place if direct else nest.output
+    indices = [output_index(nest, place.coefficients, moved) for place in places]
     if roles.window:
         (p, rows), (q, columns) = roles.window
         indices[2] = f"at[{axis_name(nest, p)}] / {rows}"
-        indices[3] = f"at[{axis_name(nest, q)}] / {columns} + w"
-        return [
-            f"    static constexpr int WINDOW = {columns};",
-            "    template <int N, class E>",
-            "    static INLINE void finish(const E& epilogue, const vec<float>* sum, "
-            "const long* at, int i, int w) {",
-            f"        epilogue.template operator()<N>(sum, {', '.join(indices)});",
-            "    }",
-        ]
+        indices[3] = f"at[{axis_name(nest, q)}] / {columns} + c"
+    together = direct and (roles.window or nest.sections is not None)
+    sums = "const vec<float>* sum" if together else "vec<float> sum"
     head = (
         "    template <int N, class E>\n    static INLINE void finish(const E& epilogue, "
-        "vec<float> sum, const long* at, int i, int o, int c) {"
+        f"{sums}, const long* at, int i, int o, int c) {{"
     )
-    if not roles.lanes_summed and schedule.parts == 1:
+    if direct:
         call = f"        epilogue.template operator()<N>(sum, {', '.join(indices)});"
         return [head, call, "    }"]
     shape = nest.node.output.type.shape
@@ -202,11 +216,17 @@ def _static_index(schedule: Schedule, o: str = "o", c: str = "c") -> dict[int, s
     return index
 
 
-def _kept_index(schedule: Schedule) -> dict[int, str]:
-    """Logical indices of the kept axes of register (i, o, c)."""
-    nest = schedule.roles.nest
+def _kept_index(schedule: Schedule, together: bool = True) -> dict[int, str]:
+    """Logical indices of the kept axes of register (i, o, c), where i counts units of `rows` that
+    the epilogue takes `together`, or else registers."""
+    nest, count = schedule.roles.nest, schedule.roles.row_sections
     index = {a: f"at[{axis_name(nest, a)}]" for a in nest.kept}
-    for tile, unit in ((schedule.rows, "i"), (schedule.outer, "o"), (schedule.columns, "c")):
+    row = "i"
+    if count > 1 and not together:
+        assert nest.sections is not None
+        row = f"i / {count}"
+        index[nest.sections] += f" + i % {count}"
+    for tile, unit in ((schedule.rows, row), (schedule.outer, "o"), (schedule.columns, "c")):
         if tile.axis is not None:
             index[tile.axis] += f" + {_times(tile.step, unit)}"
     return index

@@ -37,7 +37,8 @@ def tiled_text(
     programs = [e.program for e in (epilogue, finish and finish.epilogue) if e]
     lines = shape_lines(schedule)
     if epilogue:
-        lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, roles.window), ())
+        together = bool(roles.window) or roles.nest.sections is not None
+        lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, together), ())
     else:
         lines += ["struct Epilogue {", "    float* out;", "};"]
     if finish:
@@ -76,7 +77,8 @@ def plain_text(
     loops = plain_loops(nest, lane, width, window)
     registers = math.prod(count for _, count, _ in loops)
     lines += loop_lines([(axis_name(nest, a), n, step) for a, n, step in loops])
-    (p, rows), (q, columns) = window or ((lane, 1), (lane, 1))
+    sections = (lane if nest.sections is None else nest.sections, nest.section_count)
+    (p, rows), (q, columns) = window or (sections, (lane, 1))
     lines.append(f"    static constexpr int ROWS = {axis_name(nest, p)}, WINDOW_ROWS = {rows};")
     lines.append(
         f"    static constexpr int COLUMNS = {axis_name(nest, q)}, WINDOW_COLUMNS = {columns};"
@@ -91,15 +93,16 @@ def plain_text(
         lines += [f"        if (!({condition(nest, b)})) return T(0);" for b in read.borders]
     lines.append(f"        return a[{address(nest, nest.a)}] * b[{address(nest, nest.b)}];")
     lines.append("    }")
-    indices = [output_index(nest, place.coefficients, {}) for place in nest.output]
+    indices = [output_index(nest, place.coefficients, {}) for place in nest.section_place]
     if window:
         indices[2:] = [f"{indices[2]} / {rows}", f"{indices[3]} / {columns}"]
     lines.append("    template <int N, class E>")
     lines.append("    static void finish(const E& epilogue, const vec<T>* sum, const long* at) {")
-    sums = "sum" if window else "sum[0]"
+    together = bool(window) or nest.sections is not None
+    sums = "sum" if together else "sum[0]"
     lines.append(f"        epilogue.template operator()<N>({sums}, {', '.join(indices)});")
     lines += ["    }", "};"]
-    lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, window, dtype), ())
+    lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, together, dtype), ())
     lines += _shell(node)
     a, b = (f"(const {dtype}*)arguments[{r.input}]" for r in (nest.a, nest.b))
     lines.append(f"    contract::plain<Nest>({a}, {b}, chunk, {_setup('Epilogue', epilogue, 0)});")
@@ -111,6 +114,8 @@ def plain_loops(
 ) -> list[tuple[int, int, int]]:
     """The kept axes with their iterations, by registers and pooling windows, and their steps."""
     steps = {**dict(window or ()), lane: width}
+    if nest.sections is not None:
+        steps[nest.sections] = nest.section_count
     return [(a, -(-nest.axes[a].extent // steps.get(a, 1)), steps.get(a, 1)) for a in nest.kept]
 
 
@@ -128,8 +133,8 @@ def _shell(node: Node) -> list[str]:
     ]
 
 
-def _sum_parameters(epilogue: Epilogue, window: object = None, dtype: str = "float") -> str:
-    sums = f"const vec<{dtype}>* sum" if window else f"vec<{dtype}> sum"
+def _sum_parameters(epilogue: Epilogue, together: bool, dtype: str = "float") -> str:
+    sums = f"const vec<{dtype}>* sum" if together else f"vec<{dtype}> sum"
     return ", ".join([sums, *(f"long e{d}" for d in range(epilogue.domain.rank))])
 
 

@@ -154,6 +154,7 @@ class Walk:
         self.names = names or Names(pointers.values())
         self.given = dict(given or {})
         self.given_places: dict[Value, tuple[Place, ...]] = {}  # elsewhere it is an error
+        self._given_parts: dict[tuple[Value, tuple[Place, ...]], str] = {}
         self.statements: list[Statement] = []
         self.arrays: dict[str, Array] = {}
         everything = frozenset(range(domain.rank))
@@ -171,6 +172,8 @@ class Walk:
             at = self._settled(places)
             assert expected is None or at == self._settled(expected), f"{value} is read at {at}"
             return self.given[value]
+        if self._given_parts and (part := self._given_parts.get((value, self._settled(places)))):
+            return part
         key = (value, places, guards)
         if key not in self._known:
             if value in self._inputs:
@@ -178,6 +181,11 @@ class Walk:
             else:
                 self._compute(self._producers[value], value, places, guards)
         return self._known[key]
+
+    def give(self, value: Value, places: tuple[Place, ...], register: str) -> None:
+        """Say that `value` at `places` is in `register` already, which varies along all axes."""
+        self._given_parts[value, self._settled(places)] = register
+        self.axes[register] = frozenset(range(self.domain.rank))
 
     def forget(self, but: frozenset[int]) -> None:
         """Compute anew from here on what depends on domain axes other than `but`."""

@@ -21,6 +21,7 @@ from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.base import Affine, Contraction, View
 from graphc.ops.base import Operand as OperandIndex
 from graphc.ops.pooling import MaxPool2d
+from graphc.passes.sections import Sections
 
 Window = tuple[tuple[int, int], tuple[int, int]]
 """The iteration axes of output rows and columns, and the window's extent along each."""
@@ -93,13 +94,15 @@ class Read:
 @dataclass(frozen=True)
 class Nest:
     """A contraction node of a body, its axes (kept ones first), its reads and its output's index
-    per axis of the output."""
+    per axis of the output. `sections` is the axis whose sums the epilogue takes together, if it
+    reads the output by sections."""
 
     node: Node
     axes: tuple[Axis, ...]
     a: Read
     b: Read
     output: tuple[Affine, ...]
+    sections: int | None = None
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -108,6 +111,19 @@ class Nest:
     @property
     def summed(self) -> tuple[int, ...]:
         return tuple(i for i, axis in enumerate(self.axes) if not axis.kept)
+
+    @property
+    def section_count(self) -> int:
+        """Sums that the epilogue takes together: 1 if it reads the output whole."""
+        return 1 if self.sections is None else self.axes[self.sections].extent
+
+    @property
+    def section_place(self) -> tuple[Affine, ...]:
+        """The index within a section, per axis of the output."""
+        return tuple(
+            replace(place, coefficients=_without(place.coefficients, self.sections))
+            for place in self.output
+        )
 
     @property
     def flops(self) -> int:
@@ -152,6 +168,48 @@ def contraction_nest(body: Graph) -> Nest:
         _read(body, b, nest.b, extents),
         nest.output,
     )
+
+
+def sectioned_nest(nest: Nest, sections: Sections) -> Nest:
+    """`nest` with the axis of the sections cut in two: the section, and the index within it."""
+    (axis,) = (a for a, c in enumerate(nest.output[sections.axis].coefficients) if c)
+    name, size = nest.axes[axis].name, sections.size
+    cut = (Axis(f"{name}_section", sections.count, True), Axis(name, size, True))
+
+    def affine(place: Affine) -> Affine:
+        return replace(place, coefficients=_cut(place.coefficients, axis, size))
+
+    return replace(
+        nest,
+        axes=(*nest.axes[:axis], *cut, *nest.axes[axis + 1 :]),
+        a=_cut_read(nest.a, axis, size),
+        b=_cut_read(nest.b, axis, size),
+        output=tuple(map(affine, nest.output)),
+        sections=axis,
+    )
+
+
+def _cut(factors: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
+    return (*factors[:axis], size * factors[axis], *factors[axis:])
+
+
+def _cut_read(read: Read, axis: int, size: int) -> Read:
+    def border(old: Border) -> Border:
+        return replace(old, coefficients=_cut(old.coefficients, axis, size))
+
+    assert read.lanes != axis, "sections do not cut an axis with lanes"
+    lanes = read.lanes if read.lanes is None or read.lanes < axis else read.lanes + 1
+    return replace(
+        read,
+        strides=_cut(read.strides, axis, size),
+        borders=tuple(map(border, read.borders)),
+        quotients=tuple(replace(q, border=border(q.border)) for q in read.quotients),
+        lanes=lanes,
+    )
+
+
+def _without(factors: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
+    return tuple(0 if a == axis else c for a, c in enumerate(factors))
 
 
 def pooled_nest(nest: Nest, pool: MaxPool2d) -> tuple[Nest, Window]:

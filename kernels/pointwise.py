@@ -15,6 +15,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.kernels.access import Access, Domain, access_cost, merge_axes
 from graphc.kernels.expression import C_TYPES, Names, Program, Walk
 from graphc.kernels.kernel import Kernel
+from graphc.kernels.pieces import pieces, space
 from graphc.kernels.shell import (
     argument_order,
     array_dtypes,
@@ -103,8 +104,9 @@ def find_parts(body: Graph, width: int) -> list[Part]:
 
 
 def connected_outputs(body: Graph) -> list[tuple[Value, ...]]:
-    """The outputs, grouped by shape and by what they are computed from. Scalars do not connect
-    larger outputs: the step count of an optimizer leaves its parameters apart."""
+    """The outputs, grouped by the shape they are computed over and by what they are computed from.
+    Scalars do not connect larger outputs: the step count of an optimizer leaves its parameters
+    apart."""
     ancestors = {v: frozenset((v,)) for v in body.inputs}
     for node in body.nodes:
         higher = frozenset[Value]().union(*(ancestors[v] for v in node.inputs))
@@ -113,7 +115,8 @@ def connected_outputs(body: Graph) -> list[tuple[Value, ...]]:
     groups: list[tuple[set[Value], list[Value]]] = []
     for output in dict.fromkeys(body.outputs):
         reach = {v for v in ancestors[output] if v.type.rank or not output.type.rank}
-        same = [g for g in groups if g[1][0].type.shape == output.type.shape and g[0] & reach]
+        shape = space(body, output)
+        same = [g for g in groups if space(body, g[1][0]) == shape and g[0] & reach]
         members = [v for g in same for v in g[1]]
         groups = [g for g in groups if g not in same]
         groups.append((reach.union(*(g[0] for g in same)), [*members, output]))
@@ -124,7 +127,7 @@ def connected_outputs(body: Graph) -> list[tuple[Value, ...]]:
 def _part(
     body: Graph, outputs: tuple[Value, ...], pointers: Mapping[Value, str], width: int
 ) -> Part:
-    shape = outputs[0].type.shape
+    shape = space(body, outputs[0])
     best: tuple[float, Program, Domain] | None = None
     for lane in lane_candidates(shape or (1,), outputs, body):
         domain = Domain(shape or (1,), lane, width)
@@ -158,10 +161,10 @@ def _program(
     body: Graph, outputs: Sequence[Value], pointers: Mapping[Value, str], domain: Domain
 ) -> Program:
     walk = Walk(body, domain, pointers)
-    places = domain.identity()
-    registers = [(v, walk.value(v, places[: v.type.rank])) for v in outputs]
-    for value, register in registers:
-        walk.store(value, places[: value.type.rank], register)
+    wanted = [(v, p) for v in outputs for p in pieces(body, v, domain)]
+    registers = [walk.value(p.value, p.source) for _, p in wanted]
+    for (value, piece), register in zip(wanted, registers, strict=True):
+        walk.store(value, piece.target, register)
     return walk.program()
 
 

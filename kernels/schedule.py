@@ -76,8 +76,9 @@ def choose(
 def _candidates(
     nest: Nest, width: int, forced: int | None, window: Window | None
 ) -> Iterator[Roles]:
-    kept = [a for a in nest.kept if nest.axes[a].extent > 1 or a == forced]
-    lanes = range(len(nest.axes)) if forced is None else [forced]
+    sections = nest.sections
+    kept = [a for a in nest.kept if (nest.axes[a].extent > 1 or a == forced) and a != sections]
+    lanes = [a for a in range(len(nest.axes)) if a != sections] if forced is None else [forced]
     summed = [a for a in nest.summed if nest.axes[a].extent != 1]
     inner_choices: list[int | None] = [*summed] or [None]
     for x, y in ((nest.a, nest.b), (nest.b, nest.a)):
@@ -93,6 +94,8 @@ def _candidates(
             pairs += [(a, b) for a, b in itertools.permutations(columns, 2)]
             if window:
                 pairs = [(window[0][0], window[1][0])]
+            elif sections is not None and y.depends_on(sections):
+                pairs = [(sections, a) for a in (None, *columns)]
             for row, (outer, column), inner in itertools.product(
                 [*rows, None], pairs, inner_choices
             ):
@@ -102,20 +105,24 @@ def _candidates(
 def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     """(rows, outer, columns) of tiles that fit the registers."""
     registers = REGISTERS[roles.width]
-    row_sizes = _axis_sizes(roles, roles.rows, registers - 2)
+    sections = roles.row_sections
+    row_sizes = _axis_sizes(roles, roles.rows, (registers - 2) // sections)
     outer_sizes = _axis_sizes(roles, roles.outer, 4)
-    if roles.outer not in (None, roles.lane) and not roles.window:
+    if roles.outer is not None and roles.outer == roles.nest.sections:
+        outer_sizes = [roles.nest.section_count]
+    elif roles.outer not in (None, roles.lane) and not roles.window:
         outer_sizes = [size for size in outer_sizes if size > 1]
     column_sizes = _axis_sizes(roles, roles.columns, registers // 2)
     for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
         nv = outer * columns
         if roles.packed and 4 * roles.length * nv * roles.width > PANEL_BYTES:
             continue
-        if (roles.window or roles.moving) and rows * nv > MOST_WITH_ADDRESSES:
+        mr = rows * sections
+        if (roles.window or roles.moving) and mr * nv > MOST_WITH_ADDRESSES:
             continue
         if roles.window and (outer != roles.window[0][1] or columns % roles.window[1][1]):
             continue
-        if rows * nv + min(rows, nv) + 1 <= registers:
+        if mr * nv + min(mr, nv) + 1 <= registers:
             yield rows, outer, columns
 
 
@@ -137,8 +144,7 @@ class TileCost:
         nest, x, y = roles.nest, roles.x, roles.y
         self.roles = roles
         self.outside = math.prod(roles.steps(a) for a in roles.sums)
-        spanned = {roles.rows, roles.outer, roles.columns}
-        self.plain = math.prod(roles.steps(a) for a in nest.kept if a not in spanned)
+        self.plain = math.prod(roles.steps(a) for a in nest.kept if a not in roles.spanned)
         self.extents = [
             1 if a is None else roles.steps(a) for a in (roles.rows, roles.outer, roles.columns)
         ]
@@ -178,9 +184,10 @@ class TileCost:
             for r, o, c in itertools.product(*choices)
         )
 
-    def tile(self, mr: int, no: int, nc: int) -> float:
+    def tile(self, rows: int, no: int, nc: int) -> float:
         """Cycles of one tile."""
         roles, nv = self.roles, no * nc
+        mr = rows * roles.row_sections
         loads = mr * self.x_load + nv * self.y_load
         lines = self.lines(mr, no, nc)
         step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
@@ -188,7 +195,7 @@ class TileCost:
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         loop += 4.0 if roles.moving else 0.0
         return (
-            self.packing * nv / self.rows_per_panel(mr, nc)
+            self.packing * nv / self.rows_per_panel(rows, nc)
             + self.outside * (roles.length * step + loop)
             + mr * nv * self.store
             + 40

@@ -122,7 +122,8 @@ def inplace_pairs(
     node: Node, programs: Iterable[tuple[Program, Domain, Mapping[Value, str]]]
 ) -> tuple[tuple[int, int], ...]:
     """(input, output) pairs where each element is read only to make the same element of the output,
-    in statements that come before its store. Each program's domain is the output's own."""
+    in statements that come before its store. Each program's domain is the output's own, or that of
+    sections of it, whose stores all come after its loads."""
     assert isinstance(node.op, Fused)
     body, touches = node.op.body, _touches(programs)
     return tuple(
@@ -155,11 +156,11 @@ def _touches(
 def _inplace(value: Value, output: Value, touches: Mapping[Value, dict[int, _Numbered]]) -> bool:
     for number, own in touches.get(value, {}).items():
         stores = touches.get(output, {}).get(number, [])
-        if len(stores) != 1 or any(s.kind != "load" for _, s in own):
+        written = {s.accesses for _, s in stores}
+        if any(s.kind != "load" or "load_if" in s.template for _, s in own):
             return False
-        place, store = stores[0]
-        if any(s.accesses != store.accesses or "load_if" in s.template for _, s in own):
+        if not all(s.accesses in written for _, s in own):
             return False
-        if place < max(p for p, _ in own):
+        if min(p for p, _ in stores) < max(p for p, _ in own):
             return False
     return True

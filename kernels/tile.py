@@ -63,6 +63,17 @@ class Roles:
     """Pooling windows that `outer` and `columns` must hold whole."""
 
     @cached_property
+    def row_sections(self) -> int:
+        """Sections that each row of the tile stands for, one register row each."""
+        sections = self.nest.sections
+        return 1 if sections is None or sections == self.outer else self.nest.section_count
+
+    @cached_property
+    def spanned(self) -> frozenset[int | None]:
+        """The axes that a tile spans."""
+        return frozenset((self.rows, self.outer, self.columns, self.nest.sections))
+
+    @cached_property
     def lanes_summed(self) -> bool:
         return not self.nest.axes[self.lane].kept
 
@@ -151,6 +162,8 @@ class Roles:
         """Whether the reads fit the template."""
         if self.window and (self.lanes_summed or self.lane in dict(self.window)):
             return False  # a lane would hold a part of a window
+        if self.row_sections > 1 and self.y.depends_on(self.nest.sections or 0):
+            return False
         return self._tile_axes_allowed() and self._lanes_allowed() and self._borders_allowed()
 
     def _tile_axes_allowed(self) -> bool:
@@ -178,7 +191,7 @@ class Roles:
         return not self.lane_tail or self.lane in (self.outer, self.columns)
 
     def _borders_allowed(self) -> bool:
-        tile = {a for a in (self.rows, *self.static) if a is not None}
+        tile = {a for a in (self.rows, self.nest.sections, *self.static) if a is not None}
         if any(b.axes & tile for b in self.x.borders):
             return False
         for border in self.static_borders:
@@ -224,4 +237,4 @@ class Schedule:
         loop = self.main - self.head
         unrolled = self.roles.length - loop + (self.unroll if loop else 0)
         sizes = (sum(c.size for c in t.cuts) for t in (self.rows, self.outer, self.columns))
-        return unrolled * math.prod(sizes)
+        return unrolled * self.roles.row_sections * math.prod(sizes)

@@ -16,16 +16,20 @@ class Fused(Op):
 
     A body is one of
     - contract: one Contraction on body inputs (through affine views), then pointwise ops over its
-      output's index space; other operands are body inputs through affine views;
+      output's index space; other operands are body inputs through affine views. Slices that cut
+      the output into equal sections may be read by pointwise ops of the shape of one;
     - reduce: Reductions of one input shape over one set of axes, and pointwise ops on either
       side of them: softmax, normalisation, activation-backward with its bias gradient;
     - pointwise: no reduction. Outputs of several shapes make several parts of one launch.
     - one op with a template of its own, which reads the body's inputs and constants through views.
+    Outputs of contract and pointwise bodies may be concats of values of one shape.
     In reduce and pointwise bodies Window, Index and affine View ops may read the body's inputs.
     """
 
     kernel: str
     body: Graph
+    note: str = ""
+    """Why it does not hold more than it does, where that may surprise."""
     name: ClassVar[str] = "kernel"
     widens: ClassVar[bool] = False
 

@@ -11,6 +11,7 @@ from graphc.dtypes import widened
 from graphc.ir import Node, Value
 from graphc.ops.base import REGISTRY, Contraction, Pointwise
 from graphc.ops.constant import Constant
+from graphc.passes.padded import concat_of_padded
 
 if TYPE_CHECKING:
     from graphc.passes.clean import Sweep
@@ -159,6 +160,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "negative": (_twice_negative,),
     "multiply": (_neutral(1, (0, 1)),),
     "divide": (_neutral(1, (1,)),),
+    "add": (concat_of_padded,),
     "subtract": (_neutral(0, (1,)),),
     "permute_dims": (_permute_nothing, _permute_twice, _permute_of_matmul),
     "reshape": (_input_if_same_type, _reshape_twice),

@@ -2,7 +2,7 @@
 
 One sweep in order, since a rewrite only looks at nodes before its own; repeated until nothing
 changes. What rewrites may not do: change a result for NaN, infinities or signed zeros (so x * 0
-stays), or add work.
+stays; but a sum of padded pieces that becomes their concat keeps the sign of a zero), or add work.
 """
 
 from __future__ import annotations

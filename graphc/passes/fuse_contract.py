@@ -15,6 +15,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.pooling import MaxPool2d
 from graphc.ops.widen import Widen
+from graphc.passes.absorb_sections import absorb_sections
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
 from graphc.passes.places import read_elsewhere
@@ -26,15 +27,20 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
     partition = Partition(graph, is_free)
     contractions = [n for n in graph.nodes if isinstance(n.op, Contraction)]
     consumers = graph.consumers
+    notes: list[str] = []
     for contraction in contractions:
         inside = _absorb(graph, contraction, set(contraction.outputs), partition)
         windows = _holds_windows(contraction, target)
         pool = _pooling_of(graph, consumers, inside) if windows else None
-        group = partition.of(contraction)
+        group, note = partition.of(contraction), ""
         if pool is not None and partition.can_merge(group, partition.of(pool)):
             partition.merge(group, partition.of(pool))
             _absorb(graph, pool, {pool.outputs[0]}, partition)
-    return fuse_groups(graph, [partition.nodes_of(partition.of(n)) for n in contractions])
+        elif target.device == "cpu":
+            note = absorb_sections(graph, contraction, inside, partition, consumers)
+        notes.append(note)
+    groups = [partition.nodes_of(partition.of(n)) for n in contractions]
+    return fuse_groups(graph, groups, notes)
 
 
 def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition) -> set[Value]:

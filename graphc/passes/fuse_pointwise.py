@@ -6,8 +6,9 @@ Producers and consumers are merged greedily, in order, where one kernel can comp
 - reductions of one shape over one set of axes (the rows), with pointwise ops of the full shape or
   of the rows' shape on either side: softmax, normalisation, activation-backward and bias gradient.
 
-A value that is read through a view at other indices, or by a window, gather, pad or concat, is
-memory: its reader is another kernel.
+A concat of equal sections that the kernel makes is a store per section: its shape is that of one.
+A value that is read through a view at other indices, or by a window, gather, pad or another concat,
+is memory: its reader is another kernel.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from graphc.ops.scan import Scan
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
 from graphc.passes.places import read_elsewhere, through_unit_reshapes
+from graphc.passes.sections import sections_joined
 from graphc.target import Target
 
 Shape = tuple[int, ...]
@@ -64,7 +66,7 @@ def _stays(node: Node) -> bool:
 
 def _direct_producers(node: Node, producers: dict[Value, Node]) -> Iterator[Node]:
     """The fusible nodes that `node` reads at its own index."""
-    if not isinstance(node.op, (Pointwise, Reduction)):
+    if not isinstance(node.op, (Pointwise, Reduction)) and not sections_joined(node):
         return
     for value in node.inputs:
         source = through_unit_reshapes(value, producers)
@@ -111,6 +113,8 @@ class _Space:
     reads: dict[Value, set[tuple[Shape, Shape]]]
     """What its nodes but reductions read, unit reshapes left out: the shapes of the reading node
     and of what it reads."""
+    section: Shape | None = None
+    """Of a concat of sections alone: their shape, over which it is computed beside one of them."""
 
     def fits(self, other: _Space) -> bool:
         """Whether one kernel can compute both groups."""
@@ -120,16 +124,24 @@ class _Space:
             return False
         if not other.elsewhere.isdisjoint(self.outputs):
             return False
-        shapes = self.shapes | other.shapes
+        own, others = self._shapes_beside(other), other._shapes_beside(self)
+        shapes = own | others
         rows = self.rows or other.rows
         if rows is None:
             return len(shapes) == 1
         if (self.rows or rows) != (other.rows or rows):
             return False
+        if own is not self.shapes or others is not other.shapes:
+            return False
         if any(s != rows.shape and _squeeze(s) != rows.kept for s in shapes):
             return False
         between = (*self._reads_of(other), *other._reads_of(self))
         return all(s != rows.shape or t == s or rows.aligned(t) for s, t in between)
+
+    def _shapes_beside(self, other: _Space) -> set[Shape]:
+        if self.section is None or other.outputs.isdisjoint(self.reads):
+            return self.shapes
+        return {self.section}
 
     def _reads_of(self, other: _Space) -> Iterator[tuple[Shape, Shape]]:
         few, many = sorted((self.reads.keys(), other.outputs), key=len)
@@ -139,9 +151,10 @@ class _Space:
 
     def joined(self, other: _Space) -> _Space:
         """That of both groups. The larger one is changed."""
+        own = self._shapes_beside(other) | other._shapes_beside(self)
         small, large = sorted((self, other), key=lambda s: len(s.outputs))
         large.rows = large.rows or small.rows
-        large.shapes |= small.shapes
+        large.shapes, large.section = own, None
         large.outputs |= small.outputs
         large.elsewhere |= small.elsewhere
         for value, shapes in small.reads.items():
@@ -167,4 +180,5 @@ def _space(node: Node, producers: dict[Value, Node]) -> _Space:
         set(node.outputs),
         read_elsewhere(node, producers),
         reads,
+        joined.shape(shape) if (joined := sections_joined(node)) else None,
     )

@@ -37,13 +37,16 @@ def of_update_rule(node: Node) -> bool:
     return node.where.derived and not node.where.lines
 
 
-def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]]) -> Graph:
+def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]], notes: Sequence[str] = ()) -> Graph:
     """`graph` with each group as one fused node. Groups are disjoint and convex; a fused node
-    keeps only the outputs that something outside its body reads."""
+    keeps only the outputs that something outside its body reads. `notes` are those of the nodes."""
     producers = graph.producers
     names = KernelNames(graph)
     grouped = {id(n): i for i, group in enumerate(groups) for n in group}
-    fused = {i: _fuse(graph, group, producers, names) for i, group in enumerate(groups)}
+    fused = {
+        i: _fuse(graph, group, producers, names, notes[i] if notes else "")
+        for i, group in enumerate(groups)
+    }
     nodes: list[Node] = []
     for node in graph.nodes:
         number = grouped.get(id(node))
@@ -56,7 +59,11 @@ def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]]) -> Graph:
 
 
 def _fuse(
-    graph: Graph, group: Sequence[Node], producers: dict[Value, Node], names: KernelNames
+    graph: Graph,
+    group: Sequence[Node],
+    producers: dict[Value, Node],
+    names: KernelNames,
+    note: str,
 ) -> Node:
     """One node for the group, with every result of its nodes as an output."""
     members = {id(n) for n in group}
@@ -83,7 +90,7 @@ def _fuse(
     outputs = tuple(v for n in group for v in n.outputs)
     name = names.name(group, producers)
     body_graph = Graph(name, tuple(inputs), (), topological(body), outputs)
-    return Node(Fused(name, body_graph), tuple(inputs), outputs, where)
+    return Node(Fused(name, body_graph, note), tuple(inputs), outputs, where)
 
 
 def _prune_outputs(graph: Graph) -> Graph:
@@ -106,7 +113,7 @@ def keep_outputs(node: Node, kept: Sequence[bool]) -> Node:
     inputs = [(v, b) for v, b in zip(node.inputs, body.inputs, strict=True) if b in read]
     small = replace(small, inputs=tuple(b for _, b in inputs))
     return Node(
-        Fused(node.op.kernel, small),
+        replace(node.op, body=small),
         tuple(v for v, _ in inputs),
         tuple(v for v, _ in outputs),
         node.where,

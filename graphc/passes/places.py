@@ -8,11 +8,12 @@ from graphc.ir import Node, Value
 from graphc.ops.base import Pointwise, Reduction, View
 from graphc.ops.widen import Widen
 from graphc.passes.groups import is_free
+from graphc.passes.sections import sections_joined
 
 
 def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
     """What the node reads, through views or not, at another index than its own."""
-    direct = isinstance(node.op, (Pointwise, Reduction))
+    direct = isinstance(node.op, (Pointwise, Reduction)) or sections_joined(node) is not None
     found = set()
     for value in node.inputs:
         own = through_unit_reshapes(value, producers) if direct else None

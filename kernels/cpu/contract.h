@@ -24,8 +24,10 @@
 //                has an address of its own, of zeros where it is outside (outer_inside).
 //   PACKED       Y is transposed into a panel once per column of tiles, for all rows.
 //
-// finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes; with a WINDOW,
-// finish<N>(epilogue, sums, at, i, w) takes the registers of row i in pooling window w. Where the
+// finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the epilogue
+// needs several sums at once it gets an array, and i, o and c count groups: of ROW_SECTIONS registers
+// of rows (a row of Shape::rows then stands for so many, one per section), or of GROUP_OUTER x
+// GROUP_COLUMNS registers of columns (sections of Y, or the pixels of a pooling window). Where the
 // lane axis is summed (LANES_SUMMED), lanes are added at the end and the sums go to
 // place(at, i, o, c) of the epilogue's `out`: the output itself, or a workspace for a second phase,
 // as do the PARTS of a sum that is cut along its outermost loop.
@@ -36,7 +38,8 @@ namespace graphc::contract {
 
 // What most shapes do not say, to inherit from.
 struct Defaults {
-    static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W, WINDOW = 0;
+    static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
+    static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
     static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false;
     static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
     static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
@@ -100,7 +103,7 @@ __attribute__((noinline)) void pack(const float* y, Panel<S>& panel) {
 
 template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
 struct Tile {
-    static constexpr int MR = ROWS.size, NV = OUTER.size * COLUMNS.size;
+    static constexpr int MR = ROWS.size * S::ROW_SECTIONS, NV = OUTER.size * COLUMNS.size;
     using Sums = Accumulators<MR, NV>;
 
     // The lanes of column j that exist in step t. Every tile of a cut is like its first.
@@ -266,35 +269,34 @@ struct Tile {
         }
     }
 
-    // Windows of OUTER.size x WINDOW registers, which the epilogue pools.
-    template <int N, class Epilogue>
-    static INLINE void finish_windows(Sums& sums, const long* at, const Epilogue& epilogue) {
-#pragma GCC unroll 16
-        for (int w = 0; w < COLUMNS.size / S::WINDOW; w++)
+    // The registers that the epilogue takes at once: one, or those of a group.
+    template <int N, int O, int C, class Epilogue>
+    static INLINE void finish_group(Sums& sums, const long* at, const Epilogue& epilogue) {
+        constexpr int rows = S::ROW_SECTIONS, outer = S::GROUP_OUTER, columns = S::GROUP_COLUMNS;
 #pragma GCC unroll 32
-            for (int i = 0; i < MR; i++) {
-                vec<float> window[OUTER.size * S::WINDOW];
+        for (int i = 0; i < MR / rows; i++) {
+            if constexpr (rows * outer * columns == 1) {
+                S::template finish<N>(epilogue, sums.at[i][O * COLUMNS.size + C], at, i, O, C);
+            } else {
+                vec<float> group[rows * outer * columns];
 #pragma GCC unroll 16
-                for (int e = 0; e < OUTER.size * S::WINDOW; e++)
-                    window[e] = sums.at[i][e / S::WINDOW * COLUMNS.size + w * S::WINDOW +
-                                           e % S::WINDOW];
-                S::template finish<N>(epilogue, window, at, i, w);
+                for (int e = 0; e < rows * outer * columns; e++)
+                    group[e] = sums.at[i * rows + e / (outer * columns)]
+                                      [(O * outer + e / columns % outer) * COLUMNS.size +
+                                       C * columns + e % columns];
+                S::template finish<N>(epilogue, group, at, i, O, C);
             }
-    }
-    template <int N, int J, class Epilogue>
-    static INLINE void finish_column(Sums& sums, const long* at, const Epilogue& epilogue) {
-#pragma GCC unroll 32
-        for (int i = 0; i < MR; i++)
-            S::template finish<N>(epilogue, sums.at[i][J], at, i, J / COLUMNS.size,
-                                  J % COLUMNS.size);
+        }
     }
     template <int J, class Epilogue>
     static INLINE void finish(Sums& sums, const long* at, const Epilogue& epilogue) {
-        if constexpr (J < NV) {
-            if (S::LAST_LANES < W && S::last(at, J / COLUMNS.size, J % COLUMNS.size))
-                finish_column<S::LAST_LANES, J>(sums, at, epilogue);
+        constexpr int across = COLUMNS.size / S::GROUP_COLUMNS, o = J / across, c = J % across;
+        constexpr int first = o * S::GROUP_OUTER * COLUMNS.size + c * S::GROUP_COLUMNS;
+        if constexpr (J < NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)) {
+            if (S::LAST_LANES < W && S::last(at, first / COLUMNS.size, first % COLUMNS.size))
+                finish_group<S::LAST_LANES, o, c>(sums, at, epilogue);
             else
-                finish_column<prefix(column_lanes(J)), J>(sums, at, epilogue);
+                finish_group<prefix(column_lanes(first)), o, c>(sums, at, epilogue);
             finish<J + 1>(sums, at, epilogue);
         }
     }
@@ -331,12 +333,8 @@ struct Tile {
         if (S::begin(at)) sum<0>(sums, x, y, at);
         if constexpr (S::LANES_SUMMED)
             add_lanes<0>(sums, at, epilogue.out);
-        else if constexpr (S::WINDOW == 0)
-            finish<0>(sums, at, epilogue);
-        else if (S::LAST_LANES < W && S::last(at, 0, 0))
-            finish_windows<S::LAST_LANES>(sums, at, epilogue);
         else
-            finish_windows<prefix(column_lanes(0))>(sums, at, epilogue);
+            finish<0>(sums, at, epilogue);
     }
 };
 

@@ -1,0 +1,121 @@
+"""Absorb the readers of a contraction's sections: the gates of a recurrent cell.
+
+Where slices cut what a contraction makes into equal sections, the pointwise ops on the slices need
+all sections of an element at once, and nothing else of the product. One tile of the kernel can hold
+them together: then the ops belong to its epilogue, whose index space is that of one section, and a
+concat of such values is a store per section. What they read beside the slices comes with them if
+nothing else reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphc.ir import Graph, Node, Value
+from graphc.ops.base import Contraction, Pointwise
+from graphc.ops.view import Slice
+from graphc.passes.groups import of_update_rule
+from graphc.passes.partition import Partition
+from graphc.passes.places import read_elsewhere
+from graphc.passes.sections import MOST_SECTIONS, Sections, section_read, sections_joined
+
+
+def absorb_sections(
+    graph: Graph,
+    contraction: Node,
+    inside: set[Value],
+    partition: Partition,
+    consumers: Mapping[Value, Sequence[Node]],
+) -> str:
+    """Merge into the group of `contraction`, whose results of its own shape are `inside`, what
+    reads their sections. The reason why it could not be done; "" if it was, or nothing reads
+    slices."""
+    slices = [n for v in inside for n in consumers.get(v, ()) if isinstance(n.op, Slice)]
+    if not any(_pointwise_readers(n, consumers) for n in slices):
+        return ""
+    found = [section_read(n) for n in slices]
+    kinds = {f[0] if f else None for f in found}
+    if len(kinds) > 1 or None in kinds:
+        return "its slices are not sections of one size along one axis"
+    (sections,) = kinds
+    assert sections is not None
+    if sections.count > MOST_SECTIONS:
+        return f"an epilogue holds at most {MOST_SECTIONS} sections, here are {sections.count}"
+    if not _is_plain_axis(contraction, sections.axis):
+        return f"axis {sections.axis} of the output is made of several axes of the contraction"
+    parts = {v for n in slices for v in n.outputs}
+    # A read of a section ends there: it is no read of the whole at another index.
+    producers = {v: n for v, n in graph.producers.items() if v not in parts}
+    _absorb_readers(graph, contraction, sections, parts, partition, producers)
+    _absorb_operands(graph, contraction, sections, partition, consumers, producers)
+    return ""
+
+
+def _pointwise_readers(node: Node, consumers: Mapping[Value, Sequence[Node]]) -> bool:
+    shape = node.output.type.shape
+    readers = (n for n in consumers.get(node.output, ()) if isinstance(n.op, Pointwise))
+    return any(n.output.type.shape == shape for n in readers)
+
+
+def _is_plain_axis(contraction: Node, axis: int) -> bool:
+    """Whether one iteration axis alone runs along this axis of the output."""
+    assert isinstance(contraction.op, Contraction)
+    a, b = contraction.inputs
+    place = contraction.op.iteration(a.type, b.type).output[axis]
+    return sorted(place.coefficients, reverse=True)[:2] in ([1], [1, 0])
+
+
+def _absorb_readers(
+    graph: Graph,
+    first: Node,
+    sections: Sections,
+    parts: set[Value],
+    partition: Partition,
+    producers: Mapping[Value, Node],
+) -> None:
+    shape = sections.shape(first.output.type.shape)
+    inside = set(parts)
+    for node in graph.nodes[partition.number[id(first)] + 1 :]:
+        joined = sections_joined(node)
+        made = joined.shape(node.output.type.shape) if joined else node.outputs[0].type.shape
+        if made != shape or not (joined or isinstance(node.op, Pointwise)):
+            continue
+        if of_update_rule(node) or not any(v in inside for v in node.inputs):
+            continue
+        if _merge(node, first, partition, producers):
+            inside.update(() if joined else node.outputs)
+
+
+def _absorb_operands(
+    graph: Graph,
+    first: Node,
+    sections: Sections,
+    partition: Partition,
+    consumers: Mapping[Value, Sequence[Node]],
+    producers: Mapping[Value, Node],
+) -> None:
+    """The pointwise ops that only the group reads, such as a peephole's product."""
+    shape = sections.shape(first.output.type.shape)
+    results = set(graph.results)
+    for node in reversed(graph.nodes):
+        if not isinstance(node.op, Pointwise) or node.output.type.shape != shape:
+            continue
+        group = partition.of(first)
+        readers = consumers.get(node.output, ())
+        if node.output in results or any(partition.of(n) != group for n in readers):
+            continue
+        _merge(node, first, partition, producers)
+
+
+def _merge(node: Node, first: Node, partition: Partition, producers: Mapping[Value, Node]) -> bool:
+    """Whether the node, still alone, could join the group of `first`."""
+    group, other = partition.of(first), partition.of(node)
+    members = {v for n in partition.nodes_of(group) for v in n.outputs}
+    if len(partition.members[other]) > 1:
+        return False
+    if not members.isdisjoint(read_elsewhere(node, producers)):
+        return False
+    if not partition.can_merge(group, other):
+        return False
+    partition.merge(group, other)
+    return True

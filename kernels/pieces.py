@@ -1,0 +1,57 @@
+"""Which places of an output one index of a kernel's domain computes: one, or one per section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphc.ir import Graph, Value
+from graphc.kernels.access import Domain, Place
+from graphc.passes.sections import Sections, sections_joined
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`value` at `source`, a place of its own, is the output's element at `target`."""
+
+    value: Value
+    source: tuple[Place, ...]
+    target: tuple[Place, ...]
+
+
+def space(body: Graph, output: Value) -> tuple[int, ...]:
+    """The shape over which `output` is best computed: of a section where it is a concat."""
+    shape, joined = output.type.shape, _joined(body, output)
+    return joined.shape(shape) if joined else shape
+
+
+def pieces(
+    body: Graph, output: Value, domain: Domain, sections: Sections | None = None
+) -> list[Piece]:
+    """What to store of `output` at each index of `domain`, which has the output's axes: all of it,
+    sections that a concat joins, or, of a value that has them too, those of `sections`."""
+    shape = output.type.shape
+    here = domain.identity()[: len(shape)]
+    joined = _joined(body, output)
+    if joined and joined.shape(shape) == domain.extents:
+        parts = body.producers[output].inputs
+        return [Piece(v, here, within(here, joined, i)) for i, v in enumerate(parts)]
+    if sections is None or shape == domain.extents:
+        return [Piece(output, here, here)]
+    return [Piece(output, at, at) for at in every_section(here, sections)]
+
+
+def every_section(places: tuple[Place, ...], sections: Sections) -> list[tuple[Place, ...]]:
+    """The places, in a value with sections, of the index `places` of a section."""
+    return [within(places, sections, number) for number in range(sections.count)]
+
+
+def within(places: tuple[Place, ...], sections: Sections, number: int) -> tuple[Place, ...]:
+    """The place in the whole value of the index `places` of one of its sections."""
+    old = places[sections.axis]
+    moved = Place(old.coefficients, old.offset + number * sections.size * old.divisor, old.divisor)
+    return (*places[: sections.axis], moved, *places[sections.axis + 1 :])
+
+
+def _joined(body: Graph, output: Value) -> Sections | None:
+    producer = body.producers.get(output)
+    return sections_joined(producer) if producer else None
