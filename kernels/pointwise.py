@@ -143,8 +143,11 @@ def _part(
 
 def lane_candidates(shape: Sequence[int], outputs: Sequence[Value], body: Graph) -> tuple[int, ...]:
     """Axes that may lie in the lanes: the batch's where a value has lanes, else any, last first."""
-    if any(v.type.layout.axis is not None for v in (*outputs, *body.inputs)):
-        return (0,)
+    laned = [v.type for v in (*outputs, *body.inputs) if v.type.layout.axis is not None]
+    if laned:
+        widest = max(laned, key=lambda t: t.rank)
+        assert widest.layout.axis is not None
+        return (len(shape) - widest.rank + widest.layout.axis,)
     wide = [d for d in reversed(range(len(shape))) if shape[d] != 1]
     return tuple(wide) or (len(shape) - 1,)
 

@@ -1,6 +1,9 @@
-"""Lowering of relayout: a value between row-major and lanes over its first axis."""
+"""Lowering of relayout: a value between row-major and lanes over its first axis, or over a later one
+that fills them: then the axes before it are more rows."""
 
 from __future__ import annotations
+
+import math
 
 from graphc.ir import Node, Type
 from graphc.kernels.expression import C_TYPES, identifier
@@ -17,10 +20,11 @@ def lower_relayout(node: Node, target: Target) -> Kernel:
     (source,), result = (v.type for v in node.inputs), node.output.type
     laned = result if result.layout.axis is not None else source
     plain = source if laned is result else result
-    known = laned.layout.axis == 0 and laned.layout.width == target.lanes
+    axis = laned.layout.axis
+    known = axis is not None and laned.layout.width == target.lanes
     assert known and plain.layout.axis is None, f"relayout of {source} to {result}"
     name = identifier(node.output.name)
-    rows = plain.shape[0]
+    rows = _rows(laned)
     columns = plain.size // rows if rows else 0
     tiles = -(-rows // target.lanes) * -(-columns // RUN)
     moved = source.nbytes + result.nbytes
@@ -28,21 +32,29 @@ def lower_relayout(node: Node, target: Target) -> Kernel:
     return Kernel(
         name,
         "transpose",
-        _text(node, name, laned is result, plain, tiles, chunks),
+        _text(node, name, laned is result, laned, tiles, chunks),
         phases=(chunks,),
         bytes=moved,
     )
 
 
-def _text(node: Node, name: str, to_lanes: bool, plain: Type, tiles: int, chunks: int) -> str:
+def _rows(laned: Type) -> int:
+    """The extent of the axis with lanes; if that is full blocks, of all up to it as one axis."""
+    axis = laned.layout.axis
+    assert axis is not None
+    assert axis == 0 or laned.shape[axis] % laned.layout.width == 0, f"relayout of {laned}"
+    return math.prod(laned.shape[: axis + 1])
+
+
+def _text(node: Node, name: str, to_lanes: bool, laned: Type, tiles: int, chunks: int) -> str:
     comment = f"// {name}: relayout {node.inputs[0].type} to {node.output.type}  {node.where}"
     lines = [comment.rstrip(), '#include "cpu/transpose.h"', "using namespace graphc;"]
     if not tiles:
         return "\n".join([*lines, f'extern "C" void {name}(void* const*, int, int) {{}}', ""])
-    rows = plain.shape[0]
+    rows = _rows(laned)
     # A mask of four bytes would not fit: booleans move as the bytes that they are.
-    kind = "uint8_t" if plain.dtype == "bool" else C_TYPES[plain.dtype]
-    settings = f"{str(to_lanes).lower()}, {rows}, {plain.size // rows}, {RUN}"
+    kind = "uint8_t" if laned.dtype == "bool" else C_TYPES[laned.dtype]
+    settings = f"{str(to_lanes).lower()}, {rows}, {laned.size // rows}, {RUN}"
     cut = f"chunk * {tiles}L / {chunks}, (chunk + 1) * {tiles}L / {chunks}"
     lines += [
         f'extern "C" void {name}(void* const* arguments, int, int chunk) {{',

@@ -102,7 +102,7 @@ class Recurrent(Module):
                 x = functions.dropout(x, self.dropout)
             sides = []
             for suffix in self.suffixes:
-                state = tuple(s[len(last)] for s in initial)
+                state = initial[len(last)]
                 y, end = self._run(x, state, f"l{number}{suffix}", alive)
                 sides.append(y)
                 last.append(end)
@@ -132,13 +132,14 @@ class Recurrent(Module):
         end, y = functions.scan(step, state, elements, reverse=place.endswith("_reverse"))
         return y, end
 
-    def _initial(self, x: Tensor, hx: Any, batched: bool) -> State:
-        """The initial states, each [directions * num_layers, n, features]."""
+    def _initial(self, x: Tensor, hx: Any, batched: bool) -> list[State]:
+        """The initial state of each layer and direction."""
         count = self.num_layers * len(self.suffixes)
         sizes = (self.output_size, self.hidden_size)[: self.states]
         shapes = [(count, x.shape[1], size) for size in sizes]
         if hx is None:
-            return tuple(functions.zeros(shape, x.dtype) for shape in shapes)
+            zeros = tuple(functions.zeros(shape[1:], x.dtype) for shape in shapes)
+            return [zeros] * count
         given = hx if self.states > 1 else (hx,)
         if not isinstance(given, tuple | list) or len(given) != self.states:
             check.fail(f"{type(self).__name__}: hx expected (h, c), got {type(hx).__name__}")
@@ -152,7 +153,7 @@ class Recurrent(Module):
                     f"{type(self).__name__}: the initial {name} expected {shown}, "
                     f"got {functions.as_tensor(given['hc'.index(name)]).value.type}"
                 )
-        return tuple(states)
+        return [tuple(s[k] for s in states) for k in range(count)]
 
     def _alive(self, x: Tensor, lengths: Any) -> Tensor:
         """bool[t, n, 1]: whether step t lies within the sequence."""

@@ -2,75 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Contraction, Index, Pointwise, Reduction, View, Window
+from graphc.ops.base import Contraction, Pointwise, Reduction, View, Window
+
+MOVED = -1
+"""In place of an axis: a view that moved the batch, good for a contraction over it alone."""
 
 
-def carries_batch(body: Graph, on_batch: set[Value], batch: int) -> set[Value] | None:
-    """The body's values whose first axis is the kernel's batch axis, given the inputs of which
-    that is so; None if the body uses the batch in another way."""
-    carried = set(on_batch)
-    summed: set[Value] = set()  # views that moved the batch, good for a contraction over it alone
+def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int] | None:
+    """The body's values with the axis that is the kernel's batch axis, given the inputs that have
+    one; None if the body uses the batch in another way."""
+    carried = dict(on_batch)
+    moved: set[Value] = set()
     for node in body.nodes:
-        inputs = [v for v in node.inputs if v in carried]
-        moved = [v for v in node.inputs if v in summed]
-        if not inputs and not moved:
+        if not any(v in carried or v in moved for v in node.inputs):
             continue
-        verdict = _follow(node, carried, summed, batch)
-        if verdict is None:
+        axis = _follow(node, carried, moved)
+        if axis is None:
             return None
-        if verdict == "carried":
-            carried.update(node.outputs)
-        elif verdict == "moved":
-            summed.update(node.outputs)
-    if any(v in summed for v in body.outputs) or not (carried or summed):
+        if axis == MOVED:
+            moved.update(node.outputs)
+        elif axis != _GONE:
+            carried.update(dict.fromkeys(node.outputs, axis))
+    if any(v in moved for v in body.outputs) or not (carried or moved):
         return None
     return carried
 
 
-def _follow(node: Node, carried: set[Value], summed: set[Value], batch: int) -> str | None:
-    """What becomes of the batch: "carried", "moved" to another axis, "gone"; None if unclear."""
+_GONE = -2
+
+
+def _follow(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int | None:
+    """The batch axis of the outputs, MOVED, or _GONE; None if unclear."""
     op, output = node.op, node.outputs[0]
     if isinstance(op, Contraction):
-        return _follow_contraction(node, carried, summed)
-    if any(v in summed for v in node.inputs):
+        return _follow_contraction(node, carried, moved)
+    if any(v in moved for v in node.inputs):
         return None
     if isinstance(op, Pointwise):
-        aligned = all(v.type.rank == output.type.rank for v in node.inputs if v in carried)
-        return "carried" if aligned else None
+        rank = output.type.rank
+        axes = {rank - v.type.rank + carried[v] for v in node.inputs if v in carried}
+        return axes.pop() if len(axes) == 1 else None
+    first = node.inputs[0]
     if isinstance(op, Reduction):
-        return "gone" if 0 in op.axes else "carried"
+        axis = carried[first]
+        if axis in op.axes:
+            return _GONE
+        return axis if op.keepdims else axis - sum(a < axis for a in op.axes)
     if isinstance(op, Window):
-        return "carried" if all(v in carried for v in node.inputs) else None
-    if op.name == "permute_dims":
-        return "carried" if op.attributes["axes"][0] == 0 else "moved"
-    if op.name == "reshape":
-        return "carried" if output.type.shape[:1] == (batch,) else None
-    if isinstance(op, View):
-        index = op.index(node.inputs[0].type)
-        first = index[0] if index else None
-        kept = first is not None and first.offset == 0 and first.coefficients[:1] == (1,)
-        alone = first is not None and not any(first.coefficients[1:])
-        return "carried" if kept and alone and output.type.shape[:1] == (batch,) else None
+        return 0 if all(carried.get(v) == 0 for v in node.inputs) else None
     if op.name == "concat":
-        same = all(v in carried for v in node.inputs)
-        return "carried" if same and op.attributes["axis"] != 0 else None
+        places = {carried.get(v) for v in node.inputs}
+        same = len(places) == 1 and op.attributes["axis"] not in places
+        return places.pop() if same else None
     if op.name == "pad":
-        still = not op.attributes["low"][0] and not op.attributes["high"][0]
-        return "carried" if still and not op.attributes["interior"][0] else None
-    if isinstance(op, Index):
-        return None
+        axis = carried[first]
+        added = (op.attributes[name][axis] for name in ("low", "high", "interior"))
+        return None if any(added) else axis
+    if isinstance(op, View):
+        return _follow_view(node, carried[first])
     return None
 
 
-def _follow_contraction(node: Node, carried: set[Value], summed: set[Value]) -> str | None:
+def _follow_view(node: Node, axis: int) -> int | None:
+    (x,), y = node.inputs, node.output
+    if node.op.name == "permute_dims":
+        place = list(node.op.attributes["axes"]).index(axis)
+        stays = place == axis or (x.type.rank > 2 and place < 2)
+        return place if stays else MOVED
+    if node.op.name == "reshape" and y.type.shape[: axis + 1] == x.type.shape[: axis + 1]:
+        return axis
+    assert isinstance(node.op, View)
+    index = node.op.index(x.type)
+    if index is None or index[axis].offset:
+        return None
+    uses = [d for d, c in enumerate(index[axis].coefficients) if c]
+    if len(uses) != 1 or index[axis].coefficients[uses[0]] != 1:
+        return None
+    alone = not any(a.coefficients[uses[0]] for d, a in enumerate(index) if d != axis)
+    return uses[0] if alone and y.type.shape[uses[0]] == x.type.shape[axis] else None
+
+
+def _follow_contraction(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int | None:
     a, b = node.inputs
+    outside = b not in carried and b not in moved
     if node.op.name in ("conv2d", "conv2d_dgrad"):
-        return "carried" if a in carried and b not in carried and b not in summed else None
+        return 0 if carried.get(a) == 0 and outside else None
     if node.op.name == "conv2d_wgrad":
-        return "gone" if a in carried and b in carried else None
+        return _GONE if carried.get(a) == carried.get(b) == 0 else None
     if node.op.name != "matmul" or a.type.rank != 2 or b.type.rank != 2:
         return None
     if a in carried:
-        return "carried" if b not in carried and b not in summed else None
-    return "gone" if a in summed and b in carried else None
+        return 0 if carried[a] == 0 and outside else None
+    return _GONE if a in moved and carried.get(b) == 0 else None

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import Add
-from graphc.ops.base import Pointwise, Source, View
+from graphc.ops.base import Contraction, Pointwise, Reduction, Source, View
 from graphc.ops.constant import Constant
 from graphc.ops.scan import Scan, stacked
 from graphc.ops.view import BroadcastTo
@@ -177,7 +177,7 @@ class _Loop:
             free = not stays.intersection(node.outputs) and id(node) not in before
             if not free or node in adding or not can_stack(node):
                 continue
-            heavy = not isinstance(node.op, Pointwise) and not is_free(node)
+            heavy = isinstance(node.op, Contraction | Reduction)
             if heavy or any(v in values for v in node.inputs):
                 moved[id(node)] = node
                 values.update(node.outputs)

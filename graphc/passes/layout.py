@@ -1,22 +1,29 @@
-"""Layout: on the CPU, let the batch lie in the vector lanes of convolutional networks.
+"""Layout: on the CPU, let the batch of convolutional and recurrent networks lie in the lanes.
 
 With `[n / W][c][h][w][W]` every kernel's vectors are full whatever the number of channels, weights
 stay in the user's layout, and pooling, softmax and normalisation work lane by lane. The price is
 the batch's tail and a conversion of the inputs. The pass follows the batch axis from the inputs
 through every kernel; a kernel that uses it other than as its own first axis keeps row-major values,
 and `relayout` nodes stand between the two worlds.
+
+In a recurrent network the carries of its scans have lanes, and so have the elements that they scan:
+a stack [t][n / W][h][W] has the batch as its second axis, and is at the same time a matrix of t * n
+rows with lanes along its first, so that what was hoisted out of the loop has lanes too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Value
-from graphc.ops.base import Contraction
+from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
+from graphc.ops.base import Contraction, Reduction
 from graphc.ops.fused import Fused
 from graphc.ops.layout import Relayout
+from graphc.ops.scan import Scan
 from graphc.passes.batch import carries_batch
+from graphc.passes.bodies import unique_names
 from graphc.passes.rewrite import Names, drop_dead
 from graphc.target import Target
 
@@ -27,10 +34,15 @@ features in the lanes, from a row-major activation, instead of adding lanes for 
 
 def layout(graph: Graph, target: Target) -> Graph:
     """`graph` with layouts on its values and the conversions that they need."""
-    batch = _batch_of_convolutions(graph)
-    if target.device != "cpu" or batch < target.lanes // 2 or target.lanes == 1:
+    if target.device != "cpu" or target.lanes == 1:
         return graph
-    return drop_dead(_Assignment(graph, batch, Layout(0, target.lanes)).run())
+    batch, times = _batch_of_convolutions(graph), frozenset[int]()
+    if batch < target.lanes // 2:
+        batch, times = _batch_of_scans(graph, target.lanes)
+    if not batch:
+        return graph
+    on_batch = {v: a for v in graph.inputs if (a := _batch_axis(v.type, batch, times)) is not None}
+    return unique_names(_Assignment(graph, target.lanes, on_batch, batch, times).run())
 
 
 def _batch_of_convolutions(graph: Graph) -> int:
@@ -42,63 +54,164 @@ def _batch_of_convolutions(graph: Graph) -> int:
     return 0
 
 
+def _batch_of_scans(graph: Graph, width: int) -> tuple[int, frozenset[int]]:
+    """The first extent of the carries of all scans, if it is one that fills registers of `width`
+    lanes, and the lengths of the scans; 0 if there is none."""
+    scans = [n.op for n in graph.nodes if isinstance(n.op, Scan)]
+    carries = [v.type for op in scans for v in op.old_carries if v.type.rank > 1]
+    batches = {t.shape[0] for t in carries}
+    if len(batches) != 1 or max(batches) % width or not max(batches):
+        return 0, frozenset()
+    return batches.pop(), frozenset(op.length for op in scans)
+
+
+def _batch_axis(type: Type, batch: int, times: Iterable[int]) -> int | None:
+    """Where a value of the user has its batch: first, or behind time where that is scanned."""
+    if type.shape[:1] == (batch,) and (type.rank > 1 or not times):
+        return 0
+    if type.rank > 2 and type.shape[0] in times and type.shape[1] == batch:
+        return 1
+    return None
+
+
 class _Assignment:
-    def __init__(self, graph: Graph, batch: int, lanes: Layout) -> None:
-        self.graph, self.batch, self.lanes = graph, batch, lanes
+    """Decides and converts, in a graph or in the body of a scan."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        width: int,
+        on_batch: Mapping[Value, int],
+        batch: int,
+        times: frozenset[int],
+    ) -> None:
+        self.graph, self.width, self.batch, self.times = graph, width, batch, times
         self.names = Names(graph)
         self.nodes: list[Node] = []
-        self.on_batch = {v for v in graph.inputs if v.type.shape[:1] == (batch,)}
-        """Values, by their old names, whose first axis is the batch."""
+        self.on_batch = dict(on_batch)
+        """Values, by their old names, with the axis that is the batch."""
         self.row: dict[Value, Value] = {v: v for v in (*graph.inputs, *graph.state)}
         """Old value -> its row-major form, where it exists."""
         self.laned: dict[Value, Value] = {}
         """Old value -> its form with lanes, where it exists."""
 
     def run(self) -> Graph:
+        self._nodes()
+        outputs = tuple(self._as_row(v) for v in self.graph.outputs)
+        updates = tuple((old, self._as_row(v)) for old, v in self.graph.updates)
+        graph = replace(self.graph, nodes=tuple(self.nodes), outputs=outputs, updates=updates)
+        return drop_dead(graph)
+
+    def run_body(self, op: Scan) -> Graph:
+        """The body of `op`: what is on the batch comes in and goes out with lanes."""
+        for value in self.graph.inputs:
+            if value in self.on_batch:
+                self.laned[value] = self._with_lanes(value)
+                del self.row[value]
+        self._nodes()
+        kept = (*op.old_carries, *op.stacks)
+        outputs = tuple(
+            self._as_lanes(value, self.on_batch[like])
+            if like in self.on_batch
+            else self._as_row(value)
+            for value, like in zip(self.graph.outputs, kept, strict=True)
+        )
+        inputs = tuple(self.laned[v] if v in self.on_batch else v for v in self.graph.inputs)
+        nodes = tuple(self.nodes)
+        return drop_dead(replace(self.graph, inputs=inputs, nodes=nodes, outputs=outputs))
+
+    def _nodes(self) -> None:
         for node in self.graph.nodes:
             if node.op.name == "reshape":
                 self._reshape(node)
+            elif isinstance(node.op, Scan):
+                self._scan(node)
             else:
                 self._kernel(node)
-        outputs = tuple(self._as_row(v) for v in self.graph.outputs)
-        updates = tuple((old, self._as_row(v)) for old, v in self.graph.updates)
-        return replace(self.graph, nodes=tuple(self.nodes), outputs=outputs, updates=updates)
 
     def _reshape(self, node: Node) -> None:
         (source,), (output,) = node.inputs, node.outputs
-        if source in self.on_batch and output.type.shape[:1] == (self.batch,):
-            self.on_batch.add(output)
+        axis = self.on_batch.get(source)
+        place = None if axis is None else self._same_rows(source.type, axis, output.type)
+        if place is not None:
+            self.on_batch[output] = place
             if source in self.laned:
-                new = replace(output, type=output.type.with_layout(self.lanes))
+                self.laned[output] = new = self._with_lanes(output)
                 self.nodes.append(replace(node, inputs=(self.laned[source],), outputs=(new,)))
-                self.laned[output] = new
                 return
         self.nodes.append(replace(node, inputs=(self._as_row(source),)))
         self.row[output] = output
+
+    def _same_rows(self, source: Type, axis: int, result: Type) -> int | None:
+        """The axis of `result` along which its lanes are those of `source` along `axis`."""
+        if result.shape[: axis + 1] == source.shape[: axis + 1]:
+            return axis
+        rows = math.prod(source.shape[: axis + 1])
+        for place, extent in enumerate(result.shape):
+            if math.prod(result.shape[: place + 1]) == rows and extent % self.width == 0:
+                return place if source.shape[axis] % self.width == 0 else None
+        return None
+
+    def _scan(self, node: Node) -> None:
+        op = node.op
+        assert isinstance(op, Scan)
+        inside: dict[Value, int] = {}
+        for number, (value, inner) in enumerate(zip(node.inputs, op.body.inputs, strict=True)):
+            if number < op.constants:
+                axis = self.on_batch.get(value)
+            elif inner in op.old_carries:
+                axis = 0 if inner.type.rank > 1 and inner.type.shape[0] == self.batch else None
+            else:
+                whole = _batch_axis(value.type, self.batch, self.times)
+                axis = None if self.on_batch.get(value, whole) in (None, 0) else 0
+            if axis is not None:
+                inside[inner] = axis
+        body = _Assignment(op.body, self.width, inside, self.batch, self.times)
+        new_body = body.run_body(op)
+        inputs = tuple(
+            self._as_lanes(v, inside[b] + (b in op.elements)) if b in inside else self._as_row(v)
+            for v, b in zip(node.inputs, op.body.inputs, strict=True)
+        )
+        outputs = []
+        for number, value in enumerate(node.outputs):
+            stack = number >= op.carries
+            like = op.stacks[number - op.carries] if stack else op.old_carries[number]
+            if like in body.on_batch:
+                self.on_batch[value] = body.on_batch[like] + stack
+                self.laned[value] = self._with_lanes(value)
+            else:
+                self.row[value] = value
+            outputs.append(self.laned.get(value, value))
+        op = replace(op, body=new_body)
+        self.nodes.append(replace(node, op=op, inputs=inputs, outputs=tuple(outputs)))
 
     def _kernel(self, node: Node) -> None:
         op = node.op
         assert isinstance(op, Fused), f"layout: {op.name} is not fused"
         on_batch = {
-            b for v, b in zip(node.inputs, op.body.inputs, strict=True) if v in self.on_batch
+            b: self.on_batch[v]
+            for v, b in zip(node.inputs, op.body.inputs, strict=True)
+            if v in self.on_batch
         }
-        carried = carries_batch(op.body, on_batch, self.batch)
+        carried = carries_batch(op.body, on_batch) if on_batch else self._made(op.body)
         if carried is None:
             inputs = [self._as_row(v) for v in node.inputs]
             outputs = list(node.outputs)
             self.row.update(zip(outputs, outputs, strict=True))
         else:
-            as_row = _row_operands(op.body) if not carried.intersection(op.body.outputs) else set()
+            gone = not any(v in carried for v in op.body.outputs)
+            as_row = _row_operands(op.body) if gone else set()
             inputs = [
-                self._as_lanes(v) if b in on_batch and b not in as_row else self._as_row(v)
+                self._as_lanes(v, on_batch[b])
+                if b in on_batch and b not in as_row
+                else self._as_row(v)
                 for v, b in zip(node.inputs, op.body.inputs, strict=True)
             ]
             outputs = []
             for value, inner in zip(node.outputs, op.body.outputs, strict=True):
                 if inner in carried:
-                    self.on_batch.add(value)
-                    new = replace(value, type=value.type.with_layout(self.lanes))
-                    self.laned[value] = new
+                    self.on_batch[value] = carried[inner]
+                    self.laned[value] = new = self._with_lanes(value)
                 else:
                     self.row[value] = new = value
                 outputs.append(new)
@@ -107,14 +220,29 @@ class _Assignment:
             replace(node, op=replace(op, body=body), inputs=tuple(inputs), outputs=tuple(outputs))
         )
 
+    def _made(self, body: Graph) -> dict[Value, int] | None:
+        """The batch axes of what a kernel makes from nothing, such as the zeros that carries begin
+        with."""
+        if not self.times or any(v.type.rank for v in body.inputs):
+            return None
+        axes = {v: _batch_axis(v.type, self.batch, self.times) for v in body.outputs}
+        if any(isinstance(n.op, Contraction | Reduction) for n in body.nodes):
+            return None
+        return None if None in axes.values() else {v: a for v, a in axes.items() if a is not None}
+
+    def _with_lanes(self, value: Value) -> Value:
+        axis = self.on_batch[value]
+        return replace(value, type=value.type.with_layout(Layout(axis, self.width)))
+
     def _as_row(self, value: Value) -> Value:
         if value not in self.row:
             self.row[value] = self._convert(self.laned[value], ROW_MAJOR, f"{value.name}.row")
         return self.row[value]
 
-    def _as_lanes(self, value: Value) -> Value:
+    def _as_lanes(self, value: Value, axis: int) -> Value:
         if value not in self.laned:
-            self.laned[value] = self._convert(self.row[value], self.lanes, f"{value.name}.lanes")
+            layout = Layout(axis, self.width)
+            self.laned[value] = self._convert(self.row[value], layout, f"{value.name}.lanes")
         return self.laned[value]
 
     def _convert(self, value: Value, layout: Layout, name: str) -> Value:
