@@ -11,11 +11,12 @@ operand, where they give zero: a `Border` says when they do not.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.base import Affine, Contraction, View
@@ -46,7 +47,7 @@ class Border:
     extent: int
     divisor: int = 1
 
-    @property
+    @functools.cached_property
     def axes(self) -> frozenset[int]:
         return frozenset(a for a, c in enumerate(self.coefficients) if c)
 
@@ -95,20 +96,20 @@ class Read:
 class Nest:
     """A contraction node of a body, its axes (kept ones first), its reads and its output's index
     per axis of the output. `sections` is the axis whose sums the epilogue takes together, if it
-    reads the output by sections."""
+    reads the output by sections. Nests of different nodes may be equal."""
 
-    node: Node
+    node: Node = field(compare=False)
     axes: tuple[Axis, ...]
     a: Read
     b: Read
     output: tuple[Affine, ...]
     sections: int | None = None
 
-    @property
+    @functools.cached_property
     def kept(self) -> tuple[int, ...]:
         return tuple(i for i, axis in enumerate(self.axes) if axis.kept)
 
-    @property
+    @functools.cached_property
     def summed(self) -> tuple[int, ...]:
         return tuple(i for i, axis in enumerate(self.axes) if not axis.kept)
 

@@ -7,6 +7,7 @@ two fused multiply-adds and two loads per cycle, four cycles of latency, and a p
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -50,6 +51,15 @@ def choose(
     """The cheapest schedule, or None if the template fits none. `lane` is the axis that must lie
     in the lanes, if one must; `contiguous` the kept axis along which the output is. With `window`
     the columns of a tile are whole windows of output pixels."""
+    found = _chosen(nest, width, lane, contiguous, window)
+    return found and replace(found, roles=replace(found.roles, nest=nest))
+
+
+@functools.lru_cache(maxsize=1024)
+def _chosen(
+    nest: Nest, width: int, lane: int | None, contiguous: int | None, window: Window | None
+) -> Schedule | None:
+    """The choice for every nest that equals this one: layers repeat."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
     for roles in _candidates(nest, width, lane, window):
         if roles.allowed():
@@ -278,13 +288,40 @@ def _pattern(roles: Roles, axis: int, first: int, count: int) -> object:
         return count
     step = roles.width if axis == roles.lane else 1
     lanes = roles.width if tail or any(roles.lane in b.axes for b in borders) else 1
-    inner = roles.length if borders else 1
+    inner = roles.length if any(roles.inner in b.axes for b in borders) else 1
+    if _all_inside(roles, borders, axis, (first, count), inner, lanes):
+        return count
     return tuple(
         _exists(roles, borders, axis, (first + unit) * step, t, lane)
         for unit in range(count)
         for t in range(inner)
         for lane in range(lanes)
     )
+
+
+def _all_inside(
+    roles: Roles,
+    borders: tuple[Border, ...],
+    axis: int,
+    units: tuple[int, int],
+    inner: int,
+    lanes: int,
+) -> bool:
+    """Whether all reads of a tile of (first, count) `units` exist: those at its corners do."""
+    (first, count), step = units, roles.width if axis == roles.lane else 1
+    low = {axis: first * step}
+    high = {axis: (first + count - 1) * step, **roles.inner_index(inner - 1)}
+    high[roles.lane] = high.get(roles.lane, 0) + lanes - 1
+    if roles.lane_tail and high[roles.lane] >= roles.nest.axes[roles.lane].extent:
+        return False
+    for border in borders:
+        factors = border.coefficients
+        ends = [(factors[a] * low.get(a, 0), factors[a] * high[a]) for a in border.axes]
+        least = border.offset + sum(min(pair) for pair in ends)
+        most = border.offset + sum(max(pair) for pair in ends)
+        if border.divisor != 1 or least < 0 or most >= border.extent:
+            return False
+    return True
 
 
 def _exists(

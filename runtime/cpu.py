@@ -7,12 +7,14 @@ import ctypes
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Graph, Type
+from graphc.runtime.build import player_library
 from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range
 from graphc.runtime.player import Address, Player, resolve
 from graphc.runtime.reference import has_nan, nan_message
@@ -65,7 +67,11 @@ def load(
     for step in plan.steps:
         if isinstance(step, Launch):
             wheres.setdefault(step.kernel, step.where)
-    return CpuExecutable(plan, state, threads, build_kernels(plan.kernels, wheres), graph)
+    with ThreadPoolExecutor(1) as pool:
+        player = pool.submit(player_library)  # built the first time, beside the kernels
+        functions = build_kernels(plan.kernels, wheres)
+        player.result()
+    return CpuExecutable(plan, state, threads, functions, graph)
 
 
 class CpuExecutable:
