@@ -23,6 +23,7 @@ from graphc.ops.base import (
     Window,
 )
 from graphc.ops.prefix import Prefix
+from graphc.ops.sort import Sort
 
 PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
 MADE_BY_PASSES = ("kernel", "relayout", "widen")
@@ -36,6 +37,7 @@ FAMILIES: tuple[tuple[str, type], ...] = (
     ("Random numbers", Random),
     ("Values without inputs", Source),
     ("Running results", Prefix),
+    ("Orders", Sort),
     ("Joined and padded", Op),
 )
 KINDS = {

@@ -101,6 +101,7 @@ from graphc.ops.special import (
     Nextafter,
     Polygamma,
 )
+from graphc.ops.sort import Sort
 from graphc.ops.trigonometry import (
     Acos,
     Acosh,
@@ -223,6 +224,7 @@ __all__ = [
     "Sin",
     "Sinh",
     "Slice",
+    "Sort",
     "Source",
     "Sqrt",
     "Square",

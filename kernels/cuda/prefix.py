@@ -7,11 +7,11 @@ import math
 from graphc.ir import Node
 from graphc.kernels.access import Domain
 from graphc.kernels.axis import Space, only_node, space_of
+from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     Signature,
     constant_arrays,
-    decomposed,
     index_type,
     inplace_pairs,
     kernel_text,
@@ -44,8 +44,8 @@ def lower_prefix(node: Node) -> Kernel:
     if inner.outputs[0].type.size == 0:
         return make_kernel(node, source(node, (), ()), ())
     space = space_of(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
-    extents = tuple(space.domain.extents[d] for d in space.kept)
-    rows, columns = math.prod(extents), space.extent
+    rows = math.prod(space.domain.extents[d] for d in space.kept)
+    columns = space.extent
     along = _along(space, columns)
     across = THREADS // along
     blocks = -(-rows // across)
@@ -60,7 +60,7 @@ def lower_prefix(node: Node) -> Kernel:
     parts = ("kernel", "finish") if pieces > 1 else ("kernel",)
     kernels, launches = [], []
     for part in parts:
-        lines = _lines(space, extents, index, state, pieces, part == parts[-1])
+        lines = _lines(space, index, state, pieces, part == parts[-1])
         symbol = symbol_of(node, part)
         kernels.append(kernel_text(symbol, signature, THREADS, lines))
         launches.append(GridLaunch(symbol, (blocks, pieces, 1), (THREADS, 1, 1)))
@@ -85,26 +85,20 @@ def _along(space: Space, columns: int) -> int:
     return 32 if columns <= THREADS else THREADS
 
 
-def _lines(
-    space: Space, extents: tuple[int, ...], index: str, state: str, pieces: int, last: bool
-) -> list[str]:
+def _lines(space: Space, index: str, state: str, pieces: int, last: bool) -> list[str]:
     """The statements of one launch; the last one writes."""
-    rank = space.domain.rank
-    names = [f"i{space.kept.index(d)}" if d in space.kept else "j" for d in range(rank)]
-    kept = [f"i{d}" for d in range(len(extents))]
-    read, write = space.read.lines(names, "1"), space.write.lines(names, "1")
     states = f"reinterpret_cast<{state}*>(workspace)" if pieces > 1 else "nullptr"
     call = [
         f"rows.{'run' if last else 'totals'}(",
         f"    {states},",
         f"    [&]({index} j) {{",
-        *(f"      {line}" for line in (*read, f"return {space.operand};")),
+        *(f"      {line}" for line in read_lines(space)),
         "    }" + ("," if last else ");"),
     ]
     if last:
         call += [
             f"    [&]({index} j, const {state}& state) {{",
-            *(f"      {line}" for line in write),
+            *(f"      {line}" for line in write_lines(space)),
             "    });",
         ]
-    return ["const Rows rows;", *decomposed("rows.row", kept, extents, index, call), *call]
+    return ["const Rows rows;", *row_indices(space, "rows.row", index, call), *call]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc.ir import Type
-from graphc.ops import Cummax, Cummin, Cumprod, Cumsum, Logcumsumexp
+from graphc.ops import Cummax, Cummin, Cumprod, Cumsum, Logcumsumexp, Sort
 from tests.ops.sample import Sample, f32, of
 
 TIES = (-3.0, 3.0)
@@ -48,4 +48,38 @@ def _running() -> list[Sample]:
     return samples
 
 
-ORDERS: tuple[Sample, ...] = (*_running(),)
+def _sorting() -> list[Sample]:
+    shapes = (
+        ((7,), 0, 7),
+        ((1,), 0, 1),
+        ((5,), 0, 0),
+        ((131,), 0, 131),
+        ((3, 16), 1, 16),
+        ((35, 6), 1, 2),
+        ((0, 4), 1, 3),
+        ((4, 0), 1, 0),
+        ((5, 70), 0, 5),
+        ((33, 2), 0, 30),
+        ((2, 5, 19), 1, 5),
+        ((19, 3, 1), 1, 3),
+        ((17, 130), 1, 100),
+        ((2, 300), 1, 300),
+        ((2, 2500), 1, 9),
+        ((2100, 3), 0, 1),
+        ((2, 4100), 1, 700),
+    )
+    samples = []
+    for number, (shape, axis, count) in enumerate(shapes):
+        samples.append(Sample(Sort(axis, count, number % 2 == 1), (f32(*shape),)))
+        samples.append(Sample(Sort(axis, count, number % 3 == 0), (of("i32", *shape),), (TIES,)))
+    for dtype in ("bool", "u8", "i8", "i64", "f64"):
+        for number, (shape, axis, count) in enumerate(
+            (((18, 13), 1, 13), ((3, 40), 1, 33), ((9, 20), 0, 9), ((2, 2500), 1, 3))
+        ):
+            samples.append(
+                Sample(Sort(axis, count, number % 2 == 0), (of(dtype, *shape),), (TIES,))
+            )
+    return samples
+
+
+ORDERS: tuple[Sample, ...] = (*_running(), *_sorting())

@@ -1,0 +1,28 @@
+"""The text of functors that read and write along one axis; see kernels/axis.py."""
+
+from __future__ import annotations
+
+from graphc.kernels.axis import Space
+from graphc.kernels.cuda.shell import decomposed
+
+
+def names(space: Space) -> list[str]:
+    """The domain's indices: i0, i1, ... of the row, j of the axis."""
+    kept = space.kept
+    return [f"i{kept.index(d)}" if d in kept else "j" for d in range(space.domain.rank)]
+
+
+def row_indices(space: Space, row: str, index: str, lines: list[str]) -> list[str]:
+    """Definitions of the row's indices that `lines` use, from its number `row`."""
+    extents = [space.domain.extents[d] for d in space.kept]
+    return decomposed(row, [f"i{d}" for d in range(len(extents))], extents, index, lines)
+
+
+def read_lines(space: Space) -> list[str]:
+    """Statements that return an element."""
+    return [*space.read.lines(names(space), "1"), f"return {space.operand};"]
+
+
+def write_lines(space: Space) -> list[str]:
+    """Statements that store the results `state`."""
+    return space.write.lines(names(space), "1")

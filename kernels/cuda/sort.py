@@ -1,0 +1,139 @@
+"""Sorted rows for sort.cuh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphc.ir import DTYPES, Node
+from graphc.kernels.access import Domain
+from graphc.kernels.axis import Space, only_node, space_of
+from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
+from graphc.kernels.cuda.shell import (
+    Signature,
+    constant_arrays,
+    index_type,
+    kernel_text,
+    make_kernel,
+    source,
+    symbol_of,
+)
+from graphc.kernels.expression import C_TYPES
+from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.ops.fused import Fused
+from graphc.ops.sort import Sort
+
+THREADS = 256
+TILE_BYTES = 16384
+PER_BLOCK = 512
+"""Entries that a block sorts at least, if there are so many."""
+PER_THREAD = 4
+"""Entries that a thread merges."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A launch that makes runs of `run` entries from twice as many; it reads workspace `half`."""
+
+    runs: int
+    run: int
+    next: int
+    half: int
+
+    @property
+    def last(self) -> bool:
+        return self.runs <= 2
+
+
+def lower_sort(node: Node) -> Kernel:
+    """The kernel of a body of one sort; every value is row-major."""
+    inner = only_node(node, "sort")
+    op, x = inner.op, inner.inputs[0]
+    assert isinstance(op, Sort) and isinstance(node.op, Fused)
+    if inner.outputs[0].type.size == 0:
+        return make_kernel(node, source(node, (), ()), ())
+    text = _Text(node, op, space_of(node, inner, op.axis, Domain(x.type.shape)))
+    launches, kernels = [], []
+    for part, blocks, lines in text.launches():
+        symbol = symbol_of(node, part)
+        kernels.append(kernel_text(symbol, text.signature, THREADS, lines))
+        launches.append(GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1)))
+    sections = [constant_arrays(text.space.whole), *kernels]
+    return make_kernel(
+        node, source(node, ("sort",), sections), launches, text.workspace, flops=x.type.size
+    )
+
+
+class _Text:
+    def __init__(self, node: Node, op: Sort, space: Space) -> None:
+        assert isinstance(node.op, Fused)
+        self.space, self.count = space, op.count
+        self.index = index_type(node.op.body)
+        self.kind, self.descending = C_TYPES[space.dtype], str(op.descending).lower()
+        self.entry_bytes = 16 if DTYPES[space.dtype].itemsize == 8 else 8
+        self.rows = math.prod(space.domain.extents[d] for d in space.kept)
+        power = 1 << max(space.extent - 1, 0).bit_length()
+        self.size = min(power, TILE_BYTES // self.entry_bytes)
+        self.per_row = -(-space.extent // self.size)
+        self.run = min(self.size, self.count)
+        self.half = self.rows * self.per_row * self.run
+        """Entries of half the workspace."""
+        split = self.per_row > 1
+        self.workspace = 2 * self.half * self.entry_bytes if split else 0
+        values = node.op.body.inputs, node.op.body.outputs
+        self.signature = Signature(space.pointers, *values, workspace=split)
+
+    def launches(self) -> Iterator[tuple[str, int, list[str]]]:
+        """For each launch its part of the kernel's name, its blocks and its statements."""
+        tiles = max(1, min(PER_BLOCK // self.size, self.rows * self.per_row))
+        tiles = 1 << (tiles.bit_length() - 1)
+        yield "kernel", -(-self.rows * self.per_row // tiles), self._sort(tiles)
+        for number, merge in enumerate(self._merges()):
+            threads = self.rows * -(-merge.runs // 2) * -(-merge.next // PER_THREAD)
+            yield f"merge{number}", -(-threads // THREADS), self._merge(merge)
+
+    def _merges(self) -> Iterator[Merge]:
+        runs, run, half = self.per_row, self.run, 0
+        while runs > 1:
+            yield Merge(runs, run, min(2 * run, self.count), half)
+            runs, run, half = -(-runs // 2), min(2 * run, self.count), 1 - half
+
+    def _sort(self, tiles: int) -> list[str]:
+        extents = f"{self.rows}, {self.space.extent}, {self.per_row}, {tiles}, {self.size}"
+        read = read_lines(self.space)
+        lines = [
+            f"sort_tiles<{self.kind}, {self.descending}, {extents}, {self.run}>(",
+            "    [&](int row, int j) {",
+            *self._row("row", read),
+            "    },",
+            f"    [&](int tile, int j, const Entry<{self.kind}>& entry) {{",
+        ]
+        if self.per_row == 1:
+            return [*lines, *self._write("tile"), "    });"]
+        place = f"static_cast<long long>(tile) * {self.run} + j"
+        return [*lines, f"      {self._entries(0)}[{place}] = entry;", "    });"]
+
+    def _merge(self, merge: Merge) -> list[str]:
+        sizes = f"{self.rows}, {merge.runs}, {merge.run}, {merge.next}, {PER_THREAD}"
+        lines = [
+            f"merge_runs<{sizes}>(",
+            f"    {self._entries(merge.half)},",
+            f"    [&](int row, int run, int j, const Entry<{self.kind}>& entry) {{",
+        ]
+        if merge.last:
+            return [*lines, *self._write("row"), "    });"]
+        runs = -(-merge.runs // 2)
+        place = f"(static_cast<long long>(row) * {runs} + run) * {merge.next} + j"
+        return [*lines, f"      {self._entries(1 - merge.half)}[{place}] = entry;", "    });"]
+
+    def _write(self, row: str) -> list[str]:
+        state = f"const Ordered<{self.kind}> state = unpack<{self.kind}, {self.descending}>(entry);"
+        return [f"      {state}", *self._row(row, write_lines(self.space))]
+
+    def _row(self, row: str, lines: list[str]) -> list[str]:
+        return [f"      {x}" for x in (*row_indices(self.space, row, self.index, lines), *lines)]
+
+    def _entries(self, half: int) -> str:
+        offset = f" + {half * self.half * self.entry_bytes}ll" if half else ""
+        return f"reinterpret_cast<Entry<{self.kind}>*>(workspace{offset})"
