@@ -22,6 +22,7 @@ from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.base import Affine, Contraction, View
 from graphc.ops.base import Operand as OperandIndex
 from graphc.ops.pooling import MaxPool2d
+from graphc.ops.widen import Widen
 from graphc.passes.sections import Sections
 
 Window = tuple[tuple[int, int], tuple[int, int]]
@@ -152,7 +153,8 @@ class Nest:
 
 
 def contraction_nest(body: Graph) -> Nest:
-    """The nest of the one contraction of `body`, whose operands are inputs through affine views."""
+    """The nest of the one contraction of `body`, whose operands are inputs through affine views, of
+    f16 and bf16 widened where they are read."""
     (node,) = (n for n in body.nodes if isinstance(n.op, Contraction))
     assert isinstance(node.op, Contraction)
     a, b = node.inputs
@@ -240,6 +242,8 @@ def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, 
         if not _always_inside(border, extents):
             borders.append(border)
     producers = body.producers
+    if value in producers and isinstance(producers[value].op, Widen):
+        (value,) = producers[value].inputs
     while value in producers:
         view = producers[value]
         assert isinstance(view.op, View), f"a contraction reads {view.op.name} in its own body"

@@ -50,7 +50,7 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
     producers = graph.producers
     for node in graph.nodes[partition.number[id(first)] + 1 :]:
         fits = isinstance(node.op, Pointwise) and node.output.type.shape == shape
-        if not fits or of_update_rule(node):
+        if not fits or is_free(node) or of_update_rule(node):
             continue
         if not any(_stored(v, producers) in inside for v in node.inputs):
             continue

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Reduction, View
 from graphc.ops.fused import Fused
+from graphc.ops.logic import Cast
 from graphc.ops.widen import Widen
 
 LONGEST = 60
 """Characters; a longer name is cut."""
-_SILENT = {"cast", "constant", "multiply", "subtract", "divide", "where", "negative"}
+_SILENT = {"cast", "widen", "constant", "multiply", "subtract", "divide", "where", "negative"}
 
 
 class KernelNames:
@@ -52,7 +53,7 @@ class KernelNames:
 
     @staticmethod
     def _root(value: Value, producers: Mapping[Value, Node]) -> Value:
-        while value in producers and isinstance(producers[value].op, View | Widen):
+        while value in producers and isinstance(producers[value].op, View | Widen | Cast):
             value = producers[value].inputs[0]
         return value
 

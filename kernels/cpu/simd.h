@@ -187,7 +187,10 @@ template <class T, class V> INLINE vec<T> convert(V v) {
   else if constexpr (sizeof(element<V>) == 1 && sizeof(T) > 1) return __builtin_convertvector(widen(v), vec<T>);
   else return __builtin_convertvector(v, vec<T>);
 }
-template <class T> INLINE vec<T> from_bool(mask m) { return select(m, splat<T>(1), splat<T>(0)); }
+template <class T> INLINE vec<T> from_bool(mask m) {
+  using E = element<vec<T>>;
+  return select(m, splat<E>(1), splat<E>(0));
+}
 template <class V> INLINE mask to_bool(V v) { return as_mask(v != V{}); }
 
 // The first N lanes as they are, the others `other`.

@@ -4,9 +4,9 @@
 // step costs one barrier. Sums are exact float32 (or T) multiply-adds with k ascending.
 //
 // What depends on the problem enters through types that the generator prints:
-//   Problem   M, N, K, batches, splits, and the accesses A and B
+//   Problem   M, N, K, batches, splits, the type Sum of sums, and the accesses A and B
 //   access    where the element (outer, k) of an operand lies, outer being m or n:
-//     element           type in memory
+//     element           type in memory and in shared tiles
 //     along_k           whether neighbours in memory are neighbours along k, else along outer
 //     vector            elements that lie side by side and are copied as one, aligned to their
 //                       size; all of them exist, or all are padding zeros
@@ -49,7 +49,7 @@ struct SharedTile {
   static constexpr bool along_k = Access::along_k;
   static constexpr int line = along_k ? BK : Outer, lines = along_k ? Outer : BK;
   static constexpr int quad = 16 / sizeof(T);
-  static constexpr int pitch = along_k ? BK + quad : Outer, size = lines * pitch;
+  static constexpr int pitch = along_k ? BK + quad : Outer, bytes = lines * pitch * sizeof(T);
   static_assert(line % quad == 0, "lines are made of 16 bytes");
   GRAPHC_INLINE static int at(int outer, int k) {
     return along_k ? outer * pitch + k : k * pitch + outer;
@@ -97,7 +97,7 @@ struct Loader {
       if constexpr (bytes >= 4)
         copy_async<bytes>(to, base + place.offset, inside);
       else
-        *to = inside ? base[place.offset] : T(0);
+        *to = inside ? base[place.offset] : T{};
     }
   }
 };
@@ -111,47 +111,46 @@ struct Registers {
 
   // The Count places of one axis that a thread holds, of `across` threads: interleaved where
   // shared lines run along k, so that neighbours read neighbouring lines, else in vectors.
-  template <class Shared, int Count, int Across>
+  template <class Shared, int Count, int Across, class Sum>
   struct Strip {
     using T = typename Shared::T;
-    static constexpr int quad = Shared::quad;
+    static constexpr int quad = 16 / sizeof(Sum);
     static constexpr int vector = Shared::along_k ? 1 : smaller(Count, quad);
     static_assert(Count % vector == 0, "whole vectors");
     GRAPHC_INLINE static int place(int i, int thread) {
       return i / vector * (Across * vector) + thread * vector + i % vector;
     }
     // to[i][j] is the element at the thread's place i and at k + j.
-    GRAPHC_INLINE static void load(T (&to)[Count][quad], const T* tile, int thread, int k) {
+    GRAPHC_INLINE static void load(Sum (&to)[Count][quad], const T* tile, int thread, int k) {
 #pragma unroll
       for (int i = 0; i < Count; i += vector)
         if constexpr (Shared::along_k) {
           const auto part =
               *reinterpret_cast<const Pack<T, quad>*>(tile + Shared::at(place(i, thread), k));
 #pragma unroll
-          for (int j = 0; j < quad; j++) to[i][j] = part.at[j];
+          for (int j = 0; j < quad; j++) to[i][j] = decode(part.at[j]);
         } else {
 #pragma unroll
           for (int j = 0; j < quad; j++) {
             const auto part = *reinterpret_cast<const Pack<T, vector>*>(
                 tile + Shared::at(place(i, thread), k + j));
 #pragma unroll
-            for (int v = 0; v < vector; v++) to[i + v][j] = part.at[v];
+            for (int v = 0; v < vector; v++) to[i + v][j] = decode(part.at[v]);
           }
         }
     }
   };
 
-  template <class SharedA, class SharedB>
+  template <class SharedA, class SharedB, class T>
   struct Sums {
-    using T = typename SharedA::T;
-    using StripA = Strip<SharedA, TM, rows>;
-    using StripB = Strip<SharedB, TN, columns>;
-    static constexpr int quad = SharedA::quad;
+    using StripA = Strip<SharedA, TM, rows, T>;
+    using StripB = Strip<SharedB, TN, columns, T>;
+    static constexpr int quad = StripA::quad;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int y = warp % (rows / 4) * 4 + lane / 8, x = warp / (rows / 4) * 8 + lane % 8;
     T sum[TM][TN] = {};
 
-    GRAPHC_INLINE void step(const T* tile_a, const T* tile_b) {
+    GRAPHC_INLINE void step(const typename SharedA::T* tile_a, const typename SharedB::T* tile_b) {
 #pragma unroll 1  // unrolled further, reads are hoisted until registers spill
       for (int k = 0; k < BK; k += quad) {
         T a[TM][quad], b[TN][quad];
@@ -180,7 +179,9 @@ template <class Problem, class Tile>
 struct Contract {
   using A = typename Problem::A;
   using B = typename Problem::B;
-  using T = typename A::element;
+  using T = typename Problem::Sum;
+  using ElementA = typename A::element;
+  using ElementB = typename B::element;
   static constexpr int M = Problem::M, N = Problem::N, K = Problem::K;
   static constexpr int batches = Problem::batches, splits = Problem::splits;
   static constexpr int BM = Tile::BM, BN = Tile::BN, BK = Tile::BK, stages = Tile::stages;
@@ -188,13 +189,13 @@ struct Contract {
   static constexpr int steps = ceil_div(K, BK);
   using SharedA = SharedTile<A, BM, BK>;
   using SharedB = SharedTile<B, BN, BK>;
-  static constexpr int stage = SharedA::size + SharedB::size;  // elements
-  static constexpr int shared_bytes = stages * stage * sizeof(T);
+  static constexpr int stage = SharedA::bytes + SharedB::bytes;
+  static constexpr int shared_bytes = stages * stage;
   static_assert(shared_bytes <= 48 * 1024, "static shared memory");
 
   template <class Epilogue>
-  GRAPHC_INLINE static void run(const T* a, const T* b, const Epilogue& epilogue) {
-    __shared__ __align__(16) T ring[stages * stage];
+  GRAPHC_INLINE static void run(const ElementA* a, const ElementB* b, const Epilogue& epilogue) {
+    __shared__ __align__(16) unsigned char ring[stages * stage];
     // Neighbouring blocks share rows of A, so that those are read into L2 once.
     const int batch = blockIdx.x / tiles, tile = blockIdx.x % tiles;
     const int m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
@@ -202,23 +203,25 @@ struct Contract {
     const int count = static_cast<long long>(blockIdx.y + 1) * steps / splits - first;
     const Loader<A, SharedA, M, K, Tile::threads> load_a(batch, m0);
     const Loader<B, SharedB, N, K, Tile::threads> load_b(batch, n0);
-    auto load = [&](int i, T* to) {
+    auto load = [&](int i, unsigned char* to) {
       if (i < count) {
         const int k = (first + i) * BK;
         if (K % BK == 0 && k > K - BK) __builtin_unreachable();  // drops the tests of the tail
-        load_a.start(to, a, k);
-        load_b.start(to + SharedA::size, b, k);
+        load_a.start(reinterpret_cast<ElementA*>(to), a, k);
+        load_b.start(reinterpret_cast<ElementB*>(to + SharedA::bytes), b, k);
       }
       copy_commit();  // also where nothing was copied, so that copy_wait counts steps
     };
-    typename Tile::template Sums<SharedA, SharedB> sums;
+    typename Tile::template Sums<SharedA, SharedB, T> sums;
 #pragma unroll
     for (int i = 0; i < stages - 1; i++) load(i, ring + i * stage);
     for (int i = 0, now = 0; i < count; i++) {
       copy_wait<stages - 2>();
       __syncthreads();  // step i has arrived for all, and all have left the tile that load fills
       load(i + stages - 1, ring + (now ? now - 1 : stages - 1) * stage);
-      sums.step(ring + now * stage, ring + now * stage + SharedA::size);
+      const unsigned char* const tile_a = ring + now * stage;
+      sums.step(reinterpret_cast<const ElementA*>(tile_a),
+                reinterpret_cast<const ElementB*>(tile_a + SharedA::bytes));
       now = now + 1 == stages ? 0 : now + 1;
     }
     sums.visit([&](int m, int n, T sum) {
@@ -230,7 +233,7 @@ struct Contract {
 // The epilogue of the first of two launches of a split contraction.
 template <class Problem>
 struct StorePartial {
-  using T = typename Problem::A::element;
+  using T = typename Problem::Sum;
   T* workspace;  // [splits][batches][M][N]
   GRAPHC_INLINE void operator()(int batch, int m, int n, T sum) const {
     const long long row = static_cast<long long>(blockIdx.y) * Problem::batches + batch;
@@ -240,13 +243,13 @@ struct StorePartial {
 
 // The second launch: one thread per sum, grid (ceil(batches * M * N / blockDim.x)).
 template <class Problem, class Epilogue>
-GRAPHC_INLINE void finish_splits(const typename Problem::A::element* workspace,
+GRAPHC_INLINE void finish_splits(const typename Problem::Sum* workspace,
                                  const Epilogue& epilogue) {
   constexpr int M = Problem::M, N = Problem::N;
   constexpr long long count = static_cast<long long>(Problem::batches) * M * N;
   const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
-  typename Problem::A::element sum = 0;
+  typename Problem::Sum sum = 0;
 #pragma unroll 8
   for (int split = 0; split < Problem::splits; split++) sum += workspace[split * count + i];
   epilogue(static_cast<int>(i / N / M), static_cast<int>(i / N % M), static_cast<int>(i % N), sum);

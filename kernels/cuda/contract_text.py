@@ -174,6 +174,7 @@ def _shape(problem: Problem, tile: Tile, splits: int) -> list[str]:
         "struct Problem {",
         f"  static constexpr int M = {m}, N = {n}, K = {k};",
         f"  static constexpr int batches = {batches}, splits = {splits};",
+        f"  using Sum = {C_TYPES[problem.nest.node.output.type.dtype]};",
         "  using A = RowAccess;",
         "  using B = ColumnAccess;",
         "};",

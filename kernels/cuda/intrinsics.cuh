@@ -54,6 +54,54 @@ GRAPHC_INLINE void copy_wait() {
 #endif
 }
 
+// The float that 16 bits stand for as IEEE's half, and the half nearest to a float, ties to even.
+GRAPHC_INLINE float half_to_float(unsigned short bits) {
+#ifdef GRAPHC_SIM
+  const unsigned size = bits & 0x7fff, sign = (bits & 0x8000u) << 16;
+  if (size < 0x400) {
+    const float small = static_cast<float>(size) * 0x1p-24f;
+    return sign ? -small : small;
+  }
+  const unsigned moved = size << 13;
+  const unsigned whole = size < 0x7c00 ? moved + (112u << 23) : moved | 0x7f800000u;
+  return __int_as_float(static_cast<int>(whole | sign));
+#else
+  float c;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(c) : "h"(bits));
+  return c;
+#endif
+}
+GRAPHC_INLINE unsigned short float_to_half(float a) {
+#ifdef GRAPHC_SIM
+  const unsigned bits = static_cast<unsigned>(__float_as_int(a)), size = bits & 0x7fffffff;
+  unsigned h = 0x7c00;
+  if (size > 0x7f800000)
+    h = 0x7fff;
+  else if (size < 0x38800000)  // the sum's last digit is the one wanted
+    h = static_cast<unsigned>(__float_as_int(__int_as_float(static_cast<int>(size)) + 0.5f)) -
+        0x3f000000;
+  else if (size < 0x47800000)
+    h = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+  return static_cast<unsigned short>(h | (bits >> 16 & 0x8000));
+#else
+  unsigned short c;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(c) : "f"(a));
+  return c;
+#endif
+}
+// The upper half of the float nearest to one, ties to even, that has no lower half.
+GRAPHC_INLINE unsigned short float_to_bfloat(float a) {
+#ifdef GRAPHC_SIM
+  const unsigned bits = static_cast<unsigned>(__float_as_int(a));
+  if (a != a) return 0x7fff;
+  return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+#else
+  unsigned short c;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(c) : "f"(a));
+  return c;
+#endif
+}
+
 // The larger and the smaller of two floats; NaN if either is NaN.
 GRAPHC_INLINE float maximum_nan(float a, float b) {
 #ifdef GRAPHC_SIM

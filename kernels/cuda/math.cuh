@@ -40,6 +40,36 @@ GRAPHC_INLINE T select(mask condition, T a, T b) {
   return condition.value ? a : b;
 }
 
+// Floats of two bytes, in memory alone: registers hold them as float.
+struct half {
+  unsigned short bits;
+};
+struct bfloat {
+  unsigned short bits;
+};
+template <class T>
+GRAPHC_INLINE T encode(float x) {
+  return static_cast<T>(x);
+}
+template <>
+GRAPHC_INLINE half encode<half>(float x) {
+  return {float_to_half(x)};
+}
+template <>
+GRAPHC_INLINE bfloat encode<bfloat>(float x) {
+  return {float_to_bfloat(x)};
+}
+// The register of an element of memory.
+template <class T>
+GRAPHC_INLINE T decode(T x) {
+  return x;
+}
+GRAPHC_INLINE mask decode(bool x) { return x; }
+GRAPHC_INLINE float decode(half x) { return half_to_float(x.bits); }
+GRAPHC_INLINE float decode(bfloat x) {
+  return __int_as_float(static_cast<int>(static_cast<unsigned>(x.bits) << 16));
+}
+
 // To T as NumPy's astype: truncating to integers, nonzero to true, true to one.
 template <class T>
 struct Convert {
@@ -56,6 +86,37 @@ struct Convert<bool> {
     return x != From(0);
   }
   GRAPHC_INLINE static mask from(mask x) { return x; }
+};
+// By way of 64 bits: -1.0f is 255.
+template <>
+struct Convert<uint8_t> {
+  template <class From>
+  GRAPHC_INLINE static uint8_t from(From x) {
+    return static_cast<uint8_t>(static_cast<long long>(x));
+  }
+  GRAPHC_INLINE static uint8_t from(mask x) { return x.value; }
+};
+template <>
+struct Convert<int8_t> {
+  template <class From>
+  GRAPHC_INLINE static int8_t from(From x) {
+    return static_cast<int8_t>(static_cast<long long>(x));
+  }
+  GRAPHC_INLINE static int8_t from(mask x) { return x.value; }
+};
+template <>
+struct Convert<half> {
+  template <class From>
+  GRAPHC_INLINE static float from(From x) {
+    return decode(encode<half>(Convert<float>::from(x)));
+  }
+};
+template <>
+struct Convert<bfloat> {
+  template <class From>
+  GRAPHC_INLINE static float from(From x) {
+    return decode(encode<bfloat>(Convert<float>::from(x)));
+  }
 };
 template <class T, class From>
 GRAPHC_INLINE auto convert(From x) {

@@ -16,21 +16,37 @@ template <>
 struct Register<bool> {
   using type = mask;
 };
+template <>
+struct Register<half> {
+  using type = float;
+};
+template <>
+struct Register<bfloat> {
+  using type = float;
+};
 template <class T>
 using vec = typename Register<T>::type;
 
 template <int Live, int LaneStride, class T>
 GRAPHC_INLINE vec<T> load(const T* p) {
-  return *p;
+  return decode(*p);
 }
 // Zero, and no access, where the condition is false.
 template <int Live, int LaneStride, int Divisor, class T, class Index>
 GRAPHC_INLINE vec<T> load_if(mask condition, const T* p, Index offset) {
-  return condition.value ? vec<T>(p[offset / Divisor]) : vec<T>(T(0));
+  return decode(condition.value ? p[offset / Divisor] : T{});
 }
 template <int Live, int LaneStride, class T, class Value>
 GRAPHC_INLINE void store(T* p, Value value) {
   *p = static_cast<T>(value);
+}
+template <int Live, int LaneStride>
+GRAPHC_INLINE void store(half* p, float value) {
+  *p = encode<half>(value);
+}
+template <int Live, int LaneStride>
+GRAPHC_INLINE void store(bfloat* p, float value) {
+  *p = encode<bfloat>(value);
 }
 
 template <class T>
@@ -62,7 +78,7 @@ template <int Live, int LaneStride, int Divisor, long long Stride, long long Ext
 GRAPHC_INLINE vec<T> take(mask condition, const T* p, Offset offset, Index index) {
   const long long place = index;
   const bool exists = condition.value && place >= 0 && place < Extent;
-  return exists ? vec<T>(p[offset / Divisor + Stride * place]) : vec<T>(T(0));
+  return decode(exists ? p[offset / Divisor + Stride * place] : T{});
 }
 
 }  // namespace graphc

@@ -73,10 +73,10 @@ GRAPHC_INLINE void each_window(int h, int w, const F& f) {
 // The first of the largest elements and its place in the window; the first NaN if there is one.
 template <int Live, class I, class D, class R, int LaneRow, int LaneColumn, class T>
 GRAPHC_INLINE Pooled<T, I> max_pool2d(const T* x, int p, int q) {
-  T best = 0;
+  vec<T> best = 0;
   int index = -1;
   each_pixel<D>(p, q, [&](int h, int w, int place) {
-    const T v = x[h * R::Row + w * R::Column];
+    const vec<T> v = decode(x[h * R::Row + w * R::Column]);
     if (index < 0 || (!(v <= best) && best == best)) {
       best = v;
       index = place;

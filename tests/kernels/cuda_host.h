@@ -137,6 +137,16 @@ inline unsigned __shfl_xor_sync(unsigned, unsigned value, int lanes) {
   host::wait(host::at_warp);
   return other;
 }
+inline int __float_as_int(float x) {
+  int bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+inline float __int_as_float(int bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+}
 template <class T>
 T exchanged(T value, unsigned lane) {
   static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
