@@ -62,9 +62,12 @@ def main() -> None:
     peak = fma_peak(options.threads)
     print(f"{options.threads} thread(s), peak {peak:.0f} GFLOP/s" if peak else "no compiler")
     for name in options.workload.split(","):
+        workload = find(name)
         for mode in options.mode.split(","):
+            if mode not in workload.modes:
+                continue
             rounds = [
-                {entry: _measure(entry, find(name).name, mode, options) for entry in entries}
+                {entry: _measure(entry, name, mode, options) for entry in entries}
                 for _ in range(options.rounds)
             ]
             print(f"\n{name} {mode}")
@@ -126,11 +129,12 @@ def _table(
         low, high = min(r["p10"] for r in results), max(r["p90"] for r in results)
         work = results[0]["gflop_fwd"] * (3 if mode == "train" else 1)
         rate = 1000 * work / medians[entry]
-        share = f" {100 * rate / peak:4.0f} % of peak" if peak else ""
+        speed = f"{rate:7.1f} GFLOP/s" if work else f"{'':15}"
+        share = f" {100 * rate / peak:4.0f} % of peak" if peak and work else ""
         ratio = medians[entry] / medians[first]
         line = (
             f"  {entry!s:18} {medians[entry]:9.3f} ms  ({low:.3f} to {high:.3f})  {ratio:5.2f}x"
-            f"  {rate:7.1f} GFLOP/s{share}  first {results[0]['first_call_s']:.2f} s"
+            f"  {speed}{share}  first {results[0]['first_call_s']:.2f} s"
             f"  {results[0]['peak_rss_mb']} MB  noise {max(r['noise'] for r in results):.2f}"
         )
         if not _agree(results[0]["check"], rounds[0][first]["check"]):

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads import Workload, find
+from benchmarks.workload import MODES, Workload
+from benchmarks.workloads import find
 
 CHUNK_SECONDS = 0.005
 """Steps are timed in chunks that last at least this long, so that the clock does not count."""
@@ -41,11 +42,12 @@ def main(
     """Measure what the command line asks for and print one JSON line.
 
     `prepare(case)` builds the model and returns a step: called without arguments it does one
-    training step and gives the loss, or one forward pass and gives the output.
+    training step and gives the loss, or one forward pass and gives the output. SystemExit for a
+    mode that the workload does not have.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--workload", required=True)
-    parser.add_argument("--mode", choices=("train", "forward"), default="train")
+    parser.add_argument("--mode", choices=MODES, default="train")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--variant", choices=variants, default=variants[0])
@@ -55,6 +57,8 @@ def main(
     case = Case(
         find(options.workload), options.mode, options.threads, options.variant, options.device
     )
+    if case.mode not in case.workload.modes:
+        raise SystemExit(f"{case.workload.name} has no mode {case.mode!r}")
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[variable] = str(case.threads)
     if case.threads == 1 and hasattr(os, "sched_setaffinity"):
@@ -69,7 +73,7 @@ def _measured(
     step = prepare(case)
     results = [step()]
     first_call = time.perf_counter() - begin
-    if case.mode == "train":
+    if np.ndim(results[0]) == 0:
         results += [step() for _ in range(4)]
         check = [float(loss) for loss in results]
     else:

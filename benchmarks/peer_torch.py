@@ -1,8 +1,9 @@
 """Measure PyTorch on the same workloads: variants `eager`, `eager_fused` (fused optimizer) and
 `compile` (torch.compile with the fused optimizer).
 
-On a GPU a step copies its inputs from the host's memory and ends when the result is back there, as
-a call of graphc's programs does.
+Parameters are plain tensors in a dict, not modules, which costs PyTorch less Python per step. On a
+GPU a step copies its inputs from the host's memory and ends when the result is back there, as a
+call of graphc's programs does.
 """
 
 from __future__ import annotations
@@ -15,71 +16,88 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.measure import Case, main
-from benchmarks.workloads import LEARNING_RATE, MOMENTUM, Model
+from benchmarks.workload import RATES, Array
 
 VARIANTS = ("eager", "eager_fused", "compile")
 
 
-def forward(model: Model, parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    for layer in model.layers:
-        weight, bias = parameters[f"{layer.name}.weight"], parameters[f"{layer.name}.bias"]
-        if weight.dim() == 4:
-            x = F.conv2d(x, weight, bias, padding=model.padding)
-        else:
-            x = F.linear(x.flatten(1), weight, bias)
-        if layer is not model.layers[-1]:
-            x = F.relu(x)
-        if weight.dim() == 4:
-            x = F.max_pool2d(x, 2)
-    return x
+class Functions:
+    """PyTorch's functions, wherever they live."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(F if hasattr(F, name) else torch, name)
 
 
 def prepare(case: Case) -> Callable[[], Any]:
     torch.set_num_threads(case.threads)
-    model = case.workload.model
-    arrays, x_array, y_array = case.workload.data()
-    device = torch.device(case.device)
-    parameters = {k: torch.from_numpy(v).to(device).requires_grad_() for k, v in arrays.items()}
-    x, y = torch.from_numpy(x_array), torch.from_numpy(y_array).long()
-    if case.mode == "forward":
-        return _forward_step(case, model, parameters, x)
+    workload, lib = case.workload, Functions()
+    data = workload.data()
+    parameters = {k: _tensor(v, case.device).requires_grad_() for k, v in data.parameters.items()}
+    statistics = {k: _tensor(v, case.device) for k, v in data.statistics.items()}
+    tensors = {**parameters, **statistics}
+    x, y = _tensor(data.x, "cpu"), _tensor(data.y, "cpu")
+
+    def outputs(x: torch.Tensor, training: bool) -> torch.Tensor:
+        return workload.forward(lib, tensors, x, training)
 
     def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(forward(model, parameters, x), y)
+        return workload.loss(lib, outputs(x, True), y)
 
+    if case.mode == "forward":
+        return _forward_step(case, outputs, x)
+    if workload.rule is None:
+        return _gradient_step(case, outputs, parameters, x, y)
     compute = torch.compile(loss_of) if case.variant == "compile" else loss_of
-    optimizer = torch.optim.SGD(
-        parameters.values(),
-        LEARNING_RATE,
-        momentum=MOMENTUM,
-        fused=None if case.variant == "eager" else True,
-    )
+    fused = None if case.variant == "eager" else True
+    rule = getattr(torch.optim, workload.rule)
+    optimizer = rule(parameters.values(), **RATES[workload.rule], fused=fused)
     counter = itertools.count()
 
     def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
-        loss = compute(x.to(device), y.to(device))
+        loss = compute(x.to(case.device), y.to(case.device))
         loss.backward()
         optimizer.step()
-        read = next(counter) < 5 or device.type == "cuda"  # the first five are compared
+        read = next(counter) < 5 or case.device != "cpu"  # the first five are compared
         return loss.item() if read else loss
 
     return step
 
 
-def _forward_step(
-    case: Case, model: Model, parameters: dict[str, torch.Tensor], x: torch.Tensor
-) -> Callable[[], Any]:
-    def classify(x: torch.Tensor) -> torch.Tensor:
-        logits = forward(model, parameters, x)
-        return F.softmax(logits, 1) if model.softmax else logits
+def _tensor(array: Array, device: str) -> torch.Tensor:
+    """A copy of the array; labels as PyTorch wants them."""
+    tensor = torch.from_numpy(array.copy()).to(device)
+    return tensor.long() if tensor.dtype == torch.int32 else tensor
 
-    compute = torch.compile(classify) if case.variant == "compile" else classify
+
+def _forward_step(
+    case: Case, outputs: Callable[[torch.Tensor, bool], torch.Tensor], x: torch.Tensor
+) -> Callable[[], Any]:
+    compute = torch.compile(outputs) if case.variant == "compile" else outputs
     context = torch.no_grad if case.variant == "compile" else torch.inference_mode
 
     def step() -> Any:
         with context():
-            return compute(x.to(case.device)).cpu()
+            return compute(x.to(case.device), False).cpu()
+
+    return step
+
+
+def _gradient_step(
+    case: Case,
+    outputs: Callable[[torch.Tensor, bool], torch.Tensor],
+    parameters: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    y: torch.Tensor,
+) -> Callable[[], Any]:
+    compute = torch.compile(outputs) if case.variant == "compile" else outputs
+
+    def step() -> Any:
+        for parameter in parameters.values():
+            parameter.grad = None
+        leaf = x.to(case.device).detach().requires_grad_()
+        compute(leaf, False).backward(y.to(case.device))
+        return leaf.grad.cpu()
 
     return step
 

@@ -11,64 +11,58 @@ from typing import Any
 
 import graphc
 from benchmarks.measure import Case, main
-from benchmarks.workloads import LEARNING_RATE, MOMENTUM, Model
+from benchmarks.workload import RATES, Data, Workload
 from graphc import nn, optim
 
 STREAMS = {"default": 1, "streams2": 2, "streams4": 4}
 
 
-class Network(nn.Module):
+class Model(nn.Module):
     """A workload's model in graphc."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        for layer in model.layers:
-            outputs, inputs, *kernel = layer.weight
-            if kernel:
-                made: nn.Module = nn.Conv2d(inputs, outputs, kernel[0], padding=model.padding)
-            else:
-                made = nn.Linear(inputs, outputs)
-            setattr(self, layer.name, made)
+    def __init__(self, workload: Workload, data: Data) -> None:
+        self.workload = workload
+        self.tensors = {
+            **{name: nn.Parameter(a) for name, a in data.parameters.items()},
+            **{name: nn.Parameter(a, trainable=False) for name, a in data.statistics.items()},
+        }
 
-    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
-        last = self.model.layers[-1]
-        for layer in self.model.layers:
-            is_convolution = len(layer.weight) == 4
-            if not is_convolution and x.ndim > 2:
-                x = graphc.flatten(x)
-            x = getattr(self, layer.name)(x)
-            if layer is not last:
-                x = graphc.relu(x)
-            if is_convolution:
-                x = graphc.max_pool2d(x, 2)
-        return x
+    def forward(self, x: graphc.Tensor, training: bool = False) -> graphc.Tensor:
+        return self.workload.forward(graphc, self.tensors, x, training)
 
 
-def loss_fn(model: Network, x: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
-    return graphc.cross_entropy(model(x), y)
+def loss_fn(model: Model, x: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
+    return model.workload.loss(graphc, model(x, training=True), y)
 
 
-def classify(model: Network, x: graphc.Tensor) -> graphc.Tensor:
-    """The forward pass that is timed."""
-    logits = model(x)
-    return graphc.softmax(logits, axis=1) if model.model.softmax else logits
+def backward(model: Model, x: graphc.Tensor, y: graphc.Tensor) -> list[graphc.Tensor]:
+    """The gradients of x and of the parameters where that of the outputs is y."""
+
+    def weighed(model: Model, x: graphc.Tensor) -> graphc.Tensor:
+        return graphc.sum(model(x) * y)
+
+    parameters, dx = graphc.grad(weighed, (0, 1))(model, x)
+    return [dx, *parameters.values()]
 
 
 def prepare(case: Case) -> Callable[[], Any]:
-    parameters, x, y = case.workload.data()
-    model = Network(case.workload.model)
-    model.load_state_dict(parameters)
+    data, workload = case.workload.data(), case.workload
+    model = Model(workload, data)
     options: dict[str, Any] = {
         "device": case.device,
         "threads": case.threads,
         "streams": STREAMS[case.variant],
     }
+    x, y = data.x, data.y
+    inputs = graphc.spec(x.shape, x.dtype), graphc.spec(y.shape, y.dtype)
     if case.mode == "forward":
-        forward = graphc.compile(classify, model, graphc.spec(x.shape), **options)
+        forward = graphc.compile(model, inputs[0], **options)
         return lambda: forward(x)
-    rule = optim.SGD(lr=LEARNING_RATE, momentum=MOMENTUM)
-    specs = graphc.spec(x.shape), graphc.spec(y.shape, "int32")
-    train = graphc.compile(loss_fn, model, *specs, update=rule, **options)
+    if workload.rule is None:
+        gradients = graphc.compile(backward, model, *inputs, **options)
+        return lambda: gradients(x, y)[0]
+    rule = getattr(optim, workload.rule)(**RATES[workload.rule])
+    train = graphc.compile(loss_fn, model, *inputs, update=rule, **options)
     return lambda: train(x, y)
 
 

@@ -28,14 +28,24 @@ KEYS = (
         ("mnist-cnn-b100", "e7827fc41a76c16a", 0.4586),
         ("mnist-cnn-b1000", "3a02da4e6b78620e", 4.586),
         ("flux-conv-b1000", "75856835a7772236", 2.9410560),
+        ("resnet18-b1", "cb3e777120e8a3ba", 3.6281467),
+        ("resnet18-b8", "fa24eeb114e35dc4", 29.0251735),
+        ("resnet50-b1", "e0df11d9ab6aa560", 8.1783685),
+        ("resnet50-b8", "8a54ecdba29d66bf", 65.4269481),
+        ("gpt4-b1", "88cadcc8fd843e52", 0.9059697),
+        ("gpt4-b8", "79198ca0d3f2488b", 7.2477573),
+        ("pw-chain", "89128f10883c01f6", 0.0),
+        ("pw-layernorm", "485dc8dcaee3ac65", 0.0),
+        ("pw-softmax", "4d37bb5758c35cf7", 0.0),
+        ("pw-gelu", "30667dc6731a8c6d", 0.0),
     ],
 )
 def test_weights_and_inputs_are_always_the_same(name, digest, gflop):
-    parameters, x, y = WORKLOADS[name].data()
-    content = b"".join(a.tobytes() for a in (*parameters.values(), x, y))
+    data = WORKLOADS[name].data()
+    content = b"".join(a.tobytes() for a in (*data.parameters.values(), data.x, data.y))
     assert hashlib.sha256(content).hexdigest()[:16] == digest
-    assert x.dtype == np.float32
-    assert y.dtype == np.int32
+    assert data.x.dtype == (np.int32 if name.startswith("gpt") else np.float32)
+    assert data.y.dtype == (np.float32 if name.startswith("pw") else np.int32)
     assert WORKLOADS[name].gflop == pytest.approx(gflop, rel=1e-3)
 
 
@@ -57,8 +67,23 @@ def test_a_run_prints_one_json_line(mode, capsys):
     assert len(result["check"]) == 5
 
 
-@pytest.mark.parametrize("mode", ["train", "forward"])
-@pytest.mark.parametrize("name", ["mlp-small-b20", "mnist-cnn-b100"])
+def test_a_mode_that_a_workload_does_not_have_is_an_error():
+    arguments = ["--workload", "gpt4-b1", "--mode", "train"]
+    with pytest.raises(SystemExit, match=r"^gpt4-b1 has no mode 'train'$"):
+        main("graphc", tuple(run.STREAMS), run.prepare, arguments)
+
+
+QUICK = ("mlp-small-b20", "mnist-cnn-b100", "pw-layernorm")
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        pytest.param(name, mode, marks=() if name in QUICK else pytest.mark.slow)
+        for name, workload in WORKLOADS.items()
+        for mode in workload.modes
+    ],
+)
 def test_losses_and_outputs_are_those_of_pytorch(name, mode):
     need_module("torch")
     arguments = ["--workload", name, "--mode", mode, "--seconds", "0.01", "--json"]

@@ -1,0 +1,1 @@
+"""The workloads by family of models, one module each."""
