@@ -33,6 +33,7 @@ def _lower_cpu(node: Node, target: Target) -> Kernel:
 
         return lower_relayout(node, target)
     assert isinstance(node.op, Fused), f"{node.op.name} is not a kernel"
+    from graphc.kernels.attend import lower_attend
     from graphc.kernels.contract import lower_contract
     from graphc.kernels.index import lower_index
     from graphc.kernels.pointwise import lower_pointwise
@@ -41,6 +42,7 @@ def _lower_cpu(node: Node, target: Target) -> Kernel:
     from graphc.kernels.sort import lower_sort
 
     templates = {
+        "attend": lower_attend,
         "contract": lower_contract,
         "index": lower_index,
         "pointwise": lower_pointwise,

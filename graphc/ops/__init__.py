@@ -16,6 +16,7 @@ from graphc.ops.arithmetic import (
     StopGradient,
     Subtract,
 )
+from graphc.ops.attention import Attention, AttentionGrad
 from graphc.ops.base import (
     REGISTRY,
     Contraction,
@@ -128,6 +129,8 @@ __all__ = [
     "Atan",
     "Atan2",
     "Atanh",
+    "Attention",
+    "AttentionGrad",
     "AvgPool2d",
     "AvgPool2dGrad",
     "BitwiseAnd",

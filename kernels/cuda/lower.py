@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphc.ir import Node
+from graphc.kernels.cuda.attend import lower_attend
 from graphc.kernels.cuda.contract_text import lower_contract
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
@@ -14,6 +15,7 @@ from graphc.ops.fused import Fused
 from graphc.target import Target
 
 TEMPLATES = {
+    "attend": lower_attend,
     "contract": lower_contract,
     "index": lower_index,
     "pointwise": lower_pointwise,

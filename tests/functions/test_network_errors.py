@@ -139,11 +139,29 @@ case(
 )
 case(
     "scaled_dot_product_attention: expected query [..., t, e], key [..., u, e] and value "
-    "[..., u, v], got f32[2,3], f32[2,4] and f32[2,3]",
+    "[..., u, d], got f32[2,3], f32[2,4] and f32[2,3]",
     f.scaled_dot_product_attention,
     MATRIX,
     "f32[2,4]",
     MATRIX,
+)
+case(
+    "scaled_dot_product_attention: shapes do not broadcast: f32[2,3], f32[2,3], f32[2,3] and "
+    "bool[3,2]",
+    lambda x: f.scaled_dot_product_attention(x, x, x, np.ones((3, 2), bool)),
+    MATRIX,
+)
+case(
+    "scaled_dot_product_attention: dropout_p expected a probability from 0 to 1, got 1.5",
+    lambda x: f.scaled_dot_product_attention(x, x, x, dropout_p=1.5),
+    MATRIX,
+)
+case(
+    "scaled_dot_product_attention: enable_gqa expected a multiple of equal heads of key and value "
+    "for query, got 4, 3 and 3",
+    lambda q, k: f.scaled_dot_product_attention(q, k, k, enable_gqa=True),
+    "f32[2,4,5,6]",
+    "f32[2,3,5,6]",
 )
 case(
     "max_pool2d: kernel_size expected an integer of 1 or more, or two of them, got 2.0",

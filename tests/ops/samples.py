@@ -7,6 +7,7 @@ about a vector's, broadcasting, empty values and up to five axes.
 from __future__ import annotations
 
 from tests.ops.sample import Sample as Sample
+from tests.ops.samples_attention import ATTENTIONS
 from tests.ops.samples_axes import REDUCTIONS, SOURCES, VIEWS
 from tests.ops.samples_logic import LOGIC
 from tests.ops.samples_order import ORDERS
@@ -24,6 +25,7 @@ SAMPLES: tuple[Sample, ...] = (
     *WINDOWS,
     *PLACES,
     *ORDERS,
+    *ATTENTIONS,
 )
 
 

@@ -1,0 +1,214 @@
+"""Attention as one op, so that a kernel can compute it without the matrix of all weights.
+
+Letters: n batch, h heads, g heads of key and value (h is a multiple of g: head i reads head
+i // (h / g)), t queries, u keys, e features of query and key, d features of value.
+
+The kernels are those of Dao, FlashAttention-2 (2023): the softmax is taken block of keys by block
+of keys, with a running maximum and sum per query; the backward pass computes the weights again from
+the logarithm of each query's sum, and adds without atomics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import FLOATS, Type
+from graphc.ops.base import Array, Op, Tensors, check_dtype, same_dtype
+from graphc.ops.random import PhiloxUniform
+
+
+@dataclass(frozen=True)
+class _Attention(Op):
+    own_template: ClassVar[str] = "attend"
+    roles: ClassVar[tuple[str, ...]] = ()
+    """The names of the inputs that there always are."""
+    causal: bool
+    scale: float
+    dropout: float = 0.0
+    seed: int = 0
+    number: int = 0
+
+    def operands(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        """The inputs by name: mask is not always there, counter where there is dropout."""
+        names = [*self.roles]
+        if self.dropout:
+            names.append("counter")
+        if len(inputs) > len(names):
+            names.insert(len(self.roles), "mask")
+        return dict(zip(names, inputs, strict=True))
+
+    def check(self, q: Type, k: Type, v: Type, mask: Type | None = None) -> tuple[int, ...]:
+        """(n, h, g, t, u, e, d), or GraphError."""
+        check_dtype("attention", same_dtype("attention", (q, k, v)), FLOATS, (q, k, v))
+        if not q.rank == k.rank == v.rank == 4:
+            raise GraphError(f"attention: expected 4 axes each, got {q}, {k} and {v}")
+        n, h, t, e = q.shape
+        g, u, d = k.shape[1], k.shape[2], v.shape[3]
+        if k.shape != (n, g, u, e) or v.shape != (n, g, u, d) or not g or h % g:
+            raise GraphError(
+                f"attention: expected q [n, h, t, e], k [n, g, u, e] and v [n, g, u, d] where h is "
+                f"a multiple of g, got {q}, {k} and {v}"
+            )
+        if mask is not None:
+            pairs = zip(mask.shape, (n, h, t, u), strict=False)
+            fits = mask.rank == 4 and all(a in (1, b) for a, b in pairs)
+            if mask.dtype not in ("bool", q.dtype) or not fits:
+                raise GraphError(
+                    f"attention: expected a mask bool or {q.dtype} that broadcasts to "
+                    f"{[n, h, t, u]}, got {mask}"
+                )
+        return n, h, g, t, u, e, d
+
+    def scores(self, q: Array, k: Array, mask: Array | None) -> Array:
+        """q k^T * scale, -inf where a query does not see a key: [n, h, t, u]."""
+        scores = (q @ _each_head(k, q.shape[1]).swapaxes(2, 3)) * q.dtype.type(self.scale)
+        minus_infinity = q.dtype.type(-np.inf)
+        if mask is not None:
+            seen = mask.dtype == np.bool_
+            scores = np.where(mask, scores, minus_infinity) if seen else scores + mask
+        if self.causal:
+            scores = np.where(np.tri(*scores.shape[2:], dtype=np.bool_), scores, minus_infinity)
+        return np.asarray(scores)
+
+    def kept(self, like: Array, counter: Array | None) -> Array:
+        """What dropout multiplies weights `like` by: 0 or 1 / (1 - dropout)."""
+        if counter is None:
+            return np.ones_like(like)
+        (uniform,) = PhiloxUniform(self.seed, self.number, like.shape).reference(counter)
+        return np.where(uniform >= np.float32(self.dropout), 1 / (1 - self.dropout), 0).astype(
+            like.dtype
+        )
+
+
+@dataclass(frozen=True)
+class Attention(_Attention):
+    """y[n, t, h, d] = sum over u of w[n, h, t, u] v[n, g, u, d], w the softmax over u of
+    q[n, h, t, e] k[n, g, u, e] * scale + mask[n, h, t, u], and l[n, h, t] = log(sum exp) of those.
+
+    The mask is optional and broadcasts; booleans say which keys are seen, numbers are added. If
+    `causal`, query t sees keys up to t. Where a query sees no key, y is 0 and l is +infinity.
+    With `dropout`, the last input is a step counter i32[], and y uses w / (1 - dropout) where
+    PhiloxUniform(seed, number, [n, h, t, u]) is not below dropout, else 0.
+    """
+
+    name: ClassVar[str] = "attention"
+    roles: ClassVar[tuple[str, ...]] = ("q", "k", "v")
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        q, k, v, mask, _ = _named(self, inputs)
+        n, h, _, t, _, _, d = self.check(q, k, v, mask)
+        return Type((n, t, h, d), q.dtype), Type((n, h, t), q.dtype)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        q, k, v, mask, counter = _named(self, inputs)
+        with np.errstate(all="ignore"):
+            scores = self.scores(q, k, mask)
+            largest = scores.max(-1, keepdims=True, initial=-np.inf)
+            largest = np.where(largest == -np.inf, q.dtype.type(0), largest)
+            weights = np.exp(scores - largest)
+            total = weights.sum(-1, keepdims=True)
+            y = weights * self.kept(weights, counter) @ _each_head(v, q.shape[1])
+            y = np.where(total == 0, q.dtype.type(0), y / total)
+            logs = np.where(total == 0, q.dtype.type(np.inf), largest + np.log(total))
+        return np.ascontiguousarray(y.swapaxes(1, 2)), np.asarray(logs[..., 0])
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc import functions as f
+        from graphc.trace import current_builder
+
+        q, k, v, *rest = inputs
+        (y, logs), (dy, dlogs) = outputs, grads
+        dy = f.zeros_like(y) if dy is None else dy
+        delta = _swapped(f.sum(dy * y, axis=3))
+        delta = delta if dlogs is None else delta - dlogs
+        op = AttentionGrad(self.causal, self.scale, self.dropout, self.seed, self.number)
+        dq, dk, dv = current_builder().emit(op, q, k, v, dy, logs, delta, *rest)
+        parts: list[Any] = [_swapped(dx) for dx in (dq, dk, dv)]
+        parts += [None] * len(rest)
+        mask = self.operands(inputs).get("mask")
+        if mask is not None and mask.dtype != "bool":
+            parts[3] = self._mask_grad(inputs, dy, logs, delta)
+        return parts
+
+    def _mask_grad(self, inputs: Tensors, dy: Any, logs: Any, delta: Any) -> Any:
+        """[n, h, t, u], in memory as a whole: computed only where something wants it."""
+        from graphc import functions as f
+        from graphc.trace import emit
+
+        q, k, v, mask, counter = _named(self, inputs)
+        k, v = (f.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+        scores = f.matmul(q, f.matrix_transpose(k)) * self.scale + mask
+        weights = f.exp(scores - f.expand_dims(logs, 3))
+        if self.causal:
+            weights = f.tril(weights)
+        dweights = f.matmul(f.permute_dims(dy, (0, 2, 1, 3)), f.matrix_transpose(v))
+        if self.dropout:
+            uniform = emit(PhiloxUniform(self.seed, self.number, dweights.shape), counter)
+            dweights = f.where(uniform >= self.dropout, dweights * (1 / (1 - self.dropout)), 0)
+        return weights * (dweights - f.expand_dims(delta, 3))
+
+
+@dataclass(frozen=True)
+class AttentionGrad(_Attention):
+    """dq[n, t, h, e], dk[n, u, g, e] and dv[n, u, g, d] from q, k, v, dy[n, t, h, d], l[n, h, t],
+    delta[n, h, t] and, as in the op itself, mask and counter:
+
+    w[n, h, t, u] = exp(q k^T * scale + mask - l), dw = w (kept dy v^T - delta),
+    dq = dw k * scale, dk = sum over the heads of dw^T q * scale, dv = that of (kept w)^T dy, where
+    kept is what dropout multiplies by. `delta` is the sum of dy y over d, less the gradient of l.
+    """
+
+    name: ClassVar[str] = "attention_grad"
+    roles: ClassVar[tuple[str, ...]] = ("q", "k", "v", "dy", "logs", "delta")
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        q, k, v, mask, _ = _named(self, inputs)
+        n, h, g, t, u, e, d = self.check(q, k, v, mask)
+        dy, logs, delta = inputs[3:6]
+        assert dy.shape == (n, t, h, d) and logs.shape == delta.shape == (n, h, t), inputs
+        shapes = ((n, t, h, e), (n, u, g, e), (n, u, g, d))
+        return tuple(Type(shape, q.dtype) for shape in shapes)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        q, k, v, mask, counter = _named(self, inputs)
+        dy, logs, delta = inputs[3:6]
+        heads = (q.shape[0], k.shape[1], q.shape[1] // k.shape[1])
+        scale = q.dtype.type(self.scale)
+        with np.errstate(all="ignore"):
+            weights = np.exp(self.scores(q, k, mask) - logs[..., None])
+            kept = self.kept(weights, counter)
+            dy = dy.swapaxes(1, 2)
+            dweights = kept * (dy @ _each_head(v, q.shape[1]).swapaxes(2, 3))
+            dweights = weights * (dweights - delta[..., None])
+            dq = dweights @ _each_head(k, q.shape[1]) * scale
+            dk = dweights.swapaxes(2, 3) @ q * scale
+            dv = (kept * weights).swapaxes(2, 3) @ dy
+        dk, dv = (x.reshape(*heads, *x.shape[2:]).sum(2, dtype=x.dtype) for x in (dk, dv))
+        return tuple(np.ascontiguousarray(x.swapaxes(1, 2)) for x in (dq, dk, dv))
+
+
+def _named(op: _Attention, inputs: Sequence[Any]) -> tuple[Any, Any, Any, Any, Any]:
+    """q, k, v, mask and counter; None for those that are not there."""
+    found = op.operands(inputs)
+    q, k, v, mask, counter = (found.get(name) for name in ("q", "k", "v", "mask", "counter"))
+    return q, k, v, mask, counter
+
+
+def _swapped(x: Any) -> Any:
+    """[n, a, b, ...] as [n, b, a, ...]: the same memory where there is one head or place."""
+    from graphc import functions as f
+
+    n, a, b, *rest = x.shape
+    if 1 in (a, b):
+        return f.reshape(x, (n, b, a, *rest))
+    return f.permute_dims(x, (0, 2, 1, *range(3, x.ndim)))
+
+
+def _each_head(x: Array, heads: int) -> Array:
+    """The heads of key or value, each as often as queries read it: [n, h, u, ...]."""
+    return x if x.shape[1] == heads else np.repeat(x, heads // x.shape[1], axis=1)

@@ -1,0 +1,90 @@
+"""Lowering of attention and of its gradients for the CPU: blocks of queries or of keys in the
+lanes."""
+
+from __future__ import annotations
+
+from graphc.ir import Node
+from graphc.kernels.attend_shape import Problem, find_problem, shape_text
+from graphc.kernels.expression import C_TYPES
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.shell import argument_order, array_text, chunk_count, framed, symbol
+from graphc.ops.fused import Fused
+from graphc.target import Target
+
+FLOPS_PER_NANOSECOND = 100.0
+
+
+def lower_attend(node: Node, target: Target) -> Kernel:
+    """The kernel of a body of one attention or attention_grad, of f32 or f64."""
+    assert isinstance(node.op, Fused)
+    problem = find_problem(node)
+    blocks = _blocks(problem, target.lanes)
+    units = _units(problem, blocks, target.lanes)
+    chunks = chunk_count(problem.flops / FLOPS_PER_NANOSECOND, sum(units))
+    shape = shape_text(problem, QUERY_REGISTERS=blocks[0], KEY_REGISTERS=blocks[1])
+    dtypes = {p: v.type.dtype for v, p in problem.pointers.items()}
+    sections = (
+        array_text(problem.arrays, dtypes),
+        "\n".join([*shape, ""]),
+        _shell(node, problem, units, chunks),
+    )
+    body = node.op.body
+    return Kernel(
+        symbol(node),
+        "attend",
+        framed(node, "attend", *sections),
+        phases=(chunks,),
+        flops=problem.flops,
+        bytes=sum(v.type.nbytes for v in (*body.inputs, *body.outputs)),
+    )
+
+
+def _blocks(problem: Problem, width: int) -> tuple[int, int]:
+    """Registers of queries and of keys that make a block: so many that 6 rows of sums fill the
+    machine's registers, of which an f64 register is two."""
+    most = (4 if width == 16 else 2) // (2 if problem.dtype == "f64" else 1)
+    t, u = (max(1, min(most, -(-problem.extents[axis] // width))) for axis in (3, 4))
+    return t, u
+
+
+def _units(problem: Problem, blocks: tuple[int, int], width: int) -> tuple[int, int]:
+    """Blocks of queries and of keys that are computed."""
+    n, h, g, t, u, _, _ = problem.extents
+    queries = n * h * -(-t // (blocks[0] * width))
+    keys = n * g * -(-u // (blocks[1] * width))
+    if problem.forward:
+        return queries, 0
+    first, *others = problem.wanted
+    return queries if first else 0, keys if any(others) else 0
+
+
+def _shell(node: Node, problem: Problem, units: tuple[int, int], chunks: int) -> str:
+    assert isinstance(node.op, Fused)
+    order = argument_order(node)
+    inputs = {
+        v: f"(const {C_TYPES[v.type.dtype]}*)arguments[{order[v]}]" for v in node.op.body.inputs
+    }
+    kind = C_TYPES[problem.dtype]
+    writes = [
+        f"({kind}*)arguments[{order[v]}]" if wanted else "nullptr"
+        for v, wanted in zip(problem.node.outputs, problem.wanted, strict=True)
+    ]
+    reads = problem.reads(inputs)
+    total = sum(units)
+    lines = [
+        f'extern "C" void {symbol(node)}(void* const* arguments, int, int chunk) {{',
+        f"  const attend::Arrays<Shape> arrays{{{', '.join(reads[:4])},",
+        f"      {', '.join(reads[4:])}}};",
+        f"  const long begin = chunk * {total}L / {chunks}, "
+        f"end = (chunk + 1) * {total}L / {chunks};",
+    ]
+    queries, keys = units
+    if problem.forward:
+        lines.append(f"  attend::forward<Shape>(arrays, {', '.join(writes)}, begin, end);")
+    elif queries:
+        call = f"attend::query_gradient<Shape>(arrays, {writes[0]}"
+        lines.append(f"  {call}, begin, least(end, {queries}));")
+    if keys:
+        call = f"attend::key_gradient<Shape>(arrays, {writes[1]}, {writes[2]}"
+        lines.append(f"  {call}, most(begin, {queries}) - {queries}, end - {queries});")
+    return "\n".join([*lines, "}", ""])

@@ -1,0 +1,118 @@
+"""What an attention is to its kernels, on every device: operands, extents, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.expression import C_TYPES, literal
+from graphc.kernels.operands import Operand, constant_operands, find_operands
+from graphc.ops.attention import Attention
+from graphc.ops.base import Array
+from graphc.ops.fused import Fused
+
+AXES: Mapping[str, tuple[int | None, ...]] = {
+    "q": (0, 1, 2, 3),
+    "k": (0, 1, 2, 3),
+    "v": (0, 1, 2, 3),
+    "dy": (0, 2, 1, 3),
+    "logs": (0, 1, 2, None),
+    "delta": (0, 1, 2, None),
+    "mask": (0, 1, 2, 3),
+}
+"""The axes of an operand that are its n, head, row and column."""
+OPERANDS = (*AXES, "counter")
+"""In the order of the struct `Arrays`."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An attention or its gradient: `node` in `body`, its operands by name, and the pointers'
+    names and elements of those that are constants of the body."""
+
+    body: Graph
+    node: Node
+    operands: Mapping[str, Operand]
+    pointers: Mapping[Value, str]
+    arrays: Mapping[str, Array]
+
+    @property
+    def forward(self) -> bool:
+        return isinstance(self.node.op, Attention)
+
+    @property
+    def dtype(self) -> str:
+        return self.node.inputs[0].type.dtype
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """n, h, g, t, u, e, d."""
+        op: Any = self.node.op
+        q, k, v = (x.type for x in self.node.inputs[:3])
+        shape: tuple[int, ...] = op.check(q, k, v)
+        return shape
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions, those of weights that are computed anew too."""
+        op: Any = self.node.op
+        n, h, _, t, u, e, d = self.extents
+        seen = sum(min(i + 1, u) for i in range(t)) if op.causal else t * u
+        return 2 * n * h * seen * (e + d if self.forward else 4 * e + 3 * d)
+
+    @property
+    def wanted(self) -> tuple[bool, ...]:
+        """Which of the op's outputs the kernel has."""
+        return tuple(v in self.body.outputs for v in self.node.outputs)
+
+    def reads(self, inputs: Mapping[Value, str]) -> list[str]:
+        """The pointer of each of OPERANDS, in C++; `inputs` are those of the body's inputs."""
+        pointers = {**inputs, **self.pointers}
+        found = [self.operands.get(role) for role in OPERANDS]
+        return [
+            "nullptr" if o is None else pointers[o.source] + (f" + {o.offset}" if o.offset else "")
+            for o in found
+        ]
+
+
+def find_problem(node: Node) -> Problem:
+    """The attention in a fused node: f32 or f64, of row-major inputs and constants."""
+    assert isinstance(node.op, Fused)
+    body = node.op.body
+    (inner,) = (n for n in body.nodes if n.op.own_template == "attend")
+    assert all(v in inner.outputs for v in body.outputs), f"{node.op.kernel}: nothing follows"
+    op: Any = inner.op
+    found = find_operands(body, inner.inputs)
+    problem = Problem(body, inner, op.operands(found), *constant_operands(body, found))
+    assert problem.dtype in ("f32", "f64"), f"{node.op.kernel} is not computed in {problem.dtype}"
+    return problem
+
+
+def shape_text(problem: Problem, **settings: int) -> list[str]:
+    """The lines of the struct `Shape`: the constants that the templates are made with."""
+    op: Any = problem.node.op
+    names = ("N", "HEADS", "KEY_HEADS", "QUERIES", "KEYS", "FEATURES", "VALUES")
+    numbers = dict(zip(names, problem.extents, strict=True)) | settings
+    flags = {
+        "CAUSAL": op.causal,
+        "MASKED": "mask" in problem.operands,
+        "GRADIENT": not problem.forward,
+    }
+    mask: Value = op.operands(problem.node.inputs).get("mask", problem.node.inputs[0])
+    lines = [
+        f"  using T = {C_TYPES[problem.dtype]};",
+        f"  using Mask = {C_TYPES[mask.type.dtype]};",
+        *(f"  static constexpr int {name} = {number};" for name, number in numbers.items()),
+        *(f"  static constexpr bool {name} = {str(on).lower()};" for name, on in flags.items()),
+        f"  static constexpr double SCALE = {literal(op.scale, 'f64')};",
+        f"  static constexpr float DROPOUT = {literal(op.dropout, 'f32')};",
+        f"  static constexpr unsigned SEED = {op.seed & 0xFFFFFFFF}u, NUMBER = {op.number}u;",
+    ]
+    for role, axes in AXES.items():
+        operand = problem.operands.get(role)
+        strides = (0,) * 4 if operand is None else operand.strides
+        ordered = ", ".join("0" if a is None else str(strides[a]) for a in axes)
+        lines.append(f"  using {role.upper()} = attend::Strides<{ordered}>;")
+    return ["struct Shape {", *lines, "};"]

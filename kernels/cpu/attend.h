@@ -1,0 +1,406 @@
+// attend: attention and its gradients, with no matrix of weights in memory; the algorithm is FlashAttention-2's (Dao, 2023).
+//
+// A block of queries (forward, dq) or of keys (dk, dv) lies in the lanes: up to REGISTERS registers of W places per feature. What
+// belongs to the block is copied once, feature by feature; running maxima and sums are registers. The other side streams past in
+// steps of at most STEP places, read in place as scalars that multiply registers. All products are of one form,
+//
+//   out[r][place] = start + sum over s of a[r * ROW + s * STRIDE] * b[s][place]
+//
+// with r, s = key, feature for scores and feature, key for what the weights multiply; only the strides differ. Under a causal mask
+// registers that see nothing of a step are left out of it.
+//
+// A Shape holds the constants: T; the extents N, HEADS, KEY_HEADS, QUERIES, KEYS, FEATURES (of q and k) and VALUES (of v); CAUSAL;
+// SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER; GRADIENT; the Strides Q, K, V, DY (rows are places,
+// columns features), LOGS and DELTA (rows are queries), MASK (queries by keys); QUERY_REGISTERS and KEY_REGISTERS of a block.
+// Outputs are row-major: [n][place][head][feature], logs [n][head][query].
+#pragma once
+#include "cpu/elementary.h"
+#include "cpu/random.h"
+#include "cpu/transpose.h"
+
+namespace graphc::attend {
+constexpr int ROWS = 6;   // of sums in registers, beside 4 registers of b: 24 sums
+constexpr int STEP = 48;  // streamed places at once: multiples of ROWS, so that only the last ones leave a rest
+constexpr int DIAGONAL = 24;  // the same where a causal mask cuts
+template <long A, long B, long C, long D> struct Strides {
+  static constexpr long n = A, head = B, row = C, column = D;
+};
+template <class T> constexpr T infinity = T(__builtin_inf());
+
+// Calls body<count>(), count being at most MOST.
+template <int MOST, class Body> INLINE void with_registers(long count, const Body& body) {
+  if constexpr (MOST > 1)
+    if (count < MOST) return with_registers<MOST - 1>(count, body);
+  body.template operator()<MOST>();
+}
+
+template <int R, int V, int PITCH, long ROW, long STRIDE, class T, class Start, class Finish>
+INLINE void tile(const T* a, const T* b, long steps, long row, const Start& start, const Finish& finish) {
+  vec<T> sum[R][V];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v++) sum[r][v] = start(row + r, v);
+  a += row * ROW;
+#pragma GCC unroll 2
+  for (long s = 0; s < steps; s++) {
+    vec<T> y[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v++) y[v] = load(b + s * PITCH + v * W);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++) {
+      const vec<T> x = splat(a[r * ROW + s * STRIDE]);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; v++) sum[r][v] += x * y[v];
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v++) finish(row + r, v, sum[r][v]);
+}
+
+// start(r, v) is what the sum of register v of row r begins with; finish(r, v, sum) takes it. The rows are a multiple of ROWS, or
+// REST more.
+template <int V, int PITCH, int REST, long ROW, long STRIDE, class T, class Start, class Finish>
+INLINE void product(const T* a, const T* b, long rows, long steps, const Start& start, const Finish& finish) {
+  long row = 0;
+  for (; row + ROWS <= rows; row += ROWS) tile<ROWS, V, PITCH, ROW, STRIDE>(a, b, steps, row, start, finish);
+  if constexpr (REST > 0)
+    if (row < rows) tile<REST, V, PITCH, ROW, STRIDE>(a, b, steps, row, start, finish);
+}
+// out[r][place] += ... for features r.
+template <int V, int PITCH, int FEATURES, long ROW, long STRIDE, class T>
+INLINE void accumulate(const T* a, const T* b, long steps, T* out) {
+  product<V, PITCH, FEATURES % ROWS, ROW, STRIDE>(
+      a, b, FEATURES, steps, [&](long r, int v) __attribute__((always_inline)) { return load(out + r * PITCH + v * W); },
+      [&](long r, int v, vec<T> sum) __attribute__((always_inline)) { store(out + r * PITCH + v * W, sum); });
+}
+
+// to[f][place] = from[place * PLACE + f * FEATURE] * factor; places from `live` on repeat the last one and are never stored.
+template <int V, int PITCH, long PLACE, long FEATURE, int FEATURES, class T>
+INLINE void gather_places(const T* from, long live, T factor, T* to) {
+  for (int place = 0; place < V * W; place += W) {
+    const long last = most(live - place, 1) - 1;
+    const T* const x = from + least(place, live - 1) * PLACE;
+    const auto columns = [&]<int N>(int f) __attribute__((always_inline)) {
+      vec<T> r[W];
+#pragma GCC unroll 16
+      for (int i = 0; i < W; i++) r[i] = load<N, FEATURE>(x + least(i, last) * PLACE + f * FEATURE) * factor;
+      exchange_rows<1>(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < N; i++) store(to + (f + i) * PITCH + place, r[i]);
+    };
+    for (int f = 0; f + W <= FEATURES; f += W) columns.template operator()<W>(f);
+    if constexpr (FEATURES % W) columns.template operator()<FEATURES % W>(FEATURES / W * W);
+  }
+}
+// to[place * PLACE + f] = from[f][place] * factor[place / W] for the first `live` places.
+template <int V, int PITCH, long PLACE, int FEATURES, class T>
+INLINE void scatter_places(const T* from, long live, const vec<T>* factor, T* to) {
+  for (int place = 0; place < V * W && place < live; place += W) {
+    const auto columns = [&]<int N>(int f) __attribute__((always_inline)) {
+      vec<T> r[W];
+#pragma GCC unroll 16
+      for (int i = 0; i < W; i++) r[i] = i < N ? load(from + (f + i) * PITCH + place) * factor[place / W] : vec<T>{};
+      exchange_rows<1>(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < W; i++)
+        if (place + i < live) store<N>(to + (place + i) * PLACE + f, r[i]);
+    };
+    for (int f = 0; f + W <= FEATURES; f += W) columns.template operator()<W>(f);
+    if constexpr (FEATURES % W) columns.template operator()<FEATURES % W>(FEATURES / W * W);
+  }
+}
+// The first `live` lanes from p[lane * STRIDE]; the others are 0, or as the last.
+template <long STRIDE, class T> INLINE vec<T> load_places(const T* p, long live) {
+  if (STRIDE == 0 || live >= W) return load<W, STRIDE>(p);
+  vec<T> v{};
+  for (int l = 0; l < live; l++) v[l] = __is_same(T, bool) ? -int(p[l * STRIDE]) : p[l * STRIDE];
+  return v;
+}
+template <class T> INLINE void store_places(T* p, long live, vec<T> v) {
+  if (live >= W) return store(p, v);
+  for (int l = 0; l < live; l++) p[l] = v[l];
+}
+
+// The arrays, then those of one n and head.
+template <class S> struct Arrays {
+  using T = typename S::T;
+  const T *q, *k, *v, *dy, *logs, *delta;
+  const typename S::Mask* mask;
+  const int32_t* counter;
+  long rows = 0;  // of the matrix of weights before those of this n and head
+
+  INLINE Arrays at(long n, long head) const {
+    const long key_head = head / (S::HEADS / S::KEY_HEADS);
+    Arrays x = *this;
+    x.q += n * S::Q::n + head * S::Q::head;
+    x.k += n * S::K::n + key_head * S::K::head;
+    x.v += n * S::V::n + key_head * S::V::head;
+    x.dy += n * S::DY::n + head * S::DY::head;
+    x.logs += n * S::LOGS::n + head * S::LOGS::head;
+    x.delta += n * S::DELTA::n + head * S::DELTA::head;
+    x.mask += n * S::MASK::n + head * S::MASK::head;
+    x.rows = (n * S::HEADS + head) * S::QUERIES;
+    return x;
+  }
+};
+
+// The scores x of query t and key u, of lane 0, one of which moves on along the lanes, under the masks.
+template <class S, bool QUERIES_IN_LANES> INLINE vec<typename S::T> seen(vec<typename S::T> x, const Arrays<S>& in, long t, long u, long live) {
+  using T = typename S::T;
+  if constexpr (S::MASKED) {
+    const auto m = load_places<QUERIES_IN_LANES ? S::MASK::row : S::MASK::column>(in.mask + t * S::MASK::row + u * S::MASK::column, live);
+    if constexpr (__is_same(typename S::Mask, bool)) x = select(m, x, splat(-infinity<T>));
+    else x += m;
+  }
+  if constexpr (S::CAUSAL) {
+    if (QUERIES_IN_LANES && u > t) x = select(as_mask(lanes() < int(least(u - t, W))), splat(-infinity<T>), x);
+    if (!QUERIES_IN_LANES && u + W - 1 > t) x = select(as_mask(lanes() > int(most(t - u, -1))), splat(-infinity<T>), x);
+  }
+  return x;
+}
+
+// x as dropout keeps it: 0 or x / (1 - DROPOUT), by the weight's number; the rest as above.
+template <class S, bool QUERIES_IN_LANES> INLINE vec<typename S::T> kept(vec<typename S::T> x, const Arrays<S>& in, long t, long u) {
+  if constexpr (S::DROPOUT == 0) return x;
+  else {
+    constexpr int step = QUERIES_IN_LANES ? S::KEYS : 1;
+    const vec<float> uniform = philox_uniform<step, 1>(S::SEED, S::NUMBER, splat(*in.counter), (in.rows + t) * S::KEYS + u);
+    return select(as_mask(uniform >= S::DROPOUT), x * element<vec<typename S::T>>(1 / (1 - double(S::DROPOUT))), vec<typename S::T>{});
+  }
+}
+
+// A block of queries with what it gathers. `o` is the sum of weights times v, or dq.
+template <class S> struct QueryBlock {
+  using T = typename S::T;
+  static constexpr int PITCH = S::QUERY_REGISTERS * W;
+  alignas(64) T q[S::FEATURES * PITCH], dy[(S::GRADIENT ? S::VALUES : 1) * PITCH], weights[STEP * PITCH];
+  alignas(64) T o[(S::GRADIENT ? S::FEATURES : S::VALUES) * PITCH] = {};
+  vec<T> largest[S::QUERY_REGISTERS], total[S::QUERY_REGISTERS], logs[S::QUERY_REGISTERS], delta[S::QUERY_REGISTERS];
+};
+
+// Keys [u, u + count) for the registers [first, first + V) of a block of queries from t on.
+template <class S, int V> __attribute__((noinline)) void forward_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long u, long count, int first) {
+  using T = typename S::T;
+  constexpr int P = QueryBlock<S>::PITCH;
+  T* const weights = block.weights + first * W;
+  T* const o = block.o + first * W;
+  vec<T> largest[V], factor[V];
+  for (int v = 0; v < V; v++) largest[v] = block.largest[first + v];
+  const long from = t + first * W;
+  product<V, P, S::KEYS % ROWS, S::K::row, S::K::column>(
+      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, [](long, int) __attribute__((always_inline)) { return vec<T>{}; },
+      [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
+        x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
+        largest[v] = x > largest[v] ? x : largest[v];
+        store(weights + r * P + v * W, x);
+      });
+  vec<T> base[V], sum[V];
+#pragma GCC unroll 8
+  for (int v = 0; v < V; v++) {
+    base[v] = largest[v] == -infinity<T> ? vec<T>{} : largest[v];
+    factor[v] = exp(block.largest[first + v] - base[v]);
+    block.largest[first + v] = largest[v];
+    sum[v] = vec<T>{};
+  }
+  for (long r = 0; r < count; r++)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v++) {
+      const vec<T> w = exp(load(weights + r * P + v * W) - base[v]);
+      store(weights + r * P + v * W, kept<S, true>(w, in, from + v * W, u + r));
+      sum[v] += w;
+    }
+  for (int v = 0; v < V; v++) block.total[first + v] = block.total[first + v] * factor[v] + sum[v];
+  product<V, P, S::VALUES % ROWS, S::V::column, S::V::row>(
+      in.v + u * S::V::row, weights, S::VALUES, count, [&](long r, int v) __attribute__((always_inline)) { return load(o + r * P + v * W) * factor[v]; },
+      [&](long r, int v, vec<T> x) __attribute__((always_inline)) { store(o + r * P + v * W, x); });
+}
+
+template <class S, int V> __attribute__((noinline)) void query_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long u, long count, int first) {
+  using T = typename S::T;
+  constexpr int P = QueryBlock<S>::PITCH;
+  T* const weights = block.weights + first * W;
+  const long from = t + first * W;
+  const auto zero = [](long, int) __attribute__((always_inline)) { return vec<T>{}; };
+  product<V, P, S::KEYS % ROWS, S::K::row, S::K::column>(
+      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, zero, [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
+        x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
+        store(weights + r * P + v * W, x);
+      });
+  for (long r = 0; r < count; r++)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v++) {
+      T* const w = weights + r * P + v * W;
+      store(w, exp(load(w) - block.logs[first + v]));
+    }
+  product<V, P, S::KEYS % ROWS, S::V::row, S::V::column>(
+      in.v + u * S::V::row, block.dy + first * W, count, S::VALUES, zero, [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
+        T* const w = weights + r * P + v * W;
+        store(w, load(w) * (kept<S, true>(x, in, from + v * W, u + r) - block.delta[first + v]));
+      });
+  accumulate<V, P, S::FEATURES, S::K::column, S::K::row>(in.k + u * S::K::row, weights, count, block.o + first * W);
+}
+
+// Streams the keys past a block of queries: step<registers>(u, count, first register).
+template <class S, int V, class Step> INLINE void each_key_step(long t, const Step& step) {
+  const long end = S::CAUSAL ? least(S::KEYS, t + V * W) : S::KEYS;
+  for (long u = 0, count; u < end; u += count) {
+    count = least(S::CAUSAL && u + STEP > t ? DIAGONAL : STEP, S::KEYS - u);
+    const long first = S::CAUSAL ? most(u - t, 0) / W : 0;
+    if constexpr (S::CAUSAL) with_registers<V>(V - first, [&]<int N>() __attribute__((always_inline)) { step.template operator()<N>(u, count, int(first)); });
+    else step.template operator()<V>(u, count, 0);
+  }
+}
+
+// y and logs (either may be null) of queries [t, t + V * W) of one n and head.
+template <class S, int V> INLINE void forward_block(const Arrays<S>& in, long t, typename S::T* y, typename S::T* logs) {
+  using T = typename S::T;
+  using Block = QueryBlock<S>;
+  const long live = S::QUERIES - t;
+  Block block;
+  gather_places<V, Block::PITCH, S::Q::row, S::Q::column, S::FEATURES>(in.q + t * S::Q::row, live, T(S::SCALE), block.q);
+  for (int v = 0; v < V; v++) {
+    block.largest[v] = splat(-infinity<T>);
+    block.total[v] = vec<T>{};
+  }
+  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first) __attribute__((always_inline)) { forward_step<S, N>(block, in, t, u, count, first); });
+  vec<T> inverse[V];
+  for (int v = 0; v < V; v++) {
+    const mask nothing = as_mask(block.total[v] == T(0));
+    inverse[v] = select(nothing, vec<T>{}, T(1) / block.total[v]);
+    const vec<T> l = select(nothing, splat(infinity<T>), block.largest[v] + log(block.total[v]));
+    if (logs && v * W < live) store_places(logs + t + v * W, live - v * W, l);
+  }
+  if (y) scatter_places<V, Block::PITCH, S::HEADS * S::VALUES, S::VALUES>(block.o, live, inverse, y + t * S::HEADS * S::VALUES);
+}
+
+template <class S, int V> INLINE void query_block(const Arrays<S>& in, long t, typename S::T* dq) {
+  using T = typename S::T;
+  using Block = QueryBlock<S>;
+  const long live = S::QUERIES - t;
+  Block block;
+  gather_places<V, Block::PITCH, S::Q::row, S::Q::column, S::FEATURES>(in.q + t * S::Q::row, live, T(S::SCALE), block.q);
+  gather_places<V, Block::PITCH, S::DY::row, S::DY::column, S::VALUES>(in.dy + t * S::DY::row, live, T(1), block.dy);
+  vec<T> scale[V];
+  for (int v = 0; v < V; v++) {
+    block.logs[v] = load_places<S::LOGS::row>(in.logs + (t + v * W) * S::LOGS::row, live - v * W);
+    block.delta[v] = load_places<S::DELTA::row>(in.delta + (t + v * W) * S::DELTA::row, live - v * W);
+    scale[v] = splat(T(S::SCALE));
+  }
+  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first) __attribute__((always_inline)) { query_step<S, N>(block, in, t, u, count, first); });
+  scatter_places<V, Block::PITCH, S::HEADS * S::FEATURES, S::FEATURES>(block.o, live, scale, dq + t * S::HEADS * S::FEATURES);
+}
+
+template <class S> struct KeyBlock {
+  using T = typename S::T;
+  static constexpr int PITCH = S::KEY_REGISTERS * W;
+  alignas(64) T k[S::FEATURES * PITCH], v[S::VALUES * PITCH], weights[STEP * PITCH], dweights[STEP * PITCH];
+  alignas(64) T dk[S::FEATURES * PITCH] = {}, dv[S::VALUES * PITCH] = {};
+};
+
+// Queries [t, t + count) for the first V registers of a block of keys from u on.
+template <class S, int V> __attribute__((noinline)) void key_step(KeyBlock<S>& block, const Arrays<S>& in, long t, long u, long count) {
+  using T = typename S::T;
+  constexpr int P = KeyBlock<S>::PITCH;
+  const T *const q = in.q + t * S::Q::row, *const dy = in.dy + t * S::DY::row;
+  T* const plain = S::DROPOUT == 0 ? block.weights : block.dweights;  // weights without dropout
+  const auto zero = [](long, int) __attribute__((always_inline)) { return vec<T>{}; };
+  product<V, P, S::QUERIES % ROWS, S::Q::row, S::Q::column>(q, block.k, count, S::FEATURES, zero, [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
+    x = seen<S, false>(x, in, t + r, u + v * W, S::KEYS - u - v * W);
+    store(block.weights + r * P + v * W, x);
+  });
+  for (long r = 0; r < count; r++) {
+    const vec<T> l = splat(in.logs[(t + r) * S::LOGS::row]);
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v++) {
+      const long place = r * P + v * W;
+      const vec<T> w = exp(load(block.weights + place) - l);
+      store(plain + place, w);
+      if (S::DROPOUT != 0) store(block.weights + place, kept<S, false>(w, in, t + r, u + v * W));
+    }
+  }
+  accumulate<V, P, S::VALUES, S::DY::column, S::DY::row>(dy, block.weights, count, block.dv);
+  product<V, P, S::QUERIES % ROWS, S::DY::row, S::DY::column>(dy, block.v, count, S::VALUES, zero, [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
+    const vec<T> delta = splat(in.delta[(t + r) * S::DELTA::row]);
+    const vec<T> w = load(plain + r * P + v * W);
+    store(block.dweights + r * P + v * W, w * (kept<S, false>(x, in, t + r, u + v * W) - delta));
+  });
+  accumulate<V, P, S::FEATURES, S::Q::column, S::Q::row>(q, block.dweights, count, block.dk);
+}
+
+// dk and dv (either may be null) of keys [u, u + V * W) of one n and key head, summed over its heads.
+template <class S, int V> INLINE void key_block(const Arrays<S>& all, long n, long key_head, long u, typename S::T* dk, typename S::T* dv) {
+  using T = typename S::T;
+  using Block = KeyBlock<S>;
+  constexpr long GROUP = S::HEADS / S::KEY_HEADS;
+  const long live = S::KEYS - u, begin = S::CAUSAL ? u / ROWS * ROWS : 0;
+  Block block;
+  const Arrays<S> first = all.at(n, key_head * GROUP);
+  gather_places<V, Block::PITCH, S::K::row, S::K::column, S::FEATURES>(first.k + u * S::K::row, live, T(S::SCALE), block.k);
+  gather_places<V, Block::PITCH, S::V::row, S::V::column, S::VALUES>(first.v + u * S::V::row, live, T(1), block.v);
+  for (long head = 0; head < GROUP; head++) {
+    const Arrays<S> in = all.at(n, key_head * GROUP + head);
+    for (long t = begin, count; t < S::QUERIES; t += count) {
+      count = least(S::CAUSAL && t < u + V * W ? DIAGONAL : STEP, S::QUERIES - t);
+      if constexpr (S::CAUSAL) with_registers<V>((t + count - 1 - u) / W + 1, [&]<int M>() __attribute__((always_inline)) { key_step<S, M>(block, in, t, u, count); });
+      else key_step<S, V>(block, in, t, u, count);
+    }
+  }
+  vec<T> scale[V], one[V];
+  for (int v = 0; v < V; v++) {
+    scale[v] = splat(T(S::SCALE));
+    one[v] = splat(T(1));
+  }
+  if (dk) scatter_places<V, Block::PITCH, S::KEY_HEADS * S::FEATURES, S::FEATURES>(block.dk, live, scale, dk);
+  if (dv) scatter_places<V, Block::PITCH, S::KEY_HEADS * S::VALUES, S::VALUES>(block.dv, live, one, dv);
+}
+
+// How many blocks of REGISTERS registers EXTENT places make; the last one may have fewer.
+template <int REGISTERS, long EXTENT> struct Blocks {
+  static constexpr long COUNT = (EXTENT + REGISTERS * W - 1) / (REGISTERS * W);
+  static constexpr int LAST = (EXTENT - (COUNT - 1) * REGISTERS * W + W - 1) / W;
+
+  // Calls body<registers>(first place) for a block.
+  template <class Body> static INLINE void call(long block, const Body& body) {
+    const long first = block * REGISTERS * W;
+    if constexpr (LAST == REGISTERS) body.template operator()<REGISTERS>(first);
+    else if (block + 1 == COUNT) body.template operator()<LAST>(first);
+    else if constexpr (COUNT > 1) body.template operator()<REGISTERS>(first);
+  }
+};
+template <class S> using QueryBlocks = Blocks<S::QUERY_REGISTERS, S::QUERIES>;
+template <class S> using KeyBlocks = Blocks<S::KEY_REGISTERS, S::KEYS>;
+
+// Units [begin, end) of N * HEADS * QueryBlocks::COUNT.
+template <class S> INLINE void forward(const Arrays<S>& all, typename S::T* y, typename S::T* logs, long begin, long end) {
+  constexpr long count = QueryBlocks<S>::COUNT;
+  for (long unit = begin; unit < end; unit++) {
+    const long n = unit / count / S::HEADS, head = unit / count % S::HEADS;
+    auto* const rows = y ? y + (n * S::QUERIES * S::HEADS + head) * S::VALUES : nullptr;
+    auto* const sums = logs ? logs + (n * S::HEADS + head) * S::QUERIES : nullptr;
+    QueryBlocks<S>::call(unit % count, [&]<int V>(long t) __attribute__((always_inline)) { forward_block<S, V>(all.at(n, head), t, rows, sums); });
+  }
+}
+// Units [begin, end) of N * HEADS * QueryBlocks::COUNT.
+template <class S> INLINE void query_gradient(const Arrays<S>& all, typename S::T* dq, long begin, long end) {
+  constexpr long count = QueryBlocks<S>::COUNT;
+  for (long unit = begin; unit < end; unit++) {
+    const long n = unit / count / S::HEADS, head = unit / count % S::HEADS;
+    auto* const rows = dq + (n * S::QUERIES * S::HEADS + head) * S::FEATURES;
+    QueryBlocks<S>::call(unit % count, [&]<int V>(long t) __attribute__((always_inline)) { query_block<S, V>(all.at(n, head), t, rows); });
+  }
+}
+// Units [begin, end) of N * KEY_HEADS * KeyBlocks::COUNT.
+template <class S> INLINE void key_gradient(const Arrays<S>& all, typename S::T* dk, typename S::T* dv, long begin, long end) {
+  constexpr long count = KeyBlocks<S>::COUNT;
+  for (long unit = begin; unit < end; unit++) {
+    const long n = unit / count / S::KEY_HEADS, head = unit / count % S::KEY_HEADS;
+    KeyBlocks<S>::call(unit % count, [&]<int V>(long u) __attribute__((always_inline)) {
+      const long row = (n * S::KEYS + u) * S::KEY_HEADS + head;
+      key_block<S, V>(all, n, head, u, dk ? dk + row * S::FEATURES : nullptr, dv ? dv + row * S::VALUES : nullptr);
+    });
+  }
+}
+}  // namespace graphc::attend

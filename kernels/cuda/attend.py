@@ -1,0 +1,76 @@
+"""Attention and its gradients for attend.cuh: a block of threads per queries or keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir import Node, Value
+from graphc.kernels.attend_shape import Problem, find_problem, shape_text
+from graphc.kernels.cuda.shell import (
+    BLOCKS,
+    Signature,
+    constant_arrays,
+    kernel_text,
+    make_kernel,
+    source,
+    symbol_of,
+)
+from graphc.kernels.expression import Names, Program
+from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.ops.fused import Fused
+
+THREADS = 256
+MOST_WORDS = 64
+"""Of sums and scores in a thread's registers: a multiprocessor then holds two blocks."""
+
+
+def lower_attend(node: Node) -> Kernel:
+    """The kernel of a fused node around an attention or attention_grad; every value is
+    row-major. The gradients of queries, and those of keys and values, are a launch each."""
+    assert isinstance(node.op, Fused)
+    problem, body = find_problem(node), node.op.body
+    names = Names(problem.arrays)
+    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    signature = Signature(pointers, body.inputs, body.outputs)
+    n, h, g, t, u, e, d = problem.extents
+    results = [pointers.get(v, "nullptr") for v in problem.node.outputs]
+    launches, kernels = [], []
+
+    def launch(part: str, call: str, heads: int, places: int, features: int) -> None:
+        rows = _rows(problem, n * heads, places, features)
+        blocks = n * heads * -(-places // (16 * rows))
+        symbol = symbol_of(node, part)
+        resident = 1 if rows == 1 else 2
+        lines = _call(problem, pointers, call, rows)
+        launches.append(GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1)))
+        kernels.append(kernel_text(symbol, signature, THREADS, lines, resident))
+
+    if problem.forward:
+        launch("kernel", f"forward|{', '.join(results)}", h, t, d)
+    elif problem.wanted[0]:
+        launch("query", f"query_gradient|{results[0]}", h, t, e)
+    if not problem.forward and any(problem.wanted[1:]):
+        launch("key", f"key_gradient|{', '.join(results[1:])}", g, u, e + d)
+    sections = [constant_arrays(Program((), problem.arrays, {})), shape_text(problem), *kernels]
+    return make_kernel(node, source(node, ("attend",), sections), launches, flops=problem.flops)
+
+
+def _call(problem: Problem, pointers: dict[Value, str], call: str, rows: int) -> list[str]:
+    reads = problem.reads(pointers)
+    function, _, results = call.partition("|")
+    return [
+        f"const attend::Arrays<Shape> arrays{{{', '.join(reads[:4])},",
+        f"                                    {', '.join(reads[4:])}, 0}};",
+        f"attend::{function}<Shape, {rows}>(arrays, {results});",
+    ]
+
+
+def _rows(problem: Problem, heads: int, places: int, features: int) -> int:
+    """Rows of a thread, of 16 that share them: as many as its registers hold sums and scores for,
+    but two where four would leave much of a device idle."""
+    op: Any = problem.node.op
+    scores = (4 if problem.forward else 8) + (4 if op.dropout else 0)
+    words = (-(-features // 16) + scores) * (2 if problem.dtype == "f64" else 1)
+    rows = next((r for r in (4, 2) if r * words <= MOST_WORDS), 1)
+    blocks = heads * -(-places // 64)
+    return 2 if rows == 4 and blocks < BLOCKS // 2 else rows

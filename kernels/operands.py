@@ -1,0 +1,56 @@
+"""What lies behind the operands of an op with a template of its own: memory that it reads in place,
+through affine views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphc.ir import Graph, Value
+from graphc.kernels.access import Domain
+from graphc.kernels.expression import Names, Walk
+from graphc.ops.base import Array, Source, View
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand's element at indices i is that of `source`, an input of the body or a constant in
+    it, at `offset` + sum of strides[d] * i[d] elements. Axes of extent 1 have stride 0."""
+
+    source: Value
+    offset: int
+    strides: tuple[int, ...]
+
+
+def find_operands(body: Graph, values: Sequence[Value]) -> list[Operand]:
+    """How each of `values`, views of inputs or of constants of the body, is read."""
+    producers = body.producers
+    sources = []
+    for value in values:
+        while value not in body.inputs and isinstance(producers[value].op, View):
+            (value,) = producers[value].inputs
+        assert value in body.inputs or isinstance(producers[value].op, Source), f"computed: {value}"
+        sources.append(value)
+    pointers = {v: v.name for v in (*body.inputs, *sources)}
+    operands = []
+    for value, source in zip(values, sources, strict=True):
+        assert source.type.layout.axis is None, f"{source} is read row-major"
+        domain = Domain(value.type.shape)
+        walk = Walk(body, domain, pointers, inputs=pointers)
+        access = walk.address(value, domain.identity())
+        assert access.divisor == 1
+        strides = zip(access.strides, domain.extents, strict=True)
+        operands.append(
+            Operand(source, access.offset, tuple(s if n > 1 else 0 for s, n in strides))
+        )
+    return operands
+
+
+def constant_operands(
+    body: Graph, operands: Sequence[Operand]
+) -> tuple[Mapping[Value, str], Mapping[str, Array]]:
+    """A pointer's name for each source that is no input, and the elements by that name."""
+    names, producers = Names(), body.producers
+    sources = dict.fromkeys(o.source for o in operands if o.source not in body.inputs)
+    pointers = {v: names.fresh(v.name, "data") for v in sources}
+    return pointers, {p: producers[v].op.reference()[0] for v, p in pointers.items()}
