@@ -28,7 +28,7 @@ def lower_index(node: Node, target: Target) -> Kernel:
     assert all(v.type.layout.axis is None for v in values), "take_grad is row-major"
     indices, dy = inner.inputs
     last = op.axis + indices.type.rank
-    reader = _Reader(node)
+    reader = Reader(node)
     rank = dy.type.rank
     sections = [
         reader.read(dy, "Before", range(op.axis)),
@@ -51,7 +51,7 @@ def lower_index(node: Node, target: Target) -> Kernel:
     )
 
 
-class _Reader:
+class Reader:
     """Finds what memory lies behind the inputs of take_grad, and prints how it is read."""
 
     def __init__(self, node: Node) -> None:
@@ -103,7 +103,7 @@ class _Reader:
         return source, walk.address(value, domain.identity())
 
 
-def _shell(node: Node, reader: _Reader, values: Sequence[Value], extent: int, chunks: int) -> str:
+def _shell(node: Node, reader: Reader, values: Sequence[Value], extent: int, chunks: int) -> str:
     if not chunks:
         return f'extern "C" void {symbol(node)}(void* const*, int, int) {{}}\n'
     indices, dy = values

@@ -39,6 +39,7 @@ def _lower_cpu(node: Node, target: Target) -> Kernel:
     from graphc.kernels.pointwise import lower_pointwise
     from graphc.kernels.prefix import lower_prefix
     from graphc.kernels.reduce import lower_reduce
+    from graphc.kernels.scatter import lower_scatter
     from graphc.kernels.sort import lower_sort
 
     templates = {
@@ -48,6 +49,7 @@ def _lower_cpu(node: Node, target: Target) -> Kernel:
         "pointwise": lower_pointwise,
         "prefix": lower_prefix,
         "reduce": lower_reduce,
+        "scatter": lower_scatter,
         "sort": lower_sort,
     }
     return templates[node.op.template](node, target)

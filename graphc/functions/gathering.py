@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
-from graphc.functions.elementwise import add, equal, greater, subtract, where
+from graphc.functions.elementwise import divide, floor_divide, maximum, where
 from graphc.functions.indexing import checked_indices, take
-from graphc.functions.reductions import max, sum
-from graphc.functions.shapes import broadcast_to, expand_dims
+from graphc.functions.shapes import broadcast_to
 from graphc.functions.tensors import as_tensor, axis_of, error, promoted
+from graphc.ir import DTYPES, FLOATS
 from graphc.trace import Tensor, emit
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "masked_fill",
     "scatter",
     "scatter_add",
+    "scatter_reduce",
     "take_along_axis",
 ]
 
@@ -75,31 +76,50 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
 
 def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Tensor:
     """x plus, at place index[..., i, ...] of `axis`, the elements of `src`, in ascending order of
-    i: the result never varies. The shape of `index` is that of `src`; work grows with the extent
-    of x times that of `index` along the axis."""
-    tensor, places, source, place = _scattered("scatter_add", x, axis, index, src)
-    total = sum_by_index(places, source, place, tensor.shape[place])
-    return add(tensor, _padded_to(total, tensor.shape))
+    i: the result never varies. The shape of `index` is that of `src`."""
+    return _scatter("scatter_add", x, axis, index, src, "sum")
 
 
 def scatter(x: Any, axis: int, index: Any, src: Any) -> Tensor:
     """x with, at place index[..., i, ...] of `axis`, the elements of `src`; the last one in order
-    of i where several go to one place. Shapes and work as of `scatter_add`."""
-    tensor, places, source, place = _scattered("scatter", x, axis, index, src)
-    extent = tensor.shape[place]
-    ramp = emit(ops.Iota(_along(places.ndim + 1, place + 1, places.shape[place]), place + 1, "i64"))
-    chosen = _chosen(places, place, extent)
-    last = max(where(chosen, ramp, -1), place + 1)
-    last = _padded_to(add(last, 1), tensor.shape)
-    found = emit(
-        ops.TakeAlongAxis(place), _padded_to(source, tensor.shape, place), subtract(last, 1)
-    )
-    return where(greater(last, 0), found, tensor)
+    of i where several go to one place. Shapes as of `scatter_add`."""
+    return _scatter("scatter", x, axis, index, src, "replace")
 
 
-def _scattered(
-    name: str, x: Any, axis: int, index: Any, src: Any
-) -> tuple[Tensor, Tensor, Tensor, int]:
+REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min", "mean": "mean"}
+
+
+def scatter_reduce(
+    x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool = True
+) -> Tensor:
+    """x combined, at place index[..., i, ...] of `axis`, with the elements of `src`: by sum, prod,
+    amax, amin or mean. Without `include_self` the elements of x count where none goes alone."""
+    if reduce not in REDUCTIONS:
+        raise error(f"scatter_reduce: reduce expected {', '.join(REDUCTIONS)}, got {reduce!r}")
+    combine = REDUCTIONS[reduce]
+    tensor = as_tensor(x)
+    if not include_self:
+        neutral = _neutral(combine, tensor.dtype)
+        tensor = scatter(tensor, axis, index, neutral)
+    if combine != "mean":
+        return _scatter("scatter_reduce", tensor, axis, index, src, combine)
+    total = scatter_add(tensor, axis, index, src)
+    ones = broadcast_to(as_tensor(int(include_self), total.dtype), total.shape)
+    counts = maximum(scatter_add(ones, axis, index, 1), 1)
+    return divide(total, counts) if total.dtype in FLOATS else floor_divide(total, counts)
+
+
+def _neutral(combine: str, dtype: str) -> float | int:
+    """What changes nothing when combined."""
+    if combine in ("sum", "mean", "prod"):
+        return int(combine == "prod")
+    if dtype in FLOATS:
+        return float("-inf") if combine == "max" else float("inf")
+    limits = np.iinfo(DTYPES[dtype])
+    return int(limits.min if combine == "max" else limits.max)
+
+
+def _scatter(name: str, x: Any, axis: int, index: Any, src: Any, combine: str) -> Tensor:
     tensor, source = promoted(x, src)
     place = axis_of(name, axis, tensor)
     places = checked_indices(name, index, tensor.shape[place])
@@ -110,27 +130,22 @@ def _scattered(
         raise error(
             f"{name}: index {places.value.type} and src {source.value.type} differ in shape"
         )
-    return tensor, places, source, place
+    # A place that does not exist takes nothing.
+    places = _padded_to(places, tensor.shape, place, -1)
+    source = _padded_to(source, tensor.shape, place, 0)
+    return emit(ops.Scatter(place, combine), tensor, places, source)
 
 
 def sum_by_index(indices: Tensor, x: Tensor, axis: int, extent: int) -> Tensor:
     """y[..., j, ...] = the sum of x[..., i, ...] over the i along `axis` with
     indices[..., i, ...] = j, for j below `extent`."""
-    parts = where(_chosen(indices, axis, extent), expand_dims(x, axis), 0)
-    return sum(parts, axis + 1, dtype=x.dtype)
+    shape = (*x.shape[:axis], extent, *x.shape[axis + 1 :])
+    nothing = broadcast_to(as_tensor(0, x.dtype), shape)
+    return emit(ops.Scatter(axis, "sum"), nothing, indices, x)
 
 
-def _chosen(indices: Tensor, axis: int, extent: int) -> Tensor:
-    """Booleans [..., j, i, ...]: whether indices[..., i, ...] = j along `axis`."""
-    ramp = emit(ops.Iota(_along(indices.ndim + 1, axis, extent), axis, indices.dtype))
-    return equal(expand_dims(indices, axis), ramp)
-
-
-def _along(rank: int, axis: int, extent: int) -> tuple[int, ...]:
-    return tuple(extent if a == axis else 1 for a in range(rank))
-
-
-def _padded_to(x: Tensor, shape: tuple[int, ...], but: int = -1) -> Tensor:
-    """x with zeros behind it up to `shape`, except along axis `but`."""
+def _padded_to(x: Tensor, shape: tuple[int, ...], but: int, value: int) -> Tensor:
+    """x with `value` behind it up to `shape`, except along axis `but`."""
     high = tuple(0 if a == but else n - x.shape[a] for a, n in enumerate(shape))
-    return emit(ops.Pad((0,) * x.ndim, high, (0,) * x.ndim), x) if any(high) else x
+    none = (0,) * x.ndim
+    return emit(ops.Pad(none, high, none, value), x) if any(high) else x

@@ -89,6 +89,8 @@ from graphc.ops.rounding import (
     Trunc,
 )
 from graphc.ops.scan import Scan
+from graphc.ops.scatter import Scatter
+from graphc.ops.sort import Sort
 from graphc.ops.special import (
     Digamma,
     Erfc,
@@ -102,7 +104,6 @@ from graphc.ops.special import (
     Nextafter,
     Polygamma,
 )
-from graphc.ops.sort import Sort
 from graphc.ops.trigonometry import (
     Acos,
     Acosh,
@@ -221,6 +222,7 @@ __all__ = [
     "Round",
     "Rsqrt",
     "Scan",
+    "Scatter",
     "Select",
     "Sigmoid",
     "Signbit",

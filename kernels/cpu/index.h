@@ -9,11 +9,11 @@ namespace graphc {
 // The offset of a number that counts through axes, the last fastest: `EXTENT` and `STRIDE` of each of RANK.
 template <class Axes> INLINE long offset(long number) {
   long sum = 0;
-  for (int d = Axes::RANK - 1; d >= 0; d--) {
+  for (int d = Axes::RANK - 1; d > 0; d--) {
     sum += number % Axes::EXTENT[d] * Axes::STRIDE[d];
     number /= Axes::EXTENT[d];
   }
-  return sum;
+  return Axes::RANK ? sum + number * Axes::STRIDE[0] : 0;
 }
 
 // `Before`, `Places` and `After` say how dy is read along a, i and b, `Indices` how the indices are; their SIZE is that of the axes

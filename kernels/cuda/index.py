@@ -43,7 +43,7 @@ def lower_index(node: Node) -> Kernel:
     names = Names()
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
     kind = C_TYPES[dy.type.dtype]
-    text = _Text(body, pointers, names)
+    text = Text(body, pointers, names)
     sizes = f"{kind}, {before}, {count}, {after}, {extent}"
     lines = [
         f"take_grad<{sizes}>(",
@@ -51,10 +51,10 @@ def lower_index(node: Node) -> Kernel:
         *text.read(indices, {"i": indices.type.shape}),
         "    },",
         "    [&](int before, int i, int after) {",
-        *text.read(dy, _split(dy, axis, indices.type.rank)),
+        *text.read(dy, split_axes(dy, axis, indices.type.rank)),
         "    },",
         f"    [&](int before, int i, int after, {kind} sum) {{",
-        *text.write(table, _split(table, axis, 1)),
+        *text.write(table, split_axes(table, axis, 1)),
         "    });",
     ]
     symbol = symbol_of(node)
@@ -66,7 +66,7 @@ def lower_index(node: Node) -> Kernel:
     return make_kernel(node, source(node, ("index",), sections), [launch])
 
 
-def _split(value: Value, axis: int, middle: int) -> dict[str, tuple[int, ...]]:
+def split_axes(value: Value, axis: int, middle: int) -> dict[str, tuple[int, ...]]:
     """The extents that each of the three linear indices of a value stands for."""
     shape = value.type.shape
     return {
@@ -76,7 +76,7 @@ def _split(value: Value, axis: int, middle: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-class _Text:
+class Text:
     """The bodies of the functors, and the constants that they read."""
 
     def __init__(self, body: Graph, pointers: Mapping[Value, str], names: Names) -> None:

@@ -9,6 +9,7 @@ from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.prefix import lower_prefix
 from graphc.kernels.cuda.reduce_text import lower_reduce
+from graphc.kernels.cuda.scatter import lower_scatter
 from graphc.kernels.cuda.sort import lower_sort
 from graphc.kernels.kernel import Kernel
 from graphc.ops.fused import Fused
@@ -21,6 +22,7 @@ TEMPLATES = {
     "pointwise": lower_pointwise,
     "prefix": lower_prefix,
     "reduce": lower_reduce,
+    "scatter": lower_scatter,
     "sort": lower_sort,
 }
 

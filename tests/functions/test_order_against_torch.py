@@ -110,6 +110,45 @@ case(
     X[0],
 )
 
+SOURCE, SPREAD = normal(2, 4, seed=5), labels(5, 2, 4, seed=7)
+for reduce in ("sum", "prod", "amax", "amin", "mean"):
+    for include in (True, False):
+        case(
+            f"scatter_reduce {reduce} {include}",
+            lambda x, i, s, r=reduce, n=include: squared(f.scatter_reduce(x, 1, i, s, r, n)),
+            lambda t, x, i, s, r=reduce, n=include: squared(
+                t.scatter_reduce(x, 1, i, s, r, include_self=n)
+            ),
+            X,
+            SPREAD,
+            SOURCE,
+        )
+        case(
+            f"scatter_reduce {reduce} {include} of integers",
+            lambda x, i, s, r=reduce, n=include: f.scatter_reduce(x, 1, i, s, r, n),
+            lambda t, x, i, s, r=reduce, n=include: t.scatter_reduce(x, 1, i, s, r, include_self=n),
+            labels(9, 3, 5, seed=2),
+            SPREAD,
+            labels(9, 2, 4, seed=4),
+        )
+case(
+    "product with zeros",
+    lambda x, i, s: f.scatter_reduce(x, 1, i, s, "prod"),
+    lambda t, x, i, s: t.scatter_reduce(x, 1, i, s, "prod"),
+    X,
+    np.array([[0, 0, 1, 1, 1], [2, 2, 2, 3, 4]]),
+    np.array([[0.0, 2.0, 0.0, 0.0, 3.0], [1.0, 2.0, 0.0, 5.0, 0.0]]),
+)
+TIED = np.array([[1.0, 2.0, 3.0]])
+case(
+    "ties of scatter_reduce",
+    lambda x, i, s: f.scatter_reduce(x, 1, i, s, "amax"),
+    lambda t, x, i, s: t.scatter_reduce(x, 1, i, s, "amax"),
+    TIED,
+    np.array([[0, 0, 1, 1, 2]]),
+    np.array([[1.0, 0.0, 5.0, 5.0, 1.0]]),
+)
+
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients_equal_torchs(torch: ModuleType, case: Case) -> None:

@@ -29,7 +29,8 @@ LANES = Layout(0, W)
 OPS = [
     s
     for s in CORE
-    if not isinstance(s.op, Contraction | Reduction) and s.op.own_template in ("", "index")
+    if not isinstance(s.op, Contraction | Reduction)
+    and s.op.own_template in ("", "index", "scatter")
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc.ir import Type
-from graphc.ops import Cummax, Cummin, Cumprod, Cumsum, Logcumsumexp, Sort
+from graphc.ops import Cummax, Cummin, Cumprod, Cumsum, Logcumsumexp, Scatter, Sort
 from tests.ops.sample import Sample, f32, of
 
 TIES = (-3.0, 3.0)
@@ -63,7 +63,7 @@ def _sorting() -> list[Sample]:
         ((2, 5, 19), 1, 5),
         ((19, 3, 1), 1, 3),
         ((17, 130), 1, 100),
-        ((2, 300), 1, 300),
+        ((2, 270), 1, 270),
         ((2, 2500), 1, 9),
         ((2100, 3), 0, 1),
         ((2, 4100), 1, 700),
@@ -82,4 +82,34 @@ def _sorting() -> list[Sample]:
     return samples
 
 
-ORDERS: tuple[Sample, ...] = (*_running(), *_sorting())
+def _scattering() -> list[Sample]:
+    samples = []
+    for number, (axis, shape, places) in enumerate(
+        (
+            (0, (7,), (5,)),
+            (0, (3,), (70,)),
+            (1, (3, 9), (3, 20)),
+            (1, (3, 40), (3, 6)),
+            (0, (5, 70), (8, 70)),
+            (1, (2, 6, 35), (2, 9, 35)),
+            (2, (2, 3, 5), (2, 3, 40)),
+            (0, (4, 3), (0, 3)),
+            (0, (0, 3), (4, 3)),
+            (1, (0, 3), (0, 4)),
+        )
+    ):
+        limits = ((-2.0, 2.0), (-1.0, float(shape[axis])), (-2.0, 2.0))
+        for combine in ("sum", "replace", *(("prod", "max", "min") if number < 6 else ())):
+            ties = combine in ("max", "min")
+            for dtype in ("f32", "i32") if number % 2 == 0 or ties else ("f32",):
+                index = of(("i32", "i64")[number % 2], *places)
+                inputs = (Type(shape, dtype), index, Type(places, dtype))
+                samples.append(Sample(Scatter(axis, combine), inputs, limits))
+    for dtype in ("bool", "u8", "i8", "i64", "f64"):
+        inputs = (of(dtype, 3, 9), of("i32", 3, 7), of(dtype, 3, 7))
+        limits = ((-2.0, 2.0), (0.0, 8.0), (-2.0, 2.0))
+        samples.append(Sample(Scatter(1, "replace"), inputs, limits))
+    return samples
+
+
+ORDERS: tuple[Sample, ...] = (*_running(), *_sorting(), *_scattering())

@@ -1,0 +1,102 @@
+"""Elements put, or combined, into the places of an axis that indices name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Type
+from graphc.ops.base import ANY, NUMBERS, Array, Index, Tensors, check_dtype
+from graphc.ops.constant import Iota
+from graphc.ops.indexing import PLACES, TakeAlongAxis
+
+_COMBINE: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+@dataclass(frozen=True)
+class Scatter(Index):
+    """y = a, into which for each i in ascending order c[..., i, ...] goes at place b[..., i, ...]
+    along `axis`: `combine` is replace, sum, prod, max or min. Places out of range take nothing."""
+
+    axis: int
+    combine: str
+    name: ClassVar[str] = "scatter"
+    own_template: ClassVar[str] = "scatter"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        x, indices, source = inputs
+        assert self.combine == "replace" or self.combine in _COMBINE, self.combine
+        check_dtype("scatter", indices.dtype, PLACES, inputs)
+        check_dtype("scatter", x.dtype, ANY if self.combine == "replace" else NUMBERS, inputs)
+        others = [[n for a, n in enumerate(t.shape) if a != self.axis] for t in inputs[:2]]
+        if x.rank != indices.rank or others[0] != others[1]:
+            raise GraphError(
+                f"scatter: {x} and indices {indices} differ in more than axis {self.axis}"
+            )
+        if source != Type(indices.shape, x.dtype):
+            raise GraphError(f"scatter: {source} does not fit indices {indices} of {x}")
+        return (Type(x.shape, x.dtype),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        x, indices, source = (np.moveaxis(a, self.axis, 0) for a in inputs)
+        y = x.copy()
+        rest = np.indices(x.shape[1:], sparse=True)
+        for row, elements in zip(indices, source, strict=True):
+            inside = (row >= 0) & (row < len(x))
+            if len(x):
+                at = (np.where(inside, row, 0), *rest)
+                new = (
+                    elements
+                    if self.combine == "replace"
+                    else _COMBINE[self.combine](y[at], elements)
+                )
+                y[at] = np.where(inside, new, y[at])
+        return (np.ascontiguousarray(np.moveaxis(y, 0, self.axis)),)
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        from graphc import functions as f
+        from graphc.trace import emit
+
+        (x, places, source), (y,), (d,) = inputs, outputs, grads
+
+        def taken(tensor: Any) -> Any:
+            return emit(TakeAlongAxis(self.axis), tensor, places)
+
+        def scattered(combine: str, into: Any, what: Any) -> Any:
+            return emit(Scatter(self.axis, combine), into, places, what)
+
+        if self.combine == "sum":
+            return d, None, taken(d)
+        if self.combine == "replace":
+            ramp = emit(Iota(places.shape, self.axis, "i32"))
+            last = scattered("replace", f.zeros(x.shape, "i32"), ramp)
+            kept = f.where(taken(last) == ramp, taken(d), 0)
+            return scattered("replace", d, f.zeros(places.shape, d.dtype)), None, kept
+        if self.combine == "prod":
+            return self._of_product(x, source, y, d, taken, scattered)
+        # Those that equal the extreme share its gradient.
+        mine, theirs = (f.astype(s == e, d.dtype) for s, e in ((x, y), (source, taken(y))))
+        part = d / scattered("sum", mine, theirs)
+        return mine * part, None, theirs * taken(part)
+
+    def _of_product(
+        self, x: Any, source: Any, y: Any, d: Any, taken: Any, scattered: Any
+    ) -> Tensors:
+        """d times the product of the others: without one's zero, as long as no other is 0."""
+        from graphc import functions as f
+
+        zero, zeros = source == 0, source * 0
+        count = scattered("sum", x * 0, f.where(zero, zeros + 1, zeros))
+        alone = f.logical_and(zero, taken(count) == 1)
+        without = scattered("prod", x, f.where(alone, 1, source))
+        others = f.where(zero, 0, taken(d * y) / f.where(zero, 1, source))
+        dsource = f.where(alone, taken(d * without), others)
+        return d * scattered("prod", x * 0 + 1, source), None, dsource

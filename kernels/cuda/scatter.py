@@ -1,0 +1,44 @@
+"""Scattered elements for scatter.cuh."""
+
+from __future__ import annotations
+
+import math
+
+from graphc.ir import Node
+from graphc.kernels.axis import only_node
+from graphc.kernels.cuda.index import Text, split_axes
+from graphc.kernels.cuda.shell import Signature, kernel_text, make_kernel, source, symbol_of
+from graphc.kernels.expression import Names
+from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.kernels.scatter import JOINS
+from graphc.ops.fused import Fused
+from graphc.ops.scatter import Scatter
+
+THREADS = 128
+
+
+def lower_scatter(node: Node) -> Kernel:
+    """The kernel of a body of one scatter; every value is row-major."""
+    inner = only_node(node, "scatter")
+    op, (x, indices, elements), output = inner.op, inner.inputs, inner.output
+    assert isinstance(op, Scatter) and isinstance(node.op, Fused)
+    body = node.op.body
+    if x.type.size == 0:
+        return make_kernel(node, source(node, (), ()), ())
+    behind = math.prod(x.type.shape[op.axis + 1 :])
+    extent, count = x.type.shape[op.axis], indices.type.shape[op.axis]
+    rows, warps = x.type.size // extent, behind < 32
+    names = Names()
+    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    text = Text(body, pointers, names)
+    sizes = f"{rows}, {extent}, {count}, {behind}, {str(warps).lower()}"
+    lines = [f"scatter<{JOINS[op.combine]}, {sizes}>(", f"    {pointers[output]},"]
+    for value, end in ((x, ","), (indices, ","), (elements, ");")):
+        read = text.read(value, split_axes(value, op.axis, 1))
+        lines += ["    [&](int before, int i, int after) {", *read, f"    }}{end}"]
+    symbol = symbol_of(node)
+    signature = Signature(pointers, body.inputs, body.outputs)
+    blocks = -(-rows * (32 if warps else 1) // THREADS)
+    sections = [text.constants, kernel_text(symbol, signature, THREADS, lines)]
+    launch = GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1))
+    return make_kernel(node, source(node, ("scatter",), sections), [launch])

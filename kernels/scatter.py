@@ -1,0 +1,81 @@
+"""Lowering of scatter: rows of elements into the places that indices name."""
+
+from __future__ import annotations
+
+import math
+
+from graphc.ir import Node, Value
+from graphc.kernels.axis import only_node
+from graphc.kernels.expression import C_TYPES
+from graphc.kernels.index import Reader
+from graphc.kernels.kernel import Kernel
+from graphc.kernels.shell import chunk_count, framed, symbol
+from graphc.ops.fused import Fused
+from graphc.ops.scatter import Scatter
+from graphc.target import Target
+
+STRIP = 64
+"""Neighbouring rows that are gone through together."""
+JOINS = {
+    "replace": "ScatterReplace",
+    "sum": "ScatterSum",
+    "prod": "ScatterProd",
+    "max": "ScatterMax",
+    "min": "ScatterMin",
+}
+
+
+def lower_scatter(node: Node, target: Target) -> Kernel:
+    """The kernel of a body of one scatter; it reads row-major inputs through views."""
+    inner = only_node(node, "scatter")
+    op, (x, indices, _) = inner.op, inner.inputs
+    assert isinstance(op, Scatter) and isinstance(node.op, Fused)
+    shape = x.type.shape
+    before, behind = math.prod(shape[: op.axis]), math.prod(shape[op.axis + 1 :])
+    units = before * -(-behind // STRIP)
+    count = indices.type.shape[op.axis]
+    chunks = chunk_count(x.type.size + 2.0 * indices.type.size, units)
+    values = (*node.inputs, *node.outputs)
+    return Kernel(
+        symbol(node),
+        "scatter",
+        _text(node, inner, op, (behind, count), units, chunks),
+        phases=(chunks,),
+        flops=indices.type.size,
+        bytes=sum(v.type.nbytes for v in values),
+    )
+
+
+def _text(
+    node: Node, inner: Node, op: Scatter, sizes: tuple[int, int], units: int, chunks: int
+) -> str:
+    x, (behind, count), name = inner.inputs[0], sizes, symbol(node)
+    if not x.type.size:
+        return framed(node, "scatter", f'extern "C" void {name}(void* const*, int, int) {{}}\n')
+    reader = Reader(node)
+    operands = list(zip(inner.inputs, ("Old", "Place", "Source"), ("j", "i", "i"), strict=True))
+    structs = [_structs(reader, v, n, op.axis) for v, n, _ in operands]
+    kind = C_TYPES[x.type.dtype]
+    settings = f"{JOINS[op.combine]}, {x.type.shape[op.axis]}, {count}, {behind}, {STRIP}"
+    span = f"chunk * {units}L / {chunks}, (chunk + 1) * {units}L / {chunks}"
+    lines = [
+        f'extern "C" void {name}(void* const* arguments, int, int chunk) {{',
+        *(f"  const auto* const {n.lower()}_data = {reader.pointer(v)};" for v, n, _ in operands),
+        f"  scatter<{settings}>({span}, ({kind}*)arguments[{len(reader.body.inputs)}],",
+        ",\n".join(f"    {_functor(n, i)}" for _, n, i in operands) + ");",
+        "}",
+    ]
+    arrays = reader.arrays()
+    return framed(node, "scatter", arrays, *structs, "".join(f"{line}\n" for line in lines))
+
+
+def _structs(reader: Reader, value: Value, name: str, axis: int) -> str:
+    rank = value.type.rank
+    parts = (("Before", range(axis)), ("Axis", (axis,)), ("After", range(axis + 1, rank)))
+    return "".join(reader.read(value, name + part, axes) for part, axes in parts)
+
+
+def _functor(name: str, index: str) -> str:
+    offsets = f"offset<{name}Before>(a) + offset<{name}Axis>({index}) + offset<{name}After>(b)"
+    head = f"[=](long a, long {index}, long b) __attribute__((always_inline))"
+    return f"{head} {{ return {name.lower()}_data[{offsets}]; }}"
