@@ -124,7 +124,7 @@ GRAPHC_INLINE auto convert(From x) {
 }
 
 template <class T>
-GRAPHC_INLINE T from_bool(mask x) {
+GRAPHC_INLINE auto from_bool(mask x) {
   return convert<T>(x);
 }
 template <class From>
