@@ -21,7 +21,7 @@ from graphc.runtime.planner import make_plan
 from tests.cuda.test_executable import batch, trainer
 from tests.kernels.cuda_harness import TARGET, assert_close
 from tests.ops.samples import CORE
-from tests.sim.test_sim_ops import node_of
+from tests.ops.test_sweep import node_of
 from tests.small_models import MODELS
 from tests.tools import need_command
 
