@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 
-from graphc.kernels.expression import identifier
+from graphc.kernels.contract_index import (
+    axis_enum,
+    axis_name,
+    border_names,
+    condition,
+    constant,
+    exists,
+    integers,
+    linear,
+    linear_of,
+    loop_lines,
+    output_index,
+    sum_lines,
+    times,
+)
 from graphc.kernels.nest import Border, Nest, Quotient, Read
 from graphc.kernels.tile import Roles, Schedule, TileAxis
+
+STREAMED_BYTES = 1024 * 1024
+"""A larger operand does not stay in the second-level cache."""
 
 
 def shape_lines(schedule: Schedule) -> list[str]:
@@ -17,13 +33,15 @@ def shape_lines(schedule: Schedule) -> list[str]:
     lines = ["struct Shape : Defaults {", axis_enum(nest)]
     tiles = {"rows": schedule.rows, "outer": schedule.outer, "columns": schedule.columns}
     names = {name: _tile_name(nest, name, tile) for name, tile in tiles.items()}
-    lines.append(_int(**{name.upper(): axis for name, axis in names.items()}))
+    lines.append(integers(**{name.upper(): axis for name, axis in names.items()}))
     for name, tile in tiles.items():
         if tile.axis is not None:
             cuts = ", ".join(f"{{{c.start}, {c.tiles}, {c.size}}}" for c in tile.cuts)
             lines.append(f"    static constexpr Cut {name}[] = {{{cuts}}};")
     steps = {"OUTER_STEP": schedule.outer.step, "COLUMN_STEP": schedule.columns.step}
-    lines.append(_int(ROW_TILES=schedule.rows.tiles, **{k: n for k, n in steps.items() if n > 1}))
+    lines.append(
+        integers(ROW_TILES=schedule.rows.tiles, **{k: n for k, n in steps.items() if n > 1})
+    )
     loops = [
         (names[a] if isinstance(a, str) else axis_name(nest, a), n, step)
         for a, n, step in schedule.loops
@@ -34,21 +52,25 @@ def shape_lines(schedule: Schedule) -> list[str]:
         f"CHUNKS = {schedule.chunks // schedule.parts};"
     )
     if schedule.parts > 1:
-        lines.append(_int(PARTS=schedule.parts))
+        lines.append(integers(PARTS=schedule.parts))
     sums = [(a, roles.steps(a), bool(_guards(roles, d))) for d, a in enumerate(roles.sums)]
     lines += sum_lines(sums, nest) if sums else []
     lines.append(
-        _int(EXTENT=roles.length, HEAD=schedule.head, MAIN=schedule.main, UNROLL=schedule.unroll)
+        integers(
+            EXTENT=roles.length, HEAD=schedule.head, MAIN=schedule.main, UNROLL=schedule.unroll
+        )
     )
-    lines.append(_int(X_LANE=roles.lane_stride(roles.x), Y_LANE=roles.lane_stride(roles.y)))
+    lines.append(integers(X_LANE=roles.lane_stride(roles.x), Y_LANE=roles.lane_stride(roles.y)))
     groups = {"ROW_SECTIONS": roles.row_sections}
     if roles.window:
         groups |= {"GROUP_OUTER": roles.window[0][1], "GROUP_COLUMNS": roles.window[1][1]}
     elif roles.outer is not None and roles.outer == nest.sections and not roles.lanes_summed:
         groups["GROUP_OUTER"] = nest.section_count
     lines += (
-        [_int(**{k: n for k, n in groups.items() if n > 1})] if max(groups.values()) > 1 else []
+        [integers(**{k: n for k, n in groups.items() if n > 1})] if max(groups.values()) > 1 else []
     )
+    if ahead := _ahead(schedule):
+        lines.append(f"    static constexpr long AHEAD = {ahead};")
     flags = {"LANES_SUMMED": roles.lanes_summed, "PACKED": roles.packed}
     lines += [f"    static constexpr bool {name} = true;" for name, on in flags.items() if on]
     return [*lines, *_addresses(schedule), *_existence(schedule), *_finish(schedule), "};"]
@@ -59,11 +81,11 @@ def _addresses(schedule: Schedule) -> list[str]:
     x, y = roles.x, roles.y
     lines = []
     if row := _row(roles):
-        lines.append(_constant("row", "int i", row))
+        lines.append(constant("row", "int i", row))
     lines += [
-        _constant("x_step", "int t", _inner_offset(roles, x, "t")),
-        _constant("y_step", "int t", _inner_offset(roles, y, "t")),
-        _constant("column", "int o0, int c0, int o, int c, int t", _column(schedule)),
+        constant("x_step", "int t", _inner_offset(roles, x, "t")),
+        constant("y_step", "int t", _inner_offset(roles, y, "t")),
+        constant("column", "int o0, int c0, int o, int c, int t", _column(schedule)),
     ]
     for name, read in (("x", x), ("y", y)):
         step = _inner_offset(roles, read, "z")
@@ -77,11 +99,11 @@ def _addresses(schedule: Schedule) -> list[str]:
         lines += _by_depth("bool guard", guards)
     if roles.moving:
         assert roles.outer is not None
-        place = _names(roles.nest, roles.moving)
-        place[roles.outer] += f" + {_times(schedule.outer.step, 'o')}"
-        test = _exists(roles.moving, _linear(roles.moving, place))
+        place = border_names(roles.nest, roles.moving)
+        place[roles.outer] += f" + {times(schedule.outer.step, 'o')}"
+        test = exists(roles.moving, linear(roles.moving, place))
         lines.append("    static constexpr bool MOVING = true;")
-        lines.append(_constant("outer_stride", "", str(_unit_stride(roles, y, roles.outer))))
+        lines.append(constant("outer_stride", "", str(_unit_stride(roles, y, roles.outer))))
         lines.append(f"    static bool outer_inside(const long* at, int o) {{ return {test}; }}")
     if always := " && ".join(_conditions(roles, -1)):
         lines.append(f"    static bool begin(const long* at) {{ return {always}; }}")
@@ -92,10 +114,23 @@ def _row(roles: Roles) -> str:
     """The constant offset of X's row i: of the unit that it belongs to, and of its section."""
     sections, count = roles.nest.sections, roles.row_sections
     if count == 1:
-        return "" if roles.rows is None else _times(roles.x.strides[roles.rows], "i")
+        return "" if roles.rows is None else times(roles.x.strides[roles.rows], "i")
     assert sections is not None
-    units = [] if roles.rows is None else [_times(roles.x.strides[roles.rows], f"(i / {count})")]
-    return " + ".join([_times(roles.x.strides[sections], f"(i % {count})"), *units])
+    units = [] if roles.rows is None else [times(roles.x.strides[roles.rows], f"(i / {count})")]
+    return " + ".join([times(roles.x.strides[sections], f"(i % {count})"), *units])
+
+
+def _ahead(schedule: Schedule) -> int:
+    """How far ahead of a tile's rows those of the next tile lie, where X comes from beyond the
+    second-level cache and each of its elements is read by one tile; else 0."""
+    roles = schedule.roles
+    x, inner = roles.x, roles.inner
+    if x.type.nbytes <= STREAMED_BYTES or roles.lane_stride(x) or roles.rows is None:
+        return 0
+    if inner is None or x.strides[inner] != 1 or not schedule.loops:
+        return 0
+    axis, _, step = schedule.loops[-1]
+    return step * schedule.rows.size * x.strides[roles.rows] if axis == "rows" else 0
 
 
 def _conditions(roles: Roles, depth: int) -> list[str]:
@@ -123,18 +158,18 @@ def _existence(schedule: Schedule) -> list[str]:
     lines = []
     if tests:
         parameters = "int o0, int c0, int o, int c, int t, int l"
-        lines.append(_constant("inside", parameters, " && ".join(tests), "bool"))
+        lines.append(constant("inside", parameters, " && ".join(tests), "bool"))
     if tail and roles.lane_stride(roles.x):
         first = _static_index(schedule, "0", "0")[roles.lane]
         test = f"{first} < {extent}"
-        lines.append(_constant("x_inside", "int o0, int c0, int t, int l", test, "bool"))
+        lines.append(constant("x_inside", "int o0, int c0, int t, int l", test, "bool"))
     if tail and not roles.lanes_summed:
-        lines.append(_constant("present", "int o0, int c0, int o, int c, int l", tail[0], "bool"))
+        lines.append(constant("present", "int o0, int c0, int o, int c, int l", tail[0], "bool"))
     partial = extent % roles.width
     if partial and not roles.lane_tail and not roles.lanes_summed:
         # Lanes beyond the batch exist in every operand, but no value may be written there.
         test = f"{_kept_index(schedule)[roles.lane]} + {roles.width} > {extent}"
-        lines.append(_int(LAST_LANES=partial))
+        lines.append(integers(LAST_LANES=partial))
         lines.append(f"    static bool last(const long* at, int o, int c) {{ return {test}; }}")
     return lines
 
@@ -161,7 +196,7 @@ def _finish(schedule: Schedule) -> list[str]:
         return [head, call, "    }"]
     shape = nest.node.output.type.shape
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-    place = " + ".join(_times(s, f"({e})") for s, e in zip(strides, indices, strict=True))
+    place = " + ".join(times(s, f"({e})") for s, e in zip(strides, indices, strict=True))
     if schedule.parts > 1:
         place += f" + at[AXES] * {math.prod(shape)}"
     lines = [f"    static long place(const long* at, int i, int o, int c) {{ return {place}; }}"]
@@ -179,14 +214,14 @@ def _column(schedule: Schedule) -> str:
     terms = [_inner_offset(roles, y, "t")]
     for name, tile in (("o", schedule.outer), ("c", schedule.columns)):
         if tile.axis is not None:
-            terms.append(_times(_unit_stride(roles, y, tile.axis), name))
+            terms.append(times(_unit_stride(roles, y, tile.axis), name))
     place = _static_index(schedule)
     for quotient in _static_quotients(roles):
         border = quotient.border
-        here = _linear(border, {a: place[a] for a in border.axes})
-        start = _linear_of({a: s for a, s in _starts(schedule).items() if a in border.axes}, border)
+        here = linear(border, {a: place[a] for a in border.axes})
+        start = linear_of({a: s for a, s in _starts(schedule).items() if a in border.axes}, border)
         difference = f"(floor_div({here}, {border.divisor}) - floor_div({start}, {border.divisor}))"
-        terms.append(_times(quotient.stride, difference))
+        terms.append(times(quotient.stride, difference))
     return " + ".join(t for t in terms if t != "0") or "0"
 
 
@@ -208,10 +243,10 @@ def _static_index(schedule: Schedule, o: str = "o", c: str = "c") -> dict[int, s
     roles = schedule.roles
     index = {}
     if roles.inner is not None:
-        index[roles.inner] = _times(roles.width if roles.inner == roles.lane else 1, "t")
+        index[roles.inner] = times(roles.width if roles.inner == roles.lane else 1, "t")
     for tile, start, unit in ((schedule.outer, "o0", o), (schedule.columns, "c0", c)):
         if tile.axis is not None:
-            index[tile.axis] = f"{start} + {_times(tile.step, unit)}"
+            index[tile.axis] = f"{start} + {times(tile.step, unit)}"
     index[roles.lane] = f"{index[roles.lane]} + l" if roles.lane in index else "l"
     return index
 
@@ -228,7 +263,7 @@ def _kept_index(schedule: Schedule, together: bool = True) -> dict[int, str]:
         index[nest.sections] += f" + i % {count}"
     for tile, unit in ((schedule.rows, row), (schedule.outer, "o"), (schedule.columns, "c")):
         if tile.axis is not None:
-            index[tile.axis] += f" + {_times(tile.step, unit)}"
+            index[tile.axis] += f" + {times(tile.step, unit)}"
     return index
 
 
@@ -238,7 +273,7 @@ def _inner_offset(roles: Roles, read: Read, t: str) -> str:
         return "0"
     if axis == read.lanes and axis != roles.lane:
         return f"{t} / {read.width} * {read.block} + {t} % {read.width}"
-    return _times(_unit_stride(roles, read, axis), t)
+    return times(_unit_stride(roles, read, axis), t)
 
 
 def _base(roles: Roles, read: Read) -> str:
@@ -248,9 +283,9 @@ def _base(roles: Roles, read: Read) -> str:
     for axis in nest.kept:
         name = f"at[{axis_name(nest, axis)}]"
         if axis == read.lanes:
-            terms.append(_times(read.block // read.width, name))
+            terms.append(times(read.block // read.width, name))
         else:
-            terms.append(_times(read.strides[axis], name))
+            terms.append(times(read.strides[axis], name))
     for quotient in read.quotients:
         border = quotient.border
         if quotient in _static_quotients(roles):
@@ -259,12 +294,12 @@ def _base(roles: Roles, read: Read) -> str:
                 for a in border.axes
                 if a in (roles.outer, roles.columns)
             }
-            value = _linear_of(tile, border)
+            value = linear_of(tile, border)
         elif not set(border.axes) & set(roles.sums):
-            value = _linear(border, _names(nest, border))
+            value = linear(border, border_names(nest, border))
         else:
             continue
-        terms.append(_times(quotient.stride, f"floor_div({value}, {border.divisor})"))
+        terms.append(times(quotient.stride, f"floor_div({value}, {border.divisor})"))
     return " + ".join(t for t in terms if t != "0") or "0"
 
 
@@ -274,13 +309,13 @@ def _sum_offset(roles: Roles, read: Read, axis: int, depth: int) -> str:
     if axis == read.lanes and axis != roles.lane:
         terms = [f"{name} / {read.width} * {read.block} + {name} % {read.width}"]
     else:
-        terms = [_times(_unit_stride(roles, read, axis), name)]
+        terms = [times(_unit_stride(roles, read, axis), name)]
     for quotient in read.quotients:
         border = quotient.border
         if quotient in _static_quotients(roles) or _depth(roles, border) != depth:
             continue
-        value = _linear(border, _names(nest, border))
-        terms.append(_times(quotient.stride, f"floor_div({value}, {border.divisor})"))
+        value = linear(border, border_names(nest, border))
+        terms.append(times(quotient.stride, f"floor_div({value}, {border.divisor})"))
     return " + ".join(t for t in terms if t != "0") or "0"
 
 
@@ -299,102 +334,9 @@ def _guards(roles: Roles, depth: int) -> list[Border]:
     return [b for b in borders if _depth(roles, b) == depth]
 
 
-def _linear(border: Border, names: dict[int, str]) -> str:
-    return _linear_of(names, border, border.offset)
-
-
-def _linear_of(names: dict[int, str], border: Border, offset: int = 0) -> str:
-    terms = [_times(border.coefficients[a], f"({n})") for a, n in names.items()]
-    if offset or not terms:
-        terms.append(str(offset))
-    return " + ".join(terms)
-
-
-def _names(nest: Nest, border: Border) -> dict[int, str]:
-    return {a: f"at[{axis_name(nest, a)}]" for a in sorted(border.axes)}
-
-
-def condition(nest: Nest, border: Border) -> str:
-    return _exists(border, _linear(border, _names(nest, border)))
-
-
 def _static_condition(border: Border, place: dict[int, str]) -> str:
-    return _exists(border, _linear(border, {a: place[a] for a in sorted(border.axes)}))
-
-
-def _exists(border: Border, value: str) -> str:
-    return f"exists({value}, {border.extent * border.divisor}, {border.divisor})"
-
-
-def address(nest: Nest, read: Read) -> str:
-    terms = [str(read.offset)] if read.offset else []
-    for axis in range(len(nest.axes)):
-        name = f"at[{axis_name(nest, axis)}]"
-        if axis == read.lanes:
-            terms.append(f"{name} / {read.width} * {read.block} + {name} % {read.width}")
-        else:
-            terms.append(_times(read.strides[axis], name))
-    for quotient in read.quotients:
-        value = _linear(quotient.border, _names(nest, quotient.border))
-        terms.append(_times(quotient.stride, f"floor_div({value}, {quotient.border.divisor})"))
-    return " + ".join(t for t in terms if t != "0") or "0"
-
-
-def output_index(nest: Nest, coefficients: Sequence[int], moved: dict[int, str]) -> str:
-    terms = []
-    for axis, c in enumerate(coefficients):
-        if c:
-            name = moved.get(axis, f"at[{axis_name(nest, axis)}]")
-            terms.append(name if c == 1 else f"{c} * ({name})")
-    return " + ".join(terms) or "0"
-
-
-def _times(factor: int, name: str) -> str:
-    if factor == 0:
-        return "0"
-    if factor == 1:
-        return name
-    plain = name.replace("_", "").isalnum() or (name[0] == "(" and name[-1] == ")")
-    plain = plain or (name.startswith(("at[", "floor_div(")) and " + " not in name.split("(")[0])
-    return f"{factor} * {name if plain else f'({name})'}"
-
-
-def axis_enum(nest: Nest) -> str:
-    """The numbers of the axes; those that a tile lacks have numbers of their own."""
-    names = [axis_name(nest, a) for a in range(len(nest.axes))]
-    return f"    enum {{ {', '.join(names)}, rows_, outer_, columns_, AXES }};"
-
-
-def axis_name(nest: Nest, axis: int) -> str:
-    return f"i_{identifier(nest.axes[axis].name)}"
+    return exists(border, linear(border, {a: place[a] for a in sorted(border.axes)}))
 
 
 def _tile_name(nest: Nest, name: str, tile: TileAxis) -> str:
     return f"{name}_" if tile.axis is None else axis_name(nest, tile.axis)
-
-
-def loop_lines(loops: Iterable[tuple[str, int, int]]) -> list[str]:
-    loops = list(loops)
-    entries = ", ".join(f"{{{name}, {count}, {step}}}" for name, count, step in loops)
-    return [
-        f"    static constexpr int LOOPS = {len(loops)};",
-        f"    static constexpr Loop loops[] = {{{entries}}};",
-    ]
-
-
-def sum_lines(sums: list[tuple[int, int, bool]], nest: Nest) -> list[str]:
-    entries = ", ".join(
-        f"{{{axis_name(nest, a)}, {n}, {'true' if guarded else 'false'}}}" for a, n, guarded in sums
-    )
-    return [
-        f"    static constexpr int DEPTH = {len(sums)};",
-        f"    static constexpr Sum sums[] = {{{entries or '{0, 1, false}'}}};",
-    ]
-
-
-def _int(**values: object) -> str:
-    return f"    static constexpr int {', '.join(f'{k} = {v}' for k, v in values.items())};"
-
-
-def _constant(name: str, parameters: str, value: str, kind: str = "long") -> str:
-    return f"    static constexpr {kind} {name}({parameters}) {{ return {value}; }}"

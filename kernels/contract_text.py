@@ -7,16 +7,16 @@ from collections.abc import Iterable
 
 from graphc.ir import Node
 from graphc.kernels.contract_epilogue import Epilogue, Finish
-from graphc.kernels.contract_shape import (
+from graphc.kernels.contract_index import (
     address,
     axis_enum,
     axis_name,
     condition,
     loop_lines,
     output_index,
-    shape_lines,
     sum_lines,
 )
+from graphc.kernels.contract_shape import shape_lines
 from graphc.kernels.expression import C_TYPES, Program
 from graphc.kernels.nest import Nest, Window
 from graphc.kernels.shell import array_dtypes, array_text, framed, symbol
