@@ -204,10 +204,12 @@ class TileCost:
         step += 0.1 * lines + 0.15 * (mr + nv)
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         loop += 4.0 if roles.moving else 0.0
+        # What the epilogue reads and writes in each section lies powers of two apart.
+        store = self.store + (3.0 if roles.row_sections > 1 and roles.row_sections * nv > 8 else 0)
         return (
             self.packing * nv / self.rows_per_panel(rows, nc)
             + self.outside * (roles.length * step + loop)
-            + mr * nv * self.store
+            + mr * nv * store
             + 40
         )
 
@@ -225,7 +227,9 @@ class TileCost:
         if self.roles.lane_stride(self.roles.x):
             return lines + mr * _distance(self.x_stride)
         together = min(mr, 1 + (mr - 1) * self.row_stride / 16)
-        return lines + together * min(1.0, self.x_stride / 16) / 2
+        # Rows a multiple of 4 KiB apart share one set of the first-level cache.
+        ways = 8 * (1024 // math.gcd(self.row_stride, 1024))
+        return lines + together * min(1.0, self.x_stride / 16) / 2 + 2.2 * max(0, mr - ways)
 
 
 def _distance(stride: int) -> float:

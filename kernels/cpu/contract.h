@@ -22,6 +22,7 @@
 //                the step of one lane: 0 is a broadcast, 1 a vector load, another a gather.
 //   MOVING       the tile's outer places meet a border that moves with the last summed loop: each
 //                has an address of its own, of zeros where it is outside (outer_inside).
+//   AHEAD        if not 0, how far ahead the next tile's rows of X lie, which are then prefetched.
 //   PACKED       Y is transposed into a panel once per column of tiles, for all rows.
 //
 // finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the epilogue
@@ -39,6 +40,7 @@ namespace graphc::contract {
 // What most shapes do not say, to inherit from.
 struct Defaults {
     static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
+    static constexpr long AHEAD = 0;
     static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
     static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false;
     static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
@@ -54,6 +56,8 @@ struct Defaults {
     static constexpr bool present(int, int, int, int, int) { return true; }
     static bool last(const long*, int, int) { return false; }
 };
+
+constexpr int LINE = 64 / sizeof(float);  // of the cache, in elements
 
 template <int MR, int NV>
 struct Accumulators {
@@ -234,14 +238,21 @@ struct Tile {
         }
     }
     static INLINE long y_at(long z) { return S::PACKED ? z * NV * W : S::y_at(z); }
+    static INLINE void prefetch_rows(const float* x) {
+#pragma GCC unroll 32
+        for (int i = 0; i < MR; i++) __builtin_prefetch(x + S::row(i));
+    }
     // Steps of the main loop are all like step HEAD, at a moving address.
     static INLINE void innermost(Sums& sums, const float* x, const float* y) {
         steps<0, S::HEAD>(sums, x, y);
         if constexpr (S::HEAD < S::MAIN) {
             const float *x0 = x - S::x_step(S::HEAD), *y0 = y - y_at(S::HEAD);
 #pragma GCC unroll 1
-            for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL)
+            for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL) {
+                if constexpr (S::AHEAD != 0)
+                    if (z % LINE == 0) prefetch_rows(x + S::x_at(z) + S::AHEAD);
                 steps<S::HEAD, S::HEAD + S::UNROLL>(sums, x0 + S::x_at(z), y0 + y_at(z));
+            }
         }
         steps<S::MAIN, S::EXTENT>(sums, x, y);
     }
