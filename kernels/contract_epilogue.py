@@ -119,7 +119,8 @@ def _walk(body: Graph, domain: Domain) -> Walk:
 
 def _epilogue(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> Epilogue:
     sections = sections_of_sums(body)
-    wanted = [(v, p) for v in body.outputs for p in pieces(body, v, domain, sections)]
+    here, shape = domain.identity(), domain.extents
+    wanted = [(v, p) for v in body.outputs for p in pieces(body, v, here, shape, sections)]
     registers = [walk.value(p.value, p.source) for _, p in wanted]
     outputs = {v: walk.names.fresh(v.name, "data") for v in body.outputs}
     # An output's pointer is known to the stores alone: its value is computed, not read.

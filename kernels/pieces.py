@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Value
-from graphc.kernels.access import Domain, Place
+from graphc.kernels.access import Place
 from graphc.passes.sections import Sections, sections_joined
 
 
@@ -25,17 +25,19 @@ def space(body: Graph, output: Value) -> tuple[int, ...]:
 
 
 def pieces(
-    body: Graph, output: Value, domain: Domain, sections: Sections | None = None
+    body: Graph,
+    output: Value,
+    here: tuple[Place, ...],
+    shape: tuple[int, ...],
+    sections: Sections | None = None,
 ) -> list[Piece]:
-    """What to store of `output` at each index of `domain`, which has the output's axes: all of it,
+    """What to store of `output` at the index `here` of a value of `shape`: its element, those of
     sections that a concat joins, or, of a value that has them too, those of `sections`."""
-    shape = output.type.shape
-    here = domain.identity()[: len(shape)]
     joined = _joined(body, output)
-    if joined and joined.shape(shape) == domain.extents:
+    if joined and joined.shape(output.type.shape) == shape:
         parts = body.producers[output].inputs
         return [Piece(v, here, within(here, joined, i)) for i, v in enumerate(parts)]
-    if sections is None or shape == domain.extents:
+    if sections is None or output.type.shape == shape:
         return [Piece(output, here, here)]
     return [Piece(output, at, at) for at in every_section(here, sections)]
 

@@ -164,7 +164,8 @@ def _program(
     body: Graph, outputs: Sequence[Value], pointers: Mapping[Value, str], domain: Domain
 ) -> Program:
     walk = Walk(body, domain, pointers)
-    wanted = [(v, p) for v in outputs for p in pieces(body, v, domain)]
+    here, shape = domain.identity(), domain.extents
+    wanted = [(v, p) for v in outputs for p in pieces(body, v, here[: v.type.rank], shape)]
     registers = [walk.value(p.value, p.source) for _, p in wanted]
     for (value, piece), register in zip(wanted, registers, strict=True):
         walk.store(value, piece.target, register)

@@ -42,7 +42,7 @@ def absorb_sections(
     if sections.count > MOST_SECTIONS:
         return f"an epilogue holds at most {MOST_SECTIONS} sections, here are {sections.count}"
     if not _is_plain_axis(contraction, sections.axis):
-        return f"axis {sections.axis} of the output is made of several axes of the contraction"
+        return f"axis {sections.axis} of the output is not an axis of one operand alone"
     parts = {v for n in slices for v in n.outputs}
     # A read of a section ends there: it is no read of the whole at another index.
     producers = {v: n for v, n in graph.producers.items() if v not in parts}
@@ -58,11 +58,15 @@ def _pointwise_readers(node: Node, consumers: Mapping[Value, Sequence[Node]]) ->
 
 
 def _is_plain_axis(contraction: Node, axis: int) -> bool:
-    """Whether one iteration axis alone runs along this axis of the output."""
+    """Whether one iteration axis, of one operand, alone runs along this axis of the output."""
     assert isinstance(contraction.op, Contraction)
     a, b = contraction.inputs
-    place = contraction.op.iteration(a.type, b.type).output[axis]
-    return sorted(place.coefficients, reverse=True)[:2] in ([1], [1, 0])
+    nest = contraction.op.iteration(a.type, b.type)
+    axes = [i for i, c in enumerate(nest.output[axis].coefficients) if c]
+    if [nest.output[axis].coefficients[i] for i in axes] != [1]:
+        return False
+    readers = [any(p.coefficients[axes[0]] for p in operand.index) for operand in (nest.a, nest.b)]
+    return readers != [True, True]
 
 
 def _absorb_readers(

@@ -36,7 +36,7 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
         if pool is not None and partition.can_merge(group, partition.of(pool)):
             partition.merge(group, partition.of(pool))
             _absorb(graph, pool, {pool.outputs[0]}, partition)
-        elif target.device == "cpu":
+        else:
             note = absorb_sections(graph, contraction, inside, partition, consumers)
         notes.append(note)
     groups = [partition.nodes_of(partition.of(n)) for n in contractions]

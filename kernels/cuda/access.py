@@ -48,6 +48,8 @@ class OperandAccess:
     depth: tuple[Factor, ...]
     along_k: bool
     vector: int
+    outer_index: tuple[str, ...] = ()
+    """Statements that make the linear outer index of the kernel's own index i."""
 
     def text(self, name: str, comment: str) -> list[str]:
         """The lines of the access type `name`."""
@@ -63,6 +65,7 @@ class OperandAccess:
             "  using Outer = Part;",
             "  using Depth = Part;",
             "  GRAPHC_INLINE static Outer outer(int batch, int i) {",
+            *(f"    {line}" for line in self.outer_index),
             *self._part({"batch": self.batch, "i": self.outer}, True),
             "  }",
             "  GRAPHC_INLINE static Depth depth(int i) {",

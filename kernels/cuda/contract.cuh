@@ -4,7 +4,9 @@
 // step costs one barrier. Sums are exact float32 (or T) multiply-adds with k ascending.
 //
 // What depends on the problem enters through types that the generator prints:
-//   Problem   M, N, K, batches, splits, the type Sum of sums, and the accesses A and B
+//   Problem   M, N, K, batches, splits, the type Sum of sums, and the accesses A and B; with
+//             `sections` > 1 the epilogue takes that many sums at once: a tile's columns are `units`
+//             of each section in turn (N counts whole tiles), of one that has `section` columns
 //   access    where the element (outer, k) of an operand lies, outer being m or n:
 //     element           type in memory and in shared tiles
 //     along_k           whether neighbours in memory are neighbours along k, else along outer
@@ -13,7 +15,8 @@
 //     outer(batch, m), depth(k)  what depends on one index alone; the loop over k computes one of
 //                       them once and the other at each step
 //     at(outer, depth)  the Place of both together
-//   Epilogue  operator()(batch, m, n, sum) stores what it makes of a sum.
+//   Epilogue  operator()(batch, m, n, sum) stores what it makes of a sum, or of the sums of column n
+//             of each section, which meet in shared memory.
 // Splits: block row s covers its share of k and stores partial sums; finish_splits adds them in
 // ascending order and calls the epilogue. The number of splits is fixed by the problem.
 //
@@ -224,9 +227,33 @@ struct Contract {
                 reinterpret_cast<const ElementB*>(tile_a + SharedA::bytes));
       now = now + 1 == stages ? 0 : now + 1;
     }
-    sums.visit([&](int m, int n, T sum) {
-      if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
-    });
+    if constexpr (Problem::sections == 1)
+      sums.visit([&](int m, int n, T sum) {
+        if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
+      });
+    else
+      finish_sections(batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
+  }
+
+  // Every thread takes sums of other threads: they are exchanged where the operands' tiles were.
+  template <class Sums, class Epilogue>
+  GRAPHC_INLINE static void finish_sections(int batch, int m0, int first, const Sums& sums,
+                                            unsigned char* tiles, const Epilogue& epilogue) {
+    constexpr int units = Problem::units;
+    static_assert(BM * BN * sizeof(T) <= stages * stage, "the sums fit where the tiles were");
+    T* const ring = reinterpret_cast<T*>(tiles);
+    copy_wait<0>();
+    __syncthreads();
+    sums.visit([&](int m, int n, T sum) { ring[m * BN + n] = sum; });
+    __syncthreads();
+    for (int i = threadIdx.x; i < BM * units; i += Tile::threads) {
+      const int m = i / units, unit = i % units;
+      if (m0 + m >= M || first + unit >= Problem::section) continue;
+      T group[Problem::sections];
+#pragma unroll
+      for (int s = 0; s < Problem::sections; s++) group[s] = ring[m * BN + s * units + unit];
+      epilogue(batch, m0 + m, first + unit, group);
+    }
   }
 };
 

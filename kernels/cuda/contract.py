@@ -8,7 +8,8 @@ neighbours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from graphc.kernels.access import row_major_strides
 from graphc.kernels.cuda.access import OperandAccess, operand_access
@@ -46,6 +47,15 @@ class Tile:
             itemsize <= 4 or self.tm * self.tn <= 16
         )
 
+    def units(self, sections: int) -> int:
+        """Columns of each of `sections` in a tile: a multiple of 4, so that copies are of 4; 0 if
+        the tile cannot hold them."""
+        return self.n if sections == 1 else self.n // sections // 4 * 4
+
+    def exchanges(self, itemsize: int, operand: int) -> bool:
+        """Whether its sums fit where tiles of operands of such elements were."""
+        return self.m * self.n * itemsize <= self.stages * (self.m + self.n) * self.k * operand
+
     def __str__(self) -> str:
         return f"Registers<{self.m}, {self.n}, {self.k}, {self.tm}, {self.tn}, {self.stages}>"
 
@@ -66,7 +76,8 @@ TILES = (
 
 @dataclass(frozen=True)
 class Problem:
-    """The contraction as a batch of matrix products: rows, columns and batch are axes of `nest`."""
+    """The contraction as a batch of matrix products: rows, columns and batch are axes of `nest`.
+    Where the nest has sections, the columns are those of one section."""
 
     nest: Nest
     batch: tuple[int, ...]
@@ -82,7 +93,7 @@ class Problem:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Batches, M, N, K."""
+        """Batches, M, N, K; N of one section."""
         groups = (*self.kept, self.nest.summed)
         batches, m, n, k = (self.nest.extents(axes) for axes in groups)
         return batches, m, n, k
@@ -91,6 +102,8 @@ class Problem:
 def make_problem(nest: Nest) -> Problem:
     """Which axes are rows, columns and batch, and how the operands are read so."""
     a, b = nest.a, nest.b
+    if nest.sections is not None:
+        return _sectioned_problem(nest)
     only_a = tuple(i for i in nest.kept if _reads(a, i) and not _reads(b, i))
     only_b = tuple(i for i in nest.kept if _reads(b, i) and not _reads(a, i))
     batch = tuple(i for i in nest.kept if i not in only_a + only_b)
@@ -109,14 +122,46 @@ def make_problem(nest: Nest) -> Problem:
     )
 
 
-def choose_tile(batches: int, m: int, n: int, k: int, itemsize: int = 4) -> tuple[Tile, int]:
+def _sectioned_problem(nest: Nest) -> Problem:
+    """The columns are those of the operand that has the sections."""
+    a, b, sections = nest.a, nest.b, nest.sections
+    assert sections is not None
+    if _reads(a, sections):
+        a, b = b, a
+    only_a = tuple(i for i in nest.kept if _reads(a, i) and not _reads(b, i))
+    only_b = tuple(i for i in nest.kept if _reads(b, i) and not _reads(a, i))
+    batch = tuple(i for i in nest.kept if i not in only_a + only_b)
+    columns = tuple(i for i in only_b if i != sections)
+    assert only_b == (sections, *columns) and len(columns) == 1, "sections of one axis"
+    access = operand_access(nest, b, batch, only_b, nest.summed)
+    if not access.along_k:
+        access = replace(access, vector=math.gcd(access.vector, nest.axes[columns[0]].extent))
+    rows = operand_access(nest, a, batch, only_a, nest.summed)
+    return Problem(nest, batch, only_a, columns, rows, access)
+
+
+def choose_tile(
+    batches: int,
+    m: int,
+    n: int,
+    k: int,
+    itemsize: int = 4,
+    sections: int = 1,
+    operand: int = 4,
+) -> tuple[Tile, int]:
     """The tile and the number of splits of k that should be fastest on a device of `BLOCKS`
-    blocks: padding, the tile's own speed and idle multiprocessors are what costs time."""
+    blocks: padding, the tile's own speed and idle multiprocessors are what costs time. With
+    `sections` of `n` columns each, whose epilogue takes them together, k is not split; `operand`
+    is the size of its operands' elements."""
     best: tuple[float, Tile, int] | None = None
-    for tile in (t for t in TILES if t.fits(itemsize)):
-        tiles = -(-m // tile.m) * -(-n // tile.n) * batches
+    fitting = [t for t in TILES if t.fits(itemsize)]
+    if sections > 1:
+        fitting = [t for t in fitting if t.units(sections) and t.exchanges(itemsize, operand)]
+    for tile in fitting:
+        tiles = -(-m // tile.m) * -(-n // tile.units(sections)) * batches
         steps = -(-k // tile.k)
         most = max(1, min(steps // LEAST_STEPS, -(-BLOCKS // tiles)))
+        most = most if sections == 1 else 1
         for splits in sorted({1, most}):
             busy = min(1.0, tiles * splits / BLOCKS)
             work = tiles * tile.m * tile.n * max(k, tile.k) / (tile.speed * busy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.access import Domain, Place, merge_axes
@@ -17,13 +17,15 @@ from graphc.kernels.cuda.shell import (
     kernel_text,
     make_kernel,
     source,
-    store_outputs,
+    store_pieces,
     symbol_of,
 )
 from graphc.kernels.expression import C_TYPES, Names, Program, Walk
 from graphc.kernels.kernel import GridLaunch, Kernel
-from graphc.kernels.nest import contraction_nest
+from graphc.kernels.nest import contraction_nest, sectioned_nest
+from graphc.kernels.pieces import every_section, pieces
 from graphc.ops.fused import Fused
+from graphc.passes.sections import sections_of_sums
 
 FINISH_THREADS = 128
 
@@ -32,15 +34,19 @@ def lower_contract(node: Node) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major."""
     op = node.op
     assert isinstance(op, Fused)
-    problem = make_problem(contraction_nest(op.body))
+    nest, cut = contraction_nest(op.body), sections_of_sums(op.body)
+    problem = make_problem(sectioned_nest(nest, cut) if cut else nest)
     batches, m, n, k = problem.sizes
     count = batches * m * n
     if count == 0:
         return make_kernel(node, source(node, (), ()), ())
     output = problem.nest.node.output.type
     itemsize = output.numpy_dtype.itemsize
-    tile, splits = choose_tile(batches, m, n, k, itemsize)
+    number = problem.nest.section_count
+    narrow = min(x.read.type.numpy_dtype.itemsize for x in (problem.a, problem.b))
+    tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow)
     epilogue = _epilogue(op.body, problem, C_TYPES[output.dtype])
+    columns = replace(problem.b, outer_index=_column(tile, n, problem))
     operands = [op.body.inputs[x.read.input] for x in (problem.a, problem.b)]
     inplace = epilogue.inplace(op.body, operands)
     shared = frozenset(v for pair in inplace for v in pair)
@@ -52,7 +58,7 @@ def lower_contract(node: Node) -> Kernel:
     sections = (
         epilogue.constants,
         problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
-        problem.b.text("ColumnAccess", _comment(problem, problem.columns, "column")),
+        columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
         _shape(problem, tile, splits),
         epilogue.text,
         *kernels,
@@ -78,7 +84,7 @@ def _kernels(
 ) -> tuple[list[list[str]], list[GridLaunch]]:
     """The kernel, or that of the parts and the one that adds them, and how they are launched."""
     batches, m, n, _ = problem.sizes
-    tiles = -(-m // tile.m) * -(-n // tile.n) * batches
+    tiles = -(-m // tile.m) * -(-n // tile.units(problem.nest.section_count)) * batches
     symbol, finish = symbol_of(node), symbol_of(node, "finish")
     whole = f"Epilogue{{{', '.join(epilogue.members)}}}"
     launches = [GridLaunch(symbol, (tiles, splits, 1), (tile.threads, 1, 1))]
@@ -117,17 +123,24 @@ class _Epilogue:
 
 
 def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
-    nest = problem.nest
-    kept = nest.kept
+    nest, sections = problem.nest, sections_of_sums(body)
+    output = nest.node.output
+    kept = tuple(i for i in nest.kept if i != nest.sections)
     domain = Domain(tuple(nest.axes[i].extent for i in kept))
-    places = tuple(Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.output)
+    places = tuple(
+        Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.section_place
+    )
     names = Names()
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
-    sums = {nest.node.output: "sum"}
+    sums = {} if sections else {output: "sum"}
     walk = Walk(body, domain, pointers, names, given=sums)
-    shapes = {v.type.shape for v in body.outputs}
-    assert shapes == {nest.node.output.type.shape}, "an epilogue keeps the shape"
-    store_outputs(walk, [(v, places) for v in body.outputs])
+    if sections:
+        for i, here in enumerate(every_section(places, sections)):
+            walk.give(output, here, f"sum[{i}]")
+    shape = output.type.shape
+    section = sections.shape(shape) if sections else shape
+    wanted = [(v, p) for v in body.outputs for p in pieces(body, v, places, section, sections)]
+    store_pieces(walk, wanted)
     program = walk.program()
     kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
     _, groups = merge_axes(domain, program.accesses, kinds)
@@ -139,11 +152,12 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
         for v, name in pointers.items()
         if any(re.search(rf"\b{name}\b", line) for line in lines)
     }
+    total = f"const {element}* sum" if sections else f"{element} sum"
     text = [
         "struct Epilogue {",
         *(f"  {member}" for member in members.values()),
         "",
-        f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {element} sum) const {{",
+        f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {total}) const {{",
         *(f"    {line}" for group in axes for line in _index(problem, group, index, lines)),
         *(f"    {line}" for line in lines),
         "  }",
@@ -170,16 +184,37 @@ def _index(problem: Problem, group: tuple[int, ...], index: str, lines: Sequence
 
 def _shape(problem: Problem, tile: Tile, splits: int) -> list[str]:
     batches, m, n, k = problem.sizes
+    sections = problem.nest.section_count
+    units, whole = tile.units(sections), n
+    lines = ["  static constexpr int sections = 1;"]
+    if sections > 1:
+        whole = -(-n // units) * tile.n
+        lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
     return [
         "struct Problem {",
-        f"  static constexpr int M = {m}, N = {n}, K = {k};",
+        f"  static constexpr int M = {m}, N = {whole}, K = {k};",
         f"  static constexpr int batches = {batches}, splits = {splits};",
+        *lines,
         f"  using Sum = {C_TYPES[problem.nest.node.output.type.dtype]};",
         "  using A = RowAccess;",
         "  using B = ColumnAccess;",
         "};",
         f"using Tile = {tile};",
     ]
+
+
+def _column(tile: Tile, n: int, problem: Problem) -> tuple[str, ...]:
+    """The column of the product that column i of the tiles is: `units` of each section in turn;
+    what is left of a tile, and of the last one, repeats a column whose sums are not used."""
+    sections = problem.nest.section_count
+    if sections == 1:
+        return ()
+    units, vector = tile.units(sections), 1 if problem.b.along_k else problem.b.vector
+    return (
+        f"const int place = i % {tile.n}, section = smaller(place / {units}, {sections - 1});",
+        f"const int unit = i / {tile.n} * {units} + place % {units};",
+        f"i = section * {n} + smaller(unit, {n - vector});",
+    )
 
 
 def _comment(problem: Problem, axes: Sequence[int], what: str) -> str:

@@ -24,12 +24,13 @@ from graphc.kernels.cuda.shell import (
     loads_first,
     make_kernel,
     source,
-    store_outputs,
+    store_pieces,
     symbol_of,
     wrapped,
 )
 from graphc.kernels.expression import C_TYPES, Names, Program, Walk
 from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.kernels.pieces import pieces, space
 from graphc.ops.fused import Fused
 
 THREADS = 256
@@ -117,8 +118,8 @@ def lower_pointwise(node: Node) -> Kernel:
 
 
 def grouped(body: Graph) -> list[tuple[Value, ...]]:
-    """The outputs in groups of one shape that read a common array of more than one element, or
-    none."""
+    """The outputs in groups of one shape (of a section, where a concat makes it) that read a common
+    array of more than one element, or none."""
     arrays: dict[Value, frozenset[Value]] = {
         v: frozenset((v,)) if v.type.size > 1 else frozenset() for v in body.inputs
     }
@@ -130,7 +131,7 @@ def grouped(body: Graph) -> list[tuple[Value, ...]]:
     for output in dict.fromkeys(body.outputs):
         members, read = [output], arrays[output]
         for group in list(groups):
-            same_shape = group[0][0].type.shape == output.type.shape
+            same_shape = space(body, group[0][0]) == space(body, output)
             if same_shape and (group[1] & read or not group[1] | read):
                 groups.remove(group)
                 members, read = [*group[0], *members], group[1] | read
@@ -142,9 +143,11 @@ def make_part(
     body: Graph, outputs: Sequence[Value], pointers: Mapping[Value, str], names: Names
 ) -> Part:
     """The part that stores these outputs of one shape."""
-    domain = Domain(outputs[0].type.shape)
+    domain = Domain(space(body, outputs[0]))
     walk = Walk(body, domain, pointers, names)
-    store_outputs(walk, [(v, domain.identity()) for v in outputs])
+    here = domain.identity()
+    wanted = [(v, p) for v in outputs for p in pieces(body, v, here, domain.extents)]
+    store_pieces(walk, wanted)
     program = walk.program()
     merged, groups = merge_axes(domain, program.accesses)
     return Part(tuple(outputs), merged.extents, program.merged(groups))

@@ -14,6 +14,7 @@ from graphc.ir import Graph, Node, Value, dtype_name
 from graphc.kernels.access import Place
 from graphc.kernels.expression import C_TYPES, Program, Walk, identifier, memory_literal
 from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.kernels.pieces import Piece
 from graphc.ops.fused import Fused
 
 BLOCKS = 264
@@ -107,9 +108,14 @@ def constant_arrays(program: Program) -> list[str]:
 
 def store_outputs(walk: Walk, outputs: Sequence[tuple[Value, tuple[Place, ...]]]) -> None:
     """Store outputs at places; all are computed first, so that any may overwrite an input."""
-    registers = [walk.value(value, places) for value, places in outputs]
-    for (value, places), register in zip(outputs, registers, strict=True):
-        walk.store(value, places, register)
+    store_pieces(walk, [(value, Piece(value, places, places)) for value, places in outputs])
+
+
+def store_pieces(walk: Walk, outputs: Sequence[tuple[Value, Piece]]) -> None:
+    """Store pieces of outputs; all are computed first, so that any may overwrite an input."""
+    registers = [walk.value(piece.value, piece.source) for _, piece in outputs]
+    for (value, piece), register in zip(outputs, registers, strict=True):
+        walk.store(value, piece.target, register)
 
 
 def loads_first(
@@ -161,12 +167,12 @@ def inplace_pairs(
 
 
 def _inplace(program: Program, reads: Sequence[int], stores: Sequence[int]) -> bool:
-    """Whether the statements `reads` load what the only one of `stores` then overwrites."""
-    if len(stores) != 1 or reads[-1] > stores[0]:
+    """Whether the statements `reads` load what one of `stores` then overwrites."""
+    if not stores or reads[-1] > stores[0]:
         return False
-    written = program.statements[stores[0]].accesses
+    written = {program.statements[i].accesses for i in stores}
     used = [program.statements[i] for i in reads]
-    return all(s.kind == "load" and s.accesses == written for s in used)
+    return all(s.kind == "load" and s.accesses in written for s in used)
 
 
 def decomposed(
