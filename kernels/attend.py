@@ -65,10 +65,8 @@ def _shell(node: Node, problem: Problem, units: tuple[int, int], chunks: int) ->
         v: f"(const {C_TYPES[v.type.dtype]}*)arguments[{order[v]}]" for v in node.op.body.inputs
     }
     kind = C_TYPES[problem.dtype]
-    writes = [
-        f"({kind}*)arguments[{order[v]}]" if wanted else "nullptr"
-        for v, wanted in zip(problem.node.outputs, problem.wanted, strict=True)
-    ]
+    outputs = {v: f"({kind}*)arguments[{order[v]}]" for v in node.op.body.outputs}
+    writes = problem.writes(outputs)
     reads = problem.reads(inputs)
     total = sum(units)
     lines = [

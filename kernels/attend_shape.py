@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from graphc.ir import Graph, Node, Value
+from graphc.kernels.access import row_major_strides
 from graphc.kernels.expression import C_TYPES, literal
 from graphc.kernels.operands import Operand, constant_operands, find_operands
 from graphc.ops.attention import Attention
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
+from graphc.ops.join import Concat
 
 AXES: Mapping[str, tuple[int | None, ...]] = {
     "q": (0, 1, 2, 3),
@@ -25,6 +27,18 @@ AXES: Mapping[str, tuple[int | None, ...]] = {
 """The axes of an operand that are its n, head, row and column."""
 OPERANDS = (*AXES, "counter")
 """In the order of the struct `Arrays`."""
+RESULTS = {"attention": ("y", "logs"), "attention_grad": ("dq", "dk", "dv")}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where an output lies: in `target`, an output of the body, None if nothing wants it. Element
+    [n, place, head, feature] is at `offset` + n * strides[0] + place * strides[1] + head *
+    strides[2] + feature; logs [n, head, place] likewise, in the order of their axes."""
+
+    target: Value | None
+    offset: int
+    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,7 @@ class Problem:
     body: Graph
     node: Node
     operands: Mapping[str, Operand]
+    results: tuple[Result, ...]
     pointers: Mapping[Value, str]
     arrays: Mapping[str, Array]
 
@@ -65,7 +80,16 @@ class Problem:
     @property
     def wanted(self) -> tuple[bool, ...]:
         """Which of the op's outputs the kernel has."""
-        return tuple(v in self.body.outputs for v in self.node.outputs)
+        return tuple(r.target is not None for r in self.results)
+
+    def writes(self, outputs: Mapping[Value, str]) -> list[str]:
+        """The pointer of each output of the op, in C++; `outputs` are those of the body's."""
+        return [
+            "nullptr"
+            if r.target is None
+            else outputs[r.target] + (f" + {r.offset}" if r.offset else "")
+            for r in self.results
+        ]
 
     def reads(self, inputs: Mapping[Value, str]) -> list[str]:
         """The pointer of each of OPERANDS, in C++; `inputs` are those of the body's inputs."""
@@ -82,12 +106,29 @@ def find_problem(node: Node) -> Problem:
     assert isinstance(node.op, Fused)
     body = node.op.body
     (inner,) = (n for n in body.nodes if n.op.own_template == "attend")
-    assert all(v in inner.outputs for v in body.outputs), f"{node.op.kernel}: nothing follows"
     op: Any = inner.op
     found = find_operands(body, inner.inputs)
-    problem = Problem(body, inner, op.operands(found), *constant_operands(body, found))
+    results = tuple(_results(body, inner))
+    problem = Problem(body, inner, op.operands(found), results, *constant_operands(body, found))
     assert problem.dtype in ("f32", "f64"), f"{node.op.kernel} is not computed in {problem.dtype}"
     return problem
+
+
+def _results(body: Graph, inner: Node) -> Iterator[Result]:
+    """Where the outputs go: out of the body, or into the sections of a concat of all of them."""
+    concat = next((n for n in body.nodes if isinstance(n.op, Concat)), None)
+    if concat is None:
+        assert all(v in inner.outputs for v in body.outputs), f"{body.name}: something follows"
+        for value in inner.outputs:
+            strides = row_major_strides(value.type.shape)
+            yield Result(value if value in body.outputs else None, 0, strides[:3])
+        return
+    assert body.outputs == concat.outputs and set(concat.inputs) == set(inner.outputs)
+    strides = row_major_strides(concat.output.type.shape)
+    for value in inner.outputs:
+        before = concat.inputs[: concat.inputs.index(value)]
+        offset = sum(v.type.shape[2] for v in before) * strides[2]
+        yield Result(concat.output, offset, strides[:3])
 
 
 def shape_text(problem: Problem, **settings: int) -> list[str]:
@@ -115,4 +156,8 @@ def shape_text(problem: Problem, **settings: int) -> list[str]:
         strides = (0,) * 4 if operand is None else operand.strides
         ordered = ", ".join("0" if a is None else str(strides[a]) for a in axes)
         lines.append(f"  using {role.upper()} = attend::Strides<{ordered}>;")
+    for role, result in zip(RESULTS[op.name], problem.results, strict=True):
+        if role != "logs":
+            n, place, head = result.strides
+            lines.append(f"  using {role.upper()} = attend::Strides<{n}, {head}, {place}, 1>;")
     return ["struct Shape {", *lines, "};"]

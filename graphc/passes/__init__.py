@@ -10,6 +10,7 @@ unfold              before fusion, which then finds what follows a contraction o
 place_constants     before fusion, which treats large constants as memory
 widen               before fusion, which lets conversions vanish into their readers
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
+fuse_attend         likewise: the concat is of no use to others
 fuse_pointwise      what is left; every node is a kernel afterwards
 fuse_updates        after fusion, when an update rule is one kernel per parameter
 layout              last: it needs to know the kernels, and decides once for each
@@ -18,6 +19,7 @@ layout              last: it needs to know the kernels, and decides once for eac
 from graphc.passes.bodies import through_bodies
 from graphc.passes.clean import clean, simplify
 from graphc.passes.commute import commute
+from graphc.passes.fuse_attend import fuse_attend
 from graphc.passes.fuse_contract import fuse_contract
 from graphc.passes.fuse_pointwise import fuse_pointwise
 from graphc.passes.fuse_updates import fuse_updates
@@ -44,6 +46,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("place_constants", through_bodies(place_constants)),
     ("widen", through_bodies(widen)),
     ("fuse_contract", through_bodies(fuse_contract)),
+    ("fuse_attend", through_bodies(fuse_attend)),
     ("fuse_pointwise", through_bodies(fuse_pointwise)),
     ("fuse_updates", fuse_updates),
     ("layout", layout),

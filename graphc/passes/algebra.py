@@ -9,9 +9,10 @@ import numpy as np
 
 from graphc.dtypes import widened
 from graphc.ir import Node, Value
-from graphc.ops.base import REGISTRY, Contraction, Pointwise
+from graphc.ops.base import REGISTRY, Pointwise
 from graphc.ops.constant import Constant
 from graphc.passes.padded import concat_of_padded
+from graphc.passes.reshapes import before_reshape, concat_of_reshapes, reshape_of_slice
 
 if TYPE_CHECKING:
     from graphc.passes.clean import Sweep
@@ -27,7 +28,7 @@ def simplify_node(node: Node, sweep: Sweep) -> Value | None:
             return value
     if not isinstance(node.op, Pointwise):
         return None
-    return _without_broadcasts(node, sweep) or _before_reshape(node, sweep)
+    return _without_broadcasts(node, sweep) or before_reshape(node, sweep)
 
 
 def _input(node: Node, sweep: Sweep) -> Value | None:
@@ -133,26 +134,6 @@ def _without_broadcasts(node: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(node.op, tuple(inputs), node)
 
 
-def _before_reshape(node: Node, sweep: Sweep) -> Value | None:
-    """op(reshape(a), b) = reshape(op(a, reshape(b))), so that it fits into the epilogue of the
-    contraction that makes a."""
-    for value in node.inputs:
-        inner = sweep.producer(value)
-        if inner is None or inner.op.name != "reshape":
-            continue
-        source = inner.inputs[0]
-        producer = sweep.producer(source)
-        others = [v for v in node.inputs if v != value and v.type.shape != ()]
-        same = all(v.type.shape == node.output.type.shape for v in (value, *others))
-        if producer is None or not isinstance(producer.op, Contraction) or not same:
-            continue
-        flat = REGISTRY["reshape"](source.type.shape)  # type: ignore[call-arg]
-        moved = {v: sweep.emit(flat, (v,), node) for v in others}
-        inputs = tuple(source if v == value else moved.get(v, v) for v in node.inputs)
-        return sweep.emit(inner.op, (sweep.emit(node.op, inputs, node),), node)
-    return None
-
-
 RULES: dict[str, tuple[Rule, ...]] = {
     "stop_gradient": (_input,),
     "cast": (_input_if_same_type,),
@@ -161,9 +142,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "multiply": (_neutral(1, (0, 1)),),
     "divide": (_neutral(1, (1,)),),
     "add": (concat_of_padded,),
+    "concat": (concat_of_reshapes,),
     "subtract": (_neutral(0, (1,)),),
     "permute_dims": (_permute_nothing, _permute_twice, _permute_of_matmul),
-    "reshape": (_input_if_same_type, _reshape_twice),
+    "reshape": (_input_if_same_type, _reshape_twice, reshape_of_slice),
     "sum": (_sum_of_nothing,),
     "prod": (_sum_of_nothing,),
     "max": (_sum_of_nothing,),

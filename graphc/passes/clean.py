@@ -52,6 +52,8 @@ class Sweep:
     nodes: list[Node] = field(default_factory=list)
     producers: dict[Value, Node] = field(default_factory=dict)
     substitution: dict[Value, Value] = field(default_factory=dict)
+    made_by_contraction: dict[Value, bool] = field(default_factory=dict)
+    """What `reshapes.py` has found out."""
 
     def producer(self, value: Value) -> Node | None:
         return self.producers.get(value)

@@ -11,8 +11,8 @@
 //
 // A Shape holds the constants: T; the extents N, HEADS, KEY_HEADS, QUERIES, KEYS, FEATURES (of q and k) and VALUES (of v); CAUSAL;
 // SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER; GRADIENT; the Strides Q, K, V, DY (rows are places,
-// columns features), LOGS and DELTA (rows are queries), MASK (queries by keys); QUERY_REGISTERS and KEY_REGISTERS of a block.
-// Outputs are row-major: [n][place][head][feature], logs [n][head][query].
+// columns features), LOGS and DELTA (rows are queries), MASK (queries by keys), and of the results Y, or DQ, DK, DV, whose
+// features are neighbours; QUERY_REGISTERS and KEY_REGISTERS of a block. The result logs is row-major, [n][head][query].
 #pragma once
 #include "cpu/elementary.h"
 #include "cpu/random.h"
@@ -273,7 +273,7 @@ template <class S, int V> INLINE void forward_block(const Arrays<S>& in, long t,
     const vec<T> l = select(nothing, splat(infinity<T>), block.largest[v] + log(block.total[v]));
     if (logs && v * W < live) store_places(logs + t + v * W, live - v * W, l);
   }
-  if (y) scatter_places<V, Block::PITCH, S::HEADS * S::VALUES, S::VALUES>(block.o, live, inverse, y + t * S::HEADS * S::VALUES);
+  if (y) scatter_places<V, Block::PITCH, S::Y::row, S::VALUES>(block.o, live, inverse, y + t * S::Y::row);
 }
 
 template <class S, int V> INLINE void query_block(const Arrays<S>& in, long t, typename S::T* dq) {
@@ -290,7 +290,7 @@ template <class S, int V> INLINE void query_block(const Arrays<S>& in, long t, t
     scale[v] = splat(T(S::SCALE));
   }
   each_key_step<S, V>(t, [&]<int N>(long u, long count, int first) __attribute__((always_inline)) { query_step<S, N>(block, in, t, u, count, first); });
-  scatter_places<V, Block::PITCH, S::HEADS * S::FEATURES, S::FEATURES>(block.o, live, scale, dq + t * S::HEADS * S::FEATURES);
+  scatter_places<V, Block::PITCH, S::DQ::row, S::FEATURES>(block.o, live, scale, dq + t * S::DQ::row);
 }
 
 template <class S> struct KeyBlock {
@@ -353,8 +353,8 @@ template <class S, int V> INLINE void key_block(const Arrays<S>& all, long n, lo
     scale[v] = splat(T(S::SCALE));
     one[v] = splat(T(1));
   }
-  if (dk) scatter_places<V, Block::PITCH, S::KEY_HEADS * S::FEATURES, S::FEATURES>(block.dk, live, scale, dk);
-  if (dv) scatter_places<V, Block::PITCH, S::KEY_HEADS * S::VALUES, S::VALUES>(block.dv, live, one, dv);
+  if (dk) scatter_places<V, Block::PITCH, S::DK::row, S::FEATURES>(block.dk, live, scale, dk);
+  if (dv) scatter_places<V, Block::PITCH, S::DV::row, S::VALUES>(block.dv, live, one, dv);
 }
 
 // How many blocks of REGISTERS registers EXTENT places make; the last one may have fewer.
@@ -378,7 +378,7 @@ template <class S> INLINE void forward(const Arrays<S>& all, typename S::T* y, t
   constexpr long count = QueryBlocks<S>::COUNT;
   for (long unit = begin; unit < end; unit++) {
     const long n = unit / count / S::HEADS, head = unit / count % S::HEADS;
-    auto* const rows = y ? y + (n * S::QUERIES * S::HEADS + head) * S::VALUES : nullptr;
+    auto* const rows = y ? y + n * S::Y::n + head * S::Y::head : nullptr;
     auto* const sums = logs ? logs + (n * S::HEADS + head) * S::QUERIES : nullptr;
     QueryBlocks<S>::call(unit % count, [&]<int V>(long t) __attribute__((always_inline)) { forward_block<S, V>(all.at(n, head), t, rows, sums); });
   }
@@ -388,7 +388,7 @@ template <class S> INLINE void query_gradient(const Arrays<S>& all, typename S::
   constexpr long count = QueryBlocks<S>::COUNT;
   for (long unit = begin; unit < end; unit++) {
     const long n = unit / count / S::HEADS, head = unit / count % S::HEADS;
-    auto* const rows = dq + (n * S::QUERIES * S::HEADS + head) * S::FEATURES;
+    auto* const rows = dq + n * S::DQ::n + head * S::DQ::head;
     QueryBlocks<S>::call(unit % count, [&]<int V>(long t) __attribute__((always_inline)) { query_block<S, V>(all.at(n, head), t, rows); });
   }
 }
@@ -398,8 +398,9 @@ template <class S> INLINE void key_gradient(const Arrays<S>& all, typename S::T*
   for (long unit = begin; unit < end; unit++) {
     const long n = unit / count / S::KEY_HEADS, head = unit / count % S::KEY_HEADS;
     KeyBlocks<S>::call(unit % count, [&]<int V>(long u) __attribute__((always_inline)) {
-      const long row = (n * S::KEYS + u) * S::KEY_HEADS + head;
-      key_block<S, V>(all, n, head, u, dk ? dk + row * S::FEATURES : nullptr, dv ? dv + row * S::VALUES : nullptr);
+      auto* const to_dk = dk ? dk + n * S::DK::n + head * S::DK::head + u * S::DK::row : nullptr;
+      auto* const to_dv = dv ? dv + n * S::DV::n + head * S::DV::head + u * S::DV::row : nullptr;
+      key_block<S, V>(all, n, head, u, to_dk, to_dv);
     });
   }
 }

@@ -11,7 +11,8 @@
 // A Shape holds T; the extents N, HEADS, KEY_HEADS, QUERIES, KEYS, FEATURES (of q and k) and VALUES
 // (of v); CAUSAL; SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER;
 // and the Strides Q, K, V, DY (places by features), LOGS and DELTA (queries), MASK (queries by
-// keys). Outputs are row-major: [n][place][head][feature], logs [n][head][query].
+// keys), and of the results Y, or DQ, DK, DV, whose features are neighbours. The result logs is
+// row-major, [n][head][query].
 //
 // Block: 256 threads, the 16 of a row adjacent. Grid: one block per 16 * Rows places of each n and
 // head (of key_gradient: key head), the places fastest. Shared memory: static, below 48 KiB for at
@@ -169,17 +170,18 @@ GRAPHC_INLINE void values(T* stage, const T* weights, const B& b,
   }
 }
 
-// Stores a thread's sums as rows of Stride elements from `first` on.
-template <int Rows, int Features, int Extent, class T>
-GRAPHC_INLINE void store_rows(T* to, int first, long long stride, T factor,
+// Stores a thread's sums times a factor at a unit's places.
+template <class Strides, int Rows, int Features, int Extent, class Unit, class T>
+GRAPHC_INLINE void store_rows(T* to, const Unit& unit, T factor,
                               const T (&sum)[Rows][strips<Features>]) {
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+  T* const base = to + unit.n * Strides::n + unit.head * Strides::head;
 #pragma unroll
   for (int i = 0; i < Rows; i++)
 #pragma unroll
     for (int j = 0; j < strips<Features>; j++) {
-      const int place = first + y * Rows + i, f = x + 16 * j;
-      if (place < Extent && f < Features) to[place * stride + f] = sum[i][j] * factor;
+      const int place = unit.first + y * Rows + i, f = x + 16 * j;
+      if (place < Extent && f < Features) base[place * Strides::row + f] = sum[i][j] * factor;
     }
 }
 
@@ -263,9 +265,7 @@ GRAPHC_INLINE void forward(const Arrays<S>& arrays, typename S::T* out, typename
           all == 0 ? infinity<T>() : largest[i] + log(all);
   }
   if (out)
-    store_rows<Rows, S::VALUES, S::QUERIES>(
-        out + (static_cast<long long>(unit.n) * S::QUERIES * S::HEADS + unit.head) * S::VALUES,
-        unit.first, S::HEADS * S::VALUES, T(1), sum);
+    store_rows<typename S::Y, Rows, S::VALUES, S::QUERIES>(out, unit, T(1), sum);
 }
 
 template <class S, int Rows>
@@ -301,9 +301,8 @@ GRAPHC_INLINE void query_gradient(const Arrays<S>& arrays, typename S::T* dq) {
     share(weights, w);
     values<Rows, S::FEATURES>(stage, weights, k, sum);
   }
-  store_rows<Rows, S::FEATURES, S::QUERIES>(
-      dq + (static_cast<long long>(unit.n) * S::QUERIES * S::HEADS + unit.head) * S::FEATURES,
-      unit.first, S::HEADS * S::FEATURES, static_cast<T>(S::SCALE), sum);
+  store_rows<typename S::DQ, Rows, S::FEATURES, S::QUERIES>(dq, unit, static_cast<T>(S::SCALE),
+                                                            sum);
 }
 
 // dk and dv, of which either may be null, summed over the heads of a key head.
@@ -349,14 +348,9 @@ GRAPHC_INLINE void key_gradient(const Arrays<S>& arrays, typename S::T* dk, type
       values<Rows, S::FEATURES>(stage, weights, q, dk_sum);
     }
   }
-  const long long row = static_cast<long long>(unit.n) * S::KEYS * S::KEY_HEADS + unit.head;
-  if (dk)
-    store_rows<Rows, S::FEATURES, S::KEYS>(dk + row * S::FEATURES, unit.first,
-                                           S::KEY_HEADS * S::FEATURES, static_cast<T>(S::SCALE),
-                                           dk_sum);
-  if (dv)
-    store_rows<Rows, S::VALUES, S::KEYS>(dv + row * S::VALUES, unit.first,
-                                         S::KEY_HEADS * S::VALUES, T(1), dv_sum);
+  const T scale = static_cast<T>(S::SCALE);
+  if (dk) store_rows<typename S::DK, Rows, S::FEATURES, S::KEYS>(dk, unit, scale, dk_sum);
+  if (dv) store_rows<typename S::DV, Rows, S::VALUES, S::KEYS>(dv, unit, T(1), dv_sum);
 }
 
 }  // namespace graphc::attend

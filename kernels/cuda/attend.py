@@ -33,7 +33,7 @@ def lower_attend(node: Node) -> Kernel:
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
     signature = Signature(pointers, body.inputs, body.outputs)
     n, h, g, t, u, e, d = problem.extents
-    results = [pointers.get(v, "nullptr") for v in problem.node.outputs]
+    results = problem.writes(pointers)
     launches, kernels = [], []
 
     def launch(part: str, call: str, heads: int, places: int, features: int) -> None:

@@ -1,0 +1,139 @@
+"""Moving reshapes away from where they keep kernels apart: pointwise ops before them, into the
+epilogue of a contraction; slices behind them, where a kernel reads through slices in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from graphc.ir import Node, Value
+from graphc.ops.base import Contraction, Pointwise, View
+from graphc.ops.join import Concat
+from graphc.ops.view import Reshape, Slice
+
+if TYPE_CHECKING:
+    from graphc.passes.clean import Sweep
+
+Shape = tuple[int, ...]
+
+
+def before_reshape(node: Node, sweep: Sweep) -> Value | None:
+    """op(reshape(a), b) = reshape(op(a, reshape(b))), so that it fits into the epilogue of the
+    contraction that makes a. Where b broadcasts, a must have no other reader: its own values would
+    be stored beside the result."""
+    shape = node.output.type.shape
+    for value in node.inputs:
+        inner = sweep.producer(value)
+        if inner is None or not isinstance(inner.op, Reshape) or value.type.shape != shape:
+            continue
+        (source,) = inner.inputs
+        if not _made_by_contraction(source, sweep):
+            continue
+        others = [v for v in dict.fromkeys(node.inputs) if v != value and v.type.shape != ()]
+        flat = {v: _flattened(v.type.shape, shape, source.type.shape) for v in others}
+        wide = any(v.type.shape != shape for v in others)
+        if None in flat.values() or (wide and value in sweep.shared):
+            continue
+        moved = {v: _reshaped(v, s, node, sweep) for v, s in flat.items() if s is not None}
+        inputs = tuple(source if v == value else moved.get(v, v) for v in node.inputs)
+        return sweep.emit(inner.op, (sweep.emit(node.op, inputs, node),), node)
+    return None
+
+
+def reshape_of_slice(node: Node, sweep: Sweep) -> Value | None:
+    """reshape(slice(x)) = slice(reshape(x)), where the reshape but splits axes and the slice takes
+    whole runs of them: then x stays where it is, and the slice is a view of it."""
+    inner = sweep.producer(node.inputs[0])
+    if inner is None or not isinstance(inner.op, Slice):
+        return None
+    (x,) = inner.inputs
+    memory = sweep.producer(x)
+    moves = memory is not None and isinstance(memory.op, View) and memory.op.name != "reshape"
+    parts = _split(inner.output.type.shape, node.output.type.shape)
+    if moves or parts is None or any(step != 1 for step in inner.op.steps):
+        return None
+    shape: list[int] = []
+    starts: list[int] = []
+    for axis, part in enumerate(parts):
+        run = math.prod(part[1:])
+        extent, start = x.type.shape[axis], inner.op.starts[axis]
+        if extent % run or start % run:
+            return None
+        shape += [extent // run, *part[1:]]
+        starts += [start // run, *(0 for _ in part[1:])]
+    stops = tuple(s + n for s, n in zip(starts, node.output.type.shape, strict=True))
+    whole = sweep.emit(Reshape(tuple(shape)), (x,), node)
+    return sweep.emit(Slice(tuple(starts), stops, (1,) * len(shape)), (whole,), node)
+
+
+def concat_of_reshapes(node: Node, sweep: Sweep) -> Value | None:
+    """concat(reshape(a), reshape(b)) = reshape(concat(a, b)), where the reshapes merge the axis of
+    the concat with equal axes behind it: what makes a and b may then write the whole."""
+    assert isinstance(node.op, Concat)
+    axis = node.op.axis
+    found = [sweep.producer(v) for v in node.inputs]
+    sources = [n.inputs[0] for n in found if n is not None and isinstance(n.op, Reshape)]
+    if len(sources) != len(node.inputs):
+        return None
+    first = sources[0].type.shape
+    merged = len(first) - node.output.type.rank
+    tail = first[axis + 1 :]
+    for value, source in zip(node.inputs, sources, strict=True):
+        shape, inner = value.type.shape, source.type.shape
+        run = math.prod(tail[:merged])
+        expected = (*shape[:axis], shape[axis] // max(run, 1), *tail)
+        if merged < 1 or inner != expected or shape[axis + 1 :] != tail[merged:]:
+            return None
+    joined = sweep.emit(Concat(axis), tuple(sources), node)
+    return sweep.emit(Reshape(node.output.type.shape), (joined,), node)
+
+
+def _made_by_contraction(value: Value, sweep: Sweep) -> bool:
+    """Whether a contraction makes `value`, or pointwise ops of its shape from what it makes."""
+    known = sweep.made_by_contraction
+    if value not in known:
+        producer = sweep.producer(value)
+        same = [] if producer is None else [v for v in producer.inputs if v.type == value.type]
+        known[value] = producer is not None and (
+            isinstance(producer.op, Contraction)
+            or (isinstance(producer.op, Pointwise) and any(known.get(v, False) for v in same))
+        )
+    return known[value]
+
+
+def _flattened(shape: Shape, wide: Shape, flat: Shape) -> Shape | None:
+    """What becomes of an operand of `shape` in a broadcast to `wide` if that is reshaped to `flat`;
+    None if it does not stay a broadcast."""
+    if shape == wide:
+        return flat
+    common = 0
+    while common < min(len(wide), len(flat)) and wide[-1 - common] == flat[-1 - common]:
+        common += 1
+    padded = (1,) * (len(wide) - len(shape)) + shape
+    if any(n != 1 for n in padded[: len(wide) - common]):
+        return None
+    return (1,) * (len(flat) - common) + padded[len(wide) - common :]
+
+
+def _reshaped(value: Value, shape: Shape, like: Node, sweep: Sweep) -> Value:
+    if value.type.shape == shape or value.type.shape == shape[len(shape) - value.type.rank :]:
+        return value  # NumPy's broadcasting adds the leading axes
+    return sweep.emit(Reshape(shape), (value,), like)
+
+
+def _split(source: Shape, target: Shape) -> Sequence[Shape] | None:
+    """The axes of `target` that each axis of `source` is split into; None if any are merged, or
+    all stay whole."""
+    parts: list[Shape] = []
+    axis = 0
+    for extent in source:
+        part: Shape = ()
+        while axis < len(target) and (not part or math.prod(part) < extent):
+            part = (*part, target[axis])
+            axis += 1
+        if math.prod(part) != extent or not part or extent == 0:
+            return None
+        parts.append(part)
+    return parts if axis == len(target) and len(target) > len(source) else None
