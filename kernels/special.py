@@ -124,6 +124,19 @@ def take_along_axis(walk: Walk, node: Node, places: Places, guards: Guards) -> t
     return _taken(walk, node, op.axis, index, places[: op.axis], places[op.axis + 1 :], guards)
 
 
+def searchsorted(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The place of an element of the second input in the row of the first."""
+    op: Any = node.op
+    table, values = node.inputs
+    register = walk.value(values, places, guards)
+    pointer, (base, step) = strides(walk, table, (*places[:-1], None))
+    right = str(op.right).lower()
+    shape = f"{base.lane_stride}, {base.divisor}, {step.offset}, {table.type.shape[-1]}, {right}"
+    operands = (register, walk.condition(guards)) if guards else (register,)
+    template = f"search<$N, {shape}>({'$1' if guards else 'true'}, {pointer}, @0, $0)"
+    return (walk.emit("call", node.output.name, "i64", template, operands, (base,)),)
+
+
 SPECIAL: Mapping[str, Callable[[Walk, Node, Places, Guards], tuple[str, ...]]] = {
     "iota": iota,
     "philox_uniform": philox_uniform,
@@ -131,5 +144,6 @@ SPECIAL: Mapping[str, Callable[[Walk, Node, Places, Guards], tuple[str, ...]]] =
     "concat": concat,
     "take": take,
     "take_along_axis": take_along_axis,
+    "searchsorted": searchsorted,
     **dict.fromkeys(("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad"), window),
 }

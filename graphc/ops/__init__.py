@@ -90,7 +90,7 @@ from graphc.ops.rounding import (
 )
 from graphc.ops.scan import Scan
 from graphc.ops.scatter import Scatter
-from graphc.ops.sort import Sort
+from graphc.ops.sort import Searchsorted, Sort
 from graphc.ops.special import (
     Digamma,
     Erfc,
@@ -223,6 +223,7 @@ __all__ = [
     "Rsqrt",
     "Scan",
     "Scatter",
+    "Searchsorted",
     "Select",
     "Sigmoid",
     "Signbit",

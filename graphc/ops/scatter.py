@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphc.errors import GraphError
 from graphc.ir import Type
 from graphc.ops.base import ANY, NUMBERS, Array, Index, Tensors, check_dtype
 from graphc.ops.constant import Iota
@@ -37,12 +36,8 @@ class Scatter(Index):
         check_dtype("scatter", indices.dtype, PLACES, inputs)
         check_dtype("scatter", x.dtype, ANY if self.combine == "replace" else NUMBERS, inputs)
         others = [[n for a, n in enumerate(t.shape) if a != self.axis] for t in inputs[:2]]
-        if x.rank != indices.rank or others[0] != others[1]:
-            raise GraphError(
-                f"scatter: {x} and indices {indices} differ in more than axis {self.axis}"
-            )
-        if source != Type(indices.shape, x.dtype):
-            raise GraphError(f"scatter: {source} does not fit indices {indices} of {x}")
+        assert x.rank == indices.rank and others[0] == others[1], (self, x, indices)
+        assert source == Type(indices.shape, x.dtype), (self, x, indices, source)
         return (Type(x.shape, x.dtype),)
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:

@@ -1,4 +1,4 @@
-"""Elements in order, and their places."""
+"""Elements in order, their places, and places among elements in order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.ops.base import Array, Op, Tensors
+from graphc.ops.base import NUMBERS, Array, Index, Op, Tensors, check_dtype, same_dtype
 
 
 @dataclass(frozen=True)
@@ -44,3 +45,35 @@ class Sort(Op):
 
         (x,), (_, places), (d, _) = inputs, outputs, grads
         return (sum_by_index(places, d, self.axis, x.shape[self.axis]) if d is not None else None,)
+
+
+@dataclass(frozen=True)
+class Searchsorted(Index):
+    """y[..., i] = the number of a[..., j] that are less than b[..., i] (or equal, if `right`), by
+    binary search in ascending a; NaN is larger than anything."""
+
+    right: bool = False
+    name: ClassVar[str] = "searchsorted"
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        table, values = inputs
+        check_dtype("searchsorted", same_dtype("searchsorted", inputs), NUMBERS, inputs)
+        if not table.rank or table.rank != values.rank or table.shape[:-1] != values.shape[:-1]:
+            raise GraphError(
+                f"searchsorted: {table} and values {values} differ in more than the last axis"
+            )
+        return (Type(values.shape, "i64"),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        table, values = inputs
+        low = np.zeros(values.shape, np.int64)
+        high = np.full(values.shape, table.shape[-1], np.int64)
+        while (searching := low < high).any():
+            middle = (low + high) // 2
+            x = np.take_along_axis(table, np.minimum(middle, table.shape[-1] - 1), -1)
+            before = (x <= values if self.right else x < values) | np.isnan(values)
+            if not self.right:
+                before &= ~np.isnan(x)
+            low = np.where(searching & before, middle + 1, low)
+            high = np.where(searching & ~before, middle, high)
+        return (low,)

@@ -48,7 +48,7 @@ def _operands_in_memory(graph: Graph) -> Iterator[Value]:
     for node in graph.nodes:
         if isinstance(node.op, Contraction | Window | Index):
             # The places of a gather are computed like any element; its table is memory.
-            gathers = node.op.name in ("take", "take_along_axis")
+            gathers = node.op.name in ("take", "take_along_axis", "searchsorted")
             operands = node.inputs[:1] if gathers else node.inputs
             for value in operands:
                 yield _source(value, producers)

@@ -55,4 +55,27 @@ template <int N, int S, int D, long STRIDE, long EXTENT, bool UNIFORM, class C, 
 INLINE mask take(C condition, const bool* table, long at, I index) {
   return as_mask(take<N, S, D, STRIDE, EXTENT, UNIFORM>(condition, (const uint8_t*)table, at, index) != vec<uint8_t>{});
 }
+
+// How many of the EXTENT ascending elements from (at + l * S) / D on, STRIDE apart, are less than value[l] (or equal, if RIGHT) in
+// lane l; NaN is larger than anything. 0 where the condition does not hold.
+template <int N, int S, int D, long STRIDE, long EXTENT, bool RIGHT, class C, class T, class V>
+INLINE vec<int64_t> search(C condition, const T* table, long at, V value) {
+  vec<int64_t> found{};
+  for (int l = 0; l < N; l++) {
+    bool live;
+    if constexpr (__is_same(C, bool)) live = condition;
+    else live = condition[l];
+    const T* const row = table + (at + l * long(S)) / D;
+    long low = 0, high = live ? EXTENT : 0;
+    while (low < high) {
+      const long middle = (low + high) / 2;
+      const T x = row[middle * STRIDE];
+      const bool before = RIGHT ? x <= value[l] || value[l] != value[l] : x < value[l] || (value[l] != value[l] && x == x);
+      low = before ? middle + 1 : low;
+      high = before ? high : middle;
+    }
+    found[l] = low;
+  }
+  return found;
+}
 }  // namespace graphc

@@ -81,4 +81,22 @@ GRAPHC_INLINE vec<T> take(mask condition, const T* p, Offset offset, Index index
   return decode(exists ? p[offset / Divisor + Stride * place] : T{});
 }
 
+// How many of the Extent ascending elements from p[offset] on, Stride apart, are less than value (or
+// equal, if Right); NaN is larger than anything. 0 where the condition is false.
+template <int Live, int LaneStride, int Divisor, long long Stride, long long Extent, bool Right,
+          class T, class Offset>
+GRAPHC_INLINE int64_t search(mask condition, const T* p, Offset offset, vec<T> value) {
+  const T* const row = p + offset / Divisor;
+  long long low = 0, high = condition.value ? Extent : 0;
+  while (low < high) {
+    const long long middle = (low + high) / 2;
+    const T x = row[middle * Stride];
+    const bool before = Right ? x <= value || value != value
+                              : x < value || (value != value && x == x);
+    low = before ? middle + 1 : low;
+    high = before ? high : middle;
+  }
+  return low;
+}
+
 }  // namespace graphc

@@ -149,6 +149,104 @@ case(
     np.array([[1.0, 0.0, 5.0, 5.0, 1.0]]),
 )
 
+NUMBERED = np.random.default_rng(1).permutation(60).astype(np.float64).reshape(3, 5, 4)
+HOLES = np.where(labels(4, 3, 5, 4, seed=1) == 0, np.nan, NUMBERED)
+for axis in (0, 1, -1):
+    case(
+        f"kthvalue {axis}",
+        lambda x, a=axis: f.kthvalue(x, 2, a),
+        lambda t, x, a=axis: tuple(t.kthvalue(x, 2, a)),
+        NUMBERED,
+    )
+    for which in ("median", "nanmedian"):
+        for name, x in (("", NUMBERED), (" of NaN", HOLES)):
+            case(
+                f"{which}{name} {axis}",
+                lambda x, a=axis, w=which: getattr(f, w)(f.stop_gradient(x), a),
+                lambda t, x, a=axis, w=which: tuple(getattr(t, w)(x.detach(), a)),
+                x,
+            )
+    case(
+        f"median's slope {axis}",
+        lambda x, a=axis: squared(f.median(x, a, keepdims=True)[0]),
+        lambda t, x, a=axis: squared(t.median(x, a, keepdim=True)[0]),
+        NUMBERED,
+    )
+    case(
+        f"mode {axis}",
+        lambda x, a=axis: f.mode(x, a)[0],
+        lambda t, x, a=axis: t.mode(x, a)[0],
+        labels(3, 3, 5, 4, dtype="i4"),
+    )
+case("median of all", f.median, lambda t, x: x.median(), NUMBERED)
+case("nanmedian of all", lambda x: f.nanmedian(x) * 1, lambda t, x: x.nanmedian() * 1, HOLES)
+case(
+    "kthvalue of NaN", lambda x: f.kthvalue(x, 5, 1)[0], lambda t, x: t.kthvalue(x, 5, 1)[0], HOLES
+)
+case(
+    "nanmedian of nothing but NaN",
+    lambda x: f.nanmedian(x, 0)[0],
+    lambda t, x: t.nanmedian(x, 0)[0],
+    X * np.nan,
+)
+case("msort", f.msort, lambda t, x: t.msort(x), NUMBERED)
+FRACTIONS = np.array([0.0, 0.1, 0.5, 0.77, 1.0])
+for kind in ("linear", "lower", "higher", "nearest", "midpoint"):
+    for name, x in (("", NUMBERED), (" of NaN", HOLES)):
+        for which in ("quantile", "nanquantile"):
+            for axis, keepdims in ((1, False), (-1, True), (None, False), (None, True)):
+                case(
+                    f"{which}{name} {kind} {axis} {keepdims}",
+                    lambda x, k=kind, a=axis, d=keepdims, w=which: getattr(f, w)(
+                        f.stop_gradient(x), FRACTIONS, a, d, k
+                    ),
+                    lambda t, x, k=kind, a=axis, d=keepdims, w=which: getattr(t, w)(
+                        x.detach(), t.from_numpy(FRACTIONS), a, keepdim=d, interpolation=k
+                    ),
+                    x,
+                )
+    case(
+        f"quantile's slope {kind}",
+        lambda x, k=kind: squared(f.quantile(x, 0.3, 1, interpolation=k)),
+        lambda t, x, k=kind: squared(t.quantile(x, 0.3, 1, interpolation=k)),
+        NUMBERED,
+    )
+ORDERED = np.sort(labels(20, 3, 9).astype(np.float64))
+for right in (False, True):
+    case(
+        f"searchsorted {right}",
+        lambda s, x, r=right: f.searchsorted(s, x, r),
+        lambda t, s, x, r=right: t.searchsorted(s, x, right=r),
+        ORDERED,
+        labels(20, 3, 7, seed=8).astype(np.float64),
+    )
+    case(
+        f"bucketize {right}",
+        lambda x, s, r=right: f.bucketize(x, s, r),
+        lambda t, x, s, r=right: t.bucketize(x, s, right=r),
+        labels(20, 3, 7, seed=8),
+        np.sort(labels(20, 9)),
+    )
+case(
+    "searchsorted of what is not in order",
+    lambda s, x, o: f.searchsorted(s, x, side="right", sorter=o),
+    lambda t, s, x, o: t.searchsorted(s, x, side="right", sorter=o),
+    ORDERED[:, ::-1].copy(),
+    normal(3, 4) * 20,
+    np.tile(np.arange(9)[::-1], (3, 1)),
+)
+for name, x in (("", X), (" with ties", TIES), (" of NaN", NAN)):
+    for largest in (True, False):
+        for k in (0, 1, 3):
+            case(
+                f"topk{name} {k} {largest}",
+                lambda x, k=k, m=largest: squared(f.topk(x, k, 1, m)[0]),
+                lambda t, x, k=k, m=largest: squared(
+                    t.sort(x, dim=1, descending=m, stable=True)[0][:, :k]
+                ),
+                x,
+            )
+
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients_equal_torchs(torch: ModuleType, case: Case) -> None:

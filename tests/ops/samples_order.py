@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc.ir import Type
-from graphc.ops import Cummax, Cummin, Cumprod, Cumsum, Logcumsumexp, Scatter, Sort
+from graphc.ops import Cummax, Cummin, Cumprod, Cumsum, Logcumsumexp, Scatter, Searchsorted, Sort
 from tests.ops.sample import Sample, f32, of
 
 TIES = (-3.0, 3.0)
@@ -112,4 +112,22 @@ def _scattering() -> list[Sample]:
     return samples
 
 
-ORDERS: tuple[Sample, ...] = (*_running(), *_sorting(), *_scattering())
+def _searching() -> list[Sample]:
+    """Unsorted rows are searched too: where is a matter of the halves that are chosen."""
+    samples = []
+    for table, values, dtype in (
+        ((9,), (5,), "f32"),
+        ((1,), (33,), "f32"),
+        ((0,), (4,), "f32"),
+        ((3, 20), (3, 18), "i32"),
+        ((2, 3, 7), (2, 3, 2), "f64"),
+        ((2, 40), (2, 0), "i64"),
+        ((5,), (3,), "u8"),
+        ((5,), (3,), "i8"),
+    ):
+        inputs = (of(dtype, *table), of(dtype, *values))
+        samples += [Sample(Searchsorted(r), inputs, (TIES,)) for r in (False, True)]
+    return samples
+
+
+ORDERS: tuple[Sample, ...] = (*_running(), *_sorting(), *_scattering(), *_searching())
