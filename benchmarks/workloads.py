@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.families import gpt, pointwise, resnet, stack
+from benchmarks.families import gpt, pointwise, recurrent, resnet, stack
 from benchmarks.workload import Workload
 
-FAMILIES = (stack, resnet, gpt, pointwise)
+FAMILIES = (stack, recurrent, resnet, gpt, pointwise)
 WORKLOADS: Mapping[str, Workload] = {w.name: w for family in FAMILIES for w in family.WORKLOADS}
 
 
