@@ -77,6 +77,12 @@ template <class D> GRAPHC_SPECIAL D sine_of_pi(D d) {
 }
 template <class D> GRAPHC_SPECIAL D cosine_of_pi(D d) { return 1.0 - 2.0 * sine_of_pi(d * 0.5) * sine_of_pi(d * 0.5); }
 
+// sin(pi x) / (pi x), 1 at 0; exactly reduced.
+template <class D> GRAPHC_SPECIAL D wide_sinc(D x) {
+  const D whole = floor(x + 0.5), sine = sine_of_pi(x - whole), odd = whole - floor(whole * 0.5) * 2.0;
+  return x == 0.0 ? D{} + 1.0 : (odd == 1.0 ? -sine : sine) / (x * 3.1415926535897932);
+}
+
 // log |gamma(x)|, with an error of some 1e-14 of 1: for float32 alone.
 template <class D> GRAPHC_SPECIAL D wide_lgamma(D x) {
   const D a = x < 0.5 ? 1.0 - x : x, up = a + 7.0, z = a < 7.0 ? up : a;

@@ -27,7 +27,8 @@ from graphc.functions.elementwise import (
     where,
 )
 from graphc.functions.numeric import exp2, logaddexp, trunc
-from graphc.functions.reductions import all
+from graphc.functions.reductions import all, any
+from graphc.functions.shapes import expand_dims, reshape
 from graphc.functions.tensors import as_tensor, astype, cast, error, floating, promoted
 from graphc.ir import FLOATS, INTEGERS
 from graphc.trace import Tensor, emit
@@ -43,6 +44,7 @@ __all__ = [
     "frac",
     "gcd",
     "isclose",
+    "isin",
     "isneginf",
     "isposinf",
     "lcm",
@@ -134,6 +136,12 @@ def addcmul(x: Any, tensor1: Any, tensor2: Any, value: float = 1) -> Tensor:
 def addcdiv(x: Any, tensor1: Any, tensor2: Any, value: float = 1) -> Tensor:
     """x + value * tensor1 / tensor2."""
     return add(x, divide(tensor1 if value == 1 else multiply(tensor1, value), tensor2))
+
+
+def isin(x: Any, values: Any) -> Tensor:
+    """Whether each element of x equals one of `values`: booleans."""
+    tensor, known = promoted(x, values)
+    return any(equal(expand_dims(tensor, -1), reshape(known, (-1,))), -1)
 
 
 def isposinf(x: Any) -> Tensor:

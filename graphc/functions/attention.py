@@ -13,8 +13,8 @@ from graphc import ops
 from graphc.functions import reductions
 from graphc.functions.activation import softmax
 from graphc.functions.contraction import matmul
+from graphc.functions.dropouts import dropout
 from graphc.functions.elementwise import add, equal, less_equal, multiply, where
-from graphc.functions.random import dropout
 from graphc.functions.rearrange import repeat
 from graphc.functions.shapes import broadcast_to, matrix_transpose, permute_dims, reshape
 from graphc.functions.tensors import as_tensor, cast, error, floating, promoted

@@ -5,123 +5,27 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphc.errors import GraphError
+from graphc.functions.neighbours import OTHER_NAMES, remedy
 from graphc.lines import user_line
-
-OTHER_NAMES = {
-    "absolute": "abs",
-    "addmm": "linear",
-    "affine_grid": "matmul",
-    "alpha_dropout": "dropout",
-    "amax": "max",
-    "amin": "min",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-    "arg_max": "argmax",
-    "asarray": "as_tensor",
-    "baddbmm": "matmul",
-    "bitwise_invert": "bitwise_not",
-    "bmm": "matmul",
-    "broadcast_arrays": "broadcast_to",
-    "cat": "concat",
-    "channel_shuffle": "permute_dims",
-    "chunk": "split",
-    "clamp": "clip",
-    "clamp_max": "minimum",
-    "clamp_min": "maximum",
-    "concatenate": "concat",
-    "conv_tbc": "conv1d",
-    "cross_entropy_loss": "cross_entropy",
-    "ctc_loss": "nll_loss",
-    "detach": "stop_gradient",
-    "diff": "subtract",
-    "div": "divide",
-    "dot": "vecdot",
-    "empty": "zeros",
-    "empty_like": "zeros_like",
-    "eq": "equal",
-    "feature_alpha_dropout": "dropout",
-    "fix": "trunc",
-    "fliplr": "flip",
-    "flipud": "flip",
-    "fractional_max_pool2d": "adaptive_max_pool2d",
-    "fractional_max_pool3d": "max_pool3d",
-    "from_numpy": "as_tensor",
-    "ge": "greater_equal",
-    "grid_sample": "take_along_axis",
-    "grouped_mm": "matmul",
-    "gt": "greater",
-    "gumbel_softmax": "softmax",
-    "hstack": "concat",
-    "index_add": "scatter_add",
-    "inner": "vecdot",
-    "le": "less_equal",
-    "linear_cross_entropy": "cross_entropy",
-    "lt": "less",
-    "masked_select": "where",
-    "max_unpool2d": "interpolate",
-    "mm": "matmul",
-    "movedim": "moveaxis",
-    "mul": "multiply",
-    "multi_head_attention_forward": "scaled_dot_product_attention",
-    "multi_margin_loss": "cross_entropy",
-    "multilabel_soft_margin_loss": "binary_cross_entropy_with_logits",
-    "multinomial": "argmax",
-    "mv": "matmul",
-    "narrow": "split",
-    "native_channel_shuffle": "permute_dims",
-    "ne": "not_equal",
-    "neg": "negative",
-    "nonzero": "where",
-    "pdist": "pairwise_distance",
-    "permute": "permute_dims",
-    "pixel_shuffle": "permute_dims",
-    "pixel_unshuffle": "unfold",
-    "power": "pow",
-    "rand": "dropout",
-    "randn": "dropout",
-    "ravel": "flatten",
-    "relu_": "relu",
-    "repeat_interleave": "repeat",
-    "rrelu": "leaky_relu",
-    "rrelu_": "leaky_relu",
-    "scaled_grouped_mm": "matmul",
-    "scaled_mm": "matmul",
-    "select": "take",
-    "sgn": "sign",
-    "sub": "subtract",
-    "take_along_dim": "take_along_axis",
-    "tensor": "as_tensor",
-    "tensor_split": "split",
-    "triplet_margin_with_distance_loss": "triplet_margin_loss",
-    "true_divide": "divide",
-    "unbind": "unstack",
-    "unsqueeze": "expand_dims",
-    "upsample": "interpolate",
-    "upsample_bilinear": "interpolate",
-    "upsample_nearest": "interpolate",
-    "vector_norm": "norm",
-    "view": "reshape",
-    "view_as": "reshape",
-    "vstack": "concat",
-}
-"""Names without a function here -> the nearest one."""
 
 
 def missing(name: str, known: Sequence[str]) -> str:
-    """The message of the AttributeError for `name`; names the nearest of `known`, if any."""
-    plain = name.removesuffix("_with_indices")
+    """The message of the AttributeError for `name`; names the nearest of `known`, if any, or says
+    what to do instead."""
+    plain = re.sub("^(cudnn|miopen|mkldnn|native|quantized|unsafe)_", "", name)
+    plain = re.sub("(_with_indices|_copy|_)$", "", plain)
     nearest = OTHER_NAMES.get(plain, plain)
-    if nearest not in known:
-        nearest = next(iter(difflib.get_close_matches(plain, known, 1, 0.75)), "")
+    if nearest in known:
+        return f"graphc has no {name!r}; the nearest is graphc.{nearest}"
+    instead = remedy(name)
+    if instead:
+        return f"graphc has no {name!r}: {instead}"
+    nearest = next(iter(difflib.get_close_matches(plain, known, 1, 0.75)), "")
     hint = f"; the nearest is graphc.{nearest}" if nearest else ""
     return f"graphc has no {name!r}{hint}"
 

@@ -17,7 +17,6 @@ from graphc.functions.elementwise import (
     logical_and,
     multiply,
     negative,
-    sin,
     square,
     subtract,
     where,
@@ -139,10 +138,7 @@ def _unscaled(op: ops.Op, x: Any) -> Tensor:
 
 def sinc(x: Any) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
-    angle = multiply(floating(x), math.pi)
-    origin = equal(angle, 0)
-    safe = where(origin, 1, angle)
-    return where(origin, 1, sin(safe) / safe)
+    return emit(ops.Sinc(), floating(x))
 
 
 def xlog1py(x1: Any, x2: Any) -> Tensor:

@@ -103,6 +103,7 @@ from graphc.ops.special import (
     Ndtri,
     Nextafter,
     Polygamma,
+    Sinc,
 )
 from graphc.ops.trigonometry import (
     Acos,
@@ -228,6 +229,7 @@ __all__ = [
     "Sigmoid",
     "Signbit",
     "Sin",
+    "Sinc",
     "Sinh",
     "Slice",
     "Sort",

@@ -161,6 +161,34 @@ class I1e(Pointwise):
         return (d * where(origin, 0.5, slope),)
 
 
+_SINC_SLOPE = tuple(
+    (-1) ** k * math.pi ** (2 * k) * 2 * k / math.factorial(2 * k + 1) for k in range(1, 7)
+)
+"""The derivative of sinc at x, divided by x, in powers of x^2."""
+
+
+class Sinc(Pointwise):
+    """y = sin(pi a) / (pi a), 1 at 0."""
+
+    name: ClassVar[str] = "sinc"
+    expression: ClassVar[str] = "sinc({a})"
+    meaning = values.in_double(values.sinc)
+    accepts = FLOATS
+
+    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+        """(cos(pi a) - y) / a, near 0 by its series: the difference would lose its digits."""
+        from graphc.functions import cos, where
+
+        (a,), (y,), (d,) = inputs, outputs, grads
+        near = abs(a) < 0.4
+        far = where(near, 1, a)
+        square = where(near, a * a, 0)
+        series = _SINC_SLOPE[-1]
+        for coefficient in _SINC_SLOPE[-2::-1]:
+            series = series * square + coefficient
+        return (d * where(near, series * a, (cos(far * math.pi) - y) / far),)
+
+
 class Nextafter(Pointwise):
     """y = the number next to a on the way to b. No gradient flows."""
 

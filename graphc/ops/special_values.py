@@ -48,6 +48,13 @@ def lgamma(x: float) -> float:
     return math.inf if x <= 0 and x.is_integer() else math.lgamma(x)
 
 
+def sinc(x: Array) -> Array:
+    """sin(pi x) / (pi x), 1 at 0, from the distance to the nearest integer."""
+    whole = np.rint(x)
+    sine = np.where(whole % 2 == 1, -1, 1) * np.sin(math.pi * (x - whole))
+    return np.asarray(np.where(x == 0, 1, sine / (math.pi * np.where(x == 0, 1, x))))
+
+
 _QUANTILE = (
     "2509.0809287301226727 33430.575583588128105 67265.770927008700853 45921.953931549871457 "
     "13731.693765509461125 1971.5909503065514427 133.14166789178437745 3.387132872796366608",

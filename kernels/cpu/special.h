@@ -17,6 +17,7 @@ GRAPHC_WIDE(ndtri)
 GRAPHC_WIDE(digamma)
 GRAPHC_WIDE(i0e)
 GRAPHC_WIDE(i1e)
+GRAPHC_WIDE(sinc)
 #undef GRAPHC_WIDE
 template <int N> INLINE vec<float> polygamma(vec<float> x) { return convert<float>(wide_polygamma<N>(convert<double>(x))); }
 template <int N> INLINE vec<double> polygamma(vec<double> x) { return wide_polygamma<N>(x); }

@@ -16,6 +16,7 @@ GRAPHC_WIDE(ndtri)
 GRAPHC_WIDE(digamma)
 GRAPHC_WIDE(i0e)
 GRAPHC_WIDE(i1e)
+GRAPHC_WIDE(sinc)
 #undef GRAPHC_WIDE
 GRAPHC_INLINE float lgamma(float x) { return static_cast<float>(wide_lgamma<double>(x)); }
 GRAPHC_INLINE double lgamma(double x) { return ::lgamma(x); }

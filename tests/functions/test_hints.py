@@ -23,6 +23,16 @@ from tests.tools import need_module
         ("max_pool4d", "graphc has no 'max_pool4d'; the nearest is graphc.max_pool3d"),
         ("sofmax", "graphc has no 'sofmax'; the nearest is graphc.softmax"),
         ("qwzx", "graphc has no 'qwzx'"),
+        ("exp_", "graphc has no 'exp_'; the nearest is graphc.exp"),
+        (
+            "native_layer_norm",
+            "graphc has no 'native_layer_norm'; the nearest is graphc.layer_norm",
+        ),
+        (
+            "svd",
+            "graphc has no 'svd': matrices are not factored in a program: NumPy's linalg does it "
+            "outside",
+        ),
     ],
 )
 def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, message: str) -> None:
@@ -55,16 +65,30 @@ MACHINERY = {
 }
 
 
-def test_every_function_of_torchs_exists_or_has_a_neighbour() -> None:
-    functional: ModuleType = need_module("torch").nn.functional
+@pytest.mark.parametrize("place", ["torch", "torch.nn.functional"])
+def test_every_name_of_torchs_exists_or_has_a_neighbour_or_a_remedy(place: str) -> None:
+    torch: ModuleType = need_module("torch")
+    module = torch if place == "torch" else torch.nn.functional
     lost = []
-    for name, function in vars(functional).items():
-        if name.startswith("_") or not name.islower() or not callable(function):
+    for name, thing in vars(module).items():
+        typing = getattr(thing, "__module__", None) in ("typing", "collections.abc")
+        if name.startswith("_") or not callable(thing) or typing or name in MACHINERY:
             continue
-        if name in MACHINERY or hasattr(graphc, name):
-            continue
+        if not hasattr(graphc, name):
+            with pytest.raises(AttributeError) as error:
+                getattr(graphc, name)
+            if str(error.value) == f"graphc has no {name!r}":
+                lost.append(name)
+    assert lost == []
+
+
+def test_every_layer_of_torchs_exists_or_has_a_neighbour() -> None:
+    layers: ModuleType = need_module("torch").nn
+    lost = []
+    names = [n for n in dir(layers) if n[0].isupper() and not n.endswith("Options")]
+    for name in (n for n in names if not hasattr(graphc.nn, n)):
         with pytest.raises(AttributeError) as error:
-            getattr(graphc, name)
-        if "the nearest is" not in str(error.value):
+            getattr(graphc.nn, name)
+        if str(error.value) == f"graphc.nn has no {name!r}":
             lost.append(name)
     assert lost == []

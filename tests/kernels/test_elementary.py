@@ -53,6 +53,7 @@ FUNCTIONS = {
     "polygamma<1>": (lambda x: values.polygamma(1, x), 0.51),
     "polygamma<2>": (lambda x: values.polygamma(2, x), 0.51),
     "polygamma<5>": (lambda x: values.polygamma(5, x), 0.51),
+    "sinc": (values.sinc, 0.51),
     "i0e": (lambda x: values.scaled_bessel(0, x), 0.51),
     "i1e": (lambda x: values.scaled_bessel(1, x), 0.51),
 }

@@ -54,6 +54,7 @@ ONE: dict[Op, Range] = {
     ops.Polygamma(3): (0.9, 9),
     ops.I0e(): (-9, 20),
     ops.I1e(): (-9, 20),
+    ops.Sinc(): (-5, 5),
 }
 """Ops of one float, and from where it is drawn."""
 
