@@ -325,7 +325,7 @@ class Program:
         from graphc.inspect.profile import profile_table
 
         arrays = self._arguments(args)
-        return profile_table(self, self._executable.profile(arrays, repeats))
+        return profile_table(self, self._executable.profile(arrays, repeats), repeats)
 
     def dump(self, folder: str | Path) -> None:
         """Write every stage, kernel and the plan as text files into `folder`."""

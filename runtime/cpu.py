@@ -15,9 +15,9 @@ import numpy as np
 from graphc.errors import RunError
 from graphc.ir import Graph, Type
 from graphc.runtime.build import player_library
-from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range
-from graphc.runtime.player import Address, Player, resolve
-from graphc.runtime.reference import has_nan, nan_message
+from graphc.runtime.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
+from graphc.runtime.player import Address, Player, Task, resolve
+from graphc.runtime.reference import has_nan, iterations_text, nan_message, value_types
 from graphc.runtime.units import build_kernels
 from graphc.state import StateBuffer, aligned_empty
 
@@ -64,7 +64,7 @@ def load(
     Raises CompileError.
     """
     wheres: dict[str, object] = {}
-    for step in plan.steps:
+    for step in all_steps(plan.steps):
         if isinstance(step, Launch):
             wheres.setdefault(step.kernel, step.where)
     with ThreadPoolExecutor(1) as pool:
@@ -93,6 +93,7 @@ class CpuExecutable:
         graph: Graph | None = None,
     ) -> None:
         self.plan = plan
+        self.steps = all_steps(plan.steps)
         self.threads = threads
         self._functions = functions
         self._graph = graph
@@ -141,21 +142,23 @@ class CpuExecutable:
         """
         player = self._load_player(in_order=True)
         nanoseconds = sum(
-            (stop - start for start, stop in self._times(player, inputs, repeats)[1:]),
+            (spent for _, _, spent in self._times(player, inputs, repeats)[1:]),
             np.zeros(len(player.tasks), np.int64),
         )
-        totals: dict[int, float] = {
-            i: 0.0 for i, s in enumerate(self.plan.steps) if isinstance(s, Launch | Copy)
-        }
+        totals = {i: 0.0 for i, s in enumerate(self.steps) if isinstance(s, Launch | Copy)}
+        calls = dict.fromkeys(totals, repeats)
         for task, spent in zip(player.tasks, nanoseconds, strict=True):
-            totals[task.step] += float(spent) / 1000
-        return [(self._name(step), repeats, spent) for step, spent in totals.items()]
+            if not task.count:
+                totals[task.step] += float(spent) / 1000
+                calls[task.step] = repeats * _iterations(player, task)
+        return [(self._name(step), calls[step], spent) for step, spent in totals.items()]
 
     def timeline(self, inputs: Sequence[Array]) -> list[tuple[int, float, float]]:
-        """(index of the step, start, end) of each launch's phases and each copy in one call, in
-        microseconds from the first start, as the streams really ran. The state is left as it
+        """(number of the step, start, end) of each launch's phases, each copy and each loop in one
+        call, in microseconds from the first start, as the streams really ran; of what is in a loop
+        from the start of the first iteration to the end of the last. The state is left as it
         was."""
-        starts, stops = self._times(self._player, inputs, 1)[-1] / 1000
+        starts, stops, _ = self._times(self._player, inputs, 1)[-1] / 1000
         first = starts.min(initial=np.inf)
         return [
             (task.step, float(start - first), float(stop - first))
@@ -163,7 +166,7 @@ class CpuExecutable:
         ]
 
     def _times(self, player: Player, inputs: Sequence[Array], repeats: int) -> list[Array]:
-        """(starts, ends) of the tasks, nanoseconds, in each of 1 + `repeats` calls, the state
+        """(starts, ends, sums) of the tasks, nanoseconds, in each of 1 + `repeats` calls, the state
         being put back after each."""
         times = []
         with LOCK:
@@ -186,7 +189,7 @@ class CpuExecutable:
 
     def _load_player(self, in_order: bool) -> Player:
         arguments: dict[int, Sequence[Address]] = {}
-        for index, step in enumerate(self.plan.steps):
+        for index, step in enumerate(self.steps):
             if isinstance(step, Launch):
                 arguments[index] = [self._places.address(a) for a in step.arguments]
             elif isinstance(step, Copy):
@@ -208,7 +211,7 @@ class CpuExecutable:
         return outputs
 
     def _name(self, step: int) -> str:
-        launch = self.plan.steps[step]
+        launch = self.steps[step]
         return launch.kernel if isinstance(launch, Launch) else "copy"
 
     def _check_arguments(self, inputs: Sequence[Array]) -> None:
@@ -220,22 +223,36 @@ class CpuExecutable:
 
     def _play_checked(self, io: Sequence[Array]) -> None:
         types = _types(self.plan, self._graph)
-        tasks = self._player.tasks
-        for index, task in enumerate(tasks):
-            self._player.play_in_order(self._bases, index, index + 1)
-            step = self.plan.steps[task.step]
-            if index + 1 < len(tasks) and tasks[index + 1].step == task.step:
-                continue
-            if not isinstance(step, Launch):
-                continue
-            for place in step.writes:
-                type = types.get(place.value)
-                if type is not None and has_nan(self._places.array(place, type, io)):
-                    where = f", {step.where}" if str(step.where) else ""
-                    raise RunError(
-                        f"NaN in %{place.value} : {type}, written by {step.kernel}{where}; "
-                        "the state is unchanged"
-                    )
+
+        def play(first: int, last: int, iterations: dict[int, int]) -> None:
+            """Tasks `first` to `last` (exclusive) in these iterations of the loops around them."""
+            index = first
+            while index < last:
+                task = self._player.tasks[index]
+                for t in range(task.count):
+                    play(index + 1, index + 1 + task.tasks, {**iterations, index: t})
+                if not task.count:
+                    self._player.play_in_order(self._bases, index, index + 1, iterations)
+                    if index + 1 == last or self._player.tasks[index + 1].step != task.step:
+                        self._check_step(self.steps[task.step], types, io, [*iterations.values()])
+                index += 1 + task.tasks
+
+        play(0, len(self._player.tasks), {})
+
+    def _check_step(
+        self, step: Step, types: Mapping[str, Type], io: Sequence[Array], iterations: Sequence[int]
+    ) -> None:
+        """RunError if a kernel has written a NaN in these iterations of the loops around it."""
+        if not isinstance(step, Launch):
+            return
+        for place in step.writes:
+            type = types.get(place.value)
+            if type is not None and has_nan(self._places.array(place.at(iterations), type, io)):
+                where = f", {step.where}" if str(step.where) else ""
+                raise RunError(
+                    f"NaN in %{place.value} : {type}, written by {step.kernel}"
+                    f"{iterations_text(iterations)}{where}; the state is unchanged"
+                )
 
 
 class _Places:
@@ -248,12 +265,13 @@ class _Places:
 
     def address(self, place: Range) -> Address:
         if place.segment == "work":
-            return Address(WORK, place.start)
+            return Address(WORK, place.start, place.moves)
         if place.segment == "state":
             index, offset = self._state.find(place)
-            return Address(ABSOLUTE, self.buffers[index].array.ctypes.data + offset)
+            start = self.buffers[index].array.ctypes.data
+            return Address(ABSOLUTE, start + offset, place.moves)
         index, offset = self._io.find(place)
-        return Address(IO + index, offset)
+        return Address(IO + index, offset, place.moves)
 
     def array(self, place: Range, type: Type, io: Sequence[Array]) -> Array:
         """The elements at `place` as they lie in memory; `io` are the call's arrays."""
@@ -271,8 +289,8 @@ class _Places:
         """The indices of the state that some step writes."""
         updated = set()
         for step in plan.steps:
-            if isinstance(step, Launch | Copy):
-                writes = step.writes if isinstance(step, Launch) else (step.target,)
+            if isinstance(step, Launch | Copy | Loop):
+                writes = (step.target,) if isinstance(step, Copy) else step.writes
                 updated |= {self._state.find(w)[0] for w in writes if w.segment == "state"}
         return updated
 
@@ -299,10 +317,16 @@ class _Segment:
 
 def _types(plan: Plan, graph: Graph | None) -> dict[str, Type]:
     bindings = (*plan.state, *plan.inputs, *plan.outputs)
-    types = {b.value.name: b.value.type for b in bindings}
-    for node in graph.nodes if graph else ():
-        types.update({v.name: v.type for v in node.outputs})
-    return types
+    return {b.value.name: b.value.type for b in bindings} | value_types(graph)
+
+
+def _iterations(player: Player, task: Task) -> int:
+    """How often a task is played in one call."""
+    times = 1
+    while task.inside >= 0:
+        task = player.tasks[task.inside]
+        times *= task.count
+    return times
 
 
 def _address(array: Array) -> int:

@@ -39,7 +39,7 @@ def plan_memory(tasks: Tasks, order: Sequence[int], before: Sequence[int], bound
     """Place the work buffers. `before` has all that comes before each task, in any way, as bits;
     no search goes on below `bound` bytes."""
     uses, merged = share_in_place(tasks, order, before)
-    writer = {a.buffer: i for i, task in enumerate(tasks.tasks) for a in task.writes}
+    writer = tasks.first_writers()
     buffers = list(uses)
     conflicts = [set[int]() for _ in buffers]
     for a, old in enumerate(buffers):
@@ -85,7 +85,7 @@ def reuse_edges(tasks: Tasks, starts: Mapping[int, int], before: Sequence[int]) 
     """For each task those that must end before it, as bits, because it is the first to write
     bytes that they use. `before` is what the packing relied on."""
     uses = tasks.work_uses()
-    writer = {a.buffer: i for i, task in enumerate(tasks.tasks) for a in task.writes}
+    writer = tasks.first_writers()
     spans = sorted((starts[b], starts[b] + tasks.buffers[b].nbytes, b) for b in uses)
     edges = [0] * len(tasks.tasks)
     for n, (_, stop, a) in enumerate(spans):
@@ -106,8 +106,8 @@ def lower_bound(tasks: Tasks, order: Sequence[int], before: Sequence[int]) -> in
     change = [0] * (len(order) + 1)
     for buffer, users in uses.items():
         places = [place[i] for i in bits(users)]
-        change[min(places)] += tasks.buffers[buffer].room
-        change[max(places) + 1] -= tasks.buffers[buffer].room
+        change[min(places)] += tasks.buffers[buffer].least_room
+        change[max(places) + 1] -= tasks.buffers[buffer].least_room
     live = peak = 0
     for step in change:
         live += step

@@ -62,6 +62,8 @@ def overwrites(tasks: Tasks, i: int, last_use: Callable[[int], bool]) -> list[tu
     read_once = _read_once(task)
     taken: set[int] = set()
     for source, target in task.kernel.inplace:
+        if task.reads[source].part or task.writes[target].part:
+            continue
         old, new = task.reads[source].buffer, task.writes[target].buffer
         a, b = tasks.buffers[old], tasks.buffers[new]
         if a.segment != "work" or b.segment != "work" or a.nbytes != b.nbytes or not a.nbytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,18 +14,43 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Move:
+    """How a range moves with a loop: by (t mod `period`) * `stride` bytes in iteration t.
+
+    A period of 2 is a pair of buffers that take turns, one of the loop's count a stack.
+    """
+
+    stride: int
+    period: int
+
+    def at(self, iteration: int) -> int:
+        """The offset in bytes."""
+        return iteration % self.period * self.stride
+
+
+STILL = Move(0, 1)
+
+
+@dataclass(frozen=True)
 class Range:
     """Bytes `start` to `stop` (exclusive) of a segment.
 
     Segments are "work" (the transient arena), "state" (stays on the device between calls; offsets
     are those of `Plan.state`) and "io" (the call's inputs and outputs; offsets of `Plan.io`).
-    `value` is the name of the value that lies there.
+    `value` is the name of the value that lies there. Within loops `moves` says how the range moves
+    with each, the outermost first; with those that it does not name it does not move.
     """
 
     segment: str
     start: int
     stop: int
     value: str = field(default="", compare=False)
+    moves: tuple[Move, ...] = ()
+
+    def at(self, iterations: Sequence[int]) -> Range:
+        """Where it lies in these iterations of the enclosing loops, the outermost first."""
+        offset = sum(m.at(t) for m, t in zip(self.moves, iterations, strict=False))
+        return Range(self.segment, self.start + offset, self.stop + offset, self.value)
 
     def overlaps(self, other: Range) -> bool:
         return self.segment == other.segment and self.start < other.stop and other.start < self.stop
@@ -67,7 +93,65 @@ class Wait:
     event: int
 
 
-Step = Launch | Copy | Record | Wait
+@dataclass(frozen=True)
+class Carry:
+    """What the iterations of a loop hand on. In the first one `old` is the value at `initial`, in
+    any other what the one before left as `new`; what the last one leaves lies at `last`."""
+
+    old: str
+    new: str
+    initial: Range
+    last: Range
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Element t of the value at `place`, along its first axis, is `element` in iteration t, or in
+    iteration count - 1 - t of a loop that runs downwards."""
+
+    element: str
+    place: Range
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Play `steps` `count` times on streams of the loop's own, the first of which is `stream`.
+
+    An iteration begins when the one before it has ended on all of them, so its events are its own.
+    `reads` and `writes` are what the loop needs from and leaves to other steps, the memory that is
+    used within an iteration being the last of what it writes. `carries`, `scanned` (elements that
+    iterations read) and `stacks` (that they write) say what the values named in `steps` are.
+    """
+
+    stream: int
+    name: str
+    count: int
+    steps: tuple[Step, ...]
+    reads: tuple[Range, ...]
+    writes: tuple[Range, ...]
+    carries: tuple[Carry, ...] = ()
+    scanned: tuple[Stack, ...] = ()
+    stacks: tuple[Stack, ...] = ()
+    reverse: bool = False
+    where: Where = field(default_factory=Where)
+
+    @property
+    def streams(self) -> int:
+        """How many streams the loop has."""
+        return 1 + max((step.stream for step in self.steps), default=0)
+
+
+Step = Launch | Copy | Record | Wait | Loop
+
+
+def all_steps(steps: Sequence[Step]) -> list[Step]:
+    """The steps, each loop followed by its own. A step's place in this list is its number."""
+    found: list[Step] = []
+    for step in steps:
+        found.append(step)
+        if isinstance(step, Loop):
+            found += all_steps(step.steps)
+    return found
 
 
 @dataclass(frozen=True)
@@ -83,7 +167,8 @@ class Plan:
     """Steps in the order in which they are issued; `streams` FIFO queues.
 
     Every stream forks from stream 0 and is joined by it at the end, by events where no other edge
-    implies the order. Plans of one device run one after another.
+    implies the order. Plans of one device run one after another. A loop is one step, whatever its
+    count.
     """
 
     name: str

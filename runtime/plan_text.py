@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graphc.errors import PlanError
-from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step
+from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, all_steps
 from graphc.runtime.verify import verify
 
 MEASURED = "measured"
@@ -13,19 +15,23 @@ MEASURED = "measured"
 def plan_text(plan: Plan, measured: bool = False) -> str:
     """The plan's name, device, counts, memory and notes; then its steps in the order of issue.
 
-    A step's fields, split at spaces, are: its number, `sN`, `launch` `copy` `record` or `wait`,
-    the kernel, value or event, then `reads` and `writes` with ranges `value=segment+start..stop`
-    in bytes, then what it comes from after a `#`. Notes that begin with `measured` are left out
-    unless `measured`.
+    A step's fields, split at spaces, are: its number, `sN`, `launch` `copy` `record` `wait` or
+    `loop`, the kernel, value, event or loop, then `reads` and `writes` with ranges
+    `value=segment+start..stop` in bytes, then what it comes from after a `#`. A loop has `times N`
+    before what it reads; its own steps follow, two places further in, with the streams counted
+    from the loop's; `~stride%period` behind a range says how it moves with each of the loops
+    around it. Notes that begin with `measured` are left out unless `measured`.
     """
     notes = [n for n in plan.notes if measured or not n.startswith(MEASURED)]
-    width = len(str(max(0, len(plan.steps) - 1)))
-    names = [_subject(step) for step in plan.steps]
-    column = max(map(len, names), default=0)
+    steps = all_steps(plan.steps)
+    depths = _depths(plan.steps, 0)
+    width = len(str(max(0, len(steps) - 1)))
+    names = [_subject(step) for step in steps]
+    column = max((2 * d + len(n) for n, d in zip(names, depths, strict=True)), default=0)
     lines = [
-        f"  {index:{width}}  s{step.stream}  {type(step).__name__.lower():6}  "
-        f"{name:{column}}  {_ranges(step)}".rstrip()
-        for index, (step, name) in enumerate(zip(plan.steps, names, strict=True))
+        f"  {index:{width}}  {'  ' * depth}s{step.stream}  {type(step).__name__.lower():6}  "
+        f"{name:{column - 2 * depth}}  {_ranges(step)}".rstrip()
+        for index, (step, depth, name) in enumerate(zip(steps, depths, names, strict=True))
     ]
     return "\n".join([*_header(plan), *notes, *lines]) + "\n"
 
@@ -35,13 +41,26 @@ def megabytes(nbytes: int) -> str:
     return f"{nbytes / 1e6:.2f} MB"
 
 
+def _depths(steps: Sequence[Step], depth: int) -> list[int]:
+    """How many loops are around each of all steps."""
+    depths = []
+    for step in steps:
+        depths.append(depth)
+        if isinstance(step, Loop):
+            depths += _depths(step.steps, depth + 1)
+    return depths
+
+
 def _header(plan: Plan) -> list[str]:
-    launches = sum(isinstance(step, Launch) for step in plan.steps)
-    events = sum(isinstance(step, Record) for step in plan.steps)
+    steps = all_steps(plan.steps)
+    launches = sum(isinstance(step, Launch) for step in steps)
+    events = sum(isinstance(step, Record) for step in steps)
+    loops = sum(isinstance(step, Loop) for step in steps)
     state = sum(b.value.type.nbytes for b in plan.state)
     return [
         f"plan {plan.name}  {plan.device}  {_counted(plan.streams, 'stream')}  "
-        f"{_counted(launches, 'launch', 'launches')}  {_counted(events, 'event')}",
+        f"{_counted(launches, 'launch', 'launches')}  {_counted(events, 'event')}"
+        + (f"  {_counted(loops, 'loop')}" if loops else ""),
         f"state {megabytes(state)}   work peak {megabytes(plan.peak_bytes)}   "
         f"lower bound {megabytes(plan.lower_bound_bytes)}   {_verdict(plan)}",
     ]
@@ -61,19 +80,23 @@ def _verdict(plan: Plan) -> str:
 def _subject(step: Step) -> str:
     if isinstance(step, Launch):
         return step.kernel
+    if isinstance(step, Loop):
+        return step.name
     return step.source.value if isinstance(step, Copy) else f"e{step.event}"
 
 
 def _ranges(step: Step) -> str:
     if isinstance(step, Copy):
         return f"reads {_place(step.source)}  writes {_place(step.target)}"
-    if not isinstance(step, Launch):
+    if not isinstance(step, Launch | Loop):
         return ""
+    times = f"times {step.count}  " if isinstance(step, Loop) else ""
     reads = " ".join(map(_place, step.reads)) or "nothing"
     writes = " ".join(map(_place, step.writes)) or "nothing"
     where = f"  # {step.where}" if str(step.where) else ""
-    return f"reads {reads}  writes {writes}{where}"
+    return f"{times}reads {reads}  writes {writes}{where}"
 
 
 def _place(place: Range) -> str:
-    return f"{place.value}={place.segment}+{place.start}..{place.stop}"
+    moves = "".join(f"~{move.stride:+d}%{move.period}" for move in place.moves)
+    return f"{place.value}={place.segment}+{place.start}..{place.stop}{moves}"

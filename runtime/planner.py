@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from graphc.cost import estimate_microseconds, machine
 from graphc.errors import PlanError
 from graphc.ir import Graph
 from graphc.kernels.kernel import Kernel
-from graphc.runtime.memory import Packing, lower_bound, plan_memory, reuse_edges
-from graphc.runtime.order import ancestors, memory_order
-from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range, Record, Step, Wait
-from graphc.runtime.streams import (
-    Event,
-    Schedule,
-    assign_streams,
-    expected_order,
-    needed_events,
-    stream_order,
+from graphc.runtime.graph_tasks import make_tasks
+from graphc.runtime.loops import LoopTask
+from graphc.runtime.plan import (
+    STILL,
+    Binding,
+    Carry,
+    Copy,
+    Launch,
+    Loop,
+    Plan,
+    Range,
+    Record,
+    Stack,
+    Step,
+    Wait,
 )
-from graphc.runtime.tasks import Access, Task, Tasks, make_tasks
+from graphc.runtime.schedule import Arrangement, arrange
+from graphc.runtime.tasks import Access, Task, Tasks
 
 MOST_STREAMS = 8
 
@@ -32,59 +37,72 @@ def make_plan(
     streams: int = 1,
     notes: Sequence[str] = (),
 ) -> Plan:
-    """The plan of `graph`, whose nodes are kernels, relayouts and reshapes that move nothing.
+    """The plan of `graph`, whose nodes are kernels, relayouts, reshapes that move nothing, and
+    scans whose bodies are such graphs again.
 
-    `kernels` maps the name of each node's first output to its kernel; a reshape has none.
-    `streams` is 1 to 8. Raises PlanError for a node without a kernel, or two kernels of one name.
+    `kernels` maps the name of each node's first output to its kernel, in bodies too; a reshape and
+    a scan have none. `streams` is 1 to 8. Raises PlanError for a node without a kernel, or two
+    kernels of one name.
     """
     assert 1 <= streams <= MOST_STREAMS, f"streams (={streams}) is 1 to {MOST_STREAMS}"
-    tasks = make_tasks(graph, kernels)
-    serial = memory_order(tasks)
-    in_turn = stream_order(tasks.predecessors, Schedule(serial, (0,) * len(serial)))
-    bound = lower_bound(tasks, serial, ancestors(in_turn, serial))
-    schedule = assign_streams(
-        tasks,
-        serial,
-        [_microseconds(tasks, task, device) for task in tasks.tasks],
-        streams,
-        machine(device).event,
-    )
-    before = expected_order(tasks.predecessors, schedule)
-    packing = plan_memory(tasks, schedule.order, before, bound)
-    reuse = reuse_edges(tasks, packing.starts, before)
-    edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
-    places = _Places(tasks, packing)
+    tasks = make_tasks(graph, kernels, streams, device)
+    arrangement = arrange(tasks, streams, device)
+    places = _Places(tasks, arrangement)
     return Plan(
         name=graph.name,
         device=device,
         streams=streams,
-        steps=tuple(_steps(tasks, schedule, needed_events(edges, schedule), places)),
+        steps=tuple(_steps(tasks, arrangement, places)),
         kernels=_kernels_by_name(graph.name, tasks),
         state=tuple(Binding(v, places.range(a)) for v, a in tasks.state),
         inputs=tuple(Binding(v, places.range(a)) for v, a in tasks.inputs),
         outputs=tuple(Binding(v, places.range(a)) for v, a in tasks.outputs),
-        peak_bytes=packing.peak_bytes,
-        lower_bound_bytes=bound,
+        peak_bytes=arrangement.packing.peak_bytes,
+        lower_bound_bytes=arrangement.bound,
         notes=tuple(notes),
     )
 
 
 class _Places:
-    """The bytes of each access."""
+    """The bytes of each access; in a loop's body, from the ranges of its operands and of the memory
+    of an iteration. `depth` is the number of loops around, `names` those of the body's constants
+    outside."""
 
-    def __init__(self, tasks: Tasks, packing: Packing) -> None:
-        self.buffers, self.starts = tasks.buffers, packing.starts
+    def __init__(
+        self,
+        tasks: Tasks,
+        arrangement: Arrangement,
+        depth: int = 0,
+        operands: Mapping[str, Range] | None = None,
+        memory: Range | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        self.tasks, self.starts, self.depth = tasks, arrangement.packing.starts, depth
+        self.operands, self.memory, self.names = operands or {}, memory, names or {}
 
     def range(self, access: Access) -> Range:
-        buffer = self.buffers[access.buffer]
+        buffer = self.tasks.buffers[access.buffer]
         start = self.starts[access.buffer] if buffer.start is None else buffer.start
-        return Range(buffer.segment, start, start + buffer.nbytes, access.value)
+        start += access.part[0] if access.part else 0
+        stop = start + self.tasks.nbytes(access)
+        operand = self.operands.get(buffer.segment)
+        if buffer.segment == "work":
+            operand = self.memory
+        if operand is None:
+            return Range(buffer.segment, start, stop, self.name(access.value))
+        moves, first = operand.moves, operand.start
+        if buffer.move != STILL:
+            moves = (*moves, *[STILL] * (self.depth - 1 - len(moves)), buffer.move)
+        return Range(operand.segment, first + start, first + stop, self.name(access.value), moves)
+
+    def name(self, value: str) -> str:
+        """A loop's constant goes by the name that it has outside."""
+        return self.names.get(value, value)
 
 
-def _steps(
-    tasks: Tasks, schedule: Schedule, events: Sequence[Event], places: _Places
-) -> list[Step]:
+def _steps(tasks: Tasks, arrangement: Arrangement, places: _Places) -> list[Step]:
     """The tasks in the order of issue, each after its waits and before its record."""
+    events, schedule = arrangement.events, arrangement.schedule
     records = {event.source: n for n, event in enumerate(events)}
     waits: dict[int | None, list[int]] = {}
     for n, event in enumerate(events):
@@ -106,22 +124,66 @@ def _steps(
 def _step(task: Task, stream: int, places: _Places) -> Step:
     reads = tuple(map(places.range, task.reads))
     writes = tuple(map(places.range, task.writes))
+    if task.loop is not None:
+        return _loop(task, task.loop, stream, places, reads, writes)
     if task.kernel is None:
         return Copy(stream, reads[0], writes[0])
     return Launch(stream, task.kernel.name, reads + writes, reads, writes, task.where)
 
 
-def _microseconds(tasks: Tasks, task: Task, device: str) -> float:
-    if task.kernel is not None:
-        return estimate_microseconds(task.kernel.flops, task.kernel.bytes, device)
-    return estimate_microseconds(0, 2 * tasks.buffers[task.reads[0].buffer].nbytes, device)
+def _loop(
+    task: Task,
+    loop: LoopTask,
+    stream: int,
+    places: _Places,
+    reads: tuple[Range, ...],
+    writes: tuple[Range, ...],
+) -> Loop:
+    body = loop.body
+    operands = {name: places.range(access) for name, access in loop.operands.items()}
+    memory = places.range(loop.memory) if loop.memory else None
+    names = {
+        value.name: operands[f"constant {i}"].value
+        for i, value in enumerate(body.op.body.inputs)
+        if f"constant {i}" in operands
+    }
+    depth = places.depth + 1
+    inner = _Places(body.tasks, body.arrangement, depth, operands, memory, names)
+    return Loop(
+        stream,
+        loop.name,
+        body.op.length,
+        tuple(_steps(body.tasks, body.arrangement, inner)),
+        reads,
+        writes,
+        tuple(
+            Carry(
+                slot.old.name,
+                inner.name(slot.new.name),
+                places.range(first),
+                places.range(last),
+            )
+            for slot, first, last in loop.carries
+        ),
+        tuple(Stack(v.name, places.range(x)) for v, x in loop.scanned),
+        tuple(Stack(inner.name(v.name), places.range(y)) for v, y in loop.stacks),
+        body.op.reverse,
+        task.where,
+    )
 
 
 def _kernels_by_name(graph_name: str, tasks: Tasks) -> dict[str, Kernel]:
+    """The kernels of all tasks, those of loops included."""
     kernels: dict[str, Kernel] = {}
-    for task in tasks.tasks:
-        if task.kernel is None:
-            continue
-        if kernels.setdefault(task.kernel.name, task.kernel) != task.kernel:
-            raise PlanError(f"plan {graph_name}: two kernels are called {task.kernel.name}")
+    for kernel in _kernels(tasks):
+        if kernels.setdefault(kernel.name, kernel) != kernel:
+            raise PlanError(f"plan {graph_name}: two kernels are called {kernel.name}")
     return kernels
+
+
+def _kernels(tasks: Tasks) -> Iterator[Kernel]:
+    for task in tasks.tasks:
+        if task.loop is not None:
+            yield from _kernels(task.loop.body.tasks)
+        elif task.kernel is not None:
+            yield task.kernel

@@ -1,8 +1,9 @@
 """The Python side of the native player: a plan resolved to tasks with edges.
 
 A task is one phase of a launch, or a copy. It waits for the task before it on its stream and for
-those that the events before it stand for; nothing else of streams and events is left. The player
-itself, which decides who runs which chunk when, is native/cpu/program.h and pool.h.
+those that the events before it stand for; nothing else of streams and events is left. A loop is a
+task too, and those of its body follow it, once, whatever the count. The player itself, which
+decides who runs which chunk when, is native/cpu/program.h and pool.h.
 """
 
 from __future__ import annotations
@@ -10,14 +11,25 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from graphc.errors import PlanError, RunError
 from graphc.runtime.build import player_library
-from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Wait
+from graphc.runtime.plan import (
+    Copy,
+    Launch,
+    Loop,
+    Move,
+    Plan,
+    Range,
+    Record,
+    Step,
+    Wait,
+    all_steps,
+)
 
 COPY_CHUNK = 1 << 18
 """Bytes of a copy that one chunk moves: `copy_chunk` of program.h."""
@@ -33,10 +45,27 @@ TASK = np.dtype(
         ("predecessors", np.int32),
         ("first_successor", np.int32),
         ("successors", np.int32),
+        ("inside", np.int32),
+        ("stands_for", np.int32),
         ("padding", np.int32),
     ]
 )
 """`TaskSpec` of program.h."""
+
+LOOP = np.dtype(
+    [
+        ("task", np.int32),
+        ("tasks", np.int32),
+        ("count", np.int32),
+        ("first_move", np.int32),
+        ("moves", np.int32),
+        ("padding", np.int32),
+    ]
+)
+"""`LoopSpec` of program.h."""
+
+MOVE = np.dtype([("stride", np.int64), ("argument", np.int32), ("period", np.int32)])
+"""`Move` of program.h."""
 
 ARGUMENT = np.dtype([("base", np.int64), ("offset", np.int64)])
 """`Argument` of program.h."""
@@ -44,22 +73,30 @@ ARGUMENT = np.dtype([("base", np.int64), ("offset", np.int64)])
 
 @dataclass(frozen=True)
 class Task:
-    """One phase of the launch `plan.steps[step]`, or that copy (phase 0), in `chunks` pieces.
-    `predecessors` are the indices of the tasks that must end before."""
+    """One phase of the launch of that number, or that copy (phase 0), in `chunks` pieces; or a loop
+    of `count` iterations over the `tasks` tasks behind it.
+
+    Steps have the numbers of `all_steps`. `predecessors` are the indices of the tasks that must end
+    before, `inside` is that of the loop around it, or -1.
+    """
 
     step: int
     phase: int
     chunks: int
-    stream: int
+    slot: int
     predecessors: tuple[int, ...]
+    inside: int = -1
+    count: int = 0
+    tasks: int = 0
 
 
 @dataclass(frozen=True)
 class Address:
-    """`offset` bytes from what `base` is at a call."""
+    """`offset` bytes from what `base` is at a call, moving with the loops around the step."""
 
     base: int
     offset: int
+    moves: tuple[Move, ...] = ()
 
 
 def resolve(plan: Plan, in_order: bool = False) -> list[Task]:
@@ -68,27 +105,71 @@ def resolve(plan: Plan, in_order: bool = False) -> list[Task]:
     `in_order` makes each wait for the one before it, whatever its stream. Raises PlanError for a
     wait on an event that is not recorded before.
     """
-    tasks: list[Task] = []
-    before: dict[int, set[int]] = {}
-    events: dict[int, frozenset[int]] = {}
-    for index, step in enumerate(plan.steps):
-        stream = 0 if in_order else step.stream
-        ahead = before.setdefault(stream, set())
-        if isinstance(step, Record):
-            events[step.event] = frozenset(ahead)
-        elif isinstance(step, Wait) and in_order:
-            continue
-        elif isinstance(step, Wait):
-            if step.event not in events:
-                raise PlanError(f"step {index} waits for event {step.event}, never recorded before")
-            ahead |= events[step.event]
-        else:
-            for phase, chunks in enumerate(_chunks(plan, step)):
-                if chunks > 0:
-                    tasks.append(Task(index, phase, chunks, stream, tuple(sorted(ahead))))
-                    ahead.clear()
-                    ahead.add(len(tasks) - 1)
-    return tasks
+    resolving = _Resolving(plan, in_order)
+    resolving.add(plan.steps, 0, {stream: stream for stream in range(plan.streams)}, -1)
+    return resolving.tasks
+
+
+class _Resolving:
+    def __init__(self, plan: Plan, in_order: bool) -> None:
+        self.plan, self.in_order = plan, in_order
+        self.tasks: list[Task] = []
+        self.slots: dict[tuple[int, int, int], int] = {}
+        """That of each further stream of the loops of one depth that run in a slot, which is one
+        after another."""
+
+    def add(self, steps: Sequence[Step], number: int, slots: dict[int, int], inside: int) -> None:
+        """Add `steps`, the first of which has this number; `slots` has that of each stream."""
+        before: dict[int, set[int]] = {}
+        events: dict[int, frozenset[int]] = {}
+        for step in steps:
+            stream = 0 if self.in_order else step.stream
+            ahead = before.setdefault(stream, set())
+            if isinstance(step, Record):
+                events[step.event] = frozenset(ahead)
+            elif isinstance(step, Wait):
+                if step.event not in events:
+                    raise PlanError(
+                        f"step {number} waits for event {step.event}, never recorded before"
+                    )
+                if not self.in_order:
+                    ahead |= events[step.event]
+            elif isinstance(step, Loop):
+                self.loop(step, number, slots[stream], ahead, inside)
+                number += len(all_steps(step.steps))
+            else:
+                for phase, chunks in enumerate(_chunks(self.plan, step)):
+                    if chunks > 0:
+                        place = (number, phase, chunks, slots[stream])
+                        self.put(Task(*place, tuple(sorted(ahead)), inside), ahead)
+            number += 1
+
+    def put(self, task: Task, ahead: set[int]) -> None:
+        """Add a task; what comes behind it on its stream waits for it alone."""
+        ahead.clear()
+        ahead.add(len(self.tasks))
+        self.tasks.append(task)
+
+    def loop(self, step: Loop, number: int, slot: int, ahead: set[int], inside: int) -> None:
+        """Add a loop, if there is anything in it to do."""
+        own = len(self.tasks)
+        task = Task(number, 0, 1, slot, tuple(sorted(ahead)), inside, step.count)
+        self.tasks.append(task)
+        slots, depth = {0: slot}, 0
+        while inside >= 0:
+            depth, inside = depth + 1, self.tasks[inside].inside
+        for stream in range(1, step.streams):
+            known = self.plan.streams + len(self.slots)
+            slots[stream] = self.slots.setdefault((depth, slot, stream), known)
+        if step.count:
+            self.add(step.steps, number + 1, slots, own)
+        tasks = len(self.tasks) - own - 1
+        if not tasks:
+            self.tasks.pop()
+            return
+        self.tasks[own] = replace(task, tasks=tasks)
+        ahead.clear()
+        ahead.add(own)
 
 
 class Player:
@@ -109,34 +190,41 @@ class Player:
         threads: int,
     ) -> None:
         library = _library()
+        steps = all_steps(plan.steps)
         table, first = _argument_table(arguments)
         successors: list[list[int]] = [[] for _ in tasks]
         for index, task in enumerate(tasks):
             for predecessor in task.predecessors:
                 successors[predecessor].append(index)
         edges = np.array([s for group in successors for s in group], np.int32)
+        numbers = {index: n for n, index in enumerate(_loops(tasks))}
         specs = np.zeros(len(tasks), TASK)
         edge = 0
         for index, task in enumerate(tasks):
-            step = plan.steps[task.step]
+            step = steps[task.step]
             function, size = 0, 0
             if isinstance(step, Launch):
                 function = functions[step.kernel]
             elif isinstance(step, Copy):
                 size = _size(step.source)
-            counts = (len(task.predecessors), edge, len(successors[index]), 0)
-            place = (first[task.step], task.phase, task.chunks, task.stream)
-            specs[index] = (function, size, *place, *counts)
+            counts = (len(task.predecessors), edge, len(successors[index]))
+            place = (first.get(task.step, 0), task.phase, task.chunks, task.slot)
+            nested = (numbers.get(task.inside, -1), numbers.get(index, -1), 0)
+            specs[index] = (function, size, *place, *counts, *nested)
             edge += len(successors[index])
-        slots = 1 + max((task.stream for task in tasks), default=0)
+        loops_table, moves = _loop_table(tasks, arguments, first)
+        slots = 1 + max((task.slot for task in tasks), default=0)
         self.tasks = tuple(tasks)
+        self.loops = tuple(numbers)
+        """The indices of the tasks that are loops."""
         self._play = library.graphc_play
         self._play_in_order = library.graphc_play_in_order
         self._play_timed = library.graphc_play_timed
         # fmt: off
         self._program = library.graphc_load(
             specs.ctypes.data, len(specs), edges.ctypes.data, len(edges),
-            table.ctypes.data, len(table), slots, threads,
+            table.ctypes.data, len(table), loops_table.ctypes.data, len(loops_table),
+            moves.ctypes.data, len(moves), slots, threads,
         )
         # fmt: on
         if not self._program:
@@ -147,13 +235,21 @@ class Player:
         """All tasks, any of them at once that the edges allow."""
         self._play(self._program, bases)
 
-    def play_in_order(self, bases: Any, first: int, last: int) -> None:
-        """Tasks `first` to `last` (exclusive) one after another on this thread alone."""
-        self._play_in_order(self._program, bases, first, last)
+    def play_in_order(
+        self, bases: Any, first: int, last: int, iterations: Mapping[int, int] | None = None
+    ) -> None:
+        """Tasks `first` to `last` (exclusive) one after another on this thread alone.
+
+        `iterations` are those of the loops around them, by the loops' own tasks.
+        """
+        known = iterations or {}
+        at = np.array([known.get(loop, 0) for loop in self.loops], np.int32)
+        self._play_in_order(self._program, bases, first, last, at.ctypes.data)
 
     def play_timed(self, bases: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """As `play`. Start and end of each task, [tasks, 2], nanoseconds of one clock."""
-        times = np.zeros((len(self.tasks), 2), np.int64)
+        """As `play`. First start and last end of each task, and how long it took in all iterations,
+        [tasks, 3], nanoseconds of one clock."""
+        times = np.zeros((len(self.tasks), 3), np.int64)
         self._play_timed(self._program, bases, times.ctypes.data)
         return times
 
@@ -180,15 +276,43 @@ def _argument_table(
     return np.array(rows, ARGUMENT), first
 
 
+def _loops(tasks: Sequence[Task]) -> list[int]:
+    return [index for index, task in enumerate(tasks) if task.count]
+
+
+def _loop_table(
+    tasks: Sequence[Task], arguments: Mapping[int, Sequence[Address]], first: Mapping[int, int]
+) -> tuple[np.ndarray[Any, np.dtype[Any]], np.ndarray[Any, np.dtype[Any]]]:
+    """All loops, and the moves of the arguments with each, one loop's behind the other's."""
+    moves: dict[int, list[tuple[int, int, int]]] = {index: [] for index in _loops(tasks)}
+    inside = {task.step: task.inside for task in tasks}
+    for step, addresses in arguments.items():
+        around = []
+        loop = inside.get(step, -1)
+        while loop >= 0:
+            around.append(loop)
+            loop = tasks[loop].inside
+        for n, address in enumerate(addresses):
+            for own, move in zip(reversed(around), address.moves, strict=False):
+                if move.stride and move.period > 1:
+                    moves[own].append((move.stride, first[step] + n, move.period))
+    rows, start = [], 0
+    for own, group in moves.items():
+        rows.append((own, tasks[own].tasks, tasks[own].count, start, len(group), 0))
+        start += len(group)
+    flat = [move for group in moves.values() for move in group]
+    return np.array(rows, LOOP), np.array(flat, MOVE)
+
+
 def _library() -> ctypes.CDLL:
     library = player_library()
     pointer, number = ctypes.c_void_p, ctypes.c_int
     # fmt: off
     signatures: dict[str, tuple[Any, ...]] = {
-        "graphc_load": (pointer, number, pointer, number, pointer, number, number, number),
+        "graphc_load": (*(pointer, number) * 5, number, number),
         "graphc_free": (pointer,),
         "graphc_play": (pointer, pointer),
-        "graphc_play_in_order": (pointer, pointer, number, number),
+        "graphc_play_in_order": (pointer, pointer, number, number, pointer),
         "graphc_play_timed": (pointer, pointer, pointer),
     }
     # fmt: on

@@ -11,7 +11,8 @@ import numpy as np
 from graphc.dtypes import shown
 from graphc.errors import RunError
 from graphc.interpret import evaluate
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Node, Type, Value
+from graphc.ops.scan import Scan
 from graphc.state import StateBuffer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -98,6 +99,21 @@ def has_nan(array: Array) -> bool:
     """Whether any element is NaN; False for dtypes that have none."""
     array = shown(array)
     return array.dtype.kind == "f" and bool(np.isnan(array).any())
+
+
+def value_types(graph: Graph | None) -> dict[str, Type]:
+    """The type of each value that a node makes, in the bodies of loops too, by its name."""
+    types: dict[str, Type] = {}
+    for node in graph.nodes if graph else ():
+        types.update({v.name: v.type for v in node.outputs})
+        if isinstance(node.op, Scan):
+            types.update(value_types(node.op.body))
+    return types
+
+
+def iterations_text(iterations: Sequence[int]) -> str:
+    """Such as ` (iteration 3)`, the outermost loop first; nothing outside of loops."""
+    return f" (iteration {', '.join(map(str, iterations))})" if iterations else ""
 
 
 class _Found(Exception):

@@ -9,6 +9,7 @@ step that wrote it and, for each stream, the last step that has read it since. A
 after the cell's writer and find the value that it names; a write must come after the writer and
 all readers. Since every write comes after the one before it, this covers every pair of steps that
 touch a byte and do not both only read it. (The method is FastTrack's: Flanagan and Freund, 2009.)
+A loop is one step. What it leaves may overlap: a stack, and the last carry, its last element.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from graphc.errors import PlanError
 from graphc.ir import Value
-from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step, Wait
+from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 
 Clock = np.ndarray[Any, np.dtype[np.int32]]
 NOTHING = -1
@@ -30,9 +31,21 @@ NOTHING = -1
 
 def ranges(step: Step) -> tuple[Range, ...]:
     """What `step` reads and writes."""
-    if isinstance(step, Launch):
-        return step.reads + step.writes
-    return (step.source, step.target) if isinstance(step, Copy) else ()
+    return reads_of(step) + writes_of(step)
+
+
+def reads_of(step: Step) -> tuple[Range, ...]:
+    """What `step` reads."""
+    if isinstance(step, Launch | Loop):
+        return step.reads
+    return (step.source,) if isinstance(step, Copy) else ()
+
+
+def writes_of(step: Step) -> tuple[Range, ...]:
+    """What `step` writes."""
+    if isinstance(step, Launch | Loop):
+        return step.writes
+    return (step.target,) if isinstance(step, Copy) else ()
 
 
 def named(index: int, step: Step) -> str:
@@ -40,6 +53,8 @@ def named(index: int, step: Step) -> str:
     match step:
         case Launch():
             what = f"launch {step.kernel}"
+        case Loop():
+            what = f"loop {step.name}"
         case Copy():
             what = f"copy {step.source.value}"
         case Record():
@@ -76,7 +91,8 @@ class Shadow:
         self.stream_of = np.zeros(steps + 1, np.int32)
         self.place_of = np.zeros(steps + 1, np.int32)
         """A step's place on its stream; the last entry is 0, so that NOTHING comes before all."""
-        self.names: dict[str, int] = {}
+        self.names: dict[frozenset[str], int] = {}
+        """The number of each set of values that a cell holds at once."""
         self.held = np.full(len(self.cells), NOTHING, np.int32)
         self.writer = np.full(len(self.cells), NOTHING, np.int32)
         self.reader = np.full((len(self.cells), streams), NOTHING, np.int32)
@@ -110,8 +126,12 @@ class Shadow:
         cells = self.cells
         return slice(cells[memory, place.start - origin], cells[memory, place.stop - origin])
 
-    def _number(self, value: str) -> int:
-        return self.names.setdefault(value, len(self.names))
+    def _number(self, *values: str) -> int:
+        return self.names.setdefault(frozenset(values), len(self.names))
+
+    def _holds(self, held: int) -> frozenset[str]:
+        """The values that a cell of this number holds."""
+        return frozenset() if held == NOTHING else list(self.names)[held]
 
     def _play(self, run: int) -> None:
         plan, first = self.plans[run], self.first[run]
@@ -140,25 +160,29 @@ class Shadow:
         self._check_join(plan)
         self._check_end(run)
 
-    def _touch(self, run: int, index: int, step: Launch | Copy, now: Clock) -> None:
+    def _touch(self, run: int, index: int, step: Launch | Copy | Loop, now: Clock) -> None:
         """Check and note the reads, then the writes of `step`, whose clock is `now`."""
         number = self.first[run] + index
-        if isinstance(step, Launch):
-            reads, writes = step.reads, [(place, place.value) for place in step.writes]
-        else:
-            reads, writes = (step.source,), [(step.target, step.source.value)]
+        reads, writes = reads_of(step), writes_of(step)
+        names = [step.source.value] if isinstance(step, Copy) else [r.value for r in writes]
         for place in reads:
             cells = self._slice(run, place)
             self._check_value(run, index, place, cells)
             self._check_order(number, place, "reads", self.writer[cells], "writes", now)
             self.reader[cells, step.stream] = number
-        for place, value in writes:
+        for place in writes:
             cells = self._slice(run, place)
             self._check_order(number, place, "writes", self.writer[cells], "writes", now)
             self._check_order(number, place, "writes", self.reader[cells].ravel(), "reads", now)
+        for place, value in zip(writes, names, strict=True):
+            cells = self._slice(run, place)
+            before = self.held[cells]
+            again = self.writer[cells] == number
+            also = [self._number(value, *self._holds(held)) for held in before[again]]
+            self.held[cells] = self._number(value)
+            self.held[cells][again] = also
             self.writer[cells] = number
             self.reader[cells] = NOTHING
-            self.held[cells] = self._number(value)
 
     def _check_order(
         self, number: int, place: Range, does: str, others: Clock, did: str, now: Clock
@@ -189,20 +213,28 @@ class Shadow:
     def _locate(self, number: int) -> tuple[str, Step]:
         """The name of a step, with its plan, and the step."""
         run = bisect_right(self.first, number) - 1
-        step = self.plans[run].steps[number - self.first[run]]
+        steps, index = self.plans[run].steps, number - self.first[run]
         again = " again" if run and self.plans[run] is self.plans[0] else ""
-        return f"plan {self.plans[run].name}{again}, {named(number - self.first[run], step)}", step
+        place = len(all_steps(steps[:index]))
+        return f"plan {self.plans[run].name}{again}, {named(place, steps[index])}", steps[index]
 
     def _check_value(self, run: int, index: int, place: Range, cells: slice) -> None:
-        held = self.held[cells]
-        wrong = held[held != self._number(place.value)]
-        if len(wrong):
+        wrong = self._without(place.value, cells)
+        if wrong is not None:
             plan = self.plans[run]
-            found = "nothing" if wrong[0] == NOTHING else list(self.names)[wrong[0]]
+            found = ", ".join(sorted(wrong)) or "nothing"
             raise PlanError(
                 f"plan {plan.name}: {named(index, plan.steps[index])} reads {range_text(place)}, "
                 f"which holds {found}"
             )
+
+    def _without(self, value: str, cells: slice) -> frozenset[str] | None:
+        """What a cell without `value` holds; None if there is no such cell."""
+        held = self.held[cells]
+        for other in held[held != self._number(value)]:
+            if value not in self._holds(other):
+                return self._holds(other)
+        return None
 
     def _check_join(self, plan: Plan) -> None:
         for stream, clock in enumerate(self.now):
@@ -210,7 +242,7 @@ class Shadow:
                 last = max(
                     i
                     for i, step in enumerate(plan.steps)
-                    if step.stream == stream and isinstance(step, Launch | Copy)
+                    if step.stream == stream and isinstance(step, Launch | Copy | Loop)
                 )
                 raise PlanError(
                     f"plan {plan.name}: {named(last, plan.steps[last])} may run after the plan "
@@ -221,8 +253,7 @@ class Shadow:
         """Each output holds its value, and each state one value."""
         plan = self.plans[run]
         for binding in plan.outputs:
-            held = self.held[self._slice(run, binding.place)]
-            if (held != self._number(binding.place.value)).any():
+            if self._without(binding.place.value, self._slice(run, binding.place)) is not None:
                 raise PlanError(
                     f"plan {plan.name}: the output %{binding.value.name} does not hold "
                     f"{range_text(binding.place)} at the end"

@@ -97,9 +97,11 @@ def stream_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]:
     return edges
 
 
-def needed_events(predecessors: Sequence[int], schedule: Schedule) -> tuple[Event, ...]:
+def needed_events(
+    predecessors: Sequence[int], schedule: Schedule, looped: bool = False
+) -> tuple[Event, ...]:
     """The events without which a dependency, the fork or the join would be lost; one per task
-    that is waited for, in the order of issue."""
+    that is waited for, in the order of issue. The tasks of a loop's body fork and join without."""
     count = len(predecessors)
     begin, end = count, count + 1
     stream = (*schedule.stream, 0, 0)
@@ -109,7 +111,7 @@ def needed_events(predecessors: Sequence[int], schedule: Schedule) -> tuple[Even
     targets: dict[int, list[int]] = {}
     for i in whole.order:
         for j in bits(reduced[i]):
-            if stream[i] != stream[j]:
+            if stream[i] != stream[j] and not (looped and (i == end or j == begin)):
                 targets.setdefault(j, []).append(i)
     return tuple(
         Event(

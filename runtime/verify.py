@@ -7,7 +7,8 @@ played over shadow memory (`shadow.py`): every two steps that touch a byte, and 
 read it, are ordered by streams and events; every read finds the value that it names.
 
 Every step must come after the beginning on stream 0 and before the end on stream 0. A plan is
-played twice in a row, so that it is proved to follow itself.
+played twice in a row, so that it is proved to follow itself. A loop is proved by itself
+(`loop_proof.py`) and played as one step.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphc.errors import PlanError
-from graphc.runtime.plan import Copy, Launch, Plan, Record, Step, Wait
-from graphc.runtime.shadow import Shadow, named, range_text, ranges
+from graphc.runtime.loop_proof import prove
+from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
+from graphc.runtime.shadow import Shadow, named, range_text, ranges, writes_of
 
 LINE = 64
 """Bytes: every value starts on a multiple of it."""
@@ -37,6 +39,7 @@ class Certificate:
     copies: int
     events: int
     waits: int
+    loops: int
     accesses: int
     pairs: int
     peak_bytes: int
@@ -44,9 +47,10 @@ class Certificate:
     digest: str
 
     def __str__(self) -> str:
+        loops = f", {self.loops} loops" if self.loops else ""
         return (
             f"verified {self.plan}: {self.launches} launches, {self.copies} copies, "
-            f"{self.events} events, {self.waits} waits; {self.pairs} pairs over "
+            f"{self.events} events, {self.waits} waits{loops}; {self.pairs} pairs over "
             f"{self.accesses} accesses are ordered; peak {self.peak_bytes} bytes, "
             f"lower bound {self.lower_bound_bytes} bytes; {self.digest}"
         )
@@ -55,21 +59,20 @@ class Certificate:
 def verify(plan: Plan) -> Certificate:
     """Prove `plan`, followed by itself. Raises PlanError with the two steps, their ranges and what
     is missing."""
-    _check_shape(plan)
-    return _certificate(plan.name, (plan,), Shadow((plan, plan)).pairs)
+    pairs = _check_shape(plan)
+    return _certificate(plan.name, (plan,), pairs + Shadow((plan, plan)).pairs)
 
 
 def verify_sequence(first: Plan, second: Plan) -> Certificate:
     """Prove `first` followed by `second` on one device, on one arena, state of one name being the
     same bytes. Raises PlanError."""
-    _check_shape(first)
-    _check_shape(second)
-    pairs = Shadow((first, second)).pairs
+    pairs = _check_shape(first) + _check_shape(second)
+    pairs += Shadow((first, second)).pairs
     return _certificate(f"{first.name}, then {second.name}", (first, second), pairs)
 
 
 def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
-    steps = [step for plan in plans for step in plan.steps]
+    steps = [step for plan in plans for step in all_steps(plan.steps)]
 
     def count(kind: type[Step]) -> int:
         return sum(isinstance(step, kind) for step in steps)
@@ -81,6 +84,7 @@ def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
         copies=count(Copy),
         events=count(Record),
         waits=count(Wait),
+        loops=count(Loop),
         accesses=sum(len(ranges(step)) for step in steps),
         pairs=pairs,
         peak_bytes=max(plan.peak_bytes for plan in plans),
@@ -89,20 +93,43 @@ def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
     )
 
 
-def _check_shape(plan: Plan) -> None:
-    """All that can be said of each step by itself."""
+def _check_shape(plan: Plan) -> int:
+    """All that can be said of each step by itself; of a loop that is much. Returns the pairs of
+    steps that were compared for it."""
+    pairs = 0
+    number = 0
+    _check_steps(plan, plan.steps, 0)
+    parts = {(r.segment, r.start) for s in plan.steps if isinstance(s, Loop) for r in ranges(s)}
     segments = _segment_ends(plan)
-    recorded: set[int] = set()
-    for index, step in enumerate(plan.steps):
-        problem = _step_problem(step, plan, segments, recorded)
+    for step in plan.steps:
+        problem = _place_problem(step, plan, segments, parts)
         if problem:
-            raise PlanError(f"plan {plan.name}: {named(index, step)} {problem}")
+            raise PlanError(f"plan {plan.name}: {named(number, step)} {problem}")
+        if isinstance(step, Loop):
+            pairs += prove(step, plan, number)
+            number += len(all_steps(step.steps))
+        number += 1
     work = [r.stop for step in plan.steps for r in ranges(step) if r.segment == "work"]
     peak = -(-max(work, default=0) // LINE) * LINE
     if peak != plan.peak_bytes:
         raise PlanError(
             f"plan {plan.name}: its peak is given as {plan.peak_bytes} bytes, its steps use {peak}"
         )
+    return pairs
+
+
+def _check_steps(plan: Plan, steps: Sequence[Step], number: int, looped: bool = False) -> None:
+    """Streams and events of `steps`, the first of which has this number, their kernels and sizes;
+    of those in loops too."""
+    recorded: set[int] = set()
+    for step in steps:
+        problem = _step_problem(step, plan, recorded, looped)
+        if problem:
+            raise PlanError(f"plan {plan.name}: {named(number, step)} {problem}")
+        if isinstance(step, Loop):
+            _check_steps(plan, step.steps, number + 1, looped=True)
+            number += len(all_steps(step.steps))
+        number += 1
 
 
 def _segment_ends(plan: Plan) -> dict[str, int]:
@@ -127,36 +154,22 @@ def _segment_ends(plan: Plan) -> dict[str, int]:
     return ends
 
 
-def _step_problem(step: Step, plan: Plan, segments: dict[str, int], recorded: set[int]) -> str:
-    """What is wrong with `step`, or nothing. Adds the event that it records."""
+def _step_problem(step: Step, plan: Plan, recorded: set[int], looped: bool) -> str:
+    """What is wrong with `step`, wherever its ranges lie, or nothing. Adds the event that it
+    records."""
     if not 0 <= step.stream < plan.streams:
         return f"is on a stream that is not one of {plan.streams}"
     if isinstance(step, Record):
         if step.event in recorded:
             return "records an event that is recorded before"
         recorded.add(step.event)
-        return ""
-    if isinstance(step, Wait):
+    elif isinstance(step, Wait):
         return "" if step.event in recorded else "waits for an event that is not recorded before it"
-    for place in ranges(step):
-        if not 0 <= place.start <= place.stop <= segments.get(place.segment, -1):
-            return f"uses {range_text(place)}, which is outside its segment"
-        if place.start % LINE:
-            return f"uses {range_text(place)}, which is not aligned to {LINE} bytes"
-    for place in step.writes if isinstance(step, Launch) else (step.target,):
-        for binding in plan.inputs:
-            if binding.place.overlaps(place):
-                return f"writes {range_text(place)}, which is the input %{binding.value.name}"
-    return _launch_problem(step, plan) if isinstance(step, Launch) else _copy_problem(step)
-
-
-def _copy_problem(copy: Copy) -> str:
-    if copy.source.overlaps(copy.target):
-        return f"copies {range_text(copy.source)} onto itself"
-    if copy.source.stop - copy.source.start != copy.target.stop - copy.target.start:
-        return (
-            f"copies {range_text(copy.source)} to {range_text(copy.target)}, which has another size"
-        )
+    elif isinstance(step, Copy) and _size(step.source) != _size(step.target):
+        source, target = range_text(step.source), range_text(step.target)
+        return f"copies {source} to {target}, which has another size"
+    elif isinstance(step, Launch):
+        return _launch_problem(step, plan)
     return ""
 
 
@@ -166,20 +179,45 @@ def _launch_problem(launch: Launch, plan: Plan) -> str:
         return "has no kernel"
     if launch.arguments != launch.reads + launch.writes:
         return "has other arguments than what it reads, then what it writes"
-    if kernel.workspace:
-        scratch = launch.writes[-1]
-        if scratch.stop - scratch.start != kernel.workspace:
-            return (
-                f"has a workspace {range_text(scratch)}, its kernel needs {kernel.workspace} bytes"
-            )
+    if kernel.workspace and _size(launch.writes[-1]) != kernel.workspace:
+        scratch = range_text(launch.writes[-1])
+        return f"has a workspace {scratch}, its kernel needs {kernel.workspace} bytes"
+    return ""
+
+
+def _place_problem(
+    step: Step, plan: Plan, segments: dict[str, int], parts: set[tuple[str, int]]
+) -> str:
+    """What is wrong with where a step outside of loops reads and writes, or nothing. `parts` are
+    the beginnings of what loops use: a carry may lie anywhere in its stack."""
+    for place in ranges(step):
+        if not 0 <= place.start <= place.stop <= segments.get(place.segment, -1):
+            return f"uses {range_text(place)}, which is outside its segment"
+        if place.start % LINE and (place.segment, place.start) not in parts:
+            return f"uses {range_text(place)}, which is not aligned to {LINE} bytes"
+    for place in writes_of(step):
+        for binding in plan.inputs:
+            if binding.place.overlaps(place):
+                return f"writes {range_text(place)}, which is the input %{binding.value.name}"
+    if isinstance(step, Copy) and step.source.overlaps(step.target):
+        return f"copies {range_text(step.source)} onto itself"
+    return _overlap_problem(step, plan) if isinstance(step, Launch) else ""
+
+
+def _overlap_problem(launch: Launch, plan: Plan) -> str:
     for n, target in enumerate(launch.writes):
         for other in launch.writes[:n]:
             if target.overlaps(other):
                 return f"writes both {range_text(other)} and {range_text(target)}"
         for m, source in enumerate(launch.reads):
-            if source.overlaps(target) and (source != target or (m, n) not in kernel.inplace):
+            in_place = (m, n) in plan.kernels[launch.kernel].inplace
+            if source.overlaps(target) and (source != target or not in_place):
                 return (
                     f"reads {range_text(source)} and writes {range_text(target)}, "
                     "which its kernel does not allow in place"
                 )
     return ""
+
+
+def _size(place: Range) -> int:
+    return place.stop - place.start

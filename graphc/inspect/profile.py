@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphc.runtime.plan import Launch, Plan
+from graphc.runtime.plan import Launch, Plan, all_steps
 
 if TYPE_CHECKING:
     from graphc.program import Program
@@ -76,8 +76,11 @@ class Profile:
         return "\n".join(lines)
 
 
-def profile_table(program: Program, measured: Iterable[tuple[str, int, float]]) -> Profile:
-    """The table of (kernel, calls, microseconds of all calls) rows, as a device measures them.
+def profile_table(
+    program: Program, measured: Iterable[tuple[str, int, float]], repeats: int
+) -> Profile:
+    """The table of (kernel, calls, microseconds of all calls) rows, as a device measures them in
+    `repeats` calls of the program.
 
     Launches of the same kernel are added up.
     """
@@ -93,11 +96,11 @@ def profile_table(program: Program, measured: Iterable[tuple[str, int, float]]) 
         cost = (kernel.bytes, kernel.flops) if kernel else (0, 0)
         rows.append(ProfileRow(name, lines.get(name, ""), calls[name], time, *cost))
     rows.sort(key=lambda row: -row.microseconds)
-    return Profile(program.name, min(calls.values(), default=1), tuple(rows))
+    return Profile(program.name, repeats, tuple(rows))
 
 
 def _lines(plan: Plan | None) -> dict[str, str]:
     """The first of the user's lines of each kernel."""
-    steps = plan.steps if plan else ()
+    steps = all_steps(plan.steps) if plan else ()
     launches = [s for s in steps if isinstance(s, Launch) and s.where.lines]
     return {launch.kernel: launch.where.lines[0] for launch in reversed(launches)}

@@ -8,6 +8,7 @@ same addresses in every call, so launches are packed once and a foreign array co
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Graph
+from graphc.messages import log
 from graphc.runtime.cuda.device import Device, find_device
 from graphc.runtime.cuda.foreign import ForeignArray, foreign_array
 from graphc.runtime.cuda.launches import (
@@ -26,7 +28,8 @@ from graphc.runtime.cuda.launches import (
     compile_kernels,
 )
 from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
-from graphc.runtime.plan import Binding, Plan, Step
+from graphc.runtime.plan import Binding, Loop, Plan
+from graphc.runtime.unroll import WrittenOut, unrolled
 from graphc.state import StateBuffer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -109,6 +112,7 @@ class CudaExecutable:
         replay: bool = True,
     ) -> None:
         self.plan, self.device, self.graph = plan, device, graph
+        self.steps = unrolled(plan)
         self.buffers = [state[b.value.name] for b in plan.state]
         self._replay = replay and device.captures
         self._needed, self._outputs = arena_bytes(plan), output_span(plan)
@@ -189,7 +193,7 @@ class CudaExecutable:
         """Where the plan's bytes lie now."""
         return Addresses(self.plan, self.device, self.copies)
 
-    def issues(self, step: Step, stream: Any = None) -> list[Issue]:
+    def issues(self, step: WrittenOut, stream: Any = None) -> list[Issue]:
         """The driver's calls that put a step on its stream, or on `stream`."""
         return self._kept.functions.issues(step, self.addresses(), stream)
 
@@ -220,7 +224,7 @@ class CudaExecutable:
     def _bind(self) -> None:
         """Pack the launches for where the arena is now."""
         addresses, functions = self.addresses(), self._kept.functions
-        self._issues = [i for step in self.plan.steps for i in functions.issues(step, addresses)]
+        self._issues = [i for u in self.steps for i in functions.issues(u.step, addresses)]
         self._bound_to, self._kept.captured = self.device.arena.address, None
 
     def _play(self) -> None:
@@ -239,11 +243,19 @@ class CudaExecutable:
 
     def _capture(self) -> Any:
         driver, stream = self.device.driver, self.device.streams[0]
+        begin = time.perf_counter()
         driver.begin_capture(stream)
         try:
             self._issue_all()
         finally:
             captured = driver.end_capture(stream)
+        if any(isinstance(step, Loop) for step in self.plan.steps):
+            milliseconds = 1000 * (time.perf_counter() - begin)
+            log(
+                "info",
+                f"{self.plan.name}: loops written out as {len(self._issues)} nodes of a graph in "
+                f"{milliseconds:.1f} ms",
+            )
         return captured
 
     def _collect(self, foreign: Sequence[ForeignArray]) -> Results:

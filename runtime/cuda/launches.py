@@ -14,7 +14,8 @@ from graphc.config import usable_cores
 from graphc.kernels.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start
-from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step, Wait
+from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Wait, all_steps
+from graphc.runtime.unroll import WrittenOut, unrolled
 
 Issue = Callable[[], Any]
 """Puts one step, or one launch of a step that has several, on its stream."""
@@ -35,7 +36,7 @@ def compile_kernels(plan: Plan, device: Device) -> dict[str, Image]:
     Raises CompileError, which names the user's line.
     """
     wheres: dict[str, str] = {}
-    for step in plan.steps:
+    for step in all_steps(plan.steps):
         if isinstance(step, Launch):
             wheres.setdefault(step.kernel, str(step.where))
     kernels = [k for k in plan.kernels.values() if k.launches]
@@ -71,7 +72,8 @@ class StatePlaces:
     def written(self, plan: Plan) -> list[int]:
         """The indices of the pieces that some step writes, ascending."""
         targets = [step.target for step in plan.steps if isinstance(step, Copy)]
-        targets += [w for step in plan.steps if isinstance(step, Launch) for w in step.writes]
+        work = [step for step in plan.steps if isinstance(step, Launch | Loop)]
+        targets += [place for step in work for place in step.writes]
         return sorted({self.find(place)[0] for place in targets if place.segment == "state"})
 
 
@@ -111,12 +113,12 @@ class Functions:
                 if launch.shared_bytes:
                     attribute = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                     function.set_attribute(attribute, launch.shared_bytes)
-        numbers = {step.event for step in plan.steps if isinstance(step, Record)}
+        numbers = {u.step.event for u in unrolled(plan) if isinstance(u.step, Record)}
         untimed = driver.event_flags.DISABLE_TIMING
         self._events = {number: driver.Event(untimed) for number in sorted(numbers)}
         self._plan, self._device = plan, device
 
-    def issues(self, step: Step, addresses: Addresses, stream: Any = None) -> list[Issue]:
+    def issues(self, step: WrittenOut, addresses: Addresses, stream: Any = None) -> list[Issue]:
         """What puts a step on its stream, or on `stream`."""
         stream = stream or self._device.streams[step.stream]
         if isinstance(step, Launch):

@@ -11,8 +11,9 @@ import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Type
-from graphc.runtime.plan import Copy, Launch, Range, Step
-from graphc.runtime.reference import has_nan, nan_message
+from graphc.runtime.plan import Copy, Launch, Range
+from graphc.runtime.reference import has_nan, iterations_text, nan_message, value_types
+from graphc.runtime.unroll import Unrolled
 from graphc.state import aligned_empty
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ def run_checked(executable: CudaExecutable, inputs: Sequence[Input]) -> None:
             raise RunError(f"{nan_message(binding.value, None)}; the state is unchanged")
     types = _types(executable)
     with _restored(executable, only_after_errors=True):
-        for step in _work(plan.steps):
-            for issue in executable.issues(step, stream):
+        for unrolled in _work(executable):
+            for issue in executable.issues(unrolled.step, stream):
                 issue()
-            if isinstance(step, Launch):
-                _check(executable, step, types)
+            if isinstance(unrolled.step, Launch):
+                _check(executable, unrolled.step, unrolled.iterations, types)
     executable.mark_updated()
 
 
@@ -44,10 +45,10 @@ def profile(
 ) -> list[tuple[str, int, float]]:
     """(kernel or "copy", calls, microseconds of all calls) per launch, one after another."""
     stream, driver = executable.device.streams[0], executable.device.driver
-    steps = _work(executable.plan.steps)
-    issues = [executable.issues(step, stream) for step in steps]
-    marks = [driver.Event() for _ in range(len(steps) + 1)]
-    spent = np.zeros(len(steps))
+    work = _work(executable)
+    issues = [executable.issues(u.step, stream) for u in work]
+    marks = [driver.Event() for _ in range(len(work) + 1)]
+    spent = np.zeros(len(work))
     executable.prepare(inputs)
     with _restored(executable):
         for repeat in range(1 + repeats):
@@ -59,33 +60,36 @@ def profile(
             stream.synchronize()
             if repeat:
                 spent += [b.time_since(a) for a, b in pairwise(marks)]
-    names = [step.kernel if isinstance(step, Launch) else "copy" for step in steps]
-    return [(n, repeats, float(t) * 1000) for n, t in zip(names, spent, strict=True)]
+    totals: dict[int, tuple[str, int, float]] = {}
+    for u, milliseconds in zip(work, spent, strict=True):
+        name = u.step.kernel if isinstance(u.step, Launch) else "copy"
+        _, calls, before = totals.get(u.number, (name, 0, 0.0))
+        totals[u.number] = name, calls + repeats, before + float(milliseconds) * 1000
+    return list(totals.values())
 
 
 def timeline(executable: CudaExecutable, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:
-    """(index of the step, start, end) of each launch and copy, microseconds, on its stream."""
+    """(number of the step, start, end) of each launch and copy, microseconds, on its stream; in
+    loops of each in every iteration."""
     driver, streams = executable.device.driver, executable.device.streams
-    marks: dict[int, tuple[Any, Any]] = {}
+    marks: list[tuple[int, Any, Any]] = []
     origin = driver.Event()
     executable.prepare(inputs)
     with _restored(executable):
         origin.record(streams[0])
-        for index, step in enumerate(executable.plan.steps):
+        for unrolled in executable.steps:
+            step = unrolled.step
             timed = isinstance(step, Launch | Copy)
             if timed:
-                marks[index] = driver.Event(), driver.Event()
-                marks[index][0].record(streams[step.stream])
+                marks.append((unrolled.number, driver.Event(), driver.Event()))
+                marks[-1][1].record(streams[step.stream])
             for issue in executable.issues(step):
                 issue()
             if timed:
-                marks[index][1].record(streams[step.stream])
+                marks[-1][2].record(streams[step.stream])
         for stream in streams[: executable.plan.streams]:
             stream.synchronize()
-        times = [
-            (i, 1000 * a.time_since(origin), 1000 * b.time_since(origin))
-            for i, (a, b) in marks.items()
-        ]
+        times = [(i, 1000 * a.time_since(origin), 1000 * b.time_since(origin)) for i, a, b in marks]
     first = min((start for _, start, _ in times), default=0.0)
     return [(index, start - first, stop - first) for index, start, stop in times]
 
@@ -108,14 +112,16 @@ def _restored(executable: CudaExecutable, only_after_errors: bool = False) -> It
                 device.staging.upload(copy.address, array, stream)
 
 
-def _check(executable: CudaExecutable, step: Launch, types: dict[str, Type]) -> None:
+def _check(
+    executable: CudaExecutable, step: Launch, iterations: Sequence[int], types: dict[str, Type]
+) -> None:
     for place in step.writes:
         type = types.get(place.value)
         if type is not None and has_nan(_values(executable, place, type)):
             where = f", {step.where}" if str(step.where) else ""
             raise RunError(
-                f"NaN in %{place.value} : {type}, written by {step.kernel}{where}; "
-                "the state is unchanged"
+                f"NaN in %{place.value} : {type}, written by {step.kernel}"
+                f"{iterations_text(iterations)}{where}; the state is unchanged"
             )
 
 
@@ -128,12 +134,10 @@ def _values(executable: CudaExecutable, place: Range, type: Type) -> Array:
 
 
 def _types(executable: CudaExecutable) -> dict[str, Type]:
-    plan, graph = executable.plan, executable.graph
-    types = {b.value.name: b.value.type for b in (*plan.state, *plan.inputs, *plan.outputs)}
-    for node in graph.nodes if graph else ():
-        types.update({v.name: v.type for v in node.outputs})
-    return types
+    plan = executable.plan
+    bindings = (*plan.state, *plan.inputs, *plan.outputs)
+    return {b.value.name: b.value.type for b in bindings} | value_types(executable.graph)
 
 
-def _work(steps: Sequence[Step]) -> list[Launch | Copy]:
-    return [step for step in steps if isinstance(step, Launch | Copy)]
+def _work(executable: CudaExecutable) -> list[Unrolled]:
+    return [u for u in executable.steps if isinstance(u.step, Launch | Copy)]

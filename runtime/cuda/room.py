@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graphc.errors import RunError
 from graphc.runtime.cuda.device import Device, DeviceCopy
-from graphc.runtime.plan import Launch, Plan
+from graphc.runtime.plan import Launch, Plan, all_steps
 from graphc.runtime.plan_text import megabytes
 from graphc.state import StateBuffer
 
@@ -74,7 +74,7 @@ def out_of_memory(plan: Plan, device: Device) -> RunError:
 
 def _largest(plan: Plan) -> str:
     sizes: dict[str, tuple[int, str]] = {}
-    for launch in (step for step in plan.steps if isinstance(step, Launch)):
+    for launch in (step for step in all_steps(plan.steps) if isinstance(step, Launch)):
         for place in launch.writes:
             if place.segment == "work":
                 where = f" ({launch.where})" if str(launch.where) else ""

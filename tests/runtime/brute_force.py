@@ -1,18 +1,27 @@
-"""Slow, plain answers that the planner and the verifier are compared with."""
+"""Slow, plain answers that the planner and the verifier are compared with. Loops are written out
+here, iteration by iteration, by other means than the runtime's."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from graphc.ir import Graph, Value
+import numpy as np
+
+from graphc.ir import Graph, Node, Value
 from graphc.kernels.kernel import Kernel
-from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step, Wait
+from graphc.ops.scan import Scan
+from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+"""What a value is, four bytes by four."""
 
 
 def happens_before(steps: Sequence[Step], streams: int) -> list[set[int]]:
-    """For each step all steps that have ended before it begins: reachability over the explicit
-    edges from a step to the next on its stream and from a record to its waits."""
+    """For each of steps without loops all that have ended before it begins: reachability over the
+    explicit edges from a step to the next on its stream and from a record to its waits."""
     edges: list[list[int]] = [[] for _ in steps]
     for i, step in enumerate(steps):
         following = (j for j in range(i + 1, len(steps)) if steps[j].stream == step.stream)
@@ -34,30 +43,97 @@ def happens_before(steps: Sequence[Step], streams: int) -> list[set[int]]:
     return before
 
 
+@dataclass
+class Flat:
+    """The launches and copies of steps in an executable order, each with those that are known to
+    have ended before it; the beginning and the end of the whole are nothings."""
+
+    steps: list[Launch | Copy] = field(default_factory=list)
+    before: list[set[int]] = field(default_factory=list)
+
+    def add(self, step: Launch | Copy, after: set[int]) -> set[int]:
+        """The numbers of the step and of all before it."""
+        self.steps.append(step)
+        self.before.append(set(after))
+        return after | {len(self.steps) - 1}
+
+    def play(self, steps: Sequence[Step], begin: list[set[int]], at: tuple[int, ...] = ()) -> None:
+        """Add `steps` in the iterations `at` of the loops around them. `begin` says what has ended
+        before the next step of each stream, and afterwards what has then."""
+        events: dict[int, set[int]] = {}
+        for step in steps:
+            now = begin[step.stream]
+            if isinstance(step, Record):
+                events[step.event] = set(now)
+            elif isinstance(step, Wait):
+                begin[step.stream] = now | events[step.event]
+            elif isinstance(step, Loop):
+                for t in range(step.count):
+                    inner = [now] * (1 + max((s.stream for s in step.steps), default=0))
+                    self.play(step.steps, inner, (*at, t))
+                    now = set().union(*inner)
+                begin[step.stream] = now
+            else:
+                begin[step.stream] = self.add(concrete(step, at), now)
+
+
+NOTHING = Launch(0, "nothing", (), (), ())
+
+
+def flat(plan: Plan) -> Flat:
+    """The plan between two nothings on stream 0."""
+    result = Flat()
+    begin: list[set[int]] = [set() for _ in range(plan.streams)]
+    begin[0] = result.add(NOTHING, set())
+    result.play(plan.steps, begin)
+    result.add(NOTHING, begin[0])
+    return result
+
+
+def concrete(step: Launch | Copy, at: tuple[int, ...]) -> Launch | Copy:
+    """The step in one iteration of each loop around it."""
+
+    def place(r: Range) -> Range:
+        offset = sum((t % m.period) * m.stride for m, t in zip(r.moves, at, strict=False))
+        return Range(r.segment, r.start + offset, r.stop + offset, r.value)
+
+    if isinstance(step, Copy):
+        return Copy(step.stream, place(step.source), place(step.target))
+    reads, writes = tuple(map(place, step.reads)), tuple(map(place, step.writes))
+    return Launch(step.stream, step.kernel, reads + writes, reads, writes, step.where)
+
+
 def is_ordered(plan: Plan) -> bool:
     """Whether every event is recorded once before its waits, every step lies between the first and
     the last moment of stream 0, and every two that touch a byte, one writing, are ordered."""
+    if not events_are_sound(plan.steps):
+        return False
+    whole = flat(plan)
+    steps, before = whole.steps, whole.before
+    last = len(steps) - 1
+    work = range(1, last)
+    if any(0 not in before[i] or i not in before[last] for i in work):
+        return False
+    return all(
+        i in before[j] or j in before[i]
+        for j in work
+        for i in range(1, j)
+        if conflict(steps[i], steps[j])
+    )
+
+
+def events_are_sound(steps: Sequence[Step]) -> bool:
     recorded: set[int] = set()
-    for step in plan.steps:
+    for step in steps:
         if isinstance(step, Wait) and step.event not in recorded:
             return False
         if isinstance(step, Record):
             if step.event in recorded:
                 return False
             recorded.add(step.event)
-    nothing = Launch(0, "nothing", (), (), ())
-    steps = [nothing, *plan.steps, nothing]
-    before = happens_before(steps, plan.streams)
-    last = len(steps) - 1
-    work = [i for i in range(1, last) if isinstance(steps[i], Launch | Copy)]
-    if any(0 not in before[i] or i not in before[last] for i in work):
-        return False
-    return all(
-        i in before[j] or j in before[i]
-        for n, j in enumerate(work)
-        for i in work[:n]
-        if conflict(steps[i], steps[j])
-    )
+        if isinstance(step, Loop) and not events_are_sound(step.steps):
+            return False
+    return True
 
 
 def conflict(a: Step, b: Step) -> bool:
@@ -78,59 +154,104 @@ def writes_of(step: Step) -> tuple[Range, ...]:
     return step.writes if isinstance(step, Launch) else (getattr(step, "target", None),)  # type: ignore[return-value]
 
 
-def graph_meaning(
-    graph: Graph, kernels: dict[str, Kernel]
-) -> tuple[list[object], dict[str, object]]:
-    """What each output and each state is in terms of inputs and kernels, node by node."""
-    known: dict[Value, object] = {v: v.name for v in (*graph.inputs, *graph.state)}
+def given(name: str, nbytes: int) -> Words:
+    """What an input or a state holds at first."""
+    return words((name,), nbytes)
+
+
+def words(key: tuple[object, ...], nbytes: int) -> Words:
+    """Numbers of their own for each key, that differ from word to word."""
+    start = np.int64(hash(key) >> 8)
+    return start + np.arange(nbytes // 4, dtype=np.int64) * 1_000_003
+
+
+def computed(kernel: str, inputs: Sequence[Words], output: int, nbytes: int) -> Words:
+    """What a kernel writes as its output number `output`."""
+    return words((kernel, *(x.tobytes() for x in inputs), output), nbytes)
+
+
+Meaning = tuple[list[bytes], dict[str, bytes]]
+
+
+def graph_meaning(graph: Graph, kernels: dict[str, Kernel]) -> Meaning:
+    """What each output and each state is in terms of inputs and kernels, node by node; a loop
+    iteration by iteration."""
+    known = {v: given(v.name, v.type.nbytes) for v in (*graph.inputs, *graph.state)}
+    outputs = _evaluated(graph, kernels, known)
+    state = {v.name: known[v].tobytes() for v in graph.state}
+    state |= {old.name: known[new].tobytes() for old, new in graph.updates}
+    return [x.tobytes() for x in outputs], state
+
+
+def _evaluated(graph: Graph, kernels: dict[str, Kernel], known: dict[Value, Words]) -> list[Words]:
     for node in graph.nodes:
+        inputs = [known[v] for v in node.inputs]
         if node.op.name == "reshape":
-            known[node.outputs[0]] = known[node.inputs[0]]
-            continue
-        inputs = tuple(known[v] if v.type.nbytes else None for v in node.inputs)
-        for n, value in enumerate(node.outputs):
-            known[value] = hash((kernels[node.outputs[0].name].name, inputs, n))
-    state = {v.name: known[v] for v in graph.state}
-    state |= {old.name: known[new] for old, new in graph.updates}
-    return [known[v] if v.type.nbytes else None for v in graph.outputs], state
+            known[node.outputs[0]] = inputs[0]
+        elif isinstance(node.op, Scan):
+            known.update(zip(node.outputs, _looped(node, node.op, kernels, inputs), strict=True))
+        else:
+            name = kernels[node.outputs[0].name].name
+            for n, value in enumerate(node.outputs):
+                known[value] = computed(name, inputs, n, value.type.nbytes)
+    return [known[v] for v in graph.outputs]
 
 
-def plan_meaning(plan: Plan, dice: random.Random) -> tuple[list[object], dict[str, object]]:
+def _looped(node: Node, op: Scan, kernels: dict[str, Kernel], values: list[Words]) -> list[Words]:
+    first = op.constants + op.carries
+    constants, carries, xs = values[: op.constants], values[op.constants : first], values[first:]
+    stacks = [given("", v.type.nbytes) for v in node.outputs[op.carries :]]
+    for t in reversed(range(op.length)) if op.reverse else range(op.length):
+        elements = [x.reshape(op.length, -1)[t] for x in xs]
+        inputs = zip(op.body.inputs, (*constants, *carries, *elements), strict=True)
+        results = _evaluated(op.body, kernels, dict(inputs))
+        carries = results[: op.carries]
+        for stack, element in zip(stacks, results[op.carries :], strict=True):
+            stack.reshape(op.length, -1)[t] = element
+    return [*carries, *stacks]
+
+
+def plan_meaning(plan: Plan, dice: random.Random) -> Meaning:
     """The same from playing the steps over memory, in any order that streams and events allow."""
-    memory: dict[tuple[str, int], object] = {}
+    ends = {"work": plan.peak_bytes}
+    for binding in (*plan.state, *plan.inputs, *plan.outputs):
+        ends[binding.place.segment] = max(ends.get(binding.place.segment, 0), binding.place.stop)
+    memory = {segment: np.zeros(end // 4, np.int64) for segment, end in ends.items()}
 
-    def write(place: Range, value: object) -> None:
-        memory.update({(place.segment, b): value for b in range(place.start, place.stop, 4)})
-
-    def read(place: Range) -> object:
-        found = {memory[place.segment, b] for b in range(place.start, place.stop, 4)}
-        assert len(found) <= 1, f"{place} holds a mixture"
-        return found.pop() if found else None
+    def at(place: Range) -> Words:
+        if place.start == place.stop:
+            return np.zeros(0, np.int64)
+        assert 0 <= place.start <= place.stop <= ends[place.segment], f"{place} is nowhere"
+        return memory[place.segment][place.start // 4 : place.stop // 4]
 
     for binding in (*plan.state, *plan.inputs):
-        write(binding.place, binding.value.name)
+        at(binding.place)[:] = given(binding.value.name, binding.value.type.nbytes)
     for step in any_order(plan, dice):
         if isinstance(step, Copy):
-            write(step.target, read(step.source))
-        elif isinstance(step, Launch):
-            inputs = tuple(read(r) for r in step.reads)
+            at(step.target)[:] = at(step.source)
+        else:
+            inputs = [at(r).copy() for r in step.reads]
             for n, place in enumerate(step.writes):
-                write(place, hash((step.kernel, inputs, n)))
-    outputs = [read(b.place) for b in plan.outputs]
-    return outputs, {b.value.name: read(b.place) for b in plan.state}
+                at(place)[:] = computed(step.kernel, inputs, n, place.stop - place.start)
+    outputs = [at(b.place).tobytes() for b in plan.outputs]
+    return outputs, {b.value.name: at(b.place).tobytes() for b in plan.state}
 
 
-def any_order(plan: Plan, dice: random.Random) -> list[Step]:
-    """The steps in a random order that streams and events allow, the fork and the join included."""
-    queues = [[s for s in plan.steps if s.stream == n] for n in range(plan.streams)]
-    recorded: set[int] = set()
-    order: list[Step] = []
-    while any(queues):
-        heads = [
-            q for q in queues if q and not (isinstance(q[0], Wait) and q[0].event not in recorded)
-        ]
-        step = dice.choice(heads).pop(0)
-        if isinstance(step, Record):
-            recorded.add(step.event)
-        order.append(step)
-    return order
+def any_order(plan: Plan, dice: random.Random) -> list[Launch | Copy]:
+    """The launches and copies in a random order that streams and events allow."""
+    whole = flat(plan)
+    after: list[list[int]] = [[] for _ in whole.steps]
+    missing = [len(before) for before in whole.before]
+    for i, before in enumerate(whole.before):
+        for j in before:
+            after[j].append(i)
+    ready = [i for i, n in enumerate(missing) if not n]
+    order = []
+    while ready:
+        i = ready.pop(dice.randrange(len(ready)))
+        order.append(whole.steps[i])
+        for j in after[i]:
+            missing[j] -= 1
+            if not missing[j]:
+                ready.append(j)
+    return [step for step in order if step is not NOTHING]

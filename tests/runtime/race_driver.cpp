@@ -2,7 +2,9 @@
 // 0 if every result is right, and the sanitizer ends it with another where it sees a race.
 //
 // Each task adds one to its cells, having looked that all its predecessors have added theirs in
-// this call. The cells are plain memory: only the player's order keeps the accesses apart.
+// this call. The cells are plain memory: only the player's order keeps the accesses apart. In some
+// programs all of that is done again and again in a loop, whose iterations count as calls; the
+// number that a task expects is then an argument that moves with the iterations.
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -35,9 +37,10 @@ void count(void* const* arguments, int, int chunk) {
     if (++own->calls[chunk] != call) std::printf("played twice or never\n"), std::exit(1);
 }
 
-void play_random_program(Pool& pool, unsigned seed, int threads, int calls) {
+void play_random_program(Pool& pool, unsigned seed, int threads, int calls, int iterations) {
     std::mt19937 random(seed);
     const int tasks = 20, streams = 1 + int(random() % 4);
+    const int inside = iterations ? 0 : -1;
     std::vector<Cells> cells(tasks, Cells{});
     std::vector<TaskSpec> specs(tasks);
     std::vector<std::vector<int>> before(tasks), after(tasks);
@@ -45,7 +48,7 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls) {
     for (int i = 0; i < tasks; i++) {
         const int stream = int(random() % streams);
         specs[i] = {count, 0, 0, 0, random() % 2 ? 1 : int(1 + random() % max_chunks), stream,
-                    0, 0, 0, 0};
+                    0, 0, 0, inside, -1, 0};
         if (last[stream] >= 0) before[i].push_back(last[stream]);
         if (i > 0 && random() % 3 == 0) {
             const int other = int(random() % i);
@@ -53,7 +56,8 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls) {
         }
         last[stream] = i;
     }
-    int call = 0;
+    std::vector<int> call(iterations ? iterations : 1);
+    std::vector<Move> moves;
     std::vector<Argument> arguments;
     auto argument = [&](const void* p) {
         arguments.push_back({0, int64_t(reinterpret_cast<intptr_t>(p))});
@@ -62,7 +66,8 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls) {
     for (int i = 0; i < tasks; i++) {
         specs[i].first_argument = int(arguments.size());
         specs[i].predecessors = int(before[i].size());
-        argument(&call);
+        if (iterations) moves.push_back({4, int32_t(arguments.size()), iterations});
+        argument(call.data());
         argument(&cells[i]);
         argument(reinterpret_cast<void*>(before[i].size()));
         for (int p : before[i]) {
@@ -76,10 +81,18 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls) {
         specs[i].successors = int(after[i].size());
         successors.insert(successors.end(), after[i].begin(), after[i].end());
     }
-    Program program(specs.data(), tasks, successors.data(), int(successors.size()),
-                    arguments.data(), int(arguments.size()), streams, threads);
+    std::vector<LoopSpec> loops;
+    if (iterations) {  // the task that stands for the loop comes first
+        specs.insert(specs.begin(), {nullptr, 0, 0, 0, 1, 0, 0, 0, 0, -1, 0, 0});
+        loops.push_back({0, tasks, iterations, 0, int(moves.size()), 0});
+        for (int32_t& successor : successors) successor++;
+    }
+    Program program(specs.data(), int(specs.size()), successors.data(), int(successors.size()),
+                    arguments.data(), int(arguments.size()), loops.data(), int(loops.size()),
+                    moves.data(), int(moves.size()), streams, threads);
     const uint64_t bases[] = {0};
-    for (call = 1; call <= calls; call++) {
+    for (int n = 0; n < calls; n++) {
+        for (size_t t = 0; t < call.size(); t++) call[t] = int(n * call.size() + t) + 1;
         program.bind(bases);
         pool.play(program);
     }
@@ -90,6 +103,9 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls) {
 
 int main() {
     Pool& pool = *new Pool;
-    for (unsigned seed = 0; seed < 60; seed++) play_random_program(pool, seed, 2 + seed % 3, 200);
+    for (unsigned seed = 0; seed < 60; seed++) {
+        if (seed % 2) play_random_program(pool, seed, 2 + seed % 3, 200, 0);
+        else play_random_program(pool, seed, 2 + seed % 3, 40, 5);
+    }
     std::printf("played\n");
 }

@@ -11,7 +11,7 @@ from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.view import Reshape
 from graphc.runtime.plan import Copy, Launch, Plan, Record, Wait
 from graphc.runtime.planner import make_plan
-from tests.runtime.brute_force import graph_meaning, plan_meaning
+from tests.runtime.brute_force import given, graph_meaning, plan_meaning
 from tests.runtime.random_graphs import (
     add_updates,
     kernel_node,
@@ -118,7 +118,8 @@ def test_swapped_states_go_through_the_arena() -> None:
     graph = Graph("g", (), (S, T), (), (), ((S, T), (T, S)))
     plan = make_plan(graph, {}, device="cpu")
     plan.verify()
-    assert plan_meaning(plan, random.Random(0))[1] == {"s": "t", "t": "s"}
+    swapped = {"s": given("t", 64).tobytes(), "t": given("s", 64).tobytes()}
+    assert plan_meaning(plan, random.Random(0))[1] == swapped
 
 
 def test_output_is_written_where_the_caller_gets_it() -> None:

@@ -7,7 +7,8 @@ early or a step that leaves something behind for the next call would give wrong 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,13 @@ import pytest
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.kernel import Kernel
+from graphc.ops.scan import Scan
 from graphc.runtime.build import Source, build
 from graphc.runtime.cpu import CpuExecutable
 from graphc.runtime.planner import make_plan
 from graphc.state import StateBuffer
 from tests.runtime.random_graphs import add_updates, random_graph, training_graph
+from tests.runtime.random_loops import random_loops
 
 CHUNKS = 3
 
@@ -51,24 +54,37 @@ void mix(void* const* arguments, const long* sizes, uint32_t seed, int phase, in
 """
 
 
+def kernel_nodes(graph: Graph) -> list[Node]:
+    """The nodes that are kernels, those of the bodies of loops too."""
+    found = []
+    for node in graph.nodes:
+        if isinstance(node.op, Scan):
+            found += kernel_nodes(node.op.body)
+        elif node.op.name != "reshape":
+            found.append(node)
+    return found
+
+
 def functions_of(graph: Graph, kernels: Mapping[str, Kernel]) -> dict[str, int]:
     """The address of a real function for each of the graph's opaque kernels, by kernel name."""
     text = [TEMPLATE]
-    for seed, node in enumerate(graph.nodes):
-        kernel = kernels.get(node.outputs[0].name)
-        if kernel is None:
-            continue
+    for node in kernel_nodes(graph):
+        kernel = kernels[node.outputs[0].name]
         sizes = ", ".join(str(v.type.size) for v in (*node.inputs, *node.outputs))
         counts = f"{len(node.inputs)}, {len(node.outputs)}, {int(kernel.workspace > 0)}"
         text.append(
             f'extern "C" void {kernel.name}(void* const* arguments, int phase, int chunk) {{\n'
             f"const long sizes[] = {{{sizes}}};\n"
-            f"mix<{counts}>(arguments, sizes, {seed}u, phase, chunk);\n}}\n"
+            f"mix<{counts}>(arguments, sizes, {seed_of(kernel)}u, phase, chunk);\n}}\n"
         )
     (library,) = build([Source("random_kernels", "\n".join(text), "a test")], "")
-    names = {kernel.name for kernel in kernels.values()}
+    names = {kernels[n.outputs[0].name].name for n in kernel_nodes(graph)}
     addresses = {name: ctypes.cast(library[name], ctypes.c_void_p).value for name in names}
     return {name: address for name, address in addresses.items() if address is not None}
+
+
+def seed_of(kernel: Kernel) -> int:
+    return zlib.crc32(kernel.name.encode())
 
 
 def mixed(node: Node, inputs: list[np.ndarray], seed: int, workspace: bool) -> list[np.ndarray]:
@@ -91,19 +107,40 @@ def mixed(node: Node, inputs: list[np.ndarray], seed: int, workspace: bool) -> l
 def evaluated(
     graph: Graph,
     kernels: Mapping[str, Kernel],
-    inputs: list[np.ndarray],
+    inputs: Sequence[np.ndarray],
     state: dict[str, np.ndarray],
 ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """Outputs and new state of one call, all as uint32."""
+    """Outputs and new state of one call, all as uint32 without axes."""
     values: dict[Value, np.ndarray] = dict(zip(graph.inputs, inputs, strict=True))
     values.update((v, state[v.name]) for v in graph.state)
-    for seed, node in enumerate(graph.nodes):
+    for node in graph.nodes:
         arrays = [values[v] for v in node.inputs]
-        kernel = kernels.get(node.outputs[0].name)
-        results = [arrays[0]] if kernel is None else mixed(node, arrays, seed, kernel.workspace > 0)
+        if isinstance(node.op, Scan):
+            results = looped(node.op, kernels, arrays)
+        elif node.op.name == "reshape":
+            results = arrays
+        else:
+            kernel = kernels[node.outputs[0].name]
+            results = mixed(node, arrays, seed_of(kernel), kernel.workspace > 0)
         values.update(zip(node.outputs, results, strict=True))
     changed = {old.name: values[new] for old, new in graph.updates}
     return [values[v] for v in graph.outputs], {**state, **changed}
+
+
+def looped(
+    op: Scan, kernels: Mapping[str, Kernel], arrays: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """What a scan makes of these."""
+    first = op.constants + op.carries
+    constants, carries, xs = arrays[: op.constants], arrays[op.constants : first], arrays[first:]
+    stacks = [np.zeros((op.length, v.type.size), np.uint32) for v in op.stacks]
+    for t in reversed(range(op.length)) if op.reverse else range(op.length):
+        elements = [x.reshape(op.length, -1)[t] for x in xs]
+        results, _ = evaluated(op.body, kernels, [*constants, *carries, *elements], {})
+        carries = results[: op.carries]
+        for stack, element in zip(stacks, results[op.carries :], strict=True):
+            stack[t] = element
+    return [*carries, *(stack.reshape(-1) for stack in stacks)]
 
 
 def random_words(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -114,6 +151,8 @@ GRAPHS = {
     **{f"random {seed}": random_graph(seed) for seed in range(5)},
     **{f"random {seed}, updated in place": add_updates(*random_graph(seed)) for seed in (5, 6)},
     "training": training_graph(4, batch=500, wide=3),
+    **{f"loops {seed}": random_loops(seed) for seed in range(16)},
+    "long loops": random_loops(40, lengths=(70,), depth=1),
 }
 
 

@@ -6,6 +6,8 @@
 #include "pool.h"
 
 using graphc::Argument;
+using graphc::LoopSpec;
+using graphc::Move;
 using graphc::Pool;
 using graphc::Program;
 using graphc::TaskSpec;
@@ -24,11 +26,12 @@ extern "C" {
 
 // Null if memory is short.
 Program* graphc_load(const TaskSpec* tasks, int task_count, const int32_t* successors,
-                     int successor_count, const Argument* arguments, int argument_count, int slots,
-                     int threads) {
+                     int successor_count, const Argument* arguments, int argument_count,
+                     const LoopSpec* loops, int loop_count, const Move* moves, int move_count,
+                     int slots, int threads) {
     try {
         return new Program(tasks, task_count, successors, successor_count, arguments,
-                           argument_count, slots, threads);
+                           argument_count, loops, loop_count, moves, move_count, slots, threads);
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
@@ -44,22 +47,27 @@ void graphc_play(Program* program, const uint64_t* bases) {
     pool->play(*program);
 }
 
-// Tasks `first` to `last` (exclusive) by this thread alone, in the order of the list.
-void graphc_play_in_order(Program* program, const uint64_t* bases, int first, int last) {
+// Tasks `first` to `last` (exclusive) by this thread alone, in the order of the list, in these
+// iterations of the loops around them.
+void graphc_play_in_order(Program* program, const uint64_t* bases, int first, int last,
+                          const int32_t* iterations) {
     program->bind(bases);
+    program->seek(iterations);
     graphc::FloatingPointMode mode;
     program->play_in_order(first, last);
 }
 
-// As graphc_play; `times` takes the start and the end of each task, nanoseconds of one clock.
+// As graphc_play; `times` takes the first start and the last end of each task, nanoseconds of one
+// clock, and how many it took in all iterations.
 void graphc_play_timed(Program* program, const uint64_t* bases, int64_t* times) {
     program->bind(bases);
     program->time(true);
     pool->play(*program);
     program->time(false);
     for (int i = 0; i < program->task_count(); i++) {
-        times[2 * i] = program->task(i).start;
-        times[2 * i + 1] = program->task(i).stop;
+        times[3 * i] = program->task(i).start;
+        times[3 * i + 1] = program->task(i).stop;
+        times[3 * i + 2] = program->task(i).spent;
     }
 }
 

@@ -9,6 +9,10 @@
 // that ends the last chunk of a task makes its successors ready. One that has a single chunk it
 // plays itself, without telling anybody.
 //
+// A loop is a task that stands for those behind it in the list, which wait for nothing outside of
+// it. When it is ready, those that wait for nothing begin; when the last of them has ended, the
+// worker that ended it moves the addresses on and lets them begin again, or ends the loop.
+//
 // Every counter is set back by the worker that brings it to zero, so a program is ready to be
 // played again when the last task has ended.
 #pragma once
@@ -36,7 +40,27 @@ struct TaskSpec {
     int32_t predecessors;       // how many tasks it waits for
     int32_t first_successor;    // index in the list of successors
     int32_t successors;
+    int32_t inside;             // index of the loop around it, or -1
+    int32_t stands_for;         // index of the loop that it is, or -1
     int32_t padding;
+};
+
+// A loop over the `tasks` tasks behind the one that stands for it. Laid out as `LOOP`.
+struct LoopSpec {
+    int32_t task;
+    int32_t tasks;
+    int32_t count;              // at least 1
+    int32_t first_move;         // index in the list of moves
+    int32_t moves;
+    int32_t padding;
+};
+
+// In iteration t the argument lies (t mod period) * stride bytes from where it begins. Laid out as
+// `MOVE`.
+struct Move {
+    int64_t stride;
+    int32_t argument;
+    int32_t period;
 };
 
 // An argument's address is that of its base, which may change from call to call, plus an offset.
@@ -48,9 +72,17 @@ struct Argument {
 
 struct alignas(64) Task {
     TaskSpec spec;
-    int64_t start = 0, stop = 0;                // nanoseconds, where the program is timed
+    int64_t start = 0, stop = 0;                // nanoseconds, where the program is timed: first
+    int64_t begin = 0, spent = 0;               // start, last end; start of this run, sum of all
     alignas(64) std::atomic<int> waiting{0};    // predecessors that have not ended
     std::atomic<int> unfinished{0};             // chunks that have not ended
+};
+
+struct alignas(64) Loop {
+    LoopSpec spec;
+    std::vector<int> roots;                     // tasks that wait for nothing
+    int sinks = 0, iteration = 0;
+    alignas(64) std::atomic<int> unfinished{0};  // sinks that have not ended
 };
 
 struct alignas(64) Slot {
@@ -60,20 +92,23 @@ struct alignas(64) Slot {
 class Program {
 public:
     Program(const TaskSpec* specs, int tasks, const int32_t* successors, int successor_count,
-            const Argument* arguments, int argument_count, int slots, int threads)
-        : task_count_(tasks), slot_count_(slots), threads_(threads),
-          tasks_(new Task[tasks]), slots_(new Slot[slots]),
-          successors_(successors, successors + successor_count),
+            const Argument* arguments, int argument_count, const LoopSpec* loops, int loop_count,
+            const Move* moves, int move_count, int slots, int threads)
+        : task_count_(tasks), slot_count_(slots), threads_(threads), loop_count_(loop_count),
+          tasks_(new Task[tasks]), slots_(new Slot[slots]), loops_(new Loop[loop_count]),
+          successors_(successors, successors + successor_count), moves_(moves, moves + move_count),
           arguments_(arguments, arguments + argument_count), table_(argument_count) {
         bool several_chunks = false;
+        for (int i = 0; i < loop_count; i++) loops_[i].spec = loops[i];
         for (int i = 0; i < tasks; i++) {
             Task& task = tasks_[i];
             task.spec = specs[i];
             task.waiting = specs[i].predecessors;
             task.unfinished = specs[i].chunks;
             several_chunks |= specs[i].chunks > 1;
-            if (specs[i].predecessors == 0) roots_.push_back(i);
-            if (specs[i].successors == 0) sinks_++;
+            const int loop = specs[i].inside;
+            if (specs[i].predecessors == 0) (loop < 0 ? roots_ : loops_[loop].roots).push_back(i);
+            if (specs[i].successors == 0) (loop < 0 ? sinks_ : loops_[loop].sinks)++;
         }
         parallel_ = threads > 1 && (several_chunks || slots > 1);
     }
@@ -92,22 +127,47 @@ public:
         }
     }
 
-    void time(bool timed) { timed_ = timed; }
+    // Let the arguments be those of one iteration of each loop. Between `bind` and playing.
+    void seek(const int32_t* iterations) {
+        for (int i = 0; i < loop_count_; i++)
+            for (int m = 0; m < loops_[i].spec.moves; m++) {
+                const Move& move = moves_[loops_[i].spec.first_move + m];
+                shift(move, iterations[i] % move.period * move.stride);
+            }
+    }
+
+    void time(bool timed) {
+        timed_ = timed;
+        if (timed)
+            for (int i = 0; i < task_count_; i++) tasks_[i].start = tasks_[i].spent = 0;
+    }
 
     // Tasks `first` to `last` (exclusive), one after another, in the order of the list.
     void play_in_order(int first, int last) {
         for (int i = first; i < last; i++) {
             Task& task = tasks_[i];
-            if (timed_) task.start = now();
-            for (int chunk = 0; chunk < task.spec.chunks; chunk++) run(task, chunk);
-            if (timed_) task.stop = now();
+            starts(task);
+            if (task.spec.stands_for >= 0) {
+                const Loop& loop = loops_[task.spec.stands_for];
+                for (int t = 1; t <= loop.spec.count; t++) {
+                    play_in_order(i + 1, i + 1 + loop.spec.tasks);
+                    advance(loop, t);
+                }
+                i += loop.spec.tasks;
+            } else {
+                for (int chunk = 0; chunk < task.spec.chunks; chunk++) run(task, chunk);
+            }
+            stops(task);
         }
     }
 
     // Make the tasks without predecessors ready. The caller of `play` does this, then works.
     void begin() {
         unfinished_sinks_.store(sinks_, std::memory_order_relaxed);
-        for (int root : roots_) publish(root);
+        for (int root : roots_) {
+            Task* kept = release(root, nullptr);
+            if (kept) publish(int(kept - tasks_.get()));
+        }
     }
 
     // Take chunks of one ready task until it has none left. False if no task was ready.
@@ -129,7 +189,7 @@ private:
         // While this worker has chunks that are not yet counted as ended, the task stays.
         Task& task = tasks_[ticket >> 32];
         const uint32_t chunks = uint32_t(task.spec.chunks);
-        if (timed_ && uint32_t(ticket) == 0) task.start = now();
+        if (uint32_t(ticket) == 0) starts(task);
         int ended = 0;
         for (uint32_t chunk = uint32_t(ticket); chunk < chunks;
              chunk = uint32_t(slot.fetch_add(1, std::memory_order_acq_rel))) {
@@ -140,35 +200,94 @@ private:
         return true;
     }
 
-    // `task` has ended: make its successors ready, and play on while one has a single chunk.
+    // `task` has ended: make what waits for it ready, and play on while that is a single chunk.
     void end(Task& task) {
         for (Task* ended = &task; ended;) {
             ended->unfinished.store(ended->spec.chunks, std::memory_order_relaxed);
-            if (timed_) ended->stop = now();
-            Task* next = ready_successors(*ended);
-            if (ended->spec.successors == 0)
-                unfinished_sinks_.fetch_sub(1, std::memory_order_acq_rel);
+            stops(*ended);
+            Task* next = release_successors(*ended, nullptr);
             if (next) {
-                if (timed_) next->start = now();
+                starts(*next);
                 run(*next, 0);
             }
             ended = next;
         }
     }
 
-    // Publishes the successors of `task` that nothing else holds back, but keeps one with a
-    // single chunk for this worker.
-    Task* ready_successors(const Task& task) {
-        Task* kept = nullptr;
+    // What these return is a task with a single chunk that this worker keeps for itself; they are
+    // given the one that it keeps already, and publish all others.
+
+    Task* release_successors(const Task& task, Task* kept) {
         for (int i = 0; i < task.spec.successors; i++) {
             const int index = successors_[task.spec.first_successor + i];
             Task& next = tasks_[index];
             if (next.waiting.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
             next.waiting.store(next.spec.predecessors, std::memory_order_relaxed);
-            if (!kept && next.spec.chunks == 1) kept = &next;
-            else publish(index);
+            kept = release(index, kept);
         }
+        return task.spec.successors == 0 ? end_sink(task.spec.inside, kept) : kept;
+    }
+
+    Task* release(int index, Task* kept) {
+        Task& task = tasks_[index];
+        if (task.spec.stands_for >= 0) {
+            starts(task);
+            return begin_iteration(loops_[task.spec.stands_for], kept);
+        }
+        if (!kept && task.spec.chunks == 1) return &task;
+        publish(index);
         return kept;
+    }
+
+    Task* begin_iteration(Loop& loop, Task* kept) {
+        loop.unfinished.store(loop.sinks, std::memory_order_relaxed);
+        for (int root : loop.roots) kept = release(root, kept);
+        return kept;
+    }
+
+    // A task without successors has ended in loop `inside`, or outside of all.
+    Task* end_sink(int inside, Task* kept) {
+        if (inside < 0) {
+            unfinished_sinks_.fetch_sub(1, std::memory_order_acq_rel);
+            return kept;
+        }
+        Loop& loop = loops_[inside];
+        if (loop.unfinished.fetch_sub(1, std::memory_order_acq_rel) != 1) return kept;
+        advance(loop, ++loop.iteration);
+        if (loop.iteration < loop.spec.count) return begin_iteration(loop, kept);
+        loop.iteration = 0;
+        Task& task = tasks_[loop.spec.task];
+        stops(task);
+        return release_successors(task, kept);
+    }
+
+    // Iteration t - 1 has ended: let the arguments be those of iteration t, or after the last one
+    // of the first.
+    void advance(const Loop& loop, int t) {
+        const Move* moves = moves_.data() + loop.spec.first_move;
+        const bool over = t == loop.spec.count;
+        for (int m = 0; m < loop.spec.moves; m++) {
+            const Move& move = moves[m];
+            const int last = move.period < t ? (t - 1) % move.period : t - 1;
+            if (over || last + 1 == move.period) shift(move, -last * move.stride);
+            else shift(move, move.stride);
+        }
+    }
+
+    void shift(const Move& move, int64_t bytes) {
+        table_[move.argument] = static_cast<char*>(table_[move.argument]) + bytes;
+    }
+
+    void starts(Task& task) {
+        if (!timed_) return;
+        task.begin = now();
+        if (!task.start) task.start = task.begin;
+    }
+
+    void stops(Task& task) {
+        if (!timed_) return;
+        task.stop = now();
+        task.spent += task.stop - task.begin;
     }
 
     void publish(int index) {
@@ -190,11 +309,13 @@ private:
         return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
     }
 
-    int task_count_, slot_count_, threads_, sinks_ = 0;
+    int task_count_, slot_count_, threads_, loop_count_, sinks_ = 0;
     bool parallel_ = false, timed_ = false;
     std::unique_ptr<Task[]> tasks_;
     std::unique_ptr<Slot[]> slots_;
+    std::unique_ptr<Loop[]> loops_;
     std::vector<int32_t> successors_, roots_;
+    std::vector<Move> moves_;
     std::vector<Argument> arguments_;
     std::vector<void*> table_;
     alignas(64) std::atomic<int> unfinished_sinks_{0};

@@ -1,0 +1,260 @@
+"""From a graph to tasks: where each value lies, and which launches, copies and loops there are.
+
+What the tasks of a whole graph (`graph_tasks.py`) and those of a loop's body (`body.py`) share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from graphc.errors import PlanError
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.kernel import Kernel
+from graphc.ops.scan import Scan
+from graphc.runtime.loops import (
+    Body,
+    LoopTask,
+    Slot,
+    body_roots,
+    is_alias,
+)
+from graphc.runtime.overwriting import Overwriting
+from graphc.runtime.tasks import (
+    NEW,
+    Access,
+    Buffer,
+    Task,
+    Tasks,
+    aligned,
+    bits,
+    executable_order,
+)
+
+PlanBody = Callable[[Scan, Collection[int], Collection[int], Collection[int]], Body]
+"""Plans the body of a loop: see `body.plan_body`."""
+
+
+class Assembly:
+    """The tasks of `graph` as they come together. `plan_body` plans the bodies of its loops."""
+
+    def __init__(self, graph: Graph, kernels: Mapping[str, Kernel], plan_body: PlanBody) -> None:
+        self.graph, self.kernels, self.plan_body = graph, kernels, plan_body
+        self.roots = body_roots(graph)
+        self.nodes = [n for n in graph.nodes if not is_alias(n) and not _is_empty(n)]
+        self.uses = Counter(self.roots[v] for n in self.nodes for v in n.inputs)
+        self.uses.update(self.roots[v] for v in graph.results)
+        self.results = {self.roots[v] for v in graph.results}
+        self.producer = {v: i for i, n in enumerate(self.nodes) for v in n.outputs}
+        self.overwriting = Overwriting(self.nodes, self.roots, self.producer)
+        self.buffers: list[Buffer] = []
+        self.tasks: list[Task] = []
+        self.home: dict[Value, Access] = {}
+        """Where each root lies: decided once, read by every task."""
+        self.ends = {"state": 0, "io": 0}
+        self.bodies: dict[Value, Body] = {}
+        """The bodies of loops by the first output of their nodes."""
+        for node in self.nodes:
+            if isinstance(node.op, Scan):
+                self.make_body(node, node.op)
+
+    def buffer(self, segment: str, nbytes: int, least: int | None = None) -> int:
+        start = self.ends.get(segment)
+        if start is not None:
+            self.ends[segment] = start + aligned(nbytes)
+        return self.add_buffer(Buffer(segment, nbytes, start, least=least))
+
+    def add_buffer(self, buffer: Buffer) -> int:
+        self.buffers.append(buffer)
+        return len(self.buffers) - 1
+
+    def settle(self, root: Value, segment: str, turn: int = NEW) -> Access:
+        """Give `root` a buffer of its own, or what it has already."""
+        if root not in self.home:
+            buffer = self.buffer(segment, root.type.nbytes)
+            self.home[root] = Access(buffer, root.name, turn=turn)
+        return self.home[root]
+
+    def make_body(self, node: Node, op: Scan) -> None:
+        """Plan a loop's body, and give the carries that need it memory of their own."""
+        outputs = node.outputs[op.carries :]
+        wanted = [k for k, y in enumerate(outputs) if self.roots[y] == y and self.uses[y]]
+        xs = [self.roots[v] for v in node.inputs[op.constants + op.carries :]]
+        dying = [j for j, x in enumerate(xs) if self.uses[x] == 1 and self.is_launched(x)]
+        free = [k for k in wanted if outputs[k] not in self.results]
+        body = self.plan_body(op, wanted, dying, free)
+        self.bodies[node.outputs[0]] = body
+        for i, slot in body.slots.items():
+            if not slot.own:
+                continue
+            buffer = self.buffer("work", slot.nbytes)
+            self.home[node.outputs[i]] = slot.last_access(buffer, node.outputs[i].name)
+            for start, element in ((slot.new_stack, slot.new), (slot.old_stack, slot.old)):
+                if start is not None:
+                    y = outputs[_stack_of(op, element, wanted)]
+                    self.home[y] = Access(buffer, y.name, (start, y.type.nbytes))
+
+    def is_launched(self, root: Value) -> bool:
+        """Whether a kernel writes `root`, not a loop."""
+        number = self.producer.get(root)
+        return number is not None and not isinstance(self.nodes[number].op, Scan)
+
+    def claim_initial_values(self) -> None:
+        """Let the producers of initial carries that nothing else reads write them where the loop
+        expects them. All results have their homes by now."""
+        for node in reversed(self.nodes):
+            if not isinstance(node.op, Scan):
+                continue
+            for i, slot in self.bodies[node.outputs[0]].slots.items():
+                last = self.settle(node.outputs[i], "work")
+                initial = self.roots[node.inputs[node.op.constants + i]]
+                free = initial in self.producer and initial not in self.home
+                if free and self.uses[initial] == 1 and self.buffers[last.buffer].start is None:
+                    self.home[initial] = _first_access(slot, last, initial)
+
+    def launch_all(self) -> None:
+        for node in self.graph.nodes:
+            if _is_empty(node):
+                for value in node.outputs:
+                    if self.roots[value] == value:
+                        self.settle(value, "work")
+        for node in self.nodes:
+            if isinstance(node.op, Scan):
+                self.loop(node, node.op)
+            else:
+                self.launch(node)
+
+    def kernel(self, node: Node) -> Kernel:
+        name = node.outputs[0].name
+        if name not in self.kernels:
+            raise PlanError(f"plan {self.graph.name}: no kernel for {node.op.name} %{name}")
+        return self.kernels[name]
+
+    def inplace(self, root: Value) -> tuple[tuple[int, int], ...]:
+        """The pairs that the producer of `root` may have in one memory."""
+        node = self.nodes[self.producer[root]]
+        if isinstance(node.op, Scan):
+            return self.bodies[node.outputs[0]].inplace
+        return self.kernel(node).inplace
+
+    def may_overwrite(self, old: Value, new: Value) -> bool:
+        """Whether the producer of `new` may write it over `old`; if so, it will. Its home is not
+        decided yet."""
+        if new not in self.producer or new in self.home:
+            return False
+        return self.overwriting.allow(old, new, self.inplace(new))
+
+    def launch(self, node: Node) -> None:
+        kernel = self.kernel(node)
+        reads = tuple(self.home[self.roots[v]] for v in node.inputs)
+        writes = [self.settle(v, "work") for v in node.outputs]
+        if kernel.workspace:
+            scratch = self.buffer("work", kernel.workspace)
+            writes.append(Access(scratch, f"{node.outputs[0].name}.workspace"))
+        self.tasks.append(Task(kernel, reads, tuple(writes), node.where))
+
+    def loop(self, node: Node, op: Scan) -> None:
+        """The task of a loop, after the copies of initial values to where it expects them."""
+        body = self.bodies[node.outputs[0]]
+        inputs = [self.home[self.roots[v]] for v in node.inputs]
+        operands = {f"constant {i}": a for i, a in enumerate(inputs[: op.constants + op.carries])}
+        carries = []
+        for i, slot in body.slots.items():
+            last = self.home[node.outputs[i]]
+            initial = inputs[op.constants + i]
+            first = _first_access(slot, last, self.roots[node.inputs[op.constants + i]])
+            if initial.place != first.place:
+                self.copy(initial, first)
+                initial = first
+            carries.append((slot, initial, last))
+            part = None if slot.own else last.part
+            operands[f"carry {i}"] = Access(last.buffer, f"{slot.old.name}.slots", part)
+        xs = inputs[op.constants + op.carries :]
+        operands.update((f"scanned {j}", x) for j, x in enumerate(xs))
+        stacks = []
+        for k, y in enumerate(node.outputs[op.carries :]):
+            if k in body.overlays:
+                x = xs[body.overlays[k]]
+                self.home[y] = replace(x, value=y.name, turn=x.turn + 1)
+            if self.roots[y] == y and self.uses[y]:
+                stacks.append((body.stacks[k], self.settle(y, "work")))
+                operands[f"stack {k}"] = self.home[y]
+        used = body.used
+        scanned = [
+            (v, x) for j, (v, x) in enumerate(zip(op.elements, xs, strict=True))
+            if f"scanned {j}" in used
+        ]  # fmt: skip
+        name, memory = node.outputs[0].name, None
+        if body.arrangement.packing.peak_bytes:
+            sizes = body.arrangement.packing.peak_bytes, body.arrangement.bound
+            memory = Access(self.buffer("work", *sizes), f"{name}.iteration")
+        reads = [a for n, a in operands.items() if n.startswith("constant") and n in used]
+        reads += [initial for _, initial, _ in carries] + [x for _, x in scanned]
+        writes = [operands[f"carry {i}"] for i, slot in body.slots.items() if slot.own]
+        writes += [last for _, _, last in carries] + [y for _, y in stacks]
+        task = LoopTask(
+            name, body, {n: a for n, a in operands.items() if n in used}, memory,
+            tuple(carries), tuple(scanned), tuple(stacks),
+        )  # fmt: skip
+        self.tasks.append(
+            Task(
+                None,
+                tuple(dict.fromkeys(reads)),
+                (*writes, *([memory] if memory else [])),
+                node.where,
+                task,
+            )
+        )
+
+    def copy(self, source: Access, target: Access) -> None:
+        if self.buffers[source.buffer].nbytes:
+            self.tasks.append(Task(None, (source,), (target,)))
+
+    def in_order(self, **bindings: Sequence[tuple[Value, Access]]) -> Tasks:
+        predecessors = self.order_by_accesses()
+        order = executable_order(predecessors)
+        number = {old: new for new, old in enumerate(order)}
+        return Tasks(
+            tuple(self.tasks[i] for i in order),
+            tuple(sum(1 << number[j] for j in bits(predecessors[i])) for i in order),
+            tuple(self.buffers),
+            *(tuple(bindings.get(kind, ())) for kind in ("inputs", "outputs", "state")),
+        )
+
+    def order_by_accesses(self) -> list[int]:
+        """For each task the tasks before it, as bits. An empty buffer orders nothing."""
+        writer: dict[Access, int] = {}
+        readers: dict[int, list[tuple[int, int]]] = {}
+        for i, task in enumerate(self.tasks):
+            writer.update((access, i) for access in task.writes)
+            for access in task.reads:
+                readers.setdefault(access.buffer, []).append((access.turn, i))
+        before = [0] * len(self.tasks)
+        for i, task in enumerate(self.tasks):
+            for access in task.reads:
+                if access in writer and self.buffers[access.buffer].nbytes:
+                    before[i] |= 1 << writer[access]
+            for access in task.writes:
+                if self.buffers[access.buffer].nbytes:
+                    for turn, reader in readers.get(access.buffer, ()):
+                        if turn < access.turn and reader != i:
+                            before[i] |= 1 << reader
+        return before
+
+
+def _first_access(slot: Slot, last: Access, initial: Value) -> Access:
+    """Where a loop expects a carry's initial value, given where it leaves the last."""
+    first = slot.first_access(last.buffer, initial.name)
+    return first if slot.own else replace(first, part=last.part)
+
+
+def _stack_of(op: Scan, element: Value, wanted: Collection[int]) -> int:
+    """The number of the wanted stack of `element`, a root of the body."""
+    roots = body_roots(op.body)
+    return next(k for k in wanted if roots[op.stacks[k]] == element)
+
+
+def _is_empty(node: Node) -> bool:
+    """Whether it is a loop without iterations, whose carries are their initial values."""
+    return isinstance(node.op, Scan) and not node.op.length

@@ -1,0 +1,132 @@
+"""The tasks of a loop's body, and where its values lie in what the loop is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+
+from graphc.ir import Value
+from graphc.kernels.kernel import Kernel
+from graphc.ops.scan import Scan
+from graphc.runtime.assembly import Assembly, PlanBody
+from graphc.runtime.loops import Body, Slot, paired_slot, slot_in_place, stacked_slot
+from graphc.runtime.plan import STILL, Move
+from graphc.runtime.schedule import Arrangement
+from graphc.runtime.tasks import NEW, OLD, Access, Buffer, Tasks
+
+Arrange = Callable[[Tasks], Arrangement]
+"""Orders and packs the tasks of a body."""
+
+
+def plan_body(
+    kernels: Mapping[str, Kernel],
+    arrange: Arrange,
+    op: Scan,
+    wanted: Collection[int],
+    dying: Collection[int],
+    free: Collection[int],
+) -> Body:
+    """The planned body of `op`. `wanted` are the numbers of the stacks that the loop is to make,
+    `dying` those of the scanned values that a stack may lie over, and `free` those of the stacks
+    that may lie there. Raises PlanError for a node without a kernel."""
+    within = partial(plan_body, kernels, arrange)
+    made = _Body(op, kernels, within, wanted, dying, free)
+    tasks = made.in_order()
+    return Body(op, tasks, arrange(tasks), made.slots, made.stacks, made.overlays)
+
+
+class _Body(Assembly):
+    """See `plan_body`."""
+
+    def __init__(
+        self,
+        op: Scan,
+        kernels: Mapping[str, Kernel],
+        plan_body: PlanBody,
+        wanted: Collection[int],
+        dying: Collection[int],
+        free: Collection[int],
+    ) -> None:
+        super().__init__(op.body, kernels, plan_body)
+        self.op, self.wanted, self.dying, self.free = op, wanted, dying, free
+        self.slots: dict[int, Slot] = {}
+        self.stacks: dict[int, Value] = {}
+        self.overlays: dict[int, int] = {}
+        self.copies: list[tuple[Value, Access]] = []
+        for i, v in enumerate(op.body.inputs[: op.constants]):
+            self.place(v, f"constant {i}", v.type.nbytes)
+        for j, v in enumerate(op.elements):
+            self.place(v, f"scanned {j}", v.type.nbytes, *self.entries(v))
+        for i in range(op.carries):
+            self.place_carry(i)
+        for k in wanted:
+            self.place_stack(k)
+        self.claim_initial_values()
+        self.launch_all()
+        for root, target in self.copies:
+            self.copy(self.home[root], replace(target, value=root.name))
+
+    def entries(self, element: Value) -> tuple[int, Move]:
+        """Start and movement of the elements of a stack."""
+        size, count = element.type.nbytes, self.op.length
+        return (
+            (size * (count - 1), Move(-size, count)) if self.op.reverse else (0, Move(size, count))
+        )
+
+    def place(
+        self, value: Value, operand: str, nbytes: int, start: int = 0, move: Move = STILL
+    ) -> None:
+        buffer = self.add_buffer(Buffer(operand, nbytes, start, move))
+        self.home[value] = Access(buffer, value.name, turn=OLD)
+
+    def place_carry(self, i: int) -> None:
+        op = self.op
+        old, new = op.old_carries[i], self.roots[op.new_carries[i]]
+        if new == old:
+            return self.place(old, f"constant {op.constants + i}", old.type.nbytes)
+        fresh = new in self.producer and new not in self.home
+        stacked = [self.roots[op.stacks[k]] for k in self.wanted]
+        if fresh and (new in stacked or old in stacked):
+            stacks = new in stacked, old in stacked
+            slot = stacked_slot(old, new, op.length, op.reverse, *stacks)
+        elif self.may_overwrite(old, new):
+            slot = slot_in_place(old, new)
+        else:
+            slot = paired_slot(old, new, op.length)
+        self.slots[i] = slot
+        old_place, new_place = slot.moves(op.length, op.reverse)
+        self.place(old, f"carry {i}", old.type.nbytes, *old_place)
+        buffer = self.home[old].buffer
+        if slot.own:
+            buffer = self.add_buffer(Buffer(f"carry {i}", old.type.nbytes, *new_place))
+        target = Access(buffer, new.name)
+        if fresh:
+            self.home[new] = target
+        else:
+            self.copies.append((new, target))
+
+    def place_stack(self, k: int) -> None:
+        element = self.roots[self.op.stacks[k]]
+        self.stacks[k] = element
+        if any(s.stacked and element in (s.old, s.new) for s in self.slots.values()):
+            return
+        start, move = self.entries(element)
+        target = Access(
+            self.add_buffer(Buffer(f"stack {k}", element.type.nbytes, start, move)), element.name
+        )
+        if element not in self.producer or element in self.home:
+            self.copies.append((element, target))
+            return
+        self.home[element] = self.overlaid(k, element) or target
+
+    def overlaid(self, k: int, element: Value) -> Access | None:
+        """The scanned value that the stack may lie over."""
+        if k not in self.free:
+            return None
+        for j in sorted(set(self.dying) - set(self.overlays.values())):
+            x = self.op.elements[j]
+            if x.type.nbytes == element.type.nbytes and self.may_overwrite(x, element):
+                self.overlays[k] = j
+                return replace(self.home[x], value=element.name, turn=NEW)
+        return None

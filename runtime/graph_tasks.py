@@ -1,0 +1,78 @@
+"""The tasks of a whole graph: its inputs, outputs and state, and what it updates in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from graphc.ir import Graph, Value
+from graphc.kernels.kernel import Kernel
+from graphc.runtime.assembly import Assembly, PlanBody
+from graphc.runtime.body import plan_body
+from graphc.runtime.schedule import arrange
+from graphc.runtime.tasks import OLD, Access, Tasks
+
+
+def make_tasks(
+    graph: Graph, kernels: Mapping[str, Kernel], streams: int = 1, device: str = "cpu"
+) -> Tasks:
+    """The tasks of `graph`; `kernels` maps the name of each node's first output to its kernel,
+    those of the bodies of its loops included, which are planned for `streams` and `device`.
+
+    Raises PlanError for a node without a kernel.
+    """
+    arrange_body = partial(arrange, streams=streams, device=device, looped=True)
+    return _Program(graph, kernels, partial(plan_body, kernels, arrange_body)).tasks_in_order()
+
+
+class _Program(Assembly):
+    """The tasks of a whole graph."""
+
+    def __init__(self, graph: Graph, kernels: Mapping[str, Kernel], plan_body: PlanBody) -> None:
+        super().__init__(graph, kernels, plan_body)
+        self.updates = {s: self.roots[new] for s, new in graph.updates if self.roots[new] != s}
+        self.state = [(v, self.settle(v, "state", OLD)) for v in graph.state]
+        self.inputs = [(v, self.settle(v, "io", OLD)) for v in graph.inputs]
+        in_place = self.choose_in_place()
+        self.outputs = self.place_outputs()
+        self.claim_initial_values()
+        self.launch_all()
+        for value, access in self.outputs:
+            source = self.home[self.roots[value]]
+            if source != access:
+                self.copy(source, access)
+        for state in self.updates:
+            if state not in in_place:
+                self.copy_update(state)
+
+    def tasks_in_order(self) -> Tasks:
+        return self.in_order(inputs=self.inputs, outputs=self.outputs, state=self.state)
+
+    def choose_in_place(self) -> set[Value]:
+        """The state whose new contents their producer writes straight into the state's buffer."""
+        chosen: set[Value] = set()
+        for state, new in self.updates.items():
+            if self.may_overwrite(state, new):
+                self.home[new] = Access(self.home[state].buffer, new.name)
+                chosen.add(state)
+        return chosen
+
+    def place_outputs(self) -> list[tuple[Value, Access]]:
+        """An output's own io buffer is the home of its root, if that has none yet."""
+        outputs = []
+        for value in self.graph.outputs:
+            root = self.roots[value]
+            access = Access(self.buffer("io", root.type.nbytes), root.name)
+            self.home.setdefault(root, access)
+            outputs.append((value, access))
+        return outputs
+
+    def copy_update(self, state: Value) -> None:
+        """Copy the new contents into the state's buffer; through the work arena if they are the
+        old contents of other state that is itself updated."""
+        source = self.home[self.updates[state]]
+        if self.updates[state] in self.updates:
+            snapshot = Access(self.buffer("work", state.type.nbytes), source.value)
+            self.copy(source, snapshot)
+            source = snapshot
+        self.copy(source, Access(self.home[state].buffer, source.value))

@@ -1,0 +1,479 @@
+"""Proof that a loop in a plan leaves what it says, whatever its count. Shares no code with the
+planner: it reads the steps alone.
+
+An iteration begins when the one before has ended, so steps of different iterations are ordered and
+only those of one iteration need streams and events. Every range moves by (t mod period) * stride
+where the period is 1, 2 or the count: its places in all iterations are an array, and so each
+question about two ranges is answered for all iterations at once, exactly:
+
+1. Two steps of an iteration that touch a byte, one of them writing, are ordered.
+2. A read finds the value that it names. One that the iteration makes was written there by a step
+   before it; one that the iteration before handed on (`Loop.carries`) by a step of that iteration,
+   or was there at first; an element of a scanned value, and a value from outside, have been there
+   since the loop began. And nothing has been written over it since. A write that moves along a
+   stack touches a given byte in an interval of iterations, which a division gives: so "in any
+   earlier iteration" needs no look at each.
+3. In the same way each last carry and each element of a stack lies where it belongs at the end.
+4. All lies within what the loop says that it reads and writes. To the steps around it the loop is
+   one step that does that; a loop inside another is proved first, and then is such a step.
+
+A loop inside others is proved in the first iteration of those. That proves it in all of them: two
+ranges that move alike with the outer loops lie to each other as they do there, and two that do not
+must never meet, which is asked for all iterations of the outer loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import PlanError
+from graphc.runtime.plan import STILL, Copy, Launch, Loop, Move, Plan, Range, Record, Wait
+
+Times = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Track:
+    """A range in all `count` iterations of a loop that is inside `depth` others."""
+
+    place: Range
+    depth: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        return self.place.stop - self.place.start
+
+    @property
+    def outer(self) -> tuple[Move, ...]:
+        """How it moves with the loops around."""
+        moves = [m if m.stride and m.period > 1 else STILL for m in self.place.moves[: self.depth]]
+        return (*moves, *[STILL] * (self.depth - len(moves)))
+
+    @property
+    def move(self) -> Move:
+        """How it moves with the loop."""
+        move = self.place.moves[self.depth] if len(self.place.moves) > self.depth else STILL
+        return move if move.stride and move.period > 1 and self.count > 1 else STILL
+
+    @cached_property
+    def starts(self) -> Times:
+        """The first byte in each iteration, in the first one of the loops around."""
+        times = np.arange(self.count, dtype=np.int64)
+        return self.place.start + times % self.move.period * self.move.stride
+
+    @cached_property
+    def hull(self) -> tuple[int, int]:
+        """From the first byte in any iteration to the last."""
+        return int(self.starts.min()), int(self.starts.max()) + self.size
+
+    def near(self, other: Track) -> bool:
+        """Whether the two could meet in some iterations."""
+        (a, b), (c, d) = self.hull, other.hull
+        return self.place.segment == other.place.segment and a < d and c < b
+
+    def meets(self, other: Track) -> bool:
+        """Whether the two touch a byte in one and the same iteration."""
+        if not self.near(other):
+            return False
+        apart = self.starts - other.starts
+        return bool(((apart < other.size) & (-apart < self.size)).any())
+
+    def is_at(self, starts: Times, segment: str, size: int) -> bool:
+        """Whether it lies at `starts` in each iteration."""
+        return (
+            self.place.segment == segment
+            and self.size == size
+            and bool((self.starts == starts).all())
+        )
+
+    def crosses(self, starts: Times, size: int, first: Times, last: Times) -> bool:
+        """Whether for some k it touches bytes `starts[k]` to `starts[k] + size` of its segment in
+        an iteration from `first[k]` to `last[k]`."""
+        at, move = self.place.start, self.move
+        if move.period == self.count and move.stride:
+            step, lower, upper = move.stride, starts - self.size - at, starts + size - at
+            if step < 0:
+                step, lower, upper = -step, -upper, -lower
+            begin, end = lower // step + 1, -(-upper // step) - 1
+            return bool((np.maximum(first, begin) <= np.minimum(last, end)).any())
+        for phase in range(move.period):
+            apart = at + phase * move.stride - starts
+            there = (apart < size) & (-apart < self.size)
+            begin = first + (phase - first) % move.period
+            if (there & (begin <= last)).any():
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class Use:
+    """Step number `step` of the body reads or writes `value` along `track`."""
+
+    step: int
+    value: str
+    track: Track
+
+
+def prove(loop: Loop, plan: Plan, number: int, around: tuple[int, ...] = ()) -> int:
+    """Prove a loop and those inside it, and return how many pairs of uses were compared. `number`
+    is the loop's among all steps, `around` the counts of the loops around it. Raises PlanError."""
+    proof = _Proof(loop, plan, number, around)
+    pairs = proof.run()
+    inside = number + 1
+    for step in loop.steps:
+        if isinstance(step, Loop):
+            pairs += prove(step, plan, inside, (*around, loop.count))
+            inside += _size(step) - 1
+        inside += 1
+    return pairs
+
+
+class _Proof:
+    def __init__(self, loop: Loop, plan: Plan, number: int, around: tuple[int, ...]) -> None:
+        self.loop, self.plan, self.around = loop, plan, around
+        self.name = f"step {number} (s{loop.stream} loop {loop.name})"
+        self.before = self._order()
+        self.reads, self.writes = list(self._uses(0)), list(self._uses(1))
+        self.times = np.arange(loop.count, dtype=np.int64)
+        self.pairs = 0
+
+    def run(self) -> int:
+        if self.loop.count < 1:
+            raise self.error("has no iterations")
+        self.check_periods()
+        self.check_bounds()
+        self.check_outer()
+        self.check_order()
+        for use in self.reads:
+            if not self.is_found(use):
+                raise self.error(
+                    f"{self.step(use.step)} reads {text(use.track.place)}, which does not hold "
+                    "that value in every iteration"
+                )
+        self.check_end()
+        return self.pairs
+
+    def error(self, problem: str) -> PlanError:
+        return PlanError(f"plan {self.plan.name}: {self.name}: {problem}")
+
+    def step(self, index: int) -> str:
+        step = self.loop.steps[index]
+        what = {Launch: "launch", Copy: "copy", Loop: "loop"}[type(step)]
+        name = step.kernel if isinstance(step, Launch) else getattr(step, "name", "")
+        name = step.source.value if isinstance(step, Copy) else name
+        return f"its step {index} (s{step.stream} {what} {name})"
+
+    def track(self, place: Range) -> Track:
+        return Track(place, len(self.around), self.loop.count)
+
+    def _order(self) -> list[int]:
+        """For each step those of its iteration that have ended before it, as bits."""
+        now = [0] * self.loop.streams
+        events: dict[int, int] = {}
+        before = []
+        for index, step in enumerate(self.loop.steps):
+            before.append(now[step.stream])
+            if isinstance(step, Record):
+                events[step.event] = now[step.stream]
+            elif isinstance(step, Wait):
+                now[step.stream] |= events[step.event]
+            else:
+                now[step.stream] |= 1 << index
+        return before
+
+    def _uses(self, kind: int) -> Iterator[Use]:
+        """The reads (kind 0) or writes (kind 1) of all steps that touch a byte."""
+        for index, step in enumerate(self.loop.steps):
+            if isinstance(step, Copy):
+                place = (step.source, step.target)[kind]
+                named = [(place, step.source.value)]
+            elif isinstance(step, Launch | Loop):
+                named = [(place, place.value) for place in (step.reads, step.writes)[kind]]
+            else:
+                continue
+            for place, name in named:
+                if place.stop > place.start:
+                    yield Use(index, name, self.track(place))
+
+    def check_periods(self) -> None:
+        for use in (*self.reads, *self.writes):
+            if use.track.move.period not in (1, 2, self.loop.count):
+                raise self.error(
+                    f"{self.step(use.step)} uses {text(use.track.place)}, whose period is not 1, 2 "
+                    f"or {self.loop.count}"
+                )
+
+    def check_bounds(self) -> None:
+        """Every use lies within what the loop says that it reads and writes."""
+        outside = [self.track(place) for place in (*self.loop.writes, *self.loop.reads)]
+        written = outside[: len(self.loop.writes)]
+        for uses, allowed, does in (
+            (self.writes, written, "writes"),
+            (self.reads, outside, "reads"),
+        ):
+            for use in uses:
+                if not any(_within(use.track, whole) for whole in allowed):
+                    raise self.error(
+                        f"{self.step(use.step)} {does} {text(use.track.place)}, which the loop "
+                        "does not"
+                    )
+
+    def check_outer(self) -> None:
+        """Two ranges that move differently with the loops around never meet."""
+        if not self.around:
+            return
+        for a, b in combinations((*self.reads, *self.writes), 2):
+            if a.track.outer != b.track.outer and _could_meet(a.track, b.track, self.around):
+                raise self.error(
+                    f"{self.step(a.step)} uses {text(a.track.place)} and {self.step(b.step)} uses "
+                    f"{text(b.track.place)}, which meet in some iterations of the loops around"
+                )
+
+    def check_order(self) -> None:
+        """Uses of one byte in one iteration are ordered, or one kernel's in place."""
+        uses = [(use, True) for use in self.writes] + [(use, False) for use in self.reads]
+        for n, (a, _) in enumerate(uses[: len(self.writes)]):
+            for b, writes in uses[n + 1 :]:
+                self.pairs += 1
+                if a.track.meets(b.track):
+                    self.check_pair(a, b, writes)
+
+    def check_pair(self, a: Use, b: Use, both_write: bool) -> None:
+        """`a` writes bytes that `b` reads, or writes too, in some iteration."""
+        step = self.loop.steps[a.step]
+        if a.step == b.step:
+            if isinstance(step, Loop):
+                return
+            if isinstance(step, Launch) and not both_write:
+                self.check_in_place(step, a, b)
+                return
+            raise self.error(
+                f"{self.step(a.step)} uses both {text(b.track.place)} and {text(a.track.place)}"
+            )
+        first, second = sorted((a.step, b.step))
+        if not self.before[second] >> first & 1:
+            raise self.error(
+                f"{self.step(a.step)} writes {text(a.track.place)} and {self.step(b.step)} "
+                f"{'writes' if both_write else 'reads'} {text(b.track.place)}, and nothing orders "
+                "them"
+            )
+
+    def check_in_place(self, launch: Launch, write: Use, read: Use) -> None:
+        pairs = {
+            (m, n)
+            for m, source in enumerate(launch.reads)
+            for n, target in enumerate(launch.writes)
+            if source == read.track.place and target == write.track.place
+        }
+        same = read.track.is_at(write.track.starts, write.track.place.segment, write.track.size)
+        if not same or not pairs <= set(self.plan.kernels[launch.kernel].inplace):
+            raise self.error(
+                f"{self.step(write.step)} reads {text(read.track.place)} and writes "
+                f"{text(write.track.place)}, which its kernel does not allow in place"
+            )
+
+    def is_found(self, read: Use) -> bool:
+        """Whether a read finds the value that it names, in every iteration."""
+        track, value = read.track, read.value
+        made_here = any(
+            w.value == value
+            and self.before[read.step] >> w.step & 1
+            and w.track.is_at(track.starts, track.place.segment, track.size)
+            and not self.spoiled_between(w, read)
+            for w in self.writes
+        )
+        return made_here or self.is_handed_on(read) or self.is_from_outside(read)
+
+    def spoiled_between(self, write: Use, read: Use) -> bool:
+        """Whether a step writes over what `write` wrote before `read` in the same iteration."""
+        return any(
+            x.step not in (write.step, read.step)
+            and not self.before[write.step] >> x.step & 1
+            and not self.before[x.step] >> read.step & 1
+            and x.track.meets(read.track)
+            for x in self.writes
+        )
+
+    def is_handed_on(self, read: Use) -> bool:
+        """Whether a read finds the carry that it names."""
+        carry = next((c for c in self.loop.carries if c.old == read.value), None)
+        if carry is None:
+            return False
+        track, initial = read.track, self.track(carry.initial)
+        at = track.starts
+        if not _same_place(initial, track, int(at[0])):
+            return False
+        if self.written(track, at[:1], self.times[:1] * 0, self.times[:1] - 1, until=read):
+            return False
+        later = self.times[1:]
+        return not len(later) or any(
+            w.value == carry.new
+            and w.track.place.segment == track.place.segment
+            and w.track.size == track.size
+            and bool((w.track.starts[:-1] == at[1:]).all())
+            and not self.written(track, at[1:], later, later - 1, after=w, until=read)
+            for w in self.writes
+        )
+
+    def is_from_outside(self, read: Use) -> bool:
+        """Whether a read finds an element of a scanned value, or a value that was there before the
+        loop."""
+        track, value = read.track, read.value
+        places = [s.place for s in self.loop.scanned if s.element == value]
+        if places:
+            at = self.elements(places[0], track.size)
+            found = track.is_at(at, places[0].segment, track.size)
+            found = found and self.moves_alike(places[0], track) and places[0] in self.loop.reads
+        else:
+            found = track.move == STILL and any(
+                place.value == value and self.track(place).outer == track.outer
+                and track.is_at(self.track(place).starts, place.segment,
+                                place.stop - place.start)
+                for place in self.loop.reads
+            )  # fmt: skip
+        return found and not self.written(
+            track, track.starts, self.times * 0, self.times - 1, until=read
+        )
+
+    def written(
+        self,
+        track: Track,
+        at: Times,
+        first: Times,
+        last: Times,
+        after: Use | None = None,
+        until: Use | None = None,
+    ) -> bool:
+        """Whether a step writes over bytes `at` in the segment of `track`, as many as it has.
+
+        In iterations `first` to `last`; in the one after `last` besides the steps that do not come
+        after `until`; with `after`, in the one before `first` besides those that come after it,
+        and that is then taken off: `first` is that iteration plus one.
+        """
+        for x in self.writes:
+            if x.track.place.segment != track.place.segment:
+                continue
+            begin, end = first, last
+            if until is not None and not self.comes_after(x, until):
+                end = last + 1
+            if after is not None and not self.comes_before(x, after):
+                begin = first - 1
+            if x.track.crosses(at, track.size, begin, end):
+                return True
+        return False
+
+    def comes_after(self, x: Use, use: Use) -> bool:
+        """A kernel that reads and writes in place reads first."""
+        return x.step == use.step or bool(self.before[x.step] >> use.step & 1)
+
+    def comes_before(self, x: Use, use: Use) -> bool:
+        return x.step == use.step or bool(self.before[use.step] >> x.step & 1)
+
+    def elements(self, whole: Range, size: int) -> Times:
+        """Where the element of a stack begins in each iteration."""
+        number = self.times[::-1] if self.loop.reverse else self.times
+        return whole.start + number * size
+
+    def moves_alike(self, whole: Range, track: Track) -> bool:
+        return self.track(whole).outer == track.outer
+
+    def check_end(self) -> None:
+        """What the loop leaves lies where it says, and what it begins with is among its reads."""
+        loop = self.loop
+        for carry in loop.carries:
+            if carry.initial not in loop.reads or carry.last not in loop.writes:
+                raise self.error(f"the carry %{carry.old} is not among its reads and writes")
+            if carry.last.stop > carry.last.start and not self.is_left(carry.new, carry.last):
+                raise self.error(f"{text(carry.last)} does not hold the last %{carry.new}")
+        for stack in loop.stacks:
+            size = (stack.place.stop - stack.place.start) // loop.count
+            if stack.place not in loop.writes:
+                raise self.error(f"{text(stack.place)} is not among its writes")
+            if size and not self.is_stacked(stack.element, stack.place, size):
+                raise self.error(f"{text(stack.place)} does not hold each %{stack.element}")
+
+    def is_left(self, value: str, last: Range) -> bool:
+        """Whether the last iteration leaves `value` there."""
+        whole, end = self.track(last), self.times[-1:]
+        return any(
+            w.value == value
+            and w.track.outer == whole.outer
+            and _same_place(whole, w.track, int(w.track.starts[-1]))
+            and not self.written(w.track, w.track.starts[-1:], end + 1, end, after=w)
+            for w in self.writes
+        )
+
+    def is_stacked(self, value: str, whole: Range, size: int) -> bool:
+        """Whether every iteration leaves `value` as its element, and no later one spoils it."""
+        at, track = self.elements(whole, size), self.track(whole)
+        end = self.times * 0 + self.loop.count - 1
+
+        def left(w: Use, at: Times, times: Times) -> bool:
+            """Whether `w` writes at these places in these iterations, and nothing does later."""
+            return (
+                w.track.outer == track.outer
+                and w.track.place.segment == whole.segment
+                and w.track.size == size
+                and bool((w.track.starts[: len(at)] == at).all())
+                and not self.written(w.track, at, times + 1, end[: len(at)], after=w)
+            )
+
+        if any(w.value == value and left(w, at, self.times) for w in self.writes):
+            return True
+        carry = next((c for c in self.loop.carries if c.old == value), None)
+        if carry is None or not _same_place(self.track(carry.initial), track, int(at[0]), size):
+            return False
+        initial = self.track(carry.initial)
+        if self.written(initial, at[:1], self.times[:1], end[:1]):
+            return False
+        later = self.times[:-1]
+        return not len(later) or any(
+            w.value == carry.new and left(w, at[1:], later) for w in self.writes
+        )
+
+
+def text(place: Range) -> str:
+    """Such as `h=work+0..1152`, in bytes of the first iteration."""
+    return f"{place.value}={place.segment}+{place.start}..{place.stop}"
+
+
+def _size(loop: Loop) -> int:
+    """How many steps a loop counts as."""
+    return 1 + sum(_size(step) if isinstance(step, Loop) else 1 for step in loop.steps)
+
+
+def _within(track: Track, whole: Track) -> bool:
+    (a, b), (c, d) = track.hull, whole.hull
+    same = track.place.segment == whole.place.segment and track.outer == whole.outer
+    return same and c <= a and b <= d
+
+
+def _same_place(whole: Track, track: Track, start: int, size: int = -1) -> bool:
+    """Whether the still range `whole` begins at `start`, where `track` does in one iteration."""
+    return (
+        whole.place.segment == track.place.segment
+        and whole.outer == track.outer
+        and whole.place.start == start
+        and whole.size == (track.size if size < 0 else size)
+    )
+
+
+def _could_meet(a: Track, b: Track, around: Sequence[int]) -> bool:
+    """Whether two ranges meet in some iterations of the loops around and of their own."""
+    if a.place.segment != b.place.segment:
+        return False
+    apart = np.zeros(1, np.int64)
+    for one, other, count in zip(a.outer, b.outer, around, strict=True):
+        times = np.arange(count, dtype=np.int64)
+        moved = times % one.period * one.stride - times % other.period * other.stride
+        apart = np.unique(apart[:, None] + np.unique(moved)[None, :])
+    (low, high), (other_low, other_high) = a.hull, b.hull
+    return bool(((low + apart < other_high) & (other_low < high + apart)).any())

@@ -1,0 +1,55 @@
+"""The order, streams, events and memory of tasks: of a whole plan, or of a loop's body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphc.cost import estimate_microseconds, machine
+from graphc.runtime.memory import Packing, lower_bound, plan_memory, reuse_edges
+from graphc.runtime.order import ancestors, memory_order
+from graphc.runtime.streams import (
+    Event,
+    Schedule,
+    assign_streams,
+    expected_order,
+    needed_events,
+    stream_order,
+)
+from graphc.runtime.tasks import Task, Tasks
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """`bound` are the most bytes live at once over the serial order; `microseconds` estimates the
+    tasks one after another."""
+
+    schedule: Schedule
+    events: tuple[Event, ...]
+    packing: Packing
+    bound: int
+    microseconds: float
+
+
+def arrange(tasks: Tasks, streams: int, device: str, looped: bool = False) -> Arrangement:
+    """Arrange `tasks` on at most `streams` streams. Those of a loop's body need no event for the
+    beginning and the end of an iteration."""
+    serial = memory_order(tasks)
+    in_turn = stream_order(tasks.predecessors, Schedule(serial, (0,) * len(serial)))
+    bound = lower_bound(tasks, serial, ancestors(in_turn, serial))
+    microseconds = [_microseconds(tasks, task, device) for task in tasks.tasks]
+    schedule = assign_streams(tasks, serial, microseconds, streams, machine(device).event)
+    before = expected_order(tasks.predecessors, schedule)
+    packing = plan_memory(tasks, schedule.order, before, bound)
+    reuse = reuse_edges(tasks, packing.starts, before)
+    edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
+    events = needed_events(edges, schedule, looped)
+    return Arrangement(schedule, events, packing, bound, sum(microseconds))
+
+
+def _microseconds(tasks: Tasks, task: Task, device: str) -> float:
+    if task.loop is not None:
+        body = task.loop.body
+        return body.op.length * body.arrangement.microseconds
+    if task.kernel is not None:
+        return estimate_microseconds(task.kernel.flops, task.kernel.bytes, device)
+    return estimate_microseconds(0, 2 * tasks.nbytes(task.reads[0]), device)

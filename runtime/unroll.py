@@ -1,0 +1,90 @@
+"""A plan's loops written out, for devices that play lists of steps, as CUDA graphs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait
+
+WrittenOut = Launch | Copy | Record | Wait
+"""A step that is no loop."""
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """A step without moves; the number, as `all_steps` counts, of the step that it is; and the
+    iterations of the loops around that, the outermost first."""
+
+    step: WrittenOut
+    number: int
+    iterations: tuple[int, ...] = ()
+
+
+def unrolled(plan: Plan) -> list[Unrolled]:
+    """The steps of `plan` without loops, in the order of issue.
+
+    The other streams of a loop are the plan's, counted on from the loop's; events at the ends of
+    each iteration fork and join them. All events are recorded once.
+    """
+    fresh = count(1 + max((s.event for s in plan.steps if isinstance(s, Record)), default=-1))
+    return list(_Unrolling(plan.streams, fresh).steps(plan.steps, 0, ()))
+
+
+class _Unrolling:
+    def __init__(self, streams: int, fresh: Iterator[int]) -> None:
+        self.streams, self.fresh = streams, fresh
+
+    def steps(
+        self, steps: tuple[Step, ...], first: int, iterations: tuple[int, ...], origin: int = 0
+    ) -> Iterator[Unrolled]:
+        """`steps`, the first of which has the number `first`, in these iterations of the loops
+        around them, whose streams begin at `origin`."""
+        events: dict[int, int] = {}
+        number = first
+        for step in steps:
+            stream = (origin + step.stream) % self.streams
+            if isinstance(step, Loop):
+                yield from self.loop(step, number, iterations, stream)
+                number += _size(step)
+                continue
+            if iterations and isinstance(step, Record | Wait):
+                event = next(self.fresh) if isinstance(step, Record) else events[step.event]
+                events[step.event] = event
+                step = replace(step, event=event)
+            yield Unrolled(_at(replace(step, stream=stream), iterations), number, iterations)
+            number += 1
+
+    def loop(
+        self, loop: Loop, number: int, iterations: tuple[int, ...], stream: int
+    ) -> Iterator[Unrolled]:
+        others = [(stream + n) % self.streams for n in range(1, loop.streams)]
+        for t in range(loop.count):
+            inside = (*iterations, t)
+            if others:
+                event = next(self.fresh)
+                yield Unrolled(Record(stream, event), number, inside)
+                yield from (Unrolled(Wait(other, event), number, inside) for other in others)
+            yield from self.steps(loop.steps, number + 1, inside, stream)
+            for other in others:
+                event = next(self.fresh)
+                yield Unrolled(Record(other, event), number, inside)
+                yield Unrolled(Wait(stream, event), number, inside)
+
+
+def _size(loop: Loop) -> int:
+    """How many steps the loop counts as."""
+    return 1 + sum(_size(s) if isinstance(s, Loop) else 1 for s in loop.steps)
+
+
+def _at(step: WrittenOut, iterations: tuple[int, ...]) -> WrittenOut:
+    def places(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+        return tuple(place.at(iterations) for place in ranges)
+
+    if isinstance(step, Copy):
+        return replace(step, source=step.source.at(iterations), target=step.target.at(iterations))
+    if isinstance(step, Launch) and iterations:
+        arguments, reads, writes = map(places, (step.arguments, step.reads, step.writes))
+        return replace(step, arguments=arguments, reads=reads, writes=writes)
+    return step
