@@ -15,7 +15,7 @@ import pytest
 from tests.tools import ROOT, need_command, need_module
 
 EXAMPLES = ROOT / "examples"
-TESTED = {"digits", "inspect_stages", "mlp", "own_layer", "own_op", "two_streams"}
+TESTED = {"char_lstm", "digits", "inspect_stages", "mlp", "own_layer", "own_op", "two_streams"}
 
 
 def load(name: str) -> ModuleType:
@@ -40,6 +40,14 @@ def test_digits_learns_and_ends_with_its_accuracy(capsys):
     assert output.splitlines()[-1] == f"test accuracy: {accuracy:.1f} %"
     assert re.search(r"\d+ operations became \d+ kernel launches on 1 stream\(s\)", output)
     assert re.search(r"work memory: peak [\d.]+ MB, lower bound [\d.]+ MB", output)
+
+
+def test_char_lstm_learns_and_writes(capsys):
+    bits = load("char_lstm").main(["--steps", "60", "--hidden", "32", "--sample", "40"])
+    lines = capsys.readouterr().out.splitlines()
+    assert bits < 5.3  # of 6.6 at first
+    assert re.fullmatch(r"step +60: [\d.]+ bits per character, [\d.]+ ms per step", lines[10])
+    assert len("\n".join(lines[11:])) == 40
 
 
 def test_digits_reads_the_files_of_mnist(tmp_path, capsys):

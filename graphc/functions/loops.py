@@ -154,11 +154,11 @@ class BodyBuilder(Builder):
 
     def random_key(self) -> tuple[int, int, Tensor]:
         """As outside, with a counter that differs from iteration to iteration."""
-        seed, number, counter = self.outer.random_key()
-        if self._iteration is None:
-            with self.outer.building():
+        with self.outer.building():
+            seed, number, counter = self.outer.random_key()
+            if self._iteration is None:
                 (iota,) = self.outer.emit(ops.Iota((self.length,), 0))
-            self._iteration = self.element("t", iota)
+                self._iteration = self.element("t", iota)
         return seed, number, self.own(counter) * self.length + self._iteration
 
     def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:

@@ -6,7 +6,6 @@ commute             before differentiation, so that the backward pass sees the c
 hoist               before differentiation, so that what is hoisted has an ordinary gradient; and
                     after it, where the sums of weight gradients leave their loops
 clean               fewer nodes for everything that follows
-unfold              before fusion, which then finds what follows a contraction on its shape
 place_constants     before fusion, which treats large constants as memory
 widen               before fusion, which lets conversions vanish into their readers
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
@@ -28,7 +27,6 @@ from graphc.passes.layout import layout
 from graphc.passes.place_constants import place_constants
 from graphc.passes.runner import Pass
 from graphc.passes.store_or_recompute import store_or_recompute
-from graphc.passes.unfold import unfold
 from graphc.passes.widen import widen
 
 BEFORE_GRADIENT: tuple[tuple[str, Pass], ...] = (
@@ -42,7 +40,6 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("clean", through_bodies(clean)),
     ("hoist_gradient", hoist),
     ("clean_hoisted", through_bodies(clean)),
-    ("unfold", through_bodies(unfold)),
     ("place_constants", through_bodies(place_constants)),
     ("widen", through_bodies(widen)),
     ("fuse_contract", through_bodies(fuse_contract)),
@@ -60,7 +57,6 @@ OPTIONAL = (
     "clean",
     "hoist_gradient",
     "clean_hoisted",
-    "unfold",
     "fuse_updates",
     "layout",
 )

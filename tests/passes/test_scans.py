@@ -1,0 +1,157 @@
+"""What leaves the loops of scans, what they store, and what stays the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import graphc
+from graphc import nn, optim
+from graphc.ir import Graph, Node
+from graphc.ops.scan import Scan
+from graphc.passes.clean import clean
+from graphc.passes.hoist import hoist
+from graphc.passes.layout import layout
+from graphc.target import Target
+from tests.nn.running import random
+from tests.passes.meaning import CPU, assert_same_meaning
+
+STEPS, BATCH, FEATURES, HIDDEN = 4, 16, 3, 5
+
+
+def scans(graph: Graph) -> list[Node]:
+    return [n for n in graph.nodes if isinstance(n.op, Scan)]
+
+
+def names(graph: Graph) -> list[str]:
+    return [n.op.name for n in graph.nodes]
+
+
+def recurrent_loss(kind: str) -> Any:
+    def loss(layer: Any, x: Any) -> Any:
+        y, _ = layer(x)
+        return graphc.mean(y * y)
+
+    return loss, getattr(nn, kind)(FEATURES, HIDDEN)
+
+
+def stages(kind: str, disable: tuple[str, ...] = ()) -> dict[str, Graph]:
+    fn, layer = recurrent_loss(kind)
+    spec = graphc.spec((STEPS, BATCH, FEATURES))
+    program = graphc.compile(
+        fn, layer, spec, update=optim.SGD(lr=0.1), device="reference", disable=disable
+    )
+    return program.stages
+
+
+def test_the_product_with_the_input_leaves_the_loop() -> None:
+    graph = stages("LSTM")["hoist"]
+    (scan,) = scans(graph)
+    assert names(scan.op.body).count("matmul") == 1
+    (product,) = [n for n in graph.nodes if n.op.name == "matmul"]
+    assert product.output.type.shape == (STEPS * BATCH, 4 * HIDDEN)
+
+
+def test_gradients_of_weights_are_one_product_each_behind_the_loop() -> None:
+    graph = stages("LSTM")["clean_hoisted"]
+    forward, backward = scans(graph)
+    assert names(backward.op.body).count("matmul") == 1  # the gradient of h alone
+    assert backward.op.carries == 2
+    shapes = [n.output.type.shape for n in graph.nodes if n.op.name == "matmul"]
+    assert shapes.count((4 * HIDDEN, FEATURES)) == 1
+    assert shapes.count((4 * HIDDEN, HIDDEN)) == 1
+    assert "sum" not in names(backward.op.body)
+
+
+def test_the_gates_are_one_stack_and_tanh_is_computed_again() -> None:
+    graph = stages("LSTM")["store_or_recompute"]
+    forward, backward = scans(graph)
+    extra = [v.type.shape for v in forward.op.stacks]
+    assert extra.count((BATCH, 4 * HIDDEN)) == 1
+    assert "matmul" not in names(forward_part(backward))
+    assert names(backward.op.body).count("sigmoid") == 0
+    assert names(backward.op.body).count("tanh") == 1
+
+
+def forward_part(backward: Node) -> Graph:
+    """The nodes of the backward body that repeat the forward pass."""
+    body = backward.op.body
+    kept = tuple(n for n in body.nodes if not n.outputs[0].name.startswith("d."))
+    return Graph("forward", body.inputs, (), kept, ())
+
+
+def test_without_the_pass_the_gradient_repeats_the_forward_step() -> None:
+    off = ("store_or_recompute", "store_or_recompute_traced")
+    forward, backward = scans(stages("LSTM", off)["clean"])
+    assert not any(v.type.shape == (BATCH, 4 * HIDDEN) for v in forward.op.stacks)
+    assert names(backward.op.body).count("sigmoid") == 3
+
+
+def test_what_was_decided_stands_in_the_plan_and_its_switch_in_the_environment() -> None:
+    fn, layer = recurrent_loss("LSTM")
+    spec = graphc.spec((STEPS, BATCH, FEATURES))
+    notes = graphc.compile(fn, layer, spec, update=optim.SGD(lr=0.1), device="cpu").plan.notes
+    assert any(note.startswith("store_or_recompute: ") and "recomputes" in note for note in notes)
+
+
+def test_every_stage_computes_the_same() -> None:
+    for kind in ("LSTM", "GRU", "RNN"):
+        fn, layer = recurrent_loss(kind)
+        x = random(STEPS, BATCH, FEATURES)
+        results = []
+        for disable in ((), ("hoist", "hoist_gradient"), ("store_or_recompute",), ("clean",)):
+            model = getattr(nn, kind)(FEATURES, HIDDEN)
+            model.load_state_dict(layer.state_dict())
+            step = graphc.compile(
+                fn,
+                model,
+                graphc.spec(x.shape),
+                update=optim.SGD(lr=0.5),
+                device="reference",
+                disable=disable,
+            )
+            losses = [step(x) for _ in range(3)]
+            results.append((losses, model.state_dict()))
+        for losses, state in results[1:]:
+            np.testing.assert_allclose(losses, results[0][0], rtol=1e-5)
+            for name, array in state.items():
+                np.testing.assert_allclose(array, results[0][1][name], atol=1e-6)
+
+
+def test_what_does_not_change_in_the_loop_is_computed_once() -> None:
+    def fn(x: Any, w: Any) -> Any:
+        return graphc.scan(lambda c, e: (c + graphc.exp(w) * e, None), x[0], x)[0]
+
+    before = graphc.trace(fn, graphc.spec((4, 3)), graphc.spec(3))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-6)
+    (scan,) = scans(after)
+    assert "exp" not in names(scan.op.body) and "exp" in names(after)
+
+
+def test_unused_carries_stacks_and_inputs_vanish() -> None:
+    def fn(x: Any, w: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            a, b, same = carry
+            return (a + element, b * w, same), (a, b, element + same)
+
+        (a, _, same), (_, _, last) = graphc.scan(step, (x[0], w, w), x)
+        return a + same, last
+
+    before = graphc.trace(fn, graphc.spec((4, 3)), graphc.spec(3))
+    after = clean(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-6)
+    (scan,) = scans(after)
+    assert (scan.op.carries, scan.op.xs, len(scan.op.stacks)) == (1, 1, 1)
+
+
+def test_layouts_reach_the_loop_where_the_batch_fills_the_lanes() -> None:
+    graph = layout(stages("GRU")["fuse_updates"], Target("cpu", lanes=16))
+    forward, backward = scans(graph)
+    for scan in (forward, backward):
+        for value in (*scan.op.old_carries, *scan.op.new_carries, *scan.op.stacks):
+            assert str(value.type.layout) == "{lanes=0x16}"
+        assert all(str(v.type.layout) == "{lanes=1x16}" for v in scan.outputs[scan.op.carries :])
+    graph = layout(stages("GRU")["fuse_updates"], Target("cpu", lanes=12))
+    assert not any("lanes" in line for line in str(graph).splitlines())
