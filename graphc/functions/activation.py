@@ -29,6 +29,7 @@ from graphc.functions.elementwise import (
     tanh,
     where,
 )
+from graphc.functions.precision import in_float32
 from graphc.functions.reductions import max, sum
 from graphc.functions.shapes import reshape
 from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, error, floating
@@ -62,6 +63,7 @@ __all__ = [
 ]
 
 
+@in_float32
 def gelu(x: Any, approximate: str = "none") -> Tensor:
     """x times the normal distribution function at x; approximate="tanh" uses tanh for erf."""
     tensor = floating(x)
@@ -75,18 +77,21 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     return multiply(multiply(tensor, 0.5), add(inner, 1))
 
 
+@in_float32
 def silu(x: Any) -> Tensor:
     """x * sigmoid(x)."""
     tensor = floating(x)
     return multiply(tensor, sigmoid(tensor))
 
 
+@in_float32
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     """x above 0, negative_slope * x elsewhere."""
     tensor = floating(x)
     return where(greater(tensor, 0), tensor, multiply(tensor, negative_slope))
 
 
+@in_float32
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
     """x above 0, alpha * (e^x - 1) elsewhere."""
     tensor = floating(x)
@@ -96,6 +101,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     return where(above, tensor, below)
 
 
+@in_float32
 def celu(x: Any, alpha: float = 1.0) -> Tensor:
     """x above 0, alpha * (e^(x / alpha) - 1) elsewhere."""
     tensor = floating(x)
@@ -108,11 +114,13 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 """Klambauer et al., Self-Normalizing Neural Networks, NeurIPS 2017."""
 
 
+@in_float32
 def selu(x: Any) -> Tensor:
     """1.0507 * elu(x, alpha=1.6733): keeps mean 0 and variance 1."""
     return multiply(elu(x, _SELU_ALPHA), _SELU_SCALE)
 
 
+@in_float32
 def mish(x: Any) -> Tensor:
     """x * tanh(log(1 + e^x))."""
     tensor = floating(x)
@@ -133,11 +141,13 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     return where(equal(limited, min_val), limited, where(equal(limited, max_val), limited, tensor))
 
 
+@in_float32
 def hardsigmoid(x: Any) -> Tensor:
     """x / 6 + 1 / 2, at least 0 and at most 1; the gradient on the limits is 0."""
     return multiply(hardtanh(add(floating(x), 3), 0.0, 6.0), 1 / 6)
 
 
+@in_float32
 def hardswish(x: Any) -> Tensor:
     """x * hardsigmoid(x)."""
     tensor = floating(x)
@@ -158,18 +168,21 @@ def prelu(x: Any, weight: Any) -> Tensor:
     return where(greater(tensor, 0), tensor, multiply(tensor, slope))
 
 
+@in_float32
 def softsign(x: Any) -> Tensor:
     """x / (1 + |x|)."""
     tensor = floating(x)
     return divide(tensor, add(abs(tensor), 1))
 
 
+@in_float32
 def logsigmoid(x: Any) -> Tensor:
     """log(sigmoid(x)), without overflow."""
     tensor = floating(x)
     return subtract(minimum(tensor, 0), log1p(exp(negative(abs(tensor)))))
 
 
+@in_float32
 def tanhshrink(x: Any) -> Tensor:
     """x - tanh(x)."""
     tensor = floating(x)
@@ -208,6 +221,7 @@ def glu(x: Any, axis: int = -1) -> Tensor:
     return multiply(first, sigmoid(second))
 
 
+@in_float32
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + e^(beta x)) / beta; x itself where beta x is above `threshold`."""
     tensor = floating(x)
@@ -217,23 +231,27 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return where(linear, tensor, multiply(curved, 1 / beta))
 
 
+@in_float32
 def softmax(x: Any, axis: int = -1) -> Tensor:
     """e^x divided by its sum along `axis`."""
     powers = exp(shifted("softmax", x, axis))
     return divide(powers, sum(powers, axis, keepdims=True))
 
 
+@in_float32
 def softmin(x: Any, axis: int = -1) -> Tensor:
     """softmax(-x, axis)."""
     return softmax(negative(floating(x)), axis)
 
 
+@in_float32
 def log_softmax(x: Any, axis: int = -1) -> Tensor:
     """The logarithm of softmax(x, axis), without its overflow."""
     below = shifted("log_softmax", x, axis)
     return subtract(below, log(sum(exp(below), axis, keepdims=True)))
 
 
+@in_float32
 def logsumexp(x: Any, axis: Axes = -1, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of e^x along `axis`; -inf if all elements are, inf if
     one is."""

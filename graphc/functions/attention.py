@@ -15,6 +15,7 @@ from graphc.functions.activation import softmax
 from graphc.functions.contraction import matmul
 from graphc.functions.dropouts import dropout
 from graphc.functions.elementwise import add, equal, less_equal, multiply, where
+from graphc.functions.precision import in_float32
 from graphc.functions.rearrange import repeat
 from graphc.functions.shapes import broadcast_to, matrix_transpose, permute_dims, reshape
 from graphc.functions.tensors import as_tensor, cast, error, floating, promoted
@@ -26,6 +27,7 @@ MOST_FEATURES = 256
 """Of a head, for the op: with more, the weights lie in memory as a whole."""
 
 
+@in_float32
 def scaled_dot_product_attention(
     query: Any,
     key: Any,

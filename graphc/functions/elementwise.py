@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphc import ops
+from graphc.functions.precision import scaled
 from graphc.functions.tensors import (
     as_tensor,
     astype,
@@ -15,7 +16,7 @@ from graphc.functions.tensors import (
     is_scalar,
     promoted,
 )
-from graphc.ir import FLOATS
+from graphc.ir import FLOATS, NARROW
 from graphc.trace import Tensor, emit
 
 __all__ = [
@@ -77,11 +78,13 @@ def subtract(x1: Any, x2: Any) -> Tensor:
 
 def multiply(x1: Any, x2: Any) -> Tensor:
     """x1 * x2."""
-    return emit(ops.Multiply(), *promoted(x1, x2))
+    return scaled(ops.Multiply(), x1, x2)
 
 
 def divide(x1: Any, x2: Any) -> Tensor:
     """x1 / x2; f32 for integers."""
+    if is_scalar(x2) and not is_scalar(x1) and (x1 := as_tensor(x1)).dtype in NARROW:
+        return scaled(ops.Divide(), x1, x2)
     return emit(ops.Divide(), *map(floating, promoted(x1, x2)))
 
 

@@ -21,6 +21,7 @@ from graphc.functions.elementwise import (
     subtract,
     where,
 )
+from graphc.functions.precision import in_float32
 from graphc.functions.reductions import mean, sum
 from graphc.functions.shapes import reshape
 from graphc.functions.tensors import as_tensor, cast, error, floating, promoted
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 
+@in_float32
 def cross_entropy(
     logits: Any,
     target: Any,
@@ -92,16 +94,19 @@ def nll_loss(
     return reduced("nll_loss", loss, reduction, weights)
 
 
+@in_float32
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """The squared difference of two tensors of one shape."""
     return reduced("mse_loss", square(_difference("mse_loss", input, target)), reduction)
 
 
+@in_float32
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """The absolute difference of two tensors of one shape."""
     return reduced("l1_loss", abs(_difference("l1_loss", input, target)), reduction)
 
 
+@in_float32
 def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,

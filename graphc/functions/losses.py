@@ -28,6 +28,7 @@ from graphc.functions.elementwise import (
 )
 from graphc.functions.loss import alike, reduced
 from graphc.functions.numeric import xlogy
+from graphc.functions.precision import in_float32
 from graphc.functions.reductions import norm, sum
 from graphc.functions.tensors import axis_of, floating, promoted
 from graphc.trace import Tensor
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 
+@in_float32
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """d^2 / (2 beta) where the difference d is below `beta`, |d| - beta / 2 elsewhere."""
     difference = subtract(*alike("smooth_l1_loss", input, target))
@@ -60,6 +62,7 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     return reduced("smooth_l1_loss", loss, reduction)
 
 
+@in_float32
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """d^2 / 2 where the difference d is below `delta`, delta * (|d| - delta / 2) elsewhere."""
     difference = subtract(*alike("huber_loss", input, target))
@@ -69,6 +72,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     return reduced("huber_loss", loss, reduction)
 
 
+@in_float32
 def binary_cross_entropy(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
@@ -83,6 +87,7 @@ def binary_cross_entropy(
     return reduced("binary_cross_entropy", loss, reduction)
 
 
+@in_float32
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """target * (log(target) - input) of log-probabilities `input`; `target` holds probabilities, or
     their logarithms with `log_target`. Reduction "batchmean" divides the sum by extent 0."""
@@ -96,6 +101,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     return reduced("kl_div", loss, reduction)
 
 
+@in_float32
 def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """The product of x1 and x2 along `axis` over that of their norms, each of which is at least
     `eps`."""
@@ -105,6 +111,7 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Ten
     return sum(multiply(divide(a, sizes[0]), divide(b, sizes[1])), axis)
 
 
+@in_float32
 def pairwise_distance(
     x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor:
@@ -113,6 +120,7 @@ def pairwise_distance(
     return norm(add(subtract(a, b), eps), p, -1, keepdims)
 
 
+@in_float32
 def cosine_embedding_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -145,12 +153,14 @@ def margin_ranking_loss(
     return reduced("margin_ranking_loss", loss, reduction)
 
 
+@in_float32
 def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """log(1 + e^(-target * input))."""
     x, t = alike("soft_margin_loss", input, target)
     return reduced("soft_margin_loss", negative(logsigmoid(multiply(t, x))), reduction)
 
 
+@in_float32
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -169,6 +179,7 @@ def triplet_margin_loss(
     return reduced("triplet_margin_loss", relu(add(subtract(near, far), margin)), reduction)
 
 
+@in_float32
 def poisson_nll_loss(
     input: Any,
     target: Any,
@@ -193,6 +204,7 @@ def poisson_nll_loss(
     return reduced("poisson_nll_loss", loss, reduction)
 
 
+@in_float32
 def gaussian_nll_loss(
     input: Any,
     target: Any,

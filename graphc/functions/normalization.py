@@ -20,9 +20,10 @@ from graphc.functions.elementwise import (
     stop_gradient,
     subtract,
 )
+from graphc.functions.precision import in_float32
 from graphc.functions.reductions import biased_variance, mean, norm
 from graphc.functions.shapes import pad, reshape
-from graphc.functions.tensors import as_tensor, axis_of, error, floating, shape_of
+from graphc.functions.tensors import as_tensor, axis_of, cast, error, floating, shape_of
 from graphc.ir import DTYPES
 from graphc.trace import Tensor, current_builder
 
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+@in_float32
 def batch_norm(
     x: Any,
     running_mean: Any = None,
@@ -83,6 +85,7 @@ def batch_norm(
     return y
 
 
+@in_float32
 def layer_norm(
     x: Any,
     normalized_shape: int | Sequence[int],
@@ -109,6 +112,7 @@ def layer_norm(
     return _shifted(y if w is None else multiply(y, w), b)
 
 
+@in_float32
 def group_norm(
     x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
@@ -127,6 +131,7 @@ def group_norm(
     return _shifted(y if scale is None else multiply(y, scale), shift)
 
 
+@in_float32
 def instance_norm(
     x: Any,
     running_mean: Any = None,
@@ -167,6 +172,7 @@ def instance_norm(
     return group_norm(tensor, c, weight, bias, eps)
 
 
+@in_float32
 def rms_norm(
     x: Any,
     normalized_shape: int | Sequence[int],
@@ -193,6 +199,7 @@ def rms_norm(
     return multiply(y, w)
 
 
+@in_float32
 def normalize(x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """x over its norm of order `p` along `axis`, which counts as `eps` at least."""
     tensor = floating(x)
@@ -200,6 +207,7 @@ def normalize(x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tens
     return divide(tensor, maximum(norm(tensor, p, axis, keepdims=True), eps))
 
 
+@in_float32
 def local_response_norm(
     x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
@@ -270,4 +278,5 @@ def _move(name: str, running: Any, batch: Tensor, momentum: Any) -> None:
     # A module that is called twice moves its statistics twice.
     latest = Tensor(dict(builder.updates).get(state.value, state.value), builder)
     part = multiply(reshape(batch, state.shape), momentum)
-    builder.update(state, add(multiply(latest, subtract(1, momentum)), part))
+    moved = add(multiply(cast(latest, batch.dtype), subtract(1, momentum)), part)
+    builder.update(state, cast(moved, state.dtype))

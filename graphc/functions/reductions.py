@@ -20,6 +20,7 @@ from graphc.functions.elementwise import (
     subtract,
     where,
 )
+from graphc.functions.precision import in_float32
 from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, cast, dtype_of, error
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, emit
@@ -72,6 +73,7 @@ def count_nonzero(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return sum(cast(as_tensor(x), "bool"), axis, keepdims=keepdims)
 
 
+@in_float32
 def norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """(sum of |x|^ord)^(1 / ord) of floats over `axis`, as linalg.vector_norm: the largest and the
     smallest magnitude for the orders inf and -inf, the number of elements that are not 0 for 0."""
@@ -91,6 +93,7 @@ def norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> T
     return pow(sum(pow(abs(tensor), ord), axis, keepdims=keepdims), 1 / ord)
 
 
+@in_float32
 def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean of floats over `axis` (one, several, or all for None)."""
     tensor = _floats("mean", x)
@@ -113,6 +116,7 @@ def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return emit(ops.Min(axes_of("min", axis, tensor), keepdims), tensor)
 
 
+@in_float32
 def var(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The sum of squared deviations from the mean, divided by (count - correction)."""
     tensor = _floats("var", x)
@@ -141,6 +145,7 @@ def biased_variance(x: Tensor, average: Tensor, axes: tuple[int, ...]) -> Tensor
     return subtract(spread, square(subtract(average, centre)))
 
 
+@in_float32
 def std(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The square root of `var`."""
     return sqrt(var(x, axis, correction, keepdims))

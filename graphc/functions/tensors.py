@@ -71,16 +71,27 @@ def promoted(*arguments: Any) -> list[Tensor]:
     """All arguments as tensors of one dtype, that of `torch.result_type`: among tensors with axes;
     then tensors without; then numbers; the later only where they are of a higher kind (boolean,
     integer, float)."""
-    tensors = [None if is_scalar(x) else as_tensor(x) for x in arguments]
-    dtype = result_dtype(
-        [t.dtype for t in tensors if t is not None and t.ndim],
-        [t.dtype for t in tensors if t is not None and not t.ndim],
-        [scalar_dtype(x) for x, t in zip(arguments, tensors, strict=True) if t is None],
-    )
+    found = operands(*arguments)
+    dtype = promoted_dtype(found)
     return [
-        _scalar(np.asarray(x).item(), dtype) if t is None else cast(t, dtype)
-        for x, t in zip(arguments, tensors, strict=True)
+        cast(x, dtype) if isinstance(x, Tensor) else _scalar(np.asarray(x).item(), dtype)
+        for x in found
     ]
+
+
+def operands(*arguments: Any) -> list[Any]:
+    """The arguments as tensors, but for numbers, which have no dtype of their own."""
+    return [x if is_scalar(x) else as_tensor(x) for x in arguments]
+
+
+def promoted_dtype(operands: Sequence[Any]) -> str:
+    """The dtype that `promoted` gives to tensors and numbers."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    return result_dtype(
+        [t.dtype for t in tensors if t.ndim],
+        [t.dtype for t in tensors if not t.ndim],
+        [scalar_dtype(x) for x in operands if not isinstance(x, Tensor)],
+    )
 
 
 def result_dtype(*classes: Sequence[str]) -> str:

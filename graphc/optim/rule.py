@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from graphc import functions
+from graphc.dtypes import convert
 from graphc.errors import GraphError
-from graphc.ir import Where
+from graphc.ir import NARROW, Where
 from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
 from graphc.state import StateBuffer
@@ -141,14 +142,16 @@ class Rule:
         self._remember(gradients)
         for parameter, gradient, name in gradients:
             with builder.at(Where(name.rpartition(".")[0], (), derived=True)):
-                weight = builder.read_state(parameter.state, name)
-                scaled = gradient if scale is None else gradient * _cast(scale, gradient)
                 buffers = self._moments[parameter.state]
-                moments = tuple(builder.read_state(b, f"{m}.{name}") for m, b in buffers.items())
+                old = [builder.read_state(parameter.state, name)]
+                old += [builder.read_state(b, f"{m}.{name}") for m, b in buffers.items()]
+                weight, *moments = map(_wide, old)
+                wide = _wide(gradient)
+                scaled = wide if scale is None else wide * _cast(scale, wide)
                 scalars = tuple(_cast(s, weight) for s in shared)
-                new = self.apply(weight, scaled, moments, scalars)
-                for old, tensor in zip((weight, *moments), new, strict=True):
-                    builder.update(old, tensor)
+                new = self.apply(weight, scaled, tuple(moments), scalars)
+                for state, tensor in zip(old, new, strict=True):
+                    builder.update(state, _cast(tensor, state))
 
     def state_dict(self) -> dict[str, Array]:
         """`lr` f64[], `step` i32[], `random.step` i32[] where random ops count their calls, and the
@@ -243,7 +246,7 @@ class Rule:
         """The factor that brings the norm of all gradients down to `clip_grad_norm`."""
         if self.clip_grad_norm is None or not gradients:
             return None
-        squares = [functions.sum(functions.square(gradient)) for gradient in gradients]
+        squares = [functions.sum(functions.square(_wide(gradient))) for gradient in gradients]
         total = functions.sqrt(sum(squares[1:], start=squares[0]))
         return functions.minimum(self.clip_grad_norm / (total + 1e-6), 1.0)
 
@@ -274,8 +277,8 @@ class Rule:
         return next(n for n in itertools.chain([name], others) if n not in taken)
 
     def _first(self, moment: str, parameter: Parameter, path: str) -> StateBuffer:
-        first = np.full(parameter.shape, self.initial(moment), parameter.type.numpy_dtype)
-        return self._buffer(path, first)
+        first = np.full(parameter.shape, self.initial(moment))
+        return self._buffer(path, convert(first, parameter.type.numpy_dtype))
 
     def _named(self) -> Iterator[tuple[str, StateBuffer]]:
         """All state but the rates, by name."""
@@ -286,6 +289,11 @@ class Rule:
         for parameter, moments in self._moments.items():
             for moment, buffer in moments.items():
                 yield f"{moment}.{self._names[parameter]}", buffer
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """`tensor` as an update computes with it: one rounding per step, at the end."""
+    return functions.astype(tensor, "f32") if tensor.dtype in NARROW else tensor
 
 
 def _cast(scalar: Tensor, like: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ there (`widen`); one that is given memory gets f32 in memory (`cast`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from graphc.ir import NARROW, Graph, Node, Value
@@ -18,7 +19,7 @@ from graphc.ops.base import Contraction, Op, Pointwise, Reduction, View
 from graphc.ops.logic import Cast
 from graphc.ops.pooling import MaxPool2d
 from graphc.ops.widen import Widen
-from graphc.passes.rewrite import Names
+from graphc.passes.rewrite import Names, drop_dead
 from graphc.target import Target
 
 _MOVES = frozenset({"cast", "concat", "constant", "pad", "take", "take_along_axis", "where"})
@@ -31,9 +32,12 @@ def widen(graph: Graph, target: Target) -> Graph:
         return graph
     names = Names(graph)
     nodes: list[Node] = []
+    stored: dict[Value, Value] = {}
     for node in graph.nodes:
-        nodes += _widened(node, target, names)
-    return replace(graph, nodes=tuple(nodes))
+        if node.op == Cast("f32") and _narrow(node.inputs[0]):
+            stored[node.output] = node.inputs[0]
+        nodes += _widened(node, target, names, stored)
+    return drop_dead(replace(graph, nodes=tuple(nodes)))
 
 
 def _narrow(value: Value) -> bool:
@@ -45,9 +49,14 @@ def _moves(op: Op) -> bool:
     return isinstance(op, View | MaxPool2d) or op.name in _MOVES or not op.widens
 
 
-def _widened(node: Node, target: Target, names: Names) -> list[Node]:
-    """`node` between conversions, where it computes on floats of two bytes."""
-    if _moves(node.op) or not any(map(_narrow, (*node.inputs, *node.outputs))):
+def _widened(node: Node, target: Target, names: Names, stored: Mapping[Value, Value]) -> list[Node]:
+    """`node` between conversions, where it computes on floats of two bytes. `stored` says of which
+    of them the casts to f32 so far are copies."""
+    if _moves(node.op):
+        return [node]
+    if isinstance(_reader(node.op, target), Widen):
+        node = replace(node, inputs=tuple(stored.get(v, v) for v in node.inputs))
+    if not any(map(_narrow, (*node.inputs, *node.outputs))):
         return [node]
 
     def wide(value: Value) -> Value:

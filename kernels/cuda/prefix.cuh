@@ -142,7 +142,8 @@ struct Prefix {
   GRAPHC_INLINE State go(State carry, const Read& read, const Write& write) const {
     for (Index step = first; step < last; step += Along) {
       const Index column = Reverse ? Columns - 1 - (step + along) : step + along;
-      const bool exists = step + along < last;
+      // A thread without a row reads none: the output may lie where the input does.
+      const bool exists = step + along < last && place < Rows;
       State state{};
       if (exists) state = single<State>(read(column), static_cast<int>(column));
       if constexpr (Along > 1) {

@@ -1,4 +1,4 @@
-"""Every op in every dtype on every device, against its meaning; conversions from each dtype to each,
+"""Every op in every dtype on every device against its meaning; conversions from each dtype to each
 against PyTorch's too."""
 
 from __future__ import annotations
