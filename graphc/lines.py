@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
@@ -18,11 +19,17 @@ def user_line() -> tuple[str, ...]:
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not os.path.realpath(path).startswith(_OWN) and not path.startswith("<frozen"):
-            if not path.endswith("contextlib.py"):
-                return (f"{os.path.basename(path)}:{frame.f_lineno}",)
+        if _of_user(path):
+            return (f"{os.path.basename(path)}:{frame.f_lineno}",)
         frame = frame.f_back  # type: ignore[assignment]
     return ()
+
+
+@functools.cache
+def _of_user(path: str) -> bool:
+    if path.startswith("<frozen") or path.endswith("contextlib.py"):
+        return False
+    return not os.path.realpath(path).startswith(_OWN)
 
 
 def error(message: str) -> GraphError:

@@ -40,19 +40,23 @@ class Builder:
         self._state_tensors: dict[int, Tensor] = {}
         self._random_ops = 0
         self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """How many names begin with a base, at least."""
 
     def fresh(self, base: str) -> str:
         """A name not used yet: `base`, or `base` with `.1`, `.2`, ... behind it."""
-        name, n = base, 0
+        name, n = base, self._numbers.get(base, 0)
         while name in self._names:
             n += 1
             name = f"{base}.{n}"
         self._names.add(name)
+        self._numbers[base] = n
         return name
 
     def reserve(self, names: set[str]) -> None:
         """Let `names` be used already; those that this builder makes are added to them."""
         self._names = names
+        self._numbers = {}
 
     def own(self, tensor: Tensor) -> Tensor:
         """`tensor` as this graph knows it; GraphError if it belongs to another trace."""

@@ -205,13 +205,13 @@ def _place_problem(
 
 
 def _overlap_problem(launch: Launch, plan: Plan) -> str:
+    allowed = set(plan.kernels[launch.kernel].inplace)
     for n, target in enumerate(launch.writes):
         for other in launch.writes[:n]:
             if target.overlaps(other):
                 return f"writes both {range_text(other)} and {range_text(target)}"
         for m, source in enumerate(launch.reads):
-            in_place = (m, n) in plan.kernels[launch.kernel].inplace
-            if source.overlaps(target) and (source != target or not in_place):
+            if source.overlaps(target) and (source != target or (m, n) not in allowed):
                 return (
                     f"reads {range_text(source)} and writes {range_text(target)}, "
                     "which its kernel does not allow in place"
