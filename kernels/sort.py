@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from graphc.ir import DTYPES, Node
 from graphc.kernels.access import Domain
 from graphc.kernels.axis import (
@@ -20,11 +22,28 @@ from graphc.ops.sort import Sort
 from graphc.target import Target
 
 SHORT = 256
-"""Rows of at most so many elements lie in the lanes, if there are enough of them."""
-BUFFER = 1024
+"""Rows of at most so many elements are sorted in the lanes, if there are enough of them."""
+ENOUGH_STRIPS = 4
+"""So many registers of long rows are worth reading together."""
+BUFFER = 48
 """Elements, at least, of the buffer of a selection."""
 MOST_CHUNKS = 32
 """Each chunk of long rows has memory of its own."""
+MOST_BYTES = 1 << 25
+"""Of the memory of all chunks, where a chunk has that of a register of rows."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """The function of sort.h that sorts, and the rows or registers of rows there are. Each chunk
+    has memory for `buffers` times `room` entries."""
+
+    name: str
+    space: Space
+    units: int
+    chunks: int
+    room: int = 0
+    buffers: int = 0
 
 
 def lower_sort(node: Node, target: Target) -> Kernel:
@@ -36,54 +55,69 @@ def lower_sort(node: Node, target: Target) -> Kernel:
         space_of(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
         for lane in lane_axes(x.type.shape, op.axis)
     )
-    wide = DTYPES[x.type.dtype].itemsize == 8
-    short = SHORT // 2 if wide else SHORT
-    in_lanes = bool(across) and across[0].waste <= 2 and along.extent <= short
-    space = across[0] if in_lanes else along
-    rows = space.strips(1) if op.count else 0
-    if in_lanes:
-        pairs = space.extent * max(space.extent.bit_length(), 1) ** 2 / 4
-        chunks = chunk_count(rows * (pairs * 3 + 20 * space.extent), rows)
-        room, workspace = 0, 0
-    else:
-        room = _room(space.extent, op.count)
-        passes = 1 if room < space.extent else 8 if wide else 4
-        chunks = min(chunk_count(rows * space.extent * (2 + 2 * passes), rows), MOST_CHUNKS)
-        workspace = chunks * 2 * room * (16 if wide else 8)
+    way = _choose(op, along, across[0] if across and across[0].waste <= 2 else None)
+    entries = way.chunks * way.buffers * way.room if way.units else 0
     return Kernel(
         symbol(node),
         "sort",
-        _text(node, op, space, rows, chunks, room),
-        phases=(chunks,),
-        workspace=workspace if rows else 0,
+        _text(node, op, way),
+        phases=(way.chunks,),
+        workspace=entries * _entry_bytes(along),
         flops=x.type.size,
         bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
     )
 
 
+def _choose(op: Sort, along: Space, across: Space | None) -> Way:
+    """The fastest way; `across` has the rows in the lanes, if there are enough of them."""
+    extent, entry = along.extent, _entry_bytes(along)
+    room = _room(extent, op.count)
+    passes = 1 if room < extent else 8 if entry == 16 else 4
+    long_row = extent * (2 + 2 * passes)
+    if across is not None:
+        width, units = across.domain.width, across.strips(1) if op.count else 0
+        if extent <= SHORT * 8 // entry:
+            pairs = extent * max(extent.bit_length(), 1) ** 2 / 4
+            nanoseconds = units * (pairs * 3 + 20 * extent)
+            return Way("sort_columns", across, units, chunk_count(nanoseconds, units))
+        most = min(MOST_CHUNKS, MOST_BYTES // ((width + 1) * room * entry))
+        if across.cost < along.cost and units >= ENOUGH_STRIPS <= most:
+            chunks = min(chunk_count(units * width * long_row, units), most)
+            return Way("sort_apart", across, units, chunks, room, width + 1)
+    units = along.strips(1) if op.count else 0
+    return Way(
+        "sort_rows", along, units, min(chunk_count(units * long_row, units), MOST_CHUNKS), room, 2
+    )
+
+
+def _entry_bytes(space: Space) -> int:
+    return 16 if DTYPES[space.dtype].itemsize == 8 else 8
+
+
 def _room(extent: int, count: int) -> int:
     """Elements of the memory that a row is sorted in: all, or a buffer for the first ones."""
-    buffer = max(2 * count, BUFFER)
+    buffer = max(2 * count, BUFFER) if count <= BUFFER // 2 else 4 * count
     return buffer if 2 * buffer <= extent else max(extent, 1)
 
 
-def _text(node: Node, op: Sort, space: Space, rows: int, chunks: int, room: int) -> str:
-    name = symbol(node)
-    if not rows:
+def _text(node: Node, op: Sort, way: Way) -> str:
+    name, units = symbol(node), way.units
+    if not units:
         return framed(node, "sort", f'extern "C" void {name}(void* const*, int, int) {{}}\n')
-    kind = C_TYPES[space.dtype]
-    settings = f"Kept, {kind}, {str(op.descending).lower()}, {space.extent}, {op.count}"
-    span = f"chunk * {rows}L / {chunks}, (chunk + 1) * {rows}L / {chunks}"
-    if room:
-        memory = f"(char*)arguments[{len(argument_order(node))}] + chunk * 2 * {room}L"
-        call = f"sort_rows<{settings}, {room}>({span},\n    {memory} * sizeof(Entry<{kind}>),"
+    kind = C_TYPES[way.space.dtype]
+    settings = f"Kept, {kind}, {str(op.descending).lower()}, {way.space.extent}, {op.count}"
+    span = f"chunk * {units}L / {way.chunks}, (chunk + 1) * {units}L / {way.chunks}"
+    if way.room:
+        entries = f"chunk * {way.buffers * way.room}L * sizeof(Entry<{kind}>)"
+        memory = f"(char*)arguments[{len(argument_order(node))}] + {entries}"
+        call = f"{way.name}<{settings}, {way.room}>({span},\n    {memory},"
     else:
-        call = f"sort_columns<{settings}>({span},"
+        call = f"{way.name}<{settings}>({span},"
     lines = [
         f'extern "C" void {name}(void* const* arguments, int, int chunk) {{',
-        *pointer_lines(node, space),
+        *pointer_lines(node, way.space),
         f"  {call}",
-        *functor_lines(space, f"Ordered<{kind}>"),
+        *functor_lines(way.space, f"Ordered<{kind}>"),
         "}",
     ]
-    return framed(node, "sort", rows_text(space), "".join(f"{line}\n" for line in lines))
+    return framed(node, "sort", rows_text(way.space), "".join(f"{line}\n" for line in lines))

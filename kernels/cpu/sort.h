@@ -6,8 +6,9 @@
 //
 // Short rows are sorted W at a time, one per lane, by a network: Batcher's merge exchange (Knuth, The Art of Computer Programming
 // 3, 5.2.2, algorithm M). Long rows are sorted by their key's bytes, the lowest first, each pass stable; a byte that all keys
-// share costs no pass. Where COUNT is much less than EXTENT, only elements before the COUNT-th of those met so far are kept, in a
-// buffer that is sorted and cut whenever it is full.
+// share costs no pass. They are read along the axis, or W of them at a time where neighbouring rows are neighbours in memory.
+// Where COUNT is much less than EXTENT, only elements before the COUNT-th of those met so far are kept, in a buffer of ROOM
+// entries that is sorted and cut whenever it is full.
 #pragma once
 #include "cpu/prefix.h"
 
@@ -16,6 +17,7 @@ template <class T, bool WIDE = sizeof(element<vec<T>>) == 8> struct Entry {
   uint64_t bits;
   static constexpr int BYTES = sizeof(T) == 1 ? 1 : 4;
   INLINE static Entry last() { return {~0ull}; }
+  INLINE bool before(const Entry& o) const { return bits < o.bits; }
   INLINE int digit(int pass) const { return bits >> (32 + 8 * pass) & 255; }
 };
 template <class T> struct Entry<T, true> {
@@ -23,8 +25,15 @@ template <class T> struct Entry<T, true> {
   uint32_t low;
   static constexpr int BYTES = 8;
   INLINE static Entry last() { return {~0ull, ~0u}; }
+  INLINE bool before(const Entry& o) const { return key < o.key || (key == o.key && low < o.low); }
   INLINE int digit(int pass) const { return key >> (8 * pass) & 255; }
 };
+template <class E, class T> INLINE long keep_lanes(const E& entries, T* p, mask chosen, int live) {
+  long count = 0;
+  for (int l = 0; l < live; l++)
+    if (chosen[l]) p[count++] = entries.lane(l);
+  return count;
+}
 // W of them.
 template <class T, bool WIDE = sizeof(element<vec<T>>) == 8> struct Entries {
   vec<uint64_t> bits;
@@ -36,6 +45,21 @@ template <class T, bool WIDE = sizeof(element<vec<T>>) == 8> struct Entries {
   INLINE Entry<T> lane(int l) const { return {bits[l]}; }
   INLINE void set(int l, Entry<T> e) { bits[l] = e.bits; }
   INLINE mask before(const Entries& o) const { return as_mask(bits < o.bits); }
+  // Stores the lanes of `chosen` one behind another; how many.
+  INLINE long keep_to(Entry<T>* p, mask chosen, int live) const {
+#if defined(GRAPHC_AVX512)
+    typedef long long eight __attribute__((vector_size(64)));
+    eight halves[2];
+    __builtin_memcpy(halves, &bits, sizeof bits);
+    const unsigned which = __builtin_ia32_cmpd512_mask(chosen, mask{}, 4, (unsigned short)((1u << live) - 1));
+    const int low = __builtin_popcount(which & 255);
+    __builtin_ia32_compressstoredi512_mask((eight*)p, halves[0], (unsigned char)which);
+    __builtin_ia32_compressstoredi512_mask((eight*)(p + low), halves[1], (unsigned char)(which >> 8));
+    return low + __builtin_popcount(which >> 8);
+#else
+    return keep_lanes(*this, p, chosen, live);
+#endif
+  }
   INLINE static void exchange(Entries& a, Entries& b) {
     const vec<uint64_t> low = a.bits < b.bits ? a.bits : b.bits;
     b.bits = a.bits < b.bits ? b.bits : a.bits;
@@ -53,6 +77,7 @@ template <class T> struct Entries<T, true> {
     keys[l] = e.key;
     lows[l] = e.low;
   }
+  INLINE long keep_to(Entry<T>* p, mask chosen, int live) const { return keep_lanes(*this, p, chosen, live); }
   INLINE mask before(const Entries& o) const { return as_mask(keys < o.keys) | (as_mask(keys == o.keys) & as_mask(lows < o.lows)); }
   INLINE static void exchange(Entries& a, Entries& b) {
     const mask good = a.before(b);
@@ -143,7 +168,16 @@ INLINE void sort_columns(long begin, long end, const Read& read, const Write& wr
 }
 
 // Sorts n entries of a; b is room for as many. The sorted ones lie where it says.
-template <class E> INLINE E* sort_bytes(E* a, E* b, long n) {
+template <class E> static E* sort_bytes(E* a, E* b, long n) {
+  if (n <= 64) {
+    for (long i = 1; i < n; i++) {
+      const E e = a[i];
+      long j = i;
+      for (; j > 0 && e.before(a[j - 1]); j--) a[j] = a[j - 1];
+      a[j] = e;
+    }
+    return a;
+  }
   uint32_t counts[E::BYTES][256] = {};
   for (long i = 0; i < n; i++)
     for (int pass = 0; pass < E::BYTES; pass++) counts[pass][a[i].digit(pass)]++;
@@ -182,50 +216,98 @@ template <class Take> INLINE void registers(long begin, long end, const Take& ta
   for (; j < end; j++) take.template operator()<1>(j);
 }
 
-// The entries of the elements [begin, end) of a row, in order, or the first COUNT of them; at a or at b.
-template <class T, bool DESCENDING, long COUNT, long ROOM, class Read>
-INLINE Entry<T>* sort_row(Entry<T>* a, Entry<T>* b, long begin, long end, const Read& read) {
-  long n = 0;
-  if (end - begin <= ROOM) {
-    registers(begin, end, [&]<int M>(long j) __attribute__((always_inline)) {
-      const Entries<T> e = pack<T, DESCENDING>(read.template operator()<M>(j), splat(int32_t(j)) + lanes());
-      for (int l = 0; l < M; l++) a[n + l] = e.lane(l);
-      n += M;
-    });
-    return sort_bytes(a, b, n);
+// The first entries of a row, as far as they are known: all of them, or the first COUNT as soon as ROOM does not hold all.
+template <class T, long COUNT, long ROOM> struct Buffer {
+  Entry<T>*entries, *spare;
+  long size;
+  Entry<T> last;  // what is not before it is not among the first COUNT
+
+  INLINE Buffer(Entry<T>* entries, Entry<T>* spare) : entries(entries), spare(spare), size(0), last(Entry<T>::last()) {}
+  INLINE void sort() {
+    Entry<T>* const sorted = sort_bytes(entries, spare, size);
+    if (sorted == spare) spare = entries;
+    entries = sorted;
   }
-  Entries<T> last;
-  for (int l = 0; l < W; l++) last.set(l, Entry<T>::last());
-  registers(begin, end, [&]<int M>(long j) __attribute__((always_inline)) {
-    const Entries<T> e = pack<T, DESCENDING>(read.template operator()<M>(j), splat(int32_t(j)) + lanes());
-    const mask good = e.before(last);
-    if (!any(good)) return;
-    for (int l = 0; l < M; l++)
-      if (good[l]) a[n++] = e.lane(l);
-    if (n + W <= ROOM) return;
-    Entry<T>* const sorted = sort_bytes(a, b, n);
-    if (sorted == b) {
-      b = a;
-      a = sorted;
-    }
-    n = COUNT;
-    for (int l = 0; l < W && COUNT > 0; l++) last.set(l, a[most(COUNT - 1, 0)]);
-  });
-  return sort_bytes(a, b, n);
-}
+  INLINE void cut() {
+    sort();
+    size = COUNT;
+    if (COUNT > 0) last = entries[COUNT - 1];
+  }
+};
 
 // The axis in the lanes: rows [begin, end); `workspace` is room for 2 ROOM entries.
 template <class Kept, class T, bool DESCENDING, long EXTENT, long COUNT, long ROOM, class Read, class Write>
 INLINE void sort_rows(long begin, long end, char* workspace, const Read& read, const Write& write) {
-  Entry<T>* const a = (Entry<T>*)workspace;
+  Entry<T>* const memory = (Entry<T>*)workspace;
   strips<Kept, 1>(begin, end, [&]<int R, int N>(const long* i, long r, long) __attribute__((always_inline)) {
-    const Entry<T>* const sorted = sort_row<T, DESCENDING, COUNT, ROOM>(a, a + ROOM, 0, EXTENT,
-        [&]<int M>(long j) __attribute__((always_inline)) { return read.template operator()<M>(i, r, j); });
+    Buffer<T, COUNT, ROOM> row(memory, memory + ROOM);
+    Entries<T> last;
+    for (int l = 0; l < W; l++) last.set(l, row.last);
+    registers(0, EXTENT, [&]<int M>(long j) __attribute__((always_inline)) {
+      const Entries<T> e = pack<T, DESCENDING>(read.template operator()<M>(i, r, j), splat(int32_t(j)) + lanes());
+      if constexpr (ROOM >= EXTENT) {
+        for (int l = 0; l < M; l++) row.entries[j + l] = e.lane(l);
+        row.size = j + M;
+      } else {
+        const mask good = e.before(last);
+        if (!any(good)) return;
+        row.size += e.keep_to(row.entries + row.size, good, M);
+        if (row.size + W <= ROOM) return;
+        row.cut();
+        for (int l = 0; l < W; l++) last.set(l, row.last);
+      }
+    });
+    row.sort();
     registers(0, COUNT, [&]<int M>(long j) __attribute__((always_inline)) {
       Entries<T> e{};
-      for (int l = 0; l < M; l++) e.set(l, sorted[j + l]);
+      for (int l = 0; l < M; l++) e.set(l, row.entries[j + l]);
       write.template operator()<M>(i, r, j, unpack<T, DESCENDING>(e));
     });
+  });
+}
+
+// Long rows in the lanes: strips [begin, end) of one register; `workspace` is room for (W + 1) ROOM entries.
+template <class Kept, class T, bool DESCENDING, long EXTENT, long COUNT, long ROOM, class Read, class Write>
+INLINE void sort_apart(long begin, long end, char* workspace, const Read& read, const Write& write) {
+  Entry<T>* const memory = (Entry<T>*)workspace;
+  strips<Kept, 1>(begin, end, [&]<int R, int N>(const long* i, long r, long) __attribute__((always_inline)) {
+    Entry<T>*rows[N], *spare = memory + N * ROOM;
+    long sizes[N] = {};
+    Entries<T> last;
+    for (int l = 0; l < N; l++) rows[l] = memory + l * ROOM;
+    for (int l = 0; l < W; l++) last.set(l, Entry<T>::last());
+    auto sort = [&](int l) {
+      Buffer<T, COUNT, ROOM> row(rows[l], spare);
+      row.size = sizes[l];
+      row.cut();
+      rows[l] = row.entries;
+      spare = row.spare;
+      sizes[l] = COUNT;
+      last.set(l, row.last);
+    };
+    for (long j = 0; j < EXTENT; j++) {
+      const Entries<T> e = pack<T, DESCENDING>(read.template operator()<N>(i, r, j), splat(int32_t(j)));
+      if constexpr (ROOM >= EXTENT) {
+        for (int l = 0; l < N; l++) rows[l][j] = e.lane(l);
+      } else {
+        const mask good = e.before(last);
+        if (!any(good)) continue;
+        for (int l = 0; l < N; l++)
+          if (good[l]) {
+            rows[l][sizes[l]++] = e.lane(l);
+            if (sizes[l] == ROOM) sort(l);
+          }
+      }
+    }
+    for (int l = 0; l < N; l++) {
+      if (ROOM >= EXTENT) sizes[l] = EXTENT;
+      sort(l);
+    }
+    for (long j = 0; j < COUNT; j++) {
+      Entries<T> e{};
+      for (int l = 0; l < N; l++) e.set(l, rows[l][j]);
+      write.template operator()<N>(i, r, j, unpack<T, DESCENDING>(e));
+    }
   });
 }
 }  // namespace graphc

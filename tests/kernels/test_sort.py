@@ -45,7 +45,7 @@ def test_narrow_vectors_sort_alike(lanes: int) -> None:
             np.testing.assert_array_equal(got, want)
 
 
-SHAPES = [((40, 9), 1), ((9, 40), 0), ((3, 700), 1), ((700, 3), 0), ((2, 5000), 1)]
+SHAPES = [((40, 9), 1), ((9, 40), 0), ((3, 700), 1), ((700, 3), 0), ((2, 5000), 1), ((400, 70), 0)]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -82,6 +82,15 @@ def test_a_sort_reads_its_input_through_views(name: str) -> None:
     x = np.random.default_rng(0).integers(0, 9, type.shape).astype(np.float32)
     expected, _ = evaluate(built.node.op.body, [x])  # type: ignore[attr-defined]
     for got, want in zip(built.run([x]), expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("count", [9, 700])
+def test_long_rows_that_are_neighbours_in_memory_are_read_together(count: int) -> None:
+    x = np.random.default_rng(0).normal(size=(700, 75)).astype(np.float32)
+    (built,) = build([single(Sort(0, count), [Type(x.shape)], "sort")])
+    assert "sort_apart<" in built.kernel.source
+    for got, want in zip(built.run([x]), Sort(0, count).reference(x), strict=True):
         np.testing.assert_array_equal(got, want)
 
 

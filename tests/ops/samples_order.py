@@ -72,6 +72,10 @@ def _sorting() -> list[Sample]:
     for number, (shape, axis, count) in enumerate(shapes):
         samples.append(Sample(Sort(axis, count, number % 2 == 1), (f32(*shape),)))
         samples.append(Sample(Sort(axis, count, number % 3 == 0), (of("i32", *shape),), (TIES,)))
+    samples += [
+        Sample(Sort(0, count, count == 9), (of("i32", 300, 67),), ((-9.0, 9.0),))
+        for count in (300, 9)
+    ]
     for dtype in ("bool", "u8", "i8", "i64", "f64"):
         for number, (shape, axis, count) in enumerate(
             (((18, 13), 1, 13), ((3, 40), 1, 33), ((9, 20), 0, 9), ((2, 2500), 1, 3))
