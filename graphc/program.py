@@ -14,7 +14,7 @@ from graphc.arguments import Arguments
 from graphc.dtypes import shown
 from graphc.errors import GraphError, RunError
 from graphc.gradient import check_scalar_loss, gradients, one_like
-from graphc.ir import Graph, Where
+from graphc.ir import Graph, Type, Where
 from graphc.kernels.kernel import Kernel
 from graphc.lines import error
 from graphc.messages import decisions
@@ -319,6 +319,10 @@ class Program:
         """Copies of all state that this program reads or writes, moments and counters included,
         as of the last finished call; by name."""
         return {n: b.numpy() for n, b in self._state.items() if not n.startswith(PREFIX)}
+
+    def state_types(self) -> dict[str, Type]:
+        """The types of what `state_dict` gives, by name."""
+        return {n: b.type for n, b in self._state.items() if not n.startswith(PREFIX)}
 
     def profile(self, *args: Any, repeats: int = 20) -> Any:
         """A table of kernels: calls, time, share, bytes, FLOP/s. Leaves the state as it was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphc.dtypes import BFLOAT16, convert, shown
 from graphc.errors import GraphError
+from graphc.ir import Type
 from graphc.nn.module import as_array, mapping_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -20,11 +23,12 @@ class Stateful(Protocol):
     """A module, a program or a rule."""
 
     def state_dict(self) -> Mapping[str, Any]: ...
+    def state_types(self) -> Mapping[str, Type]: ...
 
 
 def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, Any]) -> None:
     """Write the `state_dict` of a module, program or rule, or a dict of arrays, to one safetensors
-    file.
+    file. bf16 is stored as such.
 
     A file that is there is replaced at once at the end, so a failure leaves it whole. GraphError
     if the library is missing or the file cannot be written.
@@ -33,10 +37,15 @@ def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, A
     state = mapping_of("save_weights", source)
     # The library writes the wrong elements of an array that is not contiguous.
     arrays = {name: np.array(as_array(name, value), order="C") for name, value in state.items()}
+    types = source.state_types() if hasattr(source, "state_types") else {}
+    names = {n for n, a in arrays.items() if a.dtype == BFLOAT16}
+    names |= {name for name, type in types.items() if type.dtype == "bf16"}
+    for name in names:
+        arrays[name] = convert(arrays[name], BFLOAT16).view(np.uint16)
     target = Path(path)
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(library.save(arrays))
+        partial.write_bytes(_relabelled(library.save(arrays), dict.fromkeys(names, "BF16")))
         os.replace(partial, target)
     except OSError as error:
         raise GraphError(f"save_weights: cannot write {target}: {error.strerror}") from None
@@ -45,21 +54,48 @@ def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, A
 
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Name -> array of a safetensors file; `module.load_state_dict(load_weights(path))`.
+    """Name -> array of a safetensors file; `module.load_state_dict(load_weights(path))`. bf16 comes
+    as float32.
 
     GraphError if the library or the file is missing, or the file is cut short, of another format
     or of a dtype that NumPy lacks.
     """
     library = _library()
     try:
-        arrays: dict[str, Array] = library.load(Path(path).read_bytes())
+        data = Path(path).read_bytes()
+        names = [name for name, dtype in _labels(data).items() if dtype == "BF16"]
+        arrays: dict[str, Array] = library.load(_relabelled(data, dict.fromkeys(names, "U16")))
     except OSError as error:
         raise GraphError(f"load_weights: cannot read {path}: {error.strerror}") from None
     except KeyError as error:
         raise GraphError(f"load_weights: {path} holds {error}, a dtype that NumPy lacks") from None
     except Exception as error:  # the library's own class of errors
         raise GraphError(f"load_weights: {path} is not a whole safetensors file: {error}") from None
-    return arrays
+    return arrays | {name: shown(arrays[name].view(BFLOAT16)) for name in names}
+
+
+def _labels(data: bytes) -> dict[str, str]:
+    """Name -> dtype, as a safetensors file says: eight bytes with the header's length, the header
+    as JSON, the elements. Nothing where the header cannot be read, which the library explains."""
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        return {name: item["dtype"] for name, item in header.items() if name != "__metadata__"}
+    except (ValueError, AttributeError, TypeError, KeyError, OverflowError):
+        return {}
+
+
+def _relabelled(data: bytes, dtypes: Mapping[str, str]) -> bytes:
+    """The file with other dtypes of the same width in its header: NumPy, and with it the library,
+    knows bf16 as integers alone."""
+    if not dtypes:
+        return data
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    for name, dtype in dtypes.items():
+        header[name]["dtype"] = dtype
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
 
 def _library() -> ModuleType:

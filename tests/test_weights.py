@@ -107,13 +107,39 @@ def test_a_dtype_that_numpy_lacks_is_named(tmp_path: Path) -> None:
     torch = need_module("torch")
     from safetensors.torch import save_file
 
-    path = tmp_path / "half"
-    save_file({"a": torch.zeros(2, dtype=torch.bfloat16)}, path)
+    path = tmp_path / "eight_bits"
+    save_file({"a": torch.zeros(2, dtype=torch.float8_e5m2)}, path)
     with pytest.raises(
         GraphError,
-        match=rf"^load_weights: {re.escape(str(path))} holds 'BF16', a dtype that NumPy lacks$",
+        match=rf"^load_weights: {re.escape(str(path))} holds 'F8_E5M2', a dtype that NumPy lacks$",
     ):
         load_weights(path)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_of_two_bytes_are_files_of_torch_and_back(tmp_path: Path, dtype: str) -> None:
+    torch = need_module("torch")
+    from safetensors.torch import load_file, save_file
+
+    ours, theirs = nn.Linear(5, 3).to(dtype), torch.nn.Linear(5, 3).to(getattr(torch, dtype))
+    save_file(theirs.state_dict(), tmp_path / "theirs")
+    ours.load_state_dict(load_weights(tmp_path / "theirs"))
+    for name, tensor in theirs.state_dict().items():
+        np.testing.assert_array_equal(ours.state_dict()[name], tensor.float().numpy())
+    save_weights(tmp_path / "ours", ours)
+    for name, tensor in load_file(tmp_path / "ours").items():
+        assert tensor.dtype == getattr(torch, dtype)
+        assert torch.equal(tensor, theirs.state_dict()[name])
+
+
+def test_tensors_of_torch_in_bfloat16_are_loaded_and_saved(tmp_path: Path) -> None:
+    torch = need_module("torch")
+    tensor = torch.arange(12.0).reshape(3, 4).T.to(torch.bfloat16) / 7
+    layer = nn.Linear(3, 4, bias=False)
+    layer.load_state_dict({"weight": tensor})
+    np.testing.assert_array_equal(layer.weight.numpy(), tensor.float().numpy())
+    save_weights(tmp_path / "file", {"x": tensor})
+    np.testing.assert_array_equal(load_weights(tmp_path / "file")["x"], tensor.float().numpy())
 
 
 def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:

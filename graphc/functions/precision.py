@@ -24,7 +24,7 @@ T = TypeVar("T")
 def in_float32(function: Callable[P, T]) -> Callable[P, T]:
     """`function` with its f16 and bf16 arguments as f32, and what it gives as their dtype again.
     Arguments called `running_...` are state, and stay as they are."""
-    names = function.__code__.co_varnames  # type: ignore[attr-defined]
+    names = function.__code__.co_varnames
 
     @functools.wraps(function)
     def wide(*args: P.args, **kwargs: P.kwargs) -> T:

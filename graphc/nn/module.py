@@ -105,6 +105,10 @@ class Module:
         that is held at two paths is there twice, as in PyTorch. bf16 comes as float32."""
         return {name: p.numpy() for name, p in _walk(self, "", ()) if isinstance(p, Parameter)}
 
+    def state_types(self) -> dict[str, Type]:
+        """Path -> the parameter's type, of what `state_dict` gives."""
+        return {name: p.type for name, p in _walk(self, "", ()) if isinstance(p, Parameter)}
+
     def load_state_dict(self, state: Mapping[str, Any] | Module, strict: bool = True) -> None:
         """Overwrite the parameters with `state`: path -> array, or anything with `__array__`; or
         with those of another module.

@@ -18,7 +18,7 @@ import numpy as np
 from graphc import functions
 from graphc.dtypes import convert
 from graphc.errors import GraphError
-from graphc.ir import NARROW, Where
+from graphc.ir import NARROW, Type, Where
 from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
 from graphc.state import StateBuffer
@@ -162,6 +162,10 @@ class Rule:
             **{name: buffer.numpy() for name, buffer in self._named()},
             **{name: array.copy() for name, array in self._loaded.items()},
         }
+
+    def state_types(self) -> dict[str, Type]:
+        """The types of the state that programs know, by its name in `state_dict`."""
+        return {name: buffer.type for name, buffer in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave, before or after compiling. A schedule stays.
