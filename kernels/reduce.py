@@ -72,6 +72,27 @@ class Rows:
         return steps
 
     @property
+    def neighbours(self) -> int:
+        """Rows that one sweep over the reduced axes computes side by side: where the elements of
+        neighbouring rows are neighbours in memory and those of one row are far apart, as in the
+        sum of a matrix's columns, each piece of memory is then read in one go."""
+        kept, reduced = self.kept_axes, self.reduced_axes
+        if len(self.loops) != 1 or not kept or not reduced or self.loops[0].before.statements:
+            return 1
+        (loop,), last, width = self.loops, kept[-1], self.domain.width
+        step, far = (width if d == self.domain.lane else 1 for d in (last, reduced[-1]))
+        near = any(
+            0 < a.strides[last] * step <= width and abs(a.strides[reduced[-1]]) * far > 4 * width
+            for a in loop.body.accesses
+        )
+        if not near or not loop.sums:
+            return 1
+        statements = len(loop.body.statements) + len(loop.sums)
+        extent = self.domain.extents[last]
+        fitting = (g for g in (8, 4, 2) if extent % (g * step) == 0 and g * statements <= 48)
+        return next(fitting, 1)
+
+    @property
     def programs(self) -> tuple[Program, ...]:
         """All statements, in the order in which they run."""
         return (*(p for loop in self.loops for p in (loop.before, loop.body)), self.after)
@@ -91,10 +112,11 @@ def lower_reduce(node: Node, target: Target) -> Kernel:
 
     assert isinstance(node.op, Fused)
     rows = find_rows(node.op.body, target.lanes)
-    units, steps = rows.count(rows.kept_axes), rows.count(rows.reduced_axes)
-    per_row = sum(program_cost(loop.body, target.lanes) for loop in rows.loops) * steps + sum(
-        program_cost(p, target.lanes) for p in (*(x.before for x in rows.loops), rows.after)
-    )
+    units = rows.count(rows.kept_axes) // rows.neighbours
+    steps = rows.count(rows.reduced_axes)
+    once = (program_cost(p, target.lanes) for p in (*(x.before for x in rows.loops), rows.after))
+    each = (program_cost(loop.body, target.lanes) for loop in rows.loops)
+    per_row = rows.neighbours * (sum(each) * steps + sum(once))
     wanted = chunk_count(per_row * units, units * max(steps // FEW_STEPS, 1))
     pieces = -(-wanted // units) if units and wanted >= 2 * units else 1
     source, workspace = reduce_text(node, rows, pieces, min(wanted, max(units, 1)))

@@ -32,7 +32,7 @@ def reduce_text(node: Node, rows: Rows, pieces: int, chunks: int) -> tuple[str, 
     body = printer.row()
     text = [
         array_text(rows.whole.arrays, array_dtypes(rows.whole)),
-        _domain("Kept", rows.domain, rows.kept_axes),
+        printer.kept_domain(),
         _domain("Reduced", rows.domain, rows.reduced_axes),
         *(_sums_text(f"Sums{k}", x.sums, printer.across) for k, x in enumerate(rows.loops)),
         body,
@@ -91,7 +91,8 @@ class _Printer:
         self.node, self.rows, self.pieces = node, rows, pieces
         self.across = rows.domain.lane in rows.reduced
         """Whether the lanes of a register belong to one row."""
-        self.units = rows.count(rows.kept_axes)
+        self.side = rows.neighbours
+        self.units = rows.count(rows.kept_axes) // self.side
         self.workspace = 0
         kept, reduced = rows.kept_axes, rows.reduced_axes
         self.indices = [
@@ -100,6 +101,35 @@ class _Printer:
         ]
         if reduced:
             self.indices[reduced[-1]] = "last"
+        if self.side > 1:
+            self.indices[kept[-1]] = "at"
+
+    def kept_domain(self) -> str:
+        """The rows, or the groups of neighbouring rows."""
+        axes, domain = self.rows.kept_axes, self.rows.domain
+        if self.side == 1:
+            return _domain("Kept", domain, axes)
+        extents = list(domain.extents)
+        extents[axes[-1]] //= self.side * self._step
+        lane = None if domain.lane == axes[-1] else domain.lane
+        return _domain("Kept", Domain(tuple(extents), lane, domain.width), axes)
+
+    @property
+    def _step(self) -> int:
+        """Elements from one row to its neighbour."""
+        domain = self.rows.domain
+        return domain.width if domain.lane == self.rows.kept_axes[-1] else 1
+
+    def _each(self, lines: Sequence[str]) -> list[str]:
+        """The lines for every row of the group, whose sums are `sums` and whose index is `at`."""
+        place = f"i[{len(self.rows.kept_axes) - 1}]"
+        return [
+            "#pragma GCC unroll 8",
+            f"for (int side = 0; side < {self.side}; side++) {{",
+            f"  const long at = {self._step}L * ({self.side} * {place} + side);",
+            *(f"  {line}" for line in lines),
+            "}",
+        ]
 
     def row(self) -> str:
         lines = [
@@ -110,7 +140,8 @@ class _Printer:
         ]
         for k, loop in enumerate(self.rows.loops):
             lines += [f"  {line}" for line in self._loop(k, loop)]
-        lines += [f"  {line}" for line in self._lines(self.rows.after, "N")]
+        if self.side == 1:
+            lines += [f"  {line}" for line in self._lines(self.rows.after, "N")]
         return "".join(f"{line}\n" for line in [*lines, "}"])
 
     def shell(self, chunks: int) -> str:
@@ -147,12 +178,15 @@ class _Printer:
 
     def _loop(self, k: int, loop: Loop) -> list[str]:
         widest = max((_lane_bytes(s.dtype) for s in loop.sums), default=0)
-        size = widest * len(loop.sums) * self.rows.domain.width if self.pieces > 1 else 0
+        size = widest * len(loop.sums) * self.rows.domain.width * self.side
+        size = size if self.pieces > 1 else 0
         partials = "nullptr"
         if size:
             partials = f"workspace + {self.workspace}L + number * {size * self.pieces}L"
             self.workspace += size * self.pieces * self.units
         settings = f"{self._chains(loop)}, N, {k}, {self.pieces}, {size}"
+        if self.side > 1:
+            return self._group(loop, settings, partials)
         return [
             *self._lines(loop.before, "N"),
             f"Sums{k} sums{k};",
@@ -165,6 +199,24 @@ class _Printer:
             *(f"const vec<{C_TYPES[s.dtype]}> {s.result} = sums{k}.{s.result};" for s in loop.sums),
         ]
 
+    def _group(self, loop: Loop, settings: str, partials: str) -> list[str]:
+        """The only loop, and what follows it, for a group of neighbouring rows."""
+        kind = f"Neighbours<Sums0, {self.side}>"
+        body = ["Sums0& sums = all.row[side];", *self._lines(loop.body, "M")]
+        results = [
+            f"const vec<{C_TYPES[s.dtype]}> {s.result} = group.row[side].{s.result};"
+            for s in loop.sums
+        ]
+        return [
+            f"{kind} group;",
+            f"if (!loop<Reduced, {settings}>(phase, piece, {partials}, group, "
+            f"[=]<int M>({kind}& all, const long* j, long last) "
+            "__attribute__((always_inline)) {",
+            *(f"  {line}" for line in self._each([*body, *map(self._join, loop.sums)])),
+            "})) return;",
+            *self._each([*results, *self._lines(self.rows.after, "N")]),
+        ]
+
     def _join(self, s: Sum) -> str:
         live = f"keep<M>({s.operand}, {identity(s)})" if self.across else s.operand
         return f"sums.{s.result} = {_JOIN[s.combine].format('sums.' + s.result, live)};"
@@ -172,7 +224,7 @@ class _Printer:
     def _chains(self, loop: Loop) -> int:
         """Independent chains of sums: enough to hide the latency of an addition, as long as the
         bodies fit in registers and in little text."""
-        if not loop.sums or not self.rows.reduced_axes:
+        if not loop.sums or not self.rows.reduced_axes or self.side > 1:
             return 1
         run = self.rows.domain.steps(self.rows.reduced_axes[-1])
         statements = len(loop.body.statements)

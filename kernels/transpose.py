@@ -1,5 +1,6 @@
-"""Lowering of relayout: a value between row-major and lanes over its first axis, or over a later one
-that fills them: then the axes before it are more rows."""
+"""Lowering of relayout: a value between row-major and lanes over its first axis, or over a later
+one that they fill: then the axes before it are more rows.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,19 @@ template <class V> INLINE element<V> lanemin(V v) {
   return across(v, [](element<V> a, element<V> b) { return a < b || a != a ? a : b; });
 }
 
+// The sums of SIDE rows that lie side by side.
+template <class Sums, int SIDE> struct Neighbours {
+  Sums row[SIDE];
+  INLINE void add(const Neighbours& o) {
+#pragma GCC unroll 8
+    for (int side = 0; side < SIDE; side++) row[side].add(o.row[side]);
+  }
+  INLINE void across() {
+#pragma GCC unroll 8
+    for (int side = 0; side < SIDE; side++) row[side].across();
+  }
+};
+
 // The sums of steps [begin, end) of a row, by U independent chains.
 template <class Reduced, int U, int N, class Sums, class Body> INLINE Sums reduce(long begin, long end, const Body& body) {
   constexpr int step = Reduced::LANE == Reduced::RANK - 1 ? W : 1;

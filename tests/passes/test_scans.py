@@ -55,7 +55,7 @@ def test_the_product_with_the_input_leaves_the_loop() -> None:
 
 def test_gradients_of_weights_are_one_product_each_behind_the_loop() -> None:
     graph = stages("LSTM")["clean_hoisted"]
-    forward, backward = scans(graph)
+    _, backward = scans(graph)
     assert names(backward.op.body).count("matmul") == 1  # the gradient of h alone
     assert backward.op.carries == 2
     shapes = [n.output.type.shape for n in graph.nodes if n.op.name == "matmul"]
