@@ -3,26 +3,350 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
+from graphc.errors import PlanError
+from graphc.ir import Graph, Node, Type, Value
 from graphc.ir import verify as verify_graph
+from graphc.kernels.kernel import Kernel
+from graphc.ops.scan import Scan
+from graphc.runtime.plan import Copy, Loop, Plan, Range, all_steps
 from graphc.runtime.planner import make_plan
 from tests.runtime.brute_force import graph_meaning, is_ordered, plan_meaning
+from tests.runtime.random_graphs import Opaque, kernel_node, opaque_kernel
 from tests.runtime.random_loops import random_loops
 
 STREAMS = (1, 2, 4)
+SIZE, BYTES = 16, 64
 
 
 @pytest.mark.parametrize("streams", STREAMS)
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(24))
 def test_plan_with_loops_computes_what_the_graph_means_in_any_allowed_order(
     seed: int, streams: int
 ) -> None:
     graph, kernels = random_loops(seed)
     verify_graph(graph)
     plan = make_plan(graph, kernels, device="cpu", streams=streams)
+    plan.verify()
     assert is_ordered(plan)
     dice = random.Random(seed)
     for _ in range(2):
         assert plan_meaning(plan, dice) == graph_meaning(graph, kernels)
+
+
+def value(name: str, *shape: int) -> Value:
+    return Value(name, Type(shape or (SIZE,)))
+
+
+class Recipe:
+    """A graph `g` of kernels and one loop, step by step, and its plan."""
+
+    def __init__(self, length: int = 4, reverse: bool = False) -> None:
+        self.length, self.reverse = length, reverse
+        self.kernels: dict[str, Kernel] = {}
+        self.nodes: list[Node] = []
+        self.x = value("x", length, SIZE)
+        self.h = value("h")
+        self.s = value("s")
+
+    def kernel(
+        self,
+        name: str,
+        reads: Sequence[Value],
+        *sizes: int,
+        inplace: tuple[tuple[int, int], ...] = (),
+    ) -> Node:
+        self.kernels[name] = opaque_kernel(name, inplace=inplace)
+        return kernel_node(name, list(reads), list(sizes or (SIZE,)))
+
+    def scan(
+        self,
+        body: Sequence[Node],
+        constants: Sequence[tuple[Value, Value]] = (),
+        carries: Sequence[tuple[Value, Value, Value]] = (),
+        xs: Sequence[tuple[Value, Value]] = (),
+        ys: Sequence[Value] = (),
+    ) -> tuple[Value, ...]:
+        """Add the loop. Inner values come first: (constant, outer), (old, new, initial),
+        (element, whole). The outputs: last carries, stacks."""
+        inside = [c for c, _ in constants] + [old for old, _, _ in carries] + [x for x, _ in xs]
+        outside = [v for _, v in constants] + [v for *_, v in carries] + [v for _, v in xs]
+        new = [n for _, n, _ in carries]
+        graph = Graph("body", tuple(inside), (), tuple(body), (*new, *ys))
+        op = Scan(graph, self.length, len(carries), len(xs), self.reverse)
+        last = [Value(f"last_{v.name}", v.type) for v in new]
+        stacks = [value(f"stack_{v.name}", self.length, *v.type.shape) for v in ys]
+        self.nodes.append(Node(op, tuple(outside), (*last, *stacks)))
+        return (*last, *stacks)
+
+    def plan(
+        self,
+        outputs: Sequence[Value],
+        updates: Sequence[tuple[Value, Value]] = (),
+        streams: int = 1,
+    ) -> Plan:
+        """The plan, once it is shown to compute what the graph means."""
+        graph = Graph(
+            "g", (self.x, self.h), (self.s,), tuple(self.nodes), tuple(outputs), tuple(updates)
+        )
+        verify_graph(graph)
+        plan = make_plan(graph, self.kernels, device="cpu", streams=streams)
+        plan.verify()
+        assert is_ordered(plan)
+        assert plan_meaning(plan, random.Random(0)) == graph_meaning(graph, self.kernels)
+        return plan
+
+    def produced(self, name: str, *sizes: int, reads: Sequence[Value] = ()) -> tuple[Value, ...]:
+        """Outputs of a kernel outside of the loop."""
+        node = self.kernel(name, reads, *sizes)
+        self.nodes.append(node)
+        return node.outputs
+
+    def whole(self, name: str) -> Value:
+        """A value to be scanned, made by a kernel."""
+        node = self.kernel(name, [self.x], self.length * SIZE)
+        values = value(name, self.length, SIZE)
+        self.nodes.append(Node(Opaque((values.type,)), node.inputs, (values,)))
+        return values
+
+
+def copies(plan: Plan) -> list[Copy]:
+    return [step for step in all_steps(plan.steps) if isinstance(step, Copy)]
+
+
+def loop_of(plan: Plan) -> Loop:
+    return next(step for step in plan.steps if isinstance(step, Loop))
+
+
+def places(plan: Plan) -> dict[str, Range]:
+    """Where each value that a step reads or writes lies in the first iteration."""
+    found: dict[str, Range] = {}
+    for step in all_steps(plan.steps):
+        for place in (*getattr(step, "reads", ()), *getattr(step, "writes", ())):
+            found.setdefault(place.value, place)
+    return found
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_carry_that_is_stacked_before_and_after_lies_in_one_stack_and_nothing_is_copied(
+    length: int, reverse: bool
+) -> None:
+    recipe = Recipe(length, reverse)
+    (initial,) = recipe.produced("initial")
+    old, element = value("old"), value("element")
+    cell = recipe.kernel("cell", [old, element])
+    new = cell.output
+    _, after, before = recipe.scan(
+        [cell], carries=[(old, new, initial)], xs=[(element, recipe.x)], ys=[new, old]
+    )
+    last = recipe.nodes[-1].outputs[0]
+    reader = recipe.kernel("reader", [last, after, before])
+    recipe.nodes.append(reader)
+    plan = recipe.plan([reader.output])
+    assert not copies(plan)
+    at = places(plan)
+    shift = -BYTES if reverse else BYTES
+    assert at["stack_cell"].start - at["stack_old"].start == shift
+    first, final = (length - 1, 0) if reverse else (0, length - 1)
+    assert at["last_cell"].start == at["stack_cell"].start + final * BYTES
+    assert at["initial"].start == at["stack_old"].start + first * BYTES
+
+
+def test_accumulator_stays_in_place_and_its_producer_writes_it_there() -> None:
+    recipe = Recipe()
+    (zeros,) = recipe.produced("zeros")
+    old, element = value("old"), value("element")
+    add = recipe.kernel("add", [old, element], inplace=((0, 0),))
+    (last,) = recipe.scan([add], carries=[(old, add.output, zeros)], xs=[(element, recipe.x)])
+    reader = recipe.kernel("reader", [last])
+    recipe.nodes.append(reader)
+    plan = recipe.plan([reader.output])
+    at = places(plan)
+    assert not copies(plan)
+    assert at["zeros"] == at["old"] == at["add"] == at["last_add"]
+    assert not at["old"].moves
+
+
+def test_carry_that_its_kernel_cannot_overwrite_takes_turns_in_two_buffers() -> None:
+    recipe = Recipe()
+    (zeros,) = recipe.produced("zeros")
+    old, element = value("old"), value("element")
+    cell = recipe.kernel("cell", [old, element])
+    (last,) = recipe.scan([cell], carries=[(old, cell.output, zeros)], xs=[(element, recipe.x)])
+    reader = recipe.kernel("reader", [last])
+    recipe.nodes.append(reader)
+    plan = recipe.plan([reader.output])
+    at = places(plan)
+    assert not copies(plan)
+    assert [m.period for m in at["old"].moves] == [m.period for m in at["cell"].moves] == [2]
+    assert plan.peak_bytes == plan.lower_bound_bytes == 2 * BYTES
+
+
+def test_reader_of_the_old_carry_comes_before_the_kernel_that_overwrites_it() -> None:
+    recipe = Recipe()
+    old = value("old")
+    add = recipe.kernel("add", [old], inplace=((0, 0),))
+    late = recipe.kernel("late", [old])
+    (_, stack) = recipe.scan([add, late], carries=[(old, add.output, recipe.h)], ys=[late.output])
+    plan = recipe.plan([recipe.nodes[-1].outputs[0], stack])
+    names = [getattr(step, "kernel", "") for step in loop_of(plan).steps]
+    assert names == ["late", "add"]
+
+
+def test_stack_lies_over_the_scanned_value_that_ends_with_the_loop() -> None:
+    recipe = Recipe()
+    sums = recipe.whole("sums")
+    old, element = value("old"), value("element")
+    gates = recipe.kernel("gates", [element, old], inplace=((0, 0),))
+    cell = recipe.kernel("cell", [gates.output, old])
+    _, stack = recipe.scan(
+        [gates, cell],
+        carries=[(old, cell.output, recipe.h)],
+        xs=[(element, sums)],
+        ys=[gates.output],
+    )
+    reader = recipe.kernel("reader", [stack])
+    recipe.nodes.append(reader)
+    at = places(recipe.plan([reader.output]))
+    assert at["sums"] == at["stack_gates"]
+
+
+def test_stack_does_not_lie_over_a_scanned_value_that_is_read_again() -> None:
+    recipe = Recipe()
+    sums = recipe.whole("sums")
+    element = value("element")
+    gates = recipe.kernel("gates", [element], inplace=((0, 0),))
+    (stack,) = recipe.scan([gates], xs=[(element, sums)], ys=[gates.output])
+    reader = recipe.kernel("reader", [stack, sums])
+    recipe.nodes.append(reader)
+    at = places(recipe.plan([reader.output]))
+    assert not at["sums"].overlaps(at["stack_gates"])
+
+
+def test_swapped_carries_are_copied_within_the_loop() -> None:
+    recipe = Recipe(5)
+    a, b = value("a"), value("b")
+    last = recipe.scan([], carries=[(a, b, recipe.h), (b, a, recipe.s)])
+    plan = recipe.plan(last)
+    assert sum(isinstance(step, Copy) for step in loop_of(plan).steps) == 2
+
+
+def test_carry_that_does_not_change_is_a_constant() -> None:
+    recipe = Recipe()
+    old, element = value("old"), value("element")
+    cell = recipe.kernel("cell", [old, element])
+    last, stack = recipe.scan(
+        [cell], carries=[(old, old, recipe.h)], xs=[(element, recipe.x)], ys=[cell.output]
+    )
+    plan = recipe.plan([last, stack])
+    assert [(c.source.value, c.target.segment) for c in copies(plan)] == [("h", "io")]
+    assert not loop_of(plan).carries
+
+
+def test_stack_of_a_scanned_value_is_that_value() -> None:
+    recipe = Recipe()
+    element = value("element")
+    cell = recipe.kernel("cell", [element])
+    stack, again = recipe.scan([cell], xs=[(element, recipe.x)], ys=[cell.output, element])
+    reader = recipe.kernel("reader", [stack, again])
+    recipe.nodes.append(reader)
+    plan = recipe.plan([reader.output])
+    assert not copies(plan)
+
+
+def test_state_is_carried_in_place() -> None:
+    recipe = Recipe()
+    old, element = value("old"), value("element")
+    add = recipe.kernel("add", [old, element], inplace=((0, 0),))
+    (last,) = recipe.scan([add], carries=[(old, add.output, recipe.s)], xs=[(element, recipe.x)])
+    plan = recipe.plan([], [(recipe.s, last)])
+    assert not copies(plan)
+    assert {r.segment for r in loop_of(plan).writes} == {"state"}
+    assert plan.peak_bytes == 0
+
+
+def test_stack_that_is_an_output_is_written_in_place() -> None:
+    recipe = Recipe()
+    element = value("element")
+    cell = recipe.kernel("cell", [element])
+    (stack,) = recipe.scan([cell], xs=[(element, recipe.x)], ys=[cell.output])
+    plan = recipe.plan([stack])
+    assert not copies(plan)
+    assert [r.segment for r in loop_of(plan).writes] == ["io"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_loop_without_iterations_is_no_step(reverse: bool) -> None:
+    recipe = Recipe(0, reverse)
+    old, element = value("old"), value("element")
+    cell = recipe.kernel("cell", [old, element])
+    last, stack = recipe.scan(
+        [cell], carries=[(old, cell.output, recipe.h)], xs=[(element, recipe.x)], ys=[cell.output]
+    )
+    plan = recipe.plan([last, stack])
+    assert [type(step) for step in plan.steps] == [Copy]
+
+
+def test_plan_has_the_same_steps_for_any_number_of_iterations() -> None:
+    def steps(length: int) -> list[tuple[type, str]]:
+        recipe = Recipe(length)
+        old, element = value("old"), value("element")
+        cell = recipe.kernel("cell", [old, element])
+        last, stack = recipe.scan(
+            [cell], carries=[(old, cell.output, recipe.h)], xs=[(element, recipe.x)],
+            ys=[cell.output],
+        )  # fmt: skip
+        plan = recipe.plan([last, stack])
+        return [(type(s), getattr(s, "kernel", "")) for s in all_steps(plan.steps)]
+
+    assert steps(3) == steps(100)
+
+
+def test_memory_of_an_iteration_is_packed_once_and_counted() -> None:
+    recipe = Recipe()
+    element = value("element")
+    a = recipe.kernel("a", [element], 10 * SIZE)
+    b = recipe.kernel("b", [a.output], 10 * SIZE)
+    c = recipe.kernel("c", [b.output])
+    (stack,) = recipe.scan([a, b, c], xs=[(element, recipe.x)], ys=[c.output])
+    plan = recipe.plan([stack])
+    assert plan.peak_bytes == plan.lower_bound_bytes == 20 * BYTES
+
+
+def test_kernels_of_bodies_are_missed_by_name() -> None:
+    recipe = Recipe()
+    element = value("element")
+    cell = recipe.kernel("cell", [element])
+    (stack,) = recipe.scan([cell], xs=[(element, recipe.x)], ys=[cell.output])
+    recipe.kernels.clear()
+    graph = Graph("g", (recipe.x,), (), tuple(recipe.nodes), (stack,))
+    with pytest.raises(PlanError) as error:
+        make_plan(graph, recipe.kernels, device="cpu")
+    assert str(error.value) == "plan body: no kernel for  %cell"
+
+
+def test_steps_of_a_loop_are_printed_within_it() -> None:
+    recipe = Recipe(3)
+    old, element = value("old"), value("element")
+    cell = recipe.kernel("cell", [old, element])
+    last, stack = recipe.scan(
+        [cell], carries=[(old, cell.output, recipe.h)], xs=[(element, recipe.x)], ys=[cell.output]
+    )
+    reader = recipe.kernel("reader", [last, stack])
+    recipe.nodes.append(reader)
+    plan = recipe.plan([reader.output])
+    lines = plan.text().splitlines()
+    assert lines[0] == "plan g  cpu  1 stream  2 launches  0 events  1 loop"
+    assert lines[2:] == [
+        "  0  s0  copy    h          reads h=io+192..256  writes h=work+0..64",
+        "  1  s0  loop    last_cell  times 3  reads h=work+0..64 x=io+0..192  "
+        "writes old.slots=work+0..256 last_cell=work+192..256 stack_cell=work+64..256",
+        "  2    s0  launch  cell     reads old=work+0..64~+64%3 element=io+0..64~+64%3  "
+        "writes cell=work+64..128~+64%3",
+        "  3  s0  launch  reader     reads last_cell=work+192..256 stack_cell=work+64..256  "
+        "writes reader=io+256..320",
+    ]

@@ -1,0 +1,304 @@
+"""The verifier proves the planner's loops, and no mutant that computes something else or in another
+order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from graphc.errors import PlanError
+from graphc.ir import Type, Value
+from graphc.runtime.plan import (
+    Binding,
+    Carry,
+    Copy,
+    Launch,
+    Loop,
+    Move,
+    Plan,
+    Range,
+    Record,
+    Stack,
+    Step,
+    Wait,
+)  # fmt: skip
+from graphc.runtime.planner import make_plan
+from graphc.runtime.verify import verify
+from tests.runtime.brute_force import is_ordered, plan_meaning
+from tests.runtime.random_graphs import opaque_kernel
+from tests.runtime.random_loops import random_loops
+
+LENGTHS = (1, 2, 3, 4, 6)
+
+
+def is_accepted(plan: Plan) -> bool:
+    try:
+        verify(plan)
+    except PlanError:
+        return False
+    return True
+
+
+def paths(steps: tuple[Step, ...], above: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """Where each step inside loops stands: indices from the outermost list of steps on."""
+    found = []
+    for index, step in enumerate(steps):
+        if above:
+            found.append((*above, index))
+        if isinstance(step, Loop):
+            found += paths(step.steps, (*above, index))
+    return found
+
+
+def step_at(steps: tuple[Step, ...], path: tuple[int, ...]) -> Step:
+    step = steps[path[0]]
+    return step_at(step.steps, path[1:]) if isinstance(step, Loop) and path[1:] else step
+
+
+def changed(
+    steps: tuple[Step, ...], path: tuple[int, ...], change: Callable[[Step], list[Step]]
+) -> tuple[Step, ...]:
+    """The steps with others in the place of one."""
+    head, step = path[0], steps[path[0]]
+    if path[1:]:
+        assert isinstance(step, Loop)
+        new: list[Step] = [replace(step, steps=changed(step.steps, path[1:], change))]
+    else:
+        new = change(step)
+    return (*steps[:head], *new, *steps[head + 1 :])
+
+
+def with_ranges(step: Step, number: int, change: Callable[[Range], Range]) -> Step:
+    """The step with its range of that number changed."""
+    if isinstance(step, Copy):
+        if number % 2:
+            return replace(step, source=change(step.source))
+        return replace(step, target=change(step.target))
+    if isinstance(step, Launch) and step.arguments:
+        number %= len(step.arguments)
+        places = tuple(change(r) if n == number else r for n, r in enumerate(step.arguments))
+        reads = len(step.reads)
+        return replace(step, arguments=places, reads=places[:reads], writes=places[reads:])
+    return step
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(12))
+def test_no_event_in_a_loop_can_be_dropped(seed: int, streams: int) -> None:
+    plan = make_plan(*random_loops(seed, 10), device="cpu", streams=streams)
+    assert is_accepted(plan)
+    for path in paths(plan.steps):
+        step = step_at(plan.steps, path)
+        if isinstance(step, Wait):
+            assert not is_accepted(replace(plan, steps=changed(plan.steps, path, lambda _: [])))
+        if isinstance(step, Record):
+            *above, _ = path
+            owner = step_at(plan.steps, tuple(above))
+            assert isinstance(owner, Loop)
+            kept = tuple(s for s in owner.steps if getattr(s, "event", None) != step.event)
+            less = changed(plan.steps, tuple(above), lambda s, k=kept: [replace(s, steps=k)])
+            assert not is_accepted(replace(plan, steps=less))
+
+
+def mutations(dice: random.Random, size: int, count: int) -> list[Callable[[Range], Range]]:
+    """Ways to move a range wrongly."""
+
+    def move(r: Range, stride: int, period: int) -> Range:
+        return replace(r, moves=(*r.moves[:-1], Move(stride, period)))
+
+    def last(r: Range) -> Move:
+        return r.moves[-1] if r.moves else Move(0, 1)
+
+    return [
+        lambda r: move(r, -last(r).stride, last(r).period),
+        lambda r: move(r, 2 * last(r).stride, last(r).period),
+        lambda r: move(r, last(r).stride, 2),
+        lambda r: move(r, last(r).stride or size, count),
+        lambda r: replace(r, moves=r.moves[:-1]),
+        lambda r: replace(r, start=r.start + size, stop=r.stop + size),
+        lambda r: replace(r, start=r.start - size, stop=r.stop - size),
+        lambda r: replace(r, value="other"),
+    ]
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+@pytest.mark.parametrize("seed", range(20))
+def test_mutant_that_is_accepted_computes_the_same_in_every_order(seed: int, streams: int) -> None:
+    """Ranges that move otherwise, steps elsewhere in the body or on other streams."""
+    plan = make_plan(*random_loops(seed, 8, LENGTHS), device="cpu", streams=streams)
+    inside = [p for p in paths(plan.steps) if not isinstance(step_at(plan.steps, p), Loop)]
+    if not inside:
+        return
+    dice = random.Random(seed)
+    wanted = plan_meaning(plan, dice)
+    for _ in range(25):
+        path = dice.choice(inside)
+        step, owner = step_at(plan.steps, path), step_at(plan.steps, path[:-1])
+        assert isinstance(owner, Loop)
+        if isinstance(step, Launch | Copy) and dice.random() < 0.7:
+            size = dice.choice([64, 128, 20])
+            change = dice.choice(mutations(dice, size, owner.count))
+            mutated = with_ranges(step, dice.randrange(8), change)
+            if mutated == step:
+                continue
+            steps = changed(plan.steps, path, lambda _, m=mutated: [m])
+        elif dice.random() < 0.5:
+            steps = changed(
+                plan.steps, path, lambda s: [replace(s, stream=dice.randrange(streams))]
+            )
+        else:
+            body = list(owner.steps)
+            body.insert(dice.randrange(len(body)), body.pop(path[-1]))
+            moved = replace(owner, steps=tuple(body))
+            steps = changed(plan.steps, path[:-1], lambda _, m=moved: [m])
+        mutant = replace(plan, steps=steps)
+        if is_accepted(mutant):
+            assert is_ordered(mutant)
+            for _ in range(3):
+                assert plan_meaning(mutant, dice) == wanted
+
+
+X = Value("x", Type((4, 16)))
+Y = Value("y", Type((4, 16)))
+H = Value("h", Type((16,)))
+IN, START, OUT = Range("io", 0, 256, "x"), Range("io", 256, 320, "h"), Range("io", 320, 576, "y")
+DOWN = Range("io", 0, 64, "e", (Move(64, 4),))
+CARRY = Range("work", 0, 64, "old"), Range("work", 64, 128, "new")
+PAIR = (
+    replace(CARRY[0], moves=(Move(64, 2),)),
+    replace(CARRY[1], moves=(Move(-64, 2),)),
+)
+UP = Range("io", 320, 384, "out", (Move(64, 4),))
+
+
+def launch(name: str, reads: list[Range], writes: list[Range], stream: int = 0) -> Launch:
+    return Launch(stream, name, (*reads, *writes), tuple(reads), tuple(writes))
+
+
+CELL = launch("cell", [PAIR[0], DOWN], [PAIR[1]])
+SHOW = launch("show", [PAIR[1]], [UP])
+FIRST = Range("work", 0, 64, "h")
+LAST = Range("work", 0, 64, "last")
+SLOTS = Range("work", 0, 128, "slots")
+
+
+def looped(*steps: Step, streams: int = 1, **changes: object) -> Plan:
+    """y[t] = show(h = cell(h, x[t])), four times, with two buffers for h."""
+    loop = Loop(
+        0, "l", 4, steps, (FIRST, IN), (SLOTS, LAST, OUT),
+        (Carry("old", "new", FIRST, LAST),), (Stack("e", IN),), (Stack("out", OUT),),
+    )  # fmt: skip
+    loop = replace(loop, **changes)  # type: ignore[arg-type]
+    kernels = {name: opaque_kernel(name) for name in ("cell", "show", "wide")}
+    return Plan(
+        name="p",
+        device="cpu",
+        streams=streams,
+        steps=(Copy(0, START, FIRST), loop),
+        kernels=kernels,
+        state=(),
+        inputs=(Binding(X, IN), Binding(H, START)),
+        outputs=(Binding(Y, OUT),),
+        peak_bytes=128,
+        lower_bound_bytes=128,
+    )
+
+
+def test_loop_by_hand_is_proved() -> None:
+    certificate = verify(looped(CELL, SHOW))
+    assert (certificate.loops, certificate.launches) == (1, 2)
+    assert "1 loops; " in str(certificate)
+
+
+def moved(place: Range, *moves: Move) -> Range:
+    return replace(place, moves=moves)
+
+
+REFUSED = {
+    "unordered": (
+        looped(CELL, replace(SHOW, stream=1), streams=2),
+        "its step 0 (s0 launch cell) writes new=work+64..128 and its step 1 (s1 launch show) reads "
+        "new=work+64..128, and nothing orders them",
+    ),
+    "period that is none": (
+        looped(launch("cell", [moved(PAIR[0], Move(64, 3)), DOWN], [PAIR[1]]), SHOW),
+        "its step 0 (s0 launch cell) uses old=work+0..64, whose period is not 1, 2 or 4",
+    ),
+    "carry that does not take turns": (
+        looped(launch("cell", [CARRY[0], DOWN], [CARRY[1]]), launch("show", [CARRY[1]], [UP])),
+        "its step 0 (s0 launch cell) reads old=work+0..64, which does not hold that value in every "
+        "iteration",
+    ),
+    "in place without leave": (
+        looped(launch("cell", [CARRY[0], DOWN], [replace(CARRY[0], value="new")]), SHOW),
+        "its step 0 (s0 launch cell) reads old=work+0..64 and writes new=work+0..64, which its "
+        "kernel does not allow in place",
+    ),
+    "elements backwards": (
+        looped(launch("cell", [PAIR[0], Range("io", 192, 256, "e", (Move(-64, 4),))],
+                      [PAIR[1]]), SHOW),
+        "its step 0 (s0 launch cell) reads e=io+192..256, which does not hold that value in every "
+        "iteration",
+    ),
+    "stack backwards": (
+        looped(CELL, launch("show", [PAIR[1]], [Range("io", 512, 576, "out", (Move(-64, 4),))])),
+        "y=io+320..576 does not hold each %out",
+    ),
+    "outside": (
+        looped(CELL, launch("show", [PAIR[1]], [moved(UP, Move(128, 4))])),
+        "its step 1 (s0 launch show) writes out=io+320..384, which the loop does not",
+    ),
+    "last carry elsewhere": (
+        looped(CELL, SHOW, carries=(Carry("old", "new", FIRST, replace(LAST, start=64, stop=128)),),
+               writes=(SLOTS, replace(LAST, start=64, stop=128), OUT)),
+        "last=work+64..128 does not hold the last %new",
+    ),
+    "carry that is not read": (
+        looped(CELL, SHOW, reads=(IN,)),
+        "the carry %old is not among its reads and writes",
+    ),
+    "stack that is not written": (
+        looped(CELL, SHOW, stacks=(Stack("out", replace(OUT, start=384)),)),
+        "y=io+384..576 is not among its writes",
+    ),
+    "two outputs on one place": (
+        looped(CELL, launch("show", [PAIR[1]], [UP, UP])),
+        "its step 1 (s0 launch show) uses both out=io+320..384 and out=io+320..384",
+    ),
+    "no iterations": (looped(CELL, SHOW, count=0), "has no iterations"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusal_names_the_step_of_the_loop(case: str) -> None:
+    plan, message = REFUSED[case]
+    with pytest.raises(PlanError) as error:
+        verify(plan)
+    assert str(error.value) == f"plan p: step 1 (s0 loop l): {message}"
+
+
+def test_ranges_of_a_loop_in_a_loop_may_meet_in_no_iteration_of_the_outer_one() -> None:
+    whole = Range("work", 0, 64 * 6, "w")
+    a = Range("work", 0, 64, "a", (Move(64, 4),))
+    b = Range("work", 64 * 5, 64 * 6, "b", (Move(-64, 4),))
+    inner = Loop(0, "inner", 2, (launch("cell", [], [a]), launch("show", [], [b])), (), (whole,))
+    for shift, meets in ((0, False), (32, True), (64 * 6, False)):
+        far = replace(b, start=b.start + shift, stop=b.stop + shift)
+        own = tuple(
+            replace(r, start=r.start + d, stop=r.stop + d)
+            for r, d in ((a, 0), (far, 0))
+        )  # fmt: skip
+        steps = (launch("cell", [], [a]), launch("show", [], [far]))
+        nested = replace(inner, steps=steps, writes=own)
+        big = Range("work", 0, 64 * 16, "w")
+        loop = Loop(0, "outer", 4, (nested,), (), (big,))
+        plan = replace(looped(), steps=(loop,), outputs=(), peak_bytes=64 * 16)
+        if not meets:
+            verify(plan)
+            continue
+        with pytest.raises(PlanError) as error:
+            verify(plan)
+        assert str(error.value).endswith("which meet in some iterations of the loops around")
