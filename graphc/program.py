@@ -163,8 +163,9 @@ def _default_device() -> str:
 
 def _target(device: str) -> Target:
     if device == "cpu":
-        from graphc.runtime.build import cpu_target
+        from graphc.runtime.build import begin_player, cpu_target
 
+        begin_player()  # which takes as long as tracing and the passes
         return cpu_target()
     kind = device.partition(":")[0]
     return Target(kind, lanes=1, arch="sm_90a" if kind in ("cuda", "sim") else "")

@@ -21,6 +21,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -72,9 +73,28 @@ class Source:
     flags: tuple[str, ...] = ()
 
 
-@functools.cache
 def player_library() -> ctypes.CDLL:
     """The native player, built where not in the cache. Raises CompileError."""
+    begin_player().join()
+    return _player()
+
+
+@functools.cache
+def begin_player() -> threading.Thread:
+    """Builds the player beside whatever else there is to do, once per process. An error comes to
+    who asks for the player."""
+
+    def build_player() -> None:
+        with contextlib.suppress(CompileError):
+            _player()
+
+    thread = threading.Thread(target=build_player, name="graphc-player")
+    thread.start()
+    return thread
+
+
+@functools.cache
+def _player() -> ctypes.CDLL:
     flags = (f"-I{PLAYER_SOURCE.parent}", "-pthread")
     source = Source("player", PLAYER_SOURCE.read_text(), "the CPU player", flags=flags)
     (library,) = build([source], headers_digest(PLAYER_SOURCE.parent))

@@ -7,14 +7,13 @@ import ctypes
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Graph, Type
-from graphc.runtime.build import player_library
+from graphc.runtime.build import begin_player
 from graphc.runtime.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
 from graphc.runtime.player import Address, Player, Task, resolve
 from graphc.runtime.reference import has_nan, iterations_text, nan_message, value_types
@@ -67,11 +66,8 @@ def load(
     for step in all_steps(plan.steps):
         if isinstance(step, Launch):
             wheres.setdefault(step.kernel, step.where)
-    with ThreadPoolExecutor(1) as pool:
-        player = pool.submit(player_library)  # built the first time, beside the kernels
-        functions = build_kernels(plan.kernels, wheres)
-        player.result()
-    return CpuExecutable(plan, state, threads, functions, graph)
+    begin_player()
+    return CpuExecutable(plan, state, threads, build_kernels(plan.kernels, wheres), graph)
 
 
 class CpuExecutable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 
@@ -54,6 +55,17 @@ def test_a_corrupt_object_of_a_source_is_built_again(tmp_path):
     path.write_bytes(first[: len(first) // 2])
     assert build.build_object(source, "headers", "cpu") == first
     assert calls(tmp_path) == 2
+
+
+def test_the_player_is_built_ahead_and_its_errors_come_to_who_asks_for_it(monkeypatch):
+    monkeypatch.setattr(build, "_player", functools.cache(build._player.__wrapped__))
+    build.begin_player.cache_clear()
+    with monkeypatch.context() as context:
+        context.setenv("CXX", "no-such-compiler")
+        build.begin_player().join()
+        with pytest.raises(CompileError, match="'no-such-compiler'"):
+            build.player_library()
+    assert build.player_library() is build.player_library()
 
 
 def test_without_a_compiler_the_error_names_the_remedy(monkeypatch):
