@@ -80,26 +80,27 @@ struct Panel {
 };
 template <class S, Cut COLUMNS, int J>
 INLINE void pack_column(const float* y, float* panel) {
-    if constexpr (J < COLUMNS.size) {
-        constexpr int stride = COLUMNS.size * W, rest = S::EXTENT % W;
-        constexpr int rows = [] {
-            int n = 0;
-            while (n < W && S::inside(0, COLUMNS.start, 0, J, 0, n)) n++;
-            return n;
-        }();
-        const float* from = y + S::column(0, COLUMNS.start, 0, J, 0);
-        float* to = panel + J * W;
-        for (long t = 0; t + W <= S::EXTENT; t += W)
-            transpose<rows, W, true>(from + t, S::Y_LANE, to + t * stride, stride);
-        if constexpr (rest != 0)
-            transpose<rows, rest, true>(from + S::EXTENT - rest, S::Y_LANE,
-                                        to + (S::EXTENT - rest) * stride, stride);
-        pack_column<S, COLUMNS, J + 1>(y, panel);
-    }
+    constexpr int stride = COLUMNS.size * W, rest = S::EXTENT % W;
+    constexpr int rows = [] {
+        int n = 0;
+        while (n < W && S::inside(0, COLUMNS.start, 0, J, 0, n)) n++;
+        return n;
+    }();
+    const float* from = y + S::column(0, COLUMNS.start, 0, J, 0);
+    float* to = panel + J * W;
+    for (long t = 0; t + W <= S::EXTENT; t += W)
+        transpose<rows, W, true>(from + t, S::Y_LANE, to + t * stride, stride);
+    if constexpr (rest != 0)
+        transpose<rows, rest, true>(from + S::EXTENT - rest, S::Y_LANE,
+                                    to + (S::EXTENT - rest) * stride, stride);
+}
+template <class S, Cut COLUMNS, int... J>
+INLINE void pack_columns(const float* y, float* panel, Numbers<J...>) {
+    (pack_column<S, COLUMNS, J>(y, panel), ...);
 }
 template <class S, Cut COLUMNS>
 __attribute__((noinline)) void pack(const float* y, Panel<S>& panel) {
-    pack_column<S, COLUMNS, 0>(y, panel.at);
+    pack_columns<S, COLUMNS>(y, panel.at, First<COLUMNS.size>{});
     panel.from = y;
 }
 
@@ -177,33 +178,24 @@ struct Tile {
         return places;
     }
     template <int T, int J, class Y>
-    static INLINE void columns_held(vec<float> (&v)[NV], const Y& y) {
-        if constexpr (J < NV) {
-            if constexpr (lanes(J, T) != 0) {
-                v[J] = column<T, J>(y);
-                pin(v[J]);
-            }
-            columns_held<T, J + 1>(v, y);
+    static INLINE void hold(vec<float> (&v)[NV], const Y& y) {
+        if constexpr (lanes(J, T) != 0) {
+            v[J] = column<T, J>(y);
+            pin(v[J]);
         }
     }
     template <int T, int J, class Row, class Y>
-    static INLINE void column_by_column(Sums& sums, const Row (&x)[MR], const Y& y) {
-        if constexpr (J < NV) {
-            if constexpr (lanes(J, T) != 0) {
-                vec<float> v = column<T, J>(y);
-                if constexpr (MR > 1) pin(v);
+    static INLINE void rows_times(Sums& sums, const Row (&x)[MR], const Y& y) {
+        if constexpr (lanes(J, T) != 0) {
+            vec<float> v = column<T, J>(y);
+            if constexpr (MR > 1) pin(v);
 #pragma GCC unroll 32
-                for (int i = 0; i < MR; i++) sums.at[i][J] += x[i] * v;
-            }
-            column_by_column<T, J + 1>(sums, x, y);
+            for (int i = 0; i < MR; i++) sums.at[i][J] += x[i] * v;
         }
     }
     template <int T, int J, class Row>
-    static INLINE void row_times(Sums& sums, int i, Row x, const vec<float> (&v)[NV]) {
-        if constexpr (J < NV) {
-            if constexpr (lanes(J, T) != 0) sums.at[i][J] += x * v[J];
-            row_times<T, J + 1>(sums, i, x, v);
-        }
+    static INLINE void multiply(Sums& sums, int i, Row x, const vec<float> (&v)[NV]) {
+        if constexpr (lanes(J, T) != 0) sums.at[i][J] += x * v[J];
     }
     static constexpr bool live(int t) {
         for (int j = 0; j < NV; j++)
@@ -212,30 +204,30 @@ struct Tile {
     }
 
     // One summed step: the operand with fewer registers is held, the other used as it is loaded.
-    template <int T, class Y>
-    static INLINE void step(Sums& sums, const float* x, const Y& y) {
+    template <int T, int... J, class Y>
+    static INLINE void step(Sums& sums, const float* x, const Y& y, Numbers<J...>) {
         if constexpr (!live(T)) {
             return;
         } else if constexpr (MR <= NV) {
             decltype(row<T>(x, 0)) rows[MR];
 #pragma GCC unroll 32
             for (int i = 0; i < MR; i++) rows[i] = row<T>(x, i);
-            column_by_column<T, 0>(sums, rows, y);
+            (rows_times<T, J>(sums, rows, y), ...);
         } else {
             vec<float> v[NV];
-            columns_held<T, 0>(v, y);
+            (hold<T, J>(v, y), ...);
 #pragma GCC unroll 32
-            for (int i = 0; i < MR; i++) row_times<T, 0>(sums, i, row<T>(x, i), v);
+            for (int i = 0; i < MR; i++) {
+                const auto one = row<T>(x, i);
+                (multiply<T, J>(sums, i, one, v), ...);
+            }
         }
     }
-    template <int T, int END, class Y>
-    static INLINE void steps(Sums& sums, const float* x, const Y& y) {
-        if constexpr (T < END) {
-            step<T>(sums, x, y);
-            // What a later step loads again must not be held until then: the sums need the registers.
-            asm volatile("" ::: "memory");
-            steps<T + 1, END>(sums, x, y);
-        }
+    // What a later step loads again must not be held until then: the sums need the registers.
+    static INLINE void forget() { asm volatile("" ::: "memory"); }
+    template <int FIRST, int... T, class Y>
+    static INLINE void steps(Sums& sums, const float* x, const Y& y, Numbers<T...>) {
+        ((step<FIRST + T>(sums, x, y, First<NV>{}), forget()), ...);
     }
     static INLINE long y_at(long z) { return S::PACKED ? z * NV * W : S::y_at(z); }
     static INLINE void prefetch_rows(const float* x) {
@@ -244,17 +236,17 @@ struct Tile {
     }
     // Steps of the main loop are all like step HEAD, at a moving address.
     static INLINE void innermost(Sums& sums, const float* x, const float* y) {
-        steps<0, S::HEAD>(sums, x, y);
+        steps<0>(sums, x, y, First<S::HEAD>{});
         if constexpr (S::HEAD < S::MAIN) {
             const float *x0 = x - S::x_step(S::HEAD), *y0 = y - y_at(S::HEAD);
 #pragma GCC unroll 1
             for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL) {
                 if constexpr (S::AHEAD != 0)
                     if (z % LINE == 0) prefetch_rows(x + S::x_at(z) + S::AHEAD);
-                steps<S::HEAD, S::HEAD + S::UNROLL>(sums, x0 + S::x_at(z), y0 + y_at(z));
+                steps<S::HEAD>(sums, x0 + S::x_at(z), y0 + y_at(z), First<S::UNROLL>{});
             }
         }
-        steps<S::MAIN, S::EXTENT>(sums, x, y);
+        steps<S::MAIN>(sums, x, y, First<S::EXTENT - S::MAIN>{});
     }
     template <int D>
     static INLINE void sum(Sums& sums, const float* x, const float* y, long* at) {
@@ -273,7 +265,7 @@ struct Tile {
                     if (!S::template guard<D>(at)) continue;
                 const float *xd = x + S::template x_sum<D>(at), *yd = y + S::template y_sum<D>(at);
                 if constexpr (S::MOVING && D + 1 == S::DEPTH)
-                    steps<0, S::EXTENT>(sums, xd, places(yd, at));
+                    steps<0>(sums, xd, places(yd, at), First<S::EXTENT>{});
                 else
                     sum<D + 1>(sums, xd, yd, at);
             }
@@ -300,16 +292,17 @@ struct Tile {
         }
     }
     template <int J, class Epilogue>
-    static INLINE void finish(Sums& sums, const long* at, const Epilogue& epilogue) {
+    static INLINE void finish_number(Sums& sums, const long* at, const Epilogue& epilogue) {
         constexpr int across = COLUMNS.size / S::GROUP_COLUMNS, o = J / across, c = J % across;
         constexpr int first = o * S::GROUP_OUTER * COLUMNS.size + c * S::GROUP_COLUMNS;
-        if constexpr (J < NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)) {
-            if (S::LAST_LANES < W && S::last(at, first / COLUMNS.size, first % COLUMNS.size))
-                finish_group<S::LAST_LANES, o, c>(sums, at, epilogue);
-            else
-                finish_group<prefix(column_lanes(first)), o, c>(sums, at, epilogue);
-            finish<J + 1>(sums, at, epilogue);
-        }
+        if (S::LAST_LANES < W && S::last(at, first / COLUMNS.size, first % COLUMNS.size))
+            finish_group<S::LAST_LANES, o, c>(sums, at, epilogue);
+        else
+            finish_group<prefix(column_lanes(first)), o, c>(sums, at, epilogue);
+    }
+    template <int... J, class Epilogue>
+    static INLINE void finish(Sums& sums, const long* at, const Epilogue& epilogue, Numbers<J...>) {
+        (finish_number<J>(sums, at, epilogue), ...);
     }
     // Registers FIRST, FIRST + 1, ... of the tile, column by column: W of them at a time.
     template <int FIRST>
@@ -345,7 +338,7 @@ struct Tile {
         if constexpr (S::LANES_SUMMED)
             add_lanes<0>(sums, at, epilogue.out);
         else
-            finish<0>(sums, at, epilogue);
+            finish(sums, at, epilogue, First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)>{});
     }
 };
 

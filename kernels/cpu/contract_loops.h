@@ -5,6 +5,16 @@
 
 namespace graphc::contract {
 
+// 0, 1, ..., N - 1 as template arguments: what is expanded over them is optimised once, where each
+// level of a recursion would be optimised by itself, with all that is below.
+template <int... N> struct Numbers {};
+#if defined(__clang__)
+template <class T, T... N> using NumbersOf = Numbers<N...>;
+template <int N> using First = __make_integer_seq<NumbersOf, int, N>;
+#else
+template <int N> using First = Numbers<__integer_pack(N)...>;
+#endif
+
 // `tiles` tiles of `size` (rows, or registers) from logical index `start` on.
 struct Cut {
     int start, tiles, size;
