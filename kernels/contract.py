@@ -16,7 +16,13 @@ from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of, p
 from graphc.kernels.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.kernel import Kernel
 from graphc.kernels.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
-from graphc.kernels.schedule import CHUNK_CYCLES, FEWEST_CHUNKS, choose, wanted_chunks
+from graphc.kernels.schedule import (
+    CHUNK_CYCLES,
+    FEWEST_CHUNKS,
+    PANEL_ROWS,
+    choose,
+    wanted_chunks,
+)
 from graphc.kernels.shell import symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
@@ -162,6 +168,9 @@ def _chunked(schedule: Schedule) -> Schedule:
         grain *= count
     units = tiles // grain
     per_chunk = max(1, round(units / wanted))
+    rows = min(PANEL_ROWS, schedule.rows.tiles)
+    if schedule.roles.packed and tiles >= FEWEST_CHUNKS * rows:
+        per_chunk = max(per_chunk, -(-rows // grain))  # a chunk packs the panels that it reads
     chunks = max(1, units // per_chunk)
     return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)
 

@@ -121,12 +121,15 @@ def _row(roles: Roles) -> str:
 
 
 def _ahead(schedule: Schedule) -> int:
-    """How far ahead of a tile's rows those of the next tile lie, where X comes from beyond the
-    second-level cache and each of its elements is read by one tile; else 0."""
+    """How far ahead of what it reads now a tile prefetches X, which comes from beyond the
+    second-level cache: to the next tile's rows, or to a later block of a batch that is summed;
+    0 where it does not."""
     roles = schedule.roles
     x, inner = roles.x, roles.inner
     if x.type.nbytes <= STREAMED_BYTES or roles.lane_stride(x) or roles.rows is None:
         return 0
+    if inner == x.lanes and inner is not None and schedule.main > schedule.head:
+        return 2 * x.block
     if inner is None or x.strides[inner] != 1 or not schedule.loops:
         return 0
     axis, _, step = schedule.loops[-1]

@@ -34,6 +34,9 @@ CHUNK_CYCLES = 80_000
 
 FEWEST_CHUNKS = 12
 
+PANEL_ROWS = 128
+"""Tiles of rows that pay for packing a panel, if there are so many."""
+
 
 def wanted_chunks(cycles: float) -> int:
     """Chunks to share `cycles` of work among many threads, each worth its start."""
@@ -165,12 +168,17 @@ class TileCost:
         if roles.packed:
             self.y_load, self.packing = 0.5, 12.0 * roles.length
         self.x_stride, self.y_stride = (self._inner_stride(r) for r in (x, y))
+        if roles.packed:
+            self.y_stride = roles.width
         self.slides = [
             a is not None and roles.inner is not None and self._stride(y, a) == self.y_stride
             for a in (roles.outer, roles.columns)
         ]
         # A place that one step of the moving loop reads, the next finds in the cache.
         self.slides[0] = self.slides[0] or roles.moving is not None
+        # A batch that is summed by lanes of X: the rows of Y pass by once per tile, from afar.
+        streams = roles.inner is not None and roles.inner == x.lanes != roles.lane
+        self.y_streams = streams and not roles.packed
         self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
         scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
         self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)
@@ -216,6 +224,8 @@ class TileCost:
     def rows_per_panel(self, mr: int, nc: int) -> float:
         """Row tiles that one chunk computes with the panel that it has packed."""
         rows, columns = -(-self.extents[0] // mr), self.plain * -(-self.extents[2] // nc)
+        if rows * columns >= FEWEST_CHUNKS * min(PANEL_ROWS, rows):
+            return min(PANEL_ROWS, rows)
         cycles = self.plain * math.prod(self.extents) * self.roles.length / 2
         chunks = wanted_chunks(cycles)
         return max(1.0, min(rows, rows * columns / chunks))
@@ -227,6 +237,8 @@ class TileCost:
         if self.roles.lane_stride(self.roles.x):
             return lines + mr * _distance(self.x_stride)
         together = min(mr, 1 + (mr - 1) * self.row_stride / 16)
+        if self.y_streams:
+            lines += 6.0 * of_y
         # Rows a multiple of 4 KiB apart share one set of the first-level cache.
         ways = 8 * (1024 // math.gcd(self.row_stride, 1024))
         return lines + together * min(1.0, self.x_stride / 16) / 2 + 2.2 * max(0, mr - ways)

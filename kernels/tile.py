@@ -42,6 +42,9 @@ class TileAxis:
         return self.cuts[0].size
 
 
+FAR_ROWS = 1024
+"""Elements: rows of Y so far apart share few sets of the caches."""
+
 NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 
 
@@ -130,12 +133,15 @@ class Roles:
 
     @cached_property
     def packed(self) -> bool:
-        """Whether Y is transposed into a panel first: its lanes are far apart, its summed axis is
-        contiguous, and there is nothing else to it."""
+        """Whether Y is copied into a panel first, with nothing else to it: transposed where its
+        lanes are far apart and its summed axis is contiguous, or because its rows are far apart."""
         y, alone = self.y, self.outer is None and not self.sums and not self.lanes_summed
         if self.inner is None or not alone or self.columns != self.lane or self.window:
             return False
-        if y.lanes is not None or y.strides[self.lane] in (0, 1) or y.strides[self.inner] != 1:
+        if y.lanes is not None or y.quotients or self.inner == self.lane:
+            return False
+        lane, inner = y.strides[self.lane], y.strides[self.inner]
+        if not (lane > 1 and inner == 1) and not (lane == 1 and inner >= FAR_ROWS):
             return False
         return self.length >= self.width and not y.borders and self.lane_stride(self.x) == 0
 

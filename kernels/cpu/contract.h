@@ -23,7 +23,7 @@
 //   MOVING       the tile's outer places meet a border that moves with the last summed loop: each
 //                has an address of its own, of zeros where it is outside (outer_inside).
 //   AHEAD        if not 0, how far ahead the next tile's rows of X lie, which are then prefetched.
-//   PACKED       Y is transposed into a panel once per column of tiles, for all rows.
+//   PACKED       Y is copied or transposed into a panel once per column of tiles, for all rows.
 //
 // finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the epilogue
 // needs several sums at once it gets an array, and i, o and c count groups: of ROW_SECTIONS registers
@@ -66,8 +66,9 @@ struct Accumulators {
 
 // ---- a packed panel ------------------------------------------------------------------------------
 
-// Y of one tile of columns as [EXTENT][registers][W], where the lanes of Y itself are far apart and
-// its summed axis is contiguous: transposed once for all rows.
+// Y of one tile of columns as [EXTENT][registers][W], once for all rows: transposed where the lanes
+// of Y itself are far apart and its summed axis is contiguous, else copied, as its rows are far apart
+// and would meet in few sets of the caches.
 template <class S>
 struct Panel {
     static constexpr int registers() {
@@ -88,11 +89,18 @@ INLINE void pack_column(const float* y, float* panel) {
     }();
     const float* from = y + S::column(0, COLUMNS.start, 0, J, 0);
     float* to = panel + J * W;
-    for (long t = 0; t + W <= S::EXTENT; t += W)
-        transpose<rows, W, true>(from + t, S::Y_LANE, to + t * stride, stride);
-    if constexpr (rest != 0)
-        transpose<rows, rest, true>(from + S::EXTENT - rest, S::Y_LANE,
-                                    to + (S::EXTENT - rest) * stride, stride);
+    if constexpr (S::Y_LANE == 1) {
+        for (long t = 0; t < S::EXTENT; t++) {
+            __builtin_prefetch(from + S::y_at(t + 16));
+            store(to + t * stride, load<rows>(from + S::y_at(t)));
+        }
+    } else {
+        for (long t = 0; t + W <= S::EXTENT; t += W)
+            transpose<rows, W, true>(from + t, S::Y_LANE, to + t * stride, stride);
+        if constexpr (rest != 0)
+            transpose<rows, rest, true>(from + S::EXTENT - rest, S::Y_LANE,
+                                        to + (S::EXTENT - rest) * stride, stride);
+    }
 }
 template <class S, Cut COLUMNS, int... J>
 INLINE void pack_columns(const float* y, float* panel, Numbers<J...>) {
