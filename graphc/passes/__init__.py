@@ -12,7 +12,8 @@ fuse_contract       first of the fusions: an epilogue saves most, a pointwise op
 fuse_attend         likewise: the concat is of no use to others
 fuse_pointwise      what is left; every node is a kernel afterwards
 fuse_updates        after fusion, when an update rule is one kernel per parameter
-layout              last: it needs to know the kernels, and decides once for each
+layout              late: it needs to know the kernels, and decides once for each
+lane_weights        last: it looks at kernels with the batch in the lanes
 """
 
 from graphc.passes.bodies import through_bodies
@@ -23,6 +24,7 @@ from graphc.passes.fuse_contract import fuse_contract
 from graphc.passes.fuse_pointwise import fuse_pointwise
 from graphc.passes.fuse_updates import fuse_updates
 from graphc.passes.hoist import hoist
+from graphc.passes.lane_weights import lane_weights
 from graphc.passes.layout import layout
 from graphc.passes.place_constants import place_constants
 from graphc.passes.runner import Pass
@@ -47,6 +49,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("fuse_pointwise", through_bodies(fuse_pointwise)),
     ("fuse_updates", fuse_updates),
     ("layout", layout),
+    ("lane_weights", lane_weights),
 )
 OPTIONAL = (
     "store_or_recompute_traced",
@@ -59,6 +62,7 @@ OPTIONAL = (
     "clean_hoisted",
     "fuse_updates",
     "layout",
+    "lane_weights",
 )
 """Passes that `disable` may switch off; the others make the graph executable."""
 

@@ -31,6 +31,9 @@ LARGE_WEIGHT = 16384
 """Elements: the gradient of a dense layer's weight at least as large as this is computed with
 features in the lanes, from a row-major activation, instead of adding lanes for every element."""
 
+WIDE_WEIGHT = 64
+"""Rows: the same for a weight of so many, whose gradient reads each element that often."""
+
 
 def layout(graph: Graph, target: Target) -> Graph:
     """`graph` with layouts on its values and the conversions that they need."""
@@ -215,7 +218,7 @@ class _Assignment:
                 else:
                     self.row[value] = new = value
                 outputs.append(new)
-        body = _with_types(op.body, inputs, outputs)
+        body = with_types(op.body, inputs, outputs)
         self.nodes.append(
             replace(node, op=replace(op, body=body), inputs=tuple(inputs), outputs=tuple(outputs))
         )
@@ -257,12 +260,14 @@ def _row_operands(body: Graph) -> set[Value]:
     """The activation of a dense layer's large weight gradient: b of a matmul summed over n."""
     for node in body.nodes:
         if isinstance(node.op, Contraction) and node.op.name == "matmul":
-            if node.output.type.size >= LARGE_WEIGHT and node.inputs[1] in body.inputs:
+            large = node.output.type.size >= LARGE_WEIGHT
+            wide = node.output.type.shape[0] >= WIDE_WEIGHT
+            if (large or wide) and node.inputs[1] in body.inputs:
                 return {node.inputs[1]}
     return set()
 
 
-def _with_types(body: Graph, inputs: Iterable[Value], outputs: Iterable[Value]) -> Graph:
+def with_types(body: Graph, inputs: Iterable[Value], outputs: Iterable[Value]) -> Graph:
     """The body with the layouts of these values on its inputs and outputs."""
     new: dict[Value, Value] = {}
     for inner, outer in zip((*body.inputs, *body.outputs), (*inputs, *outputs), strict=True):

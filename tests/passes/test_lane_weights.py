@@ -1,0 +1,51 @@
+"""Large weights of loops: read by whole cache lines."""
+
+import sys
+
+import numpy as np
+
+import graphc
+from graphc import optim
+from graphc.nn import LSTM
+from graphc.ops.scan import Scan
+from tests.passes.meaning import assert_same_meaning
+
+
+def program(size, **settings):
+    def loss(model, x):
+        return graphc.sum(model(x)[0] ** 2)
+
+    graphc.seed(0)
+    return graphc.compile(
+        loss,
+        LSTM(size, size),
+        graphc.spec((2, 16, size)),
+        update=optim.SGD(lr=0.1),
+        device="cpu",
+        **settings,
+    )
+
+
+def weight_layouts(graph):
+    """Those of the constants of the backward loop."""
+    backward = [n.op for n in graph.nodes if isinstance(n.op, Scan) and n.op.reverse]
+    return [v.type.layout.axis for op in backward for v in op.body.inputs[: op.constants]]
+
+
+def test_the_weight_of_a_backward_step_lies_in_lanes_only_if_it_is_large(monkeypatch):
+    small = program(16).stages["lane_weights"]
+    assert 0 not in weight_layouts(small)
+    monkeypatch.setattr(sys.modules["graphc.passes.lane_weights"], "LEAST_BYTES", 1)
+    large = program(16).stages
+    assert 0 in weight_layouts(large["lane_weights"])
+    assert_same_meaning(large["layout"], large["lane_weights"])
+
+
+def test_training_is_the_same_either_way(monkeypatch):
+    x = np.random.default_rng(0).standard_normal((2, 16, 16)).astype(np.float32)
+    losses = []
+    for least in (1, 2**30):
+        monkeypatch.setattr(sys.modules["graphc.passes.lane_weights"], "LEAST_BYTES", least)
+        train = program(16)
+        losses.append([float(train(x)) for _ in range(3)])
+    np.testing.assert_allclose(*losses, rtol=1e-5)
