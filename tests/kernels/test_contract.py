@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import numpy as np
@@ -75,6 +76,22 @@ def test_an_operand_whose_lanes_lie_apart_is_packed_first() -> None:
         [traced("linear", linear, [Type((m, k)), Type((n, k))]) for m, k, n in shapes]
     ):
         assert "PACKED = true" in built.kernel.source
+        _assert_right(built)
+
+
+def test_rows_that_lie_far_apart_are_packed_first() -> None:
+    """dy^T x with the batch of dy in its lanes, and a plain product, with rests."""
+
+    def gradient(dy: Tensor, x: Tensor) -> Tensor:
+        return emit(Matmul(), F.permute_dims(dy, (1, 0)), x)
+
+    dy = Type((4 * WIDTH, 300), layout=LANES)
+    nodes = [
+        traced("gradient", gradient, [dy, Type((4 * WIDTH, 1030))]),
+        single(Matmul(), [Type((301, 67)), Type((67, 1025))]),
+    ]
+    for built in build(nodes):
+        assert re.search(r"Y_LANE = 1;\n.*PACKED = true", built.kernel.source)
         _assert_right(built)
 
 
