@@ -86,7 +86,9 @@ def test_a_failed_call_changes_no_state():
         ),
         (
             {"disable": ("fuse",)},
-            "disable: expected names of simplify, commute, clean, fuse_updates, layout, got 'fuse'",
+            "disable: expected names of store_or_recompute_traced, store_or_recompute, "
+            "simplify, commute, hoist, clean, hoist_gradient, clean_hoisted, fuse_updates, "
+            "layout, lane_weights, got 'fuse'",
         ),
     ],
 )
@@ -324,16 +326,24 @@ def test_strided_and_read_only_arrays_are_accepted():
 def test_stages_hold_the_graph_after_each_pass():
     assert list(trainer().stages) == [
         "trace",
+        "store_or_recompute_traced",
         "simplify",
         "commute",
+        "hoist",
         "differentiate",
+        "store_or_recompute",
         "clean",
+        "hoist_gradient",
+        "clean_hoisted",
         "place_constants",
         "widen",
         "fuse_contract",
+        "fuse_attend",
+        "fuse_axis",
         "fuse_pointwise",
         "fuse_updates",
         "layout",
+        "lane_weights",
     ]
 
 

@@ -21,7 +21,8 @@ class Fused(Op):
     - reduce: Reductions of one input shape over one set of axes, and pointwise ops on either
       side of them: softmax, normalisation, activation-backward with its bias gradient;
     - pointwise: no reduction. Outputs of several shapes make several parts of one launch.
-    - one op with a template of its own, which reads the body's inputs and constants through views.
+    - one op with a template of its own, which reads the body's inputs and constants through views;
+      a running result or a sort also what pointwise ops make of them.
     Outputs of contract and pointwise bodies may be concats of values of one shape.
     In reduce and pointwise bodies Window, Index and affine View ops may read the body's inputs.
     """

@@ -10,6 +10,7 @@ place_constants     before fusion, which treats large constants as memory
 widen               before fusion, which lets conversions vanish into their readers
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
 fuse_attend         likewise: the concat is of no use to others
+fuse_axis           before what it absorbs finds a home elsewhere
 fuse_pointwise      what is left; every node is a kernel afterwards
 fuse_updates        after fusion, when an update rule is one kernel per parameter
 layout              late: it needs to know the kernels, and decides once for each
@@ -20,6 +21,7 @@ from graphc.passes.bodies import through_bodies
 from graphc.passes.clean import clean, simplify
 from graphc.passes.commute import commute
 from graphc.passes.fuse_attend import fuse_attend
+from graphc.passes.fuse_axis import fuse_axis
 from graphc.passes.fuse_contract import fuse_contract
 from graphc.passes.fuse_pointwise import fuse_pointwise
 from graphc.passes.fuse_updates import fuse_updates
@@ -46,6 +48,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("widen", through_bodies(widen)),
     ("fuse_contract", through_bodies(fuse_contract)),
     ("fuse_attend", through_bodies(fuse_attend)),
+    ("fuse_axis", through_bodies(fuse_axis)),
     ("fuse_pointwise", through_bodies(fuse_pointwise)),
     ("fuse_updates", fuse_updates),
     ("layout", layout),

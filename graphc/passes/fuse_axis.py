@@ -1,0 +1,53 @@
+"""Fuse along an axis: what only a running result or a sort reads is computed where it is read.
+
+Its kernel reads each element once or twice, and pointwise ops cost it less than the memory between
+two kernels: a comparison and a cast before a running count, the widening of a float of two bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphc.ir import Graph, Node, Value
+from graphc.ops.base import Pointwise
+from graphc.passes.groups import fuse_groups, is_free
+from graphc.target import Target
+
+TEMPLATES = ("prefix", "sort")
+"""Those whose kernels compute the elements that they read."""
+
+
+def fuse_axis(graph: Graph, target: Target) -> Graph:
+    """`graph` with running results and sorts fused with the pointwise ops before them."""
+    producers, consumers = graph.producers, graph.consumers
+    kept = set(graph.results)
+    order = {id(n): i for i, n in enumerate(graph.nodes)}
+    groups = []
+    for node in graph.nodes:
+        if node.op.own_template in TEMPLATES:
+            group = _with_producers(node, producers, consumers, kept)
+            groups.append(sorted(group, key=lambda n: order[id(n)]))
+    return fuse_groups(graph, [group for group in groups if len(group) > 1])
+
+
+def _with_producers(
+    node: Node,
+    producers: Mapping[Value, Node],
+    consumers: Mapping[Value, Sequence[Node]],
+    kept: set[Value],
+) -> list[Node]:
+    """`node` and the pointwise nodes of its input's shape that nothing else reads."""
+    group, members, waiting = [node], {id(node)}, [node]
+    shape = node.inputs[0].type.shape
+    while waiting:
+        for value in waiting.pop().inputs:
+            source = producers.get(value)
+            if source is None or id(source) in members or not isinstance(source.op, Pointwise):
+                continue
+            if value.type.shape != shape or value in kept or is_free(source):
+                continue
+            if all(id(reader) in members for reader in consumers[value]):
+                group.append(source)
+                members.add(id(source))
+                waiting.append(source)
+    return group
