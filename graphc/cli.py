@@ -86,17 +86,19 @@ def cache_lines(clear: bool) -> Iterator[str]:
     """The cache's folder and size in files and bytes; `clear` empties it."""
     folder = config.cache_dir()
     files = [Path(root, name) for root, _, names in os.walk(folder) for name in names]
-    sizes = [size for path in files if (size := _file_size(path)) is not None]
-    yield f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
+    found = [status for path in files if (status := _file_status(path)) is not None]
+    # Kernels that were built together are names of one file.
+    sizes = {(status.st_dev, status.st_ino): status.st_size for status in found}
+    yield f"{folder}: {len(sizes)} files, {sum(sizes.values()) / 1e6:.1f} MB"
     if clear and folder.is_dir():
         shutil.rmtree(folder)
         yield "removed"
 
 
-def _file_size(path: Path) -> int | None:
-    """Bytes; None for a folder, and for what another process has just renamed or removed."""
+def _file_status(path: Path) -> os.stat_result | None:
+    """None for a folder, and for what another process has just renamed or removed."""
     try:
-        return path.stat().st_size if path.is_file() else None
+        return path.stat() if path.is_file() else None
     except FileNotFoundError:
         return None
 
