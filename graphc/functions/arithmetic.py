@@ -26,7 +26,7 @@ from graphc.functions.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.numeric import exp2, logaddexp, trunc
+from graphc.functions.numeric import exp2, trunc
 from graphc.functions.reductions import all, any
 from graphc.functions.shapes import expand_dims, reshape
 from graphc.functions.tensors import as_tensor, astype, cast, error, floating, promoted
@@ -49,7 +49,6 @@ __all__ = [
     "isposinf",
     "lcm",
     "ldexp",
-    "logaddexp2",
     "nextafter",
     "rad2deg",
 ]
@@ -109,12 +108,6 @@ def ldexp(x1: Any, x2: Any) -> Tensor:
 def float_power(x1: Any, x2: Any) -> Tensor:
     """x1 to the power of x2, both as f64."""
     return pow(astype(x1, "f64"), astype(x2, "f64"))
-
-
-def logaddexp2(x1: Any, x2: Any) -> Tensor:
-    """log2(2^x1 + 2^x2), without overflow."""
-    a, b = (multiply(floating(x), math.log(2)) for x in promoted(x1, x2))
-    return multiply(logaddexp(a, b), 1 / math.log(2))
 
 
 def deg2rad(x: Any) -> Tensor:

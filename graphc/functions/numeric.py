@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from graphc.functions.elementwise import (
     equal,
     exp,
     greater,
-    isfinite,
     isnan,
     less,
     less_equal,
@@ -52,6 +52,7 @@ __all__ = [
     "log2",
     "log10",
     "logaddexp",
+    "logaddexp2",
     "logit",
     "nan_to_num",
     "positive",
@@ -116,10 +117,18 @@ def log10(x: Any) -> Tensor:
 def logaddexp(x1: Any, x2: Any) -> Tensor:
     """log(e^x1 + e^x2), without overflow."""
     a, b = map(floating, promoted(x1, x2))
-    largest = stop_gradient(maximum(a, b))
-    shift = where(isfinite(largest), largest, 0)
-    total = add(exp(subtract(a, shift)), exp(subtract(b, shift)))
-    return add(log(total), shift)
+    return add(maximum(a, b), log1p(exp(_behind(a, b))))
+
+
+def logaddexp2(x1: Any, x2: Any) -> Tensor:
+    """log2(2^x1 + 2^x2), without overflow."""
+    a, b = map(floating, promoted(x1, x2))
+    return add(maximum(a, b), multiply(log1p(exp2(_behind(a, b))), 1 / math.log(2)))
+
+
+def _behind(a: Tensor, b: Tensor) -> Tensor:
+    """-|a - b|; 0 for two equal infinities."""
+    return where(equal(a, b), 0, negative(abs(subtract(a, b))))
 
 
 def xlogy(x1: Any, x2: Any) -> Tensor:

@@ -273,11 +273,12 @@ template <class V> INLINE V without_traps(V b) {  // 1 for 0 and -1
   if constexpr (element<V>(-1) > 0) return nonzero;
   else return nonzero == V{} - one ? one : nonzero;
 }
-template <class V> INLINE V remainder(V a, V b);
 template <class V> INLINE V floor_divide(V a, V b) {
   if constexpr (element<V>(0.5) != 0) {
-    // From the exact remainder, as NumPy does: a / b may round up to the next integer.
-    const V quotient = (a - remainder(a, b)) / b, below = floor(quotient);
+    // From the exact remainder, as NumPy does: a / b may round up to the next integer. That of the sign of a, which is finite where b is not.
+    V r;
+    GRAPHC_EACH(l) r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
+    const V whole = (a - r) / b, quotient = (r != 0) & ((r < 0) != (b < 0)) ? whole - element<V>(1) : whole, below = floor(quotient);
     const V near = quotient - below > element<V>(0.5) ? below + element<V>(1) : below;
     return b == 0 ? a / b : near;
   } else {

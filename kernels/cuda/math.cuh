@@ -185,8 +185,16 @@ GRAPHC_INLINE long long abs(long long x) {
 }
 
 // Rounded towards minus infinity; for integers, 0 where b is 0, and wrapping.
-GRAPHC_INLINE float floor_divide(float a, float b) { return floor(a / b); }
-GRAPHC_INLINE double floor_divide(double a, double b) { return floor(a / b); }
+// Floats from the exact remainder: a / b may round up to the next integer.
+template <class T>
+GRAPHC_INLINE T exact_floor_divide(T a, T b) {
+  const T rest = fmod(a, b), whole = (a - rest) / b;
+  const T quotient = rest != T(0) && (rest < T(0)) != (b < T(0)) ? whole - T(1) : whole;
+  const T below = floor(quotient);
+  return b == T(0) ? a / b : quotient - below > T(0.5) ? below + T(1) : below;
+}
+GRAPHC_INLINE float floor_divide(float a, float b) { return exact_floor_divide(a, b); }
+GRAPHC_INLINE double floor_divide(double a, double b) { return exact_floor_divide(a, b); }
 template <class T>
 GRAPHC_INLINE T floor_divide(T a, T b) {
   if (b == T(0)) return 0;
@@ -195,8 +203,13 @@ GRAPHC_INLINE T floor_divide(T a, T b) {
 }
 
 // What floor_divide leaves over, with the sign of b; for integers, 0 where b is 0.
-GRAPHC_INLINE float remainder(float a, float b) { return a - b * floor(a / b); }
-GRAPHC_INLINE double remainder(double a, double b) { return a - b * floor(a / b); }
+template <class T>
+GRAPHC_INLINE T exact_remainder(T a, T b) {
+  const T rest = fmod(a, b);
+  return rest != T(0) && (rest < T(0)) != (b < T(0)) ? rest + b : rest;
+}
+GRAPHC_INLINE float remainder(float a, float b) { return exact_remainder(a, b); }
+GRAPHC_INLINE double remainder(double a, double b) { return exact_remainder(a, b); }
 template <class T>
 GRAPHC_INLINE T remainder(T a, T b) {
   if (b == T(0) || (T(-1) < T(0) && b == T(-1))) return 0;

@@ -33,12 +33,22 @@ ONE: dict[str, tuple[Function, Function]] = {
     name: (getattr(f, name), lambda t, x, n=name: getattr(t, n)(x))
     for name in (
         "relu exp expm1 log log1p sqrt rsqrt tanh sigmoid erf abs negative floor isnan isfinite "
-        "reciprocal square"
+        "reciprocal square acos acosh asin asinh atan atanh ceil cos cosh deg2rad digamma erfc "
+        "erfinv exp2 frac i0 isinf isneginf isposinf lgamma log10 log2 logit nan_to_num positive "
+        "round sign signbit sin sinc sinh tan trunc"
     ).split()
 }
 ONE |= {
+    name: (getattr(f, name), lambda t, x, n=name: getattr(t.special, n)(x))
+    for name in "entr erfcx i0e i1 i1e log_ndtr ndtr ndtri".split()
+}
+ONE["polygamma"] = (lambda x: f.polygamma(1, x), lambda t, x: t.polygamma(1, x))
+ONE |= {
     name: (getattr(f, name), lambda t, x, n=name: getattr(t.nn.functional, n)(x))
-    for name in ("silu", "elu", "leaky_relu", "softplus")
+    for name in (
+        "silu elu leaky_relu softplus celu gelu hardshrink hardsigmoid hardswish hardtanh "
+        "logsigmoid mish relu6 selu softshrink softsign tanhshrink"
+    ).split()
 }
 ONE["clip"] = (lambda x: f.clip(x, -1, 2), lambda t, x: t.clip(x, -1, 2))
 TWO: dict[str, tuple[Function, Function]] = {
@@ -57,6 +67,14 @@ TWO: dict[str, tuple[Function, Function]] = {
         "not_equal": "ne",
     }.items()
 }
+TWO |= {
+    name: (getattr(f, name), lambda t, a, b, n=name: getattr(t, n)(a, b))
+    for name in (
+        "atan2 copysign floor_divide fmax fmin fmod hypot logaddexp logaddexp2 nextafter pow "
+        "remainder subtract xlogy heaviside isclose"
+    ).split()
+}
+TWO["xlog1py"] = (f.xlog1py, lambda t, a, b: t.special.xlog1py(a, b))
 TWO["where"] = (lambda a, b: f.where(a > b, a, b), lambda t, a, b: t.where(a > b, a, b))
 BY_ROW: dict[str, tuple[Function, Function]] = {
     "max": (lambda x: f.max(x, 1), lambda t, x: t.amax(x, 1)),
@@ -71,6 +89,16 @@ BY_ROW: dict[str, tuple[Function, Function]] = {
         lambda t, x: t.nn.functional.max_pool2d(x.reshape(1, 1, 6, 4), 2, padding=1),
     ),
 }
+DIFFERENT: dict[str, tuple[tuple[float, ...], str]] = {
+    "gelu": ((INF, 3e38), "PyTorch's is NaN and inf for its largest arguments"),
+    "hardswish": ((3e38,), "PyTorch's overflows before it divides"),
+    "i0": ((89.0,), "PyTorch's overflows before the function does"),
+    "i1": ((89.0,), "PyTorch's overflows before the function does"),
+    "polygamma": ((-1.0, -104.0), "poles, which PyTorch's rounded sine of pi x misses"),
+    "sign": ((NAN,), "NaN, as in NumPy and the Array API; 0 in PyTorch"),
+    "sinc": ((1.0, -1.0, 89.0, -104.0, 3e38), "exactly 0; PyTorch's pi x is rounded"),
+}
+"""Arguments whose result is not PyTorch's, and why."""
 TABLES = {"one": (ONE, (X,)), "two": (TWO, (A, B)), "row": (BY_ROW, (ROWS,))}
 
 
@@ -79,7 +107,7 @@ def torch() -> ModuleType:
     return need_module("torch")
 
 
-@pytest.mark.parametrize("device", ["reference", "cpu"])
+@pytest.mark.parametrize("device", ["reference", "cpu", "sim"])
 @pytest.mark.parametrize("table", TABLES)
 def test_special_values_are_those_of_torch(torch: ModuleType, device: str, table: str) -> None:
     functions, arrays = TABLES[table]
@@ -92,6 +120,11 @@ def test_special_values_are_those_of_torch(torch: ModuleType, device: str, table
     tensors = [torch.from_numpy(a) for a in arrays]
     for name, (_, theirs) in functions.items():
         expected = theirs(torch, *tensors).numpy()
-        np.testing.assert_allclose(
-            results[name], expected, rtol=2e-6, atol=1e-37, err_msg=name, strict=True
-        )
+        got = results[name]
+        if name in DIFFERENT:
+            odd = np.isin(arrays[0], np.array(DIFFERENT[name][0], np.float32))
+            odd |= np.isnan(arrays[0]) & np.isnan(DIFFERENT[name][0]).any()
+            assert not np.isclose(got, expected, 2e-6, 1e-37, equal_nan=True)[odd].all()
+            got, expected = got[~odd], expected[~odd]
+        atol = 2e-8 if name == "logaddexp2" else 1e-37
+        np.testing.assert_allclose(got, expected, rtol=4e-6, atol=atol, err_msg=name, strict=True)
