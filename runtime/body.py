@@ -22,16 +22,18 @@ Arrange = Callable[[Tasks], Arrangement]
 def plan_body(
     kernels: Mapping[str, Kernel],
     arrange: Arrange,
+    alignment: int,
     op: Scan,
     wanted: Collection[int],
     dying: Collection[int],
     free: Collection[int],
 ) -> Body:
-    """The planned body of `op`. `wanted` are the numbers of the stacks that the loop is to make,
-    `dying` those of the scanned values that a stack may lie over, and `free` those of the stacks
-    that may lie there. Raises PlanError for a node without a kernel."""
-    within = partial(plan_body, kernels, arrange)
-    made = _Body(op, kernels, within, wanted, dying, free)
+    """The planned body of `op`. Stacks begin on multiples of `alignment` bytes. `wanted` are the
+    numbers of the stacks that the loop is to make, `dying` those of the scanned values that a stack
+    may lie over, and `free` those of the stacks that may lie there. Raises PlanError for a node
+    without a kernel."""
+    within = partial(plan_body, kernels, arrange, alignment)
+    made = _Body(op, kernels, within, alignment, wanted, dying, free)
     tasks = made.in_order()
     return Body(op, tasks, arrange(tasks), made.slots, made.stacks, made.overlays)
 
@@ -44,12 +46,14 @@ class _Body(Assembly):
         op: Scan,
         kernels: Mapping[str, Kernel],
         plan_body: PlanBody,
+        alignment: int,
         wanted: Collection[int],
         dying: Collection[int],
         free: Collection[int],
     ) -> None:
         super().__init__(op.body, kernels, plan_body)
-        self.op, self.wanted, self.dying, self.free = op, wanted, dying, free
+        self.op, self.alignment = op, alignment
+        self.wanted, self.dying, self.free = wanted, dying, free
         self.slots: dict[int, Slot] = {}
         self.stacks: dict[int, Value] = {}
         self.overlays: dict[int, int] = {}
@@ -88,7 +92,9 @@ class _Body(Assembly):
         fresh = new in self.producer and new not in self.home
         stacked = [self.roots[op.stacks[k]] for k in self.wanted]
         if fresh and (new in stacked or old in stacked):
-            stacks = new in stacked, old in stacked
+            # Of two stacks that are an entry apart only one may begin where it must.
+            both = new not in stacked or old.type.nbytes % self.alignment == 0
+            stacks = new in stacked, old in stacked and both
             slot = stacked_slot(old, new, op.length, op.reverse, *stacks)
         elif self.may_overwrite(old, new):
             slot = slot_in_place(old, new)
@@ -109,7 +115,7 @@ class _Body(Assembly):
     def place_stack(self, k: int) -> None:
         element = self.roots[self.op.stacks[k]]
         self.stacks[k] = element
-        if any(s.stacked and element in (s.old, s.new) for s in self.slots.values()):
+        if any(slot.holds(element) for slot in self.slots.values()):
             return
         start, move = self.entries(element)
         target = Access(

@@ -12,6 +12,9 @@ from graphc.runtime.body import plan_body
 from graphc.runtime.schedule import arrange
 from graphc.runtime.tasks import OLD, Access, Tasks
 
+VECTOR = 16
+"""Bytes that a GPU's kernels copy as one, from addresses that are a multiple of it."""
+
 
 def make_tasks(
     graph: Graph, kernels: Mapping[str, Kernel], streams: int = 1, device: str = "cpu"
@@ -22,7 +25,9 @@ def make_tasks(
     Raises PlanError for a node without a kernel.
     """
     arrange_body = partial(arrange, streams=streams, device=device, looped=True)
-    return _Program(graph, kernels, partial(plan_body, kernels, arrange_body)).tasks_in_order()
+    alignment = 1 if device == "cpu" else VECTOR
+    plan = partial(plan_body, kernels, arrange_body, alignment)
+    return _Program(graph, kernels, plan).tasks_in_order()
 
 
 class _Program(Assembly):

@@ -62,6 +62,11 @@ class Slot:
     def stacked(self) -> bool:
         return self.new_stack is not None or self.old_stack is not None
 
+    def holds(self, element: Value) -> bool:
+        """Whether the stack of this value of the body lies in the slot."""
+        new = self.new_stack is not None and element == self.new
+        return new or (self.old_stack is not None and element == self.old)
+
     def first_access(self, buffer: int, name: str) -> Access:
         """The initial value, called `name`, in this buffer."""
         part = (self.initial, self.size) if self.own else None

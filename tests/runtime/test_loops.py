@@ -86,14 +86,14 @@ class Recipe:
         self,
         outputs: Sequence[Value],
         updates: Sequence[tuple[Value, Value]] = (),
-        streams: int = 1,
+        device: str = "cpu",
     ) -> Plan:
         """The plan, once it is shown to compute what the graph means."""
         graph = Graph(
             "g", (self.x, self.h), (self.s,), tuple(self.nodes), tuple(outputs), tuple(updates)
         )
         verify_graph(graph)
-        plan = make_plan(graph, self.kernels, device="cpu", streams=streams)
+        plan = make_plan(graph, self.kernels, device=device)
         plan.verify()
         assert is_ordered(plan)
         assert plan_meaning(plan, random.Random(0)) == graph_meaning(graph, self.kernels)
@@ -154,6 +154,27 @@ def test_carry_that_is_stacked_before_and_after_lies_in_one_stack_and_nothing_is
     first, final = (length - 1, 0) if reverse else (0, length - 1)
     assert at["last_cell"].start == at["stack_cell"].start + final * BYTES
     assert at["initial"].start == at["stack_old"].start + first * BYTES
+
+
+@pytest.mark.parametrize(("device", "extra"), [("cpu", 0), ("cuda", 1)])
+def test_on_a_gpu_both_stacks_of_a_carry_of_five_elements_are_aligned(
+    device: str, extra: int
+) -> None:
+    old, x = value("old", 5), value("x", 4, 5)
+    recipe = Recipe()
+    recipe.x, recipe.h = x, value("h", 5)
+    element = value("element", 5)
+    cell = recipe.kernel("cell", [old, element], 5)
+    _, after, before = recipe.scan(
+        [cell], carries=[(old, cell.output, recipe.h)], xs=[(element, x)], ys=[cell.output, old]
+    )
+    reader = recipe.kernel("reader", [after, before])
+    recipe.nodes.append(reader)
+    plan = recipe.plan([reader.output], device=device)
+    assert sum(isinstance(step, Copy) for step in loop_of(plan).steps) == extra
+    at = places(plan)
+    assert at["stack_cell"].start % 64 == 0
+    assert (at["stack_old"].start % 64 == 0) == (device == "cuda")
 
 
 def test_accumulator_stays_in_place_and_its_producer_writes_it_there() -> None:
