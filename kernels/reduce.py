@@ -301,6 +301,8 @@ def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
 
 
 def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
+    if node.op.name == "reshape" and node.output in known and node.inputs[0] not in known:
+        _pass_up_reshape(node, known)
     if not isinstance(node.op, Pointwise) or node.output not in known:
         return
     shape, axes = node.output.type.shape, known[node.output]
@@ -311,3 +313,13 @@ def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
                 None if n == 1 != shape[first + d] else axes[first + d]
                 for d, n in enumerate(value.type.shape)
             )
+
+
+def _pass_up_reshape(node: Node, known: dict[Value, Axes]) -> None:
+    """Through a reshape that adds or drops axes of extent 1."""
+    (x,), axes = node.inputs, known[node.output]
+    wide = [d for d, n in enumerate(node.output.type.shape) if n != 1]
+    own = [d for d, n in enumerate(x.type.shape) if n != 1]
+    if [x.type.shape[d] for d in own] == [node.output.type.shape[d] for d in wide]:
+        places = dict(zip(own, wide, strict=True))
+        known[x] = tuple(axes[places[d]] if d in places else None for d in range(x.type.rank))

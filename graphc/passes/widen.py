@@ -5,6 +5,8 @@ its results rounded once. So kernels know such floats in loads, stores and conve
 value is the same whether it lies in memory between two kernels or in a register of one. What only
 moves elements stays as it is.
 
+Casts to f32 that the graph has, and views of them, are widened the same way.
+
 Operands are widened anew for each reader: one that computes in registers reads two bytes and widens
 there (`widen`); one that is given memory gets f32 in memory (`cast`).
 """
@@ -36,6 +38,12 @@ def widen(graph: Graph, target: Target) -> Graph:
     for node in graph.nodes:
         if node.op == Cast("f32") and _narrow(node.inputs[0]):
             stored[node.output] = node.inputs[0]
+        elif isinstance(node.op, View) and node.inputs[0] in stored:
+            source = stored[node.inputs[0]]
+            type = replace(node.output.type, dtype=source.type.dtype)
+            view = Value(names.fresh(node.output.name), type)
+            nodes.append(replace(node, inputs=(source,), outputs=(view,)))
+            stored[node.output] = view
         nodes += _widened(node, target, names, stored)
     return drop_dead(replace(graph, nodes=tuple(nodes)))
 
