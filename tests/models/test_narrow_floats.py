@@ -99,7 +99,7 @@ def test_a_model_of_floats_of_two_bytes_trains_as_in_torch(which: str, dtype: st
     theirs = make(torch.nn, torch).to(getattr(torch, dtype))
     weights = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
     # PyTorch's plain Adam rounds several times, so that in f16 its squares come to nothing; its
-    # fused SGD leaves out parts of some updates.
+    # fused SGD gives other losses than the plain one, which has those of f32.
     fused = rule == "AdamW"
     optimizer = getattr(torch.optim, rule)(theirs.parameters(), **options, fused=fused)
     x, y = map(torch.from_numpy, batch(shape))

@@ -1,0 +1,135 @@
+"""bf16 where arrays come in and go out, and what is said of arrays that do not fit."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import functions as f
+from graphc import nn
+from graphc.dlpack import host_array
+from graphc.dtypes import BFLOAT16, convert, shown
+from graphc.errors import GraphError, RunError
+from graphc.state import StateBuffer
+from tests.tools import need_module
+
+X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6)
+ROUNDED = shown(convert(X, BFLOAT16))
+
+
+def doubled(device="cpu"):
+    return graphc.compile(lambda x: x * 2.0, graphc.spec((4, 6), "bfloat16"), device=device)
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim", "reference"])
+def test_float32_arrays_are_rounded_where_bf16_is_expected(device):
+    got = doubled(device)(X)
+    assert got.dtype == np.float32
+    np.testing.assert_array_equal(got, 2 * ROUNDED)
+
+
+def test_bfloat16_tensors_of_torch_are_taken_as_they_lie():
+    torch = need_module("torch")
+    program, tensor = doubled(), torch.from_numpy(X).bfloat16()
+    np.testing.assert_array_equal(program(tensor), 2 * ROUNDED)
+    turned = torch.from_numpy(np.ascontiguousarray(X.T)).bfloat16().T
+    np.testing.assert_array_equal(program(turned), 2 * ROUNDED)
+    empty = host_array(torch.zeros((0, 3), dtype=torch.bfloat16))
+    assert (empty.shape, empty.dtype) == ((0, 3), BFLOAT16)
+
+
+def test_bfloat16_arrays_of_ml_dtypes_are_taken():
+    library = pytest.importorskip("ml_dtypes")
+    np.testing.assert_array_equal(doubled()(X.astype(library.bfloat16)), 2 * ROUNDED)
+
+
+def test_other_dtypes_are_refused():
+    with pytest.raises(GraphError) as error:
+        doubled()(X.astype(np.float64))
+    assert str(error.value) == (
+        "function: x is bf16[4,6], got float64[4,6]; x.astype('float32') converts it"
+    )
+    wide = graphc.compile(lambda x: x * 2.0, graphc.spec((4, 6)), device="reference")
+    with pytest.raises(GraphError) as error:
+        wide(convert(X, BFLOAT16))
+    assert str(error.value) == (
+        "function: x is f32[4,6], got bfloat16[4,6]; x.astype('float32') converts it"
+    )
+
+
+def test_a_module_is_converted_as_a_whole():
+    model = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)).to("bf16")
+    kinds = {name: p.dtype for name, p in model.named_parameters()}
+    floats = {name: kind for name, kind in kinds.items() if not name.endswith("tracked")}
+    assert set(floats.values()) == {"bf16"} and len(floats) == 6
+    weight = model.state_dict()["0.weight"]
+    assert weight.dtype == np.float32
+    np.testing.assert_array_equal(shown(convert(weight, BFLOAT16)), weight)
+    assert {p.dtype for p in model.to("float32").parameters() if p.trainable} == {"f32"}
+
+
+def test_a_module_is_of_floats():
+    for dtype, message in (
+        ("int32", "Linear: to expected a float dtype, got 'int32'"),
+        (
+            "float23",
+            "unknown dtype 'float23'; expected one of bfloat16, bool, float16, float32, float64, "
+            "int32, int64, int8, uint8",
+        ),
+    ):
+        with pytest.raises(GraphError, match=rf"^{re.escape(message)} \(test_dtypes.py:\d+\)$"):
+            nn.Linear(2, 2).to(dtype)
+
+
+def test_state_is_read_and_written_as_float32():
+    buffer = StateBuffer(X, "bf16")
+    assert buffer.array.nbytes == 2 * X.size
+    np.testing.assert_array_equal(buffer.numpy(), ROUNDED)
+    buffer.assign(-X)
+    np.testing.assert_array_equal(buffer.numpy(), -ROUNDED)
+    with pytest.raises(GraphError) as error:
+        buffer.assign(np.zeros(3, np.float32), "w")
+    assert str(error.value) == "w: expected bfloat16[4, 6], got float32[3]"
+
+
+def test_a_nan_is_found_in_bf16(monkeypatch):
+    monkeypatch.setenv("GRAPHC_CHECK", "nan")
+    program = graphc.compile(f.log, graphc.spec((4, 6), "bf16"), device="cpu")
+    with pytest.raises(RunError, match=r"^NaN in %log : bf16\[4,6\], written by log_kernel, .+$"):
+        program(X)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_keep_their_digits_beside_floats_of_two_bytes(dtype):
+    """As in PyTorch, in products and quotients; elsewhere a number is rounded first."""
+    torch = need_module("torch")
+
+    def function(x):
+        return x * 0.1, 0.1 * x, x / 0.3, x + 0.1, x - 0.3, 0.3 - x
+
+    tensor = torch.from_numpy(X).to(getattr(torch, dtype))
+    program = graphc.compile(function, graphc.spec(X.shape, dtype), device="cpu")
+    for got, want in zip(program(tensor), function(tensor), strict=True):
+        np.testing.assert_array_equal(got, want.float().numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_functions_of_several_ops_round_once(dtype):
+    torch = need_module("torch")
+    names = ("softmax", "gelu", "silu", "log_softmax", "mish", "softplus")
+    tensor = torch.from_numpy(X).to(getattr(torch, dtype))
+    along = ("softmax", "log_softmax")
+
+    def function(x):
+        return [getattr(f, name)(x, *([1] if name in along else [])) for name in names]
+
+    got = graphc.compile(function, graphc.spec(X.shape, dtype), device="cpu")(tensor)
+    step = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+    for name, y in zip(names, got, strict=True):
+        exact = getattr(torch.nn.functional, name)(tensor.double(), *([1] if name in along else []))
+        error = np.abs(y.astype(np.float64) - exact.numpy())
+        # Half a step of the result, and what float32 adds to it.
+        assert (error <= 0.51 * step * np.abs(exact.numpy()) + 2.0**-24).all(), name
