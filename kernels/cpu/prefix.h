@@ -74,14 +74,18 @@ template <bool REVERSE, int S, class V, int... L> INLINE V shifted(V v, V none, 
 }
 template <int FROM, class V, int... L> INLINE V repeated(V v, Lanes<L...>) { return __builtin_shufflevector(v, v, (L * 0 + FROM)...); }
 
-// Each lane joins those before it.
-template <bool REVERSE, int S = 1, class State> INLINE State across(const State& state) {
-  if constexpr (S >= W) return state;
-  else {
-    const State before = apply(state, State{}, [](auto v, auto none) { return shifted<REVERSE, S>(v, none, AllLanes{}); });
-    return across<REVERSE, 2 * S>(State::join(before, state));
-  }
+// Each lane joins those before it, at the distances S.
+template <bool REVERSE, class State, int... S> INLINE State across(State state, Lanes<S...>) {
+  ((state = State::join(apply(state, State{}, [](auto v, auto none) __attribute__((always_inline)) { return shifted<REVERSE, S>(v, none, AllLanes{}); }), state)), ...);
+  return state;
 }
+#if GRAPHC_LANES == 16
+using Doublings = Lanes<1, 2, 4, 8>;
+#elif GRAPHC_LANES == 8
+using Doublings = Lanes<1, 2, 4>;
+#else
+using Doublings = Lanes<1, 2>;
+#endif
 
 // Steps [begin, end) of U registers of rows.
 template <class State, bool REVERSE, long EXTENT, int U, class Element, class Write>
@@ -103,10 +107,10 @@ INLINE void along(long begin, long end, State& carry, const Element& read, const
   constexpr int rest = EXTENT % W;
   auto step = [&]<int M>(long j) __attribute__((always_inline)) {
     State state = single<State, true>(read.template operator()<M>(j), j);
-    if constexpr (M < W) state = apply(state, State{}, [](auto v, auto none) { return keep<M>(v, none); });
-    state = State::join(carry, across<REVERSE>(state));
+    if constexpr (M < W) state = apply(state, State{}, [](auto v, auto none) __attribute__((always_inline)) { return keep<M>(v, none); });
+    state = State::join(carry, across<REVERSE>(state, Doublings{}));
     write.template operator()<M>(j, state);
-    carry = apply(state, state, [](auto v, auto) { return repeated<REVERSE ? 0 : W - 1>(v, AllLanes{}); });
+    carry = apply(state, state, [](auto v, auto) __attribute__((always_inline)) { return repeated<REVERSE ? 0 : W - 1>(v, AllLanes{}); });
   };
   if constexpr (REVERSE) {
     if (rest && begin == 0 && end > 0) step.template operator()<rest ? rest : W>(full * W);
@@ -160,7 +164,7 @@ INLINE void prefix(long begin, long end, int phase, long piece, char* workspace,
             [&](int u, long j, const State& s) __attribute__((always_inline)) { store.template operator()<N>(u, j, s); });
     };
     if (PIECES > 1 && phase == 0) {
-      run([]<int M>(int, long, const State&) {});
+      run([]<int M>(int, long, const State&) __attribute__((always_inline)) {});
       for (int u = 0; u < R; u++) __builtin_memcpy(partials + u * PIECES + piece, states + u, sizeof(State));
       return;
     }

@@ -168,7 +168,7 @@ INLINE void sort_columns(long begin, long end, const Read& read, const Write& wr
 }
 
 // Sorts n entries of a; b is room for as many. The sorted ones lie where it says.
-template <class E> static E* sort_bytes(E* a, E* b, long n) {
+template <class E> __attribute__((noinline)) E* sort_bytes(E* a, E* b, long n) {
   if (n <= 64) {
     for (long i = 1; i < n; i++) {
       const E e = a[i];
@@ -209,11 +209,10 @@ INLINE bool any(mask m) {
 #endif
 }
 
-// take<M>(j) for the registers of [begin, end), of which M lanes live.
-template <class Take> INLINE void registers(long begin, long end, const Take& take) {
-  long j = begin;
-  for (; j + W <= end; j += W) take.template operator()<W>(j);
-  for (; j < end; j++) take.template operator()<1>(j);
+// take<M>(j) for the registers of [0, END), of which M lanes live.
+template <long END, class Take> INLINE void registers(const Take& take) {
+  for (long j = 0; j + W <= END; j += W) take.template operator()<W>(j);
+  if constexpr (END % W != 0) take.template operator()<END % W>(END / W * W);
 }
 
 // The first entries of a row, as far as they are known: all of them, or the first COUNT as soon as ROOM does not hold all.
@@ -243,7 +242,7 @@ INLINE void sort_rows(long begin, long end, char* workspace, const Read& read, c
     Buffer<T, COUNT, ROOM> row(memory, memory + ROOM);
     Entries<T> last;
     for (int l = 0; l < W; l++) last.set(l, row.last);
-    registers(0, EXTENT, [&]<int M>(long j) __attribute__((always_inline)) {
+    registers<EXTENT>([&]<int M>(long j) __attribute__((always_inline)) {
       const Entries<T> e = pack<T, DESCENDING>(read.template operator()<M>(i, r, j), splat(int32_t(j)) + lanes());
       if constexpr (ROOM >= EXTENT) {
         for (int l = 0; l < M; l++) row.entries[j + l] = e.lane(l);
@@ -258,7 +257,7 @@ INLINE void sort_rows(long begin, long end, char* workspace, const Read& read, c
       }
     });
     row.sort();
-    registers(0, COUNT, [&]<int M>(long j) __attribute__((always_inline)) {
+    registers<COUNT>([&]<int M>(long j) __attribute__((always_inline)) {
       Entries<T> e{};
       for (int l = 0; l < M; l++) e.set(l, row.entries[j + l]);
       write.template operator()<M>(i, r, j, unpack<T, DESCENDING>(e));
@@ -276,7 +275,7 @@ INLINE void sort_apart(long begin, long end, char* workspace, const Read& read, 
     Entries<T> last;
     for (int l = 0; l < N; l++) rows[l] = memory + l * ROOM;
     for (int l = 0; l < W; l++) last.set(l, Entry<T>::last());
-    auto sort = [&](int l) {
+    auto sort = [&](int l) __attribute__((always_inline)) {
       Buffer<T, COUNT, ROOM> row(rows[l], spare);
       row.size = sizes[l];
       row.cut();
