@@ -74,13 +74,15 @@ class MultiheadAttention(Module):
 
         `attn_mask` ([t, u] or [n * num_heads, t, u]) and `key_padding_mask` ([n, u]) are booleans,
         true where a position is not seen, or numbers to add to the scores. `is_causal` lets
-        position i see positions up to i.
+        position i see positions up to i; as in PyTorch `attn_mask` is then taken to say the same.
         """
         for x in (query, key, value):
             check.axes("MultiheadAttention", x, "t, features", "t, n, features")
         projected = self._projected(query, key, value)
         batched = query.ndim == 3
         q, k, v = (self._heads(x, batched) for x in projected)
+        if is_causal and not need_weights and key_padding_mask is None:
+            attn_mask = None  # which is_causal says in other words
         mask = self._mask(attn_mask, key_padding_mask, q.shape[0])
         p = self.dropout if current_builder().training else 0.0
         weights = None
@@ -122,17 +124,22 @@ class MultiheadAttention(Module):
         )
 
     def _mask(self, attn_mask: Any, key_padding_mask: Any, batch: int) -> Tensor | None:
-        """Numbers to add to the scores [n, num_heads, t, u]."""
+        """Of the scores [n, num_heads, t, u]: booleans, true where a position is seen, if all masks
+        are booleans; else numbers to add."""
         masks = []
         if attn_mask is not None:
-            mask = _additive(attn_mask)
+            mask = functions.as_tensor(attn_mask)
             if mask.ndim == 3:
                 mask = functions.reshape(mask, (batch, self.num_heads, *mask.shape[1:]))
             masks.append(mask)
         if key_padding_mask is not None:
-            mask = _additive(key_padding_mask)
+            mask = functions.as_tensor(key_padding_mask)
             masks.append(functions.reshape(mask, (-1, 1, 1, mask.shape[-1])))
-        return functions.add(*masks) if len(masks) == 2 else masks[0] if masks else None
+        if all(m.dtype == "bool" for m in masks):
+            masks = [functions.logical_not(m) for m in masks]
+            return functions.logical_and(*masks) if len(masks) == 2 else masks[0] if masks else None
+        masks = [_additive(m) for m in masks]
+        return functions.add(*masks) if len(masks) == 2 else masks[0]
 
     def describe(self) -> str:
         return (
@@ -141,7 +148,6 @@ class MultiheadAttention(Module):
         )
 
 
-def _additive(mask: Any) -> Tensor:
+def _additive(mask: Tensor) -> Tensor:
     """-infinity where a mask of booleans is true; masks of numbers as they are."""
-    tensor = functions.as_tensor(mask)
-    return functions.where(tensor, -math.inf, 0.0) if tensor.dtype == "bool" else tensor
+    return functions.where(mask, -math.inf, 0.0) if mask.dtype == "bool" else mask
