@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from graphc.ir import Node
+from graphc.ops.attention import Attention, AttentionGrad
 from graphc.ops.base import Contraction, Index, Source, View
 from graphc.ops.fused import Fused
 
@@ -46,6 +47,8 @@ def node_flops(node: Node) -> int:
     if isinstance(node.op, Contraction):
         a, b = (v.type for v in node.inputs[:2])
         return 2 * math.prod(node.op.iteration(a, b).extents)
+    if isinstance(node.op, Attention | AttentionGrad):
+        return node.op.flops(*(v.type for v in node.inputs))
     if isinstance(node.op, View | Index | Source):
         return 0
     return max((v.type.size for v in (*node.inputs, *node.outputs)), default=0)

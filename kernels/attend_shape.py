@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphc.cost import node_flops
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.access import row_major_strides
 from graphc.kernels.expression import C_TYPES, literal
@@ -71,11 +72,7 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions, those of weights that are computed anew too."""
-        op: Any = self.node.op
-        n, h, _, t, u, e, d = self.extents
-        seen = sum(min(i + 1, u) for i in range(t)) if op.causal else t * u
-        return 2 * n * h * seen * (e + d if self.forward else 4 * e + 3 * d)
+        return node_flops(self.node)
 
     @property
     def wanted(self) -> tuple[bool, ...]:

