@@ -21,7 +21,7 @@ FUNCTIONS = {
     "expm1": (np.expm1, 2.0),
     "log": (np.log, 1.5),
     "log1p": (np.log1p, 2.0),
-    "tanh": (np.tanh, 5.0),
+    "tanh": (np.tanh, 5.5),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 3.0),
     "erf": (np.vectorize(math.erf), 6.0),
     "floor": (np.floor, 0.0),
