@@ -15,3 +15,9 @@ class Target:
     lanes: int = 16
     arch: str = ""
     """Resolved CPU features or compute capability, as the caches' keys need it."""
+
+    def fills_lanes(self, batch: int) -> bool:
+        """Whether so many samples fill registers well enough for the batch of a convolution to lie
+        in the lanes. With half of them empty, a training step of ResNet-18 takes 1.3 times as long
+        as row-major."""
+        return self.lanes > 1 and batch >= 0.6 * self.lanes

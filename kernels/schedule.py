@@ -19,6 +19,9 @@ from graphc.kernels.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
 REGISTERS = {16: 32, 8: 16, 4: 32}
 """Vector registers of the machine by floats per register: AVX-512, AVX2, NEON."""
 
+LOAD_CYCLES = {0: 0.5, 1: 0.5, 2: 1.5}
+"""Cycles to load a register whose lanes are so many elements apart; others are gathered."""
+
 PANEL_BYTES = 256 * 1024
 """Of a packed panel, which lies on the stack and should stay in the second-level cache."""
 
@@ -135,7 +138,8 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
             continue
         if roles.window and (outer != roles.window[0][1] or columns % roles.window[1][1]):
             continue
-        if mr * nv + min(mr, nv) + 1 <= registers:
+        halved = 2 if roles.lane_stride(roles.y) == 2 else 0  # registers to pick from, and by
+        if mr * nv + min(mr, nv) + 1 + halved <= registers:
             yield rows, outer, columns
 
 
@@ -162,7 +166,7 @@ class TileCost:
             1 if a is None else roles.steps(a) for a in (roles.rows, roles.outer, roles.columns)
         ]
         self.x_load, self.y_load = (
-            0.5 if roles.lane_stride(r) in (0, 1) else 1.0 * roles.width for r in (x, y)
+            LOAD_CYCLES.get(roles.lane_stride(r), 1.0 * roles.width) for r in (x, y)
         )
         self.packing = 0.0
         if roles.packed:

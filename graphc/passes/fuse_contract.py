@@ -73,8 +73,8 @@ def _stored(value: Value, producers: Mapping[Value, Node]) -> Value:
 
 def _holds_windows(contraction: Node, target: Target) -> bool:
     """Whether the kernel's tile will be pixels of a batch in the lanes."""
-    batch = contraction.output.type.shape[:1]
-    return target.device == "cpu" and target.lanes > 1 and batch >= (target.lanes // 2,)
+    batch = next(iter(contraction.output.type.shape), 0)
+    return target.device == "cpu" and target.fills_lanes(batch)
 
 
 def _pooling_of(

@@ -40,7 +40,7 @@ def layout(graph: Graph, target: Target) -> Graph:
     if target.device != "cpu" or target.lanes == 1:
         return graph
     batch, times = _batch_of_convolutions(graph), frozenset[int]()
-    if batch < target.lanes // 2:
+    if not target.fills_lanes(batch):
         batch, times = _batch_of_scans(graph, target.lanes)
     if not batch:
         return graph

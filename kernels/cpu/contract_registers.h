@@ -18,6 +18,12 @@ constexpr int prefix(unsigned mask) {  // live lanes if they are the first ones,
     return mask >> n == 0 && n > 0 ? n : -1;
 }
 
+constexpr unsigned every_second_of(unsigned mask) {  // bit i at place 2 i
+    unsigned wide = 0;
+    for (int i = 0; i < 8; i++) wide |= (mask >> i & 1) << 2 * i;
+    return wide;
+}
+
 // The lanes of `mask` from p[lane * STEP]; the others are zero and not touched.
 template <unsigned MASK, int STEP>
 INLINE vec<float> fetch(const float* p) {
@@ -25,12 +31,18 @@ INLINE vec<float> fetch(const float* p) {
     vec<float> v{};
     if constexpr (STEP == 0) {
         return splat(*p);
-    } else if constexpr (STEP == 1 && live >= 0) {
-        return load<live>(p);
+    } else if constexpr ((STEP == 1 || STEP == 2) && live >= 0) {
+        return load<live, STEP>(p);
     } else {
 #if defined(GRAPHC_AVX512)
         // Masked lanes are not touched; inserting lanes one by one would compile for seconds.
         if constexpr (STEP == 1) return __builtin_ia32_loadups512_mask(p, v, (unsigned short)MASK);
+        else if constexpr (STEP == 2)
+            return every_second<float>(
+                __builtin_ia32_loadups512_mask(p, v, (unsigned short)every_second_of(MASK & 0xff)),
+                __builtin_ia32_loadups512_mask(p + W - 1, v,
+                                               (unsigned short)(every_second_of(MASK >> 8) << 1)),
+                AllLanes{});
         else
             return __builtin_ia32_gathersiv16sf(v, p, lanes<int32_t>() * STEP, (unsigned short)MASK,
                                                 4);

@@ -56,6 +56,16 @@ template <class T> constexpr bool is_narrow = __is_same(T, half) || __is_same(T,
 template <class T> using vec = typename vector_of<T>::type;
 using mask = vec<bool>;
 
+// The numbers of the lanes, as a pack.
+template <int... L> struct Lanes {};
+#if GRAPHC_LANES == 16
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
+#elif GRAPHC_LANES == 8
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
+#else
+using AllLanes = Lanes<0, 1, 2, 3>;
+#endif
+
 template <class V> using element = typename element_of<V>::type;
 
 // x - 0 is x, where 0 + x is 0 for a negative zero (and an addition).
@@ -220,12 +230,22 @@ template <int N, class T> INLINE void store_contiguous(T* p, vec<T> v) {
   __builtin_memcpy(p, &v, N * sizeof(T));
 }
 
+// Every second element of what two registers hold: a from element 0 on, b from element W - 1 on, so that it ends with the last one
+// wanted and nothing behind that is read.
+template <class T, int... L> INLINE vec<T> every_second(vec<T> a, vec<T> b, Lanes<L...>) {
+  return __builtin_shufflevector(a, b, (L < W / 2 ? 2 * L : 2 * L + 1)...);
+}
 template <int N = W, int S = 1, class T> INLINE vec<T> load(const T* p) {
   static_assert(N > 0 && N <= W);
   if constexpr (__is_same(T, bool)) return as_mask(load<N, S>((const uint8_t*)p) != vec<uint8_t>{});
   else if constexpr (S == 0) return splat<T>(*p);
   else if constexpr (is_narrow<T>) return decode<T>(load<N, S>((const uint16_t*)p));
   else if constexpr (S == 1) return load_contiguous<N>(p);
+  else if constexpr (S == 2 && __is_same(T, float)) {
+    vec<T> behind{};
+    if constexpr (2 * N > W) behind = load_contiguous<2 * N - W>(p + W - 1);
+    return every_second<T>(load_contiguous<least(2 * N - 1, W)>(p), behind, AllLanes{});
+  }
   else {
     vec<T> v{};
     for (int l = 0; l < N; l++) v[l] = p[l * long(S)];
@@ -248,6 +268,20 @@ template <int N = W, class T> INLINE void store_lanes(T* p, vec<T> v) { store<W,
 // Element (at + l * S) / D of p in lane l where the condition holds, else 0; nothing else is read.
 template <int N, int S, int D, class T> INLINE vec<T> load_if(mask m, const T* p, long at) {
   vec<T> v{};
+#if defined(GRAPHC_AVX512)
+  if constexpr (__is_same(T, float) && D == 1) {  // masked lanes are not touched
+    const unsigned short live = __builtin_ia32_ptestmd512(m, m, (unsigned short)((1u << N) - 1));
+    if constexpr (S == 1) return __builtin_ia32_loadups512_mask(p + at, v, live);
+#if defined(__BMI2__)
+    else if constexpr (S == 2) {  // bit l of the mask at place 2 l
+      const unsigned wide = __builtin_ia32_pdep_si(live, 0x55555555);
+      return every_second<T>(__builtin_ia32_loadups512_mask(p + at, v, (unsigned short)wide),
+                             __builtin_ia32_loadups512_mask(p + at + W - 1, v, (unsigned short)(wide >> 15)), AllLanes{});
+    }
+#endif
+    else return __builtin_ia32_gathersiv16sf(v, p + at, lanes<int32_t>() * S, live, 4);
+  }
+#endif
   for (int l = 0; l < N; l++)
     if (m[l]) v[l] = __is_same(T, bool) ? T(-int(p[(at + l * long(S)) / D])) : p[(at + l * long(S)) / D];
   return v;

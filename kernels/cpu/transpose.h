@@ -6,15 +6,6 @@
 #include "cpu/simd.h"
 
 namespace graphc {
-template <int... L> struct Lanes {};
-#if GRAPHC_LANES == 16
-using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
-#elif GRAPHC_LANES == 8
-using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
-#else
-using AllLanes = Lanes<0, 1, 2, 3>;
-#endif
-
 // Swaps the lanes of a that have bit S with those of b that have not.
 template <int S, class V, int... L> INLINE void exchange(V& a, V& b, Lanes<L...>) {
   const V x = __builtin_shufflevector(a, b, ((L & S) ? W + L - S : L)...);

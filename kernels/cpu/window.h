@@ -32,21 +32,29 @@ template <class T, class I> struct Pooled {
   vec<I> index;
 };
 
-// Calls f(condition, value, place) for the places of the window, first row first; the condition is bool or a mask.
+// Calls f(condition, value, place) for the places of the window, first row first; the condition is bool or a mask. Where lanes have
+// windows of their own and all of them are inside, nothing is tested.
 template <int N, class D, class R, int LP, int LQ, class T, class F> INLINE void each_place(const T* x, long p, long q, const F& f) {
   constexpr int step = R::LANE + LP * D::DH * R::ROW + LQ * D::DW * R::COLUMN;
+  constexpr int down = (N - 1) * LP * D::DH, right = (N - 1) * LQ * D::DW;
   const long top = p * D::DH - D::PH, left = q * D::DW - D::PW;
+  if (!D::PADDED ||
+      ((LP || LQ) && top >= 0 && left >= 0 && top + down + D::KH <= D::H && left + right + D::KW <= D::WIDTH)) {
 #pragma GCC unroll 8
-  for (int r = 0; r < D::KH; r++)
+    for (int r = 0; r < D::KH; r++)
 #pragma GCC unroll 8
-    for (int s = 0; s < D::KW; s++) {
-      const long at = (top + r) * R::ROW + (left + s) * R::COLUMN;
-      if constexpr (!D::PADDED) f(true, load<N, step>(x + at), r * D::KW + s);
-      else {
+      for (int s = 0; s < D::KW; s++)
+        f(true, load<N, step>(x + (top + r) * R::ROW + (left + s) * R::COLUMN), r * D::KW + s);
+  } else {
+#pragma GCC unroll 8
+    for (int r = 0; r < D::KH; r++)
+#pragma GCC unroll 8
+      for (int s = 0; s < D::KW; s++) {
+        const long at = (top + r) * R::ROW + (left + s) * R::COLUMN;
         const auto here = both(inside<LP * D::DH, D::H, 1>(top + r), inside<LQ * D::DW, D::WIDTH, 1>(left + s));
         f(here, load_if<N, step, 1>(here, x + at, 0), r * D::KW + s);
       }
-    }
+  }
 }
 
 template <int N, class I, class D, class R, int LP, int LQ, class T> INLINE Pooled<T, I> max_pool2d(const T* x, long p, long q) {

@@ -1,0 +1,41 @@
+"""Lanes two elements apart are picked from two loads: at every tail and at images' borders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.target import Target
+
+WIDTHS = (15, 16, 17, 29, 30, 31, 32, 33, 47, 63, 64, 65)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_strided_windows_are_those_of_numpy_at_every_width(padding: int) -> None:
+    generator = np.random.default_rng(0)
+    images = [generator.standard_normal((1, 2, 7, w), np.float32) for w in WIDTHS]
+    weight = generator.standard_normal((3, 2, 3, 3), np.float32)
+
+    def program(*images: graphc.Tensor) -> list[graphc.Tensor]:
+        results = []
+        for x in images:
+            results += [
+                graphc.max_pool2d(x, 3, 2, padding),
+                graphc.avg_pool2d(x, 3, 2, padding, count_include_pad=False),
+                graphc.conv2d(x, weight, None, 2, padding),
+                x[..., ::2] + 1,
+            ]
+        return results
+
+    specs = [graphc.spec(x.shape) for x in images]
+    expected = graphc.compile(program, *specs, device="reference")(*images)
+    found = graphc.compile(program, *specs, device="cpu")(*images)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_lies_in_the_lanes_if_it_fills_them() -> None:
+    assert [n for n in range(20) if Target("cpu", 16).fills_lanes(n)] == list(range(10, 20))
+    assert [n for n in range(9) if Target("cpu", 8).fills_lanes(n)] == [5, 6, 7, 8]
+    assert not Target("cuda", 1).fills_lanes(64)
