@@ -26,8 +26,7 @@ from graphc.kernels.shell import (
 from graphc.ops.prefix import Prefix
 from graphc.target import Target
 
-STRIP = 4
-"""Registers of neighbouring rows that go down the axis together."""
+STRIPS = (16, 8, 4)
 ENOUGH_STRIPS = 16
 """Where there are so many, no axis is cut: its elements would be joined twice."""
 FEW_STEPS = 64
@@ -54,8 +53,7 @@ def lower_prefix(node: Node, target: Target) -> Kernel:
         for lane in lane_axes(x.type.shape, op.axis)
     )
     space = min(spaces, key=lambda s: s.cost + s.waste * _joins(op, s))
-    runs = not space.in_lanes and all(a.lane_stride in (0, 1) for a in space.whole.accesses)
-    strip = min(STRIP, space.domain.steps(space.kept[-1])) if runs else 1
+    strip = _strip(space)
     steps = space.domain.steps(space.axis)
     strips = space.strips(strip) if steps else 0
     per_strip = (program_cost(space.whole, target.lanes) + _joins(op, space)) * steps * strip
@@ -73,6 +71,16 @@ def lower_prefix(node: Node, target: Target) -> Kernel:
         bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
         inplace=inplace_pairs(node, [(space.whole, space.domain, space.pointers)]),
     )
+
+
+def _strip(space: Space) -> int:
+    """Registers of neighbouring rows that go down the axis together: long runs of memory, as long
+    as there are enough strips."""
+    if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.whole.accesses):
+        return 1
+    registers = space.domain.steps(space.kept[-1])
+    enough = (s for s in STRIPS if space.strips(s) >= ENOUGH_STRIPS)
+    return next(enough, min(STRIPS[-1], registers))
 
 
 def _joins(op: Prefix, space: Space) -> float:

@@ -92,7 +92,7 @@ template <class State, bool REVERSE, long EXTENT, int U, class Element, class Wr
 INLINE void down(long begin, long end, State (&states)[U], const Element& read, const Write& write) {
   for (long step = begin; step < end; step++) {
     const long j = REVERSE ? EXTENT - 1 - step : step;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int u = 0; u < U; u++) {
       states[u] = State::join(states[u], single<State, false>(read(u, j), j));
       write(u, j, states[u]);
