@@ -78,7 +78,7 @@ def _measured(
         check = [float(loss) for loss in results]
     else:
         check = [float(value) for value in np.asarray(results[0]).ravel()[:5]]
-    times, waited = _times(step, options.seconds)
+    times, work, waited = _times(step, options.seconds)
     return {
         "workload": case.workload.name,
         "mode": case.mode,
@@ -86,6 +86,7 @@ def _measured(
         "median_ms": round(1e3 * statistics.median(times), 4),
         "p10": round(1e3 * times[len(times) // 10], 4),
         "p90": round(1e3 * times[len(times) * 9 // 10], 4),
+        "cpu_ms": round(1e3 * work, 4),
         "first_call_s": round(first_call, 3),
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "gflop_fwd": round(case.workload.gflop, 5),
@@ -94,9 +95,12 @@ def _measured(
     }
 
 
-def _times(step: Callable[[], Any], seconds: float, least: int = 7) -> tuple[list[float], float]:
-    """Seconds per step of each chunk, ascending, after a quarter of the time to warm up; and
-    the seconds per second that our threads waited for cores that others had."""
+def _times(
+    step: Callable[[], Any], seconds: float, least: int = 7
+) -> tuple[list[float], float, float]:
+    """Seconds per step of each chunk, ascending, after a quarter of the time to warm up; the least
+    CPU time of a step, all threads together, which other programs disturb less; and the seconds per
+    second that our threads waited for cores that others had."""
     begin = time.perf_counter()
     warm = min(0.5, seconds / 4)
     while time.perf_counter() - begin < warm:
@@ -106,13 +110,15 @@ def _times(step: Callable[[], Any], seconds: float, least: int = 7) -> tuple[lis
     single = time.perf_counter() - single
     chunk = max(1, int(CHUNK_SECONDS / max(single, 1e-7)))
     times: list[float] = []
+    work: list[float] = []
     begin, waited = time.perf_counter(), _waited()
     while time.perf_counter() - begin < seconds or len(times) < least:
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), time.process_time()
         for _ in range(chunk):
             step()
         times.append((time.perf_counter() - start) / chunk)
-    return sorted(times), (_waited() - waited) / (time.perf_counter() - begin)
+        work.append((time.process_time() - worked) / chunk)
+    return sorted(times), min(work), (_waited() - waited) / (time.perf_counter() - begin)
 
 
 def _waited() -> float:

@@ -15,7 +15,7 @@ from benchmarks.workloads import WORKLOADS, find
 from tests.tools import need_module, run_python
 
 KEYS = (
-    "peer variant workload mode threads median_ms p10 p90 first_call_s peak_rss_mb gflop_fwd check"
+    "peer variant workload mode threads median_ms p10 p90 cpu_ms first_call_s peak_rss_mb gflop_fwd check"
     " noise"
 )
 
