@@ -21,9 +21,14 @@ Issue = Callable[[], Any]
 """Puts one step, or one launch of a step that has several, on its stream."""
 
 
+MOST_TOGETHER = 24
+"""Kernels in one file of a driver that compiles several at once."""
+
+
 @dataclass(frozen=True)
 class Image:
-    """A compiled kernel and the symbols of its launches: those of the first of equal kernels."""
+    """What a kernel was compiled to, perhaps with others, and the symbols of its launches: those
+    of the first of equal kernels."""
 
     compiled: bytes
     symbols: tuple[str, ...]
@@ -46,13 +51,28 @@ def compile_kernels(plan: Plan, device: Device) -> dict[str, Image]:
     for kernel in kernels:
         firsts.setdefault(texts[kernel.name], kernel)
 
-    def compiled(kernel: Kernel) -> Image:
-        image = device.driver.compile(kernel.source, kernel.name, wheres.get(kernel.name, ""))
-        return Image(image, tuple(launch.symbol for launch in kernel.launches))
+    def compiled(unit: Sequence[str]) -> list[tuple[str, Image]]:
+        chosen = [firsts[text] for text in unit]
+        sources = [(k.source, k.name, wheres.get(k.name, "")) for k in chosen]
+        symbols = [tuple(launch.symbol for launch in k.launches) for k in chosen]
+        if len(unit) > 1:
+            found = device.driver.compile_all(sources)
+        else:
+            found = [device.driver.compile(*sources[0])]
+        return list(zip(unit, map(Image, found, symbols), strict=True))
 
+    units = _units(list(firsts), hasattr(device.driver, "compile_all"))
     with ThreadPoolExecutor(usable_cores()) as pool:
-        images = dict(zip(firsts, pool.map(compiled, firsts.values()), strict=True))
+        images = dict(pair for unit in pool.map(compiled, units) for pair in unit)
     return {name: images[text] for name, text in texts.items()}
+
+
+def _units(kernels: Sequence[str], together: bool) -> list[Sequence[str]]:
+    """What to compile at once: single kernels, or about as much for each core."""
+    count = len(kernels)
+    if together:
+        count = min(count, usable_cores() * -(-count // (usable_cores() * MOST_TOGETHER)))
+    return [kernels[i::count] for i in range(count)]
 
 
 class StatePlaces:
@@ -103,11 +123,12 @@ class Functions:
 
     def __init__(self, plan: Plan, device: Device, images: Mapping[str, Image]) -> None:
         driver = device.driver
-        distinct = {id(image): image for image in images.values()}
-        self._modules = {i: driver.module_from_buffer(x.compiled) for i, x in distinct.items()}
+        distinct = {id(image.compiled): image.compiled for image in images.values()}
+        self._modules = {i: driver.module_from_buffer(x) for i, x in distinct.items()}
         self._functions: dict[str, list[tuple[GridLaunch, Any]]] = {}
         for name, image in images.items():
-            found = [self._modules[id(image)].get_function(s) for s in image.symbols]
+            module = self._modules[id(image.compiled)]
+            found = [module.get_function(symbol) for symbol in image.symbols]
             self._functions[name] = list(zip(plan.kernels[name].launches, found, strict=True))
             for launch, function in self._functions[name]:
                 if launch.shared_bytes:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from graphc.runtime.sim import objects
-from graphc.runtime.sim.build import compile_text
+from graphc.runtime.sim.build import compile_text, compile_texts
 from graphc.runtime.sim.capture import Capture, Graph
 from graphc.runtime.sim.copies import Copies
 from graphc.runtime.sim.errors import Error, LaunchError, LogicError, MemoryError
@@ -108,6 +108,10 @@ class Simulator(Copies):
         """The "cubin" of CUDA text whose file is called `name`: a shared object of this machine.
         CompileError, naming the kernel and `where` it comes from, if it is not valid C++."""
         return compile_text(text, name, self.check, where)
+
+    def compile_all(self, kernels: Sequence[tuple[str, str, str]]) -> list[bytes]:
+        """As `compile` for each (text, name, where), at once."""
+        return compile_texts(kernels, self.check)
 
     def begin_capture(self, stream: objects.Stream) -> None:
         """What `stream`, and streams that fork from it, are given becomes a graph's nodes."""

@@ -301,20 +301,25 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def test_kernels_that_differ_in_names_alone_are_compiled_once(monkeypatch):
-    texts = []
-    compile_one = Simulator.compile
+    compiled = []
+    one, several = Simulator.compile, Simulator.compile_all
 
     def counting(self: Simulator, text: str, name: str, where: str = "") -> bytes:
-        texts.append(name)
-        return compile_one(self, text, name, where)
+        compiled.append(name)
+        return one(self, text, name, where)
+
+    def counting_all(self: Simulator, kernels: Any) -> list[bytes]:
+        compiled.extend(name for _, name, _ in kernels)
+        return several(self, kernels)
 
     monkeypatch.setattr(Simulator, "compile", counting)
+    monkeypatch.setattr(Simulator, "compile_all", counting_all)
     layers = nn.Sequential(*[nn.Linear(12, 12) for _ in range(4)])
     x = np.ones((5, 12), np.float32)
     program = graphc.compile(layers, graphc.spec((5, 12)), device="sim")
-    assert len(texts) == 1 and len(program.kernels) == 4
+    assert len(compiled) == 1 and len(program.kernels) == 4
     expected = graphc.compile(layers, graphc.spec((5, 12)), device="reference")(x)
     np.testing.assert_allclose(program(x), expected, rtol=1e-5, atol=1e-6)
     checked = on_device(program.plan, buffers(program), check=True)
-    assert len(texts) == 5
+    assert sorted(compiled[1:]) == sorted(program.kernels)
     np.testing.assert_array_equal(checked.run([x])[0], program(x))

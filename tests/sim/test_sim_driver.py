@@ -83,6 +83,26 @@ def test_text_that_does_not_compile_names_kernel_and_line(device: Simulator):
     assert second.startswith("command: ")
 
 
+def test_several_texts_are_one_object_unless_one_of_them_is_wrong(device: Simulator):
+    plain = 'extern "C" __global__ void NAME(float* y) {\n  y[0] = VALUE;\n}\n'
+    texts = [
+        (plain.replace("NAME", name).replace("VALUE", value), name, f"model.py:{value}")
+        for name, value in (("one", "1"), ("two", "2"))
+    ]
+    images = device.compile_all(texts)
+    assert images[0] is images[1]
+    module, out, stream = device.module_from_buffer(images[0]), place(device, X), device.Stream(1)
+    for name, value in (("one", 1), ("two", 2)):
+        function = module.get_function(name)
+        function._launch_kernel((1, 1, 1), (1, 1, 1), packed(out), 0, stream)
+        stream.synchronize()
+        assert fetch(device, out, X)[0] == value
+    bad = (plain.replace("NAME", "bad").replace("VALUE", "nothing"), "bad", "model.py:7")
+    with pytest.raises(CompileError) as caught:
+        device.compile_all([*texts, bad])
+    assert str(caught.value).startswith("kernel bad (model.py:7) does not compile: bad.cu:2:10: ")
+
+
 def test_what_is_not_a_module_is_refused(device: Simulator):
     with pytest.raises(LogicError, match=r"^module_from_buffer: not a module: "):
         device.module_from_buffer(b"PTX")
