@@ -134,7 +134,8 @@ def _table(
         ratio = medians[entry] / medians[first]
         line = (
             f"  {entry!s:18} {medians[entry]:9.3f} ms  ({low:.3f} to {high:.3f})  {ratio:5.2f}x"
-            f"  {speed}{share}  CPU {min(r['cpu_ms'] for r in results):.3f} ms  first {results[0]['first_call_s']:.2f} s"
+            f"  {speed}{share}  CPU {min(r['cpu_ms'] for r in results):.3f} ms"
+            f"  first {results[0]['first_call_s']:.2f} s"
             f"  {results[0]['peak_rss_mb']} MB  noise {max(r['noise'] for r in results):.2f}"
         )
         if not _agree(results[0]["check"], rounds[0][first]["check"]):
