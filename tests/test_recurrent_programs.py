@@ -1,0 +1,142 @@
+"""Recurrent networks as whole programs: launches per step, bytes, streams, threads, size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim
+from graphc.runtime.plan import Copy, Launch, Loop, Plan
+from tests.nn.running import random
+from tests.tools import need_command
+
+STEPS, BATCH, FEATURES, HIDDEN = 6, 32, 8, 16
+
+
+class Peephole(nn.Module):
+    """An LSTM whose gates look at the cell (Gers, Schraudolph and Schmidhuber, 2002), by hand."""
+
+    def __init__(self) -> None:
+        self.of_x = nn.Linear(FEATURES, 4 * HIDDEN)
+        self.of_h = nn.Linear(HIDDEN, 4 * HIDDEN, bias=False)
+        draw = np.random.default_rng(0).standard_normal
+        self.peeps = [nn.Parameter(draw(HIDDEN).astype(np.float32)) for _ in range(3)]
+
+    def forward(self, x: graphc.Tensor) -> tuple[graphc.Tensor, Any]:
+        def step(state: Any, element: Any) -> Any:
+            h, c = state
+            z = self.of_x(element) + self.of_h(h)
+            i, f, g, o = (z[:, n * HIDDEN : (n + 1) * HIDDEN] for n in range(4))
+            i, f = graphc.sigmoid(i + self.peeps[0] * c), graphc.sigmoid(f + self.peeps[1] * c)
+            c = f * c + i * graphc.tanh(g)
+            h = graphc.sigmoid(o + self.peeps[2] * c) * graphc.tanh(c)
+            return (h, c), h
+
+        zeros = graphc.zeros((x.shape[1], HIDDEN))
+        last, y = graphc.scan(step, (zeros, zeros), x)
+        return y, last
+
+
+class Sequence(nn.Module):
+    def __init__(self, layers: Any) -> None:
+        self.layers, self.head = layers, nn.Linear(HIDDEN, 1)
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        return self.head(self.layers(x)[0])
+
+
+def loss_fn(model: Any, x: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
+    return graphc.mse_loss(model(x), y)
+
+
+MAKE = {
+    "lstm": lambda: nn.LSTM(FEATURES, HIDDEN),
+    "gru": lambda: nn.GRU(FEATURES, HIDDEN),
+    "peephole": Peephole,
+}
+
+
+def training(name: str, steps: int = STEPS, layers: Any = None, **options: Any) -> Any:
+    graphc.seed(3)
+    model = Sequence(MAKE[name]() if layers is None else layers)
+    specs = graphc.spec((steps, BATCH, FEATURES)), graphc.spec((steps, BATCH, 1))
+    return graphc.compile(loss_fn, model, *specs, update=optim.Adam(lr=0.01), **options)
+
+
+def loops(plan: Plan) -> list[Loop]:
+    return [step for step in plan.steps if isinstance(step, Loop)]
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("name", MAKE)
+def test_a_step_is_one_kernel_forward_and_two_backward(name: str, device: str) -> None:
+    need_command("g++", "clang++")
+    plan = training(name, device=device).plan
+    forward, backward = (kernels_of(plan, loop) for loop in loops(plan))
+    assert [kernel.template for kernel in forward] == ["contract"]
+    assert "contract" in [kernel.template for kernel in backward]
+    assert len(backward) == 2
+
+
+def kernels_of(plan: Plan, loop: Loop) -> list[Any]:
+    assert not any(isinstance(step, Copy) for step in loop.steps)
+    return [plan.kernels[step.kernel] for step in loop.steps if isinstance(step, Launch)]
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "peephole"])
+def test_no_gate_is_copied(name: str) -> None:
+    """A step touches the pre-activations and the stored gates forward; backward the stored gates,
+    and their gradients once to write and once to read (a GRU has two kinds of gradients, and reads
+    the pre-activations again); besides these a few states, and nothing else."""
+    need_command("g++", "clang++")
+    plan = training(name, device="cpu").plan
+    state = 4 * BATCH * HIDDEN
+    gates = (3 if name == "gru" else 4) * state
+    most = {"forward": 2 * gates + 5 * state, "backward": 3 * gates + 8 * state}
+    most["backward"] += {"lstm": 0, "gru": 2 * gates, "peephole": state}[name]
+    for (kind, bound), loop in zip(most.items(), loops(plan), strict=True):
+        touched = sum(
+            place.stop - place.start
+            for step in loop.steps
+            if isinstance(step, Launch)
+            for place in (*step.reads, *step.writes)
+            if place.segment == "work"
+        )
+        assert touched <= bound, (kind, touched, bound)
+
+
+def test_the_program_is_as_large_for_a_thousand_steps() -> None:
+    need_command("g++", "clang++")
+    short, long = (training("lstm", steps=steps, device="cpu").plan for steps in (8, 1000))
+    assert len(short.steps) == len(long.steps)
+    assert len(str(long)) < 1.1 * len(str(short))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_bits_are_the_same_for_every_stream_and_thread_count(kind: str) -> None:
+    need_command("g++", "clang++")
+    x, y = random(STEPS, BATCH, FEATURES), random(STEPS, BATCH, 1, seed=1)
+    seen = set()
+    for streams, threads in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 2), (8, 3)):
+        graphc.seed(5)
+        layers = getattr(nn, kind)(FEATURES, HIDDEN // 2, num_layers=2, bidirectional=True)
+        step = training("lstm", layers=layers, device="cpu", streams=streams, threads=threads)
+        losses = [step(x, y) for _ in range(3)]
+        state = step.state_dict()
+        seen.add((*map(bytes, losses), *(state[name].tobytes() for name in sorted(state))))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_training_on_the_simulated_gpu_is_that_of_the_reference(name: str) -> None:
+    need_command("g++", "clang++")
+    x, y = random(STEPS, BATCH, FEATURES), random(STEPS, BATCH, 1, seed=1)
+    simulated, reference = (training(name, device=device) for device in ("sim", "reference"))
+    for _ in range(3):
+        np.testing.assert_allclose(simulated(x, y), reference(x, y), rtol=2e-5)
+    expected = reference.state_dict()
+    for key, array in simulated.state_dict().items():
+        np.testing.assert_allclose(array, expected[key], atol=2e-5, err_msg=key)
