@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 import graphc
-from graphc import optim
+from graphc import nn, optim
 from graphc.errors import GraphError, RunError
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device
 from graphc.runtime.cuda.driver import PycudaDriver
+from graphc.runtime.plan import Loop
 from tests.small_models import MODELS, loss_fn
 
 DRIVER = ctypes.CDLL("libcuda.so.1")
@@ -26,6 +27,8 @@ DRIVER.fake_record.restype = ctypes.c_char_p
 DRIVER.fake_machine.argtypes = (ctypes.c_int, ctypes.c_size_t)
 
 Record = list[str]
+STEPS = 6
+"""Of the recurrent layers."""
 
 
 def main() -> None:
@@ -51,6 +54,7 @@ def main() -> None:
     found["forgotten"] = forgotten()
     found["failing"] = failing(model)
     found["nothing"] = nothing()
+    found["recurrent"] = {kind: recurrent(kind) for kind in ("LSTM", "GRU")}
     found["depth"] = DRIVER.fake_depth()
     print(json.dumps(found))
 
@@ -86,6 +90,23 @@ def step_line(program: Program, step: Any) -> list[Any]:
     if kind == "launch":
         return [kind, step.stream, [la.symbol for la in program.plan.kernels[step.kernel].launches]]
     return [kind, step.stream, getattr(step, "event", None)]
+
+
+def recurrent(kind: str) -> dict[str, Any]:
+    """The record of the first step of a recurrent layer, and the symbols of each loop's kernels."""
+    layer = getattr(nn, kind)(4, 8)
+    spec = graphc.spec((STEPS, 32, 4))
+    train = graphc.compile(mean_square, layer, spec, update=optim.SGD(lr=0.1), device="cuda")
+    taken()
+    train(np.zeros(spec.shape, np.float32))
+    loops = [step for step in train.plan.steps if isinstance(step, Loop)]
+    symbols = [[step_line(train, step)[2] for step in loop.steps] for loop in loops]
+    return {"first step": taken(), "loops": symbols}
+
+
+def mean_square(layer: Any, x: graphc.Tensor) -> graphc.Tensor:
+    y, _ = layer(x)
+    return graphc.mean(y * y)
 
 
 def executable_of(program: Program) -> CudaExecutable:

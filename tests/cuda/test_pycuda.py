@@ -14,6 +14,8 @@ import pytest
 from tests.tools import need_command, need_package, run_python
 from tools.driver_stub import build_stub, find_headers
 
+STEPS = 6
+"""Of the recurrent layers of recording.py."""
 FAKE = Path(__file__).with_name("fake_driver.c")
 ALLOCATIONS = ("mem_alloc", "host_alloc", "mem_free", "event_create", "stream_create")
 SYNCHRONISATIONS = ("event_synchronize", "stream_synchronize", "context_synchronize")
@@ -71,6 +73,19 @@ def parts(step: list[str]) -> tuple[list[str], list[str]]:
 
 def first_event(lines: list[str]) -> int:
     return min(event for kind, _, event in issued(lines) if kind != "launch")
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_recurrent_step_is_one_launch_forward_and_two_backward(record, kind):
+    seen = record["recurrent"][kind]
+    at_once, captured = parts(seen["first step"])
+    forward, backward = seen["loops"]
+    assert [len(launches) for launches in forward] == [1]
+    assert [len(launches) for launches in backward] == [1, 1]
+    for lines in (at_once, captured):
+        launched = Counter(line.split()[2] for line in lines if line.startswith("launch "))
+        for (symbol,) in (*forward, *backward):
+            assert launched[symbol] == STEPS
 
 
 def test_pycuda_gets_the_launches_records_and_waits_of_the_plan_in_order(record):
