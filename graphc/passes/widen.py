@@ -13,7 +13,6 @@ there (`widen`); one that is given memory gets f32 in memory (`cast`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from graphc.ir import NARROW, Graph, Node, Value
@@ -21,6 +20,7 @@ from graphc.ops.base import Contraction, Op, Pointwise, Reduction, View
 from graphc.ops.logic import Cast
 from graphc.ops.pooling import MaxPool2d
 from graphc.ops.widen import Widen
+from graphc.passes.groups import is_free
 from graphc.passes.rewrite import Names, drop_dead
 from graphc.target import Target
 
@@ -30,69 +30,83 @@ _MOVES = frozenset({"cast", "concat", "constant", "pad", "take", "take_along_axi
 def widen(graph: Graph, target: Target) -> Graph:
     """`graph` with arithmetic on f32 in place of f16 and bf16."""
     values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
-    if not any(_narrow(v) for v in values):
+    if not any(map(_narrow, values)):
         return graph
-    names = Names(graph)
-    nodes: list[Node] = []
-    stored: dict[Value, Value] = {}
+    widening = _Widening(graph, target)
     for node in graph.nodes:
-        if node.op == Cast("f32") and _narrow(node.inputs[0]):
-            stored[node.output] = node.inputs[0]
-        elif isinstance(node.op, View) and node.inputs[0] in stored:
-            source = stored[node.inputs[0]]
-            type = replace(node.output.type, dtype=source.type.dtype)
-            view = Value(names.fresh(node.output.name), type)
-            nodes.append(replace(node, inputs=(source,), outputs=(view,)))
-            stored[node.output] = view
-        nodes += _widened(node, target, names, stored)
-    return drop_dead(replace(graph, nodes=tuple(nodes)))
+        widening.add(node)
+    return drop_dead(replace(graph, nodes=tuple(widening.nodes)))
 
 
 def _narrow(value: Value) -> bool:
     return value.type.dtype in NARROW
 
 
-def _moves(op: Op) -> bool:
-    """Whether the op computes nothing: its kernels move elements of any dtype."""
-    return isinstance(op, View | MaxPool2d) or op.name in _MOVES or not op.widens
+class _Widening:
+    """The nodes so far. `stored` says which floats of two bytes the casts to f32 among them, and
+    views of those, are copies of."""
 
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.target, self.names = target, Names(graph)
+        self.nodes: list[Node] = []
+        self.producers = graph.producers
+        self.stored: dict[Value, Value] = {}
 
-def _widened(node: Node, target: Target, names: Names, stored: Mapping[Value, Value]) -> list[Node]:
-    """`node` between conversions, where it computes on floats of two bytes. `stored` says of which
-    of them the casts to f32 so far are copies."""
-    if _moves(node.op):
-        return [node]
-    if isinstance(_reader(node.op, target), Widen):
-        node = replace(node, inputs=tuple(stored.get(v, v) for v in node.inputs))
-    if not any(map(_narrow, (*node.inputs, *node.outputs))):
-        return [node]
+    def add(self, node: Node) -> None:
+        """Append `node`, between conversions where it computes on floats of two bytes."""
+        if isinstance(node.op, View | MaxPool2d) or node.op.name in _MOVES or not node.op.widens:
+            self._follow(node)
+            self.nodes.append(node)
+            return
+        registers = self._reads_registers(node.op)
+        if registers:
+            node = replace(node, inputs=tuple(self.stored.get(v, v) for v in node.inputs))
+        if not any(map(_narrow, (*node.inputs, *node.outputs))):
+            self.nodes.append(node)
+            return
+        read = self._widened if registers else self._copied
+        inputs = tuple(read(v, node) if _narrow(v) else v for v in node.inputs)
+        outputs = tuple(self._wide(v) if _narrow(v) else v for v in node.outputs)
+        op = node.op
+        if getattr(op, "dtype", None) in NARROW:
+            op = replace(op, dtype="f32")  # type: ignore[type-var]
+        self.nodes.append(replace(node, op=op, inputs=inputs, outputs=outputs))
+        for value, wide in zip(node.outputs, outputs, strict=True):
+            if value is not wide:
+                self._emit(Cast(value.type.dtype), wide, value, node)
 
-    def wide(value: Value) -> Value:
-        return Value(names.fresh(f"{value.name}.f32"), replace(value.type, dtype="f32"))
+    def _reads_registers(self, op: Op) -> bool:
+        """Whether kernels compute an operand of `op` where they read it."""
+        contracts = isinstance(op, Contraction) and self.target.device in ("cuda", "sim")
+        return contracts or isinstance(op, Pointwise | Reduction)
 
-    before, inputs = [], []
-    for value in node.inputs:
-        if _narrow(value):
-            before.append(replace(node, op=_reader(node.op, target), inputs=(value,), outputs=()))
-            value = wide(value)
-            before[-1] = replace(before[-1], outputs=(value,))
-        inputs.append(value)
-    outputs = [wide(v) if _narrow(v) else v for v in node.outputs]
-    after = [
-        replace(node, op=Cast(v.type.dtype), inputs=(w,), outputs=(v,))
-        for v, w in zip(node.outputs, outputs, strict=True)
-        if v is not w
-    ]
-    op = node.op
-    if getattr(op, "dtype", None) in NARROW:
-        op = replace(op, dtype="f32")  # type: ignore[type-var]
-    return [*before, replace(node, op=op, inputs=tuple(inputs), outputs=tuple(outputs)), *after]
+    def _follow(self, node: Node) -> None:
+        """Remember casts to f32, and follow views of them."""
+        if node.op == Cast("f32") and _narrow(node.inputs[0]):
+            self.stored[node.output] = node.inputs[0]
+        elif isinstance(node.op, View) and node.inputs[0] in self.stored:
+            source = self.stored[node.inputs[0]]
+            type = replace(node.output.type, dtype=source.type.dtype)
+            view = Value(self.names.fresh(node.output.name), type)
+            self.stored[node.output] = self._emit(node.op, source, view, node)
 
+    def _widened(self, value: Value, node: Node) -> Value:
+        """f32 that costs nothing where it is read."""
+        return self._emit(Widen(), value, self._wide(value), node)
 
-def _reader(op: Op, target: Target) -> Op:
-    """How an operand of `op` is widened."""
-    if isinstance(op, Pointwise | Reduction):
-        return Widen()
-    if isinstance(op, Contraction) and target.device in ("cuda", "sim"):
-        return Widen()
-    return Cast("f32")
+    def _copied(self, value: Value, node: Node) -> Value:
+        """f32 in memory. What views only turn or repeat is copied as it lies, before them."""
+        producer = self.producers.get(value)
+        if producer is not None and isinstance(producer.op, View) and is_free(producer):
+            (source,) = producer.inputs
+            if source.type.size <= value.type.size:
+                copy = self._copied(source, node)
+                return self._emit(producer.op, copy, self._wide(value), producer)
+        return self._emit(Cast("f32"), value, self._wide(value), node)
+
+    def _wide(self, value: Value) -> Value:
+        return Value(self.names.fresh(f"{value.name}.f32"), replace(value.type, dtype="f32"))
+
+    def _emit(self, op: Op, source: Value, result: Value, like: Node) -> Value:
+        self.nodes.append(replace(like, op=op, inputs=(source,), outputs=(result,)))
+        return result
