@@ -1,4 +1,4 @@
-"""The three kinds of model that tests of the whole way use, small. Their lines are in goldens."""
+"""The kinds of model that tests of the whole way use, small. Their lines are in goldens."""
 
 from __future__ import annotations
 
@@ -41,9 +41,20 @@ def loss_fn(model, x, y):
     return graphc.cross_entropy(model(x), y)
 
 
+class Recurrent(nn.Module):
+    def __init__(self):
+        self.lstm, self.gru = nn.LSTM(6, 8, batch_first=True), nn.GRU(8, 8, batch_first=True)
+        self.fc = nn.Linear(8, 10)
+
+    def forward(self, x):
+        y, _ = self.gru(self.lstm(x)[0])
+        return self.fc(y[:, -1])
+
+
 MODELS = {
     "mlp": (MLP, (20, 12)),
     "lenet": (LeNet, (24, 1, 28, 28)),
     "norm": (NormNet, (18, 3, 9, 9)),
+    "recurrent": (Recurrent, (16, 5, 6)),
 }
 """Name -> module class and input shape."""

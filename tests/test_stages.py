@@ -20,6 +20,7 @@ RULES = {
     "mlp": optim.Adam(lr=0.01, clip_grad_norm=1.0),
     "lenet": optim.SGD(lr=0.1, momentum=0.9, nesterov=True),
     "norm": optim.AdamW(lr=0.01),
+    "recurrent": optim.RMSprop(lr=0.01),
 }
 
 

@@ -24,6 +24,7 @@ RULES = {
     "mlp": lambda: optim.Adam(lr=0.01),
     "lenet": lambda: optim.SGD(lr=0.1, momentum=0.9),
     "norm": lambda: optim.SGD(lr=0.1, weight_decay=0.01),
+    "recurrent": lambda: optim.Adam(lr=0.01),
 }
 
 

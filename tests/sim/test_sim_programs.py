@@ -24,8 +24,9 @@ RULES = {
     "mlp": lambda: optim.Adam(lr=0.01),
     "lenet": lambda: optim.SGD(lr=0.1, momentum=0.9),
     "norm": lambda: optim.SGD(lr=0.1, momentum=0.9),
+    "recurrent": lambda: optim.Adam(lr=0.01),
 }
-BATCHES = {"mlp": 20, "lenet": 5, "norm": 6}
+BATCHES = {"mlp": 20, "lenet": 5, "norm": 6, "recurrent": 4}
 
 
 def program(name: str, device: str, streams: int) -> Program:
