@@ -27,6 +27,11 @@ def is_narrow(dtype: np.dtype[Any]) -> bool:
     return dtype == FLOAT16 or dtype == BFLOAT16
 
 
+def largest(dtype: np.dtype[Any]) -> float:
+    """The largest finite number of a float dtype."""
+    return 255 * 2.0**120 if dtype == BFLOAT16 else float(np.finfo(dtype).max)
+
+
 def convert(array: Array, dtype: np.dtype[Any]) -> Array:
     """`array` in another dtype; itself if it has it.
 

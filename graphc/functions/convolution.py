@@ -13,7 +13,6 @@ from graphc.functions.elementwise import add
 from graphc.functions.rearrange import swapaxes
 from graphc.functions.shapes import concat, expand_dims, flip, permute_dims, reshape, squeeze
 from graphc.functions.tensors import as_tensor, error, promoted
-from graphc.ir import DTYPES
 from graphc.trace import Tensor, emit
 
 __all__ = ["conv3d", "conv_transpose1d", "conv_transpose3d", "fold", "unfold"]
@@ -205,7 +204,7 @@ def fold(
         )
     n, channels = tensor.shape[0], tensor.shape[1] // (r * s)
     # The transposed convolution whose every input channel is one place of the window.
-    taps = as_tensor(np.eye(r * s, dtype=DTYPES[tensor.dtype]).reshape(r * s, 1, r, s))
+    taps = as_tensor(np.eye(r * s).reshape(r * s, 1, r, s), tensor.dtype)
     images = reshape(tensor, (n * channels, r * s, p, q))
     y = emit(ops.Conv2dDgrad(steps, around, spacing, 1, (height, width)), images, taps)
     return reshape(y, (n, channels, height, width))

@@ -25,10 +25,10 @@ from graphc.functions.elementwise import (
     where,
 )
 from graphc.functions.numeric import round
+from graphc.functions.precision import in_float32
 from graphc.functions.rearrange import swapaxes
 from graphc.functions.shapes import expand_dims, permute_dims, reshape
 from graphc.functions.tensors import as_tensor, cast, error, promoted, shape_of
-from graphc.ir import DTYPES
 from graphc.trace import Tensor, emit
 
 __all__ = [
@@ -73,6 +73,7 @@ def channel_shuffle(x: Any, groups: int) -> Tensor:
     return reshape(swapaxes(reshape(tensor, (n, groups, c // groups, *rest)), 1, 2), tensor.shape)
 
 
+@in_float32
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool = False) -> Tensor:
     """[n, h, w, 2]: for each place of images of `size` (n, c, h, w) the place (x, y), from -1 to 1,
     that theta [n, 2, 3] sends it to, for `grid_sample`."""
@@ -85,7 +86,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool = False) ->
     n, _, h, w = extents
     rows, columns = (_centres(count, align_corners) for count in (h, w))
     places = np.stack([*np.meshgrid(columns, rows), np.ones((h, w))], -1).reshape(h * w, 3)
-    base = as_tensor(places.astype(DTYPES[tensor.dtype]))
+    base = as_tensor(places, tensor.dtype)
     return reshape(matmul(base, swapaxes(tensor, 1, 2)), (n, h, w, 2))
 
 
@@ -95,6 +96,7 @@ def _centres(count: int, align_corners: bool) -> np.ndarray[Any, Any]:
     return (2 * np.arange(count) + 1) / count - 1
 
 
+@in_float32
 def grid_sample(
     x: Any,
     grid: Any,

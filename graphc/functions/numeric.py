@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from graphc import ops
+from graphc.dtypes import largest
 from graphc.functions.elementwise import (
     abs,
     add,
@@ -181,9 +180,9 @@ def nan_to_num(
     tensor = as_tensor(x)
     if tensor.dtype not in FLOATS:
         return tensor
-    limits = np.finfo(DTYPES[tensor.dtype])
-    high = as_tensor(float(limits.max) if posinf is None else posinf, tensor.dtype)
-    low = as_tensor(float(limits.min) if neginf is None else neginf, tensor.dtype)
+    most = largest(DTYPES[tensor.dtype])
+    high = as_tensor(most if posinf is None else posinf, tensor.dtype)
+    low = as_tensor(-most if neginf is None else neginf, tensor.dtype)
     infinite = where(greater(tensor, 0), high, low)
     return where(isnan(tensor), nan, where(isinf(tensor), infinite, tensor))
 

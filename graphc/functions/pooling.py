@@ -15,7 +15,6 @@ from graphc.functions.elementwise import greater, multiply, pow, relu, where
 from graphc.functions.reductions import max as largest_of
 from graphc.functions.shapes import expand_dims, pad, reshape, squeeze
 from graphc.functions.tensors import as_tensor, error, floating
-from graphc.ir import DTYPES
 from graphc.trace import Tensor, current_builder
 
 __all__ = [
@@ -99,7 +98,7 @@ def avg_pool2d(
         for i in (0, 1)
     )
     share = taps / (rows[:, None] * columns)
-    return multiply(mean, as_tensor(share.astype(DTYPES[mean.dtype])))
+    return multiply(mean, as_tensor(share, mean.dtype))
 
 
 def max_pool1d(

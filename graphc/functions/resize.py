@@ -18,11 +18,11 @@ from graphc.functions.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from graphc.functions.precision import in_float32
 from graphc.functions.rearrange import moveaxis
 from graphc.functions.reductions import max as largest
 from graphc.functions.shapes import concat
 from graphc.functions.tensors import as_tensor, error, floating
-from graphc.ir import DTYPES
 from graphc.trace import Tensor, emit
 
 __all__ = [
@@ -41,6 +41,7 @@ LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
 """The rank that each mode of `interpolate` expects."""
 
 
+@in_float32
 def interpolate(
     x: Any,
     size: int | Sequence[int] | None = None,
@@ -108,7 +109,7 @@ def _linear(extent: int, count: int, ratio: float, align_corners: bool) -> np.nd
 
 def _weighed(x: Tensor, axis: int, matrix: np.ndarray[Any, Any]) -> Tensor:
     """The product of `matrix` [count, extent] with x along `axis`."""
-    weights = as_tensor(matrix.T.astype(DTYPES[x.dtype]))
+    weights = as_tensor(matrix.T, x.dtype)
     if axis == x.ndim - 1:
         return matmul(x, weights)
     return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)
