@@ -158,8 +158,8 @@ REGISTER_TYPES = {**C_TYPES, "f16": "float", "bf16": "float"}
 class Cast(Pointwise):
     """y = a as `dtype`: floats are cut towards zero to integers; to bool is a != 0.
 
-    From floats to integers of one byte by way of i64, so that -1.0 is 255 as u8. What the integers
-    do not hold, and NaN, become anything.
+    From floats to integers of one byte by way of a wider one, so that -1.0 is 255 as u8. What that
+    does not hold, and NaN, become anything.
     """
 
     dtype: str
