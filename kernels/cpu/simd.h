@@ -305,10 +305,17 @@ template <class T, int S, int D> INLINE vec<T> iota(long at) {
   else if constexpr (D == 1 && sizeof(T) > 1) return splat<T>(T(at)) + lanes<T>() * T(S);
   else return convert<T>((splat<int64_t>(at) + lanes<int64_t>() * int64_t(S)) / int64_t(D));
 }
-// Whether at + l * S is a multiple of D in [0, HIGH).
+// Whether at + l * S is a multiple of D in [0, HIGH). Where 32 bits hold all places near the array, others are brought near it first:
+// GCC 12 compares registers of 64 bits element by element.
 template <int S, long HIGH, int D> INLINE auto inside(long at) {
+  constexpr long far = 1l << 29;
   if constexpr (S == 0) return bool(at >= 0 && at < HIGH && at % D == 0);
-  else {
+  else if constexpr (HIGH <= far && S * W <= far && -S * W <= far) {
+    const vec<int32_t> place = splat<int32_t>(least(most(at, -2 * far), 2 * far)) + lanes<int32_t>() * S;
+    const mask within = (place >= 0) & (place < int32_t(HIGH));
+    if constexpr (D == 1) return within;
+    else return mask(within & (place % D == 0));
+  } else {
     const vec<int64_t> place = splat<int64_t>(at) + lanes<int64_t>() * int64_t(S);
     return mask(as_mask((place >= 0) & (place < HIGH) & (place % int64_t(D) == 0)));
   }

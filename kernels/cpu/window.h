@@ -81,9 +81,41 @@ template <int N, class D, class R, int LP, int LQ, class T> INLINE vec<T> avg_po
 
 template <class V> INLINE element<V> first_lane(V v) { return v[0]; }
 
+// The first lanes of v at every STEP-th lane from lane FIRST on, zeros elsewhere.
+template <int STEP, int FIRST, class V, int... L> INLINE V spread(V v, Lanes<L...>) {
+  return __builtin_shufflevector(v, V{}, (L >= FIRST && (L - FIRST) % STEP == 0 ? (L - FIRST) / STEP : W + L)...);
+}
+
+// Of N neighbours in a row of dx: those that meet column s of a window are D::DW apart, and their windows are neighbours in a row of dy.
+template <int N, class D, class R, class S, class T, class I>
+INLINE vec<T> max_pool2d_grad_row(const T* dy, const I* index, long h, long w) {
+  constexpr int windows = (N + D::DW - 1) / D::DW;
+  vec<T> total{};
+  for (long p = D::first_row(h); p < D::end_row(h); p++) {
+    const int row = (h + D::PH - p * D::DH) * D::KW;
+#pragma GCC unroll 8
+    for (int s = D::KW - 1; s >= 0; s--) {  // the windows in ascending order
+      const long place = w + D::PW - s, q = (place + D::DW - 1) >> (D::DW - 1);
+      const T* share = dy + p * R::ROW + q;
+      const I* named = index + p * S::ROW + q;
+      vec<T> part{};
+      if (q >= 0 && q + windows <= D::Q)
+        part = select(as_mask(convert<int32_t>(load<windows>(named)) == row + s), load<windows>(share), part);
+      else
+        for (int m = 0; m < windows; m++)
+          if (q + m >= 0 && q + m < D::Q && named[m] == row + s) part[m] = share[m];
+      if constexpr (D::DW == 1) total += part;
+      else total += place & 1 ? spread<2, 1>(part, AllLanes{}) : spread<2, 0>(part, AllLanes{});
+    }
+  }
+  return total;
+}
+
 template <int N, class D, class R, class S, int LP, int LQ, class T, class I>
 INLINE vec<T> max_pool2d_grad(const T* dy, const I* index, long h, long w) {
+  constexpr bool neighbours = LP == 0 && LQ == 1 && R::LANE == 0 && S::LANE == 0 && R::COLUMN == 1 && S::COLUMN == 1;
   vec<T> total{};
+  if constexpr (neighbours && D::DW <= 2 && N > 1 && __is_same(T, float)) return max_pool2d_grad_row<N, D, R, S>(dy, index, h, w);
   if constexpr (LP == 0 && LQ == 0 && D::TILED) {
     const unsigned long row = h, column = w;  // division of what may be negative takes four instructions more
     const long p = row / D::DH, q = column / D::DW;

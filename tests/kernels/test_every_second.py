@@ -35,6 +35,29 @@ def test_strided_windows_are_those_of_numpy_at_every_width(padding: int) -> None
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("size", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 1), (4, 2, 2)]
+)
+def test_gradients_of_rows_of_windows_are_those_of_numpy(
+    size: int, stride: int, padding: int
+) -> None:
+    generator = np.random.default_rng(0)
+    images = [generator.standard_normal((1, 2, 7, w), np.float32) for w in WIDTHS]
+
+    def program(*images: graphc.Tensor) -> list[graphc.Tensor]:
+        def pooled(x: graphc.Tensor) -> graphc.Tensor:
+            y = graphc.max_pool2d(x, size, stride, padding)
+            return graphc.sum(y * y)
+
+        return [graphc.grad(pooled)(x) for x in images]
+
+    specs = [graphc.spec(x.shape) for x in images]
+    expected = graphc.compile(program, *specs, device="reference")(*images)
+    found = graphc.compile(program, *specs, device="cpu")(*images)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
 def test_a_batch_lies_in_the_lanes_if_it_fills_them() -> None:
     assert [n for n in range(20) if Target("cpu", 16).fills_lanes(n)] == list(range(10, 20))
     assert [n for n in range(9) if Target("cpu", 8).fills_lanes(n)] == [5, 6, 7, 8]
