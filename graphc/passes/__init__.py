@@ -6,6 +6,7 @@ commute             before differentiation, so that the backward pass sees the c
 hoist               before differentiation, so that what is hoisted has an ordinary gradient; and
                     after it, where the sums of weight gradients leave their loops
 clean               fewer nodes for everything that follows
+recompute           behind the last clean, which would join again what it repeats
 place_constants     before fusion, which treats large constants as memory
 widen               before fusion, which lets conversions vanish into their readers
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
@@ -29,6 +30,7 @@ from graphc.passes.hoist import hoist
 from graphc.passes.lane_weights import lane_weights
 from graphc.passes.layout import layout
 from graphc.passes.place_constants import place_constants
+from graphc.passes.recompute import recompute
 from graphc.passes.runner import Pass
 from graphc.passes.store_or_recompute import store_or_recompute
 from graphc.passes.widen import widen
@@ -44,6 +46,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("clean", through_bodies(clean)),
     ("hoist_gradient", hoist),
     ("clean_hoisted", through_bodies(clean)),
+    ("recompute", recompute),
     ("place_constants", through_bodies(place_constants)),
     ("widen", through_bodies(widen)),
     ("fuse_contract", through_bodies(fuse_contract)),
@@ -63,6 +66,7 @@ OPTIONAL = (
     "clean",
     "hoist_gradient",
     "clean_hoisted",
+    "recompute",
     "fuse_updates",
     "layout",
     "lane_weights",

@@ -47,7 +47,8 @@ def absorb_sections(
     # A read of a section ends there: it is no read of the whole at another index.
     producers = {v: n for v, n in graph.producers.items() if v not in parts}
     _absorb_readers(graph, contraction, sections, parts, partition, producers)
-    _absorb_operands(graph, contraction, sections, partition, consumers, producers)
+    shape = sections.shape(contraction.output.type.shape)
+    absorb_operands(graph, contraction, shape, partition, consumers, producers)
     return ""
 
 
@@ -90,16 +91,16 @@ def _absorb_readers(
             inside.update(() if joined else node.outputs)
 
 
-def _absorb_operands(
+def absorb_operands(
     graph: Graph,
     first: Node,
-    sections: Sections,
+    shape: tuple[int, ...],
     partition: Partition,
     consumers: Mapping[Value, Sequence[Node]],
     producers: Mapping[Value, Node],
 ) -> None:
-    """The pointwise ops that only the group reads, such as a peephole's product."""
-    shape = sections.shape(first.output.type.shape)
+    """Merge into the group of `first` the pointwise ops of `shape` that only the group reads, such
+    as a peephole's product."""
     results = set(graph.results)
     for node in reversed(graph.nodes):
         if not isinstance(node.op, Pointwise) or node.output.type.shape != shape:

@@ -15,7 +15,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.pooling import MaxPool2d
 from graphc.ops.widen import Widen
-from graphc.passes.absorb_sections import absorb_sections
+from graphc.passes.absorb_sections import absorb_operands, absorb_sections
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
 from graphc.passes.places import read_elsewhere
@@ -26,9 +26,10 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
     """`graph` with every contraction as a fused node that holds its epilogue."""
     partition = Partition(graph, is_free)
     contractions = [n for n in graph.nodes if isinstance(n.op, Contraction)]
-    consumers = graph.consumers
-    notes: list[str] = []
-    for contraction in contractions:
+    consumers, producers = graph.consumers, graph.producers
+    notes: dict[int, str] = {}
+    # Backward ones first: what they alone read must not be computed, and stored, ahead of them.
+    for contraction in sorted(contractions, key=lambda n: not n.where.derived):
         inside = _absorb(graph, contraction, set(contraction.outputs), partition)
         windows = _holds_windows(contraction, target)
         pool = _pooling_of(graph, consumers, inside) if windows else None
@@ -37,10 +38,12 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
             partition.merge(group, partition.of(pool))
             _absorb(graph, pool, {pool.outputs[0]}, partition)
         else:
+            shape = contraction.output.type.shape
+            absorb_operands(graph, contraction, shape, partition, consumers, producers)
             note = absorb_sections(graph, contraction, inside, partition, consumers)
-        notes.append(note)
+        notes[id(contraction)] = note
     groups = [partition.nodes_of(partition.of(n)) for n in contractions]
-    return fuse_groups(graph, groups, notes)
+    return fuse_groups(graph, groups, [notes[id(n)] for n in contractions])
 
 
 def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition) -> set[Value]:
