@@ -16,6 +16,7 @@ from graphc.ops.scan import Scan
 from graphc.runtime.loops import (
     Body,
     LoopTask,
+    Part,
     Slot,
     body_roots,
     is_alias,
@@ -193,10 +194,9 @@ class Assembly:
         reads += [initial for _, initial, _ in carries] + [x for _, x in scanned]
         writes = [operands[f"carry {i}"] for i, slot in body.slots.items() if slot.own]
         writes += [last for _, _, last in carries] + [y for _, y in stacks]
-        task = LoopTask(
-            name, body, {n: a for n, a in operands.items() if n in used}, memory,
-            tuple(carries), tuple(scanned), tuple(stacks),
-        )  # fmt: skip
+        needed = {n: a for n, a in operands.items() if n in used}
+        whole = Part(body, needed, tuple(carries), tuple(scanned), tuple(stacks))
+        task = LoopTask(name, (whole,), body.tasks, body.arrangement, memory)
         self.tasks.append(
             Task(
                 None,

@@ -7,6 +7,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -186,10 +187,9 @@ class CpuExecutable:
     def _load_player(self, in_order: bool) -> Player:
         arguments: dict[int, Sequence[Address]] = {}
         for index, step in enumerate(self.steps):
-            if isinstance(step, Launch):
-                arguments[index] = [self._places.address(a) for a in step.arguments]
-            elif isinstance(step, Copy):
-                arguments[index] = [self._places.address(a) for a in (step.source, step.target)]
+            if isinstance(step, Launch | Copy):
+                places = step.arguments if isinstance(step, Launch) else (step.source, step.target)
+                arguments[index] = [self._places.address(a, step.stage) for a in places]
         tasks = resolve(self.plan, in_order)
         return Player(self.plan, tasks, self._functions, arguments, self.threads)
 
@@ -229,7 +229,9 @@ class CpuExecutable:
                     play(index + 1, index + 1 + task.tasks, {**iterations, index: t})
                 if not task.count:
                     self._player.play_in_order(self._bases, index, index + 1, iterations)
-                    if index + 1 == last or self._player.tasks[index + 1].step != task.step:
+                    t = iterations.get(task.inside, 0)
+                    ends = index + 1 == last or self._player.tasks[index + 1].step != task.step
+                    if ends and (task.inside < 0 or t in range(*task.during)):
                         self._check_step(self.steps[task.step], types, io, [*iterations.values()])
                 index += 1 + task.tasks
 
@@ -259,15 +261,19 @@ class _Places:
         self._state = _Segment(plan.state)
         self._io = _Segment((*plan.inputs, *plan.outputs))
 
-    def address(self, place: Range) -> Address:
+    def address(self, place: Range, stage: int = 0) -> Address:
+        """Of the first byte in the first iteration. A place may not exist before the iteration
+        `stage`, in which the step plays first: it is looked for where it is then."""
         if place.segment == "work":
             return Address(WORK, place.start, place.moves)
+        later = place.moves[-1].at(stage) if place.moves else 0
+        place = replace(place, start=place.start + later, stop=place.stop + later)
         if place.segment == "state":
             index, offset = self._state.find(place)
             start = self.buffers[index].array.ctypes.data
-            return Address(ABSOLUTE, start + offset, place.moves)
+            return Address(ABSOLUTE, start + offset - later, place.moves)
         index, offset = self._io.find(place)
-        return Address(IO + index, offset, place.moves)
+        return Address(IO + index, offset - later, place.moves)
 
     def array(self, place: Range, type: Type, io: Sequence[Array]) -> Array:
         """The elements at `place` as they lie in memory; `io` are the call's arrays."""

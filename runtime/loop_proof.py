@@ -17,6 +17,9 @@ question about two ranges is answered for all iterations at once, exactly:
 4. All lies within what the loop says that it reads and writes. To the steps around it the loop is
    one step that does that; a loop inside another is proved first, and then is such a step.
 
+A step of a stage plays in some of the iterations alone; what a stage reads of the one before it
+(`Loop.links`) was written there by a step of the iteration before.
+
 A loop inside others is proved in the first iteration of those. That proves it in all of them: two
 ranges that move alike with the outer loops lie to each other as they do there, and two that do not
 must never meet, which is asked for all iterations of the outer loops.
@@ -24,93 +27,26 @@ must never meet, which is asked for all iterations of the outer loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from graphc.errors import PlanError
-from graphc.runtime.plan import STILL, Copy, Launch, Loop, Move, Plan, Range, Record, Wait
-
-Times = np.ndarray[Any, np.dtype[np.int64]]
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
-
-
-@dataclass(frozen=True)
-class Track:
-    """A range in all `count` iterations of a loop that is inside `depth` others."""
-
-    place: Range
-    depth: int
-    count: int
-
-    @property
-    def size(self) -> int:
-        return self.place.stop - self.place.start
-
-    @property
-    def outer(self) -> tuple[Move, ...]:
-        """How it moves with the loops around."""
-        moves = [m if m.stride and m.period > 1 else STILL for m in self.place.moves[: self.depth]]
-        return (*moves, *[STILL] * (self.depth - len(moves)))
-
-    @property
-    def move(self) -> Move:
-        """How it moves with the loop."""
-        move = self.place.moves[self.depth] if len(self.place.moves) > self.depth else STILL
-        return move if move.stride and move.period > 1 and self.count > 1 else STILL
-
-    @cached_property
-    def starts(self) -> Times:
-        """The first byte in each iteration, in the first one of the loops around."""
-        times = np.arange(self.count, dtype=np.int64)
-        return self.place.start + times % self.move.period * self.move.stride
-
-    @cached_property
-    def hull(self) -> tuple[int, int]:
-        """From the first byte in any iteration to the last."""
-        return int(self.starts.min()), int(self.starts.max()) + self.size
-
-    def near(self, other: Track) -> bool:
-        """Whether the two could meet in some iterations."""
-        (a, b), (c, d) = self.hull, other.hull
-        return self.place.segment == other.place.segment and a < d and c < b
-
-    def meets(self, other: Track) -> bool:
-        """Whether the two touch a byte in one and the same iteration."""
-        if not self.near(other):
-            return False
-        apart = self.starts - other.starts
-        return bool(((apart < other.size) & (-apart < self.size)).any())
-
-    def is_at(self, starts: Times, segment: str, size: int) -> bool:
-        """Whether it lies at `starts` in each iteration."""
-        return (
-            self.place.segment == segment
-            and self.size == size
-            and bool((self.starts == starts).all())
-        )
-
-    def crosses(self, starts: Times, size: int, first: Times, last: Times) -> bool:
-        """Whether for some k it touches bytes `starts[k]` to `starts[k] + size` of its segment in
-        an iteration from `first[k]` to `last[k]`."""
-        at, move = self.place.start, self.move
-        if move.period == self.count and move.stride:
-            step, lower, upper = move.stride, starts - self.size - at, starts + size - at
-            if step < 0:
-                step, lower, upper = -step, -upper, -lower
-            begin, end = lower // step + 1, -(-upper // step) - 1
-            return bool((np.maximum(first, begin) <= np.minimum(last, end)).any())
-        for phase in range(move.period):
-            apart = at + phase * move.stride - starts
-            there = (apart < size) & (-apart < self.size)
-            begin = first + (phase - first) % move.period
-            if (there & (begin <= last)).any():
-                return True
-        return False
+from graphc.runtime.plan import (
+    STILL,
+    Carry,
+    Copy,
+    Launch,
+    Loop,
+    Plan,
+    Range,
+    Record,
+    Stack,
+    Wait,
+)
+from graphc.runtime.track import Times, Track, could_meet, is_within, same_place
 
 
 @dataclass(frozen=True)
@@ -139,15 +75,16 @@ def prove(loop: Loop, plan: Plan, number: int, around: tuple[int, ...] = ()) -> 
 class _Proof:
     def __init__(self, loop: Loop, plan: Plan, number: int, around: tuple[int, ...]) -> None:
         self.loop, self.plan, self.around = loop, plan, around
+        self.last = loop.count - 1
         self.name = f"step {number} (s{loop.stream} loop {loop.name})"
+        stages = {s.stage for s in loop.steps if not isinstance(s, Record | Wait)}
+        if loop.length < 1 or stages - set(range(loop.stages)):
+            raise self.error(f"has {loop.count} iterations and {loop.stages} stages")
         self.before = self._order()
         self.reads, self.writes = list(self._uses(0)), list(self._uses(1))
-        self.times = np.arange(loop.count, dtype=np.int64)
         self.pairs = 0
 
     def run(self) -> int:
-        if self.loop.count < 1:
-            raise self.error("has no iterations")
         self.check_periods()
         self.check_bounds()
         self.check_outer()
@@ -171,8 +108,12 @@ class _Proof:
         name = step.source.value if isinstance(step, Copy) else name
         return f"its step {index} (s{step.stream} {what} {name})"
 
-    def track(self, place: Range) -> Track:
-        return Track(place, len(self.around), self.loop.count)
+    def track(self, place: Range, stage: int | None = None) -> Track:
+        """The place in the iterations of a stage, or in all."""
+        begin, end = 0, self.loop.count
+        if stage is not None:
+            begin, end = stage, stage + self.loop.length
+        return Track(place, len(self.around), self.loop.count, begin, end)
 
     def _order(self) -> list[int]:
         """For each step those of its iteration that have ended before it, as bits."""
@@ -201,7 +142,7 @@ class _Proof:
                 continue
             for place, name in named:
                 if place.stop > place.start:
-                    yield Use(index, name, self.track(place))
+                    yield Use(index, name, self.track(place, step.stage))
 
     def check_periods(self) -> None:
         for use in (*self.reads, *self.writes):
@@ -220,7 +161,7 @@ class _Proof:
             (self.reads, outside, "reads"),
         ):
             for use in uses:
-                if not any(_within(use.track, whole) for whole in allowed):
+                if not any(is_within(use.track, whole) for whole in allowed):
                     raise self.error(
                         f"{self.step(use.step)} {does} {text(use.track.place)}, which the loop "
                         "does not"
@@ -231,7 +172,7 @@ class _Proof:
         if not self.around:
             return
         for a, b in combinations((*self.reads, *self.writes), 2):
-            if a.track.outer != b.track.outer and _could_meet(a.track, b.track, self.around):
+            if a.track.outer != b.track.outer and could_meet(a.track, b.track, self.around):
                 raise self.error(
                     f"{self.step(a.step)} uses {text(a.track.place)} and {self.step(b.step)} uses "
                     f"{text(b.track.place)}, which meet in some iterations of the loops around"
@@ -273,7 +214,7 @@ class _Proof:
             for n, target in enumerate(launch.writes)
             if source == read.track.place and target == write.track.place
         }
-        same = read.track.is_at(write.track.starts, write.track.place.segment, write.track.size)
+        same = read.track.covers(write.track, write.track.at, write.track.begin)
         if not same or not pairs <= set(self.plan.kernels[launch.kernel].inplace):
             raise self.error(
                 f"{self.step(write.step)} reads {text(read.track.place)} and writes "
@@ -286,11 +227,16 @@ class _Proof:
         made_here = any(
             w.value == value
             and self.before[read.step] >> w.step & 1
-            and w.track.is_at(track.starts, track.place.segment, track.size)
+            and w.track.covers(track, track.at, track.begin)
             and not self.spoiled_between(w, read)
             for w in self.writes
         )
-        return made_here or self.is_handed_on(read) or self.is_from_outside(read)
+        return (
+            made_here
+            or self.is_handed_on(read)
+            or self.is_linked(read)
+            or self.is_from_outside(read)
+        )
 
     def spoiled_between(self, write: Use, read: Use) -> bool:
         """Whether a step writes over what `write` wrote before `read` in the same iteration."""
@@ -304,22 +250,34 @@ class _Proof:
 
     def is_handed_on(self, read: Use) -> bool:
         """Whether a read finds the carry that it names."""
+        track = read.track
         carry = next((c for c in self.loop.carries if c.old == read.value), None)
-        if carry is None:
+        if carry is None or carry.stage != track.begin:
             return False
-        track, initial = read.track, self.track(carry.initial)
-        at = track.starts
-        if not _same_place(initial, track, int(at[0])):
+        at, times = track.at, track.times
+        if not same_place(self.track(carry.initial), track, int(at[0])):
             return False
-        if self.written(track, at[:1], self.times[:1] * 0, self.times[:1] - 1, until=read):
+        if self.written(track, at[:1], times[:1] * 0, times[:1] - 1, until=read):
             return False
-        later = self.times[1:]
-        return not len(later) or any(
-            w.value == carry.new
-            and w.track.place.segment == track.place.segment
-            and w.track.size == track.size
-            and bool((w.track.starts[:-1] == at[1:]).all())
-            and not self.written(track, at[1:], later, later - 1, after=w, until=read)
+        return len(at) == 1 or self.was_written(carry.new, track, at[1:], times[1:], read)
+
+    def is_linked(self, read: Use) -> bool:
+        """Whether a read finds what the stage before it left."""
+        track = read.track
+        return any(
+            link.element == read.value
+            and link.stage == track.begin
+            and self.was_written(link.value, track, track.at, track.times, read)
+            for link in self.loop.links
+        )
+
+    def was_written(self, value: str, track: Track, at: Times, times: Times, read: Use) -> bool:
+        """Whether `value` was written at these places in the iterations before `times`, one behind
+        the other, and is still there for `read`."""
+        return any(
+            w.value == value
+            and w.track.covers(track, at, int(times[0]) - 1)
+            and not self.written(track, at, times, times - 1, after=w, until=read)
             for w in self.writes
         )
 
@@ -327,20 +285,23 @@ class _Proof:
         """Whether a read finds an element of a scanned value, or a value that was there before the
         loop."""
         track, value = read.track, read.value
-        places = [s.place for s in self.loop.scanned if s.element == value]
-        if places:
-            at = self.elements(places[0], track.size)
-            found = track.is_at(at, places[0].segment, track.size)
-            found = found and self.moves_alike(places[0], track) and places[0] in self.loop.reads
+        stack = next((s for s in self.loop.scanned if s.element == value), None)
+        if stack is not None:
+            whole = self.track(stack.place)
+            found = (
+                stack.place in self.loop.reads
+                and stack.stage == track.begin
+                and whole.place.segment == track.place.segment
+                and whole.outer == track.outer
+                and bool((self.elements(stack.place, track.size) == track.at).all())
+            )
         else:
             found = track.move == STILL and any(
-                place.value == value and self.track(place).outer == track.outer
-                and track.is_at(self.track(place).starts, place.segment,
-                                place.stop - place.start)
+                place.value == value and same_place(self.track(place), track, track.place.start)
                 for place in self.loop.reads
-            )  # fmt: skip
+            )
         return found and not self.written(
-            track, track.starts, self.times * 0, self.times - 1, until=read
+            track, track.at, track.times * 0, track.times - 1, until=read
         )
 
     def written(
@@ -378,12 +339,9 @@ class _Proof:
         return x.step == use.step or bool(self.before[use.step] >> x.step & 1)
 
     def elements(self, whole: Range, size: int) -> Times:
-        """Where the element of a stack begins in each iteration."""
-        number = self.times[::-1] if self.loop.reverse else self.times
-        return whole.start + number * size
-
-    def moves_alike(self, whole: Range, track: Track) -> bool:
-        return self.track(whole).outer == track.outer
+        """Where the element of a stack begins in each iteration of a stage."""
+        number = np.arange(self.loop.length, dtype=np.int64)
+        return whole.start + (number[::-1] if self.loop.reverse else number) * size
 
     def check_end(self) -> None:
         """What the loop leaves lies where it says, and what it begins with is among its reads."""
@@ -391,53 +349,51 @@ class _Proof:
         for carry in loop.carries:
             if carry.initial not in loop.reads or carry.last not in loop.writes:
                 raise self.error(f"the carry %{carry.old} is not among its reads and writes")
-            if carry.last.stop > carry.last.start and not self.is_left(carry.new, carry.last):
+            if carry.last.stop > carry.last.start and not self.is_left(carry):
                 raise self.error(f"{text(carry.last)} does not hold the last %{carry.new}")
         for stack in loop.stacks:
-            size = (stack.place.stop - stack.place.start) // loop.count
+            size = (stack.place.stop - stack.place.start) // loop.length
             if stack.place not in loop.writes:
                 raise self.error(f"{text(stack.place)} is not among its writes")
-            if size and not self.is_stacked(stack.element, stack.place, size):
+            if size and not self.is_stacked(stack, size):
                 raise self.error(f"{text(stack.place)} does not hold each %{stack.element}")
 
-    def is_left(self, value: str, last: Range) -> bool:
-        """Whether the last iteration leaves `value` there."""
-        whole, end = self.track(last), self.times[-1:]
+    def is_left(self, carry: Carry) -> bool:
+        """Whether the last iteration of its stage leaves the new carry where the last one lies."""
+        end = carry.stage + self.loop.length
+        whole, after = self.track(carry.last), np.array([end], np.int64)
+        at = np.array([carry.last.start], np.int64)
         return any(
-            w.value == value
-            and w.track.outer == whole.outer
-            and _same_place(whole, w.track, int(w.track.starts[-1]))
-            and not self.written(w.track, w.track.starts[-1:], end + 1, end, after=w)
+            w.value == carry.new
+            and w.track.covers(whole, at, end - 1)
+            and not self.written(whole, at, after, after * 0 + self.last, after=w)
             for w in self.writes
         )
 
-    def is_stacked(self, value: str, whole: Range, size: int) -> bool:
-        """Whether every iteration leaves `value` as its element, and no later one spoils it."""
-        at, track = self.elements(whole, size), self.track(whole)
-        end = self.times * 0 + self.loop.count - 1
+    def is_stacked(self, stack: Stack, size: int) -> bool:
+        """Whether every iteration leaves its element in the stack, and no later one spoils it."""
+        at = self.elements(stack.place, size)
+        first = replace(stack.place, start=int(at[0]), stop=int(at[0]) + size)
+        element, begin = self.track(first), stack.stage
+        times = begin + np.arange(len(at), dtype=np.int64)
 
-        def left(w: Use, at: Times, times: Times) -> bool:
-            """Whether `w` writes at these places in these iterations, and nothing does later."""
-            return (
-                w.track.outer == track.outer
-                and w.track.place.segment == whole.segment
-                and w.track.size == size
-                and bool((w.track.starts[: len(at)] == at).all())
-                and not self.written(w.track, at, times + 1, end[: len(at)], after=w)
+        def left(w: Use, at: Times) -> bool:
+            """Whether `w` writes at these places from the first iteration on, and nothing does
+            later."""
+            after = times[: len(at)] + 1
+            return w.track.covers(element, at, begin) and not self.written(
+                element, at, after, after * 0 + self.last, after=w
             )
 
-        if any(w.value == value and left(w, at, self.times) for w in self.writes):
+        if any(w.value == stack.element and left(w, at) for w in self.writes):
             return True
-        carry = next((c for c in self.loop.carries if c.old == value), None)
-        if carry is None or not _same_place(self.track(carry.initial), track, int(at[0]), size):
+        carry = next((c for c in self.loop.carries if c.old == stack.element), None)
+        if carry is None or not same_place(self.track(carry.initial), element, int(at[0])):
             return False
-        initial = self.track(carry.initial)
-        if self.written(initial, at[:1], self.times[:1], end[:1]):
+        start = times[:1] * 0
+        if self.written(element, at[:1], start, start + self.last):
             return False
-        later = self.times[:-1]
-        return not len(later) or any(
-            w.value == carry.new and left(w, at[1:], later) for w in self.writes
-        )
+        return len(at) == 1 or any(w.value == carry.new and left(w, at[1:]) for w in self.writes)
 
 
 def text(place: Range) -> str:
@@ -448,32 +404,3 @@ def text(place: Range) -> str:
 def _size(loop: Loop) -> int:
     """How many steps a loop counts as."""
     return 1 + sum(_size(step) if isinstance(step, Loop) else 1 for step in loop.steps)
-
-
-def _within(track: Track, whole: Track) -> bool:
-    (a, b), (c, d) = track.hull, whole.hull
-    same = track.place.segment == whole.place.segment and track.outer == whole.outer
-    return same and c <= a and b <= d
-
-
-def _same_place(whole: Track, track: Track, start: int, size: int = -1) -> bool:
-    """Whether the still range `whole` begins at `start`, where `track` does in one iteration."""
-    return (
-        whole.place.segment == track.place.segment
-        and whole.outer == track.outer
-        and whole.place.start == start
-        and whole.size == (track.size if size < 0 else size)
-    )
-
-
-def _could_meet(a: Track, b: Track, around: Sequence[int]) -> bool:
-    """Whether two ranges meet in some iterations of the loops around and of their own."""
-    if a.place.segment != b.place.segment:
-        return False
-    apart = np.zeros(1, np.int64)
-    for one, other, count in zip(a.outer, b.outer, around, strict=True):
-        times = np.arange(count, dtype=np.int64)
-        moved = times % one.period * one.stride - times % other.period * other.stride
-        apart = np.unique(apart[:, None] + np.unique(moved)[None, :])
-    (low, high), (other_low, other_high) = a.hull, b.hull
-    return bool(((low + apart < other_high) & (other_low < high + apart)).any())

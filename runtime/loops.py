@@ -153,18 +153,49 @@ class Body:
 
 
 @dataclass(frozen=True)
-class LoopTask:
-    """A loop among the tasks of the plan around it: the memory of each of the body's operands, and
-    which accesses of it the loop begins with and leaves. `memory` is that of an iteration."""
+class Part:
+    """A loop's body in a plan around it: the memory of each of the body's operands, and which
+    accesses of it the loop begins with and leaves."""
 
-    name: str
     body: Body
     operands: Mapping[str, Access]
-    memory: Access | None
     carries: tuple[tuple[Slot, Access, Access], ...]
     """(slot, initial value, last value)."""
     scanned: tuple[tuple[Value, Access], ...]
     stacks: tuple[tuple[Value, Access], ...]
+
+
+@dataclass(frozen=True)
+class LoopTask:
+    """A loop among the tasks of a plan: one body, or several as the stages of a wavefront, and
+    their tasks together. `memory` is that of an iteration; `links` pairs (element, value) of names
+    say what each stage but the first scans of the one before."""
+
+    name: str
+    parts: tuple[Part, ...]
+    tasks: Tasks
+    arrangement: Arrangement
+    memory: Access | None
+    links: tuple[tuple[Value, Value], ...] = ()
+
+    @property
+    def length(self) -> int:
+        """The iterations of a stage."""
+        return self.parts[0].body.op.length
+
+    @property
+    def count(self) -> int:
+        """The iterations of the whole."""
+        return self.length + len(self.parts) - 1
+
+    @property
+    def reverse(self) -> bool:
+        return self.parts[0].body.op.reverse
+
+
+def operand_name(stage: int, name: str) -> str:
+    """The name of an operand of one stage among those of all."""
+    return f"{name} of stage {stage}" if stage else name
 
 
 def twins(node: Node, roots: Mapping[Value, Value]) -> dict[Value, Value]:

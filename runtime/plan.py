@@ -58,7 +58,8 @@ class Range:
 
 @dataclass(frozen=True)
 class Launch:
-    """Run `kernel` on `stream` with `arguments` in the order of `Kernel`."""
+    """Run `kernel` on `stream` with `arguments` in the order of `Kernel`. `stage` is that of a loop
+    that has several."""
 
     stream: int
     kernel: str
@@ -66,6 +67,7 @@ class Launch:
     reads: tuple[Range, ...]
     writes: tuple[Range, ...]
     where: Where = field(default_factory=Where)
+    stage: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Copy:
     stream: int
     source: Range
     target: Range
+    stage: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,21 +99,35 @@ class Wait:
 @dataclass(frozen=True)
 class Carry:
     """What the iterations of a loop hand on. In the first one `old` is the value at `initial`, in
-    any other what the one before left as `new`; what the last one leaves lies at `last`."""
+    any other what the one before left as `new`; what the last one leaves lies at `last`. First and
+    last are meant in its stage."""
 
     old: str
     new: str
     initial: Range
     last: Range
+    stage: int = 0
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Element t of the value at `place`, along its first axis, is `element` in iteration t, or in
-    iteration count - 1 - t of a loop that runs downwards."""
+    """Element t of the value at `place`, along its first axis, is `element` in the iteration of
+    that number in its stage; in a loop that runs downwards the elements are counted from the
+    end."""
 
     element: str
     place: Range
+    stage: int = 0
+
+
+@dataclass(frozen=True)
+class Link:
+    """In each iteration of `stage`, `element` is what the iteration before left as `value`, which
+    belongs to the stage before."""
+
+    element: str
+    value: str
+    stage: int
 
 
 @dataclass(frozen=True)
@@ -121,6 +138,11 @@ class Loop:
     `reads` and `writes` are what the loop needs from and leaves to other steps, the memory that is
     used within an iteration being the last of what it writes. `carries`, `scanned` (elements that
     iterations read) and `stacks` (that they write) say what the values named in `steps` are.
+
+    A loop of several stages is a wavefront: several loops of one length, each of which scans what
+    the one before it stacks, play at once, each an iteration behind the one before. Steps of stage
+    s play in all iterations but the first s and the last `stages` - 1 - s; `links` say what
+    stages hand on.
     """
 
     stream: int
@@ -134,6 +156,18 @@ class Loop:
     stacks: tuple[Stack, ...] = ()
     reverse: bool = False
     where: Where = field(default_factory=Where)
+    stage: int = 0
+    stages: int = 1
+    links: tuple[Link, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """In how many iterations each stage plays."""
+        return self.count - self.stages + 1
+
+    def plays(self, stage: int, iteration: int) -> bool:
+        """Whether the steps of `stage` play in this iteration."""
+        return stage <= iteration < stage + self.length
 
     @property
     def streams(self) -> int:

@@ -8,13 +8,14 @@ from graphc.errors import PlanError
 from graphc.ir import Graph
 from graphc.kernels.kernel import Kernel
 from graphc.runtime.graph_tasks import make_tasks
-from graphc.runtime.loops import LoopTask
+from graphc.runtime.loops import LoopTask, operand_name
 from graphc.runtime.plan import (
     STILL,
     Binding,
     Carry,
     Copy,
     Launch,
+    Link,
     Loop,
     Plan,
     Range,
@@ -25,6 +26,7 @@ from graphc.runtime.plan import (
 )
 from graphc.runtime.schedule import Arrangement, arrange
 from graphc.runtime.tasks import Access, Task, Tasks
+from graphc.runtime.wavefront import merge_wavefronts
 
 MOST_STREAMS = 8
 
@@ -46,6 +48,7 @@ def make_plan(
     """
     assert 1 <= streams <= MOST_STREAMS, f"streams (={streams}) is 1 to {MOST_STREAMS}"
     tasks = make_tasks(graph, kernels, streams, device)
+    tasks, merged = merge_wavefronts(tasks, streams, device)
     arrangement = arrange(tasks, streams, device)
     places = _Places(tasks, arrangement)
     return Plan(
@@ -59,7 +62,7 @@ def make_plan(
         outputs=tuple(Binding(v, places.range(a)) for v, a in tasks.outputs),
         peak_bytes=arrangement.packing.peak_bytes,
         lower_bound_bytes=arrangement.bound,
-        notes=tuple(notes),
+        notes=(*notes, *merged),
     )
 
 
@@ -127,8 +130,9 @@ def _step(task: Task, stream: int, places: _Places) -> Step:
     if task.loop is not None:
         return _loop(task, task.loop, stream, places, reads, writes)
     if task.kernel is None:
-        return Copy(stream, reads[0], writes[0])
-    return Launch(stream, task.kernel.name, reads + writes, reads, writes, task.where)
+        return Copy(stream, reads[0], writes[0], task.stage)
+    name = task.kernel.name
+    return Launch(stream, name, reads + writes, reads, writes, task.where, task.stage)
 
 
 def _loop(
@@ -139,21 +143,22 @@ def _loop(
     reads: tuple[Range, ...],
     writes: tuple[Range, ...],
 ) -> Loop:
-    body = loop.body
-    operands = {name: places.range(access) for name, access in loop.operands.items()}
+    operands: dict[str, Range] = {}
+    names: dict[str, str] = {}
+    for stage, part in enumerate(loop.parts):
+        own = {name: places.range(access) for name, access in part.operands.items()}
+        operands.update((operand_name(stage, name), place) for name, place in own.items())
+        for i, value in enumerate(part.body.op.body.inputs):
+            if f"constant {i}" in own:
+                names[value.name] = own[f"constant {i}"].value
     memory = places.range(loop.memory) if loop.memory else None
-    names = {
-        value.name: operands[f"constant {i}"].value
-        for i, value in enumerate(body.op.body.inputs)
-        if f"constant {i}" in operands
-    }
-    depth = places.depth + 1
-    inner = _Places(body.tasks, body.arrangement, depth, operands, memory, names)
+    inner = _Places(loop.tasks, loop.arrangement, places.depth + 1, operands, memory, names)
+    numbered = list(enumerate(loop.parts))
     return Loop(
         stream,
         loop.name,
-        body.op.length,
-        tuple(_steps(body.tasks, body.arrangement, inner)),
+        loop.count,
+        tuple(_steps(loop.tasks, loop.arrangement, inner)),
         reads,
         writes,
         tuple(
@@ -162,13 +167,20 @@ def _loop(
                 inner.name(slot.new.name),
                 places.range(first),
                 places.range(last),
+                stage,
             )
-            for slot, first, last in loop.carries
+            for stage, part in numbered
+            for slot, first, last in part.carries
         ),
-        tuple(Stack(v.name, places.range(x)) for v, x in loop.scanned),
-        tuple(Stack(inner.name(v.name), places.range(y)) for v, y in loop.stacks),
-        body.op.reverse,
+        tuple(Stack(v.name, places.range(x), n) for n, p in numbered for v, x in p.scanned),
+        tuple(
+            Stack(inner.name(v.name), places.range(y), n) for n, p in numbered for v, y in p.stacks
+        ),
+        loop.reverse,
         task.where,
+        task.stage,
+        len(loop.parts),
+        tuple(Link(e.name, v.name, n) for n, (e, v) in enumerate(loop.links, 1)),
     )
 
 
@@ -184,6 +196,6 @@ def _kernels_by_name(graph_name: str, tasks: Tasks) -> dict[str, Kernel]:
 def _kernels(tasks: Tasks) -> Iterator[Kernel]:
     for task in tasks.tasks:
         if task.loop is not None:
-            yield from _kernels(task.loop.body.tasks)
+            yield from _kernels(task.loop.tasks)
         elif task.kernel is not None:
             yield task.kernel

@@ -47,6 +47,8 @@ TASK = np.dtype(
         ("successors", np.int32),
         ("inside", np.int32),
         ("stands_for", np.int32),
+        ("first", np.int32),
+        ("last", np.int32),
         ("padding", np.int32),
     ]
 )
@@ -77,7 +79,8 @@ class Task:
     of `count` iterations over the `tasks` tasks behind it.
 
     Steps have the numbers of `all_steps`. `predecessors` are the indices of the tasks that must end
-    before, `inside` is that of the loop around it, or -1.
+    before, `inside` is that of the loop around it, or -1, and `during` are its iterations, from one
+    to another (exclusive), in which the task does anything.
     """
 
     step: int
@@ -86,6 +89,7 @@ class Task:
     slot: int
     predecessors: tuple[int, ...]
     inside: int = -1
+    during: tuple[int, int] = (0, 0)
     count: int = 0
     tasks: int = 0
 
@@ -118,7 +122,14 @@ class _Resolving:
         """That of each further stream of the loops of one depth that run in a slot, which is one
         after another."""
 
-    def add(self, steps: Sequence[Step], number: int, slots: dict[int, int], inside: int) -> None:
+    def add(
+        self,
+        steps: Sequence[Step],
+        number: int,
+        slots: dict[int, int],
+        inside: int,
+        around: Loop | None = None,
+    ) -> None:
         """Add `steps`, the first of which has this number; `slots` has that of each stream."""
         before: dict[int, set[int]] = {}
         events: dict[int, frozenset[int]] = {}
@@ -135,13 +146,14 @@ class _Resolving:
                 if not self.in_order:
                     ahead |= events[step.event]
             elif isinstance(step, Loop):
-                self.loop(step, number, slots[stream], ahead, inside)
+                self.loop(step, number, slots[stream], ahead, inside, _during(step, around))
                 number += len(all_steps(step.steps))
             else:
                 for phase, chunks in enumerate(_chunks(self.plan, step)):
                     if chunks > 0:
                         place = (number, phase, chunks, slots[stream])
-                        self.put(Task(*place, tuple(sorted(ahead)), inside), ahead)
+                        before_it = tuple(sorted(ahead))
+                        self.put(Task(*place, before_it, inside, _during(step, around)), ahead)
             number += 1
 
     def put(self, task: Task, ahead: set[int]) -> None:
@@ -150,10 +162,18 @@ class _Resolving:
         ahead.add(len(self.tasks))
         self.tasks.append(task)
 
-    def loop(self, step: Loop, number: int, slot: int, ahead: set[int], inside: int) -> None:
+    def loop(
+        self,
+        step: Loop,
+        number: int,
+        slot: int,
+        ahead: set[int],
+        inside: int,
+        during: tuple[int, int],
+    ) -> None:
         """Add a loop, if there is anything in it to do."""
         own = len(self.tasks)
-        task = Task(number, 0, 1, slot, tuple(sorted(ahead)), inside, step.count)
+        task = Task(number, 0, 1, slot, tuple(sorted(ahead)), inside, during, step.count)
         self.tasks.append(task)
         slots, depth = {0: slot}, 0
         while inside >= 0:
@@ -162,7 +182,7 @@ class _Resolving:
             known = self.plan.streams + len(self.slots)
             slots[stream] = self.slots.setdefault((depth, slot, stream), known)
         if step.count:
-            self.add(step.steps, number + 1, slots, own)
+            self.add(step.steps, number + 1, slots, own, step)
         tasks = len(self.tasks) - own - 1
         if not tasks:
             self.tasks.pop()
@@ -209,7 +229,7 @@ class Player:
                 size = _size(step.source)
             counts = (len(task.predecessors), edge, len(successors[index]))
             place = (first.get(task.step, 0), task.phase, task.chunks, task.slot)
-            nested = (numbers.get(task.inside, -1), numbers.get(index, -1), 0)
+            nested = (numbers.get(task.inside, -1), numbers.get(index, -1), *task.during, 0)
             specs[index] = (function, size, *place, *counts, *nested)
             edge += len(successors[index])
         loops_table, moves = _loop_table(tasks, arguments, first)
@@ -252,6 +272,11 @@ class Player:
         times = np.zeros((len(self.tasks), 3), np.int64)
         self._play_timed(self._program, bases, times.ctypes.data)
         return times
+
+
+def _during(step: Launch | Copy | Loop, around: Loop | None) -> tuple[int, int]:
+    """The iterations of the loop around a step in which it plays."""
+    return (step.stage, step.stage + around.length) if around else (0, 0)
 
 
 def _chunks(plan: Plan, step: Launch | Copy) -> tuple[int, ...]:

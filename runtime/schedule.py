@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphc.cost import estimate_microseconds, machine
@@ -15,13 +16,13 @@ from graphc.runtime.streams import (
     needed_events,
     stream_order,
 )
-from graphc.runtime.tasks import Task, Tasks
+from graphc.runtime.tasks import Task, Tasks, bits
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """`bound` are the most bytes live at once over the serial order; `microseconds` estimates the
-    tasks one after another."""
+    """`bound` are the most bytes live at once over the serial order; `microseconds` estimates how
+    long all tasks take on their streams."""
 
     schedule: Schedule
     events: tuple[Event, ...]
@@ -43,13 +44,26 @@ def arrange(tasks: Tasks, streams: int, device: str, looped: bool = False) -> Ar
     reuse = reuse_edges(tasks, packing.starts, before)
     edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
     events = needed_events(edges, schedule, looped)
-    return Arrangement(schedule, events, packing, bound, sum(microseconds))
+    return Arrangement(schedule, events, packing, bound, duration(edges, schedule, microseconds))
+
+
+def duration(
+    predecessors: Sequence[int], schedule: Schedule, microseconds: Sequence[float]
+) -> float:
+    """Microseconds from the first beginning to the last end, each task beginning as soon as its
+    stream and what it waits for allow."""
+    free: dict[int, float] = {}
+    ends = [0.0] * len(predecessors)
+    for i in schedule.order:
+        stream = schedule.stream[i]
+        begin = max((free.get(stream, 0.0), *(ends[j] for j in bits(predecessors[i]))))
+        ends[i] = free[stream] = begin + microseconds[i]
+    return max(ends, default=0.0)
 
 
 def _microseconds(tasks: Tasks, task: Task, device: str) -> float:
     if task.loop is not None:
-        body = task.loop.body
-        return body.op.length * body.arrangement.microseconds
+        return task.loop.count * task.loop.arrangement.microseconds
     if task.kernel is not None:
         return estimate_microseconds(task.kernel.flops, task.kernel.bytes, device)
     return estimate_microseconds(0, 2 * tasks.nbytes(task.reads[0]), device)

@@ -58,6 +58,8 @@ class Task:
     writes: tuple[Access, ...]
     where: Where = field(default_factory=Where)
     loop: LoopTask | None = None
+    stage: int = 0
+    """Of a loop's wavefront: its steps begin that many iterations after the loop's first."""
 
     @property
     def name(self) -> str:

@@ -37,10 +37,15 @@ class _Unrolling:
         self.streams, self.fresh = streams, fresh
 
     def steps(
-        self, steps: tuple[Step, ...], first: int, iterations: tuple[int, ...], origin: int = 0
+        self,
+        steps: tuple[Step, ...],
+        first: int,
+        iterations: tuple[int, ...],
+        origin: int = 0,
+        around: Loop | None = None,
     ) -> Iterator[Unrolled]:
-        """`steps`, the first of which has the number `first`, in these iterations of the loops
-        around them, whose streams begin at `origin`."""
+        """`steps` of the loop `around`, the first of which has the number `first`, in these
+        iterations of it and those around it, whose streams begin at `origin`."""
         events: dict[int, int] = {}
         number = first
         for step in steps:
@@ -53,7 +58,9 @@ class _Unrolling:
                 event = next(self.fresh) if isinstance(step, Record) else events[step.event]
                 events[step.event] = event
                 step = replace(step, event=event)
-            yield Unrolled(_at(replace(step, stream=stream), iterations), number, iterations)
+            idle = isinstance(step, Launch | Copy) and not _plays(step, around, iterations)
+            if not idle:
+                yield Unrolled(_at(replace(step, stream=stream), iterations), number, iterations)
             number += 1
 
     def loop(
@@ -66,7 +73,7 @@ class _Unrolling:
                 event = next(self.fresh)
                 yield Unrolled(Record(stream, event), number, inside)
                 yield from (Unrolled(Wait(other, event), number, inside) for other in others)
-            yield from self.steps(loop.steps, number + 1, inside, stream)
+            yield from self.steps(loop.steps, number + 1, inside, stream, loop)
             for other in others:
                 event = next(self.fresh)
                 yield Unrolled(Record(other, event), number, inside)
@@ -76,6 +83,10 @@ class _Unrolling:
 def _size(loop: Loop) -> int:
     """How many steps the loop counts as."""
     return 1 + sum(_size(s) if isinstance(s, Loop) else 1 for s in loop.steps)
+
+
+def _plays(step: Launch | Copy, around: Loop | None, iterations: tuple[int, ...]) -> bool:
+    return around is None or around.plays(step.stage, iterations[-1])
 
 
 def _at(step: WrittenOut, iterations: tuple[int, ...]) -> WrittenOut:

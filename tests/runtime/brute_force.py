@@ -70,7 +70,9 @@ class Flat:
             elif isinstance(step, Loop):
                 for t in range(step.count):
                     inner = [now] * (1 + max((s.stream for s in step.steps), default=0))
-                    self.play(step.steps, inner, (*at, t))
+                    length = step.count - step.stages + 1
+                    works = [s for s in step.steps if 0 <= t - getattr(s, "stage", t) < length]
+                    self.play(works, inner, (*at, t))
                     now = set().union(*inner)
                 begin[step.stream] = now
             else:

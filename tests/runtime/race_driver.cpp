@@ -48,7 +48,7 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls, int 
     for (int i = 0; i < tasks; i++) {
         const int stream = int(random() % streams);
         specs[i] = {count, 0, 0, 0, random() % 2 ? 1 : int(1 + random() % max_chunks), stream,
-                    0, 0, 0, inside, -1, 0};
+                    0, 0, 0, inside, -1, 0, iterations, 0};
         if (last[stream] >= 0) before[i].push_back(last[stream]);
         if (i > 0 && random() % 3 == 0) {
             const int other = int(random() % i);
@@ -83,7 +83,7 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls, int 
     }
     std::vector<LoopSpec> loops;
     if (iterations) {  // the task that stands for the loop comes first
-        specs.insert(specs.begin(), {nullptr, 0, 0, 0, 1, 0, 0, 0, 0, -1, 0, 0});
+        specs.insert(specs.begin(), {nullptr, 0, 0, 0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0});
         loops.push_back({0, tasks, iterations, 0, int(moves.size()), 0});
         for (int32_t& successor : successors) successor++;
     }

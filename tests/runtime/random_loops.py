@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.kernel import Kernel
@@ -142,3 +143,47 @@ def random_loops(
         updates.append((old, dice.choice(fitting)))
     graph = Graph(f"loops{seed}", inputs, state, tuple(nodes), outputs, tuple(updates))
     return graph, writer.kernels
+
+
+def layered_loops(seed: int, layers: int = 3, length: int = 4) -> tuple[Graph, Kernels]:
+    """Layers of recurrence, each of which scans the one before: what may become a wavefront. Some
+    read other things in between."""
+    writer = LoopWriter(seed)
+    dice = writer.dice
+    type = Type((16,))
+    x = writer.value("x", stacked(type, length))
+    shared, state = writer.value("in", type), writer.value("state", type)
+    values: list[Value] = [shared, state]
+    nodes: list[Node] = []
+    scanned, reverse = x, dice.random() < 0.5
+    outputs: list[Value] = []
+    for _ in range(layers):
+        constant, element = writer.value("const", type), writer.value("x", type)
+        old = [writer.value("old", type) for _ in range(dice.randint(1, 2))]
+        inside = [constant, *old, element]
+        body = [writer.kernel(inside, [16]) for _ in range(dice.randint(1, 3))]
+        for node in body:
+            inside += node.outputs
+        new = [writer.kernel([*inside, value, element], [16]) for value in old]
+        body += new
+        carries = [node.outputs[0] for node in new]
+        ys = [carries[0], *(dice.choice([*inside, *carries]) for _ in range(dice.randint(0, 2)))]
+        inputs = (constant, *old, element)
+        graph = Graph(writer.fresh("body"), inputs, (), tuple(body), (*carries, *ys))
+        if dice.random() < 0.2:
+            reverse = not reverse
+        op = Scan(graph, length, len(old), 1, reverse)
+        results = [writer.value("last", type) for _ in old]
+        results += [writer.value("stack", stacked(type, length)) for _ in ys]
+        first = [dice.choice(values) for _ in (constant, *old)]
+        nodes.append(Node(op, (*first, scanned), tuple(results)))
+        scanned = results[len(old)]
+        if dice.random() < 0.3:
+            values.append(results[0])
+        outputs += [r for r in results if dice.random() < 0.3]
+    reader = writer.kernel([scanned, *values], [16])
+    nodes.append(reader)
+    outputs = [*dict.fromkeys(outputs), *reader.outputs]
+    updates = ((state, reader.outputs[0]),)
+    whole = Graph(f"layers{seed}", (x, shared), (state,), tuple(nodes), tuple(outputs), updates)
+    return whole, {k: replace(v, flops=5 * 10**7) for k, v in writer.kernels.items()}

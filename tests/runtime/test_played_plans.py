@@ -22,7 +22,7 @@ from graphc.runtime.cpu import CpuExecutable
 from graphc.runtime.planner import make_plan
 from graphc.state import StateBuffer
 from tests.runtime.random_graphs import add_updates, random_graph, training_graph
-from tests.runtime.random_loops import random_loops
+from tests.runtime.random_loops import layered_loops, random_loops
 
 CHUNKS = 3
 
@@ -152,6 +152,7 @@ GRAPHS = {
     **{f"random {seed}, updated in place": add_updates(*random_graph(seed)) for seed in (5, 6)},
     "training": training_graph(4, batch=500, wide=3),
     **{f"loops {seed}": random_loops(seed) for seed in range(16)},
+    **{f"layers {seed}": layered_loops(seed) for seed in (1, 2, 3, 4)},
     "long loops": random_loops(40, lengths=(70,), depth=1),
 }
 

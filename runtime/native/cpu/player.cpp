@@ -55,6 +55,7 @@ void graphc_play_in_order(Program* program, const uint64_t* bases, int first, in
     program->seek(iterations);
     graphc::FloatingPointMode mode;
     program->play_in_order(first, last);
+    program->rewind();
 }
 
 // As graphc_play; `times` takes the first start and the last end of each task, nanoseconds of one

@@ -42,6 +42,8 @@ struct TaskSpec {
     int32_t successors;
     int32_t inside;             // index of the loop around it, or -1
     int32_t stands_for;         // index of the loop that it is, or -1
+    int32_t first;              // the iterations of that loop around it in which it does anything:
+    int32_t last;               // `first` to `last` (exclusive)
     int32_t padding;
 };
 
@@ -81,7 +83,8 @@ struct alignas(64) Task {
 struct alignas(64) Loop {
     LoopSpec spec;
     std::vector<int> roots;                     // tasks that wait for nothing
-    int sinks = 0, iteration = 0;
+    int sinks = 0;
+    int iteration = 0;                          // written between iterations alone
     alignas(64) std::atomic<int> unfinished{0};  // sinks that have not ended
 };
 
@@ -129,11 +132,18 @@ public:
 
     // Let the arguments be those of one iteration of each loop. Between `bind` and playing.
     void seek(const int32_t* iterations) {
-        for (int i = 0; i < loop_count_; i++)
+        for (int i = 0; i < loop_count_; i++) {
+            loops_[i].iteration = iterations[i];
             for (int m = 0; m < loops_[i].spec.moves; m++) {
                 const Move& move = moves_[loops_[i].spec.first_move + m];
                 shift(move, iterations[i] % move.period * move.stride);
             }
+        }
+    }
+
+    // Let the loops begin with their first iterations again.
+    void rewind() {
+        for (int i = 0; i < loop_count_; i++) loops_[i].iteration = 0;
     }
 
     void time(bool timed) {
@@ -148,11 +158,12 @@ public:
             Task& task = tasks_[i];
             starts(task);
             if (task.spec.stands_for >= 0) {
-                const Loop& loop = loops_[task.spec.stands_for];
-                for (int t = 1; t <= loop.spec.count; t++) {
+                Loop& loop = loops_[task.spec.stands_for];
+                while (loop.iteration < loop.spec.count) {
                     play_in_order(i + 1, i + 1 + loop.spec.tasks);
-                    advance(loop, t);
+                    advance(loop, ++loop.iteration);
                 }
+                loop.iteration = 0;
                 i += loop.spec.tasks;
             } else {
                 for (int chunk = 0; chunk < task.spec.chunks; chunk++) run(task, chunk);
@@ -296,6 +307,10 @@ private:
     }
 
     void run(const Task& task, int chunk) const {
+        if (task.spec.inside >= 0) {
+            const int iteration = loops_[task.spec.inside].iteration;
+            if (iteration < task.spec.first || iteration >= task.spec.last) return;
+        }
         void* const* arguments = table_.data() + task.spec.first_argument;
         if (task.spec.function) return task.spec.function(arguments, task.spec.phase, chunk);
         const int64_t start = chunk * copy_chunk, left = task.spec.bytes - start;

@@ -1,0 +1,168 @@
+"""Loops that play at once: the layers of a stack of recurrent layers, each an iteration behind.
+
+A loop that scans what another one of its length and direction stacks needs of it, in its iteration
+t, what the other made in its own iteration t. So the two may be one loop with an iteration more,
+whose second stage plays iteration t - 1 while the first plays iteration t, on streams of its own:
+a wavefront through layers and time. Where its values lie does not change; they only move an
+iteration later. A third loop behind the second becomes a third stage.
+
+Loops become one where that is estimated to take less time, and where nothing else lies between
+them: the second may need nothing else of what comes after the first. With one stream there is
+nothing to gain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphc.ir import Value
+from graphc.runtime.loops import LoopTask, Part, operand_name
+from graphc.runtime.order import ancestors
+from graphc.runtime.plan import Move
+from graphc.runtime.schedule import arrange
+from graphc.runtime.tasks import Access, Buffer, Task, Tasks, bits, executable_order
+
+GAIN = 0.9
+"""The share of the time of loops one after another that a wavefront must not exceed."""
+
+
+def merge_wavefronts(tasks: Tasks, streams: int, device: str) -> tuple[Tasks, list[str]]:
+    """The tasks with loops merged, and a note about each wavefront."""
+    if streams == 1:
+        return tasks, []
+    merged = True
+    while merged:
+        merged = False
+        for a, b in _pairs(tasks):
+            together = _together(tasks, a, b, streams, device)
+            if together is not None:
+                tasks, merged = together, True
+                break
+    loops = [t.loop for t in tasks.tasks if t.loop is not None and len(t.loop.parts) > 1]
+    return tasks, [
+        f"wavefront: {loop.name} plays {len(loop.parts)} loops of {loop.length} iterations at once"
+        for loop in loops
+    ]
+
+
+def _pairs(tasks: Tasks) -> list[tuple[int, int]]:
+    """Numbers of loops of which the second may be the stage behind the first."""
+    before = ancestors(tasks.predecessors, range(len(tasks.tasks)))
+    return [
+        (a, b)
+        for b, second in enumerate(tasks.tasks)
+        if second.loop is not None
+        for a in bits(tasks.predecessors[b])
+        if (first := tasks.tasks[a].loop) is not None
+        and _link(first, second.loop) is not None
+        and not any(before[other] >> a & 1 for other in bits(tasks.predecessors[b]))
+    ]
+
+
+def _link(first: LoopTask, second: LoopTask) -> tuple[Value, Value] | None:
+    """(element of the second, value of the first) where the second scans a stack that the last
+    stage of the first makes, and needs nothing else of the first."""
+    same = (first.length, first.reverse) == (second.length, second.reverse)
+    if not same or len(second.parts) > 1 or _has_loops(first) or _has_loops(second):
+        return None
+    last, part = first.parts[-1], second.parts[0]
+    made = {y: v for v, y in last.stacks if v not in last.body.op.body.inputs}
+    links = [(element, made[x]) for element, x in part.scanned if x in made]
+    written = {y for p in first.parts for _, y in p.stacks}
+    written |= {end for p in first.parts for _, _, end in p.carries}
+    others = [x for _, x in part.scanned if x in written]
+    others += [start for _, start, _ in part.carries if start in written]
+    others += [a for n, a in part.operands.items() if n.startswith("constant") and a in written]
+    return links[0] if len(links) == len(others) == 1 else None
+
+
+def _has_loops(loop: LoopTask) -> bool:
+    return any(task.loop is not None for task in loop.tasks.tasks)
+
+
+def _together(tasks: Tasks, a: int, b: int, streams: int, device: str) -> Tasks | None:
+    """The tasks with loop b as a stage behind loop a; None if that is not estimated to pay."""
+    first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
+    assert first is not None and second is not None
+    link = _link(first, second)
+    assert link is not None
+    part = second.parts[0]
+    scanned = tuple(pair for pair in part.scanned if pair[0] != link[0])
+    parts = (*first.parts, replace(part, scanned=scanned))
+    body = _body(parts)
+    arrangement = arrange(body, streams, device, looped=True)
+    apart = sum(loop.count * loop.arrangement.microseconds for loop in (first, second))
+    if (first.count + 1) * arrangement.microseconds > GAIN * apart:
+        return None
+    buffers, memory = tasks.buffers, None
+    if arrangement.packing.peak_bytes:
+        memory = Access(len(buffers), f"{first.name}.iteration")
+        sizes = arrangement.packing.peak_bytes, arrangement.bound
+        buffers = (*buffers, Buffer("work", sizes[0], least=sizes[1]))
+    links = (*first.links, link)
+    loop = LoopTask(first.name, parts, body, arrangement, memory, links)
+    return _merged(replace(tasks, buffers=buffers), a, b, loop)
+
+
+def _body(parts: tuple[Part, ...]) -> Tasks:
+    """The tasks of all bodies, each a stage later than those before."""
+    tasks: list[Task] = []
+    predecessors: list[int] = []
+    buffers: list[Buffer] = []
+    for stage, part in enumerate(parts):
+        own, shift, start = part.body.tasks, len(buffers), len(tasks)
+
+        def moved(accesses: tuple[Access, ...], shift: int = shift) -> tuple[Access, ...]:
+            return tuple(replace(access, buffer=access.buffer + shift) for access in accesses)
+
+        buffers += [_later(b, stage, part.body.op.length, len(parts)) for b in own.buffers]
+        predecessors += [mask << start for mask in own.predecessors]
+        tasks += [
+            replace(task, reads=moved(task.reads), writes=moved(task.writes), stage=stage)
+            for task in own.tasks
+        ]
+    return Tasks(tuple(tasks), tuple(predecessors), tuple(buffers), (), (), ())
+
+
+def _later(buffer: Buffer, stage: int, length: int, stages: int) -> Buffer:
+    """A buffer of a body that begins `stage` iterations later in a loop of several stages."""
+    if buffer.segment == "work":
+        return buffer
+    named = replace(buffer, segment=operand_name(stage, buffer.segment))
+    start, move = buffer.start or 0, buffer.move
+    if move.period == 1:
+        return named
+    if move.period == length:
+        along = Move(move.stride, length + stages - 1)
+        return replace(named, start=start - stage * move.stride, move=along)
+    if stage % 2:
+        return replace(named, start=start + move.stride, move=Move(-move.stride, 2))
+    return named
+
+
+def _merged(tasks: Tasks, a: int, b: int, loop: LoopTask) -> Tasks:
+    """The tasks with `loop` in the place of the loops a and b."""
+    first, second = tasks.tasks[a], tasks.tasks[b]
+    assert first.loop is not None and second.loop is not None
+    gone = {first.loop.memory, second.loop.memory}
+    writes = [w for w in (*first.writes, *second.writes) if w not in gone]
+    reads = [r for r in dict.fromkeys((*first.reads, *second.reads)) if r not in first.writes]
+    memory = [loop.memory] if loop.memory else []
+    where = first.where.merge(second.where)
+    listed = list(tasks.tasks)
+    listed[a] = Task(None, tuple(reads), (*writes, *memory), where, loop)
+    kept = [i for i in range(len(listed)) if i != b]
+    place = {i: n for n, i in enumerate(kept)} | {b: kept.index(a)}
+
+    def renamed(mask: int) -> int:
+        return sum(1 << n for n in {place[i] for i in bits(mask)})
+
+    both = (tasks.predecessors[a] | tasks.predecessors[b]) & ~(1 << a)
+    before = [renamed(both if i == a else tasks.predecessors[i]) for i in kept]
+    order = executable_order(before)
+    number = {old: new for new, old in enumerate(order)}
+    return replace(
+        tasks,
+        tasks=tuple(listed[kept[i]] for i in order),
+        predecessors=tuple(sum(1 << number[j] for j in bits(before[i])) for i in order),
+    )

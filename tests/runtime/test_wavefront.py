@@ -1,0 +1,124 @@
+"""Layers of loops play at once where that is faster, and compute the same."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.ir import Graph, Node, Type, Value
+from graphc.kernels.kernel import Kernel
+from graphc.ops.scan import Scan, stacked
+from graphc.runtime.plan import Launch, Loop, Plan
+from graphc.runtime.planner import make_plan
+from graphc.runtime.unroll import unrolled
+from tests.runtime.brute_force import graph_meaning, is_ordered, plan_meaning
+from tests.runtime.random_graphs import kernel_node, opaque_kernel
+from tests.runtime.random_loops import layered_loops
+
+LENGTH = 5
+ROW = Type((16,))
+
+
+def layers(
+    count: int, flops: int = 10**8, between: bool = False
+) -> tuple[Graph, dict[str, Kernel]]:
+    """Layers of one kernel each, `between` two of which another may look at the whole stack."""
+    x, h = Value("x", stacked(ROW, LENGTH)), Value("h", ROW)
+    kernels: dict[str, Kernel] = {}
+    nodes: list[Node] = []
+    start, scanned = h, x
+    for n in range(count):
+        old, element = Value(f"old{n}", ROW), Value(f"x{n}", ROW)
+        cell = kernel_node(f"cell{n}", [old, element], [16])
+        kernels[f"cell{n}"] = opaque_kernel(f"cell{n}", flops=flops)
+        body = Graph(f"body{n}", (old, element), (), (cell,), (cell.output, cell.output))
+        last, stack = Value(f"last{n}", ROW), Value(f"stack{n}", stacked(ROW, LENGTH))
+        nodes.append(Node(Scan(body, LENGTH, 1, 1), (start, scanned), (last, stack)))
+        scanned = stack
+        if between:
+            look = kernel_node(f"look{n}", [stack], [16])
+            kernels[f"look{n}"] = opaque_kernel(f"look{n}")
+            nodes.append(look)
+            start = look.output
+    return Graph("layers", (x, h), (), tuple(nodes), (scanned,)), kernels
+
+
+def loops(plan: Plan) -> list[Loop]:
+    return [step for step in plan.steps if isinstance(step, Loop)]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_layers_play_at_once_each_an_iteration_behind(count: int) -> None:
+    graph, kernels = layers(count)
+    plan = make_plan(graph, kernels, device="cpu", streams=count)
+    (loop,) = loops(plan)
+    assert (loop.count, loop.stages) == (LENGTH + count - 1, count)
+    assert plan.notes == (f"wavefront: last0 plays {count} loops of 5 iterations at once",)
+    launches = [step for step in loop.steps if isinstance(step, Launch)]
+    assert {(step.kernel, step.stage) for step in launches} == {
+        (f"cell{n}", n) for n in range(count)
+    }
+    assert len({step.stream for step in launches}) == count
+    plan.verify()
+    assert is_ordered(plan)
+    assert plan_meaning(plan, random.Random(0)) == graph_meaning(graph, kernels)
+    played = [u.step.kernel for u in unrolled(plan) if isinstance(u.step, Launch)]
+    assert sorted(played) == sorted([f"cell{n}" for n in range(count)] * LENGTH)
+
+
+def test_one_stream_plays_one_layer_after_the_other() -> None:
+    plan = make_plan(*layers(2), device="cpu", streams=1)
+    assert [loop.stages for loop in loops(plan)] == [1, 1]
+    assert plan.notes == ()
+
+
+def test_layers_that_need_something_between_them_stay_apart() -> None:
+    plan = make_plan(*layers(2, between=True), device="cpu", streams=2)
+    assert [loop.stages for loop in loops(plan)] == [1, 1]
+
+
+def test_layers_stay_apart_where_one_takes_nearly_all_the_time() -> None:
+    graph, kernels = layers(2)
+    kernels["cell1"] = opaque_kernel("cell1", flops=10**5)
+    plan = make_plan(graph, kernels, device="cpu", streams=2)
+    assert [loop.stages for loop in loops(plan)] == [1, 1]
+
+
+@pytest.mark.parametrize("streams", [2, 4])
+@pytest.mark.parametrize("seed", range(12))
+def test_wavefronts_compute_what_the_graph_means_in_any_allowed_order(
+    seed: int, streams: int
+) -> None:
+    graph, kernels = layered_loops(seed, length=1 + seed % 4)
+    plan = make_plan(graph, kernels, device="cpu", streams=streams)
+    plan.verify()
+    assert is_ordered(plan)
+    dice = random.Random(seed)
+    for _ in range(2):
+        assert plan_meaning(plan, dice) == graph_meaning(graph, kernels)
+
+
+def test_averages_of_averages_are_a_wavefront_with_the_bits_of_one_stream() -> None:
+    def fn(x: graphc.Tensor, h: graphc.Tensor) -> graphc.Tensor:
+        def step(h: graphc.Tensor, x: graphc.Tensor) -> tuple[graphc.Tensor, graphc.Tensor]:
+            new = graphc.softmax(graphc.tanh(h) * x)
+            return new, new
+
+        once = graphc.scan(step, h, x)[1]
+        return graphc.scan(step, h, once)[1]
+
+    specs = graphc.spec((6, 200, 100)), graphc.spec((200, 100))
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.standard_normal(shape).astype(np.float32) for shape in ((6, 200, 100), (200, 100))
+    ]
+    results = []
+    for streams in (1, 2):
+        program = graphc.compile(fn, *specs, device="cpu", streams=streams, threads=2)
+        assert program.plan is not None
+        assert [loop.stages for loop in loops(program.plan)] == ([1, 1] if streams == 1 else [2])
+        results.append(program(*arrays).tobytes())
+    assert results[0] == results[1]
