@@ -182,7 +182,7 @@ class TileCost:
         self.slides[0] = self.slides[0] or roles.moving is not None
         # A batch that is summed by lanes of X: the rows of Y pass by once per tile, from afar.
         streams = roles.inner is not None and roles.inner == x.lanes != roles.lane
-        self.y_streams = streams and not roles.packed
+        self.y_streams = streams and self.y_stride > roles.width
         self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
         scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
         self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)

@@ -1,10 +1,11 @@
-"""Lane weights: a loop's large weights lie so that its kernels read whole cache lines.
+"""Lane weights: large weights lie so that kernels read whole cache lines of them.
 
-The gradient of a recurrent product reads its weight f32[k,n] along k, for a few columns at a time:
-of each line that arrives, a tile uses some columns and drops the others. With k in the lanes a tile
-reads `width` steps of a column as one line. That is one conversion, outside the loop, and pays
-where the weight does not stay in the second-level cache from one iteration to the next. One core,
-2 vectors of batch, 4096 x 1024: 139 GFLOP/s row-major, 227 so.
+The gradient of a product with the batch in the lanes reads its weight f32[k,n] along k, for a few
+columns at a time: of each line that arrives, a tile uses some columns and drops the others. With k
+in the lanes a tile reads `width` steps of a column as one line. That costs one conversion, outside
+of loops, and pays where the weight is read many times, in a loop or by a large batch, and does not
+stay in the second-level cache between. One core, 4096 x 1024: 2 vectors of batch 139 GFLOP/s
+row-major, 227 so, 60 vectors 142 and 195.
 """
 
 from __future__ import annotations
@@ -21,58 +22,94 @@ from graphc.target import Target
 
 LEAST_BYTES = 2 * 1024 * 1024
 """Of a weight that is worth it."""
+LEAST_BATCH = 256
+"""Of a kernel outside of loops."""
 
 
 def lane_weights(graph: Graph, target: Target) -> Graph:
-    """`graph` with such weights converted before their loops."""
+    """`graph` with such weights converted before they are read."""
     if target.device != "cpu" or target.lanes == 1:
         return graph
-    names, nodes = Names(graph), list[Node]()
+    conversion = _Conversion(graph, Layout(0, target.lanes))
     for node in graph.nodes:
         if isinstance(node.op, Scan):
             for number in range(node.op.constants):
-                node = _converted(node, number, Layout(0, target.lanes), names, nodes)
-        nodes.append(node)
-    return replace(graph, nodes=tuple(nodes))
+                node = conversion.of_constant(node, number)
+        else:
+            for value in node.inputs:
+                node = conversion.of_operand(node, value)
+        conversion.nodes.append(node)
+    return replace(graph, nodes=tuple(conversion.nodes))
 
 
-def _converted(node: Node, number: int, layout: Layout, names: Names, nodes: list[Node]) -> Node:
-    """The scan with a constant in `layout`, made by a node that is added to `nodes`, if all its
-    readers gain by that."""
-    op, value = node.op, node.inputs[number]
-    assert isinstance(op, Scan)
-    inner, body = op.body.inputs[number], op.body
-    readers = body.consumers.get(inner, [])
-    large = value.type.nbytes >= LEAST_BYTES and value.type.layout == ROW_MAJOR
-    if not large or not readers or inner in body.outputs:
-        return node
-    if value.type.shape[0] % layout.width or not all(_reads_along_rows(n, inner) for n in readers):
-        return node
-    laned = Value(names.fresh(f"{value.name}.lanes"), value.type.with_layout(layout))
-    nodes.append(Node(Relayout(layout), (value,), (laned,), node.where))
-    new = replace(inner, type=laned.type)
-    body = replace(
-        body,
-        inputs=tuple(new if v == inner else v for v in body.inputs),
-        nodes=tuple(_with_input(n, inner, new) if n in readers else n for n in body.nodes),
-    )
-    inputs = (*node.inputs[:number], laned, *node.inputs[number + 1 :])
-    return replace(node, op=replace(op, body=body), inputs=inputs)
+class _Conversion:
+    def __init__(self, graph: Graph, layout: Layout) -> None:
+        self.names, self.layout = Names(graph), layout
+        self.nodes: list[Node] = []
+        self.laned: dict[Value, Value] = {}
+
+    def of_operand(self, node: Node, weight: Value) -> Node:
+        """The kernel with `weight` in lanes, if that is for the better."""
+        large = weight.type.nbytes >= LEAST_BYTES
+        if not large or not self._gains(weight, [node]) or _batch(node) < LEAST_BATCH:
+            return node
+        return _with_input(node, weight, self._convert(weight, node))
+
+    def of_constant(self, node: Node, number: int) -> Node:
+        """The scan with a constant in lanes, if all its readers gain by that."""
+        op, value = node.op, node.inputs[number]
+        assert isinstance(op, Scan)
+        old, body = op.body.inputs[number], op.body
+        readers = body.consumers.get(old, [])
+        large = value.type.nbytes >= LEAST_BYTES
+        if not large or old in body.outputs or not self._gains(old, readers):
+            return node
+        laned = self._convert(value, node)
+        new = replace(old, type=laned.type)
+        body = replace(
+            body,
+            inputs=tuple(new if v == old else v for v in body.inputs),
+            nodes=tuple(_with_input(n, old, new) if n in readers else n for n in body.nodes),
+        )
+        inputs = (*node.inputs[:number], laned, *node.inputs[number + 1 :])
+        return replace(node, op=replace(op, body=body), inputs=inputs)
+
+    def _gains(self, weight: Value, readers: list[Node]) -> bool:
+        if weight.type.layout != ROW_MAJOR or weight.type.rank != 2 or not readers:
+            return False
+        whole = weight.type.shape[0] % self.layout.width == 0
+        return whole and all(_reads_along_rows(n, weight) for n in readers)
+
+    def _convert(self, value: Value, reader: Node) -> Value:
+        if value not in self.laned:
+            type = value.type.with_layout(self.layout)
+            self.laned[value] = laned = Value(self.names.fresh(f"{value.name}.lanes"), type)
+            self.nodes.append(Node(Relayout(self.layout), (value,), (laned,), reader.where))
+        return self.laned[value]
 
 
 def _reads_along_rows(node: Node, weight: Value) -> bool:
     """Whether the node is a product of a batch in the lanes and `weight`, summed over the rows of
     the weight."""
-    if not isinstance(node.op, Fused) or node.inputs.count(weight) != 1:
+    product = _product(node)
+    if product is None or node.inputs.count(weight) != 1:
         return False
+    assert isinstance(node.op, Fused)
     place = node.op.body.inputs[node.inputs.index(weight)]
-    readers = node.op.body.consumers.get(place, [])
-    return (
-        place.type.rank == 2
-        and [n.op.name for n in readers] == ["matmul"]
-        and readers[0].inputs[1] == place
-        and readers[0].inputs[0].type.layout.axis == 0
-    )
+    alone = node.op.body.consumers.get(place, []) == [product]
+    batch, operand = product.inputs
+    return alone and operand == place and batch.type.layout.axis == 0
+
+
+def _product(node: Node) -> Node | None:
+    """The matmul of a fused node."""
+    nodes = node.op.body.nodes if isinstance(node.op, Fused) else ()
+    return next((n for n in nodes if n.op.name == "matmul"), None)
+
+
+def _batch(node: Node) -> int:
+    product = _product(node)
+    return product.output.type.shape[0] if product else 0
 
 
 def _with_input(node: Node, old: Value, new: Value) -> Node:

@@ -11,18 +11,17 @@ from graphc.ops.scan import Scan
 from tests.passes.meaning import assert_same_meaning
 
 
-def program(size, **settings):
+def program(size, steps=2, layers=1):
     def loss(model, x):
         return graphc.sum(model(x)[0] ** 2)
 
     graphc.seed(0)
     return graphc.compile(
         loss,
-        LSTM(size, size),
-        graphc.spec((2, 16, size)),
+        LSTM(size, size, num_layers=layers),
+        graphc.spec((steps, 16, size)),
         update=optim.SGD(lr=0.1),
         device="cpu",
-        **settings,
     )
 
 
@@ -39,6 +38,18 @@ def test_the_weight_of_a_backward_step_lies_in_lanes_only_if_it_is_large(monkeyp
     large = program(16).stages
     assert 0 in weight_layouts(large["lane_weights"])
     assert_same_meaning(large["layout"], large["lane_weights"])
+
+
+def test_a_large_batch_reads_its_weight_in_lanes_too(monkeypatch):
+    """The gradient of what enters the second layer: 16 steps of 16."""
+    monkeypatch.setattr(sys.modules["graphc.passes.lane_weights"], "LEAST_BYTES", 1)
+    lanes = {}
+    for steps in (8, 16):
+        graph = program(16, steps, layers=2).stages["lane_weights"]
+        products = [n for n in graph.nodes if getattr(n.op, "template", "") == "contract"]
+        dx = [n for n in products if n.output.type.shape == (16 * steps, 16)]
+        lanes[steps] = [n.inputs[1].type.layout.axis for n in dx]
+    assert lanes == {8: [None], 16: [0]}
 
 
 def test_training_is_the_same_either_way(monkeypatch):
