@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.view import Slice
-from graphc.passes.groups import of_update_rule
+from graphc.passes.groups import is_free, of_update_rule
 from graphc.passes.partition import Partition
-from graphc.passes.places import read_elsewhere
+from graphc.passes.places import read_elsewhere, readers, stored
 from graphc.passes.sections import MOST_SECTIONS, Sections, section_read, sections_joined
 
 
@@ -85,7 +85,9 @@ def _absorb_readers(
         made = joined.shape(node.output.type.shape) if joined else node.outputs[0].type.shape
         if made != shape or not (joined or isinstance(node.op, Pointwise)):
             continue
-        if of_update_rule(node) or not any(v in inside for v in node.inputs):
+        if of_update_rule(node) or is_free(node):
+            continue
+        if not any(stored(v, producers) in inside for v in node.inputs):
             continue
         if _merge(node, first, partition, producers):
             inside.update(() if joined else node.outputs)
@@ -106,8 +108,12 @@ def absorb_operands(
         if not isinstance(node.op, Pointwise) or node.output.type.shape != shape:
             continue
         group = partition.of(first)
-        readers = consumers.get(node.output, ())
-        if node.output in results or any(partition.of(n) != group for n in readers):
+        reading = list(readers(node.output, consumers))
+        if is_free(node) or node.output in results:
+            continue
+        if any(partition.of(n) != group for n in reading):
+            continue
+        if any(node.output in read_elsewhere(n, producers) for n in reading):
             continue
         _merge(node, first, partition, producers)
 

@@ -9,16 +9,15 @@ then the maximum is taken there too, and the values before it are never stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.pooling import MaxPool2d
-from graphc.ops.widen import Widen
 from graphc.passes.absorb_sections import absorb_operands, absorb_sections
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
 from graphc.passes.partition import Partition
-from graphc.passes.places import read_elsewhere
+from graphc.passes.places import read_elsewhere, readers, stored
 from graphc.target import Target
 
 
@@ -55,7 +54,7 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
         fits = isinstance(node.op, Pointwise) and node.output.type.shape == shape
         if not fits or is_free(node) or of_update_rule(node):
             continue
-        if not any(_stored(v, producers) in inside for v in node.inputs):
+        if not any(stored(v, producers) in inside for v in node.inputs):
             continue
         group, other = partition.of(first), partition.of(node)
         members = {v for n in partition.nodes_of(group) for v in n.outputs}
@@ -66,12 +65,6 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
             partition.merge(group, other)
             inside = inside | set(node.outputs)
     return inside
-
-
-def _stored(value: Value, producers: Mapping[Value, Node]) -> Value:
-    """What `value` widens, or itself."""
-    producer = producers.get(value)
-    return producer.inputs[0] if producer and isinstance(producer.op, Widen) else value
 
 
 def _holds_windows(contraction: Node, target: Target) -> bool:
@@ -85,25 +78,16 @@ def _pooling_of(
 ) -> Node | None:
     """The max pooling that alone reads these values from outside their group, if the contraction's
     tile can do it."""
-    readers = {
+    outside = {
         id(node): node
         for value in inside
-        for node in _readers(value, consumers)
+        for node in readers(value, consumers)
         if not any(v in inside for v in node.outputs)
     }
-    if len(readers) != 1 or inside.intersection(graph.results):
+    if len(outside) != 1 or inside.intersection(graph.results):
         return None
-    (node,) = readers.values()
+    (node,) = outside.values()
     return node if isinstance(node.op, MaxPool2d) and can_pool(node.op) else None
-
-
-def _readers(value: Value, consumers: Mapping[Value, Sequence[Node]]) -> Iterator[Node]:
-    """The nodes that read `value` or what widens it."""
-    for node in consumers.get(value, ()):
-        if isinstance(node.op, Widen):
-            yield from consumers.get(node.output, ())
-        else:
-            yield node
 
 
 def can_pool(op: MaxPool2d) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphc.ir import Node, Value
 from graphc.ops.base import Pointwise, Reduction, View
@@ -34,3 +34,18 @@ def through_unit_reshapes(value: Value, producers: Mapping[Value, Node]) -> Valu
         value = producer.inputs[0]
         producer = producers.get(value)
     return value
+
+
+def stored(value: Value, producers: Mapping[Value, Node]) -> Value:
+    """What `value` widens, or itself."""
+    producer = producers.get(value)
+    return producer.inputs[0] if producer and isinstance(producer.op, Widen) else value
+
+
+def readers(value: Value, consumers: Mapping[Value, Sequence[Node]]) -> Iterator[Node]:
+    """The nodes that read `value` or what widens it."""
+    for node in consumers.get(value, ()):
+        if isinstance(node.op, Widen):
+            yield from consumers.get(node.output, ())
+        else:
+            yield node

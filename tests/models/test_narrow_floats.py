@@ -47,9 +47,23 @@ def attention(nn: Any, lib: Any) -> Any:
     return Block()
 
 
+def lstm(nn: Any, lib: Any) -> Any:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(5, 8, batch_first=True)
+            self.out = nn.Linear(8, 10)
+
+        def forward(self, x: Any) -> Any:
+            return self.out(self.lstm(x)[0][:, -1])
+
+    return Last()
+
+
 MODELS: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...], str, dict[str, float]]] = {
     "mlp": (mlp, (30,), "SGD", {"lr": 0.05, "momentum": 0.9}),
     "lenet": (lenet, (1, 20, 20), "SGD", {"lr": 0.05, "momentum": 0.9}),
+    "lstm": (lstm, (7, 5), "SGD", {"lr": 0.3}),
     "attention": (attention, (9, 16), "AdamW", {"lr": 0.01, "eps": 1e-3}),
 }
 

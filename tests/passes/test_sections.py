@@ -113,3 +113,16 @@ def test_a_value_that_is_read_whole_too_is_stored_by_sections():
     first = fused(stages["layout"])[0]
     assert first.template == "contract" and len(first.body.outputs) == 2
     assert_same_meaning(stages["trace"], stages["layout"], 1e-6)
+
+
+def test_what_the_product_itself_reads_is_a_kernel_of_its_own():
+    """Though it has a section's shape, and nothing but the group reads it."""
+
+    def gates(x, w):
+        a, b, c, d = graphc.split(graphc.tanh(x) @ w, H, axis=1)
+        return graphc.sigmoid(a) * graphc.tanh(b) + c * d
+
+    stages = run_all(gates, SPEC((N, H)), SPEC((H, 4 * H)))
+    first, second = fused(stages["layout"])
+    assert ops(first) == ["tanh"] and second.template == "contract"
+    assert_same_meaning(stages["trace"], stages["layout"], 1e-6)
