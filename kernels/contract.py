@@ -23,7 +23,7 @@ from graphc.kernels.schedule import (
     choose,
     wanted_chunks,
 )
-from graphc.kernels.shell import symbol
+from graphc.kernels.shell import balanced, symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
 from graphc.ops.pooling import MaxPool2d
@@ -171,7 +171,7 @@ def _chunked(schedule: Schedule) -> Schedule:
     rows = min(PANEL_ROWS, schedule.rows.tiles)
     if schedule.roles.packed and tiles >= FEWEST_CHUNKS * rows:
         per_chunk = max(per_chunk, -(-rows // grain))  # a chunk packs the panels that it reads
-    chunks = max(1, units // per_chunk)
+    chunks = balanced(max(1, units // per_chunk), units)
     return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)
 
 

@@ -115,7 +115,17 @@ def chunk_count(nanoseconds: float, units: int) -> int:
     """How many chunks to cut `units` of work into that take `nanoseconds` together: of about
     CHUNK_NANOSECONDS, but at least 8 where each still has a quarter of that."""
     few = min(8, int(nanoseconds / (CHUNK_NANOSECONDS / 4)))
-    return max(1, min(units, max(few, int(nanoseconds / CHUNK_NANOSECONDS))))
+    return balanced(max(1, min(units, max(few, int(nanoseconds / CHUNK_NANOSECONDS)))), units)
+
+
+def balanced(chunks: int, units: int) -> int:
+    """A count near `chunks`, at most `units`, that few workers share evenly: of three chunks one
+    worker of two has two thirds."""
+    if chunks < 3 or chunks >= 64:
+        return chunks
+    step = 4 if chunks >= 8 else 2
+    near = (chunks + step // 2) // step * step
+    return near if near <= units else chunks // step * step
 
 
 def inplace_pairs(
