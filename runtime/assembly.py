@@ -82,7 +82,7 @@ class Assembly:
         outputs = node.outputs[op.carries :]
         wanted = [k for k, y in enumerate(outputs) if self.roots[y] == y and self.uses[y]]
         xs = [self.roots[v] for v in node.inputs[op.constants + op.carries :]]
-        dying = [j for j, x in enumerate(xs) if self.uses[x] == 1 and self.is_launched(x)]
+        dying = [j for j, x in enumerate(xs) if self.uses[x] == 1 and self.lies_alone(x)]
         free = [k for k in wanted if outputs[k] not in self.results]
         body = self.plan_body(op, wanted, dying, free)
         self.bodies[node.outputs[0]] = body
@@ -96,10 +96,9 @@ class Assembly:
                     y = outputs[_stack_of(op, element, wanted)]
                     self.home[y] = Access(buffer, y.name, (start, y.type.nbytes))
 
-    def is_launched(self, root: Value) -> bool:
-        """Whether a kernel writes `root`, not a loop."""
-        number = self.producer.get(root)
-        return number is not None and not isinstance(self.nodes[number].op, Scan)
+    def lies_alone(self, root: Value) -> bool:
+        """Whether `root` is made here and will have a buffer of its own, not part of a carry's."""
+        return root in self.producer and root not in self.home
 
     def claim_initial_values(self) -> None:
         """Let the producers of initial carries that nothing else reads write them where the loop

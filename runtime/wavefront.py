@@ -61,7 +61,7 @@ def _pairs(tasks: Tasks) -> list[tuple[int, int]]:
 
 def _link(first: LoopTask, second: LoopTask) -> tuple[Value, Value] | None:
     """(element of the second, value of the first) where the second scans a stack that the last
-    stage of the first makes, and needs nothing else of the first."""
+    stage of the first makes, writes nothing over it and needs nothing else of the first."""
     same = (first.length, first.reverse) == (second.length, second.reverse)
     if not same or len(second.parts) > 1 or _has_loops(first) or _has_loops(second):
         return None
@@ -70,7 +70,9 @@ def _link(first: LoopTask, second: LoopTask) -> tuple[Value, Value] | None:
     links = [(element, made[x]) for element, x in part.scanned if x in made]
     written = {y for p in first.parts for _, y in p.stacks}
     written |= {end for p in first.parts for _, _, end in p.carries}
+    overlaid = {y.place for _, y in part.stacks}
     others = [x for _, x in part.scanned if x in written]
+    others += [x for x in others if x.place in overlaid]
     others += [start for _, start, _ in part.carries if start in written]
     others += [a for n, a in part.operands.items() if n.startswith("constant") and a in written]
     return links[0] if len(links) == len(others) == 1 else None

@@ -236,6 +236,24 @@ def test_stack_lies_over_the_scanned_value_that_ends_with_the_loop() -> None:
     assert at["sums"] == at["stack_gates"]
 
 
+def test_stack_lies_over_the_stack_of_a_loop_before_it() -> None:
+    recipe = Recipe()
+    sums = recipe.whole("sums")
+    element = value("element")
+    gates = recipe.kernel("gates", [element], inplace=((0, 0),))
+    (forward,) = recipe.scan([gates], xs=[(element, sums)], ys=[gates.output])
+    recipe.reverse = True
+    saved = value("saved")
+    grads = recipe.kernel("grads", [saved], inplace=((0, 0),))
+    (backward,) = recipe.scan([grads], xs=[(saved, forward)], ys=[grads.output])
+    reader = recipe.kernel("reader", [backward])
+    recipe.nodes.append(reader)
+    plan = recipe.plan([reader.output])
+    at = places(plan)
+    assert at["sums"] == at["stack_gates"] == at["stack_grads"]
+    assert plan.peak_bytes == recipe.length * BYTES
+
+
 def test_stack_does_not_lie_over_a_scanned_value_that_is_read_again() -> None:
     recipe = Recipe()
     sums = recipe.whole("sums")
