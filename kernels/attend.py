@@ -32,7 +32,7 @@ def lower_attend(node: Node, target: Target) -> Kernel:
     return Kernel(
         symbol(node),
         "attend",
-        framed(node, "attend", *sections),
+        framed(node, "attend" if problem.forward else "attend_gradient", *sections),
         phases=(chunks,),
         flops=problem.flops,
         bytes=sum(v.type.nbytes for v in (*body.inputs, *body.outputs)),

@@ -136,7 +136,6 @@ def shape_text(problem: Problem, **settings: int) -> list[str]:
     flags = {
         "CAUSAL": op.causal,
         "MASKED": "mask" in problem.operands,
-        "GRADIENT": not problem.forward,
     }
     mask: Value = op.operands(problem.node.inputs).get("mask", problem.node.inputs[0])
     lines = [

@@ -10,13 +10,16 @@
 // registers that see nothing of a step are left out of it.
 //
 // A Shape holds the constants: T; the extents N, HEADS, KEY_HEADS, QUERIES, KEYS, FEATURES (of q and k) and VALUES (of v); CAUSAL;
-// SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER; GRADIENT; the Strides Q, K, V, DY (rows are places,
+// SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER; the Strides Q, K, V, DY (rows are places,
 // columns features), LOGS and DELTA (rows are queries), MASK (queries by keys), and of the results Y, or DQ, DK, DV, whose
 // features are neighbours; QUERY_REGISTERS and KEY_REGISTERS of a block. The result logs is row-major, [n][head][query].
 #pragma once
 #include "cpu/elementary.h"
 #include "cpu/random.h"
 #include "cpu/transpose.h"
+
+#define INLINED __attribute__((always_inline))  // behind the parameters of a lambda
+#define NOINLINE __attribute__((noinline))
 
 namespace graphc::attend {
 constexpr int ROWS = 6;   // of sums in registers, beside 4 registers of b: 24 sums
@@ -73,20 +76,20 @@ INLINE void product(const T* a, const T* b, long rows, long steps, const Start& 
 template <int V, int PITCH, int FEATURES, long ROW, long STRIDE, class T>
 INLINE void accumulate(const T* a, const T* b, long steps, T* out) {
   product<V, PITCH, FEATURES % ROWS, ROW, STRIDE>(
-      a, b, FEATURES, steps, [&](long r, int v) __attribute__((always_inline)) { return load(out + r * PITCH + v * W); },
-      [&](long r, int v, vec<T> sum) __attribute__((always_inline)) { store(out + r * PITCH + v * W, sum); });
+      a, b, FEATURES, steps, [&](long r, int v) INLINED { return load(out + r * PITCH + v * W); },
+      [&](long r, int v, vec<T> sum) INLINED { store(out + r * PITCH + v * W, sum); });
 }
 
-// to[f][place] = from[place * PLACE + f * FEATURE] * factor; places from `live` on repeat the last one and are never stored.
-template <int V, int PITCH, long PLACE, long FEATURE, int FEATURES, class T>
+// to[f][place] = from[place * From::row + f * From::column] * factor; places from `live` on repeat the last one and are never stored.
+template <int V, int PITCH, class From, int FEATURES, class T>
 INLINE void gather_places(const T* from, long live, T factor, T* to) {
   for (int place = 0; place < V * W; place += W) {
     const long last = most(live - place, 1) - 1;
-    const T* const x = from + least(place, live - 1) * PLACE;
-    const auto columns = [&]<int N>(int f) __attribute__((always_inline)) {
+    const T* const x = from + least(place, live - 1) * From::row;
+    const auto columns = [&]<int N>(int f) INLINED {
       vec<T> r[W];
 #pragma GCC unroll 16
-      for (int i = 0; i < W; i++) r[i] = load<N, FEATURE>(x + least(i, last) * PLACE + f * FEATURE) * factor;
+      for (int i = 0; i < W; i++) r[i] = load<N, From::column>(x + least(i, last) * From::row + f * From::column) * factor;
       exchange_rows<1>(r);
 #pragma GCC unroll 16
       for (int i = 0; i < N; i++) store(to + (f + i) * PITCH + place, r[i]);
@@ -99,7 +102,7 @@ INLINE void gather_places(const T* from, long live, T factor, T* to) {
 template <int V, int PITCH, long PLACE, int FEATURES, class T>
 INLINE void scatter_places(const T* from, long live, const vec<T>* factor, T* to) {
   for (int place = 0; place < V * W && place < live; place += W) {
-    const auto columns = [&]<int N>(int f) __attribute__((always_inline)) {
+    const auto columns = [&]<int N>(int f) INLINED {
       vec<T> r[W];
 #pragma GCC unroll 16
       for (int i = 0; i < W; i++) r[i] = i < N ? load(from + (f + i) * PITCH + place) * factor[place / W] : vec<T>{};
@@ -147,11 +150,15 @@ template <class S> struct Arrays {
   }
 };
 
+template <class S> using Register = vec<typename S::T>;
+
 // The scores x of query t and key u, of lane 0, one of which moves on along the lanes, under the masks.
-template <class S, bool QUERIES_IN_LANES> INLINE vec<typename S::T> seen(vec<typename S::T> x, const Arrays<S>& in, long t, long u, long live) {
+template <class S, bool QUERIES_IN_LANES>
+INLINE Register<S> seen(Register<S> x, const Arrays<S>& in, long t, long u, long live) {
   using T = typename S::T;
   if constexpr (S::MASKED) {
-    const auto m = load_places<QUERIES_IN_LANES ? S::MASK::row : S::MASK::column>(in.mask + t * S::MASK::row + u * S::MASK::column, live);
+    constexpr long stride = QUERIES_IN_LANES ? S::MASK::row : S::MASK::column;
+    const auto m = load_places<stride>(in.mask + t * S::MASK::row + u * S::MASK::column, live);
     if constexpr (__is_same(typename S::Mask, bool)) x = select(m, x, splat(-infinity<T>));
     else x += m;
   }
@@ -163,36 +170,68 @@ template <class S, bool QUERIES_IN_LANES> INLINE vec<typename S::T> seen(vec<typ
 }
 
 // x as dropout keeps it: 0 or x / (1 - DROPOUT), by the weight's number; the rest as above.
-template <class S, bool QUERIES_IN_LANES> INLINE vec<typename S::T> kept(vec<typename S::T> x, const Arrays<S>& in, long t, long u) {
+template <class S, bool QUERIES_IN_LANES>
+INLINE Register<S> kept(Register<S> x, const Arrays<S>& in, long t, long u) {
   if constexpr (S::DROPOUT == 0) return x;
   else {
     constexpr int step = QUERIES_IN_LANES ? S::KEYS : 1;
-    const vec<float> uniform = philox_uniform<step, 1>(S::SEED, S::NUMBER, splat(*in.counter), (in.rows + t) * S::KEYS + u);
-    return select(as_mask(uniform >= S::DROPOUT), x * element<vec<typename S::T>>(1 / (1 - double(S::DROPOUT))), vec<typename S::T>{});
+    constexpr typename S::T factor = 1 / (1 - double(S::DROPOUT));
+    const long number = (in.rows + t) * S::KEYS + u;
+    const vec<float> uniform = philox_uniform<step, 1>(S::SEED, S::NUMBER, splat(*in.counter), number);
+    return select(as_mask(uniform >= S::DROPOUT), x * factor, Register<S>{});
   }
 }
 
-// A block of queries with what it gathers. `o` is the sum of weights times v, or dq.
-template <class S> struct QueryBlock {
+// Streams the keys past a block of queries: step<registers>(u, count, first register).
+template <class S, int V, class Step> INLINE void each_key_step(long t, const Step& step) {
+  const long end = S::CAUSAL ? least(S::KEYS, t + V * W) : S::KEYS;
+  for (long u = 0, count; u < end; u += count) {
+    count = least(S::CAUSAL && u + STEP > t ? DIAGONAL : STEP, S::KEYS - u);
+    const long first = S::CAUSAL ? most(u - t, 0) / W : 0;
+    const auto call = [&]<int N>() INLINED { step.template operator()<N>(u, count, int(first)); };
+    if constexpr (S::CAUSAL) with_registers<V>(V - first, call);
+    else step.template operator()<V>(u, count, 0);
+  }
+}
+
+// How many blocks of REGISTERS registers EXTENT places make; the last one may have fewer.
+template <int REGISTERS, long EXTENT> struct Blocks {
+  static constexpr long COUNT = (EXTENT + REGISTERS * W - 1) / (REGISTERS * W);
+  static constexpr int LAST = (EXTENT - (COUNT - 1) * REGISTERS * W + W - 1) / W;
+
+  // Calls body<registers>(first place) for a block.
+  template <class Body> static INLINE void call(long block, const Body& body) {
+    const long first = block * REGISTERS * W;
+    if constexpr (LAST == REGISTERS) body.template operator()<REGISTERS>(first);
+    else if (block + 1 == COUNT) body.template operator()<LAST>(first);
+    else if constexpr (COUNT > 1) body.template operator()<REGISTERS>(first);
+  }
+};
+template <class S> using QueryBlocks = Blocks<S::QUERY_REGISTERS, S::QUERIES>;
+template <class S> using KeyBlocks = Blocks<S::KEY_REGISTERS, S::KEYS>;
+
+// A block of queries, what it has gathered, and its sums of weights times v.
+template <class S> struct ForwardBlock {
   using T = typename S::T;
   static constexpr int PITCH = S::QUERY_REGISTERS * W;
-  alignas(64) T q[S::FEATURES * PITCH], dy[(S::GRADIENT ? S::VALUES : 1) * PITCH], weights[STEP * PITCH];
-  alignas(64) T o[(S::GRADIENT ? S::FEATURES : S::VALUES) * PITCH] = {};
-  vec<T> largest[S::QUERY_REGISTERS], total[S::QUERY_REGISTERS], logs[S::QUERY_REGISTERS], delta[S::QUERY_REGISTERS];
+  alignas(64) T q[S::FEATURES * PITCH], weights[STEP * PITCH];
+  alignas(64) T o[S::VALUES * PITCH] = {};
+  vec<T> largest[S::QUERY_REGISTERS], total[S::QUERY_REGISTERS];
 };
 
 // Keys [u, u + count) for the registers [first, first + V) of a block of queries from t on.
-template <class S, int V> __attribute__((noinline)) void forward_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long u, long count, int first) {
+template <class S, int V>
+NOINLINE void forward_step(ForwardBlock<S>& block, const Arrays<S>& in, long t, long u, long count, int first) {
   using T = typename S::T;
-  constexpr int P = QueryBlock<S>::PITCH;
+  constexpr int P = ForwardBlock<S>::PITCH;
   T* const weights = block.weights + first * W;
   T* const o = block.o + first * W;
   vec<T> largest[V], factor[V];
   for (int v = 0; v < V; v++) largest[v] = block.largest[first + v];
   const long from = t + first * W;
   product<V, P, S::KEYS % ROWS, S::K::row, S::K::column>(
-      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, [](long, int) __attribute__((always_inline)) { return vec<T>{}; },
-      [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
+      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, [](long, int) INLINED { return vec<T>{}; },
+      [&](long r, int v, vec<T> x) INLINED {
         x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
         largest[v] = x > largest[v] ? x : largest[v];
         store(weights + r * P + v * W, x);
@@ -214,58 +253,26 @@ template <class S, int V> __attribute__((noinline)) void forward_step(QueryBlock
     }
   for (int v = 0; v < V; v++) block.total[first + v] = block.total[first + v] * factor[v] + sum[v];
   product<V, P, S::VALUES % ROWS, S::V::column, S::V::row>(
-      in.v + u * S::V::row, weights, S::VALUES, count, [&](long r, int v) __attribute__((always_inline)) { return load(o + r * P + v * W) * factor[v]; },
-      [&](long r, int v, vec<T> x) __attribute__((always_inline)) { store(o + r * P + v * W, x); });
-}
-
-template <class S, int V> __attribute__((noinline)) void query_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long u, long count, int first) {
-  using T = typename S::T;
-  constexpr int P = QueryBlock<S>::PITCH;
-  T* const weights = block.weights + first * W;
-  const long from = t + first * W;
-  const auto zero = [](long, int) __attribute__((always_inline)) { return vec<T>{}; };
-  product<V, P, S::KEYS % ROWS, S::K::row, S::K::column>(
-      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, zero, [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
-        x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
-        store(weights + r * P + v * W, x);
-      });
-  for (long r = 0; r < count; r++)
-#pragma GCC unroll 8
-    for (int v = 0; v < V; v++) {
-      T* const w = weights + r * P + v * W;
-      store(w, exp(load(w) - block.logs[first + v]));
-    }
-  product<V, P, S::KEYS % ROWS, S::V::row, S::V::column>(
-      in.v + u * S::V::row, block.dy + first * W, count, S::VALUES, zero, [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
-        T* const w = weights + r * P + v * W;
-        store(w, load(w) * (kept<S, true>(x, in, from + v * W, u + r) - block.delta[first + v]));
-      });
-  accumulate<V, P, S::FEATURES, S::K::column, S::K::row>(in.k + u * S::K::row, weights, count, block.o + first * W);
-}
-
-// Streams the keys past a block of queries: step<registers>(u, count, first register).
-template <class S, int V, class Step> INLINE void each_key_step(long t, const Step& step) {
-  const long end = S::CAUSAL ? least(S::KEYS, t + V * W) : S::KEYS;
-  for (long u = 0, count; u < end; u += count) {
-    count = least(S::CAUSAL && u + STEP > t ? DIAGONAL : STEP, S::KEYS - u);
-    const long first = S::CAUSAL ? most(u - t, 0) / W : 0;
-    if constexpr (S::CAUSAL) with_registers<V>(V - first, [&]<int N>() __attribute__((always_inline)) { step.template operator()<N>(u, count, int(first)); });
-    else step.template operator()<V>(u, count, 0);
-  }
+      in.v + u * S::V::row, weights, S::VALUES, count,
+      [&](long r, int v) INLINED { return load(o + r * P + v * W) * factor[v]; },
+      [&](long r, int v, vec<T> x) INLINED { store(o + r * P + v * W, x); });
 }
 
 // y and logs (either may be null) of queries [t, t + V * W) of one n and head.
-template <class S, int V> INLINE void forward_block(const Arrays<S>& in, long t, typename S::T* y, typename S::T* logs) {
+template <class S, int V>
+INLINE void forward_block(const Arrays<S>& in, long t, typename S::T* y, typename S::T* logs) {
   using T = typename S::T;
-  using Block = QueryBlock<S>;
+  using Block = ForwardBlock<S>;
   const long live = S::QUERIES - t;
   Block block;
-  gather_places<V, Block::PITCH, S::Q::row, S::Q::column, S::FEATURES>(in.q + t * S::Q::row, live, T(S::SCALE), block.q);
+  gather_places<V, Block::PITCH, typename S::Q, S::FEATURES>(in.q + t * S::Q::row, live, T(S::SCALE), block.q);
   for (int v = 0; v < V; v++) {
     block.largest[v] = splat(-infinity<T>);
     block.total[v] = vec<T>{};
   }
-  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first) __attribute__((always_inline)) { forward_step<S, N>(block, in, t, u, count, first); });
+  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first) INLINED {
+    forward_step<S, N>(block, in, t, u, count, first);
+  });
   vec<T> inverse[V];
   for (int v = 0; v < V; v++) {
     const mask nothing = as_mask(block.total[v] == T(0));
@@ -276,131 +283,16 @@ template <class S, int V> INLINE void forward_block(const Arrays<S>& in, long t,
   if (y) scatter_places<V, Block::PITCH, S::Y::row, S::VALUES>(block.o, live, inverse, y + t * S::Y::row);
 }
 
-template <class S, int V> INLINE void query_block(const Arrays<S>& in, long t, typename S::T* dq) {
-  using T = typename S::T;
-  using Block = QueryBlock<S>;
-  const long live = S::QUERIES - t;
-  Block block;
-  gather_places<V, Block::PITCH, S::Q::row, S::Q::column, S::FEATURES>(in.q + t * S::Q::row, live, T(S::SCALE), block.q);
-  gather_places<V, Block::PITCH, S::DY::row, S::DY::column, S::VALUES>(in.dy + t * S::DY::row, live, T(1), block.dy);
-  vec<T> scale[V];
-  for (int v = 0; v < V; v++) {
-    block.logs[v] = load_places<S::LOGS::row>(in.logs + (t + v * W) * S::LOGS::row, live - v * W);
-    block.delta[v] = load_places<S::DELTA::row>(in.delta + (t + v * W) * S::DELTA::row, live - v * W);
-    scale[v] = splat(T(S::SCALE));
-  }
-  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first) __attribute__((always_inline)) { query_step<S, N>(block, in, t, u, count, first); });
-  scatter_places<V, Block::PITCH, S::DQ::row, S::FEATURES>(block.o, live, scale, dq + t * S::DQ::row);
-}
-
-template <class S> struct KeyBlock {
-  using T = typename S::T;
-  static constexpr int PITCH = S::KEY_REGISTERS * W;
-  alignas(64) T k[S::FEATURES * PITCH], v[S::VALUES * PITCH], weights[STEP * PITCH], dweights[STEP * PITCH];
-  alignas(64) T dk[S::FEATURES * PITCH] = {}, dv[S::VALUES * PITCH] = {};
-};
-
-// Queries [t, t + count) for the first V registers of a block of keys from u on.
-template <class S, int V> __attribute__((noinline)) void key_step(KeyBlock<S>& block, const Arrays<S>& in, long t, long u, long count) {
-  using T = typename S::T;
-  constexpr int P = KeyBlock<S>::PITCH;
-  const T *const q = in.q + t * S::Q::row, *const dy = in.dy + t * S::DY::row;
-  T* const plain = S::DROPOUT == 0 ? block.weights : block.dweights;  // weights without dropout
-  const auto zero = [](long, int) __attribute__((always_inline)) { return vec<T>{}; };
-  product<V, P, S::QUERIES % ROWS, S::Q::row, S::Q::column>(q, block.k, count, S::FEATURES, zero, [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
-    x = seen<S, false>(x, in, t + r, u + v * W, S::KEYS - u - v * W);
-    store(block.weights + r * P + v * W, x);
-  });
-  for (long r = 0; r < count; r++) {
-    const vec<T> l = splat(in.logs[(t + r) * S::LOGS::row]);
-#pragma GCC unroll 8
-    for (int v = 0; v < V; v++) {
-      const long place = r * P + v * W;
-      const vec<T> w = exp(load(block.weights + place) - l);
-      store(plain + place, w);
-      if (S::DROPOUT != 0) store(block.weights + place, kept<S, false>(w, in, t + r, u + v * W));
-    }
-  }
-  accumulate<V, P, S::VALUES, S::DY::column, S::DY::row>(dy, block.weights, count, block.dv);
-  product<V, P, S::QUERIES % ROWS, S::DY::row, S::DY::column>(dy, block.v, count, S::VALUES, zero, [&](long r, int v, vec<T> x) __attribute__((always_inline)) {
-    const vec<T> delta = splat(in.delta[(t + r) * S::DELTA::row]);
-    const vec<T> w = load(plain + r * P + v * W);
-    store(block.dweights + r * P + v * W, w * (kept<S, false>(x, in, t + r, u + v * W) - delta));
-  });
-  accumulate<V, P, S::FEATURES, S::Q::column, S::Q::row>(q, block.dweights, count, block.dk);
-}
-
-// dk and dv (either may be null) of keys [u, u + V * W) of one n and key head, summed over its heads.
-template <class S, int V> INLINE void key_block(const Arrays<S>& all, long n, long key_head, long u, typename S::T* dk, typename S::T* dv) {
-  using T = typename S::T;
-  using Block = KeyBlock<S>;
-  constexpr long GROUP = S::HEADS / S::KEY_HEADS;
-  const long live = S::KEYS - u, begin = S::CAUSAL ? u / ROWS * ROWS : 0;
-  Block block;
-  const Arrays<S> first = all.at(n, key_head * GROUP);
-  gather_places<V, Block::PITCH, S::K::row, S::K::column, S::FEATURES>(first.k + u * S::K::row, live, T(S::SCALE), block.k);
-  gather_places<V, Block::PITCH, S::V::row, S::V::column, S::VALUES>(first.v + u * S::V::row, live, T(1), block.v);
-  for (long head = 0; head < GROUP; head++) {
-    const Arrays<S> in = all.at(n, key_head * GROUP + head);
-    for (long t = begin, count; t < S::QUERIES; t += count) {
-      count = least(S::CAUSAL && t < u + V * W ? DIAGONAL : STEP, S::QUERIES - t);
-      if constexpr (S::CAUSAL) with_registers<V>((t + count - 1 - u) / W + 1, [&]<int M>() __attribute__((always_inline)) { key_step<S, M>(block, in, t, u, count); });
-      else key_step<S, V>(block, in, t, u, count);
-    }
-  }
-  vec<T> scale[V], one[V];
-  for (int v = 0; v < V; v++) {
-    scale[v] = splat(T(S::SCALE));
-    one[v] = splat(T(1));
-  }
-  if (dk) scatter_places<V, Block::PITCH, S::DK::row, S::FEATURES>(block.dk, live, scale, dk);
-  if (dv) scatter_places<V, Block::PITCH, S::DV::row, S::VALUES>(block.dv, live, one, dv);
-}
-
-// How many blocks of REGISTERS registers EXTENT places make; the last one may have fewer.
-template <int REGISTERS, long EXTENT> struct Blocks {
-  static constexpr long COUNT = (EXTENT + REGISTERS * W - 1) / (REGISTERS * W);
-  static constexpr int LAST = (EXTENT - (COUNT - 1) * REGISTERS * W + W - 1) / W;
-
-  // Calls body<registers>(first place) for a block.
-  template <class Body> static INLINE void call(long block, const Body& body) {
-    const long first = block * REGISTERS * W;
-    if constexpr (LAST == REGISTERS) body.template operator()<REGISTERS>(first);
-    else if (block + 1 == COUNT) body.template operator()<LAST>(first);
-    else if constexpr (COUNT > 1) body.template operator()<REGISTERS>(first);
-  }
-};
-template <class S> using QueryBlocks = Blocks<S::QUERY_REGISTERS, S::QUERIES>;
-template <class S> using KeyBlocks = Blocks<S::KEY_REGISTERS, S::KEYS>;
-
 // Units [begin, end) of N * HEADS * QueryBlocks::COUNT.
-template <class S> INLINE void forward(const Arrays<S>& all, typename S::T* y, typename S::T* logs, long begin, long end) {
+template <class S>
+INLINE void forward(const Arrays<S>& all, typename S::T* y, typename S::T* logs, long begin, long end) {
   constexpr long count = QueryBlocks<S>::COUNT;
   for (long unit = begin; unit < end; unit++) {
     const long n = unit / count / S::HEADS, head = unit / count % S::HEADS;
     auto* const rows = y ? y + n * S::Y::n + head * S::Y::head : nullptr;
     auto* const sums = logs ? logs + (n * S::HEADS + head) * S::QUERIES : nullptr;
-    QueryBlocks<S>::call(unit % count, [&]<int V>(long t) __attribute__((always_inline)) { forward_block<S, V>(all.at(n, head), t, rows, sums); });
-  }
-}
-// Units [begin, end) of N * HEADS * QueryBlocks::COUNT.
-template <class S> INLINE void query_gradient(const Arrays<S>& all, typename S::T* dq, long begin, long end) {
-  constexpr long count = QueryBlocks<S>::COUNT;
-  for (long unit = begin; unit < end; unit++) {
-    const long n = unit / count / S::HEADS, head = unit / count % S::HEADS;
-    auto* const rows = dq + n * S::DQ::n + head * S::DQ::head;
-    QueryBlocks<S>::call(unit % count, [&]<int V>(long t) __attribute__((always_inline)) { query_block<S, V>(all.at(n, head), t, rows); });
-  }
-}
-// Units [begin, end) of N * KEY_HEADS * KeyBlocks::COUNT.
-template <class S> INLINE void key_gradient(const Arrays<S>& all, typename S::T* dk, typename S::T* dv, long begin, long end) {
-  constexpr long count = KeyBlocks<S>::COUNT;
-  for (long unit = begin; unit < end; unit++) {
-    const long n = unit / count / S::KEY_HEADS, head = unit / count % S::KEY_HEADS;
-    KeyBlocks<S>::call(unit % count, [&]<int V>(long u) __attribute__((always_inline)) {
-      auto* const to_dk = dk ? dk + n * S::DK::n + head * S::DK::head + u * S::DK::row : nullptr;
-      auto* const to_dv = dv ? dv + n * S::DV::n + head * S::DV::head + u * S::DV::row : nullptr;
-      key_block<S, V>(all, n, head, u, to_dk, to_dv);
+    QueryBlocks<S>::call(unit % count, [&]<int V>(long t) INLINED {
+      forward_block<S, V>(all.at(n, head), t, rows, sums);
     });
   }
 }
