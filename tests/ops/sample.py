@@ -67,7 +67,20 @@ def of(dtype: str, *shape: int) -> Type:
     return Type(shape, dtype)
 
 
-ALONE = ((3, 5), (), (0, 4), (1, 131), (1,), (15,), (16,), (17,), (2, 3, 4), (2, 1, 3, 1, 5))
+ALONE = (
+    (3, 5),
+    (),
+    (0, 4),
+    (1, 131),
+    (1,),
+    (15,),
+    (16,),
+    (17,),
+    (2, 3, 4),
+    (2, 1, 3, 1, 5),
+    (33, 7),
+    (4, 0, 2),
+)
 """Shapes of one operand: no axes, no elements, one element, about a vector, up to five axes."""
 
 PAIRS = (
@@ -82,6 +95,8 @@ PAIRS = (
     ((2, 1, 3, 1, 2), (4, 1, 3, 1)),
     ((1, 131), (2, 1)),
     ((2, 0), (2, 1)),
+    ((1, 5), (33, 1)),
+    ((2, 3, 4), (4,)),
 )
 """Shapes of two operands: equal, broadcast to the left, to the right, to both, nothing at all."""
 

@@ -68,6 +68,12 @@ BUGS = (
         "of shared s, which",
     ),
     Bug(
+        "bytes_of_one_word_changed_in_place",
+        "__shared__ unsigned char s[64]; s[t] = t;\n__syncthreads();\n"
+        "const int seen = s[t];\ns[{{t ^ 1=>t}}] = seen + 1;\n__syncthreads();\ny[t] = s[t];",
+        "read, with no barrier between",
+    ),
+    Bug(
         "barriers_in_both_branches",
         "if ({{t < 40=>t < 64}})\n__syncthreads();\nelse\n__syncthreads();\ny[t] = x[t];",
         "waits at the barrier at barriers_in_both_branches.cu",

@@ -180,7 +180,7 @@ def _channel_shuffle(d: Draw) -> Case:
 
 @subject("affine_grid")
 def _affine_grid(d: Draw) -> Case:
-    n, size, corners = d.integer(1, 3), (d.integer(1, 5), d.integer(1, 5)), d.flag()
+    n, size, corners = d.integer(1, 3), (d.integer(2, 5), d.integer(2, 5)), d.flag()
     return Case(
         lambda x: f.affine_grid(x, (n, 1, *size), corners),
         lambda t, x: t.nn.functional.affine_grid(x, [n, 1, *size], align_corners=corners),
@@ -211,7 +211,7 @@ def _grid_sample(d: Draw) -> Case:
 
 @subject("layer_norm")
 def _layer_norm(d: Draw) -> Case:
-    shape = tuple(n + 1 for n in d.shape(2, 3))
+    shape = tuple(n + 3 for n in d.shape(2, 3))
     inner = shape[d.integer(1, len(shape) - 1) :]
     arrays = (d.floats(shape), d.floats(inner), d.floats(inner))
     return Case(
@@ -224,7 +224,7 @@ def _layer_norm(d: Draw) -> Case:
 
 @subject("rms_norm")
 def _rms_norm(d: Draw) -> Case:
-    shape = tuple(n + 1 for n in d.shape(2, 3))
+    shape = tuple(n + 3 for n in d.shape(2, 3))
     inner = shape[-1:]
     return Case(
         lambda x, w: f.rms_norm(x, inner, w, eps=1e-5),

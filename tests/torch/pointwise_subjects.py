@@ -300,8 +300,9 @@ def _nextafter(d: Draw) -> Case:
 
 
 def _ldexp(d: Draw) -> Case:
-    a, b = d.pair()
-    return Case(f.ldexp, lambda t, a, b: t.ldexp(a, b), (d.floats(a), d.integers(b, -5, 5, "i4")))
+    shape = d.shape(empty=True)  # of two shapes PyTorch warns
+    arrays = d.floats(shape), d.integers(shape, -5, 5, "i4")
+    return Case(f.ldexp, lambda t, a, b: t.ldexp(a, b), arrays)
 
 
 def _float_power(d: Draw) -> Case:

@@ -5,7 +5,8 @@
 // a warp that has both threads, lies between them. No lockstep within a warp is assumed. Threads of
 // different blocks are never ordered, except by being atomic both. Of writers the last is kept; of
 // readers one, or that there were several of a warp, a block or the grid: as one that writes after
-// several is ordered with all of them or races, nothing is lost by that.
+// several is ordered with all of them or races, nothing is lost by that. But of each byte that one
+// thread alone has read, that thread is kept: it may write it, as others may the bytes beside it.
 #pragma once
 #include <cstdint>
 
@@ -24,8 +25,9 @@ struct Actor {
 struct Record {
   std::uint32_t serial = 0, block = 0;
   std::uint16_t thread = 0, epoch = 0, warp_epoch = 0;
-  std::uint8_t bytes = 0;
+  std::uint8_t bytes = 0, lone = 0;  // lone: read by one thread alone, readers[i]
   bool atomic = false;
+  std::uint16_t readers[4] = {};
 
   void set(const Actor& actor, std::uint8_t mask, bool by_atomic) {
     const bool same = serial == actor.serial && block == actor.block && thread == actor.thread &&
@@ -39,6 +41,7 @@ struct Record {
     atomic = by_atomic;
   }
   void add(const Actor& actor, std::uint8_t mask) {
+    add_readers(actor, mask);
     if (serial != actor.serial) return set(actor, mask, false);
     if (block != actor.block) {
       block = several_blocks;
@@ -62,10 +65,31 @@ struct Record {
     if (serial != actor.serial || !(bytes & mask)) return false;
     if (block != actor.block) return true;
     if (epoch != actor.epoch || thread == actor.thread) return false;
+    if (alone(actor, bytes & mask)) return false;
     return warp() != actor.thread / 32 || warp_epoch == actor.warp_epoch;
   }
 
  private:
+  void add_readers(const Actor& actor, std::uint8_t mask) {
+    const bool known = serial == actor.serial && block == actor.block && epoch == actor.epoch;
+    const unsigned before = known ? bytes : 0;
+    lone = known ? lone : 0;
+    for (int i = 0; i < 4; i++) {
+      if (!(mask >> i & 1)) continue;
+      if (!(before >> i & 1)) {
+        readers[i] = actor.thread;
+        lone |= 1 << i;
+      } else if (readers[i] != actor.thread) {
+        lone &= ~(1 << i);
+      }
+    }
+  }
+  bool alone(const Actor& actor, unsigned mask) const {
+    if ((lone & mask) != mask) return false;
+    for (int i = 0; i < 4; i++)
+      if ((mask >> i & 1) && readers[i] != actor.thread) return false;
+    return true;
+  }
   int warp() const {
     if (thread == several_warps) return -1;
     return thread & several_of_warp ? thread & ~several_of_warp : thread / 32;
