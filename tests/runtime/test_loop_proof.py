@@ -31,8 +31,6 @@ from tests.runtime.brute_force import is_ordered, plan_meaning
 from tests.runtime.random_graphs import opaque_kernel
 from tests.runtime.random_loops import layered_loops, random_loops
 
-LENGTHS = (1, 2, 3, 4, 6)
-
 
 def is_accepted(plan: Plan) -> bool:
     try:
@@ -126,18 +124,30 @@ def mutations(dice: random.Random, size: int, count: int) -> list[Callable[[Rang
 
 
 @pytest.mark.parametrize("streams", [1, 3])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_mutant_that_is_accepted_computes_the_same_in_every_order(seed: int, streams: int) -> None:
+    graph = random_loops(seed, 6, (1, 2, 3, 4), depth=1) if seed % 3 else layered_loops(seed)
+    check_mutants(make_plan(*graph, device="cpu", streams=streams), seed, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streams", [1, 3])
+@pytest.mark.parametrize("seed", range(10, 60))
+def test_many_mutants_of_loops_within_loops(seed: int, streams: int) -> None:
+    graph = random_loops(seed, 8, (1, 2, 3, 4, 6)) if seed % 3 else layered_loops(seed)
+    check_mutants(make_plan(*graph, device="cpu", streams=streams), seed, 25)
+
+
+def check_mutants(plan: Plan, seed: int, count: int) -> None:
     """Ranges that move otherwise, steps elsewhere in the body, on other streams or in other
-    stages."""
-    graph = random_loops(seed, 8, LENGTHS) if seed % 3 else layered_loops(seed)
-    plan = make_plan(*graph, device="cpu", streams=streams)
+    stages: what is accepted computes the same, when it is written out and played in any order."""
+    streams = plan.streams
     inside = [p for p in paths(plan.steps) if not isinstance(step_at(plan.steps, p), Loop)]
     if not inside:
         return
     dice = random.Random(seed)
     wanted = plan_meaning(plan, dice)
-    for _ in range(25):
+    for _ in range(count):
         path = dice.choice(inside)
         step, owner = step_at(plan.steps, path), step_at(plan.steps, path[:-1])
         assert isinstance(owner, Loop)
