@@ -15,7 +15,7 @@ question about two ranges is answered for all iterations at once, exactly:
    earlier iteration" needs no look at each.
 3. In the same way each last carry and each element of a stack lies where it belongs at the end.
 4. All lies within what the loop says that it reads and writes. To the steps around it the loop is
-   one step that does that; a loop inside another is proved first, and then is such a step.
+   one step that does that; so is a loop inside another, which is proved in the same way.
 
 A step of a stage plays in some of the iterations alone; what a stage reads of the one before it
 (`Loop.links`) was written there by a step of the iteration before.
@@ -45,7 +45,9 @@ from graphc.runtime.plan import (
     Record,
     Stack,
     Wait,
+    all_steps,
 )
+from graphc.runtime.shadow import range_text
 from graphc.runtime.track import Times, Track, could_meet, is_within, same_place
 
 
@@ -57,6 +59,11 @@ class Use:
     value: str
     track: Track
 
+    @property
+    def text(self) -> str:
+        """Such as `h=work+0..1152`, where it is in the first iteration of all loops."""
+        return range_text(self.track.place)
+
 
 def prove(loop: Loop, plan: Plan, number: int, around: tuple[int, ...] = ()) -> int:
     """Prove a loop and those inside it, and return how many pairs of uses were compared. `number`
@@ -67,7 +74,7 @@ def prove(loop: Loop, plan: Plan, number: int, around: tuple[int, ...] = ()) -> 
     for step in loop.steps:
         if isinstance(step, Loop):
             pairs += prove(step, plan, inside, (*around, loop.count))
-            inside += _size(step) - 1
+            inside += len(all_steps(step.steps))
         inside += 1
     return pairs
 
@@ -92,7 +99,7 @@ class _Proof:
         for use in self.reads:
             if not self.is_found(use):
                 raise self.error(
-                    f"{self.step(use.step)} reads {text(use.track.place)}, which does not hold "
+                    f"{self.step(use.step)} reads {use.text}, which does not hold "
                     "that value in every iteration"
                 )
         self.check_end()
@@ -148,7 +155,7 @@ class _Proof:
         for use in (*self.reads, *self.writes):
             if use.track.move.period not in (1, 2, self.loop.count):
                 raise self.error(
-                    f"{self.step(use.step)} uses {text(use.track.place)}, whose period is not 1, 2 "
+                    f"{self.step(use.step)} uses {use.text}, whose period is not 1, 2 "
                     f"or {self.loop.count}"
                 )
 
@@ -163,8 +170,7 @@ class _Proof:
             for use in uses:
                 if not any(is_within(use.track, whole) for whole in allowed):
                     raise self.error(
-                        f"{self.step(use.step)} {does} {text(use.track.place)}, which the loop "
-                        "does not"
+                        f"{self.step(use.step)} {does} {use.text}, which the loop does not"
                     )
 
     def check_outer(self) -> None:
@@ -174,8 +180,8 @@ class _Proof:
         for a, b in combinations((*self.reads, *self.writes), 2):
             if a.track.outer != b.track.outer and could_meet(a.track, b.track, self.around):
                 raise self.error(
-                    f"{self.step(a.step)} uses {text(a.track.place)} and {self.step(b.step)} uses "
-                    f"{text(b.track.place)}, which meet in some iterations of the loops around"
+                    f"{self.step(a.step)} uses {a.text} and {self.step(b.step)} uses "
+                    f"{b.text}, which meet in some iterations of the loops around"
                 )
 
     def check_order(self) -> None:
@@ -196,14 +202,12 @@ class _Proof:
             if isinstance(step, Launch) and not both_write:
                 self.check_in_place(step, a, b)
                 return
-            raise self.error(
-                f"{self.step(a.step)} uses both {text(b.track.place)} and {text(a.track.place)}"
-            )
+            raise self.error(f"{self.step(a.step)} uses both {b.text} and {a.text}")
         first, second = sorted((a.step, b.step))
         if not self.before[second] >> first & 1:
             raise self.error(
-                f"{self.step(a.step)} writes {text(a.track.place)} and {self.step(b.step)} "
-                f"{'writes' if both_write else 'reads'} {text(b.track.place)}, and nothing orders "
+                f"{self.step(a.step)} writes {a.text} and {self.step(b.step)} "
+                f"{'writes' if both_write else 'reads'} {b.text}, and nothing orders "
                 "them"
             )
 
@@ -217,8 +221,8 @@ class _Proof:
         same = read.track.covers(write.track, write.track.at, write.track.begin)
         if not same or not pairs <= set(self.plan.kernels[launch.kernel].inplace):
             raise self.error(
-                f"{self.step(write.step)} reads {text(read.track.place)} and writes "
-                f"{text(write.track.place)}, which its kernel does not allow in place"
+                f"{self.step(write.step)} reads {read.text} and writes "
+                f"{write.text}, which its kernel does not allow in place"
             )
 
     def is_found(self, read: Use) -> bool:
@@ -350,13 +354,13 @@ class _Proof:
             if carry.initial not in loop.reads or carry.last not in loop.writes:
                 raise self.error(f"the carry %{carry.old} is not among its reads and writes")
             if carry.last.stop > carry.last.start and not self.is_left(carry):
-                raise self.error(f"{text(carry.last)} does not hold the last %{carry.new}")
+                raise self.error(f"{range_text(carry.last)} does not hold the last %{carry.new}")
         for stack in loop.stacks:
             size = (stack.place.stop - stack.place.start) // loop.length
             if stack.place not in loop.writes:
-                raise self.error(f"{text(stack.place)} is not among its writes")
+                raise self.error(f"{range_text(stack.place)} is not among its writes")
             if size and not self.is_stacked(stack, size):
-                raise self.error(f"{text(stack.place)} does not hold each %{stack.element}")
+                raise self.error(f"{range_text(stack.place)} does not hold each %{stack.element}")
 
     def is_left(self, carry: Carry) -> bool:
         """Whether the last iteration of its stage leaves the new carry where the last one lies."""
@@ -394,13 +398,3 @@ class _Proof:
         if self.written(element, at[:1], start, start + self.last):
             return False
         return len(at) == 1 or any(w.value == carry.new and left(w, at[1:]) for w in self.writes)
-
-
-def text(place: Range) -> str:
-    """Such as `h=work+0..1152`, in bytes of the first iteration."""
-    return f"{place.value}={place.segment}+{place.start}..{place.stop}"
-
-
-def _size(loop: Loop) -> int:
-    """How many steps a loop counts as."""
-    return 1 + sum(_size(step) if isinstance(step, Loop) else 1 for step in loop.steps)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
-from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait
+from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 
 WrittenOut = Launch | Copy | Record | Wait
 """A step that is no loop."""
@@ -52,7 +52,7 @@ class _Unrolling:
             stream = (origin + step.stream) % self.streams
             if isinstance(step, Loop):
                 yield from self.loop(step, number, iterations, stream)
-                number += _size(step)
+                number += 1 + len(all_steps(step.steps))
                 continue
             if iterations and isinstance(step, Record | Wait):
                 event = next(self.fresh) if isinstance(step, Record) else events[step.event]
@@ -78,11 +78,6 @@ class _Unrolling:
                 event = next(self.fresh)
                 yield Unrolled(Record(other, event), number, inside)
                 yield Unrolled(Wait(stream, event), number, inside)
-
-
-def _size(loop: Loop) -> int:
-    """How many steps the loop counts as."""
-    return 1 + sum(_size(s) if isinstance(s, Loop) else 1 for s in loop.steps)
 
 
 def _plays(step: Launch | Copy, around: Loop | None, iterations: tuple[int, ...]) -> bool:
