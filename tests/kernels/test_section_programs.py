@@ -1,0 +1,57 @@
+"""Gates that users write otherwise, compiled: one kernel on the CPU and on the simulated GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.ops.fused import Fused
+from tests.kernels.cells import sections
+
+
+def convolutional_lstm(h: Any, c: Any, xw: Any, weight: Any) -> Any:
+    """Gates are runs of channels."""
+    z = graphc.conv2d(h, weight, padding=1) + xw
+    i, f, g, o = sections(z, h.shape[1])
+    new = graphc.sigmoid(f) * c + graphc.sigmoid(i) * graphc.tanh(g)
+    return graphc.sigmoid(o) * graphc.tanh(new), new
+
+
+def units_first(h: Any, weight: Any, bias: Any) -> Any:
+    """Gates are runs of rows, and the outputs a concat of two."""
+    z = graphc.matmul(weight, h) + bias
+    a, b, c = sections(z, weight.shape[0] // 3, axis=0)
+    return graphc.tanh(a) * b + c, graphc.concat([a, c], axis=0)
+
+
+def gated_linear_unit(x: Any, weight: Any) -> Any:
+    """A batch of products, cut in two."""
+    a, b = sections(graphc.matmul(x, weight), weight.shape[2] // 2, axis=2)
+    return graphc.sigmoid(a) * b
+
+
+CASES = [
+    (convolutional_lstm, [(32, 3, 6, 6), (32, 3, 6, 6), (32, 12, 6, 6), (12, 3, 3, 3)]),
+    (convolutional_lstm, [(2, 3, 6, 6), (2, 3, 6, 6), (2, 12, 6, 6), (12, 3, 3, 3)]),
+    (units_first, [(9, 20), (15, 9), (15, 1)]),
+    (gated_linear_unit, [(3, 4, 7), (3, 7, 12)]),
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize(("function", "shapes"), CASES)
+def test_gates_of_any_contraction_are_one_kernel(function: Any, shapes: Any, device: str) -> None:
+    specs = [graphc.spec(shape) for shape in shapes]
+    program = graphc.compile(function, *specs, device=device)
+    kernels = [n.op.template for n in program.graph.nodes if isinstance(n.op, Fused)]
+    assert kernels == ["contract"]
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    got = program(*arrays)
+    want = graphc.compile(function, *specs, device="reference")(*arrays)
+    pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
+    for a, b in pairs:
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
