@@ -6,15 +6,18 @@ whose second stage plays iteration t - 1 while the first plays iteration t, on s
 a wavefront through layers and time. Where its values lie does not change; they only move an
 iteration later. A third loop behind the second becomes a third stage.
 
-Loops become one where that is estimated to take less time, and where nothing else lies between
-them: the second may need nothing else of what comes after the first. With one stream there is
-nothing to gain.
+Loops become one where that is estimated to take less time, streams waiting for each other once in
+every iteration, and where nothing else lies between them: the second may need nothing else of what
+comes after the first. With one stream there is nothing to gain, nor on a CPU beside kernels of
+several chunks, which occupy all threads by themselves. (Measured on two threads with kernels of
+two scans of 64 x 64 x 64 softmax: 700 microseconds apart, 720 at once.)
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from graphc.cost import machine
 from graphc.ir import Value
 from graphc.runtime.loops import LoopTask, Part, operand_name
 from graphc.runtime.order import ancestors
@@ -92,9 +95,12 @@ def _together(tasks: Tasks, a: int, b: int, streams: int, device: str) -> Tasks 
     scanned = tuple(pair for pair in part.scanned if pair[0] != link[0])
     parts = (*first.parts, replace(part, scanned=scanned))
     body = _body(parts)
+    if device == "cpu" and any(t.kernel and max(t.kernel.phases) > 1 for t in body.tasks):
+        return None
     arrangement = arrange(body, streams, device, looped=True)
     apart = sum(loop.count * loop.arrangement.microseconds for loop in (first, second))
-    if (first.count + 1) * arrangement.microseconds > GAIN * apart:
+    together = arrangement.microseconds + machine(device).event
+    if (first.count + 1) * together > GAIN * apart:
         return None
     buffers, memory = tasks.buffers, None
     if arrangement.packing.peak_bytes:

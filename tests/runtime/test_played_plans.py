@@ -19,6 +19,7 @@ from graphc.kernels.kernel import Kernel
 from graphc.ops.scan import Scan
 from graphc.runtime.build import Source, build
 from graphc.runtime.cpu import CpuExecutable
+from graphc.runtime.plan import Loop
 from graphc.runtime.planner import make_plan
 from graphc.state import StateBuffer
 from tests.runtime.random_graphs import add_updates, random_graph, training_graph
@@ -152,9 +153,13 @@ GRAPHS = {
     **{f"random {seed}, updated in place": add_updates(*random_graph(seed)) for seed in (5, 6)},
     "training": training_graph(4, batch=500, wide=3),
     **{f"loops {seed}": random_loops(seed) for seed in range(16)},
-    **{f"layers {seed}": layered_loops(seed) for seed in (1, 2, 3, 4)},
+    **{f"layers {seed}": layered_loops(seed) for seed in (3, 5, 6, 8, 12, 13)},
     "long loops": random_loops(40, lengths=(70,), depth=1),
 }
+
+
+WAVEFRONTS = {"layers 5": 2, "layers 6": 2, "layers 8": 2, "layers 12": 3, "layers 13": 2}
+"""The stages of the graphs that have some."""
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -169,8 +174,12 @@ def test_planned_graphs_have_the_bits_of_numpy_for_all_streams_and_threads(name)
     for _ in range(3):
         outputs, state = evaluated(graph, kernels, inputs, state)
         calls.append((outputs, state))
+    # Planned as for a GPU, layers are a wavefront even of kernels that take all threads.
+    device = "cuda" if name in WAVEFRONTS else "cpu"
+    stages = set()
     for streams in (1, 2, 3, 4, 8):
-        plan = make_plan(graph, kernels, device="cpu", streams=streams)
+        plan = make_plan(graph, kernels, device=device, streams=streams)
+        stages |= {step.stages for step in plan.steps if isinstance(step, Loop)}
         for threads in (1, 2, 3):
             buffers = {n: StateBuffer(array.view(np.float32)) for n, array in first.items()}
             executable = CpuExecutable(plan, buffers, threads, functions)
@@ -180,3 +189,4 @@ def test_planned_graphs_have_the_bits_of_numpy_for_all_streams_and_threads(name)
                     np.testing.assert_array_equal(value.view(np.uint32).reshape(-1), wanted)
                 for key, buffer in buffers.items():
                     np.testing.assert_array_equal(buffer.array.view(np.uint32), state[key])
+    assert max(stages, default=1) == WAVEFRONTS.get(name, 1)

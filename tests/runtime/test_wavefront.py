@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,23 +102,31 @@ def test_wavefronts_compute_what_the_graph_means_in_any_allowed_order(
         assert plan_meaning(plan, dice) == graph_meaning(graph, kernels)
 
 
-def test_averages_of_averages_are_a_wavefront_with_the_bits_of_one_stream() -> None:
-    def fn(x: graphc.Tensor, h: graphc.Tensor) -> graphc.Tensor:
+def test_layers_stay_apart_where_their_kernels_take_all_threads() -> None:
+    graph, kernels = layers(2)
+    wide = {n: replace(kernel, phases=(8,)) for n, kernel in kernels.items()}
+    plan = make_plan(graph, wide, device="cpu", streams=2)
+    assert [loop.stages for loop in loops(plan)] == [1, 1]
+    plan = make_plan(graph, wide, device="cuda", streams=2)
+    assert [loop.stages for loop in loops(plan)] == [2]
+
+
+def test_wavefront_has_the_bits_of_one_stream() -> None:
+    def fn(x: graphc.Tensor, h: graphc.Tensor, w: graphc.Tensor) -> graphc.Tensor:
         def step(h: graphc.Tensor, x: graphc.Tensor) -> tuple[graphc.Tensor, graphc.Tensor]:
-            new = graphc.softmax(graphc.tanh(h) * x)
+            new = graphc.tanh(h @ w) * x
             return new, new
 
         once = graphc.scan(step, h, x)[1]
         return graphc.scan(step, h, once)[1]
 
-    specs = graphc.spec((6, 200, 100)), graphc.spec((200, 100))
+    shapes = (4, 64, 64), (64, 64), (64, 64)
     rng = np.random.default_rng(0)
-    arrays = [
-        rng.standard_normal(shape).astype(np.float32) for shape in ((6, 200, 100), (200, 100))
-    ]
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     results = []
     for streams in (1, 2):
-        program = graphc.compile(fn, *specs, device="cpu", streams=streams, threads=2)
+        specs = map(graphc.spec, shapes)
+        program = graphc.compile(fn, *specs, device="sim", streams=streams)
         assert program.plan is not None
         assert [loop.stages for loop in loops(program.plan)] == ([1, 1] if streams == 1 else [2])
         results.append(program(*arrays).tobytes())
