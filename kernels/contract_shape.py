@@ -21,6 +21,7 @@ from graphc.kernels.contract_index import (
 )
 from graphc.kernels.nest import Border, Nest, Quotient, Read
 from graphc.kernels.tile import Roles, Schedule, TileAxis
+from graphc.ops.logic import C_TYPES
 
 STREAMED_BYTES = 1024 * 1024
 """A larger operand does not stay in the second-level cache."""
@@ -31,6 +32,8 @@ def shape_lines(schedule: Schedule) -> list[str]:
     roles = schedule.roles
     nest = roles.nest
     lines = ["struct Shape : Defaults {", axis_enum(nest)]
+    kinds = {"X": roles.x.type.dtype, "Y": roles.y.type.dtype}
+    lines += [f"    using {name} = {C_TYPES[d]};" for name, d in kinds.items() if d != "f32"]
     tiles = {"rows": schedule.rows, "outer": schedule.outer, "columns": schedule.columns}
     names = {name: _tile_name(nest, name, tile) for name, tile in tiles.items()}
     lines.append(integers(**{name.upper(): axis for name, axis in names.items()}))

@@ -18,7 +18,7 @@ from graphc.kernels.contract_index import (
 )
 from graphc.kernels.contract_shape import shape_lines
 from graphc.kernels.expression import C_TYPES, Program
-from graphc.kernels.nest import Nest, Window
+from graphc.kernels.nest import Nest, Read, Window
 from graphc.kernels.shell import array_dtypes, array_text, framed, symbol
 from graphc.kernels.tile import Schedule
 from graphc.ops.fused import Fused
@@ -45,7 +45,7 @@ def tiled_text(
         lines += _finish_functor(finish)
     lines += _shell(node)
     setup = _setup("Epilogue", epilogue, out)
-    x, y = (f"(const float*)arguments[{r.input}]" for r in (roles.x, roles.y))
+    x, y = (f"(const {_element(r)}*)arguments[{r.input}]" for r in (roles.x, roles.y))
     first = f"contract::run<Shape>({x}, {y}, chunk, {setup});"
     if not finish:
         return _file(node, [*lines, f"    {first}"], *programs)
@@ -72,7 +72,8 @@ def plain_text(
     assert isinstance(op, Fused)
     dtype = C_TYPES[nest.node.output.type.dtype]
     lines = ["struct Nest {", axis_enum(nest)]
-    lines.append(f"    using T = {dtype};")
+    kinds = {"T": dtype, "A": _element(nest.a), "B": _element(nest.b)}
+    lines += [f"    using {name} = {kind};" for name, kind in kinds.items()]
     lines += sum_lines([(a, nest.axes[a].extent, False) for a in nest.summed], nest)
     loops = plain_loops(nest, lane, width, window)
     registers = math.prod(count for _, count, _ in loops)
@@ -88,10 +89,11 @@ def plain_text(
         f"    static constexpr int LANE = {axis_name(nest, lane)}, "
         f"LANE_EXTENT = {nest.axes[lane].extent};"
     )
-    lines.append("    static T product(const T* a, const T* b, const long* at) {")
+    lines.append("    static T product(const A* a, const B* b, const long* at) {")
     for read in (nest.a, nest.b):
         lines += [f"        if (!({condition(nest, b)})) return T(0);" for b in read.borders]
-    lines.append(f"        return a[{address(nest, nest.a)}] * b[{address(nest, nest.b)}];")
+    factors = (f"value({x}[{address(nest, r)}])" for x, r in (("a", nest.a), ("b", nest.b)))
+    lines.append(f"        return {' * '.join(factors)};")
     lines.append("    }")
     indices = [output_index(nest, place.coefficients, {}) for place in nest.section_place]
     if window:
@@ -104,9 +106,14 @@ def plain_text(
     lines += ["    }", "};"]
     lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, together, dtype), ())
     lines += _shell(node)
-    a, b = (f"(const {dtype}*)arguments[{r.input}]" for r in (nest.a, nest.b))
+    a, b = (f"(const {_element(r)}*)arguments[{r.input}]" for r in (nest.a, nest.b))
     lines.append(f"    contract::plain<Nest>({a}, {b}, chunk, {_setup('Epilogue', epilogue, 0)});")
     return _file(node, lines, epilogue.program)
+
+
+def _element(read: Read) -> str:
+    """The type of an operand's elements in memory."""
+    return C_TYPES[read.type.dtype]
 
 
 def plain_loops(

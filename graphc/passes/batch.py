@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise, Reduction, View, Window
+from graphc.ops.widen import Widen
 
 MOVED = -1
 """In place of an axis: a view that moved the batch, good for a contraction over it alone."""
@@ -40,7 +41,7 @@ def _follow(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int 
     if isinstance(op, Contraction):
         return _follow_contraction(node, carried, moved)
     if any(v in moved for v in node.inputs):
-        return None
+        return MOVED if isinstance(op, Widen) else None
     if isinstance(op, Pointwise):
         rank = output.type.rank
         axes = {rank - v.type.rank + carried[v] for v in node.inputs if v in carried}

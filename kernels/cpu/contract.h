@@ -39,6 +39,8 @@ namespace graphc::contract {
 
 // What most shapes do not say, to inherit from.
 struct Defaults {
+    using X = float;  // what the operands hold in memory
+    using Y = float;
     static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
     static constexpr long AHEAD = 0;
     static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
@@ -76,18 +78,18 @@ struct Panel {
         for (const Cut& cut : S::columns) most = cut.size > most ? cut.size : most;
         return most;
     }
-    const float* from = nullptr;
+    const typename S::Y* from = nullptr;
     alignas(64) float at[S::PACKED ? S::EXTENT * registers() * W : 1];
 };
 template <class S, Cut COLUMNS, int J>
-INLINE void pack_column(const float* y, float* panel) {
+INLINE void pack_column(const typename S::Y* y, float* panel) {
     constexpr int stride = COLUMNS.size * W, rest = S::EXTENT % W;
     constexpr int rows = [] {
         int n = 0;
         while (n < W && S::inside(0, COLUMNS.start, 0, J, 0, n)) n++;
         return n;
     }();
-    const float* from = y + S::column(0, COLUMNS.start, 0, J, 0);
+    const typename S::Y* from = y + S::column(0, COLUMNS.start, 0, J, 0);
     float* to = panel + J * W;
     if constexpr (S::Y_LANE == 1) {
         for (long t = 0; t < S::EXTENT; t++) {
@@ -103,14 +105,23 @@ INLINE void pack_column(const float* y, float* panel) {
     }
 }
 template <class S, Cut COLUMNS, int... J>
-INLINE void pack_columns(const float* y, float* panel, Numbers<J...>) {
+INLINE void pack_columns(const typename S::Y* y, float* panel, Numbers<J...>) {
     (pack_column<S, COLUMNS, J>(y, panel), ...);
 }
 template <class S, Cut COLUMNS>
-__attribute__((noinline)) void pack(const float* y, Panel<S>& panel) {
+__attribute__((noinline)) void pack(const typename S::Y* y, Panel<S>& panel) {
     pack_columns<S, COLUMNS>(y, panel.at, First<COLUMNS.size>{});
     panel.from = y;
 }
+
+template <class Y, bool PACKED>
+struct PanelOr {
+    using type = Y;
+};
+template <class Y>
+struct PanelOr<Y, true> {
+    using type = float;
+};
 
 // ---- one tile ------------------------------------------------------------------------------------
 
@@ -118,6 +129,8 @@ template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
 struct Tile {
     static constexpr int MR = ROWS.size * S::ROW_SECTIONS, NV = OUTER.size * COLUMNS.size;
     using Sums = Accumulators<MR, NV>;
+    using X = typename S::X;
+    using Y = typename PanelOr<typename S::Y, S::PACKED>::type;  // a panel holds floats
 
     // The lanes of column j that exist in step t. Every tile of a cut is like its first.
     static constexpr unsigned lanes(int j, int t) {
@@ -144,14 +157,14 @@ struct Tile {
     }
     // A row's value: a scalar where X has no lanes, which multiplies as a broadcast.
     template <int T>
-    static INLINE auto row(const float* x, int i) {
-        if constexpr (S::X_LANE == 0)
+    static INLINE auto row(const X* x, int i) {
+        if constexpr (S::X_LANE == 0 && !is_narrow<X>)
             return x[S::row(i) + S::x_step(T)];
         else
             return fetch<x_lanes(T), S::X_LANE>(x + S::row(i) + S::x_step(T));
     }
     template <int T, int J>
-    static INLINE vec<float> column(const float* y) {
+    static INLINE vec<float> column(const Y* y) {
         constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
         if constexpr (S::PACKED) return load(y + (T * NV + J) * W);
         else
@@ -160,7 +173,7 @@ struct Tile {
     }
     // Y at each outer place: its own address, or zeros where the place is outside.
     struct Places {
-        const float* at[OUTER.size];
+        const Y* at[OUTER.size];
     };
     template <int T, int J>
     static INLINE vec<float> column(const Places& y) {
@@ -177,23 +190,23 @@ struct Tile {
             }
         return most + W * (S::Y_LANE > 1 ? S::Y_LANE : 1);
     }
-    static INLINE Places places(const float* y, const long* at) {
-        static const float zeros[2 * reach()] = {};
+    static INLINE Places places(const Y* y, const long* at) {
+        static const Y zeros[2 * reach()] = {};
         Places places;
 #pragma GCC unroll 16
         for (int o = 0; o < OUTER.size; o++)
             places.at[o] = S::outer_inside(at, o) ? y + o * S::outer_stride() : zeros + reach();
         return places;
     }
-    template <int T, int J, class Y>
-    static INLINE void hold(vec<float> (&v)[NV], const Y& y) {
+    template <int T, int J, class From>
+    static INLINE void hold(vec<float> (&v)[NV], const From& y) {
         if constexpr (lanes(J, T) != 0) {
             v[J] = column<T, J>(y);
             pin(v[J]);
         }
     }
-    template <int T, int J, class Row, class Y>
-    static INLINE void rows_times(Sums& sums, const Row (&x)[MR], const Y& y) {
+    template <int T, int J, class Row, class From>
+    static INLINE void rows_times(Sums& sums, const Row (&x)[MR], const From& y) {
         if constexpr (lanes(J, T) != 0) {
             vec<float> v = column<T, J>(y);
             if constexpr (MR > 1) pin(v);
@@ -212,8 +225,8 @@ struct Tile {
     }
 
     // One summed step: the operand with fewer registers is held, the other used as it is loaded.
-    template <int T, int... J, class Y>
-    static INLINE void step(Sums& sums, const float* x, const Y& y, Numbers<J...>) {
+    template <int T, int... J, class From>
+    static INLINE void step(Sums& sums, const X* x, const From& y, Numbers<J...>) {
         if constexpr (!live(T)) {
             return;
         } else if constexpr (MR <= NV) {
@@ -233,20 +246,21 @@ struct Tile {
     }
     // What a later step loads again must not be held until then: the sums need the registers.
     static INLINE void forget() { asm volatile("" ::: "memory"); }
-    template <int FIRST, int... T, class Y>
-    static INLINE void steps(Sums& sums, const float* x, const Y& y, Numbers<T...>) {
+    template <int FIRST, int... T, class From>
+    static INLINE void steps(Sums& sums, const X* x, const From& y, Numbers<T...>) {
         ((step<FIRST + T>(sums, x, y, First<NV>{}), forget()), ...);
     }
     static INLINE long y_at(long z) { return S::PACKED ? z * NV * W : S::y_at(z); }
-    static INLINE void prefetch_rows(const float* x) {
+    static INLINE void prefetch_rows(const X* x) {
 #pragma GCC unroll 32
         for (int i = 0; i < MR; i++) __builtin_prefetch(x + S::row(i));
     }
     // Steps of the main loop are all like step HEAD, at a moving address.
-    static INLINE void innermost(Sums& sums, const float* x, const float* y) {
+    static INLINE void innermost(Sums& sums, const X* x, const Y* y) {
         steps<0>(sums, x, y, First<S::HEAD>{});
         if constexpr (S::HEAD < S::MAIN) {
-            const float *x0 = x - S::x_step(S::HEAD), *y0 = y - y_at(S::HEAD);
+            const X* x0 = x - S::x_step(S::HEAD);
+            const Y* y0 = y - y_at(S::HEAD);
 #pragma GCC unroll 1
             for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL) {
                 if constexpr (S::AHEAD != 0)
@@ -257,7 +271,7 @@ struct Tile {
         steps<S::MAIN>(sums, x, y, First<S::EXTENT - S::MAIN>{});
     }
     template <int D>
-    static INLINE void sum(Sums& sums, const float* x, const float* y, long* at) {
+    static INLINE void sum(Sums& sums, const X* x, const Y* y, long* at) {
         if constexpr (D == S::DEPTH) {
             innermost(sums, x, y);
         } else {
@@ -271,7 +285,8 @@ struct Tile {
                 at[S::sums[D].axis] = z;
                 if constexpr (S::sums[D].guarded)
                     if (!S::template guard<D>(at)) continue;
-                const float *xd = x + S::template x_sum<D>(at), *yd = y + S::template y_sum<D>(at);
+                const X* xd = x + S::template x_sum<D>(at);
+                const Y* yd = y + S::template y_sum<D>(at);
                 if constexpr (S::MOVING && D + 1 == S::DEPTH)
                     steps<0>(sums, xd, places(yd, at), First<S::EXTENT>{});
                 else
@@ -330,17 +345,20 @@ struct Tile {
         }
     }
     template <class Epilogue>
-    static __attribute__((noinline)) void run(const float* x, const float* y, long* at,
+    static __attribute__((noinline)) void run(const X* x, const typename S::Y* memory, long* at,
                                               const Epilogue& epilogue, Panel<S>& panel) {
         Sums sums;
 #pragma GCC unroll 32
         for (int i = 0; i < MR; i++)
 #pragma GCC unroll 32
             for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
-        x += S::x_base(at), y += S::y_base(at);
+        x += S::x_base(at), memory += S::y_base(at);
+        const Y* y;
         if constexpr (S::PACKED) {
-            if (panel.from != y) pack<S, COLUMNS>(y, panel);
+            if (panel.from != memory) pack<S, COLUMNS>(memory, panel);
             y = panel.at;
+        } else {
+            y = memory;
         }
         if (S::begin(at)) sum<0>(sums, x, y, at);
         if constexpr (S::LANES_SUMMED)
@@ -369,8 +387,8 @@ INLINE void choose(long& at, const Then& then) {
 }
 
 template <class S, class Epilogue>
-INLINE void tile(const float* x, const float* y, long* at, const Epilogue& epilogue,
-                 Panel<S>& panel) {
+INLINE void tile(const typename S::X* x, const typename S::Y* y, long* at,
+                 const Epilogue& epilogue, Panel<S>& panel) {
     choose<S::rows, 0, 1>(at[S::ROWS], [&]<Cut R>() {
         choose<S::outer, 0, S::OUTER_STEP>(at[S::OUTER], [&]<Cut O>() {
             choose<S::columns, 0, S::COLUMN_STEP>(at[S::COLUMNS], [&]<Cut C>() {
@@ -382,7 +400,8 @@ INLINE void tile(const float* x, const float* y, long* at, const Epilogue& epilo
 
 // The tiles of one chunk: a range of the sequence of all kept loops.
 template <class S, class Epilogue>
-INLINE void run(const float* x, const float* y, int chunk, const Epilogue& epilogue) {
+INLINE void run(const typename S::X* x, const typename S::Y* y, int chunk,
+                const Epilogue& epilogue) {
     constexpr long total = S::TILES / S::GRAIN;
     const long part = chunk / S::CHUNKS, own = chunk % S::CHUNKS;
     const long begin = own * total / S::CHUNKS * S::GRAIN;

@@ -88,7 +88,7 @@ INLINE void over(int chunk, const Body& body) {
 // The sum at one output element: S::product(a, b, at) is the product at a place of the nest, or
 // zero outside. Right for everything, fast for nothing.
 template <class S, int D>
-INLINE void add_products(typename S::T& sum, const typename S::T* a, const typename S::T* b,
+INLINE void add_products(typename S::T& sum, const typename S::A* a, const typename S::B* b,
                          long* at) {
     if constexpr (D == S::DEPTH) {
         sum += S::product(a, b, at);
@@ -101,7 +101,7 @@ INLINE void add_products(typename S::T& sum, const typename S::T* a, const typen
 }
 // The sums of one register, for each place of the pooling window at ROWS and COLUMNS.
 template <int N, class S, class Epilogue>
-INLINE void one_register(const typename S::T* a, const typename S::T* b, long* at,
+INLINE void one_register(const typename S::A* a, const typename S::B* b, long* at,
                          const Epilogue& epilogue) {
     vec<typename S::T> sums[S::WINDOW_ROWS * S::WINDOW_COLUMNS] = {};
     const long first = at[S::LANE];
@@ -120,7 +120,7 @@ INLINE void one_register(const typename S::T* a, const typename S::T* b, long* a
     S::template finish<N>(epilogue, sums, at);
 }
 template <class S, class Epilogue>
-INLINE void plain(const typename S::T* a, const typename S::T* b, int chunk,
+INLINE void plain(const typename S::A* a, const typename S::B* b, int chunk,
                   const Epilogue& epilogue) {
     const long begin = chunk * S::TILES / S::CHUNKS, end = (chunk + 1) * S::TILES / S::CHUNKS;
     Iteration<S> iteration(begin);

@@ -53,6 +53,19 @@ INLINE vec<float> fetch(const float* p) {
     }
 }
 
+template <unsigned MASK, int STEP, class T> requires is_narrow<T>
+INLINE vec<float> fetch(const T* p) {
+    constexpr int live = prefix(MASK);
+    if constexpr (STEP == 0) return splat<T>(*p);
+    else if constexpr (live >= 0) return load<live, STEP>(p);
+    else {
+        vec<uint16_t> v{};
+        for (int l = 0; l < W; l++)
+            if (MASK >> l & 1) v[l] = p[long(l) * STEP].bits;
+        return decode<T>(v);
+    }
+}
+
 // Blocks of H lanes of a, then of b: the sums of neighbours.
 template <int H, int... L>
 INLINE vec<float> add_blocks(vec<float> a, vec<float> b, Lanes<L...>) {

@@ -164,6 +164,10 @@ template <> INLINE vec<uint16_t> encode<half>(vec<float> v) {
 #endif
 template <> INLINE vec<half> splat<half>(half x) { return decode<half>(splat(x.bits)); }
 template <> INLINE vec<bfloat> splat<bfloat>(bfloat x) { return decode<bfloat>(splat(x.bits)); }
+// An element of memory by itself.
+template <class T> INLINE T value(T x) { return x; }
+INLINE float value(half x) { return splat<half>(x)[0]; }
+INLINE float value(bfloat x) { return splat<bfloat>(x)[0]; }
 // A register of floats as a float of two bytes would hold them.
 template <class T> INLINE vec<float> round_to(vec<float> v) { return decode<T>(encode<T>(v)); }
 

@@ -22,7 +22,7 @@ template <int S, class V> INLINE void exchange_rows(V (&r)[W]) {
 }
 
 // ROWS rows of `from`, of whose columns COLUMNS are live, become columns of `to`: rows of `to` are W wide if LANED, else ROWS wide.
-template <int ROWS, int COLUMNS, bool LANED, class T> INLINE void transpose(const T* from, long from_stride, T* to, long to_stride) {
+template <int ROWS, int COLUMNS, bool LANED, class T, class U> INLINE void transpose(const T* from, long from_stride, U* to, long to_stride) {
   vec<T> r[W];
 #pragma GCC unroll 16
   for (int i = 0; i < W; i++) r[i] = i < ROWS ? load<COLUMNS>(from + i * from_stride) : vec<T>{};

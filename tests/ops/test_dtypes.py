@@ -3,6 +3,7 @@ against PyTorch's too."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 import graphc
 from graphc.dtypes import Array, convert, shown
 from graphc.ir import DTYPES, FLOATS, NARROW
+from graphc.ops.base import Contraction
 from graphc.trace import Tensor, current_builder
 from tests.ops.sample import Sample
-from tests.ops.samples_dtypes import CASTS, NARROW_SAMPLES, OTHER_SAMPLES
+from tests.ops.samples import CORE
+from tests.ops.samples_dtypes import CASTS, NARROW_SAMPLES, OTHER_SAMPLES, in_dtype
 
 ALL_SAMPLES = NARROW_SAMPLES | OTHER_SAMPLES
 EPSILON = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
@@ -67,6 +70,16 @@ ON_DEVICES = [
 def test_every_op_means_the_same_in_every_dtype_that_it_accepts(dtype: str, device: str) -> None:
     samples = ALL_SAMPLES[dtype]
     for sample, got in zip(samples, outputs_of(samples, device), strict=True):
+        assert_means(sample, got)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_contractions_read_two_bytes_however_often(dtype: str, monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules["graphc.passes.widen"], "FEW_READS", 10**9)
+    chosen = (in_dtype(s, dtype) for s in CORE if isinstance(s.op, Contraction))
+    samples = [s for s in chosen if s is not None]
+    assert len(samples) > 12
+    for sample, got in zip(samples, outputs_of(samples, "cpu"), strict=True):
         assert_means(sample, got)
 
 

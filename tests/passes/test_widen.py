@@ -61,15 +61,16 @@ def test_other_dtypes_are_left_alone():
 
 
 def test_a_contraction_reads_two_bytes_where_its_kernel_can():
-    graph = traced(lambda x, w: f.relu(x @ f.permute_dims(w, (1, 0))), (4, 6), (5, 6))
+    graph = traced(lambda x, w: f.relu(x @ f.permute_dims(w, (1, 0))), (600, 6), (5, 6))
     (kernel,) = fused(graph, GPU)
     assert sorted(kernel) == [
         "cast bf16(f32)", "cast bf16(f32)", "matmul f32(f32,f32)", "permute_dims bf16(bf16)",
         "relu f32(f32)", "widen f32(bf16)", "widen f32(bf16)", "widen f32(bf16)",
     ]  # fmt: skip
-    first, second, kernel = fused(graph, CPU)
-    assert first == second == ["cast f32(bf16)"]
-    assert kernel[0] == "permute_dims f32(f32)"  # the copy lies as the weight does
+    copy, kernel = fused(graph, CPU)  # the weight is read 600 times, the rows 5 times
+    assert copy == ["cast f32(bf16)"]
+    assert "permute_dims f32(f32)" in kernel  # the copy lies as the weight does
+    assert sum(op == "widen f32(bf16)" for op in kernel) == 2
 
 
 def test_an_epilogue_holds_its_roundings():
