@@ -178,7 +178,8 @@ def _bind(
     constants = {
         PREFIX + n.op.value.digest: n.op.array
         for stage in stages.values()
-        for n in stage.nodes
+        for graph_or_body in (stage, *bodies(stage))
+        for n in graph_or_body.nodes
         if isinstance(n.op, Constant)
     }
     return {

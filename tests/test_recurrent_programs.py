@@ -87,6 +87,48 @@ def kernels_of(plan: Plan, loop: Loop) -> list[Any]:
     return [plan.kernels[step.kernel] for step in loop.steps if isinstance(step, Launch)]
 
 
+def test_a_body_may_hold_a_literal_that_lies_in_memory() -> None:
+    need_command("g++", "clang++")
+    table = random(16, HIDDEN)
+
+    def fn(x: Any) -> Any:
+        return graphc.scan(lambda c, e: (graphc.tanh(c + e * table), c * table), x[0], x)
+
+    x = random(STEPS, 16, HIDDEN)
+    got, expected = (
+        graphc.compile(fn, graphc.spec(x.shape), device=device)(x)
+        for device in ("cpu", "reference")
+    )
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+class Offset(nn.Module):
+    """A parameter with the extents of a batch of states, and a scalar."""
+
+    def __init__(self) -> None:
+        self.start = nn.Parameter(random(BATCH, HIDDEN))
+        self.scale = nn.Parameter(np.float32(0.5))
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        step = lambda c, e: (graphc.tanh(c + e * self.scale), None)  # noqa: E731
+        return graphc.scan(step, self.start, x)[0]
+
+
+def test_a_parameter_with_lanes_is_updated_beside_scalars() -> None:
+    need_command("g++", "clang++")
+    x, y = random(STEPS, BATCH, HIDDEN), random(BATCH, HIDDEN, seed=1)
+    states = []
+    for device in ("cpu", "reference"):
+        specs = graphc.spec(x.shape), graphc.spec(y.shape)
+        rule = optim.SGD(lr=0.1)
+        step = graphc.compile(loss_fn, Offset(), *specs, update=rule, device=device)
+        step(x, y)
+        states.append(step.state_dict())
+    for name, array in states[1].items():
+        np.testing.assert_allclose(states[0][name], array, atol=1e-6, err_msg=name)
+
+
 @pytest.mark.parametrize("name", ["lstm", "gru", "peephole"])
 def test_no_gate_is_copied(name: str) -> None:
     """A step touches the pre-activations and the stored gates forward; backward the stored gates,
