@@ -129,7 +129,7 @@ def _part(
 ) -> Part:
     shape = space(body, outputs[0])
     best: tuple[float, Program, Domain] | None = None
-    for lane in lane_candidates(shape or (1,), outputs, body):
+    for lane in lane_candidates(shape or (1,), (*outputs, *_read(body, outputs))):
         domain = Domain(shape or (1,), lane, width)
         program = _program(body, outputs, pointers, domain)
         cost = lane_cost(program.accesses, domain)
@@ -141,9 +141,19 @@ def _part(
     return Part(outputs, domain, program.merged(groups), pointers)
 
 
-def lane_candidates(shape: Sequence[int], outputs: Sequence[Value], body: Graph) -> tuple[int, ...]:
-    """Axes that may lie in the lanes: the batch's where a value has lanes, else any, last first."""
-    laned = [v.type for v in (*outputs, *body.inputs) if v.type.layout.axis is not None]
+def _read(body: Graph, outputs: Sequence[Value]) -> list[Value]:
+    """The inputs of the body that these outputs depend on."""
+    needed = set(outputs)
+    for node in reversed(body.nodes):
+        if needed.intersection(node.outputs):
+            needed.update(node.inputs)
+    return [v for v in body.inputs if v in needed]
+
+
+def lane_candidates(shape: Sequence[int], values: Sequence[Value]) -> tuple[int, ...]:
+    """Axes that may lie in the lanes: the batch's where a value that is read or written has lanes,
+    else any, last first."""
+    laned = [v.type for v in values if v.type.layout.axis is not None]
     if laned:
         widest = max(laned, key=lambda t: t.rank)
         assert widest.layout.axis is not None

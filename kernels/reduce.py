@@ -144,7 +144,7 @@ def find_rows(body: Graph, width: int) -> Rows:
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
     shape = _input_shape(_reductions(body)) or (1,)
     best: tuple[float, Rows] | None = None
-    for lane in lane_candidates(shape, body.outputs, body):
+    for lane in lane_candidates(shape, (*body.outputs, *body.inputs)):
         rows = _Builder(body, Domain(shape, lane, width), pointers).rows()
         cost = sum(lane_cost(x.body.accesses, rows.domain) for x in rows.loops)
         if best is None or cost < best[0]:
