@@ -130,9 +130,12 @@ template <int N, class D> GRAPHC_SPECIAL D wide_polygamma(D x) {
     sum += term;
   }
   const D value = sum * (N % 2 ? factorial : -factorial);
-  if constexpr (N > 1) return x < 0.0 ? nowhere(x) : value;
-  const D sine = sine_of_pi(x - floor(x + 0.5));
-  return x < 0.5 ? 9.8696044010893586 / (sine * sine) - value : value;
+  if constexpr (N > 1) {
+    return x < 0.0 ? nowhere(x) : value;
+  } else {
+    const D sine = sine_of_pi(x - floor(x + 0.5));
+    return x < 0.5 ? 9.8696044010893586 / (sine * sine) - value : value;
+  }
 }
 
 // e^-|x| times the modified Bessel functions of the first kind of orders 0 and 1.

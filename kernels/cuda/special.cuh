@@ -1,5 +1,6 @@
 // special.cuh: special functions of scalars, and the greatest common divisor.
 #pragma once
+#include "math.cuh"
 #define GRAPHC_SPECIAL GRAPHC_INLINE
 #include "special_functions.h"
 #undef GRAPHC_SPECIAL
@@ -32,8 +33,10 @@ GRAPHC_INLINE double polygamma(double x) {
 // By Euclid's algorithm; gcd(a, 0) = |a|.
 template <class T>
 GRAPHC_INLINE T gcd(T a, T b) {
-  a = a < T(0) ? static_cast<T>(-a) : a;
-  b = b < T(0) ? static_cast<T>(-b) : b;
+  if constexpr (T(-1) < T(0)) {
+    a = a < T(0) ? static_cast<T>(-a) : a;
+    b = b < T(0) ? static_cast<T>(-b) : b;
+  }
   while (b != T(0)) {
     const T rest = static_cast<T>(a % b);
     a = b;
