@@ -34,10 +34,11 @@ def hoist(graph: Graph, target: Target) -> Graph:
     if not any(isinstance(n.op, Scan) for n in graph.nodes):
         return graph
     taken = {v.name for g in (graph, *bodies(graph)) for v in values_of(g)}
-    return unique_names(prune_scans(_hoist(graph, taken)))
+    return unique_names(_hoist(graph, taken))
 
 
 def _hoist(graph: Graph, taken: set[str]) -> Graph:
+    graph = prune_scans(graph)
     builder = Builder(graph.name)
     builder.reserve(taken)
     substitution: dict[Value, Value] = {}
@@ -45,13 +46,14 @@ def _hoist(graph: Graph, taken: set[str]) -> Graph:
     for node in graph.nodes:
         node = replace(node, inputs=tuple(resolve(v, substitution) for v in node.inputs))
         if isinstance(node.op, Scan):
-            body = prune_scans(_hoist(node.op.body, taken))
+            body = _hoist(node.op.body, taken)
             node = _with_views(replace(node, op=replace(node.op, body=body)), origin, builder)
             with builder.building(), builder.at(node.where):
                 _Loop(builder, node, substitution).rebuild()
         else:
             builder.nodes.append(node)
-    return drop_dead(substitute(graph, topological(builder.nodes), substitution))
+    hoisted = substitute(graph, topological(builder.nodes), substitution)
+    return prune_scans(drop_dead(hoisted))
 
 
 def _with_views(node: Node, origin: dict[Value, Node], builder: Builder) -> Node:

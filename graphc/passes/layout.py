@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
+from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.base import Contraction, Reduction
 from graphc.ops.fused import Fused
 from graphc.ops.layout import Relayout
@@ -87,8 +87,11 @@ class _Assignment:
         on_batch: Mapping[Value, int],
         batch: int,
         times: frozenset[int],
+        where: Where | None = None,
     ) -> None:
         self.graph, self.width, self.batch, self.times = graph, width, batch, times
+        self.where = where or Where()
+        """Where a body's values come from that it takes from outside and gives back."""
         self.names = Names(graph)
         self.nodes: list[Node] = []
         self.on_batch = dict(on_batch)
@@ -169,7 +172,7 @@ class _Assignment:
                 axis = None if self.on_batch.get(value, whole) in (None, 0) else 0
             if axis is not None:
                 inside[inner] = axis
-        body = _Assignment(op.body, self.width, inside, self.batch, self.times)
+        body = _Assignment(op.body, self.width, inside, self.batch, self.times, node.where)
         new_body = body.run_body(op)
         inputs = tuple(
             self._as_lanes(v, inside[b] + (b in op.elements)) if b in inside else self._as_row(v)
@@ -251,7 +254,9 @@ class _Assignment:
     def _convert(self, value: Value, layout: Layout, name: str) -> Value:
         new = Value(self.names.fresh(name), value.type.with_layout(layout))
         origin = next((n.where for n in self.nodes if value in n.outputs), None)
-        origin = origin or next(n.where for n in self.graph.nodes if value in n.inputs)
+        if origin is None:  # an input, whose readers know it without lanes
+            readers = (n for n in self.graph.nodes if value.name in (v.name for v in n.inputs))
+            origin = next((n.where for n in readers), self.where)
         self.nodes.append(Node(Relayout(layout), (value,), (new,), origin))
         return new
 

@@ -41,6 +41,7 @@ RANDOM_OPERATIONS = 60
 def store_or_recompute(graph: Graph, target: Target) -> Graph:
     """`graph` whose forward scans stack what their gradients would else compute again at more
     cost. What was decided is told to `messages.decide`."""
+    graph = prune_scans(graph)
     pairs = _pairs(graph)
     taken = {v.name for g in (graph, *bodies(graph)) for v in values_of(g)}
     for forward, backward in pairs:

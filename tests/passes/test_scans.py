@@ -15,7 +15,7 @@ from graphc.passes.hoist import hoist
 from graphc.passes.layout import layout
 from graphc.target import Target
 from tests.nn.running import random
-from tests.passes.meaning import CPU, assert_same_meaning
+from tests.passes.meaning import CPU, assert_same_meaning, run_all
 
 STEPS, BATCH, FEATURES, HIDDEN = 4, 16, 3, 5
 
@@ -155,3 +155,36 @@ def test_layouts_reach_the_loop_where_the_batch_fills_the_lanes() -> None:
         assert all(str(v.type.layout) == "{lanes=1x16}" for v in scan.outputs[scan.op.carries :])
     graph = layout(stages("GRU")["fuse_updates"], Target("cpu", lanes=12))
     assert not any("lanes" in line for line in str(graph).splitlines())
+
+
+def test_a_value_stacked_twice_is_stored_once_whatever_passes_are_off() -> None:
+    def loss(x: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            carry = graphc.tanh(carry + element)
+            return carry, (carry, carry)
+
+        _, (a, b) = graphc.scan(step, x[0], x)
+        return graphc.sum(a * a + b)
+
+    def run(*disable: str) -> Any:
+        spec = graphc.spec((4, 3))
+        both = lambda x: graphc.value_and_grad(loss)(x)  # noqa: E731
+        return graphc.compile(both, spec, device="reference", disable=disable)(random(4, 3))
+
+    expected = run("store_or_recompute_traced", "store_or_recompute", "hoist", "hoist_gradient")
+    for got in (run(), run("store_or_recompute_traced", "simplify")):
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_lanes_end_where_a_kernel_of_the_body_mixes_the_batch() -> None:
+    def fn(x: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            mixed = graphc.pad(carry, [(1, 1), (0, 0)])
+            return graphc.tanh(carry + element), graphc.sum(mixed * mixed)
+
+        return graphc.scan(step, x[0], x)
+
+    graph = run_all(fn, graphc.spec((3, 16, 4)))
+    assert "relayout" in str(graph["layout"])
+    assert_same_meaning(graph["trace"], graph["layout"], tolerance=1e-6)
