@@ -16,15 +16,10 @@ from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of, p
 from graphc.kernels.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.kernel import Kernel
 from graphc.kernels.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
-from graphc.kernels.schedule import (
-    CHUNK_CYCLES,
-    FEWEST_CHUNKS,
-    PANEL_ROWS,
-    choose,
-    wanted_chunks,
-)
+from graphc.kernels.schedule import choose
 from graphc.kernels.shell import balanced, symbol
 from graphc.kernels.tile import Schedule
+from graphc.kernels.tile_cost import CHUNK_CYCLES, FEWEST_CHUNKS, PANEL_ROWS, wanted_chunks
 from graphc.ops.fused import Fused
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.fuse_contract import can_pool

@@ -1,0 +1,127 @@
+"""What a register tile costs: a small model of the machine, with constants of one core of a 2024
+server: two fused multiply-adds and two loads per cycle, four cycles of latency, and a price per
+cache line."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from graphc.kernels.nest import Read
+from graphc.kernels.tile import Roles
+
+LOAD_CYCLES = {0: 0.5, 1: 0.5, 2: 1.5}
+"""Cycles to load a register whose lanes are so many elements apart; others are gathered."""
+
+CHUNK_CYCLES = 80_000
+"""Work of a chunk where there is enough of it: 20 microseconds."""
+
+FEWEST_CHUNKS = 12
+
+PANEL_ROWS = 128
+"""Tiles of rows that pay for packing a panel, if there are so many."""
+
+
+def wanted_chunks(cycles: float) -> int:
+    """Chunks to share `cycles` of work among many threads, each worth its start."""
+    few = min(FEWEST_CHUNKS, round(cycles / (CHUNK_CYCLES / 8)))
+    return max(1, round(cycles / CHUNK_CYCLES), few)
+
+
+class TileCost:
+    """Estimated cycles of tiles, by size. Constants are of one core of a 2024 server."""
+
+    def __init__(self, roles: Roles, contiguous: int | None) -> None:
+        nest, x, y = roles.nest, roles.x, roles.y
+        self.roles = roles
+        self.outside = math.prod(roles.steps(a) for a in roles.sums)
+        self.plain = math.prod(roles.steps(a) for a in nest.kept if a not in roles.spanned)
+        self.extents = [
+            1 if a is None else roles.steps(a) for a in (roles.rows, roles.outer, roles.columns)
+        ]
+        self.x_load, self.y_load = (
+            LOAD_CYCLES.get(roles.lane_stride(r), 1.0 * roles.width) for r in (x, y)
+        )
+        self.packing = 0.0
+        if roles.packed:
+            self.y_load, self.packing = 0.5, 12.0 * roles.length
+        self.x_stride, self.y_stride = (self._inner_stride(r) for r in (x, y))
+        if roles.packed:
+            self.y_stride = roles.width
+        self.slides = [
+            a is not None and roles.inner is not None and self._stride(y, a) == self.y_stride
+            for a in (roles.outer, roles.columns)
+        ]
+        # A place that one step of the moving loop reads, the next finds in the cache.
+        self.slides[0] = self.slides[0] or roles.moving is not None
+        # A batch that is summed by lanes of X: the rows of Y pass by once per tile, from afar.
+        streams = roles.inner is not None and roles.inner == x.lanes != roles.lane
+        self.y_streams = streams and self.y_stride > roles.width
+        self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
+        scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
+        self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)
+
+    def _stride(self, read: Read, axis: int) -> int:
+        if axis == read.lanes:
+            return read.block if axis == self.roles.lane else 1
+        return abs(read.strides[axis]) * (self.roles.width if axis == self.roles.lane else 1)
+
+    def _inner_stride(self, read: Read) -> int:
+        return 0 if self.roles.inner is None else self._stride(read, self.roles.inner)
+
+    def total(self, sizes: tuple[int, int, int]) -> float:
+        """Cycles of all tiles of `sizes` (rows, outer, columns), the partial ones included."""
+        choices = []
+        for size, extent in zip(sizes, self.extents, strict=True):
+            whole, rest = divmod(extent, size)
+            choices.append([(size, whole)] + ([(rest, 1)] if rest else []))
+        return self.plain * sum(
+            r[1] * o[1] * c[1] * self.tile(r[0], o[0], c[0])
+            for r, o, c in itertools.product(*choices)
+        )
+
+    def tile(self, rows: int, no: int, nc: int) -> float:
+        """Cycles of one tile."""
+        roles, nv = self.roles, no * nc
+        mr = rows * roles.row_sections
+        loads = mr * self.x_load + nv * self.y_load
+        lines = self.lines(mr, no, nc)
+        step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
+        step += 0.1 * lines + 0.15 * (mr + nv)
+        loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
+        loop += 4.0 if roles.moving else 0.0
+        # What the epilogue reads and writes in each section lies powers of two apart.
+        store = self.store + (3.0 if roles.row_sections > 1 and roles.row_sections * nv > 8 else 0)
+        return (
+            self.packing * nv / self.rows_per_panel(rows, nc)
+            + self.outside * (roles.length * step + loop)
+            + mr * nv * store
+            + 40
+        )
+
+    def rows_per_panel(self, mr: int, nc: int) -> float:
+        """Row tiles that one chunk computes with the panel that it has packed."""
+        rows, columns = -(-self.extents[0] // mr), self.plain * -(-self.extents[2] // nc)
+        if rows * columns >= FEWEST_CHUNKS * min(PANEL_ROWS, rows):
+            return min(PANEL_ROWS, rows)
+        cycles = self.plain * math.prod(self.extents) * self.roles.length / 2
+        chunks = wanted_chunks(cycles)
+        return max(1.0, min(rows, rows * columns / chunks))
+
+    def lines(self, mr: int, no: int, nc: int) -> float:
+        """Cache lines that one inner step touches first."""
+        of_y = (1 if self.slides[0] else no) * (1 if self.slides[1] else nc)
+        lines = of_y * _distance(self.y_stride)
+        if self.roles.lane_stride(self.roles.x):
+            return lines + mr * _distance(self.x_stride)
+        together = min(mr, 1 + (mr - 1) * self.row_stride / 16)
+        if self.y_streams:
+            lines += 6.0 * of_y
+        # Rows a multiple of 4 KiB apart share one set of the first-level cache.
+        ways = 8 * (1024 // math.gcd(self.row_stride, 1024))
+        return lines + together * min(1.0, self.x_stride / 16) / 2 + 2.2 * max(0, mr - ways)
+
+
+def _distance(stride: int) -> float:
+    """What it costs more to load lines `stride` elements apart: prefetchers stay within a page."""
+    return 3.0 if stride >= 1024 else 1.3 if stride > 64 else 1.0
