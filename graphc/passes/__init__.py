@@ -7,6 +7,7 @@ hoist               before differentiation, so that what is hoisted has an ordin
                     after it, where the sums of weight gradients leave their loops
 clean               fewer nodes for everything that follows
 recompute           behind the last clean, which would join again what it repeats
+split_strides       before fusion, which gathers what belongs to each part
 place_constants     before fusion, which treats large constants as memory
 widen               before fusion, which lets conversions vanish into their readers
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
@@ -32,6 +33,7 @@ from graphc.passes.layout import layout
 from graphc.passes.place_constants import place_constants
 from graphc.passes.recompute import recompute
 from graphc.passes.runner import Pass
+from graphc.passes.split_strides import split_strides
 from graphc.passes.store_or_recompute import store_or_recompute
 from graphc.passes.widen import widen
 
@@ -47,6 +49,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("hoist_gradient", hoist),
     ("clean_hoisted", through_bodies(clean)),
     ("recompute", recompute),
+    ("split_strides", through_bodies(split_strides)),
     ("place_constants", through_bodies(place_constants)),
     ("widen", through_bodies(widen)),
     ("fuse_contract", through_bodies(fuse_contract)),
@@ -67,6 +70,7 @@ OPTIONAL = (
     "hoist_gradient",
     "clean_hoisted",
     "recompute",
+    "split_strides",
     "fuse_updates",
     "layout",
     "lane_weights",

@@ -273,8 +273,10 @@ template <int N = W, class T> INLINE void store_lanes(T* p, vec<T> v) { store<W,
 template <int N, int S, int D, class T> INLINE vec<T> load_if(mask m, const T* p, long at) {
   vec<T> v{};
 #if defined(GRAPHC_AVX512)
-  if constexpr (__is_same(T, float) && D == 1) {  // masked lanes are not touched
+  if constexpr (__is_same(T, float) && (D == 1 || (D > 1 && S == 1))) {  // masked lanes are not touched
     const unsigned short live = __builtin_ia32_ptestmd512(m, m, (unsigned short)((1u << N) - 1));
+    if constexpr (D > 1)  // every D-th lane may be live: the first one's element, and those behind it in order
+      return __builtin_ia32_expandloadsf512_mask((const vec<float>*)(p + (at + __builtin_ctz(live | 1u << W)) / D), v, live);
     if constexpr (S == 1) return __builtin_ia32_loadups512_mask(p + at, v, live);
 #if defined(__BMI2__)
     else if constexpr (S == 2) {  // bit l of the mask at place 2 l
