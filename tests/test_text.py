@@ -112,6 +112,16 @@ def test_a_small_constant_parses_back_to_the_same_bits(array):
     assert parse(graph_text(graph)) == graph
 
 
+def test_bfloat16_parses_back_to_the_same_bits():
+    bits = np.arange(2**16, dtype=np.uint16).view(DTYPES["bf16"])
+    for some in np.split(bits[:: 2**16 // (64 * INLINE) - 1][: 64 * INLINE], 64):
+        graph = constant_graph(some)
+        (node,) = parse(graph_text(graph)).nodes
+        assert node.op.array.tobytes() == some.tobytes()
+    nan = np.array([0x7FC0, 0xFFC0, 0x7F81, 0xFF81], np.uint16).view(DTYPES["bf16"])
+    assert parse(graph_text(constant_graph(nan))) == constant_graph(nan)
+
+
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=INLINE))
 def test_any_bits_of_a_float_parse_back(bits):
