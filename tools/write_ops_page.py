@@ -54,7 +54,10 @@ Written by `tools/write_ops_page.py` from the classes; do not edit.
 Every op has a NumPy reference and kernels for the CPU and for CUDA, whose text the simulated GPU
 plays too; so the backends are `reference`, `cpu`, `cuda` and `sim` for each of them. The formula
 names the inputs a, b, c or x, in order; pointwise inputs broadcast as NumPy's do. A gradient "yes"
-is a rule in traced tensors, so it has gradients itself; "0" means that none flows.
+is a rule in traced tensors, so it has gradients itself; "0" means that none flows. "units" is the
+largest error of a float32 result on a CPU, in units of its last place, over all of float32: 0.5 is
+exact but for the rounding. Where results are not those of PyTorch is listed, with the reasons, in
+`tests/torch/subject.py` and `tests/functions/test_special_values.py`.
 
 """
 
@@ -68,6 +71,8 @@ def page() -> str:
         ops = [op for op in ops if op not in members]
         rows = [_op_row(op) for op in members]
         head = ["| op | formula | dtypes | gradient |", "| --- | --- | --- | --- |"]
+        if family is Pointwise:
+            head = [f"{line} {cell} |" for line, cell in zip(head, ("units", "---"), strict=True)]
         sections.append("\n".join([f"## {title} ({len(rows)})", "", *head, *rows, ""]))
     calls = [_function_row(name) for name in sorted(functions.__all__)]
     head = ["| function | result |", "| --- | --- |"]
@@ -82,7 +87,8 @@ def _is_public(name: str, op: type[Op]) -> bool:
 def _op_row(op: type[Op]) -> str:
     accepts = KINDS[tuple(op.accepts)] if issubclass(op, Pointwise | Prefix) else ""
     gives = f" to {op.gives}" if issubclass(op, Pointwise) and op.gives else ""
-    return f"| `{op.name}` | {_first(op)} | {accepts}{gives} | {_gradient(op)} |"
+    row = f"| `{op.name}` | {_first(op)} | {accepts}{gives} | {_gradient(op)} |"
+    return f"{row} {op.units:g} |" if issubclass(op, Pointwise) else row
 
 
 def _function_row(name: str) -> str:

@@ -87,6 +87,7 @@ class Pow(Pointwise):
     """y = a^b, of floats."""
 
     name: ClassVar[str] = "pow"
+    units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "pow({a}, {b})"
     meaning = np.power
     accepts = FLOATS
@@ -173,6 +174,7 @@ class Floor(Pointwise):
     """y = floor(a), of floats. The gradient is 0."""
 
     name: ClassVar[str] = "floor"
+    units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "floor({a})"
     meaning = np.floor
     accepts = FLOATS

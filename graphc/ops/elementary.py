@@ -19,6 +19,7 @@ class Exp(Pointwise):
     """y = e^a."""
 
     name: ClassVar[str] = "exp"
+    units: ClassVar[float] = 1.5
     expression: ClassVar[str] = "exp({a})"
     meaning = np.exp
     accepts = FLOATS
@@ -32,6 +33,7 @@ class Expm1(Pointwise):
     """y = e^a - 1, accurate near 0."""
 
     name: ClassVar[str] = "expm1"
+    units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "expm1({a})"
     meaning = np.expm1
     accepts = FLOATS
@@ -45,6 +47,7 @@ class Log(Pointwise):
     """y = log a, the natural logarithm; -inf at 0, NaN below."""
 
     name: ClassVar[str] = "log"
+    units: ClassVar[float] = 1.5
     expression: ClassVar[str] = "log({a})"
     meaning = np.log
     accepts = FLOATS
@@ -58,6 +61,7 @@ class Log1p(Pointwise):
     """y = log(1 + a), accurate near 0."""
 
     name: ClassVar[str] = "log1p"
+    units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "log1p({a})"
     meaning = np.log1p
     accepts = FLOATS
@@ -71,6 +75,7 @@ class Sqrt(Pointwise):
     """y = sqrt(a), NaN below 0."""
 
     name: ClassVar[str] = "sqrt"
+    units: ClassVar[float] = 0.5
     expression: ClassVar[str] = "sqrt({a})"
     meaning = np.sqrt
     accepts = FLOATS
@@ -88,6 +93,7 @@ class Rsqrt(Pointwise):
     """y = 1 / sqrt(a), inf at 0, NaN below."""
 
     name: ClassVar[str] = "rsqrt"
+    units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "rsqrt({a})"
     meaning = _rsqrt
     accepts = FLOATS
@@ -101,6 +107,7 @@ class Tanh(Pointwise):
     """y = tanh(a)."""
 
     name: ClassVar[str] = "tanh"
+    units: ClassVar[float] = 5.5
     expression: ClassVar[str] = "tanh({a})"
     meaning = np.tanh
     accepts = FLOATS
@@ -120,6 +127,7 @@ class Sigmoid(Pointwise):
     """y = 1 / (1 + e^-a)."""
 
     name: ClassVar[str] = "sigmoid"
+    units: ClassVar[float] = 3.0
     expression: ClassVar[str] = "sigmoid({a})"
     meaning = _sigmoid
     accepts = FLOATS
@@ -176,6 +184,7 @@ class Erf(Pointwise):
     """y = 2 / sqrt(pi) times the integral of e^(-t^2) over t from 0 to a."""
 
     name: ClassVar[str] = "erf"
+    units: ClassVar[float] = 6.0
     expression: ClassVar[str] = "erf({a})"
     meaning = _erf
     accepts = FLOATS
@@ -191,6 +200,7 @@ class Sin(Pointwise):
     """y = sin(a), a in radians."""
 
     name: ClassVar[str] = "sin"
+    units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "sin({a})"
     meaning = np.sin
     accepts = FLOATS
@@ -206,6 +216,7 @@ class Cos(Pointwise):
     """y = cos(a), a in radians."""
 
     name: ClassVar[str] = "cos"
+    units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "cos({a})"
     meaning = np.cos
     accepts = FLOATS

@@ -24,6 +24,7 @@ class Ceil(Rounding):
     """y = the smallest integer not below a."""
 
     name: ClassVar[str] = "ceil"
+    units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "ceil({a})"
     meaning = np.ceil
 
@@ -32,6 +33,7 @@ class Round(Rounding):
     """y = the integer nearest to a; the even one of two that are equally near."""
 
     name: ClassVar[str] = "round"
+    units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "round_even({a})"
     meaning = np.rint
 
@@ -40,6 +42,7 @@ class Trunc(Rounding):
     """y = a without its fraction."""
 
     name: ClassVar[str] = "trunc"
+    units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "trunc({a})"
     meaning = np.trunc
 
@@ -61,6 +64,7 @@ class Copysign(Pointwise):
     """y = |a| with the sign of b. The gradient at a = 0 is 0."""
 
     name: ClassVar[str] = "copysign"
+    units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "copysign({a}, {b})"
     meaning = np.copysign
     accepts = FLOATS
@@ -76,6 +80,7 @@ class Fmod(Pointwise):
     """y = a - b trunc(a / b), exactly, with the sign of a; for integers 0 where b = 0."""
 
     name: ClassVar[str] = "fmod"
+    units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "fmod({a}, {b})"
     meaning = np.fmod
 
@@ -90,6 +95,7 @@ class Exp2(Pointwise):
     """y = 2^a."""
 
     name: ClassVar[str] = "exp2"
+    units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "exp2({a})"
     meaning = np.exp2
     accepts = FLOATS
@@ -103,6 +109,7 @@ class Log2(Pointwise):
     """y = the logarithm of a to base 2; -inf at 0, NaN below."""
 
     name: ClassVar[str] = "log2"
+    units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "log2({a})"
     meaning = np.log2
     accepts = FLOATS
@@ -116,6 +123,7 @@ class Log10(Pointwise):
     """y = the logarithm of a to base 10; -inf at 0, NaN below."""
 
     name: ClassVar[str] = "log10"
+    units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "log10({a})"
     meaning = np.log10
     accepts = FLOATS

@@ -14,6 +14,7 @@ class Tan(Pointwise):
     """y = tan(a), a in radians."""
 
     name: ClassVar[str] = "tan"
+    units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "tan({a})"
     meaning = np.tan
     accepts = FLOATS
@@ -27,6 +28,7 @@ class Asin(Pointwise):
     """y = the angle from -pi/2 to pi/2 whose sine is a; NaN beyond 1."""
 
     name: ClassVar[str] = "asin"
+    units: ClassVar[float] = 3.0
     expression: ClassVar[str] = "asin({a})"
     meaning = np.arcsin
     accepts = FLOATS
@@ -42,6 +44,7 @@ class Acos(Pointwise):
     """y = the angle from 0 to pi whose cosine is a; NaN beyond 1."""
 
     name: ClassVar[str] = "acos"
+    units: ClassVar[float] = 3.0
     expression: ClassVar[str] = "acos({a})"
     meaning = np.arccos
     accepts = FLOATS
@@ -57,6 +60,7 @@ class Atan(Pointwise):
     """y = the angle from -pi/2 to pi/2 whose tangent is a."""
 
     name: ClassVar[str] = "atan"
+    units: ClassVar[float] = 3.0
     expression: ClassVar[str] = "atan({a})"
     meaning = np.arctan
     accepts = FLOATS
@@ -70,6 +74,7 @@ class Sinh(Pointwise):
     """y = (e^a - e^-a) / 2."""
 
     name: ClassVar[str] = "sinh"
+    units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "sinh({a})"
     meaning = np.sinh
     accepts = FLOATS
@@ -85,6 +90,7 @@ class Cosh(Pointwise):
     """y = (e^a + e^-a) / 2."""
 
     name: ClassVar[str] = "cosh"
+    units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "cosh({a})"
     meaning = np.cosh
     accepts = FLOATS
@@ -100,6 +106,7 @@ class Asinh(Pointwise):
     """y = log(a + sqrt(a^2 + 1)), the inverse of sinh."""
 
     name: ClassVar[str] = "asinh"
+    units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "asinh({a})"
     meaning = np.arcsinh
     accepts = FLOATS
@@ -115,6 +122,7 @@ class Acosh(Pointwise):
     """y = log(a + sqrt(a^2 - 1)), the inverse of cosh; NaN below 1."""
 
     name: ClassVar[str] = "acosh"
+    units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "acosh({a})"
     meaning = np.arccosh
     accepts = FLOATS
@@ -130,6 +138,7 @@ class Atanh(Pointwise):
     """y = log((1 + a) / (1 - a)) / 2, the inverse of tanh; NaN beyond 1."""
 
     name: ClassVar[str] = "atanh"
+    units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "atanh({a})"
     meaning = np.arctanh
     accepts = FLOATS
@@ -143,6 +152,7 @@ class Atan2(Pointwise):
     """y = the angle from -pi to pi of the point whose ordinate is a and whose abscissa is b."""
 
     name: ClassVar[str] = "atan2"
+    units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "atan2({a}, {b})"
     meaning = np.arctan2
     accepts = FLOATS
@@ -157,6 +167,7 @@ class Hypot(Pointwise):
     """y = sqrt(a^2 + b^2), without overflow on the way; infinite if either is."""
 
     name: ClassVar[str] = "hypot"
+    units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "hypot({a}, {b})"
     meaning = np.hypot
     accepts = FLOATS
