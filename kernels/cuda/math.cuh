@@ -184,6 +184,12 @@ GRAPHC_INLINE long long abs(long long x) {
   return x < 0 ? static_cast<long long>(0ull - x) : x;
 }
 
+template <class T>
+GRAPHC_INLINE bool negative(T x) {
+  if constexpr (T(-1) < T(0)) return x < T(0);
+  else return false;  // a comparison that can only fail is a warning
+}
+
 // Rounded towards minus infinity; for integers, 0 where b is 0, and wrapping.
 // Floats from the exact remainder: a / b may round up to the next integer.
 template <class T>
@@ -199,7 +205,7 @@ template <class T>
 GRAPHC_INLINE T floor_divide(T a, T b) {
   if (b == T(0)) return 0;
   if (T(-1) < T(0) && b == T(-1)) return static_cast<T>(0ull - static_cast<unsigned long long>(a));
-  return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
+  return a / b - ((a % b != 0) & (negative(a) != negative(b)));
 }
 
 // What floor_divide leaves over, with the sign of b; for integers, 0 where b is 0.
@@ -214,7 +220,7 @@ template <class T>
 GRAPHC_INLINE T remainder(T a, T b) {
   if (b == T(0) || (T(-1) < T(0) && b == T(-1))) return 0;
   const T rest = a % b;
-  return rest + (((rest != 0) & ((rest < 0) != (b < 0))) ? b : T(0));
+  return rest + (((rest != 0) & (negative(rest) != negative(b))) ? b : T(0));
 }
 
 // What a quotient cut towards 0 leaves over; 0 where b is 0.
@@ -232,7 +238,7 @@ GRAPHC_INLINE T left_shift(T a, T b) {
 template <class T>
 GRAPHC_INLINE T right_shift(T a, T b) {
   const bool exists = static_cast<unsigned long long>(b) < 8 * sizeof(T);
-  return exists ? static_cast<T>(a >> b) : static_cast<T>(a < T(0) ? -1 : 0);
+  return exists ? static_cast<T>(a >> b) : static_cast<T>(negative(a) ? -1 : 0);
 }
 
 template <class T>
