@@ -315,7 +315,8 @@ class _Body:
         if old.dtype == "bool":
             return graphc.logical_not(draw.choice(alike))
         if old.dtype == "i32":
-            return (draw.choice(alike) + 1) % 5
+            other = draw.choice(alike)
+            return old + other % 3 if kind < 0.5 else (other + 1) % 5
         made = [v for v in steps.made if v.dtype == "f32" and v.size]
         fits = [v for v in made if _broadcast(v.shape, old.shape) == old.shape]
         if fits:
@@ -324,8 +325,10 @@ class _Body:
             term = graphc.tanh(graphc.mean(draw.choice(made)))
         else:
             term = graphc.tanh(draw.choice(alike))
-        if kind < 0.4:
+        if kind < 0.3:
             return old + term * 0.125
+        if kind < 0.4:
+            return term + old
         if kind < 0.7 and term.shape == old.shape:
             return term
         return graphc.tanh(old * 0.5 + term)

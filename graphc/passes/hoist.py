@@ -170,7 +170,7 @@ class _Loop:
         pairs = zip(self.op.old_carries, self.op.new_carries, strict=True)
         stays = {new for old, new in pairs if old not in sums}
         for node in reversed(self.body.nodes):
-            if any(v in stays for v in node.outputs):
+            if not can_stack(node) or any(v in stays for v in node.outputs):
                 stays.update(node.inputs)
         adding = {self.producers[new] for new in self._totals(sums)}
         moved: dict[int, Node] = {}
@@ -189,16 +189,19 @@ class _Loop:
                 if node.outputs[0] not in self.body.outputs:
                     moved[id(node)] = node
         for term in sums.values():
-            self._views_of(term, moved)
+            self._views_of(term, moved, adding, stays)
         return [n for n in self.body.nodes if id(n) in moved]
 
-    def _views_of(self, value: Value, moved: dict[int, Node]) -> None:
+    def _views_of(
+        self, value: Value, moved: dict[int, Node], adding: set[Node], stays: set[Value]
+    ) -> None:
         """Move the views that lead to `value`, a term of a sum, if nothing else reads them."""
         node = self.producers.get(value)
-        if node is not None and isinstance(node.op, View) and can_stack(node):
-            if all(id(n) in moved or isinstance(n.op, Add) for n in self.consumers[value]):
-                moved[id(node)] = node
-                self._views_of(node.inputs[0], moved)
+        if node is None or not isinstance(node.op, View) or not can_stack(node) or value in stays:
+            return
+        if all(id(n) in moved or n in adding for n in self.consumers[value]):
+            moved[id(node)] = node
+            self._views_of(node.inputs[0], moved, adding, stays)
 
     def _totals(self, sums: dict[Value, Value]) -> list[Value]:
         pairs = zip(self.op.old_carries, self.op.new_carries, strict=True)

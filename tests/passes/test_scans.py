@@ -188,3 +188,33 @@ def test_lanes_end_where_a_kernel_of_the_body_mixes_the_batch() -> None:
     graph = run_all(fn, graphc.spec((3, 16, 4)))
     assert "relayout" in str(graph["layout"])
     assert_same_meaning(graph["trace"], graph["layout"], tolerance=1e-6)
+
+
+def test_what_a_loop_inside_reads_stays_with_it() -> None:
+    """A reduction that leads to stacks alone, but through a loop, which cannot leave."""
+
+    def fn(x: Any, c: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            carry = graphc.tanh(carry + element)
+            total = graphc.sum(carry) * 2
+            last, _ = graphc.scan(lambda c, _: (graphc.tanh(c), None), total, length=3)
+            return carry, last
+
+        return graphc.scan(step, c, x)
+
+    before = graphc.trace(fn, graphc.spec((4, 3)), graphc.spec(3))
+    assert_same_meaning(before, hoist(before, CPU), tolerance=1e-6)
+
+
+def test_a_view_that_another_sum_reads_stays_in_the_loop() -> None:
+    def fn(x: Any, c: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            total, state = carry
+            state = graphc.tanh(state + element)
+            turned = graphc.matrix_transpose(state)
+            return (total + turned, graphc.tanh(turned + element)), None
+
+        return graphc.scan(step, (c, c), x)
+
+    before = graphc.trace(fn, graphc.spec((4, 3, 3)), graphc.spec((3, 3)))
+    assert_same_meaning(before, hoist(before, CPU), tolerance=1e-6)
