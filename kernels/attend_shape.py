@@ -9,7 +9,8 @@ from typing import Any
 from graphc.cost import node_flops
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.access import row_major_strides
-from graphc.kernels.expression import C_TYPES, literal
+from graphc.kernels.expression import C_TYPES
+from graphc.kernels.literals import literal
 from graphc.kernels.operands import Operand, constant_operands, find_operands
 from graphc.ops.attention import Attention
 from graphc.ops.base import Array

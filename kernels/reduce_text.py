@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from graphc.ir import DTYPES, FLOATS, Node
 from graphc.kernels.access import Domain
-from graphc.kernels.expression import C_TYPES, Program, literal
+from graphc.kernels.expression import C_TYPES, Program
+from graphc.kernels.literals import literal
 from graphc.kernels.reduce import Loop, Rows, Sum
 from graphc.kernels.shell import (
     argument_order,

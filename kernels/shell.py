@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from graphc.ir import Node, Value
 from graphc.kernels.access import Domain
-from graphc.kernels.expression import C_TYPES, Program, Statement, memory_literal
+from graphc.kernels.expression import C_TYPES, Program, Statement
+from graphc.kernels.literals import memory_literal
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from graphc.ir import Node
 from graphc.kernels.access import Guard, Place, inside, linear_index, place_access, place_of
-from graphc.kernels.expression import C_TYPES, Walk, splat
+from graphc.kernels.expression import C_TYPES, Walk
+from graphc.kernels.literals import splat
 from graphc.kernels.window import strides, window
 from graphc.ops.base import Affine
 
