@@ -92,7 +92,9 @@ def test_a_body_may_hold_a_literal_that_lies_in_memory() -> None:
     table = random(16, HIDDEN)
 
     def fn(x: Any) -> Any:
-        return graphc.scan(lambda c, e: (graphc.tanh(c + e * table), c * table), x[0], x)
+        # Read outside as well, it lies in memory once.
+        start = x[0] * table
+        return graphc.scan(lambda c, e: (graphc.tanh(c + e * table), c * table), start, x)
 
     x = random(STEPS, 16, HIDDEN)
     got, expected = (

@@ -38,7 +38,7 @@ def place_constants(graph: Graph, target: Target) -> Graph:
             nodes.append(Node(StopGradient(), (source,), (value,), node.where))
         else:
             nodes.append(node)
-    state = (*graph.state, *dict.fromkeys(placed.values()))
+    state = tuple(dict.fromkeys((*graph.state, *placed.values())))
     return substitute(replace(graph, state=state), nodes, placed)
 
 
