@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphc import config, passes, tree
+from graphc import config, tree
 from graphc.arguments import Arguments
 from graphc.dtypes import shown
 from graphc.errors import GraphError, RunError
@@ -18,11 +18,9 @@ from graphc.ir import Graph, Type, Where
 from graphc.kernels.kernel import Kernel
 from graphc.lines import error
 from graphc.messages import decisions
-from graphc.ops.constant import Constant
+from graphc.ops.constant import PLACED, Constant
+from graphc.ops.scan import bodies
 from graphc.optim.rule import Rule
-from graphc.passes.bodies import bodies
-from graphc.passes.place_constants import PREFIX
-from graphc.passes.runner import run_passes
 from graphc.runtime.plan import Plan
 from graphc.state import StateBuffer
 from graphc.target import Target
@@ -72,6 +70,9 @@ def compile(
     Raises GraphError for mistakes in the model or the arguments, CompileError if the compiler
     is missing or fails.
     """
+    from graphc import passes  # not before it is needed: they are a tenth of the package's import
+    from graphc.passes.runner import run_passes
+
     settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL)
     if precision != "float32":
         raise error(f"precision: expected 'float32', got {precision!r}")
@@ -176,7 +177,7 @@ def _bind(
 ) -> dict[str, StateBuffer]:
     """The buffer of each state value: the model's, or a constant that became state."""
     constants = {
-        PREFIX + n.op.value.digest: n.op.array
+        PLACED + n.op.value.digest: n.op.array
         for stage in stages.values()
         for graph_or_body in (stage, *bodies(stage))
         for n in graph_or_body.nodes
@@ -305,7 +306,7 @@ class Program:
 
         All or nothing: GraphError names what is missing, unexpected or does not fit.
         """
-        own = {n: b for n, b in self._state.items() if not n.startswith(PREFIX)}
+        own = {n: b for n, b in self._state.items() if not n.startswith(PLACED)}
         problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
         problems += [f"unexpected {n}" for n in state if n not in own]
         for name, buffer in own.items():
@@ -320,11 +321,11 @@ class Program:
     def state_dict(self) -> dict[str, Array]:
         """Copies of all state that this program reads or writes, moments and counters included,
         as of the last finished call; by name."""
-        return {n: b.numpy() for n, b in self._state.items() if not n.startswith(PREFIX)}
+        return {n: b.numpy() for n, b in self._state.items() if not n.startswith(PLACED)}
 
     def state_types(self) -> dict[str, Type]:
         """The types of what `state_dict` gives, by name."""
-        return {n: b.type for n, b in self._state.items() if not n.startswith(PREFIX)}
+        return {n: b.type for n, b in self._state.items() if not n.startswith(PLACED)}
 
     def profile(self, *args: Any, repeats: int = 20) -> Any:
         """A table of kernels: calls, time, share, bytes, FLOP/s. Leaves the state as it was."""

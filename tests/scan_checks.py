@@ -12,10 +12,9 @@ import graphc
 from graphc import optim
 from graphc.interpret import evaluate
 from graphc.ir import Graph
-from graphc.ops.constant import Constant
+from graphc.ops.constant import PLACED, Constant
+from graphc.ops.scan import bodies
 from graphc.passes import AFTER_GRADIENT, OPTIONAL
-from graphc.passes.bodies import bodies
-from graphc.passes.place_constants import PREFIX
 from graphc.passes.runner import run_passes
 from graphc.program import Program
 from graphc.target import Target
@@ -73,7 +72,7 @@ class Case:
         parameters = dict(RandomScans(self.seed).named_parameters())
         if name in parameters:
             return parameters[name].numpy()
-        if not name.startswith(PREFIX):
+        if not name.startswith(PLACED):
             return self.program.state_dict()[name]
         return self.constants[name]
 
@@ -81,7 +80,7 @@ class Case:
     def constants(self) -> dict[str, Array]:
         """What the stages hold as constants, by the names of state that they may become."""
         return {
-            PREFIX + n.op.value.digest: n.op.array
+            PLACED + n.op.value.digest: n.op.array
             for stage in self.program.stages.values()
             for graph in (stage, *bodies(stage))
             for n in graph.nodes

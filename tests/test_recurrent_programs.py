@@ -135,7 +135,8 @@ def test_a_parameter_with_lanes_is_updated_beside_scalars() -> None:
 def test_no_gate_is_copied(name: str) -> None:
     """A step touches the pre-activations and the stored gates forward; backward the stored gates,
     and their gradients once to write and once to read (a GRU has two kinds of gradients, and reads
-    the pre-activations and one of the stored gates again); besides these a few states, and nothing else."""
+    the pre-activations and one of the stored gates again); besides these a few states, and
+    nothing else."""
     need_command("g++", "clang++")
     plan = training(name, device="cpu").plan
     state = 4 * BATCH * HIDDEN

@@ -37,6 +37,10 @@ class Elements:
         return cls(dtype, array.shape, digest.hexdigest()[:16], array)
 
 
+PLACED = "constant."
+"""What the name of the state value begins with that holds a constant in memory; then its digest."""
+
+
 @dataclass(frozen=True)
 class Constant(Source):
     """y[i] = value[i]."""

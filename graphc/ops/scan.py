@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -139,3 +139,11 @@ def stacked(element: Type, length: int) -> Type:
     if layout.axis is not None:
         layout = Layout(layout.axis + 1, layout.width)
     return Type((length, *element.shape), element.dtype, layout)
+
+
+def bodies(graph: Graph) -> Iterator[Graph]:
+    """The bodies of the graph's scans, outermost first."""
+    for node in graph.nodes:
+        if isinstance(node.op, Scan):
+            yield node.op.body
+            yield from bodies(node.op.body)

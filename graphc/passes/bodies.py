@@ -53,14 +53,6 @@ def _inside(function: Pass, node: Node, target: Target) -> Node:
     return replace(node, op=replace(op, body=body), inputs=(*constants, *node.inputs[first:]))
 
 
-def bodies(graph: Graph) -> Iterator[Graph]:
-    """The bodies of the graph's scans, outermost first."""
-    for node in graph.nodes:
-        if isinstance(node.op, Scan):
-            yield node.op.body
-            yield from bodies(node.op.body)
-
-
 def values_of(graph: Graph) -> Iterator[Value]:
     """Every value that the graph itself defines."""
     yield from (*graph.inputs, *graph.state)

@@ -18,9 +18,9 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.base import Contraction, Pointwise, Reduction, Source, View
 from graphc.ops.constant import Constant
-from graphc.ops.scan import Scan, stacked
+from graphc.ops.scan import Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
-from graphc.passes.bodies import bodies, unique_names, values_of
+from graphc.passes.bodies import unique_names, values_of
 from graphc.passes.groups import is_free
 from graphc.passes.over_time import Known, Totals, all_iterations, can_stack
 from graphc.passes.prune_scans import prune_scans

@@ -12,12 +12,10 @@ from dataclasses import replace
 from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import StopGradient
 from graphc.ops.base import Contraction, Index, Source, View, Window
-from graphc.ops.constant import Constant
+from graphc.ops.constant import PLACED, Constant
 from graphc.passes.groups import INLINE_ELEMENTS
 from graphc.passes.rewrite import Names, substitute
 from graphc.target import Target
-
-PREFIX = "constant."
 
 
 def place_constants(graph: Graph, target: Target) -> Graph:
@@ -31,7 +29,7 @@ def place_constants(graph: Graph, target: Target) -> Graph:
         if isinstance(node.op, Constant) and (
             value.type.size > INLINE_ELEMENTS or value in in_memory
         ):
-            placed[value] = Value(PREFIX + node.op.value.digest, value.type)
+            placed[value] = Value(PLACED + node.op.value.digest, value.type)
         elif isinstance(node.op, Source) and value in in_memory:
             source = replace(value, name=names.fresh(value.name))
             nodes.append(replace(node, outputs=(source,)))

@@ -21,9 +21,9 @@ from graphc.ir import Graph, Node, Value
 from graphc.messages import decide
 from graphc.ops.base import Pointwise, Random, Source, View
 from graphc.ops.join import Concat
-from graphc.ops.scan import Scan, stacked
+from graphc.ops.scan import Scan, bodies, stacked
 from graphc.ops.view import Slice
-from graphc.passes.bodies import bodies, unique_names, values_of
+from graphc.passes.bodies import unique_names, values_of
 from graphc.passes.prune_scans import prune_scans
 from graphc.passes.rewrite import drop_dead, substitute, topological
 from graphc.target import Target
