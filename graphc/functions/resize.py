@@ -37,8 +37,10 @@ __all__ = [
 
 Extents = int | Sequence[int | None] | None
 
-LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
-"""The rank that each mode of `interpolate` expects."""
+PLAIN = ("nearest", "nearest-exact", "area")
+"""Modes of `interpolate` for x of any rank."""
+RANKS = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4}
+"""The rank that each other mode expects."""
 
 
 @in_float32
@@ -52,17 +54,18 @@ def interpolate(
     """x [n, c, ...] with images of `size`, or of floor(extent * scale_factor), one number or one
     per axis behind the channels.
 
-    Mode "nearest" takes the element at floor(place * ratio); "linear" (3 axes), "bilinear" (4) and
-    "trilinear" (5) weigh the two nearest along each axis. With `align_corners` the first and last
-    elements stay where they are, else the edges of the image do.
+    Mode "nearest" takes the element at floor(place * ratio), "nearest-exact" that at
+    floor((place + 1/2) * ratio), "area" the mean of those covered, as adaptive pooling; "linear" (3
+    axes), "bilinear" (4) and "trilinear" (5) weigh the two nearest along each axis, "bicubic" (4)
+    the four nearest. With `align_corners` the first and last elements stay where they are, else the
+    edges of the image do.
     """
     tensor = floating(x)
     spatial = tensor.shape[2:]
-    if mode != "nearest" and LINEAR.get(mode) != tensor.ndim:
-        expected = ", ".join(f'"{m}" for {r} axes' for m, r in LINEAR.items())
+    if mode not in PLAIN and RANKS.get(mode) != tensor.ndim:
+        known = [f'"{m}"' for m in PLAIN] + [f'"{m}" for {r} axes' for m, r in RANKS.items()]
         raise error(
-            f'interpolate: mode expected "nearest" or {expected}, got {mode!r} for x '
-            f"{tensor.value.type}"
+            f"interpolate: mode expected {', '.join(known)}, got {mode!r} for x {tensor.value.type}"
         )
     if (size is None) == (scale_factor is None):
         raise error("interpolate: expected either size or scale_factor")
@@ -76,15 +79,19 @@ def interpolate(
     for axis, (extent, number) in enumerate(zip(spatial, numbers, strict=True), 2):
         count = int(number) if size is not None else math.floor(extent * number)
         ratio = extent / count if size is not None else 1 / number
-        if mode == "nearest":
-            tensor = _nearest(tensor, axis, count, ratio)
+        if mode.startswith("nearest"):
+            tensor = _nearest(tensor, axis, count, ratio, 0.5 if mode == "nearest-exact" else 0.0)
+        elif mode == "area":
+            tensor = _weighed(tensor, axis, _means(extent, count))
         else:
-            tensor = _weighed(tensor, axis, _linear(extent, count, ratio, align_corners))
+            weights = _cubic if mode == "bicubic" else _linear
+            tensor = _weighed(tensor, axis, weights(extent, count, ratio, align_corners))
     return tensor
 
 
-def _nearest(x: Tensor, axis: int, count: int, ratio: float) -> Tensor:
-    places = np.floor(np.arange(count, dtype=np.float32) * np.float32(ratio)).astype(np.int32)
+def _nearest(x: Tensor, axis: int, count: int, ratio: float, shift: float) -> Tensor:
+    numbers = np.arange(count, dtype=np.float32) + np.float32(shift)
+    places = np.floor(numbers * np.float32(ratio)).astype(np.int32)
     places = np.minimum(places, x.shape[axis] - 1)
     if count == x.shape[axis]:
         return x
@@ -104,6 +111,37 @@ def _linear(extent: int, count: int, ratio: float, align_corners: bool) -> np.nd
     matrix = np.zeros((count, extent))
     np.add.at(matrix, (np.arange(count), low), 1 - share)
     np.add.at(matrix, (np.arange(count), high), share)
+    return matrix
+
+
+def _means(extent: int, count: int) -> np.ndarray[Any, Any]:
+    """[count, extent]: the mean over each part of the axis."""
+    matrix = np.zeros((count, extent))
+    for i, (start, stop) in enumerate(_cuts(extent, count)):
+        matrix[i, start:stop] = 1 / (stop - start)
+    return matrix
+
+
+_SHARPNESS = -0.75
+"""The second derivative of the cubic at 1, as in PyTorch and OpenCV; Keys, IEEE Trans. Acoustics,
+Speech, and Signal Processing 29 (1981), takes -1 / 2."""
+
+
+def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> np.ndarray[Any, Any]:
+    """As `_linear`, of the four nearest elements, those of the edge standing for ones beyond it."""
+    places = np.arange(count, dtype=np.float64)
+    if align_corners:
+        source = places * ((extent - 1) / (count - 1) if count > 1 else 0.0)
+    else:
+        source = (places + 0.5) * ratio - 0.5
+    matrix = np.zeros((count, extent))
+    for tap in range(-1, 3):
+        place = np.floor(source) + tap
+        d, a = np.abs(source - place), _SHARPNESS
+        inner = ((a + 2) * d - (a + 3)) * d * d + 1
+        outer = ((d - 5) * d + 8) * d * a - 4 * a
+        index = np.clip(place, 0, extent - 1).astype(np.int64)
+        np.add.at(matrix, (np.arange(count), index), np.where(d <= 1, inner, outer))
     return matrix
 
 
@@ -159,10 +197,7 @@ def _adaptive_mean(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
         return (avg_pool1d, avg_pool2d, avg_pool3d)[axes - 1](tensor, windows)
     for axis, count in enumerate(counts, 2):
         extent = tensor.shape[axis]
-        matrix = np.zeros((count, extent))
-        for i, (start, stop) in enumerate(_cuts(extent, count)):
-            matrix[i, start:stop] = 1 / (stop - start)
-        tensor = _weighed(tensor, axis, matrix) if count != extent else tensor
+        tensor = _weighed(tensor, axis, _means(extent, count)) if count != extent else tensor
     return tensor
 
 

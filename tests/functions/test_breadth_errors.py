@@ -180,8 +180,9 @@ case(
 case("max_pool1d: expected x of 3 axes, got f32[2,3]", lambda x: f.max_pool1d(x, 2), MATRIX)
 case("avg_pool3d: expected x of 5 axes, got f32[2,3]", lambda x: f.avg_pool3d(x, 2), MATRIX)
 case(
-    'interpolate: mode expected "nearest" or "linear" for 3 axes, "bilinear" for 4 axes, '
-    "\"trilinear\" for 5 axes, got 'linear' for x f32[1,4,5,6]",
+    'interpolate: mode expected "nearest", "nearest-exact", "area", "linear" for 3 axes, '
+    '"bilinear" for 4 axes, "trilinear" for 5 axes, "bicubic" for 4 axes, got \'linear\' for x '
+    "f32[1,4,5,6]",
     lambda x: f.interpolate(x, 2, mode="linear"),
     IMAGE,
 )

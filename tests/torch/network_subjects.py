@@ -101,10 +101,21 @@ def _lp_pool2d(d: Draw) -> Case:
 
 @subject("interpolate")
 def _interpolate(d: Draw) -> Case:
-    mode, rank = d.pick((("nearest", 1), ("nearest", 2), ("linear", 1), ("bilinear", 2)))
+    mode, rank = d.pick(
+        (
+            ("nearest", 1),
+            ("nearest", 2),
+            ("nearest-exact", 2),
+            ("area", 2),
+            ("linear", 1),
+            ("bilinear", 2),
+            ("bicubic", 2),
+            ("trilinear", 3),
+        )
+    )
     shape = (d.integer(1, 2), d.integer(1, 3), *(d.integer(2, 7) for _ in range(rank)))
     settings: dict[str, Any] = {"size": tuple(d.integer(2, 9) for _ in range(rank)), "mode": mode}
-    if mode != "nearest":
+    if mode.endswith(("linear", "cubic")):
         settings["align_corners"] = d.flag()
     return Case(
         lambda x: f.interpolate(x, **settings),
