@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from graphc.errors import GraphError
-from graphc.ir import Graph, Layout, Type, Value
+from graphc.ir import Graph, Layout, Type, Value, verify
 from graphc.ops.base import Array, Op
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ class Scan(Op):
         wanted = [v.type for v in self.body.inputs]
         first = len(wanted) - self.xs
         expected = [*wanted[:first], *(stacked(t, self.length) for t in wanted[first:])]
-        if [(t.shape, t.dtype) for t in inputs] != [(t.shape, t.dtype) for t in expected]:
+        if list(inputs) != expected:
             raise GraphError(
                 f"scan: its body expects {' and '.join(map(str, expected)) or 'nothing'}, "
                 f"got {' and '.join(map(str, inputs)) or 'nothing'}"
             )
+        verify(self.body)
         outputs = [v.type for v in self.body.outputs]
         for before, after in zip(self.old_carries, self.new_carries, strict=True):
             if before.type != after.type:

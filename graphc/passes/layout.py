@@ -168,8 +168,8 @@ class _Assignment:
             elif inner in op.old_carries:
                 axis = 0 if inner.type.rank > 1 and inner.type.shape[0] == self.batch else None
             else:
-                whole = _batch_axis(value.type, self.batch, self.times)
-                axis = None if self.on_batch.get(value, whole) in (None, 0) else 0
+                whole = self.on_batch.get(value, _batch_axis(value.type, self.batch, self.times))
+                axis = whole - 1 if whole else None
             if axis is not None:
                 inside[inner] = axis
         body = _Assignment(op.body, self.width, inside, self.batch, self.times, node.where)
@@ -246,10 +246,12 @@ class _Assignment:
         return self.row[value]
 
     def _as_lanes(self, value: Value, axis: int) -> Value:
+        layout = Layout(axis, self.width)
         if value not in self.laned:
-            layout = Layout(axis, self.width)
             self.laned[value] = self._convert(self.row[value], layout, f"{value.name}.lanes")
-        return self.laned[value]
+        if self.laned[value].type.layout == layout:
+            return self.laned[value]
+        return self._convert(self._as_row(value), layout, f"{value.name}.lanes{axis}")
 
     def _convert(self, value: Value, layout: Layout, name: str) -> Value:
         new = Value(self.names.fresh(name), value.type.with_layout(layout))

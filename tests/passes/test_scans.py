@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.ir import Graph, Node
+from graphc.errors import GraphError
+from graphc.ir import Graph, Node, verify
 from graphc.ops.scan import Scan
 from graphc.passes.clean import clean
 from graphc.passes.hoist import hoist
@@ -218,3 +221,33 @@ def test_a_view_that_another_sum_reads_stays_in_the_loop() -> None:
 
     before = graphc.trace(fn, graphc.spec((4, 3, 3)), graphc.spec((3, 3)))
     assert_same_meaning(before, hoist(before, CPU), tolerance=1e-6)
+
+
+def test_a_stack_that_becomes_a_carry_changes_the_axis_of_its_lanes() -> None:
+    """As many iterations as there are sequences: either axis may be taken for the batch."""
+
+    def fn(x: Any) -> Any:
+        step = lambda c, e: (graphc.tanh(c + e), c)  # noqa: E731
+        _, stack = graphc.scan(step, x[0], x)
+        last, _ = graphc.scan(lambda c, e: (graphc.tanh(c + e), None), stack, x[:5])
+        return last
+
+    graph = run_all(fn, graphc.spec((16, 16, 4)))["layout"]
+    first, second = scans(graph)
+    assert str(first.outputs[1].type.layout) == "{lanes=1x16}"
+    assert str(second.inputs[0].type.layout) == "{lanes=0x16}"
+
+
+def test_a_body_is_verified_like_any_graph() -> None:
+    def fn(x: Any) -> Any:
+        return graphc.scan(lambda c, e: (graphc.tanh(c + e), None), x[0], x)[0]
+
+    graph = graphc.trace(fn, graphc.spec((4, 3)))
+    (node,) = scans(graph)
+    body = replace(node.op.body, nodes=node.op.body.nodes[1:])
+    broken = replace(node, op=replace(node.op, body=body))
+    nodes = tuple(broken if n is node else n for n in graph.nodes)
+    with pytest.raises(
+        GraphError, match=r"^tanh reads %add : f32\[3\], which is not defined before"
+    ):
+        verify(replace(graph, nodes=nodes))
