@@ -299,3 +299,18 @@ class Softmax2d(Module):
     def forward(self, x: Tensor) -> Tensor:
         check.axes("Softmax2d", x, "n, c, h, w")
         return functions.softmax(x, axis=1)
+
+
+class RReLU(Module):
+    """y = x where x > 0, a * x elsewhere: in training programs a is drawn between `lower` and
+    `upper` for each element, in others it is their mean."""
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        self.lower = check.real("RReLU", "lower", lower)
+        self.upper = check.real("RReLU", "upper", upper)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functions.rrelu(x, self.lower, self.upper)
+
+    def describe(self) -> str:
+        return f"lower={self.lower}, upper={self.upper}"

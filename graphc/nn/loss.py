@@ -187,6 +187,45 @@ class SoftMarginLoss(_Loss):
         return functions.soft_margin_loss(input, target, self.reduction)
 
 
+class MultiLabelMarginLoss(_Loss):
+    """The mean over the classes i that are no labels of the sum over the labels j of
+    max(0, 1 - (input[j] - input[i])); target [n, c] lists the labels, up to the first -1."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functions.multilabel_margin_loss(input, target, self.reduction)
+
+
+class MultiLabelSoftMarginLoss(_Loss):
+    """The mean over the classes of the negative log-likelihood of target, 0 or 1 for each, under
+    sigmoid(input), times `weight` [c], which is state that is not trained."""
+
+    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.weight = _constant(weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functions.multilabel_soft_margin_loss(input, target, self.weight, self.reduction)
+
+
+class MultiMarginLoss(_Loss):
+    """The mean over the classes i other than the label j of
+    max(0, margin - (input[j] - input[i]))^p, times weight[j]; `weight` [c] is state that is not
+    trained."""
+
+    def __init__(
+        self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction)
+        self.p = check.integer("MultiMarginLoss", "p", p)
+        self.margin = check.real("MultiMarginLoss", "margin", margin)
+        self.weight = _constant(weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functions.multi_margin_loss(
+            input, target, self.p, self.margin, self.weight, self.reduction
+        )
+
+
 class _MarginLoss(_Loss):
     """A loss that is 0 beyond `margin`."""
 

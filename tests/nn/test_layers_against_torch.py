@@ -251,6 +251,9 @@ LOSSES: list[tuple[Make, tuple[int, ...], str]] = [
     (lambda nn: nn.PoissonNLLLoss(), (3, 4), "probabilities"),
     (lambda nn: nn.PoissonNLLLoss(full=True, reduction="sum"), (3, 4), "probabilities"),
     (lambda nn: nn.SoftMarginLoss(), (3, 4), "signs"),
+    (lambda nn: nn.MultiMarginLoss(), (6, 4), "classes"),
+    (lambda nn: nn.MultiMarginLoss(2, 0.7, reduction="sum"), (6, 4), "classes"),
+    (lambda nn: nn.MultiLabelSoftMarginLoss(), (3, 4), "probabilities"),
     (lambda nn: nn.HingeEmbeddingLoss(0.3), (3, 4), "signs"),
 ]
 # fmt: on
@@ -329,6 +332,16 @@ def test_classes_are_weighed_as_by_pytorch() -> None:
         theirs = getattr(torch.nn, name)(torch.from_numpy(weight))
         assert ours.state_dict().keys() == theirs.state_dict().keys() == {"weight"}
         compare_with_gradients(ours, theirs, random(6, 4), labels)
+
+
+def test_margins_of_several_labels_agree_with_pytorch() -> None:
+    ours, theirs = twins(lambda nn: nn.MultiLabelMarginLoss())
+    compare_with_gradients(ours, theirs, random(2, 4), np.array([[3, 0, -1, 1], [2, 1, 0, -1]]))
+
+
+def test_random_slopes_are_their_mean_outside_training() -> None:
+    torch = need_module("torch")
+    compare_with_gradients(nn.RReLU(0.1, 0.5), torch.nn.RReLU(0.1, 0.5).eval(), random(3, 4))
 
 
 def test_bilinear_agrees_with_pytorch() -> None:
