@@ -50,7 +50,7 @@ class RandomScans(nn.Module):
         draw = random.Random(seed)
         self.batch = draw.choice((16, 16, 32, 5, 1))
         self.steps = draw.choice((0, 1, 2, 5, 5, 30, 16))
-        self.width = draw.choice((3, 8, self.batch, max(self.steps, 2)))
+        self.width = draw.choice((3, 8, 64, self.batch, max(self.steps, 2)))
         self.mode = draw.choice(("forward", "gradient", "train"))
         self.drops = draw.random() < 0.1
         t, b, h = self.steps, self.batch, self.width
@@ -116,7 +116,7 @@ class _Steps:
     def grow(self, count: int) -> None:
         names = ["pointwise", "binary", "binary", "matmul", "slice", "concat", "pad", "reduce"]
         names += ["permute", "reshape", "broadcast", "where", "gates", "flip", "softmax", "literal"]
-        names += ["integers", "norm", "window"]
+        names += ["integers", "norm", "running", "take", "batched", "sort", "argmax", "cell"]
         for _ in range(count):
             name = self.draw.choice(names)
             self._keep(getattr(self, f"_{name}")(self._float()))
@@ -157,7 +157,7 @@ class _Steps:
         if not x.ndim or not x.size:
             return None
         n = x.shape[-1]
-        w = self._of(lambda v: v.dtype == "f32" and v.ndim == 2 and v.shape[0] == n and v is not x)
+        w = self._of(lambda v: v.dtype == "f32" and v.ndim == 2 and v.shape[0] == n)
         if w is None or self.draw.random() < 0.3:
             w = self._of(lambda v: v.dtype == "f32" and v.ndim == 2 and v.shape[1] == n)
             w = None if w is None else graphc.matrix_transpose(w)
@@ -247,10 +247,41 @@ class _Steps:
     def _norm(self, x: Any) -> Any:
         return graphc.layer_norm(x, x.shape[-1:]) if x.ndim and x.size else None
 
-    def _window(self, x: Any) -> Any:
+    def _running(self, x: Any) -> Any:
         if not x.ndim or not x.size:
             return None
         return graphc.tanh(graphc.cumulative_sum(x, axis=self.draw.randrange(x.ndim)))
+
+    def _take(self, x: Any) -> Any:
+        i = self._of(lambda v: v.dtype == "i32")
+        if i is None or not x.ndim or not x.size:
+            return None
+        axis = self.draw.randrange(x.ndim)
+        return graphc.take(x, i % x.shape[axis], axis=axis)
+
+    def _batched(self, x: Any) -> Any:
+        if x.ndim != 3 or not x.size:
+            return None
+        return graphc.tanh(graphc.matmul(x, graphc.permute_dims(x, (0, 2, 1))))
+
+    def _sort(self, x: Any) -> Any:
+        return graphc.sort(x, axis=-1) if x.ndim and x.size else None
+
+    def _argmax(self, x: Any) -> Any:
+        if not x.ndim or not x.size:
+            return None
+        return graphc.astype(graphc.argmax(x, axis=self.draw.randrange(x.ndim)), "int32")
+
+    def _cell(self, x: Any) -> Any:
+        """An LSTM's step with what is there as the old state, if it has the extents."""
+        if x.ndim != 2 or not x.size:
+            return None
+        n = x.shape[1]
+        state = self._of(lambda v: v.dtype == "f32" and v.shape == x.shape)
+        w, u = self._array((4 * n, n)), self._array((4 * n, n))
+        h, c = graphc.lstm_cell(x, (state, graphc.tanh(state)), w, u, self._array((4 * n,)))
+        self._keep(c)
+        return h
 
     def _literal(self, x: Any) -> Any:
         return x * self._array(x.shape) if self.draw.random() < 0.7 else self._array(x.shape)
@@ -271,7 +302,7 @@ class _Steps:
     def add_scan(self) -> None:
         """A scan whose carries, elements and constants are drawn from the values."""
         draw = self.draw
-        init = [self.values[draw.randrange(len(self.values))] for _ in range(draw.randint(1, 3))]
+        init = [self.values[draw.randrange(len(self.values))] for _ in range(draw.randint(1, 4))]
         first = self._of(lambda v: v.ndim > 0)
         xs = [v for v in self.values if v.ndim and v.shape[0] == first.shape[0]]
         xs = draw.sample(xs, min(len(xs), draw.randint(0, 3)))

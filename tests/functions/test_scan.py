@@ -182,3 +182,57 @@ def test_state_is_not_updated_in_a_body() -> None:
         GraphError, match=r"^scan: its function expected no side effects, got an up"
     ):
         graphc.trace(fn, norm, graphc.spec((4, 2, 3)), training=True)
+
+
+def _descent(steps: Any) -> Any:
+    """Steps of gradient descent within a loop, and the gradient of what they lead to."""
+
+    def final(x: Any, w: Any) -> Any:
+        def step(w: Any, rows: Any) -> Any:
+            loss = lambda w: graphc.mean(graphc.square(graphc.tanh(rows @ w) - 1.0))  # noqa: E731
+            value, slope = graphc.value_and_grad(loss)(w)
+            return w - 0.1 * slope, value
+
+        w, values = steps(step, w, x)
+        return graphc.sum(w * w) + graphc.sum(values)
+
+    return _flat_gradient(final)
+
+
+def _flat_gradient(fn: Any) -> Any:
+    def both(x: Any, w: Any) -> Any:
+        value, slopes = graphc.value_and_grad(fn, (0, 1))(x, w)
+        return value, *slopes
+
+    return both
+
+
+def _loop(step: Any, w: Any, x: Any) -> Any:
+    values = []
+    for rows in (x[t] for t in range(x.shape[0])):
+        w, value = step(w, rows)
+        values.append(value)
+    return w, graphc.stack(values)
+
+
+def test_a_gradient_is_taken_inside_a_body_and_through_it() -> None:
+    x, w = random(4, 5, 3), random(3, 3)
+    got, expected = (run(_descent(steps), x, w) for steps in (graphc.scan, _loop))
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_the_gradient_of_a_gradient_passes_through_scans() -> None:
+    def curvature(steps: Any) -> Any:
+        def loss(x: Any, w: Any) -> Any:
+            return steps(lambda h, e: ((n := graphc.tanh(h @ w + e)), n), x[0], x)[0].sum()
+
+        def length(x: Any, w: Any) -> Any:
+            return graphc.sum(graphc.square(graphc.value_and_grad(loss, 1)(x, w)[1]))
+
+        return _flat_gradient(length)
+
+    x, w = random(4, 5, 3), random(3, 3)
+    got, expected = (run(curvature(steps), x, w) for steps in (graphc.scan, _loop))
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
