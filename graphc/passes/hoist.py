@@ -18,6 +18,9 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.base import Contraction, Pointwise, Reduction, Source, View
 from graphc.ops.constant import Constant
+from graphc.ops.join import Pad
+from graphc.ops.matmul import Matmul
+from graphc.ops.reduction import Sum
 from graphc.ops.scan import Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
 from graphc.passes.bodies import unique_names, values_of
@@ -162,8 +165,23 @@ class _Loop:
             alone = self.body.outputs.count(new) == 1 and not self.consumers.get(new)
             term = node.inputs[1 - node.inputs.index(old)]
             if uses == 1 and alone and term != old and term.type == old.type:
-                found[old] = term
+                if self.adds_up_outside(term):
+                    found[old] = term
         return found
+
+    def adds_up_outside(self, term: Value) -> bool:
+        """Whether the sum over time of `term` needs no stack of its own, as large as all terms: it
+        is a product or a sum over more than time, or something else reads the terms too."""
+        node = self.producers.get(term)
+        if node is None or isinstance(node.op, Sum):
+            return True
+        if isinstance(node.op, Matmul):
+            return all(v.type.rank == 2 for v in node.inputs)
+        if isinstance(node.op, View | Pad):
+            return self.adds_up_outside(node.inputs[0])
+        if isinstance(node.op, Add) and all(v.type == term.type for v in node.inputs):
+            return all(map(self.adds_up_outside, node.inputs))
+        return len(self.consumers[term]) > 1
 
     def trailing(self, before: set[int], sums: dict[Value, Value]) -> list[Node]:
         """The nodes that move behind the loop, in order."""

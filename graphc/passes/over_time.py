@@ -120,7 +120,7 @@ class Totals:
         known = self.known[value]
         if not known.stacked:
             return functions.multiply(known.tensor, self.length)
-        return functions.sum(known.tensor, axis=0)
+        return emit(Sum((0,)), known.tensor)  # of the same dtype, integers too
 
     def folded(self, value: Value, axis: int) -> Tensor:
         """A stack of matrices as one matrix: the iterations' one behind the other along `axis`."""

@@ -251,3 +251,34 @@ def test_a_body_is_verified_like_any_graph() -> None:
         GraphError, match=r"^tanh reads %add : f32\[3\], which is not defined before"
     ):
         verify(replace(graph, nodes=nodes))
+
+
+def test_a_sum_of_integers_keeps_its_dtype_outside_the_loop() -> None:
+    def fn(x: Any) -> Any:
+        return graphc.scan(lambda c, e: (c + e, None), x[0], x)[0]
+
+    before = graphc.trace(fn, graphc.spec((4, 3), "int32"))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after)
+    assert not scans(after)
+
+
+def test_terms_that_nothing_else_reads_are_added_up_in_the_loop() -> None:
+    """Else the loop would stack as many of them as it has iterations: so is the gradient of what a
+    decoder attends to."""
+
+    def loss(memory: Any, x: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            weights = graphc.softmax(graphc.sum(memory * carry, axis=1), axis=0)
+            carry = graphc.tanh(element + weights @ memory)
+            return carry, None
+
+        return graphc.sum(graphc.scan(step, x[0], x)[0])
+
+    def slopes(memory: Any, x: Any) -> Any:
+        return graphc.value_and_grad(loss)(memory, x)[1]
+
+    graph = run_all(slopes, graphc.spec((9, 3)), graphc.spec((50, 3)))
+    sizes = [v.type.size for n in scans(graph["clean_hoisted"]) for v in n.outputs]
+    assert 9 * 3 in sizes and max(sizes) < 50 * 9 * 3
+    assert_same_meaning(graph["trace"], graph["clean_hoisted"], tolerance=1e-5)
