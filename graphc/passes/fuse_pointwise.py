@@ -115,6 +115,8 @@ class _Space:
     and of what it reads."""
     section: Shape | None = None
     """Of a concat of sections alone: their shape, over which it is computed beside one of them."""
+    joins: bool = False
+    """Whether it holds such a concat beside a section, which has no place among rows."""
 
     def fits(self, other: _Space) -> bool:
         """Whether one kernel can compute both groups."""
@@ -131,7 +133,7 @@ class _Space:
             return len(shapes) == 1
         if (self.rows or rows) != (other.rows or rows):
             return False
-        if own is not self.shapes or others is not other.shapes:
+        if self.joins or other.joins or own is not self.shapes or others is not other.shapes:
             return False
         if any(s != rows.shape and _squeeze(s) != rows.kept for s in shapes):
             return False
@@ -151,10 +153,12 @@ class _Space:
 
     def joined(self, other: _Space) -> _Space:
         """That of both groups. The larger one is changed."""
-        own = self._shapes_beside(other) | other._shapes_beside(self)
+        beside, others = self._shapes_beside(other), other._shapes_beside(self)
+        joins = beside is not self.shapes or others is not other.shapes
         small, large = sorted((self, other), key=lambda s: len(s.outputs))
         large.rows = large.rows or small.rows
-        large.shapes, large.section = own, None
+        large.joins = self.joins or other.joins or joins
+        large.shapes, large.section = beside | others, None
         large.outputs |= small.outputs
         large.elsewhere |= small.elsewhere
         for value, shapes in small.reads.items():

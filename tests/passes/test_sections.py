@@ -126,3 +126,14 @@ def test_what_the_product_itself_reads_is_a_kernel_of_its_own():
     first, second = fused(stages["layout"])
     assert ops(first) == ["tanh"] and second.template == "contract"
     assert_same_meaning(stages["trace"], stages["layout"], 1e-6)
+
+
+def test_a_concat_and_a_sum_of_the_same_values_are_two_kernels():
+    def both(x):
+        y = graphc.tanh(x)
+        return graphc.concat([x, y, x], axis=1), graphc.tanh(graphc.sum(y)), graphc.tanh(y)
+
+    stages = run_all(both, SPEC((5, 5)))
+    kernels = [ops(k) for k in fused(stages["layout"])]
+    assert not [k for k in kernels if "concat" in k and "sum" in k]
+    assert_same_meaning(stages["trace"], stages["layout"], 1e-6)
