@@ -29,7 +29,18 @@ def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int
             carried.update(dict.fromkeys(node.outputs, axis))
     if any(v in moved for v in body.outputs) or not (carried or moved):
         return None
-    return carried
+    return carried if _rows_keep_the_batch(body, on_batch, carried) else None
+
+
+def _rows_keep_the_batch(
+    body: Graph, on_batch: Mapping[Value, int], carried: Mapping[Value, int]
+) -> bool:
+    """Whether each reduction has the batch where the widest input has it, which is where the kernel
+    puts its lanes."""
+    widest = max(on_batch, key=lambda v: v.type.rank)
+    from_end = on_batch[widest] - widest.type.rank
+    reduced = [n.inputs[0] for n in body.nodes if isinstance(n.op, Reduction)]
+    return all(v.type.rank + from_end == carried[v] for v in reduced if v in carried)
 
 
 _GONE = -2

@@ -282,3 +282,14 @@ def test_terms_that_nothing_else_reads_are_added_up_in_the_loop() -> None:
     sizes = [v.type.size for n in scans(graph["clean_hoisted"]) for v in n.outputs]
     assert 9 * 3 in sizes and max(sizes) < 50 * 9 * 3
     assert_same_meaning(graph["trace"], graph["clean_hoisted"], tolerance=1e-5)
+
+
+def test_a_sum_over_axes_that_changed_places_reads_no_lanes() -> None:
+    def fn(x: Any, w: Any) -> Any:
+        step = lambda c, e: (graphc.tanh(c + e * w), None)  # noqa: E731
+        last, _ = graphc.scan(step, x[0], x)
+        return graphc.sum(graphc.square(graphc.permute_dims(last, (1, 0, 2)))), last
+
+    graph = run_all(fn, graphc.spec((5, 16, 32, 16)), graphc.spec(16))["layout"]
+    (total,) = [n for n in graph.nodes if "sum" in str(n.op)]
+    assert all(v.type.layout.axis is None for v in total.inputs)
