@@ -129,7 +129,8 @@ def _part(
 ) -> Part:
     shape = space(body, outputs[0])
     best: tuple[float, Program, Domain] | None = None
-    for lane in lane_candidates(shape or (1,), (*outputs, *_read(body, outputs))):
+    laned = [v for v in outputs if v.type.layout.axis is not None]
+    for lane in lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs))):
         domain = Domain(shape or (1,), lane, width)
         program = _program(body, outputs, pointers, domain)
         cost = lane_cost(program.accesses, domain)

@@ -105,6 +105,24 @@ def test_a_body_may_hold_a_literal_that_lies_in_memory() -> None:
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+def test_lanes_follow_what_drops_an_axis_of_one() -> None:
+    need_command("g++", "clang++")
+
+    def fn(x: Any) -> Any:
+        step = lambda c, e: (graphc.tanh(c + e), c)  # noqa: E731
+        last, y = graphc.scan(step, x[0], x)
+        flat = graphc.tanh(graphc.reshape(graphc.tanh(last), (16, HIDDEN))) * 2
+        return flat, graphc.exp(graphc.reshape(y, (STEPS, 16, HIDDEN)))
+
+    x = random(STEPS, 16, 1, HIDDEN)
+    got, expected = (
+        graphc.compile(fn, graphc.spec(x.shape), device=device)(x)
+        for device in ("cpu", "reference")
+    )
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
 class Offset(nn.Module):
     """A parameter with the extents of a batch of states, and a scalar."""
 
