@@ -55,6 +55,8 @@ def test_kernels_are_plain_functions_with_shared_arrays_of_fixed_size():
         assert "extern __shared__" not in text
         assert not re.search(r"\batomic\w+\(", text)
         assert set(re.findall(r"(__\w+_sync)\((\w+)", text)) <= {
+            ("__shfl_sync", "0xffffffffu"),
+            ("__shfl_up_sync", "0xffffffffu"),
             ("__shfl_xor_sync", "0xffffffffu"),
             ("__ballot_sync", "0xffffffffu"),
         }
