@@ -17,19 +17,34 @@ def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int
     one; None if the body uses the batch in another way."""
     carried = dict(on_batch)
     moved: set[Value] = set()
+    summed: set[Value] = set()
     for node in body.nodes:
         if not any(v in carried or v in moved for v in node.inputs):
+            if not summed.isdisjoint(node.inputs):
+                summed.update(node.outputs)
             continue
         axis = _follow(node, carried, moved)
-        if axis is None:
+        if axis is None or _spans(node, axis, summed):
             return None
         if axis == MOVED:
             moved.update(node.outputs)
-        elif axis != _GONE:
+        elif axis == _GONE:
+            summed.update(node.outputs)
+        else:
             carried.update(dict.fromkeys(node.outputs, axis))
     if any(v in moved for v in body.outputs) or not (carried or moved):
         return None
     return carried if _rows_keep_the_batch(body, on_batch, carried) else None
+
+
+def _spans(node: Node, axis: int, summed: set[Value]) -> bool:
+    """Whether the node reads a sum over the batch that yet varies along `axis`: of two axes with
+    the batch's extent, the kernel can have only one in its lanes."""
+    if axis < 0 or not isinstance(node.op, Pointwise):
+        return False
+    from_end = axis - node.output.type.rank
+    sums = [v.type for v in node.inputs if v in summed]
+    return any(-from_end <= t.rank and t.shape[from_end] != 1 for t in sums)
 
 
 def _rows_keep_the_batch(

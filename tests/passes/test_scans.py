@@ -293,3 +293,13 @@ def test_a_sum_over_axes_that_changed_places_reads_no_lanes() -> None:
     graph = run_all(fn, graphc.spec((5, 16, 32, 16)), graphc.spec(16))["layout"]
     (total,) = [n for n in graph.nodes if "sum" in str(n.op)]
     assert all(v.type.layout.axis is None for v in total.inputs)
+
+
+def test_a_sum_over_one_of_two_axes_like_the_batch_reads_no_lanes() -> None:
+    def fn(x: Any) -> Any:
+        last, y = graphc.scan(lambda c, e: (graphc.tanh(c + e), c), x[0], x)
+        return last * 0.5 + graphc.sum(y, axis=1)
+
+    graph = run_all(fn, graphc.spec((16, 16, 3)))["layout"]
+    (total,) = [n for n in graph.nodes if "sum" in str(n.op)]
+    assert all(v.type.layout.axis is None for v in total.inputs)
