@@ -82,7 +82,8 @@ def missing_attribute(name: str, methods: Sequence[str]) -> str:
 
 def with_keyword_hints(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, with an error that names graphc's keyword where PyTorch's is given."""
-    code = function.__code__  # an inspect.signature costs ten times as much, at each import
+    inner = getattr(function, "__wrapped__", function)
+    code = inner.__code__  # an inspect.signature costs ten times as much, at each import
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     renamed = {
         theirs: next(name for name in ours if name in parameters)
