@@ -123,7 +123,10 @@ def order_loops(schedule: Schedule) -> Schedule:
         return axis, roles.steps(axis), roles.width if axis == roles.lane else 1
 
     passes = (schedule.outer.tiles * schedule.outer.size, schedule.columns.tiles)
-    group = _row_group(schedule, (*passes, schedule.columns.size, *map(roles.steps, only_y[-1:])))
+    inner = tuple(map(roles.steps, only_y[-1:]))
+    group = schedule.rows.tiles
+    if schedule.outer.tiles * schedule.columns.tiles * math.prod(inner) > 1:
+        group = _row_group(schedule, (*passes, schedule.columns.size, *inner))
     loops: list[tuple[int | str, int, int]] = [loop(a) for a in (*shared, *only_y[:-1])]
     loops.append(("rows", -(-schedule.rows.tiles // group), group))
     loops += [loop(a) for a in only_y[-1:]]

@@ -121,12 +121,13 @@ def chunk_count(nanoseconds: float, units: int) -> int:
 
 def balanced(chunks: int, units: int) -> int:
     """A count near `chunks`, at most `units`, that few workers share evenly: of three chunks one
-    worker of two has two thirds."""
+    worker of two has two thirds, and chunks of unequal size wait for the largest."""
     if chunks < 3 or chunks >= 64:
         return chunks
     step = 4 if chunks >= 8 else 2
     near = (chunks + step // 2) // step * step
-    return near if near <= units else chunks // step * step
+    counts = [c for c in (near, near + step, near - step) if 0 < c <= units]
+    return min(counts, key=lambda c: -(-units // c) * c, default=chunks // step * step)
 
 
 def inplace_pairs(
