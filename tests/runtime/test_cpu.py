@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 import warnings
 
@@ -325,6 +326,15 @@ def test_a_fork_waits_for_the_call_in_progress():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.fixture
+def interruptible():
+    """Python's own handler: a shell lets what it starts in the background ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_takes_effect_after_the_step():
     interrupted = kernel(
         "interrupted",
