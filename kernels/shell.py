@@ -126,7 +126,7 @@ def balanced(chunks: int, units: int) -> int:
         return chunks
     step = 4 if chunks >= 8 else 2
     near = (chunks + step // 2) // step * step
-    counts = [c for c in (near, near + step, near - step) if 0 < c <= units]
+    counts = [c for c in (near, near + step) if c <= units]
     return min(counts, key=lambda c: -(-units // c) * c, default=chunks // step * step)
 
 

@@ -14,6 +14,7 @@ from graphc.kernels.shell import balanced
         (3, 3, 2),
         (5, 9, 6),
         (11, 100, 12),
+        (12, 128, 16),
         (11, 11, 8),
         (70, 99, 70),
     ],
