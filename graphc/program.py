@@ -1,21 +1,18 @@
-"""compile(): the whole way from a Python function to a program, and the program itself."""
+"""compile(): the whole way from a Python function to a program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from graphc import config, tree
-from graphc.arguments import Arguments
-from graphc.dtypes import shown
-from graphc.errors import GraphError, RunError
+from graphc.compiled import Executable
+from graphc.compiled import Program as Program
+from graphc.errors import RunError
 from graphc.gradient import check_scalar_loss, gradients, one_like
-from graphc.ir import Graph, Type, Where
-from graphc.kernels.kernel import Kernel
+from graphc.ir import Graph, Where
 from graphc.lines import error
 from graphc.messages import decisions
 from graphc.ops.constant import PLACED, Constant
@@ -26,18 +23,6 @@ from graphc.state import StateBuffer
 from graphc.target import Target
 from graphc.trace import Builder, Tensor
 from graphc.tracing import Traced, trace_function
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-class Executable(Protocol):
-    """A plan on a device, ready to play."""
-
-    def run(self, inputs: Sequence[Array]) -> list[Array]: ...
-    def run_checked(self, inputs: Sequence[Array]) -> list[Array]: ...
-    def profile(
-        self, inputs: Sequence[Array], repeats: int = ...
-    ) -> list[tuple[str, int, float]]: ...
 
 
 def compile(
@@ -238,108 +223,3 @@ def _check_memory(plan: Plan, limit: int | None) -> None:
             f"{plan.name}: the plan takes {plan.peak_bytes} bytes of work memory, "
             f"GRAPHC_MEMORY_LIMIT allows {limit}; nothing has run, state is unchanged"
         )
-
-
-class Program:
-    """A compiled function. Call it with arrays in place of the specs that it was compiled for.
-
-    `graph` is the optimised graph, `stages` the graph after each pass by its name, `plan` the plan
-    (None on the reference device), `kernels` the generated source by kernel name.
-    """
-
-    def __init__(
-        self,
-        traced: Traced,
-        graph: Graph,
-        stages: dict[str, Graph],
-        plan: Plan | None,
-        executable: Executable,
-        state: dict[str, StateBuffer],
-        update: Any,
-        target: Target,
-        check: frozenset[str],
-    ) -> None:
-        self.name = graph.name
-        self.graph, self.stages, self.plan, self.target = graph, stages, plan, target
-        self.update = update
-        self._clock: Any = None if update is None else update.clock(state.values())
-        self._executable, self._state = executable, state
-        foreign = getattr(executable, "foreign", None)
-        self._arguments = Arguments(self.name, traced.arguments, foreign)
-        self._outputs = traced.outputs
-        self._run = executable.run_checked if "nan" in check else executable.run
-
-    def __call__(self, *args: Any) -> Any:
-        """The function's results as fresh NumPy arrays, in the structure that it returned.
-
-        Raises GraphError if an array's shape or dtype is not that of its spec; then, as after
-        any error before the first kernel, the state is unchanged.
-        """
-        arrays = self._arguments(args)
-        if self.update is not None:
-            self.update.before_step(self._clock)
-        results = map(shown, self._run(arrays))
-        return tree.map_leaves(lambda _, __: next(results), self._outputs)
-
-    @property
-    def kernels(self) -> dict[str, str]:
-        """Kernel name -> generated source."""
-        kernels: Mapping[str, Kernel] = {} if self.plan is None else self.plan.kernels
-        return {name: kernel.source for name, kernel in kernels.items()}
-
-    @property
-    def lr(self) -> float:
-        """The learning rate; may be set between steps without compiling again."""
-        return float(self._rule().rate_at(self._clock.finished))
-
-    @lr.setter
-    def lr(self, value: float) -> None:
-        self._rule().lr = value
-
-    def _rule(self) -> Any:
-        if self.update is None:
-            raise GraphError(f"{self.name} has no learning rate: it was compiled without update=")
-        return self.update
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Overwrite all state with what `state_dict` gave, moments and counters included.
-
-        All or nothing: GraphError names what is missing, unexpected or does not fit.
-        """
-        own = {n: b for n, b in self._state.items() if not n.startswith(PLACED)}
-        problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
-        problems += [f"unexpected {n}" for n in state if n not in own]
-        for name, buffer in own.items():
-            if name in state and np.shape(state[name]) != buffer.array.shape:
-                got = list(np.shape(state[name]))
-                problems.append(f"{name}: expected {buffer.type}, got shape {got}")
-        if problems:
-            raise GraphError("\n  ".join([f"load_state_dict: {self.name}", *problems]))
-        for name, buffer in own.items():
-            buffer.assign(state[name], name)
-
-    def state_dict(self) -> dict[str, Array]:
-        """Copies of all state that this program reads or writes, moments and counters included,
-        as of the last finished call; by name."""
-        return {n: b.numpy() for n, b in self._state.items() if not n.startswith(PLACED)}
-
-    def state_types(self) -> dict[str, Type]:
-        """The types of what `state_dict` gives, by name."""
-        return {n: b.type for n, b in self._state.items() if not n.startswith(PLACED)}
-
-    def profile(self, *args: Any, repeats: int = 20) -> Any:
-        """A table of kernels: calls, time, share, bytes, FLOP/s. Leaves the state as it was."""
-        from graphc.inspect.profile import profile_table
-
-        arrays = self._arguments(args)
-        return profile_table(self, self._executable.profile(arrays, repeats), repeats)
-
-    def dump(self, folder: str | Path) -> None:
-        """Write every stage, kernel and the plan as text files into `folder`."""
-        from graphc.inspect.dump import dump
-
-        dump(self, Path(folder))
-
-    def __repr__(self) -> str:
-        count = sum(n.op.name != "reshape" for n in self.graph.nodes)
-        return f"Program({self.name}, {self.target.device}, {count} kernels)"

@@ -18,7 +18,7 @@ LAYERS = (
     ("passes",),
     ("kernels",),
     ("runtime",),
-    ("program",),
+    ("compiled", "program"),
     ("inspect", "cli"),
 )
 """Imports at the top of a module go to its own layer or one above it in this list."""

@@ -9,7 +9,7 @@ from graphc.errors import GraphError
 from graphc.text import graph_text
 
 if TYPE_CHECKING:
-    from graphc.program import Program
+    from graphc.compiled import Program
 
 
 def dump(program: Program, folder: Path) -> None:

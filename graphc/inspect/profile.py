@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from graphc.runtime.plan import Launch, Plan, all_steps
 
 if TYPE_CHECKING:
-    from graphc.program import Program
+    from graphc.compiled import Program
 
 
 @dataclass(frozen=True)
