@@ -13,7 +13,7 @@ LAYERS = (
     ("errors", "config", "messages", "lines"),
     ("dtypes", "dlpack", "ir", "target", "tree", "state", "arguments"),
     ("ops", "text", "text_parser", "interpret"),
-    ("trace", "operand", "functions"),
+    ("trace", "operand", "functions", "vocabulary"),
     ("gradient", "scan_gradient", "cost", "nn", "optim", "weights", "tracing"),
     ("passes",),
     ("kernels",),

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
-from graphc.ops.base import Array, Op, Tensors, check_dtype, same_dtype
+from graphc.ops.axes import Axes, folded, repeated, unfolded
+from graphc.ops.base import Array, Flags, Op, Tensors, check_dtype, same_dtype
 from graphc.ops.random import PhiloxUniform
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,38 @@ class _Attention(Op):
                     f"{[n, h, t, u]}, got {mask}"
                 )
         return n, h, g, t, u, e, d
+
+    @property
+    def draws(self) -> bool:
+        return bool(self.dropout)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        """The images alone, whose draws differ."""
+        named = self.operands(inputs)
+        whole = named["q"].shape[:1]
+        images = [
+            (0 if t.shape[:1] == whole and not self.dropout else None, *(None,) * (t.rank - 1))
+            for t in inputs
+            if t.rank
+        ]
+        maps = (*images, *(() for t in inputs if not t.rank))
+        return (maps,) * len(self.infer(*inputs))
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        """Samples are further images."""
+        named, own = self.operands(inputs), self.operands(stacked)
+        if own.get("counter"):
+            return f.one_by_one(self, inputs, stacked, size)
+        images = named["q"].shape[own["q"]]
+        parts = []
+        for name, x in named.items():
+            if name == "mask" and own[name]:
+                x = f.broadcast_to(x, (size, images, *x.shape[2:]))
+            elif x.ndim and not (name == "mask" and x.shape[0] == 1) and not own[name]:
+                x = repeated(f, x, size)
+            whole = name == "counter" or (name == "mask" and x.ndim == 4)
+            parts.append(x if whole else folded(f, x))
+        return [unfolded(f, y, size) for y in f.emit_all(self, *parts)]
 
     def flops(self, *inputs: Type) -> int:
         """Multiplications and additions of a kernel, those of weights computed anew too."""

@@ -12,12 +12,16 @@ may compute it, which is all that fusion and lowering need to know about it:
 - `Index`: reads at places that other inputs name.
 - `Source`: no inputs (constants, iota).
 - `Random`: elements from a counter-based generator, named by their logical index.
+
+Two rules say what an op does to axes, and are what hoisting, layouts, fusion and `vmap` know of it:
+`axis_map`, where each axis of an input is found in the outputs, and `batched`, what the op becomes
+with one axis more. The families have them; an op outside of these has its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,13 +29,20 @@ import numpy as np
 from graphc.dtypes import convert, is_narrow, widened
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, FLOATS, INTEGERS, Type, dtype_name
+from graphc.ops.affine import Affine as Affine
+from graphc.ops.affine import Iteration as Iteration
+from graphc.ops.affine import Operand as Operand
+from graphc.ops.affine import iteration_axes, whole_axes
+from graphc.ops.axes import SUMMED, Axes, aligned, broadcast_axes, repeated
 
 if TYPE_CHECKING:
     from graphc.trace import Tensor
+    from graphc.vocabulary import Vocabulary
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Tensors = Sequence[Any]
 """Traced tensors in a gradient rule: `Any` because their operators are attached at run time."""
+Flags = Sequence[bool]
 NUMBERS = (*INTEGERS, *FLOATS)
 ANY = tuple(DTYPES)
 REGISTRY: dict[str, type[Op]] = {}
@@ -74,6 +85,32 @@ class Op:
         it to the input's shape. Raises GraphError where there is no gradient.
         """
         raise GraphError(f"{self.name} has no gradient")
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        """For each output and each input: where each axis of the input goes.
+
+        Axis a of an input goes to axis d of the output if element i along d depends, of all inputs
+        with an axis that goes to d, on their elements i alone, in the same way for each i. SUMMED
+        says that the output combines the elements along a, whose order does not matter; where
+        several inputs have such axes they are summed together. None: otherwise, or not known.
+        """
+        outputs = self.infer(*inputs)
+        return (tuple((None,) * t.rank for t in inputs),) * len(outputs)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        """The outputs for each of `size` samples, along a new first axis of each output.
+
+        `stacked` says which inputs have an axis for the samples, their first; the others are the
+        same for all. Written in the tensor operations of `f`. An op without a rule is computed for
+        one sample after the other.
+        """
+        return f.one_by_one(self, inputs, stacked, size)
+
+    @property
+    def draws(self) -> bool:
+        """Whether samples differ though their inputs do not: each draws random numbers of its
+        own."""
+        return False
 
     def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
         """What `reference` gives, or GraphError if that is no tuple of arrays. Floats of two bytes
@@ -148,6 +185,15 @@ class Pointwise(Op):
         with np.errstate(all="ignore"):
             return (np.asarray(type(self).meaning(*inputs)),)
 
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        shape = np.broadcast_shapes(*(t.shape for t in inputs))
+        return (tuple(broadcast_axes(t.shape, shape) for t in inputs),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        rank = max(x.ndim - s for x, s in zip(inputs, stacked, strict=True))
+        pairs = zip(inputs, stacked, strict=True)
+        return (f.emit(self, *(aligned(f, x, rank) if s else x for x, s in pairs)),)
+
     def scalar_expression(self, *names: str) -> str:
         """The C++ expression of the output element from those of the inputs."""
         known = dict(zip("abcd", names, strict=False)) | self.attributes
@@ -180,13 +226,14 @@ class Reduction(Op):
         )
         return (Type(shape, x.dtype),)
 
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        rank, axes = inputs[0].rank, self.axes
+        kept = [a for a in range(rank) if self.keepdims or a not in axes]
+        return ((tuple(SUMMED if a in axes else kept.index(a) for a in range(rank)),),)
 
-@dataclass(frozen=True)
-class Affine:
-    """An input index from output indices: sum of `coefficients[d] * i[d]`, plus `offset`."""
-
-    coefficients: tuple[int, ...]
-    offset: int = 0
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        axes = tuple(a + 1 for a in self.axes)
+        return (f.emit(replace(self, axes=axes), inputs[0]),)  # type: ignore[type-var]
 
 
 class View(Op):
@@ -196,35 +243,10 @@ class View(Op):
         """For each axis of the input, its index from the output's; None if not affine."""
         return None
 
-
-@dataclass(frozen=True)
-class Operand:
-    """How a contraction reads an operand: one affine index per axis of the operand, over the
-    iteration axes of the contraction. Reads outside the operand's extents give zero.
-
-    `divisors[d]` > 1 says that the affine index of axis d is divided; where it does not divide
-    exactly the read gives zero (the gradient of a strided convolution).
-    """
-
-    index: tuple[Affine, ...]
-    divisors: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """`out[o(i)] += A[a(i)] * B[b(i)]` over all iteration axes i, by name and extent.
-
-    `output` is the output's index per axis, with no offset: each output element is named by the
-    first `kept` iteration axes alone, and the others are summed over. (A grouped convolution
-    keeps n, g, k, p, q, and the output's channel is g * (K / G) + k.)
-    """
-
-    names: tuple[str, ...]
-    extents: tuple[int, ...]
-    kept: int
-    output: tuple[Affine, ...]
-    a: Operand
-    b: Operand
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        (x,), (y,) = inputs, self.infer(*inputs)
+        index = self.index(x)
+        return (((None,) * x.rank if index is None else whole_axes(index, x, y),),)
 
 
 class Contraction(Op):
@@ -233,6 +255,9 @@ class Contraction(Op):
     def iteration(self, a: Type, b: Type) -> Iteration:
         """The loop nest over operands of these types."""
         raise AssertionError(f"{self.name} has no iteration")
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return (iteration_axes(self.iteration(*inputs), *inputs),)
 
 
 class Window(Op):
@@ -248,10 +273,32 @@ class Index(Op):
 class Source(Op):
     """No inputs."""
 
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return ((),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        return (repeated(f, f.emit(self), size),)
+
 
 class Random(Op):
     """Elements from a counter-based generator: each depends on the attributes, on the scalar input
-    (a step counter) and on its own logical row-major index, never on a layout or a device."""
+    (a step counter) and on its own logical row-major index, never on a layout or a device.
+
+    Each sample draws numbers of its own: those of sample 0 are those of the op alone."""
+
+    shape: tuple[int, ...]
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return (((),),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        if any(stacked):
+            return f.one_by_one(self, inputs, stacked, size)
+        return (f.emit(replace(self, shape=(size, *self.shape)), *inputs),)  # type: ignore[type-var]
+
+    @property
+    def draws(self) -> bool:
+        return True
 
 
 def broadcast_shapes(name: str, inputs: Sequence[Type]) -> tuple[int, ...]:

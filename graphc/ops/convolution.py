@@ -8,24 +8,29 @@ g * (C / G) + c alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
+from graphc.ops.axes import all_stacked, folded, unfolded
 from graphc.ops.base import (
     Affine,
     Array,
     Contraction,
+    Flags,
     Iteration,
     Operand,
     Tensors,
     check_dtype,
     same_dtype,
 )
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 Pair = tuple[int, int]
 
@@ -36,6 +41,11 @@ class _Convolution(Contraction):
     padding: Pair
     dilation: Pair
     groups: int
+    folds: ClassVar[tuple[tuple[int, int], tuple[int, int]]]
+    """Which axis of the operand, and of the result, takes up samples that the first operand has
+    alone; and the second."""
+    folds_of_both: ClassVar[tuple[int, int, int]]
+    """Which axis of each operand, and of the result, where both have them: channels."""
 
     def extent(self, size: int, taps: int, axis: int) -> int:
         """Output pixels along spatial axis 0 or 1 for `size` input pixels; below 1 if none fit."""
@@ -61,6 +71,19 @@ class _Convolution(Contraction):
             )
         if any(self.extent(x.shape[2 + i], w.shape[2 + i], i) < 1 for i in (0, 1)):
             raise GraphError(f"{shown} with padding {self.padding} is smaller than {names[1]} {w}")
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        """Samples are further images, or channels; where both operands have them, groups."""
+        (a, b), one = inputs, self.folds[stacked[1]]
+        if all(stacked) or (self.groups > 1 and one != (0, 0)):
+            a, b = all_stacked(f, inputs, stacked, size)
+            *places, result = self.folds_of_both
+            a, b = (folded(f, x, axis) for x, axis in zip((a, b), places, strict=True))
+            y = f.emit(replace(self, groups=size * self.groups), a, b)
+            return (unfolded(f, y, size, result),)
+        axis, result = one
+        a, b = (folded(f, x, axis) if s else x for x, s in zip(inputs, stacked, strict=True))
+        return (unfolded(f, f.emit(self, a, b), size, result),)
 
     def maps(self, names: str, extents: dict[str, int]) -> _Maps:
         return _Maps(self, tuple(n for n in names if n != "g" or self.groups > 1), extents)
@@ -101,6 +124,8 @@ class Conv2d(_Convolution):
     """y[n, k, p, q] = sum over c, r, s of x[n, c, h, w] * weight[k, c, r, s]."""
 
     name: ClassVar[str] = "conv2d"
+    folds = ((0, 0), (0, 1))
+    folds_of_both = (1, 0, 1)
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         x, w = inputs
@@ -147,6 +172,8 @@ class Conv2dWgrad(_Convolution):
 
     kernel_size: Pair
     name: ClassVar[str] = "conv2d_wgrad"
+    folds = ((1, 1), (1, 0))
+    folds_of_both = (1, 1, 0)
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         x, dy = inputs
@@ -190,6 +217,8 @@ class Conv2dDgrad(_Convolution):
 
     size: Pair
     name: ClassVar[str] = "conv2d_dgrad"
+    folds = ((0, 0), (1, 1))
+    folds_of_both = (1, 0, 1)
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         dy, w = inputs

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.ops.base import Array, Index, Tensors, check_dtype
+from graphc.ops.axes import Axes, all_but, all_stacked, in_front, in_place, repeated, unfolded
+from graphc.ops.base import Array, Flags, Index, Tensors, check_dtype
+from graphc.ops.constant import Iota
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 PLACES = ("i32", "i64")
 """The dtypes of indices."""
@@ -48,6 +54,27 @@ class Take(Index):
 
         table, indices = inputs
         return emit(TakeGrad(self.axis, table.shape[self.axis]), indices, grads[0]), None
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        table, indices = inputs
+        shift = indices.rank - 1
+        own = (None if d == self.axis else d + shift * (d > self.axis) for d in range(table.rank))
+        return ((tuple(own), tuple(range(self.axis, self.axis + indices.rank))),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        table, indices = inputs
+        axis = self.axis
+        if not stacked[1]:
+            return (f.emit(Take(axis + 1), table, indices),)
+        if not stacked[0]:
+            return (in_front(f, f.emit(Take(axis), table, indices), axis),)
+        # Each sample's own rows: along the axis, at the same places before and behind it.
+        before, after = table.shape[1 : axis + 1], table.shape[axis + 2 :]
+        places = math.prod(indices.shape[1:])
+        flat = f.reshape(indices, (size, *(1,) * axis, places, *(1,) * len(after)))
+        flat = f.broadcast_to(flat, (size, *before, places, *after))
+        rows = f.emit(TakeAlongAxis(axis + 1), table, flat)
+        return (f.reshape(rows, (size, *before, *indices.shape[1:], *after)),)
 
 
 @dataclass(frozen=True)
@@ -88,6 +115,13 @@ class TakeAlongAxis(Index):
         table, indices = inputs
         return sum_by_index(indices, grads[0], self.axis, table.shape[self.axis]), None
 
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return (tuple(all_but(self.axis, x.rank) for x in inputs),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        whole = all_stacked(f, inputs, stacked, size)
+        return (f.emit(TakeAlongAxis(self.axis + 1), *whole),)
+
 
 @dataclass(frozen=True)
 class TakeGrad(Index):
@@ -119,3 +153,22 @@ class TakeGrad(Index):
         from graphc.trace import emit
 
         return None, emit(Take(self.axis), grads[0], inputs[0])
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        indices, dy = inputs
+        behind = self.axis + indices.rank
+        shift = indices.rank - 1
+        own = (d if d < self.axis else None if d < behind else d - shift for d in range(dy.rank))
+        return (((None,) * indices.rank, tuple(own)),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        """The samples' tables are one, of `size * extent` rows."""
+        indices, dy = inputs
+        if not stacked[0]:
+            return (f.emit(TakeGrad(self.axis + 1, self.extent), indices, dy),)
+        dy = in_place(f, dy if stacked[1] else repeated(f, dy, size), self.axis)
+        first = f.emit(Iota((size, *(1,) * (indices.ndim - 1)), 0, "i64")) * self.extent
+        inside = f.logical_and(indices >= 0, indices < self.extent)
+        places = f.where(inside, f.astype(indices, "i64") + first, -1)
+        table = f.emit(TakeGrad(self.axis, size * self.extent), places, dy)
+        return (unfolded(f, table, size, self.axis),)

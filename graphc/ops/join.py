@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.ops.base import Array, Op, Tensors, same_dtype
+from graphc.ops.axes import Axes, all_but, all_stacked
+from graphc.ops.base import Array, Flags, Op, Tensors, same_dtype
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,14 @@ class Pad(Op):
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         return (grads[0][self._places(inputs[0].shape)],)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        gaps = zip(self.low, self.high, self.interior, strict=True)
+        return ((tuple(None if any(gap) else d for d, gap in enumerate(gaps)),),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        low, high, interior = ((0, *x) for x in (self.low, self.high, self.interior))
+        return (f.emit(Pad(low, high, interior, self.value), inputs[0]),)
 
     def _places(self, shape: tuple[int, ...]) -> tuple[slice, ...]:
         """Where the elements of x lie in y."""
@@ -84,3 +96,9 @@ class Concat(Op):
             parts.append(d[(*(slice(None),) * self.axis, slice(start, stop))])
             start = stop
         return parts
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return (tuple(all_but(self.axis, x.rank) for x in inputs),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        return (f.emit(Concat(self.axis + 1), *all_stacked(f, inputs, stacked, size)),)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphc.ir import Layout, Type
+from graphc.ops.axes import Axes
 from graphc.ops.base import Array, Op, Tensors
 
 
@@ -24,3 +25,6 @@ class Relayout(Op):
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         return (grads[0],)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return ((tuple(range(inputs[0].rank)),),)

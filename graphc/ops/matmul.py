@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ops.axes import aligned
 from graphc.ops.base import (
     NUMBERS,
     Affine,
     Array,
     Contraction,
+    Flags,
     Iteration,
     Operand,
     Tensors,
     check_dtype,
     same_dtype,
 )
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,16 @@ class Matmul(Contraction):
 
         (a, b), (d,) = inputs, grads
         return d @ matrix_transpose(b), matrix_transpose(a) @ d
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        a, b = inputs
+        rank = max(x.ndim - s for x, s in zip(inputs, stacked, strict=True))
+        if not stacked[0] and a.ndim == 2 and b.shape[1:] == (a.shape[1], 1):
+            # The samples' columns as rows: one product instead of one for each.
+            rows = f.matmul(f.reshape(b, b.shape[:2]), f.matrix_transpose(a))
+            return (f.reshape(rows, (*rows.shape, 1)),)
+        a, b = (aligned(f, x, rank) if s else x for x, s in zip(inputs, stacked, strict=True))
+        return (f.matmul(a, b),)
 
     def iteration(self, a: Type, b: Type) -> Iteration:
         """Kept: the batch axes, m, n; summed: k."""

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
-from graphc.ops.base import Array, Tensors, Window, check_dtype
+from graphc.ops.axes import Axes, all_stacked, folded, unfolded
+from graphc.ops.base import Array, Flags, Tensors, Window, check_dtype
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 Pair = tuple[int, int]
 
@@ -52,6 +56,14 @@ class _Pooling(Window):
                 f"{self.kernel_size}"
             )
         return Type((*x.shape[:2], p, q), x.dtype)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        maps = tuple((0, 1, None, None) for _ in inputs)
+        return (maps,) * len(self.infer(*inputs))
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        parts = (folded(f, x) for x in all_stacked(f, inputs, stacked, size))
+        return [unfolded(f, y, size) for y in f.emit_all(self, *parts)]
 
     def padded(self, x: Array, value: float) -> Array:
         (h0, w0) = self.padding

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from graphc.ir import FLOATS, Type
-from graphc.ops.base import NUMBERS, Array, Op, Tensors, check_dtype
+from graphc.ops.axes import Axes, all_but
+from graphc.ops.base import NUMBERS, Array, Flags, Op, Tensors, check_dtype
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,13 @@ class Prefix(Op):
         with np.errstate(all="ignore"):
             y = self.running(self.turned(inputs[0]))
         return (np.ascontiguousarray(self.turned(y)),)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        (x,) = inputs
+        return ((all_but(self.axis, x.rank),),) * len(self.infer(x))
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        return f.emit_all(replace(self, axis=self.axis + 1), *inputs)
 
     def running(self, x: Array) -> Array:
         """The results from the axis's start on, in NumPy."""

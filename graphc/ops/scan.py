@@ -10,10 +10,12 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Graph, Layout, Type, Value, verify
-from graphc.ops.base import Array, Op
+from graphc.ops.axes import Axes, repeated
+from graphc.ops.base import Array, Flags, Op, Tensors
 
 if TYPE_CHECKING:
     from graphc.trace import Tensor
+    from graphc.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,58 @@ class Scan(Op):
 
         return scan_gradient(self, inputs, outputs, grads)
 
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        """Nothing is known: what an iteration does to axes its body says."""
+        return super().axis_map(*inputs)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        """The same loop over iterations of all samples."""
+        flags = self._varying(stacked)
+        first, last = self.constants, self.constants + self.carries
+        begin = [
+            repeated(f, x, size) if flag and not own else x
+            for x, flag, own in zip(inputs, flags, stacked, strict=True)
+        ]
+        stacks: list[bool] = []
+
+        def step(carries: Tensors, elements: Tensors) -> tuple[Tensors, Tensors]:
+            read = [*begin[:first], *carries, *elements]
+            results = f.samples(self.body, read, flags, size)
+            new = [
+                repeated(f, x, size) if flag and not own else x
+                for (x, own), flag in zip(results, flags[first:last], strict=False)
+            ]
+            stacks.extend(own for _, own in results[self.carries :])
+            return tuple(new), tuple(x for x, _ in results[self.carries :])
+
+        scanned = tuple(
+            f.moved(x, 0, 1) if flag else x
+            for x, flag in zip(begin[last:], flags[last:], strict=True)
+        )
+        ends, ys = f.scan(step, tuple(begin[first:last]), scanned, self.reverse, self.length)
+        wide = [
+            x if flag else repeated(f, x, size)
+            for x, flag in zip(ends, flags[first:last], strict=True)
+        ]
+        pairs = zip(ys, stacks, strict=True)
+        return [*wide, *(f.moved(y, 1, 0) if s else repeated(f, y, size) for y, s in pairs)]
+
+    def _varying(self, stacked: Flags) -> list[bool]:
+        """Which of the body's inputs differ from sample to sample: a carry also where an iteration
+        makes it differ."""
+        flags, first = list(stacked), self.constants
+        while True:
+            differ = varying(self.body, flags)
+            new = [v in differ for v in self.new_carries]
+            before = flags[first : first + self.carries]
+            if all(b or not n for b, n in zip(before, new, strict=True)):
+                return flags
+            flags[first : first + self.carries] = [b or n for b, n in zip(before, new, strict=True)]
+
+    @property
+    def draws(self) -> bool:
+        return any(node.op.draws for node in self.body.nodes)
+
     def renamed(self, fresh: Callable[[str], str]) -> Scan:
         """The same loop, every value of its body under a new name that `fresh` makes of the old."""
         new: dict[Value, Value] = {}
@@ -132,6 +186,15 @@ class Scan(Op):
     def stacks(self) -> tuple[Value, ...]:
         """The body's outputs that are stacked."""
         return self.body.outputs[self.carries :]
+
+
+def varying(graph: Graph, stacked: Flags) -> set[Value]:
+    """The values that differ from sample to sample where these inputs do."""
+    differ = {v for v, flag in zip(graph.inputs, stacked, strict=True) if flag}
+    for node in graph.nodes:
+        if node.op.draws or any(v in differ for v in node.inputs):
+            differ.update(node.outputs)
+    return differ
 
 
 def stacked(element: Type, length: int) -> Type:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from graphc.ir import Type
-from graphc.ops.base import ANY, NUMBERS, Array, Index, Tensors, check_dtype
+from graphc.ops.axes import Axes, all_but, all_stacked
+from graphc.ops.base import ANY, NUMBERS, Array, Flags, Index, Tensors, check_dtype
 from graphc.ops.constant import Iota
 from graphc.ops.indexing import PLACES, TakeAlongAxis
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 _COMBINE: dict[str, Any] = {
     "sum": np.add,
@@ -81,6 +85,13 @@ class Scatter(Index):
         mine, theirs = (f.astype(s == e, d.dtype) for s, e in ((x, y), (source, taken(y))))
         part = d / scattered("sum", mine, theirs)
         return mine * part, None, theirs * taken(part)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return (tuple(all_but(self.axis, x.rank) for x in inputs),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        op = replace(self, axis=self.axis + 1)
+        return (f.emit(op, *all_stacked(f, inputs, stacked, size)),)
 
     def _of_product(
         self, x: Any, source: Any, y: Any, d: Any, taken: Any, scattered: Any

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.ops.base import NUMBERS, Array, Index, Op, Tensors, check_dtype, same_dtype
+from graphc.ops.axes import Axes, all_but, all_stacked
+from graphc.ops.base import NUMBERS, Array, Flags, Index, Op, Tensors, check_dtype, same_dtype
+
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,12 @@ class Sort(Op):
         (x,), (_, places), (d, _) = inputs, outputs, grads
         return (sum_by_index(places, d, self.axis, x.shape[self.axis]) if d is not None else None,)
 
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return ((all_but(self.axis, inputs[0].rank),),) * 2
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        return f.emit_all(replace(self, axis=self.axis + 1), *inputs)
+
 
 @dataclass(frozen=True)
 class Searchsorted(Index):
@@ -77,3 +87,9 @@ class Searchsorted(Index):
             low = np.where(searching & before, middle + 1, low)
             high = np.where(searching & ~before, middle, high)
         return (low,)
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        return (tuple(all_but(x.rank - 1, x.rank) for x in inputs),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        return (f.emit(self, *all_stacked(f, inputs, stacked, size)),)

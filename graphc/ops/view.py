@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.ops.base import Affine, Array, Tensors, View
+from graphc.ops.affine import unit
+from graphc.ops.axes import Axes, aligned
+from graphc.ops.base import Affine, Array, Flags, Tensors, View
 
-
-def unit(axis: int, rank: int, coefficient: int = 1, offset: int = 0) -> Affine:
-    """The affine map coefficient * i[axis] + offset over `rank` indices."""
-    return Affine(tuple(coefficient if d == axis else 0 for d in range(rank)), offset)
+if TYPE_CHECKING:
+    from graphc.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,15 @@ class Reshape(View):
 
         return (reshape(grads[0], inputs[0].shape),)
 
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        """To the axis of equal extent with as many rows before it."""
+        places = {key: d for d, key in enumerate(_rows(self.shape))}
+        own = _rows(inputs[0].shape)
+        return ((tuple(places.get((n, rows)) if n != 1 else None for n, rows in own),),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        return (f.reshape(inputs[0], (size, *self.shape)),)
+
     def index(self, source: Type) -> tuple[Affine, ...] | None:
         """Affine if only axes of extent 1 come or go."""
         rank = len(self.shape)
@@ -50,6 +59,11 @@ class Reshape(View):
             return None
         places = iter(wide)
         return tuple(unit(-1 if n == 1 else next(places), rank) for n in source.shape)
+
+
+def _rows(shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """For each axis its extent, and the product of those before it."""
+    return [(n, math.prod(shape[:d])) for d, n in enumerate(shape)]
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,9 @@ class PermuteDims(View):
     def inverse(self) -> tuple[int, ...]:
         """The permutation that undoes this one."""
         return tuple(self.axes.index(a) for a in range(len(self.axes)))
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        return (f.emit(PermuteDims((0, *(a + 1 for a in self.axes))), inputs[0]),)
 
     def index(self, source: Type) -> tuple[Affine, ...] | None:
         return tuple(unit(d, source.rank) for d in self.inverse)
@@ -104,6 +121,10 @@ class BroadcastTo(View):
 
     def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
         return (grads[0],)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        x = aligned(f, inputs[0], len(self.shape))
+        return (f.emit(BroadcastTo((size, *self.shape)), x),)
 
     def index(self, source: Type) -> tuple[Affine, ...] | None:
         rank = len(self.shape)
@@ -148,6 +169,10 @@ class Slice(View):
         interior = tuple(step - 1 for step in self.steps)
         return (emit(Pad(tuple(low), tuple(high), interior), grads[0]),)
 
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        op = Slice((0, *self.starts), (size, *self.stops), (1, *self.steps))
+        return (f.emit(op, inputs[0]),)
+
     def index(self, source: Type) -> tuple[Affine, ...] | None:
         rank = source.rank
         return tuple(unit(d, rank, self.steps[d], self.starts[d]) for d in range(rank))
@@ -172,6 +197,9 @@ class Flip(View):
         from graphc.trace import emit
 
         return (emit(self, grads[0]),)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        return (f.emit(Flip(tuple(a + 1 for a in self.axes)), inputs[0]),)
 
     def index(self, source: Type) -> tuple[Affine, ...] | None:
         return tuple(

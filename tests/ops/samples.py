@@ -39,3 +39,5 @@ def _spread(samples: tuple[Sample, ...], most: int) -> tuple[Sample, ...]:
 
 CORE = _spread(SAMPLES, 5)
 """Some samples of each op, for tests in which a sample takes long."""
+MANY = _spread(SAMPLES, 16)
+"""More of them."""

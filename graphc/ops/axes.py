@@ -1,0 +1,69 @@
+"""Where axes go, and tensors of many samples: what the rules `axis_map` and `batched` are written
+with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphc.trace import Tensor
+    from graphc.vocabulary import Vocabulary
+
+Axes = tuple[int | None, ...]
+"""For each axis of an input the axis of the output with the same index; see `Op.axis_map`."""
+SUMMED = -1
+"""In place of an axis: the output combines the elements along it, in whatever order they lie."""
+
+
+def broadcast_axes(shape: tuple[int, ...], result: tuple[int, ...]) -> Axes:
+    """Where the axes of `shape` go that is broadcast to `result`."""
+    first = len(result) - len(shape)
+    return tuple(d if n == result[d] else None for d, n in enumerate(shape, first))
+
+
+def all_but(axis: int, rank: int) -> Axes:
+    """Every axis goes to itself, but for one."""
+    return tuple(None if d == axis else d for d in range(rank))
+
+
+def aligned(f: Vocabulary, x: Tensor, rank: int) -> Tensor:
+    """Samples along the first axis of x, each with axes of extent 1 in front up to `rank`."""
+    size, *shape = x.shape
+    return f.reshape(x, (size, *(1,) * (rank - len(shape)), *shape))
+
+
+def repeated(f: Vocabulary, x: Tensor, size: int) -> Tensor:
+    """x for each of `size` samples."""
+    return f.broadcast_to(x, (size, *x.shape))
+
+
+def all_stacked(
+    f: Vocabulary, inputs: Sequence[Tensor], stacked: Sequence[bool], size: int
+) -> list[Tensor]:
+    """The inputs, each with an axis for the samples."""
+    return [x if s else repeated(f, x, size) for x, s in zip(inputs, stacked, strict=True)]
+
+
+def in_place(f: Vocabulary, x: Tensor, axis: int) -> Tensor:
+    """x with its first axis as axis `axis` and the others in order."""
+    order = (*range(1, axis + 1), 0, *range(axis + 1, x.ndim))
+    return f.permute_dims(x, order) if axis else x
+
+
+def in_front(f: Vocabulary, x: Tensor, axis: int) -> Tensor:
+    """x with axis `axis` as its first and the others in order."""
+    order = (axis, *(d for d in range(x.ndim) if d != axis))
+    return f.permute_dims(x, order) if axis else x
+
+
+def folded(f: Vocabulary, x: Tensor, axis: int = 0) -> Tensor:
+    """x with the samples, its first axis, as the slower part of what was axis `axis`."""
+    size, *shape = x.shape
+    return f.reshape(in_place(f, x, axis), (*shape[:axis], size * shape[axis], *shape[axis + 1 :]))
+
+
+def unfolded(f: Vocabulary, x: Tensor, size: int, axis: int = 0) -> Tensor:
+    """What `folded` folds."""
+    shape = (*x.shape[:axis], size, x.shape[axis] // size, *x.shape[axis + 1 :])
+    return in_front(f, f.reshape(x, shape), axis)

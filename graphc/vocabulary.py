@@ -1,0 +1,99 @@
+"""The tensor operations that the ops' rules for one axis more are written in, and the walk that
+applies these rules to all nodes of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphc import functions
+from graphc.ir import Graph, Node, Value
+from graphc.ops.axes import in_front, in_place
+from graphc.ops.base import Op
+from graphc.ops.scan import Scan
+from graphc.trace import Builder, Tensor, current_builder, emit
+
+
+@dataclass(frozen=True)
+class Known:
+    """A value of a graph as a tensor elsewhere: the same for all samples, or `stacked` along a
+    first axis."""
+
+    tensor: Tensor
+    stacked: bool
+
+
+class Vocabulary:
+    """What `Op.batched` is handed. Everything is appended to the current builder."""
+
+    emit = staticmethod(emit)
+    astype = staticmethod(functions.astype)
+    broadcast_to = staticmethod(functions.broadcast_to)
+    logical_and = staticmethod(functions.logical_and)
+    matmul = staticmethod(functions.matmul)
+    matrix_transpose = staticmethod(functions.matrix_transpose)
+    permute_dims = staticmethod(functions.permute_dims)
+    reshape = staticmethod(functions.reshape)
+    scan = staticmethod(functions.scan)
+    where = staticmethod(functions.where)
+
+    def __init__(self) -> None:
+        self._moved: dict[tuple[Builder, Value], tuple[Tensor, int, int]] = {}
+        """What `moved` made: of which tensor, from where to where."""
+
+    def emit_all(self, op: Op, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """All outputs of `op`."""
+        return current_builder().emit(op, *inputs)
+
+    def moved(self, x: Tensor, source: int, destination: int) -> Tensor:
+        """x with axis `source` as axis `destination`, one of them being the first, and the others
+        in order. Moving back what was moved gives the tensor itself, so that the loop of a gradient
+        reads the very stacks of its forward loop."""
+        before = self._moved.get((x.builder, x.value))
+        if before is not None and before[1:] == (destination, source):
+            return before[0]
+        y = in_front(self, x, source) if destination == 0 else in_place(self, x, destination)
+        self._moved[y.builder, y.value] = x, source, destination
+        return y
+
+    def apply(self, node: Node, known: Mapping[Value, Known], size: int) -> tuple[Known, ...]:
+        """The outputs of `node` for all samples."""
+        inputs = [known[v] for v in node.inputs]
+        tensors, stacked = [k.tensor for k in inputs], [k.stacked for k in inputs]
+        if any(stacked) or node.op.draws:
+            return tuple(Known(t, True) for t in node.op.batched(self, tensors, stacked, size))
+        op = node.op
+        if isinstance(op, Scan):
+            op = op.renamed(current_builder().fresh)
+        return tuple(Known(t, False) for t in self.emit_all(op, *tensors))
+
+    def walk(self, nodes: Iterable[Node], known: dict[Value, Known], size: int) -> None:
+        """Add to `known` what the nodes compute from it."""
+        builder = current_builder()
+        for node in nodes:
+            with builder.at(node.where):
+                known.update(zip(node.outputs, self.apply(node, known, size), strict=True))
+
+    def samples(
+        self, body: Graph, inputs: Sequence[Tensor], stacked: Sequence[bool], size: int
+    ) -> list[tuple[Tensor, bool]]:
+        """The outputs of `body`, a graph without state, and whether they differ from sample to
+        sample."""
+        known = dict(zip(body.inputs, map(Known, inputs, stacked), strict=True))
+        self.walk(body.nodes, known, size)
+        return [(known[v].tensor, known[v].stacked) for v in body.outputs]
+
+    def one_by_one(
+        self, op: Op, inputs: Sequence[Tensor], stacked: Sequence[bool], size: int
+    ) -> tuple[Tensor, ...]:
+        """The outputs of `op` for one sample after the other, in a loop."""
+        own = [x for x, s in zip(inputs, stacked, strict=True) if s]
+
+        def step(_: Any, elements: Sequence[Tensor]) -> tuple[Any, Any]:
+            mine = iter(elements)
+            read = [next(mine) if s else x for x, s in zip(inputs, stacked, strict=True)]
+            return (), self.emit_all(op, *read)
+
+        results: tuple[Tensor, ...] = functions.scan(step, (), tuple(own), length=size)[1]
+        return results
