@@ -43,6 +43,8 @@ class Statement:
     template: str
     operands: tuple[str, ...] = ()
     accesses: tuple[Access, ...] = ()
+    operations: int = 1
+    """What an element costs: `Pointwise.operations`."""
 
     @property
     def pointers(self) -> frozenset[str]:
@@ -219,9 +221,11 @@ class Walk:
         template: str,
         operands: Iterable[str] = (),
         accesses: Iterable[Access] = (),
+        operations: int = 1,
     ) -> str:
         """Append a statement with one register; its name."""
-        return self.emit_all(kind, ((name, dtype),), template, operands, accesses)[0]
+        results = ((name, dtype),)
+        return self.emit_all(kind, results, template, operands, accesses, operations)[0]
 
     def emit_all(
         self,
@@ -230,12 +234,14 @@ class Walk:
         template: str,
         operands: Iterable[str] = (),
         accesses: Iterable[Access] = (),
+        operations: int = 1,
     ) -> tuple[str, ...]:
         """Append a statement with several registers, given as (name, dtype)."""
         operands, accesses = tuple(operands), tuple(accesses)
         dtypes = tuple(dtype for _, dtype in results)
         registers = tuple(self.names.fresh(name) for name, _ in results)
-        self.statements.append(Statement(kind, registers, dtypes, template, operands, accesses))
+        statement = Statement(kind, registers, dtypes, template, operands, accesses, operations)
+        self.statements.append(statement)
         axes = {d for a in accesses for d, s in enumerate(a.strides) if s}
         if self.domain.lane is not None and any(a.lane_stride for a in accesses):
             axes.add(self.domain.lane)
@@ -368,7 +374,7 @@ class Walk:
             template = op.scalar_expression(*slots)
             if dtype == "bool" and any(v.type.dtype != "bool" for v in node.inputs):
                 template = f"as_mask({template})"
-        return self.emit("compute", value.name, dtype, template, operands)
+        return self.emit("compute", value.name, dtype, template, operands, operations=op.operations)
 
 
 def cast(source: str, target: str) -> str:

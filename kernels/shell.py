@@ -3,7 +3,6 @@ costs that chunks are cut by."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from graphc.ir import Node, Value
@@ -19,7 +18,8 @@ _LIBRARY = frozenset(
     "abs cos erf exp expm1 floor fmod fmodf log log1p main memcpy memset pow remainder sin sqrt "
     "sqrtf tanh".split()
 )
-_CALLS = re.compile(r"\b(exp|expm1|log|log1p|tanh|sigmoid|erf|sin|cos|pow|philox_uniform)\b")
+FUNCTION = 30
+"""Operations per element from which on a statement is a function of many instructions."""
 
 
 def symbol(node: Node) -> str:
@@ -104,7 +104,8 @@ def statement_cost(statement: Statement, width: int) -> float:
         return 1.0 if contiguous else 0.5 * width
     if statement.kind == "call":
         return 0.5 * width + 5.0
-    return 6.0 if _CALLS.search(statement.template) else 0.3
+    # 16 elements of 5 picoseconds per operation; short functions take longer beside others.
+    return max(6.0, 0.08 * statement.operations) if statement.operations >= FUNCTION else 0.3
 
 
 def program_cost(program: Program, width: int) -> float:

@@ -56,8 +56,12 @@ plays too; so the backends are `reference`, `cpu`, `cuda` and `sim` for each of 
 names the inputs a, b, c or x, in order; pointwise inputs broadcast as NumPy's do. A gradient "yes"
 is a rule in traced tensors, so it has gradients itself; "0" means that none flows. "units" is the
 largest error of a float32 result on a CPU, in units of its last place, over all of float32: 0.5 is
-exact but for the rounding. Where results are not those of PyTorch is listed, with the reasons, in
-`tests/torch/subject.py` and `tests/functions/test_special_values.py`.
+exact but for the rounding. "cost" is the time of a float32 element in units of 5 picoseconds, by
+which passes decide what is stored and what computed again: measured on one core of an AMD EPYC with
+AVX-512 by `python -m tests.ops.operation_costs`. 1 stands for all operators of an instruction or
+so; the campaign holds every figure to a factor of two. Where results are not those of PyTorch is
+listed, with the reasons, in `tests/torch/subject.py` and
+`tests/functions/test_special_values.py`.
 
 """
 
@@ -72,7 +76,8 @@ def page() -> str:
         rows = [_op_row(op) for op in members]
         head = ["| op | formula | dtypes | gradient |", "| --- | --- | --- | --- |"]
         if family is Pointwise:
-            head = [f"{line} {cell} |" for line, cell in zip(head, ("units", "---"), strict=True)]
+            more = ("units | cost", "--- | ---")
+            head = [f"{line} {cell} |" for line, cell in zip(head, more, strict=True)]
         sections.append("\n".join([f"## {title} ({len(rows)})", "", *head, *rows, ""]))
     calls = [_function_row(name) for name in sorted(functions.__all__)]
     head = ["| function | result |", "| --- | --- |"]
@@ -88,7 +93,7 @@ def _op_row(op: type[Op]) -> str:
     accepts = KINDS[tuple(op.accepts)] if issubclass(op, Pointwise | Prefix) else ""
     gives = f" to {op.gives}" if issubclass(op, Pointwise) and op.gives else ""
     row = f"| `{op.name}` | {_first(op)} | {accepts}{gives} | {_gradient(op)} |"
-    return f"{row} {op.units:g} |" if issubclass(op, Pointwise) else row
+    return f"{row} {op.units:g} | {op.operations} |" if issubclass(op, Pointwise) else row
 
 
 def _function_row(name: str) -> str:

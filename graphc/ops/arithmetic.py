@@ -50,6 +50,7 @@ class Divide(Pointwise):
     """y = a / b, of floats."""
 
     name: ClassVar[str] = "divide"
+    operations: ClassVar[int] = 4
     expression: ClassVar[str] = "{a} / {b}"
     meaning = np.divide
     accepts = FLOATS
@@ -64,6 +65,7 @@ class FloorDivide(Pointwise):
     """y = floor(a / b), of the exact quotient; for integers 0 where b = 0."""
 
     name: ClassVar[str] = "floor_divide"
+    operations: ClassVar[int] = 9000
     expression: ClassVar[str] = "floor_divide({a}, {b})"
     meaning = np.floor_divide
 
@@ -75,6 +77,7 @@ class Remainder(Pointwise):
     """y = a - b floor(a / b), with the sign of b; for integers 0 where b = 0."""
 
     name: ClassVar[str] = "remainder"
+    operations: ClassVar[int] = 9000
     expression: ClassVar[str] = "remainder({a}, {b})"
     meaning = np.remainder
 
@@ -87,6 +90,7 @@ class Pow(Pointwise):
     """y = a^b, of floats."""
 
     name: ClassVar[str] = "pow"
+    operations: ClassVar[int] = 900
     units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "pow({a}, {b})"
     meaning = np.power
@@ -106,6 +110,7 @@ class Maximum(Pointwise):
     """y = max(a, b), NaN if either is. The gradient is halved where they are equal."""
 
     name: ClassVar[str] = "maximum"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "maximum({a}, {b})"
     meaning = np.maximum
 
@@ -121,6 +126,7 @@ class Minimum(Pointwise):
     """y = min(a, b), NaN if either is. The gradient is halved where they are equal."""
 
     name: ClassVar[str] = "minimum"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "minimum({a}, {b})"
     meaning = np.minimum
 
@@ -148,6 +154,7 @@ class Abs(Pointwise):
     """y = |a|. The gradient at 0 is 0."""
 
     name: ClassVar[str] = "abs"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "abs({a})"
     meaning = np.abs
 
@@ -174,6 +181,7 @@ class Floor(Pointwise):
     """y = floor(a), of floats. The gradient is 0."""
 
     name: ClassVar[str] = "floor"
+    operations: ClassVar[int] = 10
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "floor({a})"
     meaning = np.floor

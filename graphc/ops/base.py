@@ -175,6 +175,10 @@ class Pointwise(Op):
     units: ClassVar[float] = 0.5
     """The largest error of a float32 result on a CPU, in units of its last place; 0.5 is exact but
     for the rounding."""
+    operations: ClassVar[int] = 1
+    """What an element costs, in operations of `graphc.cost.MACHINES`: its time on a core with
+    AVX-512 in units of 5 picoseconds, as measured (docs/ops.md). 1 is an operator of one
+    instruction; an op whose expression calls a function says more."""
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         shape, dtype = broadcast_shapes(self.name, inputs), same_dtype(self.name, inputs)
@@ -299,6 +303,9 @@ class Random(Op):
     @property
     def draws(self) -> bool:
         return True
+
+    operations: ClassVar[int]
+    """What an element costs, as of `Pointwise`."""
 
 
 def broadcast_shapes(name: str, inputs: Sequence[Type]) -> tuple[int, ...]:

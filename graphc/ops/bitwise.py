@@ -55,6 +55,7 @@ class LeftShift(Bitwise):
     """y = a * 2^b, wrapped; 0 where b is negative or not below the number of bits."""
 
     name: ClassVar[str] = "left_shift"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "left_shift({a}, {b})"
     meaning = np.left_shift
 
@@ -64,5 +65,6 @@ class RightShift(Bitwise):
     below the number of bits."""
 
     name: ClassVar[str] = "right_shift"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "right_shift({a}, {b})"
     meaning = np.right_shift

@@ -19,6 +19,7 @@ class Exp(Pointwise):
     """y = e^a."""
 
     name: ClassVar[str] = "exp"
+    operations: ClassVar[int] = 30
     units: ClassVar[float] = 1.5
     expression: ClassVar[str] = "exp({a})"
     meaning = np.exp
@@ -33,6 +34,7 @@ class Expm1(Pointwise):
     """y = e^a - 1, accurate near 0."""
 
     name: ClassVar[str] = "expm1"
+    operations: ClassVar[int] = 40
     units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "expm1({a})"
     meaning = np.expm1
@@ -47,6 +49,7 @@ class Log(Pointwise):
     """y = log a, the natural logarithm; -inf at 0, NaN below."""
 
     name: ClassVar[str] = "log"
+    operations: ClassVar[int] = 75
     units: ClassVar[float] = 1.5
     expression: ClassVar[str] = "log({a})"
     meaning = np.log
@@ -61,6 +64,7 @@ class Log1p(Pointwise):
     """y = log(1 + a), accurate near 0."""
 
     name: ClassVar[str] = "log1p"
+    operations: ClassVar[int] = 115
     units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "log1p({a})"
     meaning = np.log1p
@@ -75,6 +79,7 @@ class Sqrt(Pointwise):
     """y = sqrt(a), NaN below 0."""
 
     name: ClassVar[str] = "sqrt"
+    operations: ClassVar[int] = 24
     units: ClassVar[float] = 0.5
     expression: ClassVar[str] = "sqrt({a})"
     meaning = np.sqrt
@@ -93,6 +98,7 @@ class Rsqrt(Pointwise):
     """y = 1 / sqrt(a), inf at 0, NaN below."""
 
     name: ClassVar[str] = "rsqrt"
+    operations: ClassVar[int] = 45
     units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "rsqrt({a})"
     meaning = _rsqrt
@@ -107,6 +113,7 @@ class Tanh(Pointwise):
     """y = tanh(a)."""
 
     name: ClassVar[str] = "tanh"
+    operations: ClassVar[int] = 32
     units: ClassVar[float] = 5.5
     expression: ClassVar[str] = "tanh({a})"
     meaning = np.tanh
@@ -127,6 +134,7 @@ class Sigmoid(Pointwise):
     """y = 1 / (1 + e^-a)."""
 
     name: ClassVar[str] = "sigmoid"
+    operations: ClassVar[int] = 48
     units: ClassVar[float] = 3.0
     expression: ClassVar[str] = "sigmoid({a})"
     meaning = _sigmoid
@@ -145,6 +153,7 @@ class Relu(Pointwise):
     """y = max(a, 0), NaN where a is."""
 
     name: ClassVar[str] = "relu"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "relu({a})"
     meaning = _relu
 
@@ -163,6 +172,7 @@ class ReluGrad(Pointwise):
     """dx = 0 where y <= 0, else d: the gradient of y = relu(x). NaN in y passes d."""
 
     name: ClassVar[str] = "relu_grad"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "relu_grad({a}, {b})"
     meaning = _relu_grad
 
@@ -184,6 +194,7 @@ class Erf(Pointwise):
     """y = 2 / sqrt(pi) times the integral of e^(-t^2) over t from 0 to a."""
 
     name: ClassVar[str] = "erf"
+    operations: ClassVar[int] = 50
     units: ClassVar[float] = 6.0
     expression: ClassVar[str] = "erf({a})"
     meaning = _erf
@@ -200,6 +211,7 @@ class Sin(Pointwise):
     """y = sin(a), a in radians."""
 
     name: ClassVar[str] = "sin"
+    operations: ClassVar[int] = 180
     units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "sin({a})"
     meaning = np.sin
@@ -216,6 +228,7 @@ class Cos(Pointwise):
     """y = cos(a), a in radians."""
 
     name: ClassVar[str] = "cos"
+    operations: ClassVar[int] = 180
     units: ClassVar[float] = 2.0
     expression: ClassVar[str] = "cos({a})"
     meaning = np.cos

@@ -74,6 +74,7 @@ class Isnan(Comparison):
     """y = whether a, a float, is not a number."""
 
     name: ClassVar[str] = "isnan"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "isnan({a})"
     meaning = np.isnan
     accepts = FLOATS
@@ -121,6 +122,7 @@ class Select(Pointwise):
     """y = b where a (a boolean) is true, else c. Called `where` in graphs and by users."""
 
     name: ClassVar[str] = "where"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "select({a}, {b}, {c})"
     meaning = np.where
     accepts = ANY
@@ -164,6 +166,7 @@ class Cast(Pointwise):
 
     dtype: str
     name: ClassVar[str] = "cast"
+    operations: ClassVar[int] = 1
     accepts: ClassVar[tuple[str, ...]] = ANY
     expression: ClassVar[str] = "convert<{dtype}>({a})"
 

@@ -30,6 +30,7 @@ class PhiloxUniform(Random):
     number: int
     shape: tuple[int, ...]
     name: ClassVar[str] = "philox_uniform"
+    operations: ClassVar[int] = 1250
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (counter,) = inputs

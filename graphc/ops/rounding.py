@@ -24,6 +24,7 @@ class Ceil(Rounding):
     """y = the smallest integer not below a."""
 
     name: ClassVar[str] = "ceil"
+    operations: ClassVar[int] = 13
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "ceil({a})"
     meaning = np.ceil
@@ -33,6 +34,7 @@ class Round(Rounding):
     """y = the integer nearest to a; the even one of two that are equally near."""
 
     name: ClassVar[str] = "round"
+    operations: ClassVar[int] = 9
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "round_even({a})"
     meaning = np.rint
@@ -42,6 +44,7 @@ class Trunc(Rounding):
     """y = a without its fraction."""
 
     name: ClassVar[str] = "trunc"
+    operations: ClassVar[int] = 11
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "trunc({a})"
     meaning = np.trunc
@@ -51,6 +54,7 @@ class Signbit(Pointwise):
     """y = whether the sign of a is negative: booleans; true for -0."""
 
     name: ClassVar[str] = "signbit"
+    operations: ClassVar[int] = 1
     expression: ClassVar[str] = "signbit({a})"
     meaning = np.signbit
     accepts = FLOATS
@@ -64,6 +68,7 @@ class Copysign(Pointwise):
     """y = |a| with the sign of b. The gradient at a = 0 is 0."""
 
     name: ClassVar[str] = "copysign"
+    operations: ClassVar[int] = 1
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "copysign({a}, {b})"
     meaning = np.copysign
@@ -80,6 +85,7 @@ class Fmod(Pointwise):
     """y = a - b trunc(a / b), exactly, with the sign of a; for integers 0 where b = 0."""
 
     name: ClassVar[str] = "fmod"
+    operations: ClassVar[int] = 9000
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "fmod({a}, {b})"
     meaning = np.fmod
@@ -95,6 +101,7 @@ class Exp2(Pointwise):
     """y = 2^a."""
 
     name: ClassVar[str] = "exp2"
+    operations: ClassVar[int] = 450
     units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "exp2({a})"
     meaning = np.exp2
@@ -109,6 +116,7 @@ class Log2(Pointwise):
     """y = the logarithm of a to base 2; -inf at 0, NaN below."""
 
     name: ClassVar[str] = "log2"
+    operations: ClassVar[int] = 160
     units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "log2({a})"
     meaning = np.log2
@@ -123,6 +131,7 @@ class Log10(Pointwise):
     """y = the logarithm of a to base 10; -inf at 0, NaN below."""
 
     name: ClassVar[str] = "log10"
+    operations: ClassVar[int] = 160
     units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "log10({a})"
     meaning = np.log10

@@ -21,6 +21,7 @@ class Erfc(Pointwise):
     """y = 1 - erf(a), accurate where that is near 0."""
 
     name: ClassVar[str] = "erfc"
+    operations: ClassVar[int] = 8000
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "erfc({a})"
     meaning = values.in_double(values.erfc)
@@ -37,6 +38,7 @@ class Erfcx(Pointwise):
     """y = e^(a^2) erfc(a)."""
 
     name: ClassVar[str] = "erfcx"
+    operations: ClassVar[int] = 4200
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "erfcx({a})"
     meaning = values.in_double(values.erfcx)
@@ -51,6 +53,7 @@ class Erfinv(Pointwise):
     """y with erf(y) = a; inf and -inf at 1 and -1, NaN beyond."""
 
     name: ClassVar[str] = "erfinv"
+    operations: ClassVar[int] = 4000
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "erfinv({a})"
     meaning = values.in_double(values.erfinv)
@@ -67,6 +70,7 @@ class Ndtri(Pointwise):
     """y such that a normal number is below y with probability a; NaN outside of 0 to 1."""
 
     name: ClassVar[str] = "ndtri"
+    operations: ClassVar[int] = 4500
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "ndtri({a})"
     meaning = values.in_double(values.ndtri)
@@ -83,6 +87,7 @@ class Lgamma(Pointwise):
     """y = log |gamma(a)|, inf at the poles."""
 
     name: ClassVar[str] = "lgamma"
+    operations: ClassVar[int] = 8000
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "lgamma({a})"
     meaning = values.in_double(values.lgamma)
@@ -99,6 +104,7 @@ class Digamma(Pointwise):
     """y = the derivative of log |gamma(a)|; -inf at 0, NaN at the other poles."""
 
     name: ClassVar[str] = "digamma"
+    operations: ClassVar[int] = 5000
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "digamma({a})"
     meaning = values.in_double(values.digamma)
@@ -117,6 +123,7 @@ class Polygamma(Pointwise):
 
     order: int
     name: ClassVar[str] = "polygamma"
+    operations: ClassVar[int] = 1700
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "polygamma<{order}>({a})"
     accepts: ClassVar[tuple[str, ...]] = FLOATS
@@ -137,6 +144,7 @@ class I0e(Pointwise):
     """y = e^-|a| times the modified Bessel function of the first kind, of order 0."""
 
     name: ClassVar[str] = "i0e"
+    operations: ClassVar[int] = 2000
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "i0e({a})"
     meaning = values.in_double(lambda a: values.scaled_bessel(0, a))
@@ -154,6 +162,7 @@ class I1e(Pointwise):
     """y = e^-|a| times the modified Bessel function of the first kind, of order 1."""
 
     name: ClassVar[str] = "i1e"
+    operations: ClassVar[int] = 2300
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "i1e({a})"
     meaning = values.in_double(lambda a: values.scaled_bessel(1, a))
@@ -180,6 +189,7 @@ class Sinc(Pointwise):
     """y = sin(pi a) / (pi a), 1 at 0."""
 
     name: ClassVar[str] = "sinc"
+    operations: ClassVar[int] = 1700
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "sinc({a})"
     meaning = values.in_double(values.sinc)
@@ -203,6 +213,7 @@ class Nextafter(Pointwise):
     """y = the number next to a on the way to b. No gradient flows."""
 
     name: ClassVar[str] = "nextafter"
+    operations: ClassVar[int] = 3500
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "nextafter({a}, {b})"
     meaning = np.nextafter
@@ -216,6 +227,7 @@ class Gcd(Pointwise):
     """y = the greatest common divisor of the integers a and b; |a| where b = 0."""
 
     name: ClassVar[str] = "gcd"
+    operations: ClassVar[int] = 4500
     expression: ClassVar[str] = "gcd({a}, {b})"
     meaning = np.gcd
     accepts = INTEGERS

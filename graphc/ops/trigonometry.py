@@ -14,6 +14,7 @@ class Tan(Pointwise):
     """y = tan(a), a in radians."""
 
     name: ClassVar[str] = "tan"
+    operations: ClassVar[int] = 160
     units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "tan({a})"
     meaning = np.tan
@@ -28,6 +29,7 @@ class Asin(Pointwise):
     """y = the angle from -pi/2 to pi/2 whose sine is a; NaN beyond 1."""
 
     name: ClassVar[str] = "asin"
+    operations: ClassVar[int] = 40
     units: ClassVar[float] = 3.0
     expression: ClassVar[str] = "asin({a})"
     meaning = np.arcsin
@@ -44,6 +46,7 @@ class Acos(Pointwise):
     """y = the angle from 0 to pi whose cosine is a; NaN beyond 1."""
 
     name: ClassVar[str] = "acos"
+    operations: ClassVar[int] = 50
     units: ClassVar[float] = 3.0
     expression: ClassVar[str] = "acos({a})"
     meaning = np.arccos
@@ -60,6 +63,7 @@ class Atan(Pointwise):
     """y = the angle from -pi/2 to pi/2 whose tangent is a."""
 
     name: ClassVar[str] = "atan"
+    operations: ClassVar[int] = 52
     units: ClassVar[float] = 3.0
     expression: ClassVar[str] = "atan({a})"
     meaning = np.arctan
@@ -74,6 +78,7 @@ class Sinh(Pointwise):
     """y = (e^a - e^-a) / 2."""
 
     name: ClassVar[str] = "sinh"
+    operations: ClassVar[int] = 120
     units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "sinh({a})"
     meaning = np.sinh
@@ -90,6 +95,7 @@ class Cosh(Pointwise):
     """y = (e^a + e^-a) / 2."""
 
     name: ClassVar[str] = "cosh"
+    operations: ClassVar[int] = 100
     units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "cosh({a})"
     meaning = np.cosh
@@ -106,6 +112,7 @@ class Asinh(Pointwise):
     """y = log(a + sqrt(a^2 + 1)), the inverse of sinh."""
 
     name: ClassVar[str] = "asinh"
+    operations: ClassVar[int] = 300
     units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "asinh({a})"
     meaning = np.arcsinh
@@ -122,6 +129,7 @@ class Acosh(Pointwise):
     """y = log(a + sqrt(a^2 - 1)), the inverse of cosh; NaN below 1."""
 
     name: ClassVar[str] = "acosh"
+    operations: ClassVar[int] = 280
     units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "acosh({a})"
     meaning = np.arccosh
@@ -138,6 +146,7 @@ class Atanh(Pointwise):
     """y = log((1 + a) / (1 - a)) / 2, the inverse of tanh; NaN beyond 1."""
 
     name: ClassVar[str] = "atanh"
+    operations: ClassVar[int] = 150
     units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "atanh({a})"
     meaning = np.arctanh
@@ -152,6 +161,7 @@ class Atan2(Pointwise):
     """y = the angle from -pi to pi of the point whose ordinate is a and whose abscissa is b."""
 
     name: ClassVar[str] = "atan2"
+    operations: ClassVar[int] = 150
     units: ClassVar[float] = 4.0
     expression: ClassVar[str] = "atan2({a}, {b})"
     meaning = np.arctan2
@@ -167,6 +177,7 @@ class Hypot(Pointwise):
     """y = sqrt(a^2 + b^2), without overflow on the way; infinite if either is."""
 
     name: ClassVar[str] = "hypot"
+    operations: ClassVar[int] = 90
     units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "hypot({a}, {b})"
     meaning = np.hypot

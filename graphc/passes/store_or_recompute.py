@@ -28,15 +28,6 @@ from graphc.passes.prune_scans import prune_scans
 from graphc.passes.rewrite import drop_dead, substitute, topological
 from graphc.target import Target
 
-_TRANSCENDENTAL = (
-    "exp expm1 log log1p log2 log10 tanh sigmoid erf sin cos tan asin acos atan sinh cosh pow"
-)
-OPERATIONS = dict.fromkeys(_TRANSCENDENTAL.split(), 30)
-OPERATIONS |= dict.fromkeys(("divide", "sqrt", "rsqrt"), 8)
-"""Arithmetic operations that an element of these functions stands for; of others, one."""
-
-RANDOM_OPERATIONS = 60
-
 
 def store_or_recompute(graph: Graph, target: Target) -> Graph:
     """`graph` whose forward scans stack what their gradients would else compute again at more
@@ -163,8 +154,7 @@ class _Pair:
             return {"capacity": 0.0}
         if not isinstance(node.op, Pointwise | Random):
             return {}
-        each = RANDOM_OPERATIONS if isinstance(node.op, Random) else OPERATIONS.get(node.op.name, 1)
-        return {"capacity": each * node.output.type.size / self.machine.flops}
+        return {"capacity": node.op.operations * node.output.type.size / self.machine.flops}
 
     def _storing(self, value: Value) -> float:
         """The microseconds of writing and reading a value; none if it is stacked already."""

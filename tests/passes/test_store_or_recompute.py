@@ -1,0 +1,50 @@
+"""What a forward scan stores for its gradient, by what it would cost to compute it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import graphc
+from graphc.ir import Graph
+from graphc.ops.scan import Scan
+
+STEPS, BATCH = 6, 32
+CHEAP = ("square", "tanh", "exp")
+ONE = "asinh atanh digamma erfc erfcx erfinv exp2 i0e i1e lgamma log2 log10 ndtri sinc".split()
+TWO = ("atan2", "fmod", "hypot", "remainder")
+
+
+def loss(name: str) -> Callable[..., Any]:
+    """A scan whose step applies the function to what its carry and its element make."""
+    function = getattr(graphc, name)
+
+    def step(h: Any, x: Any) -> Any:
+        inner = graphc.sigmoid(h * x) * 0.5 + 0.2
+        y = function(inner, h * h + 0.3) if name in TWO else function(inner)
+        h = h * 0.5 + graphc.square(y) * x  # whose gradient reads y itself
+        return h, h
+
+    return lambda h, x: graphc.sum(graphc.scan(step, h, x)[1])
+
+
+def scans_that_compute(name: str) -> int:
+    """In how many of the two scans of the gradient the op stands."""
+    specs = graphc.spec((BATCH,)), graphc.spec((STEPS, BATCH))
+    program = graphc.compile(graphc.grad(loss(name)), *specs, device="reference")
+    graph: Graph = program.stages["store_or_recompute"]
+    bodies = [n.op.body for n in graph.nodes if isinstance(n.op, Scan)]
+    assert len(bodies) == 2
+    return sum(any(n.op.name == name for n in body.nodes) for body in bodies)
+
+
+@pytest.mark.parametrize("name", [*ONE, *TWO])
+def test_a_costly_function_is_computed_once_and_stored(name: str) -> None:
+    assert scans_that_compute(name) == 1
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_cheap_function_is_computed_again(name: str) -> None:
+    assert scans_that_compute(name) == 2
