@@ -14,6 +14,7 @@ from graphc.dtypes import shown
 from graphc.errors import GraphError
 from graphc.ir import Graph, Type
 from graphc.kernels.kernel import Kernel
+from graphc.lines import error
 from graphc.ops.constant import PLACED
 from graphc.runtime.plan import Plan
 from graphc.state import StateBuffer
@@ -57,6 +58,7 @@ class Program:
         self.update = update
         self._clock: Any = None if update is None else update.clock(state.values())
         self._executable, self._state = executable, state
+        self._trainable = traced.builder.trainable_read
         foreign = getattr(executable, "foreign", None)
         self._arguments = Arguments(self.name, traced.arguments, foreign)
         self._outputs = traced.outputs
@@ -69,10 +71,19 @@ class Program:
         any error before the first kernel, the state is unchanged.
         """
         arrays = self._arguments(args)
+        self._check_trainable()
         if self.update is not None:
             self.update.before_step(self._clock)
         results = map(shown, self._run(arrays))
         return tree.map_leaves(lambda _, __: next(results), self._outputs)
+
+    def _check_trainable(self) -> None:
+        for name, parameter, trainable in self._trainable:
+            if parameter.trainable is not trainable:
+                raise error(
+                    f"{self.name}: was compiled when {name} had trainable={trainable}, now it has "
+                    f"{parameter.trainable}: compile the function again"
+                )
 
     @property
     def kernels(self) -> dict[str, str]:

@@ -145,6 +145,8 @@ def zeros_like(tensor: Tensor) -> Tensor:
 def _differentiable(argument: Any) -> Any:
     """The tree of tensors that an argument stands for."""
     if hasattr(argument, "named_parameters"):
+        read = current_builder().trainable_read
+        read += [(name, p, p.trainable) for name, p in argument.named_parameters()]
         pairs = [(n, p) for n, p in argument.named_parameters() if p.trainable]
         return {name: _differentiable(p) for name, p in pairs}
     if isinstance(argument, Operand):

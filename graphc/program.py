@@ -15,6 +15,7 @@ from graphc.gradient import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.lines import error
 from graphc.messages import decisions
+from graphc.nn.selection import Selection
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.scan import bodies
 from graphc.optim.rule import Rule
@@ -29,6 +30,7 @@ def compile(
     fn: Callable[..., Any],
     *args: Any,
     update: Any = None,
+    train: Any = None,
     device: str | None = None,
     streams: int | str | None = None,
     threads: int | None = None,
@@ -45,10 +47,14 @@ def compile(
               dicts of them; the program is called with arrays in place of the specs and without
               the modules
     update    an `optim` rule that updates the trainable parameters in the same program
+    train     what `update` may change: a module, a parameter, a list of them, or a function that is
+              true of names such as `encoder.fc1.weight`; default: all arguments. Parameters that
+              are not trainable stay as they are
     device    "cpu", "cuda", "cuda:N", "sim" or "reference"
     streams   1 to 8 queues of kernels, or "auto"
     threads   workers on the CPU, the caller included
-    training  whether dropout drops and batch norm uses the batch; default: with `update`
+    training  whether dropout drops and batch norm uses the batch, in modules whose `train()` or
+              `eval()` says nothing else; default: with `update`
     seed      key of the program's random numbers
     disable   names of optional passes to leave out
 
@@ -66,6 +72,9 @@ def compile(
     if update is not None and not isinstance(update, Rule):
         got = f"the class {update.__name__}" if isinstance(update, type) else type(update).__name__
         raise error(f"update: expected a rule such as graphc.optim.SGD(lr=0.1), got {got}")
+    if train is not None and update is None:
+        raise error("train: says what update= may change, which is not given")
+    selection = None if train is None else Selection("train", train)
     disable = (disable,) if isinstance(disable, str) else disable
     device = settings.device or _default_device()
     target = _target(device)
@@ -84,7 +93,7 @@ def compile(
         graph = run_passes(graph, target, _enabled(passes.BEFORE_GRADIENT, settings.disable), hook)
         buffers = traced.builder.buffers
         if update is not None:
-            graph, buffers = _differentiate(graph, traced, update)
+            graph, buffers = _differentiate(graph, traced, update, selection)
             hook("differentiate", graph)
         graph = run_passes(graph, target, _enabled(passes.AFTER_GRADIENT, settings.disable), hook)
         state = _bind(graph, buffers, stages)
@@ -98,7 +107,7 @@ def compile(
 
 
 def _differentiate(
-    graph: Graph, traced: Traced, update: Any
+    graph: Graph, traced: Traced, update: Any, selection: Selection | None
 ) -> tuple[Graph, dict[str, StateBuffer]]:
     """The graph with the gradient of its first output and the update of the parameters."""
     builder = Builder.extend(graph, traced.builder)
@@ -106,16 +115,17 @@ def _differentiate(
     if not outputs:
         raise error("with update=, the function returns the loss, got nothing")
     check_scalar_loss(outputs[0])
-    trained = [
-        (name, p, builder.read_state(p.state))
-        for name, p in traced.parameters.items()
-        if p.trainable and name in builder.buffers
-    ]
+    allowed = traced.parameters if selection is None else selection.of(traced.parameters)
+    read = [(name, p) for name, p in allowed.items() if name in builder.buffers]
+    traced.builder.trainable_read += [(name, p, p.trainable) for name, p in read]
+    trained = [(name, p, builder.read_state(p.state)) for name, p in read if p.trainable]
     if not trained:
-        raise error(
-            "with update=, the loss depends on trainable parameters, found none among the "
-            "arguments: give the module to compile as an argument"
+        found = (
+            "found none among the arguments: give the module to compile as an argument"
+            if selection is None
+            else "train= names none that are"
         )
+        raise error(f"with update=, the loss depends on trainable parameters, {found}")
     with builder.building():
         with builder.at(Where(derived=True)):
             seed = one_like(outputs[0])

@@ -32,8 +32,11 @@ class Builder:
         self.where: Where | None = None
         """If set, the origin of every node emitted, in place of the user's current line."""
         self.training = False
-        """Whether dropout drops and batch norm uses the batch's statistics."""
+        """Whether dropout drops and batch norm uses the batch's statistics: in this module, at
+        this moment."""
         self.seed = 0
+        self.trainable_read: list[tuple[str, Any, bool]] = []
+        """(name, parameter, its `trainable`) wherever that decided what the graph computes."""
         self.buffers: dict[str, StateBuffer] = {}
         """What each state value is bound to, by the value's name."""
         self._known_names: dict[int, str] = {}
@@ -158,13 +161,24 @@ class Builder:
             _stack.pop()
 
     @contextmanager
-    def module(self, name: str) -> Iterator[None]:
-        """Let nodes emitted inside carry `name` in their module path."""
+    def module(self, name: str, training: bool) -> Iterator[None]:
+        """Let nodes emitted inside carry `name` in their module path, in a module that trains or
+        not."""
         self.modules.append(name)
+        try:
+            with self.mode(training):
+                yield
+        finally:
+            self.modules.pop()
+
+    @contextmanager
+    def mode(self, training: bool) -> Iterator[None]:
+        """Let `training` be what random and normalising functions see inside."""
+        before, self.training = self.training, training
         try:
             yield
         finally:
-            self.modules.pop()
+            self.training = before
 
     @contextmanager
     def at(self, where: Where) -> Iterator[None]:
@@ -196,6 +210,11 @@ class Builder:
 
 
 _stack: list[Builder] = []
+
+
+def innermost_builder() -> Builder | None:
+    """The innermost open builder, if there is one."""
+    return _stack[-1] if _stack else None
 
 
 def current_builder() -> Builder:

@@ -28,7 +28,7 @@ class Traced:
     outputs: Any = None
     """The tree of tensors that the function returned."""
     parameters: dict[str, Parameter] = field(default_factory=dict)
-    """The parameters of the modules among the arguments, by state name."""
+    """The arguments that are parameters and those of modules among them, by state name."""
 
 
 def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int = 0) -> Graph:
@@ -47,6 +47,10 @@ def trace_function(
     name = getattr(fn, "__name__", type(fn).__name__)
     builder = Builder(name if name.isidentifier() else "function")
     builder.training, builder.seed = training, seed
+    owner = _owner(fn)
+    if owner is not None and owner is not fn:  # a call of a module says so by itself
+        with builder.building():
+            builder.training = owner.training
     traced = Traced(builder)
     with builder.building():
         _name_parameters(fn, args, traced)
@@ -94,16 +98,24 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced) -> None:
     """Give the state its names: those of the module's state_dict, behind the argument's name
-    where there are several modules."""
-    owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
-    found = [("model", owner)] if isinstance(owner, Module) else []
+    where there are several modules or parameters."""
+    owner = _owner(fn)
+    found: list[tuple[str, Any]] = [] if owner is None else [("model", owner)]
     for arg, name in zip(args, _argument_names(fn, len(args)), strict=True):
-        found += [(path, m) for path, m in tree.leaves(arg, name) if isinstance(m, Module)]
-    for prefix, module in found:
-        for name, parameter in module.named_parameters():
-            full = name if len(found) == 1 else f"{prefix}.{name}"
+        found += [(path, leaf) for path, leaf in tree.leaves(arg, name)]
+    holders = [(path, leaf) for path, leaf in found if isinstance(leaf, Module | Parameter)]
+    for prefix, holder in holders:
+        inner = [("", holder)] if isinstance(holder, Parameter) else holder.named_parameters()
+        for name, parameter in inner:
+            full = name if name and len(holders) == 1 else f"{prefix}.{name}".strip(".")
             traced.parameters.setdefault(full, parameter)
             traced.builder.name_state(parameter.state, full)
+
+
+def _owner(fn: Callable[..., Any]) -> Module | None:
+    """The module that is traced, or whose method is."""
+    owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
+    return owner if isinstance(owner, Module) else None
 
 
 def _result(path: str, value: Any) -> Tensor:

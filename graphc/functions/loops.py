@@ -109,6 +109,7 @@ class BodyBuilder(Builder):
         self.outer, self.length = outer, length
         self.training, self.seed = outer.training, outer.seed
         self.modules, self.where = list(outer.modules), outer.where
+        self.trainable_read = outer.trainable_read
         self._names = outer._names
         self.captured: dict[Value, Tensor] = {}
         """Outer value -> the constant of the body that stands for it."""

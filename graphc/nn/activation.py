@@ -310,7 +310,7 @@ class RReLU(Module):
         self.upper = check.real("RReLU", "upper", upper)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functions.rrelu(x, self.lower, self.upper)
+        return functions.rrelu(x, self.lower, self.upper, self.training)
 
     def describe(self) -> str:
         return f"lower={self.lower}, upper={self.upper}"

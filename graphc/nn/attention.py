@@ -10,7 +10,7 @@ from graphc.functions.attention import attention_weights
 from graphc.nn import check, initialize
 from graphc.nn.linear import Linear
 from graphc.nn.module import Module
-from graphc.trace import Tensor, current_builder
+from graphc.trace import Tensor
 
 
 class MultiheadAttention(Module):
@@ -84,7 +84,7 @@ class MultiheadAttention(Module):
         if is_causal and not need_weights and key_padding_mask is None:
             attn_mask = None  # which is_causal says in other words
         mask = self._mask(attn_mask, key_padding_mask, q.shape[0])
-        p = self.dropout if current_builder().training else 0.0
+        p = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
             weights = attention_weights(q, k, mask, p, is_causal)

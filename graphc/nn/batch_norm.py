@@ -83,8 +83,8 @@ class _BatchNorm(_ChannelNorm):
             self.running_var,
             self.weight,
             self.bias,
-            training=None if tracked else True,
-            momentum=self._count() if tracked and current_builder().training else 0.0,
+            training=self.training if tracked else True,
+            momentum=self._count() if tracked and self.training else 0.0,
             eps=self.eps,
         )
 
@@ -145,6 +145,7 @@ class _InstanceNorm(_ChannelNorm):
             self.running_var,
             self.weight,
             self.bias,
+            self.running_mean is None or self.training,
             momentum=0.0 if self.momentum is None else self.momentum,
             eps=self.eps,
         )

@@ -11,7 +11,7 @@ from typing import ClassVar
 from graphc import functions
 from graphc.nn import check
 from graphc.nn.module import Module
-from graphc.trace import Tensor, current_builder
+from graphc.trace import Tensor
 
 SATURATION = -1.7580993408473766
 """What SELU approaches for large negative numbers."""
@@ -24,7 +24,7 @@ class Dropout(Module):
         self.p = check.number("Dropout", "p", p, 0.0, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        return functions.dropout(x, self.p)
+        return functions.dropout(x, self.p, self.training)
 
     def describe(self) -> str:
         return f"p={self.p}"
@@ -43,7 +43,7 @@ class _ChannelDropout(Module):
         check.axes(type(self).__name__, x, self._axes)
         # One number per channel is drawn; the broadcast product is fused into its neighbours.
         channels = functions.ones((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype)
-        return x * functions.dropout(channels, self.p)
+        return x * functions.dropout(channels, self.p, self.training)
 
     def describe(self) -> str:
         return f"p={self.p}"
@@ -76,11 +76,11 @@ class AlphaDropout(Module):
         self.p = check.number(type(self).__name__, "p", p, 0.0, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not current_builder().training or self.p == 0.0:
+        if not self.training or self.p == 0.0:
             return x
         if self.p == 1.0:
             return functions.zeros_like(x)
-        kept = functions.greater(functions.dropout(self._ones(x), self.p), 0)
+        kept = functions.greater(functions.dropout(self._ones(x), self.p, True), 0)
         scale = 1 / math.sqrt((1 - self.p) * (1 + self.p * SATURATION**2))
         shift = -scale * self.p * SATURATION
         return functions.where(kept, x, SATURATION) * scale + shift

@@ -12,9 +12,8 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type, dtype_name
 from graphc.nn.parameter import Parameter
 from graphc.state import StateBuffer
-from graphc.trace import Builder, current_builder, user_line
+from graphc.trace import Builder, current_builder, innermost_builder, user_line
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
@@ -33,6 +32,11 @@ T = TypeVar("T")
 
 class Module:
     """Base of all layers and models. A subclass sets attributes and defines `forward`."""
+
+    # Not among the attributes, which are the members of some modules.
+    __slots__ = ("__dict__", "__weakref__", "_own_training")
+    _own_training: bool
+    """What `train` or `eval` said; absent where neither was called."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -51,7 +55,7 @@ class Module:
         name = self._name_in(builder)
         _calls.append(self)
         try:
-            with builder.module(name) if name else nullcontext():
+            with builder.module(name, self.training) if name else builder.mode(self.training):
                 return self.forward(*args, **kwargs)
         finally:
             _calls.pop()
@@ -65,6 +69,37 @@ class Module:
                 f"({', '.join(user_line())})"
             )
         super().__setattr__(name, value)
+
+    @property
+    def training(self) -> bool:
+        """Whether this module trains, which decides for dropout and for norms that keep running
+        statistics: what `train` or `eval` said last. Where neither was called it is as in the
+        module that calls this one, in the outermost as compile's `training` says; True outside of
+        a traced function."""
+        if hasattr(self, "_own_training"):
+            return self._own_training
+        builder = innermost_builder()
+        return True if builder is None else builder.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise GraphError(
+                f"{type(self).__name__}: training expected True or False, got {mode!r} "
+                f"({', '.join(user_line())})"
+            )
+        self._own_training = mode
+
+    def train(self, mode: bool = True) -> Self:
+        """Let this module and all inside it train in the programs compiled from now on, or with
+        False not. Programs that are there already stay as they are."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """`train(False)`: dropout passes everything, norms use their running statistics."""
+        return self.train(False)
 
     def parameters(self) -> Iterator[Parameter]:
         """Every parameter once, those that are not trainable included."""

@@ -9,7 +9,7 @@ import numpy as np
 from graphc.dlpack import host_array
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
-from graphc.lines import user_line
+from graphc.lines import error, user_line
 from graphc.operand import Operand, Size
 from graphc.state import StateBuffer
 
@@ -18,10 +18,12 @@ class Parameter(Operand):
     """State of a module: `data` as it is at first; update rules change it if `trainable`.
 
     Python numbers and lists become float32 (integers stay i64 where they are not trainable);
-    arrays keep their dtype, so np.ones(3) gives f64[3]. In a traced function a parameter has a
-    tensor's operators and can be given to every function. All programs that read it share the one
-    buffer, which `assign` overwrites; another parameter put in its place is seen by the next
-    compile alone. Raises GraphError for a trainable one that is not float.
+    arrays keep their dtype, so np.ones(3) gives f64[3]. A program is compiled for what `trainable`
+    says then; after another is set, calling a program that would do otherwise is an error. In a
+    traced function a parameter has a tensor's operators and can be given to every function. All
+    programs that read it share the one buffer, which `assign` overwrites; another parameter put in
+    its place is seen by the next compile alone. Raises GraphError for a trainable one that is not
+    float.
     """
 
     def __init__(self, data: Any, trainable: bool = True) -> None:
@@ -30,17 +32,19 @@ class Parameter(Operand):
             array = array.astype(np.float32)
         self.state = StateBuffer(array)
         self.trainable = trainable
-        if trainable and self.dtype not in FLOATS:
-            raise GraphError(
-                f"Parameter: expected a float dtype, got {self.state.type}; "
-                f"trainable=False holds other dtypes ({', '.join(user_line())})"
-            )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("state", "trainable"):
             raise GraphError(
                 f"Parameter: cannot set {name}: assign(array) overwrites the contents, and "
                 f"trainable says whether update rules change them ({', '.join(user_line())})"
+            )
+        if name == "trainable" and not isinstance(value, bool):
+            raise error(f"Parameter: trainable expected True or False, got {value!r}")
+        if name == "trainable" and value and self.dtype not in FLOATS:
+            raise error(
+                f"Parameter: expected a float dtype, got {self.state.type}; "
+                "trainable=False holds other dtypes"
             )
         super().__setattr__(name, value)
 
@@ -75,8 +79,8 @@ class Parameter(Operand):
         with `__array__`. GraphError if its shape or dtype do not fit."""
         try:
             self.state.assign(array, "Parameter.assign")
-        except GraphError as error:
-            raise GraphError(f"{error} ({', '.join(user_line())})") from None
+        except GraphError as unfit:
+            raise GraphError(f"{unfit} ({', '.join(user_line())})") from None
 
     def _unreadable(self, reader: str) -> GraphError:
         # A silent copy here would turn the parameter into a constant of the graph.

@@ -99,7 +99,7 @@ class Recurrent(Module):
         last: list[State] = []
         for number in range(self.num_layers):
             if number and self.dropout:
-                x = functions.dropout(x, self.dropout)
+                x = functions.dropout(x, self.dropout, self.training)
             sides = []
             for suffix in self.suffixes:
                 state = initial[len(last)]
