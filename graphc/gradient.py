@@ -25,8 +25,10 @@ def gradients(
     """The gradient of sum(outputs[i] * seeds[i]) with respect to each of `wanted`.
 
     Each has the shape and dtype of the tensor it belongs to; None where no output depends on it.
-    Nodes before number `first` count as constants.
+    Nodes before number `first` count as constants. Outside a scan's body its tensors go by other
+    values than inside; here all are as `builder` knows them.
     """
+    outputs, wanted = list(map(builder.own, outputs)), list(map(builder.own, wanted))
     nodes = builder.nodes[first:]
     active = _active(nodes, {t.value for t in wanted})
     grads: dict[Value, Tensor] = {}

@@ -236,3 +236,37 @@ def test_the_gradient_of_a_gradient_passes_through_scans() -> None:
     got, expected = (run(curvature(steps), x, w) for steps in (graphc.scan, _loop))
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_gradient_inside_a_body_reaches_what_was_captured(depth: int) -> None:
+    def fn(w: Any, x: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            found = graphc.grad(lambda v: graphc.sum(w * v * element))(w)
+            return carry + found, found
+
+        def outer(carry: Any, elements: Any) -> Any:
+            return graphc.scan(step, carry, elements)
+
+        return graphc.scan(step if depth == 1 else outer, graphc.zeros(3), x)
+
+    w, x = random(3), random(*(2, 4)[:depth], 3)
+    total, each = run(fn, w, x)
+    np.testing.assert_allclose(each, 2 * w * x, rtol=1e-6)
+    np.testing.assert_allclose(total, (2 * w * x).reshape(-1, 3).sum(0), rtol=1e-5)
+
+
+def test_a_gradient_inside_a_body_reaches_parameters_and_a_loss_from_outside() -> None:
+    layer = nn.Linear(3, 1)
+
+    def fn(x: Any, loss: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            found = graphc.grad(lambda m: graphc.sum(m(element)))(layer)
+            return carry, (found["weight"], graphc.grad(lambda v: v)(loss))
+
+        return graphc.scan(step, graphc.zeros(()), x)[1]
+
+    x = random(4, 3)
+    weights, ones = run(fn, x, np.float32(2))
+    np.testing.assert_allclose(weights, x[:, None, :], rtol=1e-6)
+    assert (ones == 1).all()
