@@ -230,7 +230,7 @@ def pooled_nest(nest: Nest, pool: MaxPool2d) -> tuple[Nest, Window]:
 def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, ...]) -> Read:
     """The read of `value`, given its index per axis over iteration axes of `extents`."""
     borders: list[Border] = []
-    places: list[Border] = []
+    places: list[_Place] = []
     for affine, divisor, extent in zip(
         operand.index, operand.divisors, value.type.shape, strict=True
     ):
@@ -238,7 +238,7 @@ def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, 
         # The index of an axis of extent 1 is 0; without it the border has fewer axes.
         wide = tuple(c if n > 1 else 0 for c, n in zip(affine.coefficients, extents, strict=True))
         border = Border(wide, affine.offset, extent, divisor)
-        places.append(place if divisor == 1 else border)
+        places.append(_Place.of(place if divisor == 1 else border))
         if not _always_inside(border, extents):
             borders.append(border)
     producers = body.producers
@@ -255,34 +255,53 @@ def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, 
     return _address(body.inputs.index(value), value.type, places, tuple(borders), len(extents))
 
 
-def _compose(affine: Affine, places: Sequence[Border], rank: int) -> Border:
+@dataclass(frozen=True)
+class _Place:
+    """An index as the sum of coefficients[a] * i[a], of `offset` and of quotients, each so many
+    times: terms that are divided by different numbers stay apart."""
+
+    coefficients: tuple[int, ...]
+    offset: int
+    quotients: tuple[tuple[int, Border], ...] = ()
+
+    @staticmethod
+    def of(border: Border) -> _Place:
+        if border.divisor == 1:
+            return _Place(border.coefficients, border.offset)
+        nothing = (0,) * len(border.coefficients)
+        if not border.axes:
+            return _Place(nothing, border.offset // border.divisor)
+        return _Place(nothing, 0, ((1, border),))
+
+
+def _compose(affine: Affine, places: Sequence[_Place], rank: int) -> _Place:
     used = [(c, p) for c, p in zip(affine.coefficients, places, strict=True) if c]
-    divisors = {p.divisor for _, p in used}
-    assert len(divisors) <= 1, "a view mixes divided indices"
-    divisor = divisors.pop() if divisors else 1
-    coefficients = tuple(sum(c * p.coefficients[a] for c, p in used) for a in range(rank))
-    offset = affine.offset * divisor + sum(c * p.offset for c, p in used)
-    return Border(coefficients, offset, 0, divisor)
+    return _Place(
+        tuple(sum(c * p.coefficients[a] for c, p in used) for a in range(rank)),
+        affine.offset + sum(c * p.offset for c, p in used),
+        tuple((c * factor, q) for c, p in used for factor, q in p.quotients),
+    )
 
 
 def _address(
-    index: int, type: Type, places: Sequence[Border], borders: tuple[Border, ...], rank: int
+    index: int, type: Type, places: Sequence[_Place], borders: tuple[Border, ...], rank: int
 ) -> Read:
     strides, offset, quotients = [0] * rank, 0, []
     lanes, block = None, 0
     steps = _storage_strides(type)
     for axis, (place, step) in enumerate(zip(places, steps, strict=True)):
-        if axis == type.layout.axis and place.axes:
-            assert place.divisor == 1 and place.offset == 0 and sum(place.coefficients) == 1
-            (lanes,), block = place.axes, step
-        elif axis == type.layout.axis:
-            assert place.offset == 0
-        elif place.divisor > 1 and place.axes:
-            quotients.append(Quotient(place, step))
-        else:
-            offset += step * (place.offset // place.divisor)
-            for a, c in enumerate(place.coefficients):
-                strides[a] += step * c
+        if axis == type.layout.axis:
+            assert not place.quotients and place.offset == 0, (
+                f"lanes of {type} are read as they lie"
+            )
+            if any(place.coefficients):
+                assert sum(place.coefficients) == 1, f"lanes of {type} are read one by one"
+                lanes, block = place.coefficients.index(1), step
+            continue
+        quotients += [Quotient(border, step * factor) for factor, border in place.quotients]
+        offset += step * place.offset
+        for a, c in enumerate(place.coefficients):
+            strides[a] += step * c
     return Read(index, type, tuple(strides), offset, borders, tuple(quotients), lanes, block)
 
 

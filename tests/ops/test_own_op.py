@@ -12,7 +12,8 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.errors import GraphError
-from graphc.ops.base import REGISTRY, Pointwise
+from graphc.ir import Type
+from graphc.ops.base import REGISTRY, Affine, Pointwise, View
 from graphc.trace import emit
 
 
@@ -77,3 +78,40 @@ def test_an_expression_of_a_missing_input_is_named(own_op: Callable[..., Any]) -
     message = "cube: expression '{a} * {x}' names 'x', expected one of a"
     with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
         run(op, device="cpu")
+
+
+@pytest.fixture
+def fold_rows() -> Iterator[View]:
+    """y[n, c, h, w] = x[n, c, 4 * h + w]: an index of the input from two of the output."""
+
+    class FoldRows(View):
+        name = "fold_rows"
+
+        def infer(self, *inputs: Type) -> tuple[Type, ...]:
+            n, c, size = inputs[0].shape
+            return (Type((n, c, size // 4, 4), inputs[0].dtype),)
+
+        def reference(self, *inputs: Any) -> tuple[Any, ...]:
+            return (inputs[0].reshape(*inputs[0].shape[:2], -1, 4),)
+
+        def index(self, source: Type) -> tuple[Affine, ...]:
+            return Affine((1, 0, 0, 0)), Affine((0, 1, 0, 0)), Affine((0, 0, 4, 1))
+
+    yield FoldRows()
+    REGISTRY.pop("fold_rows")
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("stride", [(1, 2), (2, 3)])
+def test_an_own_view_may_mix_indices_that_a_stride_divides(
+    fold_rows: View, stride: tuple[int, int], device: str
+) -> None:
+    def fn(x: Any, weight: Any) -> Any:
+        return graphc.conv_transpose2d(emit(fold_rows, x), weight, stride=stride, padding=1)
+
+    random = np.random.default_rng(0)
+    arrays = [random.random(s, np.float32) for s in ((2, 4, 12), (4, 3, 3, 2))]
+    specs = [graphc.spec(a.shape) for a in arrays]
+    got = graphc.compile(fn, *specs, device=device, disable=("split_strides",))(*arrays)
+    want = graphc.compile(fn, *specs, device="reference")(*arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
