@@ -142,15 +142,30 @@ def find_rows(body: Graph, width: int) -> Rows:
     """The loops of `body` with the cheapest axis in the lanes."""
     names = Names()
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
-    shape = _input_shape(_reductions(body)) or (1,)
+    reductions = _reductions(body)
+    shape = _input_shape(reductions) or (1,)
     best: tuple[float, Rows] | None = None
-    for lane in lane_candidates(shape, (*body.outputs, *body.inputs)):
+    for lane in _batch_axes(body, reductions) or lane_candidates(
+        shape, (*body.outputs, *body.inputs)
+    ):
         rows = _Builder(body, Domain(shape, lane, width), pointers).rows()
         cost = sum(lane_cost(x.body.accesses, rows.domain) for x in rows.loops)
         if best is None or cost < best[0]:
             best = cost, rows
     assert best is not None
     return best[1]
+
+
+def _batch_axes(body: Graph, reductions: Sequence[Node]) -> list[int]:
+    """The axes of the rows that lie in the lanes of what is read or written: one, or none. A view
+    may have moved it since, so that a value's own rank does not tell."""
+    known = _axes(body, reductions)
+    found = {
+        known[v][v.type.layout.axis]
+        for v in (*body.outputs, *body.inputs)
+        if v in known and v.type.layout.axis is not None
+    }
+    return [axis for axis in found if axis is not None]
 
 
 def _reductions(body: Graph) -> list[Node]:
@@ -248,6 +263,14 @@ def _places(
     body: Graph, reductions: Sequence[Node], domain: Domain
 ) -> dict[Value, tuple[Place, ...]]:
     """Where each value that follows from a reduction or leads to one lies in the domain."""
+    return {
+        v: tuple(domain.constant(0) if d is None else domain.axis(d) for d in axes)
+        for v, axes in _axes(body, reductions).items()
+    }
+
+
+def _axes(body: Graph, reductions: Sequence[Node]) -> dict[Value, Axes]:
+    """The axis of the rows that each axis of those values is; None for one of extent 1."""
     known: dict[Value, Axes] = {}
     for node in reductions:
         op, x = node.op, node.inputs[0]
@@ -269,10 +292,7 @@ def _places(
     for value in body.outputs:
         assert value in known or value.type.shape == shape, f"{value} has no place among {shape}"
         known.setdefault(value, tuple(range(value.type.rank)))
-    return {
-        v: tuple(domain.constant(0) if d is None else domain.axis(d) for d in axes)
-        for v, axes in known.items()
-    }
+    return known
 
 
 def _pass_down(node: Node, known: dict[Value, Axes]) -> None:

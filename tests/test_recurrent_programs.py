@@ -223,3 +223,26 @@ def test_nvcc_takes_the_kernels_of_the_loops_and_spills_nothing(arch: str, tmp_p
 def _made(folder: Any) -> Any:
     folder.mkdir()
     return folder
+
+
+def test_a_stack_may_be_reshaped_across_its_batch() -> None:
+    """The sums of the rows are again a row: the batch's place from the end differs before and
+    after the reduction of one kernel."""
+    need_command("g++", "clang++")
+
+    def loss(x: Any, w: Any, b: Any) -> Any:
+        def step(h: Any, element: Any) -> Any:
+            h = graphc.tanh(h @ w + element)
+            return h, h
+
+        _, y = graphc.scan(step, graphc.zeros(x.shape[1:]), x)
+        rows = graphc.sum(graphc.reshape(y, (-1, 8)) @ b, axis=1)
+        return graphc.sum(graphc.square(graphc.reshape(rows, (1, -1)) + 1.0))
+
+    arrays = random(4, 32, 8), random(8, 8), random(8, 5)
+    specs = [graphc.spec(a.shape) for a in arrays]
+    gradient = graphc.grad(loss, argnums=(0, 1, 2))
+    got = graphc.compile(gradient, *specs, device="cpu")(*arrays)
+    want = graphc.compile(gradient, *specs, device="reference")(*arrays)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max())
