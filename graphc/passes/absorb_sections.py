@@ -18,6 +18,7 @@ from graphc.passes.groups import is_free, of_update_rule
 from graphc.passes.partition import Partition
 from graphc.passes.places import read_elsewhere, readers, stored
 from graphc.passes.sections import MOST_SECTIONS, Sections, section_read, sections_joined
+from graphc.target import Target
 
 
 def absorb_sections(
@@ -26,6 +27,7 @@ def absorb_sections(
     inside: set[Value],
     partition: Partition,
     consumers: Mapping[Value, Sequence[Node]],
+    target: Target,
 ) -> str:
     """Merge into the group of `contraction`, whose results of its own shape are `inside`, what
     reads their sections. The reason why it could not be done; "" if it was, or nothing reads
@@ -41,7 +43,7 @@ def absorb_sections(
     assert sections is not None
     if sections.count > MOST_SECTIONS:
         return f"an epilogue holds at most {MOST_SECTIONS} sections, here are {sections.count}"
-    if not _is_plain_axis(contraction, sections.axis):
+    if not _is_plain_axis(contraction, sections.axis, target):
         return f"axis {sections.axis} of the output is not an axis of one operand alone"
     parts = {v for n in slices for v in n.outputs}
     # A read of a section ends there: it is no read of the whole at another index.
@@ -58,16 +60,24 @@ def _pointwise_readers(node: Node, consumers: Mapping[Value, Sequence[Node]]) ->
     return any(n.output.type.shape == shape for n in readers)
 
 
-def _is_plain_axis(contraction: Node, axis: int) -> bool:
-    """Whether one iteration axis, of one operand, alone runs along this axis of the output."""
+def _is_plain_axis(contraction: Node, axis: int, target: Target) -> bool:
+    """Whether one iteration axis, of one operand, alone runs along this axis of the output; and,
+    where the target needs it, whether that operand has no other axis of the output for itself."""
     assert isinstance(contraction.op, Contraction)
-    a, b = contraction.inputs
-    nest = contraction.op.iteration(a.type, b.type)
+    left, right = contraction.inputs
+    nest = contraction.op.iteration(left.type, right.type)
     axes = [i for i, c in enumerate(nest.output[axis].coefficients) if c]
     if [nest.output[axis].coefficients[i] for i in axes] != [1]:
         return False
-    readers = [any(p.coefficients[axes[0]] for p in operand.index) for operand in (nest.a, nest.b)]
-    return readers != [True, True]
+    (cut,) = axes
+    left_axes, right_axes = (
+        {i for p in operand.index for i, c in enumerate(p.coefficients) if c and i < nest.kept}
+        for operand in (nest.a, nest.b)
+    )
+    if cut in left_axes and cut in right_axes:
+        return False
+    own = left_axes - right_axes if cut in left_axes else right_axes - left_axes
+    return target.cuts_any_axis or own <= {cut}
 
 
 def _absorb_readers(

@@ -39,7 +39,7 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
         else:
             shape = contraction.output.type.shape
             absorb_operands(graph, contraction, shape, partition, consumers, producers)
-            note = absorb_sections(graph, contraction, inside, partition, consumers)
+            note = absorb_sections(graph, contraction, inside, partition, consumers, target)
         notes[id(contraction)] = note
     groups = [partition.nodes_of(partition.of(n)) for n in contractions]
     return fuse_groups(graph, groups, [notes[id(n)] for n in contractions])

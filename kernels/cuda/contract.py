@@ -104,8 +104,7 @@ def make_problem(nest: Nest) -> Problem:
     a, b = nest.a, nest.b
     if nest.sections is not None:
         return _sectioned_problem(nest)
-    only_a = tuple(i for i in nest.kept if _reads(a, i) and not _reads(b, i))
-    only_b = tuple(i for i in nest.kept if _reads(b, i) and not _reads(a, i))
+    only_a, only_b = _read_alone(nest, a, b), _read_alone(nest, b, a)
     batch = tuple(i for i in nest.kept if i not in only_a + only_b)
     strides = output_strides(nest)
     wide = [i for i in nest.kept if nest.axes[i].extent > 1]
@@ -123,21 +122,22 @@ def make_problem(nest: Nest) -> Problem:
 
 
 def _sectioned_problem(nest: Nest) -> Problem:
-    """The columns are those of the operand that has the sections."""
+    """The columns are the axis that was cut: rows are what the other operand alone reads. Where a
+    broadcast hides the axis from both, an operand with other axes of its own has the rows."""
     a, b, sections = nest.a, nest.b, nest.sections
     assert sections is not None
-    if _reads(a, sections):
+    cut = (sections, sections + 1)
+    if {*_read_alone(nest, a, b)} & {*cut} or {*_read_alone(nest, b, a)} - {*cut}:
         a, b = b, a
-    only_a = tuple(i for i in nest.kept if _reads(a, i) and not _reads(b, i))
-    only_b = tuple(i for i in nest.kept if _reads(b, i) and not _reads(a, i))
-    batch = tuple(i for i in nest.kept if i not in only_a + only_b)
-    columns = tuple(i for i in only_b if i != sections)
-    assert only_b == (sections, *columns) and len(columns) == 1, "sections of one axis"
-    access = operand_access(nest, b, batch, only_b, nest.summed)
+    rows = _read_alone(nest, a, b)
+    assert {*_read_alone(nest, b, a)} <= {*cut}, "the columns are the axis that was cut"
+    batch = tuple(i for i in nest.kept if i not in (*rows, *cut))
+    access = operand_access(nest, b, batch, cut, nest.summed)
     if not access.along_k:
-        access = replace(access, vector=math.gcd(access.vector, nest.axes[columns[0]].extent))
-    rows = operand_access(nest, a, batch, only_a, nest.summed)
-    return Problem(nest, batch, only_a, columns, rows, access)
+        access = replace(access, vector=math.gcd(access.vector, nest.axes[cut[1]].extent))
+    return Problem(
+        nest, batch, rows, cut[1:], operand_access(nest, a, batch, rows, nest.summed), access
+    )
 
 
 def choose_tile(
@@ -181,6 +181,11 @@ def output_strides(nest: Nest) -> dict[int, int]:
         i: sum(s * a.coefficients[i] for s, a in zip(strides, nest.output, strict=True))
         for i in nest.kept
     }
+
+
+def _read_alone(nest: Nest, read: Read, other: Read) -> tuple[int, ...]:
+    """The axes of the output that `read` depends on and `other` does not."""
+    return tuple(i for i in nest.kept if _reads(read, i) and not _reads(other, i))
 
 
 def _reads(read: Read, axis: int) -> bool:

@@ -55,3 +55,47 @@ def test_gates_of_any_contraction_are_one_kernel(function: Any, shapes: Any, dev
     pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
     for a, b in pairs:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def halves(z: Any, axis: int) -> Any:
+    a, b = sections(z, z.shape[axis] // 2, axis=axis)
+    return graphc.tanh(a) * graphc.sigmoid(b)
+
+
+def of_an_image(x: Any, weight: Any, axis: int) -> Any:
+    return halves(graphc.conv2d(x, weight, padding=1), axis)
+
+
+def of_one_weight(x: Any, weight: Any, axis: int) -> Any:
+    return halves(graphc.matmul(x, graphc.broadcast_to(weight, (7, 12))), axis)
+
+
+def of_one_row(x: Any, weight: Any, axis: int) -> Any:
+    return halves(graphc.matmul(graphc.broadcast_to(x, (6, 7)), weight), axis)
+
+
+OTHER_AXES = [
+    (of_an_image, 0, [(2, 3, 6, 6), (4, 3, 3, 3)]),
+    (of_an_image, 2, [(2, 3, 6, 6), (4, 3, 3, 3)]),
+    (of_an_image, 3, [(2, 3, 6, 6), (4, 3, 3, 3)]),
+    (of_one_weight, 1, [(5, 7), ()]),
+    (of_one_weight, 1, [(5, 7), (7, 1)]),
+    (of_one_row, 0, [(1, 7), (7, 12)]),
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize(("function", "axis", "shapes"), OTHER_AXES)
+def test_sections_of_axes_that_a_tile_does_not_have_for_itself_are_right(
+    function: Any, axis: int, shapes: Any, device: str
+) -> None:
+    specs = [graphc.spec(shape) for shape in shapes]
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+    def cut(*operands: Any) -> Any:
+        return function(*operands, axis)
+
+    got = graphc.compile(cut, *specs, device=device)(*arrays)
+    want = graphc.compile(cut, *specs, device="reference")(*arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
