@@ -15,9 +15,11 @@ from graphc.errors import GraphError
 from graphc.ir import Graph, Type
 from graphc.kernels.kernel import Kernel
 from graphc.lines import error
+from graphc.locks import refuse_reentry
+from graphc.nn.module import as_array, describe, fits, mapping_of
 from graphc.ops.constant import PLACED
 from graphc.runtime.plan import Plan
-from graphc.state import StateBuffer
+from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.target import Target
 from graphc.tracing import Traced
 
@@ -73,6 +75,7 @@ class Program:
         arrays = self._arguments(args)
         self._check_trainable()
         if self.update is not None:
+            refuse_reentry(self.name)
             self.update.before_step(self._clock)
         results = map(shown, self._run(arrays))
         return tree.map_leaves(lambda _, __: next(results), self._outputs)
@@ -111,21 +114,21 @@ class Program:
         All or nothing: GraphError names what is missing, unexpected or does not fit.
         """
         own = {n: b for n, b in self._state.items() if not n.startswith(PLACED)}
+        state = mapping_of("load_state_dict", state)
+        arrays = {name: as_array(name, state[name]) for name in own if name in state}
         problems = [f"missing {n} : {b.type}" for n, b in own.items() if n not in state]
         problems += [f"unexpected {n}" for n in state if n not in own]
-        for name, buffer in own.items():
-            if name in state and np.shape(state[name]) != buffer.array.shape:
-                got = list(np.shape(state[name]))
-                problems.append(f"{name}: expected {buffer.type}, got shape {got}")
+        for name, array in arrays.items():
+            if not fits(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {self.name}", *problems]))
-        for name, buffer in own.items():
-            buffer.assign(state[name], name)
+        overwrite(own, arrays)
 
     def state_dict(self) -> dict[str, Array]:
         """Copies of all state that this program reads or writes, moments and counters included,
         as of the last finished call; by name."""
-        return {n: b.numpy() for n, b in self._state.items() if not n.startswith(PLACED)}
+        return snapshot({n: b for n, b in self._state.items() if not n.startswith(PLACED)})
 
     def state_types(self) -> dict[str, Type]:
         """The types of what `state_dict` gives, by name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from graphc.dlpack import host_array
 from graphc.dtypes import can_hold, convert, long_name, shown
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, Type, dtype_name
+from graphc.locks import HOST, Lock, holding, refuse_reentry
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register."""
@@ -48,13 +51,13 @@ class StateBuffer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A deep copy or an unpickled buffer must be aligned and lie on the host, as every one does.
-        self.refresh_host()
-        return StateBuffer, (self.array.copy(),)
+        with between_calls([self], "state"):
+            self.refresh_host()
+            return StateBuffer, (self.array.copy(),)
 
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """A fresh copy of the current contents; of bf16 as float32."""
-        self.refresh_host()
-        return shown(self.array.copy())
+        """A fresh copy of the contents as of the last finished call; of bf16 as float32."""
+        return snapshot({"": self}, "numpy")[""]
 
     def assign(self, value: Any, name: str = "state") -> None:
         """Overwrite the contents; GraphError if shape or dtype do not fit."""
@@ -63,8 +66,7 @@ class StateBuffer:
             got = f"{long_name(source.dtype)}{list(source.shape)}"
             expected = f"{long_name(self.array.dtype)}{list(self.array.shape)}"
             raise GraphError(f"{name}: expected {expected}, got {got}")
-        self.array[...] = convert(source, self.array.dtype)
-        self.wrote("host")
+        overwrite({name: self}, {name: source}, name)
 
     def wrote(self, device: str) -> None:
         """`device` has just written the newest contents."""
@@ -76,3 +78,46 @@ class StateBuffer:
         if self.current != "host":
             self.copies[self.current].read_into(self.array)
             self.current = "host"
+
+
+def snapshot(
+    buffers: Mapping[str, StateBuffer], what: str = "state_dict"
+) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """Fresh copies of the contents of all buffers as of one moment between calls, by their names;
+    of bf16 as float32. RunError, saying `what` was called, from within a call."""
+    with between_calls(buffers.values(), what):
+        for buffer in buffers.values():
+            buffer.refresh_host()
+        return {name: shown(buffer.array.copy()) for name, buffer in buffers.items()}
+
+
+def overwrite(
+    buffers: Mapping[str, StateBuffer],
+    arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]],
+    what: str = "load_state_dict",
+) -> None:
+    """Overwrite the contents of all buffers, in one moment between calls. The arrays, of the same
+    names, have the buffers' shapes and dtypes that these can hold. RunError, saying `what` was
+    called, from within a call."""
+    contents = {name: convert(arrays[name], b.array.dtype) for name, b in buffers.items()}
+    with between_calls(buffers.values(), what):
+        for name, buffer in buffers.items():
+            buffer.array[...] = contents[name]
+            buffer.wrote("host")
+
+
+@contextmanager
+def between_calls(buffers: Collection[StateBuffer], what: str) -> Iterator[None]:
+    """Hold the locks of every device that may write the buffers."""
+    refuse_reentry(what)
+    while True:
+        locks = _locks_of(buffers)
+        with holding(locks):
+            if len(_locks_of(buffers)) == len(locks):  # else one more device has got a copy
+                yield
+                return
+
+
+def _locks_of(buffers: Collection[StateBuffer]) -> list[Lock]:
+    copies = {id(c.lock): c.lock for b in buffers for c in tuple(b.copies.values())}
+    return [HOST, *copies.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -154,11 +155,11 @@ class Builder:
     @contextmanager
     def building(self) -> Iterator[Builder]:
         """Make this the builder that ops append to."""
-        _stack.append(self)
+        _open.builders.append(self)
         try:
             yield self
         finally:
-            _stack.pop()
+            _open.builders.pop()
 
     @contextmanager
     def module(self, name: str, training: bool) -> Iterator[None]:
@@ -209,22 +210,29 @@ class Builder:
         return builder
 
 
-_stack: list[Builder] = []
+class _Open(threading.local):
+    """The builders that are open on this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.builders: list[Builder] = []
+
+
+_open = _Open()
 
 
 def innermost_builder() -> Builder | None:
-    """The innermost open builder, if there is one."""
-    return _stack[-1] if _stack else None
+    """This thread's innermost open builder, if there is one."""
+    return _open.builders[-1] if _open.builders else None
 
 
 def current_builder() -> Builder:
-    """The innermost open builder, or GraphError outside a trace."""
-    if not _stack:
+    """This thread's innermost open builder, or GraphError outside a trace."""
+    if not _open.builders:
         raise GraphError(
             "graphc functions work on traced tensors: call them inside a function that is given "
             f"to graphc.compile or graphc.trace ({', '.join(user_line())})"
         )
-    return _stack[-1]
+    return _open.builders[-1]
 
 
 def emit(op: Op, *inputs: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ from graphc.ir import Type
 from graphc.nn.module import as_array, mapping_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+_saves = itertools.count()
+"""Numbers of this process's saves: threads that write one path write partial files of their own."""
 
 
 class Stateful(Protocol):
@@ -43,7 +47,7 @@ def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, A
     for name in names:
         arrays[name] = convert(arrays[name], BFLOAT16).view(np.uint16)
     target = Path(path)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    partial = target.with_name(f"{target.name}.{os.getpid()}-{next(_saves)}.partial")
     try:
         partial.write_bytes(_relabelled(library.save(arrays), dict.fromkeys(names, "BF16")))
         os.replace(partial, target)

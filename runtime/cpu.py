@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Graph, Type
+from graphc.locks import HOST, refuse_reentry
 from graphc.runtime.build import begin_player
 from graphc.runtime.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
 from graphc.runtime.player import Address, Player, Task, resolve
@@ -25,12 +24,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 ABSOLUTE, WORK, IO = 0, 1, 2
 """Bases of addresses: none (state never moves), the work arena, the first input or output."""
-
-LOCK = threading.RLock()
-"""Held by each call: programs share the arena, the workers and, perhaps, state. A fork waits for
-the call in progress, so that a child never sees half a step."""
-
-os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 
 class Arena:
@@ -78,7 +71,8 @@ class CpuExecutable:
     its kernels to their addresses. `threads` is the number of workers, the caller included; the
     results do not depend on it. `graph` is the planned graph: it gives `run_checked` the types of
     the values in the arena. One executable may be called from several threads: the calls of all
-    programs run one after another.
+    programs run one after another, since they share the arena, the workers and, perhaps, state.
+    RunError for a call from within a call.
     """
 
     def __init__(
@@ -107,7 +101,8 @@ class CpuExecutable:
         The inputs are C-contiguous, of the shapes and dtypes of `plan.inputs`, and are read
         where they lie. Raises RunError if memory is short; the state is then unchanged.
         """
-        with LOCK:
+        refuse_reentry(self.plan.name)
+        with HOST:
             outputs = self._bind(inputs)
             # Marked as written before it is: an interrupt may come right after the last kernel.
             for buffer in self._updated:
@@ -118,7 +113,8 @@ class CpuExecutable:
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
         """As `run`, one launch at a time; RunError at the first NaN in an input, in state or in
         a value that a kernel writes. Then the state is what it was before the call."""
-        with LOCK:
+        refuse_reentry(self.plan.name)
+        with HOST:
             outputs = self._bind(inputs)
             before = self._snapshot()
             try:
@@ -166,7 +162,8 @@ class CpuExecutable:
         """(starts, ends, sums) of the tasks, nanoseconds, in each of 1 + `repeats` calls, the state
         being put back after each."""
         times = []
-        with LOCK:
+        refuse_reentry(self.plan.name)
+        with HOST:
             outputs = self._bind(inputs)
             before = self._snapshot()
             for _ in range(1 + repeats):

@@ -12,6 +12,7 @@ from graphc.dtypes import shown
 from graphc.errors import RunError
 from graphc.interpret import evaluate
 from graphc.ir import Graph, Node, Type, Value
+from graphc.locks import HOST, refuse_reentry
 from graphc.ops.scan import Scan
 from graphc.state import StateBuffer
 
@@ -19,7 +20,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ReferenceExecutable:
-    """A graph, at any stage of the passes, bound to state buffers by the state values' names."""
+    """A graph, at any stage of the passes, bound to state buffers by the state values' names.
+
+    Calls of all programs of the host run one after another. RunError for a call from within a call.
+    """
 
     def __init__(self, graph: Graph, state: Mapping[str, StateBuffer]) -> None:
         self.graph = graph
@@ -27,6 +31,11 @@ class ReferenceExecutable:
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One call: the outputs, as fresh arrays. The state is updated at the end."""
+        refuse_reentry(self.graph.name)
+        with HOST:
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[Array]) -> list[Array]:
         outputs, after = evaluate(self.graph, inputs, self._arrays())
         # Outputs and new contents may be the very arrays that are overwritten next.
         fresh = [np.array(output) for output in outputs]
@@ -38,23 +47,27 @@ class ReferenceExecutable:
 
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
         """As `run`; RunError at the first NaN, and then the state is what it was."""
-        found = first_nan(self.graph, inputs, self._arrays())
-        if found is not None:
-            value, node = found
-            raise RunError(f"{nan_message(value, node)}; the state is unchanged")
-        return self.run(inputs)
+        refuse_reentry(self.graph.name)
+        with HOST:
+            found = first_nan(self.graph, inputs, self._arrays())
+            if found is not None:
+                value, node = found
+                raise RunError(f"{nan_message(value, node)}; the state is unchanged")
+            return self._run(inputs)
 
     def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[tuple[str, int, float]]:
         """(op, calls, microseconds of all calls) per node, in order. The state is left as it
         was."""
         nanoseconds = np.zeros(len(self.graph.nodes), np.int64)
+        refuse_reentry(self.graph.name)
         for _ in range(repeats):
             marks = [time.perf_counter_ns()]
 
             def mark(*_: Any, marks: list[int] = marks) -> None:
                 marks.append(time.perf_counter_ns())
 
-            evaluate(self.graph, inputs, self._arrays(), mark)
+            with HOST:
+                evaluate(self.graph, inputs, self._arrays(), mark)
             nanoseconds += np.diff(marks)
         names = [_kernel_name(node) for node in self.graph.nodes]
         return [(n, repeats, float(t) / 1000) for n, t in zip(names, nanoseconds, strict=True)]

@@ -10,7 +10,7 @@ import numpy
 from tests.tools import ROOT, run_python
 
 LAYERS = (
-    ("errors", "config", "messages", "lines"),
+    ("errors", "config", "locks", "messages", "lines"),
     ("dtypes", "dlpack", "ir", "target", "tree", "state", "arguments"),
     ("ops", "text", "text_parser", "interpret"),
     ("trace", "operand", "functions", "vocabulary"),

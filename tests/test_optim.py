@@ -346,6 +346,25 @@ load_state_dict: SGD
     assert training.rule.step == 0
 
 
+@pytest.mark.parametrize(
+    ("rate", "loaded", "message"),
+    [
+        (0.1, -1.0, r"SGD: lr expected a number in \[0, inf\), got -1\.0"),
+        (lambda step: 0.5 - 0.1 * step, 0.1, r"SGD: lr expected a number in \[0, inf\), got -0\.2"),
+    ],
+    ids=["number", "schedule"],
+)
+def test_a_rate_that_is_none_changes_nothing(rate: Any, loaded: float, message: str) -> None:
+    training = Training(optim.SGD(lr=rate, momentum=0.9))
+    before = training.rule.state_dict()
+    state = {name: array + 1 for name, array in before.items()}
+    state |= {"lr": np.array(loaded), "step": np.array(7, np.int32)}
+    with pytest.raises(GraphError, match=rf"^{message}\d* \(test_optim\.py:\d+\)$"):
+        training.rule.load_state_dict(state)
+    for name, array in training.rule.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
 def test_loaded_moments_must_hold_every_parameter() -> None:
     state = Training(optim.SGD(lr=0.1, momentum=0.9)).rule.state_dict()
     del state["momentum.scale"]

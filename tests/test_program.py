@@ -190,8 +190,24 @@ def test_a_program_goes_on_from_its_saved_state():
         train.load_state_dict(saved)
     assert message(error) == (
         "load_state_dict: loss_fn\n  missing fc1.weight : f32[5,6]\n  unexpected fc9.weight\n"
-        "  fc2.bias: expected f32[3], got shape [7]"
+        "  fc2.bias: expected f32[3], got f32[7]"
     )
+
+
+def test_a_programs_state_is_loaded_whole_or_not_at_all():
+    train = trainer(update=optim.Adam(lr=0.1))
+    train(XS, YS)
+    before = train.state_dict()
+    state = {name: array + 1 for name, array in before.items()}
+    state["step"] = np.array(2.5)
+    with pytest.raises(graphc.GraphError) as error:
+        train.load_state_dict(state)
+    assert message(error) == "load_state_dict: loss_fn\n  step: expected i32[], got f64[]"
+    with pytest.raises(graphc.GraphError) as error:
+        train.load_state_dict({**state, "step": before["step"], "fc2.bias": object()})
+    assert message(error) == "load_state_dict: loss_fn\n  fc2.bias: expected f32[3], got object[]"
+    for name, array in train.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 def test_dumps_of_one_name_go_to_folders_of_their_own(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -184,3 +185,24 @@ def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
         match=r"^weights files need the safetensors library: pip install 'graphc\[weights\]'$",
     ):
         load_weights("model.safetensors")
+
+
+def test_threads_that_save_to_one_path_never_mix(tmp_path: Path) -> None:
+    path, failures = tmp_path / "model", []
+
+    def save(number: int) -> None:
+        try:
+            for _ in range(30):
+                save_weights(path, {"a": np.full(200_000, number, np.float32)})
+        except GraphError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=save, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        if path.exists():
+            array = load_weights(path)["a"]
+            assert array.shape == (200_000,) and array.min() == array.max()
+    assert not failures
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]

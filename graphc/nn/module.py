@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any, Self, TypeVar
@@ -23,7 +24,7 @@ from graphc.dtypes import can_hold
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type, dtype_name
 from graphc.nn.parameter import Parameter
-from graphc.state import StateBuffer
+from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, current_builder, innermost_builder, user_line
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -53,12 +54,12 @@ class Module:
         """`forward`, its nodes named after the attribute that holds this module."""
         builder = current_builder()
         name = self._name_in(builder)
-        _calls.append(self)
+        _running.modules.append(self)
         try:
             with builder.module(name, self.training) if name else builder.mode(self.training):
                 return self.forward(*args, **kwargs)
         finally:
-            _calls.pop()
+            _running.modules.pop()
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = vars(self).get(name)
@@ -138,7 +139,8 @@ class Module:
     def state_dict(self) -> dict[str, Array]:
         """Path -> a copy of the parameter's contents as of the last finished step. A parameter
         that is held at two paths is there twice, as in PyTorch. bf16 comes as float32."""
-        return {name: p.numpy() for name, p in _walk(self, "", ()) if isinstance(p, Parameter)}
+        own = ((name, p) for name, p in _walk(self, "", ()) if isinstance(p, Parameter))
+        return snapshot({name: parameter.state for name, parameter in own})
 
     def state_types(self) -> dict[str, Type]:
         """Path -> the parameter's type, of what `state_dict` gives."""
@@ -165,8 +167,7 @@ class Module:
                 problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
-        for name, array in arrays.items():
-            own[name].state.assign(array, name)
+        overwrite({name: own[name].state for name in arrays}, arrays)
 
     def describe(self) -> str:
         """The arguments, as `repr` prints them."""
@@ -184,8 +185,8 @@ class Module:
 
     def _name_in(self, builder: Builder) -> str:
         """This module's path below the module that calls it, or "" where it has none."""
-        if _calls:
-            caller = _calls[-1]
+        if _running.modules:
+            caller = _running.modules[-1]
             direct = ((n, m) for n, m in _members(caller) if m is self)
             deeper = ((n, m) for n, m in caller.named_modules() if m is self)
             return next((n for n, _ in (*direct, *deeper)), "")
@@ -197,8 +198,14 @@ class Module:
         return ""
 
 
-_calls: list[Module] = []
-"""The modules whose `forward` runs at this moment, outermost first."""
+class _Running(threading.local):
+    """The modules whose `forward` this thread runs at this moment, outermost first."""
+
+    def __init__(self) -> None:
+        self.modules: list[Module] = []
+
+
+_running = _Running()
 
 
 def _named_after(cls: type, function: Any) -> Any:

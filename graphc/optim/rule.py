@@ -21,7 +21,7 @@ from graphc.errors import GraphError
 from graphc.ir import NARROW, Type, Where
 from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
-from graphc.state import StateBuffer
+from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, Tensor, user_line
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -157,9 +157,11 @@ class Rule:
         """`lr` f64[], `step` i32[], `random.step` i32[] where random ops count their calls, and the
         moments by `moment.parameter`, as copies as of the last finished step. Moments exist from
         the first compile on. The second model's step is `step.1`, and so on."""
+        named = snapshot(dict(self._named()))
+        finished = max(int(named[f"step{self._suffix(clock)}"]) for clock in self._clocks)
         return {
-            "lr": np.array(self.rate, np.float64),
-            **{name: buffer.numpy() for name, buffer in self._named()},
+            "lr": np.array(self.rate_at(finished), np.float64),
+            **named,
             **{name: array.copy() for name, array in self._loaded.items()},
         }
 
@@ -185,13 +187,14 @@ class Rule:
                 problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
-        for name, buffer in own.items():
-            buffer.assign(arrays[name], name)
+        rates, contents = self._rates_after(arrays), dict(arrays)
+        for clock, rate in rates.items():
+            name = f"lr{self._suffix(clock)}"
+            own[name], contents[name] = clock.rate, np.array(rate)
+        overwrite(own, contents)
         self._loaded = {name: a.copy() for name, a in arrays.items() if name not in own}
         if not callable(self._lr):
-            self.lr = float(arrays["lr"])
-        for clock in self._clocks:
-            self.before_step(clock)
+            self._lr = rates[self._clocks[0]]
 
     def number(self, name: str, value: Any, below: float = math.inf) -> float:
         """`value` as a float in [0, below), or GraphError."""
@@ -206,6 +209,13 @@ class Rule:
     def rate_at(self, step: int) -> float:
         """The rate after `step` finished steps."""
         return self.number("lr", self._lr(step)) if callable(self._lr) else self._lr
+
+    def _rates_after(self, arrays: Mapping[str, Array]) -> dict[Clock, float]:
+        """The rate of each clock's next step after `arrays` are loaded."""
+        if not callable(self._lr):
+            return dict.fromkeys(self._clocks, self.number("lr", float(arrays["lr"])))
+        steps = {clock: int(arrays[f"step{self._suffix(clock)}"]) for clock in self._clocks}
+        return {clock: self.rate_at(step) for clock, step in steps.items()}
 
     def _clock_for(self, gradients: Sequence[Gradient]) -> Clock:
         """The clock of the parameters; where there are several, the one that went furthest."""

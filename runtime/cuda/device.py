@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import CompileError, RunError
+from graphc.locks import new_lock
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.staging import Staging
 from graphc.state import StateBuffer
@@ -46,7 +47,7 @@ class Device:
     ) -> None:
         self.driver, self.name, self.ordinal = driver, name, ordinal
         self.declares, self.captures = declares, captures
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self.streams: list[Any] = []
         self.arena = Arena(driver)
         self._process = os.getpid()
@@ -141,7 +142,7 @@ class DeviceCopy:
     `version` is that of the buffer whose contents it holds, -1 at first."""
 
     def __init__(self, device: Device, nbytes: int) -> None:
-        self._device = device
+        self._device, self.lock = device, device.lock
         memory = device.driver.mem_alloc(max(nbytes, 1))
         self.nbytes = nbytes
         self.address = int(memory)

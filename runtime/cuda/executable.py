@@ -17,6 +17,7 @@ import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Graph
+from graphc.locks import refuse_reentry
 from graphc.messages import log
 from graphc.runtime.cuda.device import Device, find_device
 from graphc.runtime.cuda.foreign import ForeignArray, foreign_array
@@ -100,7 +101,8 @@ class CudaExecutable:
     With `replay` the second and later calls play a captured graph. `graph` is the planned graph:
     it gives `run_checked` the types of the values in the arena. One executable may be called from
     several threads: the calls of all programs on a device run one after another. Raises
-    CompileError if a kernel does not compile and RunError if the device's memory is too small.
+    CompileError if a kernel does not compile and RunError if the device's memory is too small, or
+    for what is done from within a call.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class CudaExecutable:
         graph: Graph | None = None,
         replay: bool = True,
     ) -> None:
+        refuse_reentry(plan.name)
         self.plan, self.device, self.graph = plan, device, graph
         self.steps = unrolled(plan)
         self.buffers = [state[b.value.name] for b in plan.state]
@@ -137,6 +140,7 @@ class CudaExecutable:
 
     def submit(self, inputs: Sequence[Input]) -> Results:
         """As `run`, without waiting for the device."""
+        refuse_reentry(self.plan.name)
         for buffer in self.buffers:
             if buffer.current != self.device.name:
                 buffer.refresh_host()  # before this device is locked: another one's lock is taken
@@ -152,6 +156,7 @@ class CudaExecutable:
         a value that a kernel writes. Then the state is what it was before the call."""
         from graphc.runtime.cuda.measure import run_checked
 
+        refuse_reentry(self.plan.name)
         with self.device.entered():
             run_checked(self, inputs)
             return self._collect([]).read()
@@ -164,6 +169,7 @@ class CudaExecutable:
         """
         from graphc.runtime.cuda.measure import profile
 
+        refuse_reentry(self.plan.name)
         with self.device.entered():
             return profile(self, inputs, repeats)
 
@@ -172,6 +178,7 @@ class CudaExecutable:
         from the first start, as the streams really ran. The state is left as it was."""
         from graphc.runtime.cuda.measure import timeline
 
+        refuse_reentry(self.plan.name)
         with self.device.entered():
             return timeline(self, inputs)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import graphc
 from graphc import functions as f
+from graphc import nn
 from graphc.interpret import evaluate
 from graphc.ir import Type
 from graphc.state import StateBuffer
@@ -111,3 +114,30 @@ def test_a_parameter_is_read_as_one_state_value() -> None:
     assert [str(v.type) for v in builder.state] == ["f32[2]"]
     (result,), _ = evaluate(builder.graph([y]), [], state_of(builder))
     np.testing.assert_array_equal(result, [3, 6])
+
+
+def test_two_threads_trace_at_once() -> None:
+    both, graphs = threading.Barrier(2, timeout=20), {}
+
+    class Scale(nn.Module):
+        def __init__(self, factor: float) -> None:
+            self.factor = nn.Parameter(np.array(factor, np.float32))
+
+        def forward(self, x: Tensor) -> Tensor:
+            both.wait()
+            product = x * self.factor
+            both.wait()
+            return f.exp(product)
+
+    def trace(name: str) -> None:
+        model = nn.Sequential(Scale(2.0), Scale(3.0))
+        graphs[name] = graphc.trace(model, graphc.spec((3,)))
+
+    threads = [threading.Thread(target=trace, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert str(graphs["a"]) == str(graphs["b"])
+    assert [n.op.name for n in graphs["a"].nodes] == ["multiply", "exp"] * 2
+    assert [n.where.module for n in graphs["a"].nodes] == ["0", "0", "1", "1"]
