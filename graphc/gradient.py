@@ -7,12 +7,17 @@ walks the nodes backwards, sums what several consumers contribute and undoes bro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
-from graphc import tree
+from graphc import functions, tree
 from graphc.ir import FLOATS, Node, Value, Where
 from graphc.lines import error
+from graphc.ops.scan import Scan
+from graphc.scan_gradient import scan_gradient
 from graphc.trace import Builder, Operand, Tensor, current_builder
+from graphc.vocabulary import Vocabulary
+
+_RULES = Vocabulary()
 
 
 def gradients(
@@ -48,11 +53,26 @@ def gradients(
             inputs = [Tensor(v, builder) for v in node.inputs]
             results = [Tensor(v, builder) for v in node.outputs]
             known = [grads.get(v) for v in node.outputs]
-            parts = node.op.differentiate(inputs, results, known, where.lines)
+            parts = _parts(node, inputs, results, known, where)
             for value, part in zip(node.inputs, parts, strict=True):
                 if part is not None and value in active:
                     contribute(value, part)
     return [grads.get(t.value) for t in wanted]
+
+
+def _parts(
+    node: Node,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    where: Where,
+) -> Sequence[Tensor | None]:
+    """What a node contributes to the gradients of its inputs. A scan has no rule of its own: its
+    gradient is a scan over this walk of its body."""
+    if isinstance(node.op, Scan):
+        return scan_gradient(node.op, inputs, outputs, grads, gradients)
+    parts = node.op.differentiate(_RULES, inputs, outputs, grads, where.lines)
+    return cast("Sequence[Tensor | None]", parts)
 
 
 def _active(nodes: Sequence[Node], wanted: set[Value]) -> set[Value]:
@@ -68,8 +88,6 @@ def _unbroadcast(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Sum the axes that broadcasting to the shape of `grad` added or stretched."""
     if grad.shape == shape:
         return grad
-    from graphc import functions
-
     extra = grad.ndim - len(shape)
     padded = (1,) * extra + shape
     axes = tuple(i for i, n in enumerate(padded) if n == 1 and grad.shape[i] != 1)
@@ -131,15 +149,11 @@ def check_scalar_loss(loss: Any) -> None:
 
 def one_like(tensor: Tensor) -> Tensor:
     """A scalar 1 of the tensor's dtype."""
-    from graphc import functions
-
     return functions.as_tensor(1.0, tensor.dtype)
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
     """Zeros of the tensor's shape and dtype."""
-    from graphc import functions
-
     zero = functions.as_tensor(0.0, tensor.dtype)
     return functions.broadcast_to(zero, tensor.shape)
 
@@ -152,7 +166,5 @@ def _differentiable(argument: Any) -> Any:
         pairs = [(n, p) for n, p in argument.named_parameters() if p.trainable]
         return {name: _differentiable(p) for name, p in pairs}
     if isinstance(argument, Operand):
-        from graphc import functions
-
         return functions.as_tensor(argument)
     return tree.map_leaves(lambda _, leaf: _differentiable(leaf), argument)

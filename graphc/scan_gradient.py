@@ -8,13 +8,12 @@ scan should rather store is decided later, by the pass store_or_recompute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from graphc.functions import zeros_like
 from graphc.functions.loops import BodyBuilder
-from graphc.gradient import gradients
 from graphc.ir import FLOATS, Node, Value, Where
 from graphc.ops.scan import Scan, stacked
 from graphc.trace import Builder, Tensor, current_builder
@@ -27,8 +26,12 @@ def scan_gradient(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     grads: Sequence[Tensor | None],
+    gradients: Callable[..., list[Tensor | None]],
 ) -> list[Tensor | None]:
-    """The gradient of each input of a scan; None for those that are not of a float dtype."""
+    """The gradient of each input of a scan; None for those that are not of a float dtype.
+
+    `gradients` is `graphc.gradient.gradients`, which differentiates the body.
+    """
     outer = current_builder()
     old = _stack_old_carries(outer, outputs)
     constants, _, scanned = _parts(op, inputs)

@@ -1,5 +1,5 @@
-"""The tensor operations that the ops' rules for one axis more are written in, and the walk that
-applies these rules to all nodes of a graph."""
+"""The tensor operations that the ops' rules are written in, and the walk that applies their rules
+for one axis more to all nodes of a graph."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphc import functions
+from graphc.functions.gathering import sum_by_index
 from graphc.ir import Graph, Node, Value
 from graphc.ops.axes import in_front, in_place
 from graphc.ops.base import Op
 from graphc.ops.scan import Scan
-from graphc.trace import Builder, Tensor, current_builder, emit
+from graphc.ops.vocabulary import Tensor, Tensors
+from graphc.trace import current_builder
 
 
 @dataclass(frozen=True)
@@ -25,24 +27,47 @@ class Known:
 
 
 class Vocabulary:
-    """What `Op.batched` is handed. Everything is appended to the current builder."""
+    """What `Op.grad` and `Op.batched` are handed; `graphc.ops.vocabulary` lists it. Everything is
+    appended to the current builder."""
 
-    emit = staticmethod(emit)
+    sum_by_index = staticmethod(sum_by_index)
     astype = staticmethod(functions.astype)
     broadcast_to = staticmethod(functions.broadcast_to)
+    cos = staticmethod(functions.cos)
+    cosh = staticmethod(functions.cosh)
+    exp = staticmethod(functions.exp)
+    expand_dims = staticmethod(functions.expand_dims)
+    log = staticmethod(functions.log)
     logical_and = staticmethod(functions.logical_and)
     matmul = staticmethod(functions.matmul)
     matrix_transpose = staticmethod(functions.matrix_transpose)
     permute_dims = staticmethod(functions.permute_dims)
+    prod = staticmethod(functions.prod)
+    repeat = staticmethod(functions.repeat)
     reshape = staticmethod(functions.reshape)
+    rsqrt = staticmethod(functions.rsqrt)
     scan = staticmethod(functions.scan)
+    sign = staticmethod(functions.sign)
+    signbit = staticmethod(functions.signbit)
+    sin = staticmethod(functions.sin)
+    sinh = staticmethod(functions.sinh)
+    sum = staticmethod(functions.sum)
+    tril = staticmethod(functions.tril)
+    trunc = staticmethod(functions.trunc)
     where = staticmethod(functions.where)
+    zeros = staticmethod(functions.zeros)
+    zeros_like = staticmethod(functions.zeros_like)
 
     def __init__(self) -> None:
-        self._moved: dict[tuple[Builder, Value], tuple[Tensor, int, int]] = {}
+        self._moved: dict[tuple[object, Value], tuple[Tensor, int, int]] = {}
         """What `moved` made: of which tensor, from where to where."""
 
-    def emit_all(self, op: Op, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def emit(self, op: Op, *inputs: Any) -> Tensor:
+        """The only output of `op`."""
+        (output,) = current_builder().emit(op, *inputs)
+        return output
+
+    def emit_all(self, op: Op, *inputs: Any) -> tuple[Tensor, ...]:
         """All outputs of `op`."""
         return current_builder().emit(op, *inputs)
 
@@ -76,7 +101,7 @@ class Vocabulary:
                 known.update(zip(node.outputs, self.apply(node, known, size), strict=True))
 
     def samples(
-        self, body: Graph, inputs: Sequence[Tensor], stacked: Sequence[bool], size: int
+        self, body: Graph, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> list[tuple[Tensor, bool]]:
         """The outputs of `body`, a graph without state, and whether they differ from sample to
         sample."""
@@ -85,7 +110,7 @@ class Vocabulary:
         return [(known[v].tensor, known[v].stacked) for v in body.outputs]
 
     def one_by_one(
-        self, op: Op, inputs: Sequence[Tensor], stacked: Sequence[bool], size: int
+        self, op: Op, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> tuple[Tensor, ...]:
         """The outputs of `op` for one sample after the other, in a loop."""
         own = [x for x, s in zip(inputs, stacked, strict=True) if s]

@@ -136,7 +136,7 @@ def _scatter(name: str, x: Any, axis: int, index: Any, src: Any, combine: str) -
     return emit(ops.Scatter(place, combine), tensor, places, source)
 
 
-def sum_by_index(indices: Tensor, x: Tensor, axis: int, extent: int) -> Tensor:
+def sum_by_index(indices: Any, x: Any, axis: int, extent: int) -> Tensor:
     """y[..., j, ...] = the sum of x[..., i, ...] over the i along `axis` with
     indices[..., i, ...] = j, for j below `extent`."""
     shape = (*x.shape[:axis], extent, *x.shape[axis + 1 :])

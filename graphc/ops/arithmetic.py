@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from graphc.ir import FLOATS
-from graphc.ops.base import Pointwise, Tensors
+from graphc.ops.base import Pointwise
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Add(Pointwise):
@@ -17,7 +18,7 @@ class Add(Pointwise):
     expression: ClassVar[str] = "{a} + {b}"
     meaning = np.add
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (d,) = grads
         return d, d
 
@@ -29,7 +30,7 @@ class Subtract(Pointwise):
     expression: ClassVar[str] = "{a} - {b}"
     meaning = np.subtract
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (d,) = grads
         return d, -d
 
@@ -41,7 +42,7 @@ class Multiply(Pointwise):
     expression: ClassVar[str] = "{a} * {b}"
     meaning = np.multiply
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
         return d * b, d * a
 
@@ -55,7 +56,7 @@ class Divide(Pointwise):
     meaning = np.divide
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (_, b), (y,), (d,) = inputs, outputs, grads
         quotient = d / b
         return quotient, -quotient * y
@@ -69,7 +70,7 @@ class FloorDivide(Pointwise):
     expression: ClassVar[str] = "floor_divide({a}, {b})"
     meaning = np.floor_divide
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return None, None
 
 
@@ -81,7 +82,7 @@ class Remainder(Pointwise):
     expression: ClassVar[str] = "remainder({a}, {b})"
     meaning = np.remainder
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
         return d, -d * (a // b)
 
@@ -96,13 +97,11 @@ class Pow(Pointwise):
     meaning = np.power
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """dy/da = b a^(b-1), 0 for b = 0; dy/db = y log a, 0 where a = 0 and b >= 0."""
-        from graphc.functions import log, where
-
         (a, b), (y,), (d,) = inputs, outputs, grads
-        da = where(b == 0, 0, d * b * a ** (b - 1))
-        db = where((a == 0) & (b >= 0), 0, d * y * log(a))
+        da = f.where(b == 0, 0, d * b * a ** (b - 1))
+        db = f.where((a == 0) & (b >= 0), 0, d * y * f.log(a))
         return da, db
 
 
@@ -114,12 +113,10 @@ class Maximum(Pointwise):
     expression: ClassVar[str] = "maximum({a}, {b})"
     meaning = np.maximum
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import where
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
-        shared = where(a == b, d * 0.5, d)
-        return where(a < b, 0, shared), where(b < a, 0, shared)
+        shared = f.where(a == b, d * 0.5, d)
+        return f.where(a < b, 0, shared), f.where(b < a, 0, shared)
 
 
 class Minimum(Pointwise):
@@ -130,12 +127,10 @@ class Minimum(Pointwise):
     expression: ClassVar[str] = "minimum({a}, {b})"
     meaning = np.minimum
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import where
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
-        shared = where(a == b, d * 0.5, d)
-        return where(a > b, 0, shared), where(b > a, 0, shared)
+        shared = f.where(a == b, d * 0.5, d)
+        return f.where(a > b, 0, shared), f.where(b > a, 0, shared)
 
 
 class Negative(Pointwise):
@@ -145,7 +140,7 @@ class Negative(Pointwise):
     expression: ClassVar[str] = "-{a}"
     meaning = np.negative
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (d,) = grads
         return (-d,)
 
@@ -158,11 +153,9 @@ class Abs(Pointwise):
     expression: ClassVar[str] = "abs({a})"
     meaning = np.abs
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import where
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (where(a > 0, d, where(a < 0, -d, d * a)),)
+        return (f.where(a > 0, d, f.where(a < 0, -d, d * a)),)
 
 
 class Square(Pointwise):
@@ -172,7 +165,7 @@ class Square(Pointwise):
     expression: ClassVar[str] = "{a} * {a}"
     meaning = np.square
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d * 2 * a,)
 
@@ -187,7 +180,7 @@ class Floor(Pointwise):
     meaning = np.floor
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (None,)
 
 
@@ -198,5 +191,5 @@ class StopGradient(Pointwise):
     expression: ClassVar[str] = "{a}"
     meaning = np.copy
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (None,)

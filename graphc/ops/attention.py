@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.ops.axes import Axes, folded, repeated, unfolded
-from graphc.ops.base import Array, Flags, Op, Tensors, check_dtype, same_dtype
+from graphc.ops.base import Array, Flags, Op, check_dtype, same_dtype
 from graphc.ops.random import PhiloxUniform
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -162,29 +160,25 @@ class Attention(_Attention):
             logs = np.where(total == 0, q.dtype.type(np.inf), largest + np.log(total))
         return np.ascontiguousarray(y.swapaxes(1, 2)), np.asarray(logs[..., 0])
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc import functions as f
-        from graphc.trace import current_builder
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         q, k, v, *rest = inputs
         (y, logs), (dy, dlogs) = outputs, grads
         dy = f.zeros_like(y) if dy is None else dy
-        delta = _swapped(f.sum(dy * y, axis=3))
+        delta = _swapped(f, f.sum(dy * y, axis=3))
         delta = delta if dlogs is None else delta - dlogs
         op = AttentionGrad(self.causal, self.scale, self.dropout, self.seed, self.number)
-        dq, dk, dv = current_builder().emit(op, q, k, v, dy, logs, delta, *rest)
-        parts: list[Any] = [_swapped(dx) for dx in (dq, dk, dv)]
+        dq, dk, dv = f.emit_all(op, q, k, v, dy, logs, delta, *rest)
+        parts: list[Tensor | None] = [_swapped(f, dx) for dx in (dq, dk, dv)]
         parts += [None] * len(rest)
         mask = self.operands(inputs).get("mask")
         if mask is not None and mask.dtype != "bool":
-            parts[3] = self._mask_grad(inputs, dy, logs, delta)
+            parts[3] = self._mask_grad(f, inputs, dy, logs, delta)
         return parts
 
-    def _mask_grad(self, inputs: Tensors, dy: Any, logs: Any, delta: Any) -> Any:
+    def _mask_grad(
+        self, f: Vocabulary, inputs: Tensors, dy: Tensor, logs: Tensor, delta: Tensor
+    ) -> Tensor:
         """[n, h, t, u], in memory as a whole: computed only where something wants it."""
-        from graphc import functions as f
-        from graphc.trace import emit
-
         q, k, v, mask, counter = _named(self, inputs)
         k, v = (f.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
         scores = f.matmul(q, f.matrix_transpose(k)) * self.scale + mask
@@ -193,7 +187,7 @@ class Attention(_Attention):
             weights = f.tril(weights)
         dweights = f.matmul(f.permute_dims(dy, (0, 2, 1, 3)), f.matrix_transpose(v))
         if self.dropout:
-            uniform = emit(PhiloxUniform(self.seed, self.number, dweights.shape), counter)
+            uniform = f.emit(PhiloxUniform(self.seed, self.number, dweights.shape), counter)
             dweights = f.where(uniform >= self.dropout, dweights * (1 / (1 - self.dropout)), 0)
         return weights * (dweights - f.expand_dims(delta, 3))
 
@@ -245,10 +239,8 @@ def _named(op: _Attention, inputs: Sequence[Any]) -> tuple[Any, Any, Any, Any, A
     return q, k, v, mask, counter
 
 
-def _swapped(x: Any) -> Any:
+def _swapped(f: Vocabulary, x: Tensor) -> Tensor:
     """[n, a, b, ...] as [n, b, a, ...]: the same memory where there is one head or place."""
-    from graphc import functions as f
-
     n, a, b, *rest = x.shape
     if 1 in (a, b):
         return f.reshape(x, (n, b, a, *rest))

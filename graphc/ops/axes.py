@@ -4,11 +4,8 @@ with."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from graphc.trace import Tensor
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.vocabulary import Tensor, Vocabulary
 
 Axes = tuple[int | None, ...]
 """For each axis of an input the axis of the output with the same index; see `Op.axis_map`."""

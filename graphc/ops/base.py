@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -34,14 +34,9 @@ from graphc.ops.affine import Iteration as Iteration
 from graphc.ops.affine import Operand as Operand
 from graphc.ops.affine import iteration_axes, whole_axes
 from graphc.ops.axes import SUMMED, Axes, aligned, broadcast_axes, repeated
-
-if TYPE_CHECKING:
-    from graphc.trace import Tensor
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Tensors = Sequence[Any]
-"""Traced tensors in a gradient rule: `Any` because their operators are attached at run time."""
 Flags = Sequence[bool]
 NUMBERS = (*INTEGERS, *FLOATS)
 ANY = tuple(DTYPES)
@@ -73,16 +68,13 @@ class Op:
         """The outputs in NumPy, computed in the inputs' own dtype; defines what the op means."""
         raise AssertionError(f"{self.name} has no reference")
 
-    def grad(
-        self,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        grads: Sequence[Tensor | None],
-    ) -> Sequence[Tensor | None]:
-        """The gradient of each input from those of the outputs, written in traced tensors.
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        """The gradient of each input from those of the outputs, written in traced tensors and the
+        functions `f`.
 
-        None means zero. A gradient may keep the broadcast shape of the output: the caller sums
-        it to the input's shape. Raises GraphError where there is no gradient.
+        None means zero; `grads` holds None only where the op has several outputs. A gradient may
+        keep the broadcast shape of the output: the caller sums it to the input's shape. Raises
+        GraphError where there is no gradient.
         """
         raise GraphError(f"{self.name} has no gradient")
 
@@ -129,15 +121,16 @@ class Op:
 
     def differentiate(
         self,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        grads: Sequence[Tensor | None],
+        f: Vocabulary,
+        inputs: Tensors,
+        outputs: Tensors,
+        grads: Gradients,
         lines: Sequence[str] = (),
-    ) -> Sequence[Tensor | None]:
+    ) -> Gradients:
         """What `grad` gives, or GraphError if that is not a gradient or None for each input;
         `lines` are the user's, for the messages."""
         try:
-            parts = self.grad(inputs, outputs, grads)
+            parts = self.grad(f, inputs, outputs, cast(Tensors, grads))
             if not isinstance(parts, tuple | list) or len(parts) != len(inputs):
                 size = f" of {len(parts)}" if isinstance(parts, tuple | list) else ""
                 raise GraphError(

@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from graphc.ir import INTEGERS
-from graphc.ops.base import Pointwise, Tensors
+from graphc.ops.base import Pointwise
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Bitwise(Pointwise):
@@ -15,7 +16,7 @@ class Bitwise(Pointwise):
 
     accepts = INTEGERS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (None,) * len(inputs)
 
 

@@ -9,7 +9,7 @@ g * (C / G) + c alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -24,13 +24,10 @@ from graphc.ops.base import (
     Flags,
     Iteration,
     Operand,
-    Tensors,
     check_dtype,
     same_dtype,
 )
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 
 Pair = tuple[int, int]
 
@@ -140,19 +137,15 @@ class Conv2d(_Convolution):
         y = _einsum("ngcpqrs,gkcrs->ngkpq", windows, w.reshape(groups, k // groups, c, r, s))
         return (y.reshape(x.shape[0], k, *y.shape[3:]),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         x, w = inputs
-        return self.dgrad(grads[0], w, x.shape[2:]), self.wgrad(x, grads[0], w.shape[2:])
+        return self.dgrad(f, grads[0], w, _pair(x)), self.wgrad(f, x, grads[0], _pair(w))
 
-    def dgrad(self, dy: object, w: object, size: Pair) -> object:
-        from graphc.trace import emit
+    def dgrad(self, f: Vocabulary, dy: Tensor, w: Tensor, size: Pair) -> Tensor:
+        return f.emit(Conv2dDgrad(*_settings(self), size), dy, w)
 
-        return emit(Conv2dDgrad(*_settings(self), size), dy, w)  # type: ignore[arg-type]
-
-    def wgrad(self, x: object, dy: object, kernel_size: Pair) -> object:
-        from graphc.trace import emit
-
-        return emit(Conv2dWgrad(*_settings(self), kernel_size), x, dy)  # type: ignore[arg-type]
+    def wgrad(self, f: Vocabulary, x: Tensor, dy: Tensor, kernel_size: Pair) -> Tensor:
+        return f.emit(Conv2dWgrad(*_settings(self), kernel_size), x, dy)
 
     def iteration(self, a: Type, b: Type) -> Iteration:
         (y,) = self.infer(a, b)
@@ -190,13 +183,11 @@ class Conv2dWgrad(_Convolution):
         dw = _einsum("ngcpqrs,ngkpq->gkcrs", windows, dy.reshape(n, groups, k // groups, p, q))
         return (dw.reshape(k, *dw.shape[2:]),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """wgrad is linear in x and in dy."""
-        from graphc.trace import emit
-
         (x, dy), (d,) = inputs, grads
         forward = Conv2d(*_settings(self))
-        return forward.dgrad(dy, d, x.shape[2:]), emit(forward, x, d)
+        return forward.dgrad(f, dy, d, _pair(x)), f.emit(forward, x, d)
 
     def iteration(self, a: Type, b: Type) -> Iteration:
         (w,) = self.infer(a, b)
@@ -244,13 +235,11 @@ class Conv2dDgrad(_Convolution):
         dx = padded[..., h0 : h0 + self.size[0], w0 : w0 + self.size[1]]
         return (dx.reshape(n, c * groups, *self.size),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """dgrad is linear in dy and in the weight."""
-        from graphc.trace import emit
-
         (dy, w), (d,) = inputs, grads
         forward = Conv2d(*_settings(self))
-        return emit(forward, d, w), forward.wgrad(d, dy, w.shape[2:])
+        return f.emit(forward, d, w), forward.wgrad(f, d, dy, _pair(w))
 
     def iteration(self, a: Type, b: Type) -> Iteration:
         self.infer(a, b)
@@ -295,3 +284,9 @@ def _windows(op: _Convolution, x: Array, taps: Pair) -> Array:
 def _einsum(subscripts: str, a: Array, b: Array) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(np.einsum(subscripts, a, b, optimize=True), dtype=a.dtype)
+
+
+def _pair(x: Tensor) -> Pair:
+    """Rows and columns of images or weights."""
+    rows, columns = x.shape[2:]
+    return rows, columns

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphc.ir import FLOATS
-from graphc.ops.base import Array, Pointwise, Tensors
+from graphc.ops.base import Array, Pointwise
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Exp(Pointwise):
@@ -25,7 +26,7 @@ class Exp(Pointwise):
     meaning = np.exp
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * y,)
 
@@ -40,7 +41,7 @@ class Expm1(Pointwise):
     meaning = np.expm1
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * (y + 1),)
 
@@ -55,7 +56,7 @@ class Log(Pointwise):
     meaning = np.log
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d / a,)
 
@@ -70,7 +71,7 @@ class Log1p(Pointwise):
     meaning = np.log1p
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d / (a + 1),)
 
@@ -85,7 +86,7 @@ class Sqrt(Pointwise):
     meaning = np.sqrt
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * 0.5 / y,)
 
@@ -104,7 +105,7 @@ class Rsqrt(Pointwise):
     meaning = _rsqrt
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * -0.5 * y * y * y,)
 
@@ -119,7 +120,7 @@ class Tanh(Pointwise):
     meaning = np.tanh
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * (1 - y * y),)
 
@@ -140,7 +141,7 @@ class Sigmoid(Pointwise):
     meaning = _sigmoid
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * (y * (1 - y)),)
 
@@ -157,11 +158,9 @@ class Relu(Pointwise):
     expression: ClassVar[str] = "relu({a})"
     meaning = _relu
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
-        return (emit(ReluGrad(), d, y),)
+        return (f.emit(ReluGrad(), d, y),)
 
 
 def _relu_grad(d: Array, y: Array) -> Any:
@@ -176,11 +175,9 @@ class ReluGrad(Pointwise):
     expression: ClassVar[str] = "relu_grad({a}, {b})"
     meaning = _relu_grad
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (_, y), (d,) = inputs, grads
-        return emit(ReluGrad(), d, y), None
+        return f.emit(ReluGrad(), d, y), None
 
 
 _erf_of_one = np.frompyfunc(math.erf, 1, 1)
@@ -200,11 +197,9 @@ class Erf(Pointwise):
     meaning = _erf
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import exp
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * (2 / math.sqrt(math.pi)) * exp(-(a * a)),)
+        return (d * (2 / math.sqrt(math.pi)) * f.exp(-(a * a)),)
 
 
 class Sin(Pointwise):
@@ -217,15 +212,13 @@ class Sin(Pointwise):
     meaning = np.sin
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import cos
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * cos(a),)
+        return (d * f.cos(a),)
 
 
 class Cos(Pointwise):
-    """y = cos(a), a in radians."""
+    """y = f.cos(a), a in radians."""
 
     name: ClassVar[str] = "cos"
     operations: ClassVar[int] = 180
@@ -234,8 +227,6 @@ class Cos(Pointwise):
     meaning = np.cos
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import sin
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (-d * sin(a),)
+        return (-d * f.sin(a),)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
 from graphc.ops.axes import Axes, all_but, all_stacked, in_front, in_place, repeated, unfolded
-from graphc.ops.base import Array, Flags, Index, Tensors, check_dtype
+from graphc.ops.base import Array, Flags, Index, check_dtype
 from graphc.ops.constant import Iota
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 PLACES = ("i32", "i64")
 """The dtypes of indices."""
@@ -49,11 +47,9 @@ class Take(Index):
         rows = np.take(table, np.where(inside, indices, 0), axis)
         return (np.where(mask, rows, table.dtype.type(0)),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         table, indices = inputs
-        return emit(TakeGrad(self.axis, table.shape[self.axis]), indices, grads[0]), None
+        return f.emit(TakeGrad(self.axis, table.shape[self.axis]), indices, grads[0]), None
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         table, indices = inputs
@@ -108,12 +104,10 @@ class TakeAlongAxis(Index):
         rows = np.take_along_axis(table, np.where(inside, indices, 0), self.axis)
         return (np.where(inside, rows, table.dtype.type(0)),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """Each element of the table adds, in ascending order, what the indices took from it."""
-        from graphc.functions.gathering import sum_by_index
-
         table, indices = inputs
-        return sum_by_index(indices, grads[0], self.axis, table.shape[self.axis]), None
+        return f.sum_by_index(indices, grads[0], self.axis, table.shape[self.axis]), None
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         return (tuple(all_but(self.axis, x.rank) for x in inputs),)
@@ -149,10 +143,8 @@ class TakeGrad(Index):
         np.add.at(table, indices.ravel()[inside], rows[inside])
         return (np.moveaxis(table, 0, self.axis),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
-        return None, emit(Take(self.axis), grads[0], inputs[0])
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        return None, f.emit(Take(self.axis), grads[0], inputs[0])
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         indices, dy = inputs

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
 from graphc.ops.axes import Axes, all_but, all_stacked
-from graphc.ops.base import Array, Flags, Op, Tensors, same_dtype
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.base import Array, Flags, Op, same_dtype
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Pad(Op):
         y[self._places(x.shape)] = x
         return (y,)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (grads[0][self._places(inputs[0].shape)],)
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
@@ -88,7 +86,7 @@ class Concat(Op):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         return (np.concatenate(inputs, self.axis),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (d,) = grads
         parts, start = [], 0
         for x in inputs:

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from graphc.ir import Layout, Type
 from graphc.ops.axes import Axes
-from graphc.ops.base import Array, Op, Tensors
+from graphc.ops.base import Array, Op
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Relayout(Op):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         return (inputs[0],)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (grads[0],)
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:

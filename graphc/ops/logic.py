@@ -10,7 +10,8 @@ import numpy as np
 from graphc.dtypes import convert
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, FLOATS, Type
-from graphc.ops.base import ANY, Array, Pointwise, Tensors, broadcast_shapes, same_dtype
+from graphc.ops.base import ANY, Array, Pointwise, broadcast_shapes, same_dtype
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Comparison(Pointwise):
@@ -18,7 +19,7 @@ class Comparison(Pointwise):
 
     gives = "bool"
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (None,) * len(inputs)
 
 
@@ -133,11 +134,9 @@ class Select(Pointwise):
             raise GraphError(f"where: expected a condition of dtype bool, got {condition}")
         return (Type(broadcast_shapes("where", inputs), same_dtype("where", (b, c))),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import where
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         condition, (d,) = inputs[0], grads
-        return None, where(condition, d, 0), where(condition, 0, d)
+        return None, f.where(condition, d, 0), f.where(condition, 0, d)
 
 
 C_TYPES = {
@@ -177,11 +176,9 @@ class Cast(Pointwise):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         return (convert(inputs[0], DTYPES[self.dtype]),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import astype
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (astype(d, a.dtype),)
+        return (f.astype(d, a.dtype),)
 
     def scalar_expression(self, *names: str) -> str:
         return f"convert<{C_TYPES[self.dtype]}>({names[0]})"

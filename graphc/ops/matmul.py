@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,13 +18,10 @@ from graphc.ops.base import (
     Flags,
     Iteration,
     Operand,
-    Tensors,
     check_dtype,
     same_dtype,
 )
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -49,11 +46,9 @@ class Matmul(Contraction):
         with np.errstate(all="ignore"):
             return (np.matmul(*inputs),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import matrix_transpose
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
-        return d @ matrix_transpose(b), matrix_transpose(a) @ d
+        return d @ f.matrix_transpose(b), f.matrix_transpose(a) @ d
 
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
         a, b = inputs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -16,10 +16,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.ops.axes import Axes, all_stacked, folded, unfolded
-from graphc.ops.base import Array, Flags, Tensors, Window, check_dtype
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.base import Array, Flags, Window, check_dtype
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 Pair = tuple[int, int]
 
@@ -116,12 +114,10 @@ class MaxPool2d(_Pooling):
         places = np.argmax(largest & inside, axis=-1)
         return y, places.astype(np.uint8 if windows.shape[-1] <= 256 else np.int32)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         h, w = inputs[0].shape[2:]
         op = MaxPool2dGrad(self.kernel_size, self.stride, self.padding, (h, w))
-        return (emit(op, grads[0], outputs[1]),)
+        return (f.emit(op, grads[0], outputs[1]),)
 
 
 @dataclass(frozen=True)
@@ -175,12 +171,10 @@ class AvgPool2d(_AveragePooling):
         total = self.windows(self.padded(x, 0.0)).sum(axis=-1, dtype=x.dtype)
         return (total / self.counts((h, w), x),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         h, w = inputs[0].shape[2:]
         settings = (self.kernel_size, self.stride, self.padding, self.count_include_pad)
-        return (emit(AvgPool2dGrad(*settings, (h, w)), grads[0]),)
+        return (f.emit(AvgPool2dGrad(*settings, (h, w)), grads[0]),)
 
 
 @dataclass(frozen=True)
@@ -202,9 +196,7 @@ class AvgPool2dGrad(_AveragePooling):
         part = dy / self.counts(self.size, dy)
         return (self.scatter(dy, self.size, (part for _ in self.taps(self.size))),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """The gradient is linear: its own gradient is pooling."""
-        from graphc.trace import emit
-
         settings = (self.kernel_size, self.stride, self.padding, self.count_include_pad)
-        return (emit(AvgPool2d(*settings), grads[0]),)
+        return (f.emit(AvgPool2d(*settings), grads[0]),)

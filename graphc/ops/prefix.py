@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from graphc.ir import FLOATS, Type
 from graphc.ops.axes import Axes, all_but
-from graphc.ops.base import NUMBERS, Array, Flags, Op, Tensors, check_dtype
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.base import NUMBERS, Array, Flags, Op, check_dtype
+from graphc.ops.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,8 @@ class Cumsum(Prefix):
     def running(self, x: Array) -> Array:
         return np.cumsum(x, self.axis, x.dtype)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
-        return (emit(Cumsum(self.axis, not self.reverse), grads[0]),)
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        return (f.emit(Cumsum(self.axis, not self.reverse), grads[0]),)
 
 
 @dataclass(frozen=True)
@@ -80,20 +76,17 @@ class Cumprod(Prefix):
     def running(self, x: Array) -> Array:
         return np.cumprod(x, self.axis, x.dtype)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """Before the first 0 the sum of the d * y that follow, over x. At it the sum of d times the
         products without it, up to the second 0. Nothing behind."""
-        from graphc import functions as f
-        from graphc.trace import emit
-
         (x,), (y,), (d,) = inputs, outputs, grads
         zero = x == 0
-        zeros = emit(Cumsum(self.axis, self.reverse), f.astype(zero, "i32"))
+        zeros = f.emit(Cumsum(self.axis, self.reverse), f.astype(zero, "i32"))
         first = f.logical_and(zero, zeros == 1)
-        others = emit(Cumprod(self.axis, self.reverse), f.where(first, 1, x))
+        others = f.emit(Cumprod(self.axis, self.reverse), f.where(first, 1, x))
 
-        def following(products: Any) -> Any:
-            return emit(Cumsum(self.axis, not self.reverse), products)
+        def following(products: Tensor) -> Tensor:
+            return f.emit(Cumsum(self.axis, not self.reverse), products)
 
         before = following(f.where(zeros == 0, d * y, 0)) / f.where(zero, 1, x)
         at = following(f.where(zeros == 1, d * others, 0))
@@ -119,11 +112,11 @@ class _Extreme(Prefix):
         places = extent - 1 - steps if self.reverse else steps
         return tuple(np.ascontiguousarray(self.turned(a)) for a in (y, places))
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions.gathering import sum_by_index
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (x,), (_, places), (d, _) = inputs, outputs, grads
-        return (sum_by_index(places, d, self.axis, x.shape[self.axis]) if d is not None else None,)
+        return (
+            f.sum_by_index(places, d, self.axis, x.shape[self.axis]) if d is not None else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -162,17 +155,14 @@ class Logcumsumexp(Prefix):
     def running(self, x: Array) -> Array:
         return np.asarray(np.logaddexp.accumulate(x, self.axis))
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """exp(x_k) times the sum of d_i exp(-y_i) over the i that follow k: the positive d and the
         negative ones are added as logarithms."""
-        from graphc import functions as f
-        from graphc.trace import emit
-
         (x,), (y,), (d,) = inputs, outputs, grads
 
-        def part(sign: int) -> Any:
+        def part(sign: int) -> Tensor:
             mine = d * sign > 0
             logs = f.where(mine, f.log(f.where(mine, d * sign, 1)) - y, -np.inf)
-            return f.exp(emit(Logcumsumexp(self.axis, not self.reverse), logs) + x)
+            return f.exp(f.emit(Logcumsumexp(self.axis, not self.reverse), logs) + x)
 
         return (part(1) - part(-1),)

@@ -11,7 +11,8 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.ops.base import Array, Random, Tensors
+from graphc.ops.base import Array, Random
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
@@ -50,7 +51,7 @@ class PhiloxUniform(Random):
         uniform = (word >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
         return (uniform.reshape(self.shape),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (None,)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.ops.base import NUMBERS, Array, Reduction, Tensors, check_dtype
+from graphc.ops.base import NUMBERS, Array, Reduction, check_dtype
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class NumberReduction(Reduction):
@@ -45,11 +46,9 @@ class Sum(NumberReduction):
         (x,) = inputs
         return (np.asarray(np.sum(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype)),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import broadcast_to, reshape
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (x,), (d,) = inputs, grads
-        return (broadcast_to(reshape(d, self.kept(x.value.type)), x.shape),)
+        return (f.broadcast_to(f.reshape(d, self.kept(x.value.type)), x.shape),)
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,9 @@ class Prod(NumberReduction):
         (x,) = inputs
         return (np.asarray(np.prod(x, axis=self.axes, keepdims=self.keepdims, dtype=x.dtype)),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """d times the product of the other elements: of those that are not 0, over the element
         itself, while no other element is 0."""
-        from graphc import functions as f
-
         (x,), (d,) = inputs, grads
         zero = x == 0
         rest = f.where(zero, 1, x)
@@ -85,9 +82,7 @@ class Prod(NumberReduction):
 class Extreme(NumberReduction):
     """The gradient goes to the elements that equal the result, in equal parts."""
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc import functions as f
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (x,), (y,), (d,) = inputs, outputs, grads
         kept = self.kept(x.value.type)
         chosen = x == f.reshape(y, kept)

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from graphc.ir import FLOATS
-from graphc.ops.base import Pointwise, Tensors
+from graphc.ops.base import Pointwise
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Rounding(Pointwise):
@@ -16,7 +17,7 @@ class Rounding(Pointwise):
 
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (None,)
 
 
@@ -60,7 +61,7 @@ class Signbit(Pointwise):
     accepts = FLOATS
     gives = "bool"
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (None,)
 
 
@@ -74,11 +75,9 @@ class Copysign(Pointwise):
     meaning = np.copysign
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import signbit, where
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
-        return where(a == 0, 0, where(signbit(a) ^ signbit(b), -d, d)), None
+        return f.where(a == 0, 0, f.where(f.signbit(a) ^ f.signbit(b), -d, d)), None
 
 
 class Fmod(Pointwise):
@@ -90,11 +89,9 @@ class Fmod(Pointwise):
     expression: ClassVar[str] = "fmod({a}, {b})"
     meaning = np.fmod
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import trunc
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
-        return d, -d * trunc(a / b)
+        return d, -d * f.trunc(a / b)
 
 
 class Exp2(Pointwise):
@@ -107,7 +104,7 @@ class Exp2(Pointwise):
     meaning = np.exp2
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * math.log(2) * y,)
 
@@ -122,7 +119,7 @@ class Log2(Pointwise):
     meaning = np.log2
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d / (a * math.log(2)),)
 
@@ -137,6 +134,6 @@ class Log10(Pointwise):
     meaning = np.log10
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d / (a * math.log(10)),)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
+from graphc.interpret import evaluate
 from graphc.ir import Graph, Layout, Type, Value, verify
 from graphc.ops.axes import Axes, repeated
-from graphc.ops.base import Array, Flags, Op, Tensors
-
-if TYPE_CHECKING:
-    from graphc.trace import Tensor
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.base import Array, Flags, Op
+from graphc.ops.vocabulary import Tensors, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,6 @@ class Scan(Op):
         return (*outputs[: self.carries], *stacks)
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
-        from graphc.interpret import evaluate
-
         first = self.constants
         constants, carries = inputs[:first], inputs[first : first + self.carries]
         scanned = inputs[first + self.carries :]
@@ -76,16 +72,6 @@ class Scan(Op):
         if not self.length:
             ys = (np.zeros((0, *v.type.shape), v.type.numpy_dtype) for v in self.stacks)
         return (*carries, *ys)
-
-    def grad(
-        self,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        grads: Sequence[Tensor | None],
-    ) -> Sequence[Tensor | None]:
-        from graphc.scan_gradient import scan_gradient
-
-        return scan_gradient(self, inputs, outputs, grads)
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         """Nothing is known: what an iteration does to axes its body says."""

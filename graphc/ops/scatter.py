@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from graphc.ir import Type
 from graphc.ops.axes import Axes, all_but, all_stacked
-from graphc.ops.base import ANY, NUMBERS, Array, Flags, Index, Tensors, check_dtype
+from graphc.ops.base import ANY, NUMBERS, Array, Flags, Index, check_dtype
 from graphc.ops.constant import Iota
 from graphc.ops.indexing import PLACES, TakeAlongAxis
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 
 _COMBINE: dict[str, Any] = {
     "sum": np.add,
@@ -60,27 +59,24 @@ class Scatter(Index):
                 y[at] = np.where(inside, new, y[at])
         return (np.ascontiguousarray(np.moveaxis(y, 0, self.axis)),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc import functions as f
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (x, places, source), (y,), (d,) = inputs, outputs, grads
 
-        def taken(tensor: Any) -> Any:
-            return emit(TakeAlongAxis(self.axis), tensor, places)
+        def taken(tensor: Tensor) -> Tensor:
+            return f.emit(TakeAlongAxis(self.axis), tensor, places)
 
-        def scattered(combine: str, into: Any, what: Any) -> Any:
-            return emit(Scatter(self.axis, combine), into, places, what)
+        def scattered(combine: str, into: Tensor, what: Tensor) -> Tensor:
+            return f.emit(Scatter(self.axis, combine), into, places, what)
 
         if self.combine == "sum":
             return d, None, taken(d)
         if self.combine == "replace":
-            ramp = emit(Iota(places.shape, self.axis, "i32"))
+            ramp = f.emit(Iota(places.shape, self.axis, "i32"))
             last = scattered("replace", f.zeros(x.shape, "i32"), ramp)
             kept = f.where(taken(last) == ramp, taken(d), 0)
             return scattered("replace", d, f.zeros(places.shape, d.dtype)), None, kept
         if self.combine == "prod":
-            return self._of_product(x, source, y, d, taken, scattered)
+            return self._of_product(f, x, source, y, d, taken, scattered)
         # Those that equal the extreme share its gradient.
         mine, theirs = (f.astype(s == e, d.dtype) for s, e in ((x, y), (source, taken(y))))
         part = d / scattered("sum", mine, theirs)
@@ -94,11 +90,16 @@ class Scatter(Index):
         return (f.emit(op, *all_stacked(f, inputs, stacked, size)),)
 
     def _of_product(
-        self, x: Any, source: Any, y: Any, d: Any, taken: Any, scattered: Any
-    ) -> Tensors:
+        self,
+        f: Vocabulary,
+        x: Tensor,
+        source: Tensor,
+        y: Tensor,
+        d: Tensor,
+        taken: Callable[[Tensor], Tensor],
+        scattered: Callable[[str, Tensor, Tensor], Tensor],
+    ) -> Gradients:
         """d times the product of the others: without one's zero, as long as no other is 0."""
-        from graphc import functions as f
-
         zero, zeros = source == 0, source * 0
         count = scattered("sum", x * 0, f.where(zero, zeros + 1, zeros))
         alone = f.logical_and(zero, taken(count) == 1)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
 from graphc.ops.axes import Axes, all_but, all_stacked
-from graphc.ops.base import NUMBERS, Array, Flags, Index, Op, Tensors, check_dtype, same_dtype
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.base import NUMBERS, Array, Flags, Index, Op, check_dtype, same_dtype
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,11 @@ class Sort(Op):
         places = np.take(order, np.arange(self.count), self.axis).astype(np.int64)
         return np.take_along_axis(x, places, self.axis), places
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions.gathering import sum_by_index
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (x,), (_, places), (d, _) = inputs, outputs, grads
-        return (sum_by_index(places, d, self.axis, x.shape[self.axis]) if d is not None else None,)
+        return (
+            f.sum_by_index(places, d, self.axis, x.shape[self.axis]) if d is not None else None,
+        )
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         return ((all_but(self.axis, inputs[0].rank),),) * 2

@@ -14,7 +14,8 @@ import numpy as np
 
 from graphc.ir import FLOATS, INTEGERS
 from graphc.ops import special_values as values
-from graphc.ops.base import Array, Pointwise, Tensors
+from graphc.ops.base import Array, Pointwise
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Erfc(Pointwise):
@@ -27,11 +28,9 @@ class Erfc(Pointwise):
     meaning = values.in_double(values.erfc)
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import exp
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * (-2 / math.sqrt(math.pi)) * exp(-a * a),)
+        return (d * (-2 / math.sqrt(math.pi)) * f.exp(-a * a),)
 
 
 class Erfcx(Pointwise):
@@ -44,7 +43,7 @@ class Erfcx(Pointwise):
     meaning = values.in_double(values.erfcx)
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (y,), (d,) = inputs, outputs, grads
         return (d * (2 * a * y - 2 / math.sqrt(math.pi)),)
 
@@ -59,11 +58,9 @@ class Erfinv(Pointwise):
     meaning = values.in_double(values.erfinv)
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import exp
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
-        return (d * (math.sqrt(math.pi) / 2) * exp(y * y),)
+        return (d * (math.sqrt(math.pi) / 2) * f.exp(y * y),)
 
 
 class Ndtri(Pointwise):
@@ -76,11 +73,9 @@ class Ndtri(Pointwise):
     meaning = values.in_double(values.ndtri)
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import exp
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
-        return (d * math.sqrt(2 * math.pi) * exp(y * y * 0.5),)
+        return (d * math.sqrt(2 * math.pi) * f.exp(y * y * 0.5),)
 
 
 class Lgamma(Pointwise):
@@ -93,11 +88,9 @@ class Lgamma(Pointwise):
     meaning = values.in_double(values.lgamma)
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * emit(Digamma(), a),)
+        return (d * f.emit(Digamma(), a),)
 
 
 class Digamma(Pointwise):
@@ -110,11 +103,9 @@ class Digamma(Pointwise):
     meaning = values.in_double(values.digamma)
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * emit(Polygamma(1), a),)
+        return (d * f.emit(Polygamma(1), a),)
 
 
 @dataclass(frozen=True)
@@ -133,11 +124,9 @@ class Polygamma(Pointwise):
         with np.errstate(all="ignore"):
             return (values.polygamma(self.order, a.astype(np.float64)).astype(a.dtype),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * emit(Polygamma(self.order + 1), a),)
+        return (d * f.emit(Polygamma(self.order + 1), a),)
 
 
 class I0e(Pointwise):
@@ -150,12 +139,9 @@ class I0e(Pointwise):
     meaning = values.in_double(lambda a: values.scaled_bessel(0, a))
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import sign
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (y,), (d,) = inputs, outputs, grads
-        return (d * (emit(I1e(), a) - sign(a) * y),)
+        return (d * (f.emit(I1e(), a) - f.sign(a) * y),)
 
 
 class I1e(Pointwise):
@@ -168,15 +154,12 @@ class I1e(Pointwise):
     meaning = values.in_double(lambda a: values.scaled_bessel(1, a))
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import sign, where
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (y,), (d,) = inputs, outputs, grads
         origin = a == 0
-        safe = where(origin, 1, a)
-        slope = emit(I0e(), a) - y * (sign(a) + 1 / safe)
-        return (d * where(origin, 0.5, slope),)
+        safe = f.where(origin, 1, a)
+        slope = f.emit(I0e(), a) - y * (f.sign(a) + 1 / safe)
+        return (d * f.where(origin, 0.5, slope),)
 
 
 _SINC_SLOPE = tuple(
@@ -195,18 +178,16 @@ class Sinc(Pointwise):
     meaning = values.in_double(values.sinc)
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """(cos(pi a) - y) / a, near 0 by its series: the difference would lose its digits."""
-        from graphc.functions import cos, where
-
         (a,), (y,), (d,) = inputs, outputs, grads
         near = abs(a) < 0.4
-        far = where(near, 1, a)
-        square = where(near, a * a, 0)
+        far = f.where(near, 1, a)
+        square = f.where(near, a * a, 0)
         series = _SINC_SLOPE[-1]
         for coefficient in _SINC_SLOPE[-2::-1]:
             series = series * square + coefficient
-        return (d * where(near, series * a, (cos(far * math.pi) - y) / far),)
+        return (d * f.where(near, series * a, (f.cos(far * math.pi) - y) / far),)
 
 
 class Nextafter(Pointwise):
@@ -219,7 +200,7 @@ class Nextafter(Pointwise):
     meaning = np.nextafter
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return None, None
 
 
@@ -232,5 +213,5 @@ class Gcd(Pointwise):
     meaning = np.gcd
     accepts = INTEGERS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return None, None

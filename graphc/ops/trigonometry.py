@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from graphc.ir import FLOATS
-from graphc.ops.base import Pointwise, Tensors
+from graphc.ops.base import Pointwise
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Tan(Pointwise):
@@ -20,7 +21,7 @@ class Tan(Pointwise):
     meaning = np.tan
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * (y * y + 1),)
 
@@ -35,11 +36,9 @@ class Asin(Pointwise):
     meaning = np.arcsin
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import rsqrt
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * rsqrt(1 - a * a),)
+        return (d * f.rsqrt(1 - a * a),)
 
 
 class Acos(Pointwise):
@@ -52,11 +51,9 @@ class Acos(Pointwise):
     meaning = np.arccos
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import rsqrt
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (-d * rsqrt(1 - a * a),)
+        return (-d * f.rsqrt(1 - a * a),)
 
 
 class Atan(Pointwise):
@@ -69,7 +66,7 @@ class Atan(Pointwise):
     meaning = np.arctan
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d / (a * a + 1),)
 
@@ -84,11 +81,9 @@ class Sinh(Pointwise):
     meaning = np.sinh
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import cosh
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * cosh(a),)
+        return (d * f.cosh(a),)
 
 
 class Cosh(Pointwise):
@@ -101,11 +96,9 @@ class Cosh(Pointwise):
     meaning = np.cosh
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import sinh
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * sinh(a),)
+        return (d * f.sinh(a),)
 
 
 class Asinh(Pointwise):
@@ -118,11 +111,9 @@ class Asinh(Pointwise):
     meaning = np.arcsinh
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import rsqrt
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * rsqrt(a * a + 1),)
+        return (d * f.rsqrt(a * a + 1),)
 
 
 class Acosh(Pointwise):
@@ -135,11 +126,9 @@ class Acosh(Pointwise):
     meaning = np.arccosh
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import rsqrt
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
-        return (d * rsqrt(a * a - 1),)
+        return (d * f.rsqrt(a * a - 1),)
 
 
 class Atanh(Pointwise):
@@ -152,7 +141,7 @@ class Atanh(Pointwise):
     meaning = np.arctanh
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d / (1 - a * a),)
 
@@ -167,7 +156,7 @@ class Atan2(Pointwise):
     meaning = np.arctan2
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
         part = d / (a * a + b * b)
         return part * b, -part * a
@@ -183,7 +172,7 @@ class Hypot(Pointwise):
     meaning = np.hypot
     accepts = FLOATS
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (y,), (d,) = inputs, outputs, grads
         part = d / y
         return part * a, part * b

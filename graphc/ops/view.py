@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,10 +12,9 @@ from graphc.errors import GraphError
 from graphc.ir import Type
 from graphc.ops.affine import unit
 from graphc.ops.axes import Axes, aligned
-from graphc.ops.base import Affine, Array, Flags, Tensors, View
-
-if TYPE_CHECKING:
-    from graphc.vocabulary import Vocabulary
+from graphc.ops.base import Affine, Array, Flags, View
+from graphc.ops.join import Pad
+from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,8 @@ class Reshape(View):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         return (inputs[0].reshape(self.shape),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import reshape
-
-        return (reshape(grads[0], inputs[0].shape),)
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        return (f.reshape(grads[0], inputs[0].shape),)
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         """To the axis of equal extent with as many rows before it."""
@@ -81,10 +78,8 @@ class PermuteDims(View):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         return (inputs[0].transpose(self.axes),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.functions import permute_dims
-
-        return (permute_dims(grads[0], tuple(self.inverse)),)
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        return (f.permute_dims(grads[0], tuple(self.inverse)),)
 
     @property
     def inverse(self) -> tuple[int, ...]:
@@ -119,7 +114,7 @@ class BroadcastTo(View):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         return (np.broadcast_to(inputs[0], self.shape),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (grads[0],)
 
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
@@ -157,17 +152,14 @@ class Slice(View):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         return (inputs[0][tuple(map(slice, self.starts, self.stops, self.steps))],)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.ops.join import Pad
-        from graphc.trace import emit
-
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (x,), (y,) = inputs, outputs
         low, high = [], []
         for extent, n, start, step in zip(x.shape, y.shape, self.starts, self.steps, strict=True):
             low.append(start)
             high.append(extent - start - (0 if n == 0 else (n - 1) * step + 1))
         interior = tuple(step - 1 for step in self.steps)
-        return (emit(Pad(tuple(low), tuple(high), interior), grads[0]),)
+        return (f.emit(Pad(tuple(low), tuple(high), interior), grads[0]),)
 
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
         op = Slice((0, *self.starts), (size, *self.stops), (1, *self.steps))
@@ -193,10 +185,8 @@ class Flip(View):
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         return (np.flip(inputs[0], self.axes),)
 
-    def grad(self, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Tensors:
-        from graphc.trace import emit
-
-        return (emit(self, grads[0]),)
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        return (f.emit(self, grads[0]),)
 
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
         return (f.emit(Flip(tuple(a + 1 for a in self.axes)), inputs[0]),)

@@ -40,16 +40,16 @@ def run(op: Any, update: Any = None, device: str = "reference") -> Any:
 
 
 def test_an_own_op_trains(own_op: Callable[..., Any]) -> None:
-    op = own_op(grad=lambda self, inputs, outputs, grads: (grads[0] * 3 * inputs[0] ** 2,))
+    op = own_op(grad=lambda self, f, inputs, outputs, grads: (grads[0] * 3 * inputs[0] ** 2,))
     assert np.isfinite(run(op, optim.SGD(lr=0.1)))
 
 
 # fmt: off
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({}, "cube has no gradient"),
-    ({"grad": lambda self, inputs, outputs, grads: grads[0]},
+    ({"grad": lambda self, f, inputs, outputs, grads: grads[0]},
      "cube: grad expected to return a tuple of 1 gradients, got Tensor"),
-    ({"grad": lambda self, inputs, outputs, grads: (grads[0], None)},
+    ({"grad": lambda self, f, inputs, outputs, grads: (grads[0], None)},
      "cube: grad expected to return a tuple of 1 gradients, got tuple of 2"),
 ]
 # fmt: on
