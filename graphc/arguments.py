@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,7 +32,9 @@ class Arguments:
         self.inputs = [leaf for name, types in expected for leaf in tree.leaves(types, name)]
         self.flat = all(isinstance(types, Type) for _, types in expected)
 
-    def __call__(self, args: Sequence[Any]) -> list[Array]:
+    def __call__(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Array]:
+        if named:
+            args = self._in_order(args, named)
         if len(args) != len(self.expected):
             self._fail(f"expected {len(self.expected)} arguments ({self._signature()})", len(args))
         if self.flat:
@@ -41,6 +43,21 @@ class Arguments:
         for value, (name, types) in zip(args, self.expected, strict=True):
             self._match(value, types, name, arrays)
         return arrays
+
+    def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """`args` and those given by name in the order of the function's arguments."""
+        names = [name for name, _ in self.expected]
+        for name in named:
+            if name not in names:
+                self._fail(f"expected the arguments {', '.join(names)}", f"{name}=")
+            if name in names[: len(args)]:
+                self._fail(f"expected {name} once", f"it in place {names.index(name)} and by name")
+        behind = names[len(args) :]
+        if len(behind) != len(named):
+            missing = next(name for name in behind if name not in named)
+            kinds = ", ".join(f"{n} {t}" for n, t in self.inputs if n.split(".")[0] == missing)
+            self._fail(f"expected {kinds}", "nothing for it")
+        return [*args, *(named[name] for name in behind)]
 
     def _match(self, value: Any, types: Any, path: str, arrays: list[Array]) -> None:
         if types is None:
@@ -53,6 +70,12 @@ class Arguments:
                 got = f"keys {list(value)}" if isinstance(value, dict) else type(value).__name__
                 self._fail(f"{path}: expected a dict with the keys {list(types)}", got)
             items = [(value[key], types[key], key) for key in types]
+        elif tree.is_record(types):
+            if type(value) is not type(types):
+                kind, got = type(types).__name__, type(value).__name__
+                self._fail(f"{path}: expected the dataclass {kind}", got)
+            fields = zip(tree.members(value) or (), tree.members(types) or (), strict=True)
+            items = [(given, kind, key) for (key, given), (_, kind) in fields]
         else:
             sized = isinstance(value, tuple | list)
             if not sized or len(value) != len(types):

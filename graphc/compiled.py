@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphc import tree
+from graphc import html, tree
 from graphc.arguments import Arguments
 from graphc.dtypes import shown
 from graphc.errors import GraphError
@@ -66,13 +66,14 @@ class Program:
         self._outputs = traced.outputs
         self._run = executable.run_checked if "nan" in check else executable.run
 
-    def __call__(self, *args: Any) -> Any:
-        """The function's results as fresh NumPy arrays, in the structure that it returned.
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The function's results as fresh NumPy arrays, in the structure that it returned. Arrays
+        are given in the order of the function's arguments or by their names.
 
         Raises GraphError if an array's shape or dtype is not that of its spec; then, as after
         any error before the first kernel, the state is unchanged.
         """
-        arrays = self._arguments(args)
+        arrays = self._arguments(args, named)
         self._check_trainable()
         if self.update is not None:
             refuse_reentry(self.name)
@@ -134,11 +135,11 @@ class Program:
         """The types of what `state_dict` gives, by name."""
         return {n: b.type for n, b in self._state.items() if not n.startswith(PLACED)}
 
-    def profile(self, *args: Any, repeats: int = 20) -> Any:
+    def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Any:
         """A table of kernels: calls, time, share, bytes, FLOP/s. Leaves the state as it was."""
         from graphc.inspect.profile import profile_table
 
-        arrays = self._arguments(args)
+        arrays = self._arguments(args, named)
         return profile_table(self, self._executable.profile(arrays, repeats), repeats)
 
     def dump(self, folder: str | Path) -> None:
@@ -146,6 +147,13 @@ class Program:
         from graphc.inspect.dump import dump
 
         dump(self, Path(folder))
+
+    def _repr_html_(self) -> str:
+        inputs = "\n".join(f"{name} : {type}" for name, type in self._arguments.inputs)
+        state = "\n".join(f"{name} : {type}" for name, type in self.state_types().items())
+        parts = [html.details(repr(self), inputs, opened=True), html.details("state", state)]
+        shown: list[Graph | Plan] = [self.graph] if self.plan is None else [self.graph, self.plan]
+        return "".join([*parts, *(part._repr_html_() for part in shown)])
 
     def __repr__(self) -> str:
         count = sum(n.op.name != "reshape" for n in self.graph.nodes)

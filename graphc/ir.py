@@ -189,6 +189,12 @@ class Graph:
 
         return graph_text(self)
 
+    def _repr_html_(self) -> str:
+        from graphc.html import details
+
+        title = f"graph {self.name}: {len(self.inputs)} inputs, {len(self.state)} pieces of state, "
+        return details(f"{title}{len(self.nodes)} nodes", str(self))
+
     @functools.cached_property
     def producers(self) -> dict[Value, Node]:
         """The node that defines each value."""

@@ -1,46 +1,88 @@
-"""Nested arguments: modules, specs, arrays and tensors in tuples, lists and dicts."""
+"""Nested arguments: modules, specs, arrays and tensors in tuples, lists, dicts and dataclasses."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from graphc.ir import Type
 
 Path = str
 
 
-def leaves(tree: Any, path: Path = "") -> Iterator[tuple[Path, Any]]:
+def members(tree: Any) -> list[tuple[Any, Any]] | None:
+    """(index, key or field, what lies there) of a tuple, list, dict or dataclass, in order; None
+    for a leaf. Specs and modules are leaves."""
+    if isinstance(tree, (tuple, list)):
+        return list(enumerate(tree))
+    if isinstance(tree, dict):
+        return list(tree.items())
+    if is_record(tree):
+        return [(f.name, getattr(tree, f.name)) for f in dataclasses.fields(tree)]
+    return None
+
+
+def is_record(tree: Any) -> bool:
+    """Whether this is an object of a dataclass of the user's, other than a module."""
+    if not hasattr(type(tree), "__dataclass_fields__"):
+        return False
+    return not isinstance(tree, Type) and not hasattr(tree, "named_parameters")
+
+
+def leaves(tree: Any, path: Path = "", above: tuple[Any, ...] = ()) -> Iterator[tuple[Path, Any]]:
     """Every leaf with its path, such as `0.x` for `({"x": leaf},)`, in a fixed order.
 
-    Dicts are walked in their insertion order. None has no leaves.
+    Dicts are walked in their insertion order. None has no leaves. A dataclass within itself (that
+    of `above`) is not followed.
     """
-    if isinstance(tree, (tuple, list)):
-        for i, item in enumerate(tree):
-            yield from leaves(item, f"{path}.{i}" if path else str(i))
-    elif isinstance(tree, dict):
-        for key, item in tree.items():
-            yield from leaves(item, f"{path}.{key}" if path else str(key))
-    elif tree is not None:
-        yield path, tree
+    inside = members(tree)
+    if inside is None:
+        if tree is not None:
+            yield path, tree
+    elif not any(tree is outer for outer in above):
+        below = (*above, tree) if is_record(tree) else above
+        for key, item in inside:
+            yield from leaves(item, _join(path, key), below)
 
 
 def map_leaves(function: Callable[[Path, Any], Any], tree: Any, path: Path = "") -> Any:
     """The same tree with each leaf replaced by `function(path, leaf)`."""
-    if isinstance(tree, (tuple, list)):
-        items = [
-            map_leaves(function, item, f"{path}.{i}" if path else str(i))
-            for i, item in enumerate(tree)
-        ]
-        if hasattr(tree, "_fields"):  # a named tuple
-            return type(tree)(*items)
-        return type(tree)(items)
+    inside = members(tree)
+    if inside is None:
+        return None if tree is None else function(path, tree)
+    items = {key: map_leaves(function, item, _join(path, key)) for key, item in inside}
     if isinstance(tree, dict):
-        return {
-            key: map_leaves(function, item, f"{path}.{key}" if path else str(key))
-            for key, item in tree.items()
-        }
-    return None if tree is None else function(path, tree)
+        return items
+    if is_record(tree):
+        return _with_fields(tree, items)
+    if hasattr(tree, "_fields"):  # a named tuple
+        return type(tree)(*items.values())
+    return type(tree)(items.values())
 
 
 def structure(tree: Any) -> Any:
-    """The tree with every leaf replaced by "*": equal for trees that can stand for each other."""
-    return map_leaves(lambda path, leaf: "*", tree)
+    """The tree with every leaf replaced by "*": equal for trees that can stand for each other. A
+    dataclass stands there as a dict of its class's name and fields."""
+    inside = members(tree)
+    if inside is None:
+        return None if tree is None else "*"
+    if is_record(tree):
+        return {type(tree).__qualname__: {key: structure(item) for key, item in inside}}
+    items = [structure(item) for _, item in inside]
+    if isinstance(tree, dict):
+        return dict(zip(tree, items, strict=True))
+    return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+
+
+def _join(path: Path, key: Any) -> Path:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _with_fields(record: Any, fields: dict[str, Any]) -> Any:
+    """A copy with other contents. `__init__` is not called: it may check what it is given."""
+    new = copy.copy(record)
+    for name, value in fields.items():
+        object.__setattr__(new, name, value)  # it may be frozen
+    return new

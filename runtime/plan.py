@@ -229,6 +229,13 @@ class Plan:
     def __str__(self) -> str:
         return self.text()
 
+    def _repr_html_(self) -> str:
+        from graphc.html import details
+
+        launches = sum(isinstance(step, Launch) for step in all_steps(self.steps))
+        title = f"plan {self.name}: {launches} launches on {self.streams} stream(s), "
+        return details(f"{title}peak {self.peak_bytes:,} bytes of work memory", str(self))
+
     def text(self, measured: bool = False) -> str:
         """One line per step. `measured` adds measured times where there are any."""
         from graphc.runtime.plan_text import plan_text

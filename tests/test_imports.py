@@ -10,7 +10,7 @@ import numpy
 from tests.tools import ROOT, run_python
 
 LAYERS = (
-    ("errors", "config", "locks", "messages", "lines"),
+    ("errors", "config", "html", "locks", "messages", "lines"),
     ("dtypes", "dlpack", "ir", "target", "tree", "state", "arguments"),
     ("ops", "text", "text_parser", "interpret"),
     ("trace", "operand", "functions", "vocabulary"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from graphc import ops
 from graphc.functions.tensors import (
@@ -154,21 +156,38 @@ def _several(name: str, arrays: Any) -> Sequence[Any]:
 
 
 def pad(
-    x: Any, widths: Sequence[Sequence[int]], value: float = 0.0, mode: str = "constant"
+    x: Any, widths: int | Sequence[Sequence[int]], value: float = 0.0, mode: str = "constant"
 ) -> Tensor:
-    """x with `widths[axis] = (before, after)` elements around it: of `value` for mode "constant",
-    mirrored without the edge for "reflect", the edge for "replicate", those of the other end for
-    "circular"."""
+    """x with `widths[axis] = (before, after)` elements around it, or one number of them on all
+    sides: of `value` for mode "constant", mirrored without the edge for "reflect", the edge for
+    "replicate", those of the other end for "circular"."""
     tensor = as_tensor(x)
-    pairs = [tuple(pair) for pair in widths]
-    if len(pairs) != tensor.ndim or any(len(p) != 2 or min(p) < 0 for p in pairs):
-        raise error(
-            f"pad: expected a pair of non-negative widths for each axis of {tensor.value.type}, "
-            f"got {pairs}"
-        )
+    pairs = _pairs(widths, tensor)
     if mode != "constant":
         from graphc.functions.rearrange import padded_from_within
 
         return padded_from_within(tensor, pairs, mode)
     low, high = tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
     return emit(ops.Pad(low, high, (0,) * tensor.ndim, value), tensor)
+
+
+def _pairs(widths: Any, x: Tensor) -> list[tuple[int, int]]:
+    """(before, after) of each axis of x, or GraphError. A single pair is none for all axes: for
+    PyTorch it would be that of the last one."""
+    number = _is_width(widths)
+    given = [(widths, widths)] * x.ndim if number else widths
+    pairs = [tuple(p) for p in given] if _holds_sequences(given) else []
+    if len(pairs) != x.ndim or any(len(p) != 2 or not all(map(_is_width, p)) for p in pairs):
+        raise error(
+            f"pad: expected a pair of non-negative widths for each axis of {x.value.type}, "
+            f"or one number, got {pairs or widths}"
+        )
+    return [(int(before), int(after)) for before, after in pairs]
+
+
+def _is_width(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
+
+
+def _holds_sequences(value: Any) -> bool:
+    return isinstance(value, Iterable) and all(hasattr(v, "__len__") for v in value)

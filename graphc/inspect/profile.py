@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from graphc import html
 from graphc.runtime.plan import Launch, Plan, all_steps
 
 if TYPE_CHECKING:
@@ -74,6 +75,20 @@ class Profile:
                 f"  {row.bytes / 1e6:8.2f}  {row.gflops:8.1f}  {row.bandwidth:8.1f}"
             )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        title = f"profile {self.program}: {self.microseconds / 1000:.3f} ms in kernels"
+        head = ("kernel", "line", "calls", "ms", "%", "mean µs", "MB", "GFLOP/s", "GB/s")
+        total = self.microseconds * self.repeats
+        rows = [
+            (
+                *(row.kernel, row.line, row.calls, row.microseconds / 1000),
+                100 * row.microseconds / total if total else 0.0,
+                *(row.mean, row.bytes / 1e6, row.gflops, row.bandwidth),
+            )
+            for row in self.rows
+        ]
+        return html.table(title, head, rows)
 
 
 def profile_table(

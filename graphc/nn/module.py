@@ -1,7 +1,7 @@
 """Modules: objects that hold parameters and other modules as attributes.
 
 Nothing is registered. Parameters and submodules are found where they are: as attributes, also
-within lists, tuples and dicts. So `super().__init__()` is not needed.
+within lists, tuples, dicts and dataclasses. So `super().__init__()` is not needed.
 
 A program keeps the parameters that it was compiled with: `weight.assign(array)` writes into one,
 while another Parameter in its attribute is seen by the next compile alone.
@@ -24,6 +24,7 @@ from graphc.dtypes import can_hold
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type, dtype_name
 from graphc.nn.parameter import Parameter
+from graphc.nn.summary import Summary, summary_of
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, current_builder, innermost_builder, user_line
 
@@ -168,6 +169,15 @@ class Module:
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
         overwrite({name: own[name].state for name in arrays}, arrays)
+
+    def own_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """(path, parameter) of those that are not a module's inside this one."""
+        return ((n, p) for n, p in _members(self) if isinstance(p, Parameter))
+
+    def summary(self) -> Summary:
+        """A table of all modules, their parameters and how many numbers these are; prints, and
+        shows in notebooks."""
+        return summary_of(self)
 
     def describe(self) -> str:
         """The arguments, as `repr` prints them."""

@@ -117,7 +117,8 @@ case(
     "f32[4]",
 )
 case(
-    "pad: expected a pair of non-negative widths for each axis of f32[2,3], got [(1, 2)]",
+    "pad: expected a pair of non-negative widths for each axis of f32[2,3], or one number, "
+    "got [(1, 2)]",
     lambda x: f.pad(x, [(1, 2)]),
     MATRIX,
 )
