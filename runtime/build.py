@@ -61,6 +61,10 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
+    @property
+    def is_clang(self) -> bool:
+        return "clang" in self.version
+
 
 @dataclass(frozen=True)
 class Source:

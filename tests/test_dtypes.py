@@ -42,7 +42,7 @@ def test_bfloat16_tensors_of_torch_are_taken_as_they_lie():
 
 
 def test_bfloat16_arrays_of_ml_dtypes_are_taken():
-    library = pytest.importorskip("ml_dtypes")
+    library = need_module("ml_dtypes")
     np.testing.assert_array_equal(doubled()(X.astype(library.bfloat16)), 2 * ROUNDED)
 
 

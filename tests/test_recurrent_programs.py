@@ -12,7 +12,7 @@ from graphc import nn, optim
 from graphc.runtime.plan import Copy, Launch, Loop, Plan
 from tests.kernels.cuda_harness import build_device
 from tests.nn.running import random
-from tests.tools import may_lack_command, need_command
+from tests.tools import need_command
 
 STEPS, BATCH, FEATURES, HIDDEN = 6, 32, 8, 16
 
@@ -208,7 +208,7 @@ def test_training_on_the_simulated_gpu_is_that_of_the_reference(name: str) -> No
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_nvcc_takes_the_kernels_of_the_loops_and_spills_nothing(arch: str, tmp_path: Any) -> None:
-    compiler = may_lack_command("nvcc")
+    compiler = need_command("nvcc")
     plans = [training(name, device="cuda").plan for name in MAKE]
     kernels = [k for plan in plans for loop in loops(plan) for k in kernels_of(plan, loop)]
     # Kernels of different programs may have one name.

@@ -11,8 +11,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import pytest
+
+from graphc.errors import CompileError
+from graphc.runtime.cuda.compile import Compiler, find_compiler, nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,7 +26,7 @@ def need_module(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        return _missing(f"{name} is not installed: {error}")
+        return missing(f"{name} is not installed: {error}")
 
 
 def need_package(name: str) -> None:
@@ -32,7 +36,7 @@ def need_package(name: str) -> None:
     except ModuleNotFoundError:
         found = False
     if not found:
-        _missing(f"{name} is not installed")
+        missing(f"{name} is not installed")
 
 
 def need_command(*names: str) -> str:
@@ -41,16 +45,33 @@ def need_command(*names: str) -> str:
         path = shutil.which(name)
         if path:
             return path
-    return _missing(f"none of these commands is on the PATH: {', '.join(names)}")
+    return missing(f"none of these commands is on the PATH: {', '.join(names)}")
 
 
-def may_lack_command(*names: str) -> str:
-    """Like `need_command`, for tools that CI does without (nvcc): skips everywhere."""
-    for name in names:
-        path = shutil.which(name)
-        if path:
-            return path
-    pytest.skip(f"none of these commands is on the PATH: {', '.join(names)}")
+def need_nvrtc() -> Compiler:
+    """NVRTC as a compiler of CUDA text; else skips, or fails where CI=true."""
+    return nvrtc() or missing("NVRTC is not installed")
+
+
+def need_cuda_compiler() -> Compiler:
+    """NVRTC or nvcc; else skips, or fails where CI=true."""
+    try:
+        return find_compiler()
+    except CompileError as error:
+        return missing(str(error))
+
+
+def need_clang(folder: Path) -> str:
+    """The path of clang++, or of a script in `folder` that runs the one of the package ziglang;
+    else skips, or fails where CI=true."""
+    path = shutil.which("clang++")
+    if path:
+        return path
+    need_module("ziglang")
+    script = folder / "clang++"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang c++ "$@"\n')
+    script.chmod(0o755)
+    return str(script)
 
 
 def run_python(
@@ -69,7 +90,8 @@ def run_python(
     return result.stdout
 
 
-def _missing(reason: str) -> ModuleType:
+def missing(reason: str) -> NoReturn:
+    """Skips, or fails where CI=true."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason}; CI=true asks for it")
     pytest.skip(reason)

@@ -5,6 +5,8 @@
 #include "special_functions.h"
 #undef GRAPHC_SPECIAL
 
+extern "C" double lgamma_r(double, int*);  // of the C library: lgamma itself writes a global variable
+
 namespace graphc {
 #define GRAPHC_EACH(l) for (int l = 0; l < W; l++)
 #define GRAPHC_WIDE(name)                                                                                \
@@ -25,7 +27,7 @@ template <int N> INLINE vec<double> polygamma(vec<double> x) { return wide_polyg
 INLINE vec<float> lgamma(vec<float> x) { return convert<float>(wide_lgamma(convert<double>(x))); }
 INLINE vec<double> lgamma(vec<double> x) {
   int sign;
-  GRAPHC_EACH(l) x[l] = __builtin_lgamma_r(x[l], &sign);
+  GRAPHC_EACH(l) x[l] = ::lgamma_r(x[l], &sign);
   return x;
 }
 

@@ -89,6 +89,18 @@ GRAPHC_INLINE RunningMax<T> each_register(const RunningMax<T>& a, const F& f) { 
 template <class T, class F>
 GRAPHC_INLINE RunningMin<T> each_register(const RunningMin<T>& a, const F& f) { return {f(a.value), f(a.place)}; }
 
+// What a register holds in the warp's last lane, and `distance` lanes below. (NVRTC takes the call
+// of a generic lambda for a function of the host.)
+struct OfLastLane {
+  template <class T>
+  GRAPHC_INLINE T operator()(T x) const { return __shfl_sync(0xffffffffu, x, 31); }
+};
+struct OfLaneBelow {
+  int distance;
+  template <class T>
+  GRAPHC_INLINE T operator()(T x) const { return __shfl_up_sync(0xffffffffu, x, distance); }
+};
+
 // The state of one element.
 template <class State, class T>
 GRAPHC_INLINE auto single(T value, int place) -> decltype(State{value, place}) {
@@ -148,8 +160,7 @@ struct Prefix {
       if (exists) state = single<State>(read(column), static_cast<int>(column));
       if constexpr (Along > 1) {
         state = warp(state);
-        const State total = each_register(
-            state, [](auto x) { return __shfl_sync(0xffffffffu, x, 31); });
+        const State total = each_register(state, OfLastLane{});
         if constexpr (warps == 1) {
           state = State::join(carry, state);
           carry = State::join(carry, total);
@@ -175,8 +186,7 @@ struct Prefix {
   GRAPHC_INLINE State warp(State state) const {
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
-      const State before = each_register(
-          state, [&](auto x) { return __shfl_up_sync(0xffffffffu, x, distance); });
+      const State before = each_register(state, OfLaneBelow{distance});
       if (along % 32 >= distance) state = State::join(before, state);
     }
     return state;

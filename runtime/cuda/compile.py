@@ -100,7 +100,7 @@ def compile_cuda(text: str, name: str, arch: str, where: str = "") -> Cubin:
 @functools.cache
 def find_compiler() -> Compiler:
     """NVRTC if it is installed, else nvcc. Raises CompileError with the remedy."""
-    compiler = _nvrtc() or _nvcc()
+    compiler = nvrtc() or _nvcc()
     if compiler is None:
         raise CompileError(
             "no CUDA compiler: NVRTC is not installed and nvcc is not on the PATH. "
@@ -113,11 +113,12 @@ class _Failed(Exception):
     """The compiler's log."""
 
 
-def _nvrtc() -> Compiler | None:
+def nvrtc() -> Compiler | None:
+    """NVRTC, if it is installed."""
     try:
-        from cuda.bindings import nvrtc
+        from cuda.bindings import nvrtc as library
 
-        error, major, minor = nvrtc.nvrtcVersion()
+        error, major, minor = library.nvrtcVersion()
     except (ImportError, RuntimeError):  # the second where the library itself is missing
         return None
     if int(error):

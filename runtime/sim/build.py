@@ -1,4 +1,4 @@
-"""Compiling CUDA text for the simulated GPU: g++ with a header that stands for a CUDA compiler.
+"""Compiling CUDA text for the simulated GPU: a C++ compiler with a header that stands for CUDA's.
 
 The text is not changed. What is put behind it exports each kernel: a function that unpacks the
 arguments of a launch. A check build calls the simulator at each load and store.
@@ -15,8 +15,10 @@ from pathlib import Path
 from graphc.errors import CompileError
 from graphc.runtime.build import (
     KERNEL_HEADERS,
+    Compiler,
     Source,
     build_object,
+    find_compiler,
     headers_digest,
 )
 
@@ -32,13 +34,16 @@ FLAGS = (
     "-fno-exceptions",
     "-fno-rtti",
     "-fvisibility=hidden",
-    "-fno-gnu-unique",  # static variables of templates must not be shared between modules
     "-fno-threadsafe-statics",
-    "-fno-extern-tls-init",
     "-include",
     str(NATIVE / "device.h"),
     f"-I{KERNEL_HEADERS}",
 )
+GCC = (
+    "-fno-gnu-unique",  # static variables of templates must not be shared between modules
+    "-fno-extern-tls-init",
+)
+"""What clang does without being told."""
 LINK = ("-nodefaultlibs", "-Wl,-Bsymbolic,--no-as-needed,-lm,-lc")
 CHECK = (
     "-fsanitize=thread",
@@ -73,12 +78,23 @@ def compile_texts(kernels: Sequence[tuple[str, str, str]], check: bool) -> list[
 
 
 def _object(texts: Sequence[tuple[str, str]], check: bool, what: str, where: str = "") -> bytes:
-    flags = (*FLAGS, *(CHECK if check else ()), *LINK)
+    flags = _flags(find_compiler(), check, f"{what} ({where})" if where else what)
     parts = [f'#line 1 "{name}.cu"\n{text}\n' for text, name in texts]
     ends = exports("\n".join(text for text, _ in texts))
     whole = "".join([*parts, '#line 1 "exports"\n', ends])
     source = Source(texts[0][1], whole, what, where, flags)
     return build_object(source, _headers(), "sim")
+
+
+def _flags(compiler: Compiler, check: bool, what: str) -> tuple[str, ...]:
+    if not compiler.is_clang:
+        return (*FLAGS, *GCC, *(CHECK if check else ()), *LINK)
+    if check:
+        raise CompileError(
+            f"{what} cannot be checked: GRAPHC_CHECK=race needs g++, got {compiler.version}, which "
+            "drops accesses before they are seen; install g++ or let CXX name it"
+        )
+    return (*FLAGS, *LINK)
 
 
 def exports(text: str) -> str:

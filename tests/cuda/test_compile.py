@@ -14,6 +14,7 @@ from graphc.errors import CompileError
 from graphc.runtime.cuda import compile as compiling
 from graphc.runtime.cuda.compile import Compiler, compile_cuda, find_compiler
 from tests.small_models import MODELS, loss_fn
+from tests.tools import need_command, need_cuda_compiler, need_nvrtc
 
 TEXT = """\
 #include "cuda/memory.cuh"
@@ -26,10 +27,7 @@ extern "C" __global__ void twice(const float* x, float* y) {
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
     monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
-    try:
-        return find_compiler()
-    except CompileError as error:
-        pytest.skip(str(error))
+    return need_cuda_compiler()
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, compiler: Compiler) -> list[Path]:
@@ -104,7 +102,7 @@ def test_a_folder_that_cannot_be_written_is_named(compiler, tmp_path, monkeypatc
 
 
 def test_without_a_compiler_the_remedy_is_named(monkeypatch):
-    monkeypatch.setattr(compiling, "_nvrtc", lambda: None)
+    monkeypatch.setattr(compiling, "nvrtc", lambda: None)
     monkeypatch.setattr(compiling, "_nvcc", lambda: None)
     with pytest.raises(CompileError) as error:
         find_compiler.__wrapped__()
@@ -115,9 +113,8 @@ def test_without_a_compiler_the_remedy_is_named(monkeypatch):
 
 
 def test_nvcc_serves_where_nvrtc_is_missing(compiler, monkeypatch):
+    need_command("nvcc")
     nvcc = compiling._nvcc()
-    if nvcc is None:
-        pytest.skip("nvcc is not on the PATH")
     monkeypatch.setattr(compiling, "find_compiler", lambda: nvcc)
     cubin = compile_cuda(TEXT, "twice", "sm_80")
     assert cubin.usage["twice"].registers > 0
@@ -127,8 +124,7 @@ def test_nvcc_serves_where_nvrtc_is_missing(compiler, monkeypatch):
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_every_kernel_of_the_models_compiles_and_spills_nothing(compiler, arch: str):
-    if compiler.command[0] != "nvrtc":
-        pytest.skip("NVRTC is not installed, and nvcc takes minutes")
+    need_nvrtc()  # nvcc takes minutes
     kernels = {}
     for name, (model, shape) in MODELS.items():
         specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")

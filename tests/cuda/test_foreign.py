@@ -11,7 +11,7 @@ import graphc
 from graphc.errors import GraphError
 from graphc.runtime.cuda import find_device
 from graphc.runtime.cuda.foreign import CUDA, foreign_array, from_capsule
-from tests.tools import need_command
+from tests.tools import need_command, need_module
 
 X = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
 
@@ -101,7 +101,7 @@ def test_strides_of_extents_of_one_do_not_matter():
 
 
 def test_a_dtype_that_numpy_lacks_is_an_error():
-    torch = pytest.importorskip("torch")
+    torch = need_module("torch")
     with pytest.raises(GraphError) as error:
         from_capsule(torch.zeros(3, dtype=torch.complex64).__dlpack__(), "x")
     assert str(error.value) == "x: NumPy has no dtype for DLPack's type 5 of 64 bits"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tools import need_command, need_package, run_python
+from tests.tools import missing, need_command, need_package, run_python
 from tools.driver_stub import build_stub, find_headers
 
 STEPS = 6
@@ -28,7 +27,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     need_command("gcc")
     headers = find_headers()
     if headers is None:
-        pytest.skip("there is no cuda.h: neither a CUDA toolkit nor nvidia-cuda-runtime")
+        missing("there is no cuda.h: neither a CUDA toolkit nor nvidia-cuda-runtime")
     folder = tmp_path_factory.mktemp("driver")
     build_stub(headers, folder, [FAKE])
     printed = run_python("-m", "tests.cuda.recording", environment={"LD_LIBRARY_PATH": str(folder)})
@@ -277,8 +276,7 @@ def test_programs_with_next_to_nothing_to_do_run(record):
 
 
 def test_pycuda_without_a_driver_says_what_is_missing():
-    if find_spec("pycuda") is None:
-        pytest.skip("pycuda is not installed")
+    need_package("pycuda")
     printed = run_python("-c", WITHOUT_DRIVER)
     assert re.fullmatch(
         r"device 'cuda': (PyCUDA cannot be loaded \(.*libcuda.*\): is NVIDIA's driver installed\?|"

@@ -10,7 +10,7 @@ from graphc.ir import Node, Type, Value
 from graphc.kernels.lower import lower
 from graphc.ops import Attention, AttentionGrad
 from tests.kernels.cuda_harness import TARGET, build_device, single
-from tests.tools import may_lack_command
+from tests.tools import need_command
 
 STATIC_BYTES = 48 * 1024
 
@@ -41,7 +41,7 @@ def nodes() -> list[Node]:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_heads_of_any_size_fit_a_multiprocessor(arch: str, tmp_path: Path) -> None:
-    compiler = may_lack_command("nvcc")
+    compiler = need_command("nvcc")
     usage = build_device([lower(n, TARGET) for n in nodes()], tmp_path, compiler, arch)
     assert {symbol for symbol, u in usage.items() if u.spilled} == set()
     assert max(u.shared for u in usage.values()) <= STATIC_BYTES

@@ -20,7 +20,7 @@ from tests.kernels.cuda_harness import (
     build_host,
     traced,
 )
-from tests.tools import may_lack_command, need_command
+from tests.tools import need_command
 
 
 def transposed(x: Any) -> Any:
@@ -127,7 +127,7 @@ LARGE = [
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_large_tiles_stay_in_registers(arch: str, tmp_path):
     kernels = [lower(node, TARGET) for node in LARGE]
-    usage = build_device(kernels, tmp_path, may_lack_command("nvcc"), arch)
+    usage = build_device(kernels, tmp_path, need_command("nvcc"), arch)
     assert all(u.spilled == 0 and u.shared <= 48 * 1024 for u in usage.values()), usage
     assert any(str(TILES[0]) in k.source for k in kernels)
 

@@ -12,7 +12,7 @@ from graphc.kernels.lower import lower
 from tests.kernels.cuda_harness import KERNELS, TARGET
 from tests.kernels.test_cuda_contract import NODES as CONTRACTIONS
 from tests.kernels.test_cuda_reduce import NODES as REDUCTIONS
-from tests.tools import may_lack_command
+from tests.tools import need_command
 
 HEADERS = sorted((KERNELS / "cuda").glob("*.cuh"))
 SOURCES = [lower(node, TARGET).source for node in (*CONTRACTIONS, *REDUCTIONS)]
@@ -20,7 +20,7 @@ SOURCES = [lower(node, TARGET).source for node in (*CONTRACTIONS, *REDUCTIONS)]
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_each_header_compiles_alone(arch: str, tmp_path):
-    compiler = may_lack_command("nvcc")
+    compiler = need_command("nvcc")
 
     def build(header):
         text = tmp_path / f"{header.stem}.cu"

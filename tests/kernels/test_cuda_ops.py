@@ -9,9 +9,18 @@ import pytest
 
 from graphc.ir import Node, Value
 from graphc.kernels.lower import lower
-from tests.kernels.cuda_harness import TARGET, Host, assert_close, build_device, build_host, single
+from graphc.runtime.cuda.compile import OPTIONS, parse_usage
+from tests.kernels.cuda_harness import (
+    TARGET,
+    Host,
+    assert_close,
+    build_device,
+    build_host,
+    joined,
+    single,
+)
 from tests.ops.samples import CORE, Sample
-from tests.tools import may_lack_command, need_command
+from tests.tools import need_command, need_nvrtc
 
 
 def node_of(sample: Sample, number: int) -> Node:
@@ -21,6 +30,8 @@ def node_of(sample: Sample, number: int) -> Node:
 
 NODES = [node_of(sample, number) for number, sample in enumerate(CORE)]
 NUMBERS = range(len(CORE))
+PER_FILE = 40
+"""Kernels that NVRTC is given at once: it reads the headers once for all."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +60,7 @@ def test_no_result_depends_on_the_order_of_threads(host: Host):
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_nvcc_takes_the_text_of_every_op_and_spills_nothing(arch: str, tmp_path):
-    compiler = may_lack_command("nvcc")
+    compiler = need_command("nvcc")
     kernels = [lower(node, TARGET) for node in NODES]
     halves = [kernels[0::2], kernels[1::2]]
     folders = [tmp_path / "even", tmp_path / "odd"]
@@ -58,5 +69,19 @@ def test_nvcc_takes_the_text_of_every_op_and_spills_nothing(arch: str, tmp_path)
     with ThreadPoolExecutor(2) as pool:
         usages = list(pool.map(lambda h, f: build_device(h, f, compiler, arch), halves, folders))
     usage = {symbol: u for part in usages for symbol, u in part.items()}
+    assert set(usage) == {launch.symbol for k in kernels for launch in k.launches}
+    assert {symbol for symbol, u in usage.items() if u.spilled} == set()
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_nvrtc_takes_the_text_of_every_op_and_spills_nothing(arch: str, tmp_path):
+    compiler = need_nvrtc()
+    kernels = [lower(node, TARGET) for node in NODES]
+    usage = {}
+    for first in range(0, len(kernels), PER_FILE):
+        text = tmp_path / f"kernels_{first}.cu"
+        text.write_text(joined(kernels[first : first + PER_FILE]))
+        _, log = compiler.compile(text, (*OPTIONS, f"-arch={arch}", *compiler.options))
+        usage.update(parse_usage(log))
     assert set(usage) == {launch.symbol for k in kernels for launch in k.launches}
     assert {symbol for symbol, u in usage.items() if u.spilled} == set()

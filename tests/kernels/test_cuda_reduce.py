@@ -22,7 +22,7 @@ from tests.kernels.cuda_harness import (
     build_host,
     traced,
 )
-from tests.tools import may_lack_command, need_command
+from tests.tools import need_command
 
 
 def softmax(x: Any) -> Any:
@@ -148,5 +148,5 @@ def test_softmax_may_overwrite_its_input_after_the_last_read():
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_reductions_spill_nothing(arch: str, tmp_path):
     kernels = [lower(node, TARGET) for node in NODES]
-    usage = build_device(kernels, tmp_path, may_lack_command("nvcc"), arch)
+    usage = build_device(kernels, tmp_path, need_command("nvcc"), arch)
     assert {symbol for symbol, u in usage.items() if u.spilled} == set()

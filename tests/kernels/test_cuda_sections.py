@@ -19,7 +19,7 @@ from tests.kernels.cuda_harness import (
     build_host,
     traced,
 )
-from tests.tools import may_lack_command, need_command
+from tests.tools import need_command
 
 
 def node_of(cell: Any, n: int, h: int) -> Any:
@@ -67,5 +67,5 @@ def test_copies_of_a_section_do_not_reach_into_the_next_one():
 def test_cells_stay_in_registers(arch: str, tmp_path):
     sizes = ((256, 64), (32, 256), (32, 1024))
     kernels = [lower(node_of(cell, *size), TARGET) for cell in CELLS for size in sizes]
-    usage = build_device(kernels, tmp_path, may_lack_command("nvcc"), arch)
+    usage = build_device(kernels, tmp_path, need_command("nvcc"), arch)
     assert all(u.spilled == 0 and u.shared <= 48 * 1024 for u in usage.values()), usage

@@ -15,7 +15,7 @@ from graphc.dtypes import convert, shown
 from graphc.ir import DTYPES, NARROW
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
 from tests.kernels.cuda_harness import build_device
-from tests.tools import may_lack_command
+from tests.tools import need_command
 
 
 @pytest.mark.parametrize("dtype", NARROW)
@@ -89,7 +89,7 @@ def test_conversions_are_the_same_at_every_width(lanes: int, flags: tuple[str, .
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_nvcc_takes_a_training_step_in_each_dtype_and_spills_nothing(arch: str, tmp_path):
-    compiler = may_lack_command("nvcc")
+    compiler = need_command("nvcc")
     kernels = []
     for dtype in NARROW:
         layers = nn.Conv2d(2, 5, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(45, 7)

@@ -17,6 +17,7 @@ from graphc.trace import Tensor, current_builder
 from tests.ops.sample import Sample
 from tests.ops.samples import CORE
 from tests.ops.samples_dtypes import CASTS, NARROW_SAMPLES, OTHER_SAMPLES, in_dtype
+from tests.tools import need_module
 
 ALL_SAMPLES = NARROW_SAMPLES | OTHER_SAMPLES
 EPSILON = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
@@ -100,7 +101,7 @@ def test_conversions_are_those_of_the_meaning(device: str) -> None:
 
 
 def test_conversions_are_those_of_torch() -> None:
-    torch = pytest.importorskip("torch")
+    torch = need_module("torch")
     long = {"u8": "uint8", "i8": "int8", "i32": "int32", "i64": "int64", "bf16": "bfloat16"}
     long |= {"bool": "bool", "f16": "float16", "f32": "float32", "f64": "float64"}
     numbers = [0.0, -0.0, 0.3, -0.7, 1.0, -1.0, 2.5, 127.0, -128.0, 200.0, 255.0, 1e-8, 3e-6, 6e4]

@@ -52,6 +52,14 @@ def test_ops_mean_the_same_on_every_device(
 ) -> None:
     need_command("g++", "clang++")
     samples = SAMPLES[block::BLOCKS]
+    wrong = differences(device, samples)
+    assert not wrong, f"{len(wrong)} of {len(samples)} samples\n" + "\n".join(wrong)
+
+
+def differences(
+    device: Callable[[Sequence[Node]], Results], samples: Sequence[Sample]
+) -> list[str]:
+    """The samples that give something else on the device than they mean."""
     results = device([node_of(s, number) for number, s in enumerate(samples)])
     wrong = []
     for sample, result in zip(samples, results, strict=True):
@@ -64,4 +72,4 @@ def test_ops_mean_the_same_on_every_device(
                 assert_close(got, want, length)
         except Exception as error:
             wrong.append(f"{sample}: {type(error).__name__}: {error}")
-    assert not wrong, f"{len(wrong)} of {len(samples)} samples\n" + "\n".join(wrong)
+    return wrong
