@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -16,11 +14,15 @@ from graphc.errors import GraphError
 from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.base import REGISTRY, Array, Op
 from graphc.ops.constant import Constant, Elements
+from graphc.text_literal import element_of, fits, literal_of
+
+MOST_LETTERS = 200
+"""Of a type; and of what a message shows of a literal."""
 
 _NODE = re.compile(
     r"(?P<outputs>%[^=]*?) *= (?P<op>[\w.]+)(?: (?P<kernel>\S*?))?\((?P<inputs>.*?)\)"
 )
-_TYPE = re.compile(r"(\w+)\[([\d,]*)\](?:\{lanes=(\d+)x(\d+)\})?")
+_TYPE = re.compile(r"(\w+)\[([0-9,]*)\](?:\{lanes=([0-9]{1,3})x([0-9]{1,3})\})?")
 _TYPES = re.compile(r"\w+\[[^\]]*\](?:\{[^}]*\})?")
 
 
@@ -34,7 +36,11 @@ def parse(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
     import graphc.ops  # registers every op
 
     assert graphc.ops
-    return _Parser(text, constants or {}).parse()
+    parser = _Parser(text, constants or {})
+    try:
+        return parser.parse()
+    except RecursionError:
+        raise parser.error("fewer graphs within graphs", f"{parser.place} lines") from None
 
 
 class _Scope:
@@ -70,7 +76,7 @@ class _Parser:
         line = self.next()
         if not line.startswith("graph "):
             raise self.error("graph NAME", line)
-        graph = self.graph(unescape(line[len("graph ") :]), 0, None)
+        graph = self.graph(self.name(line[len("graph ") :]), 0, None)
         if self.place < len(self.lines):
             raise self.error("the end of the text", self.next())
         return graph
@@ -86,7 +92,7 @@ class _Parser:
     def error(self, expected: str, got: str) -> GraphError:
         """About the line that `next` gave last."""
         number = self.lines[self.place - 1][0]
-        return GraphError(f"graph text, line {number}: expected {expected}, got {got!r}")
+        return GraphError(f"graph text, line {number}: expected {expected}, got {_short(got)!r}")
 
     def graph(self, name: str, outer: int, around: Node | None) -> Graph:
         """From the lines that are indented by more than `outer`."""
@@ -108,9 +114,7 @@ class _Parser:
     def statement(self, scope: _Scope, line: str, indent: int) -> None:
         word, _, rest = line.partition(" ")
         if word in ("in", "state"):
-            found = self.declaration(rest.strip())
-            scope.declared.setdefault(word, []).extend(found)
-            scope.define(found)
+            self.declare(scope, word, self.declaration(rest.strip()), line)
             return
         if scope.around and not scope.nodes and "in" not in scope.declared:
             scope.define(scope.around.inputs)
@@ -122,8 +126,20 @@ class _Parser:
                 raise self.error("update %STATE = %VALUE", line)
             scope.updates.append((pair[0], pair[1]))
         else:
+            if scope.updates:
+                raise self.error("an update or return", line)
             scope.nodes.append(self.node(scope, line, indent))
             scope.define(scope.nodes[-1].outputs)
+
+    def declare(self, scope: _Scope, word: str, found: Sequence[Value], line: str) -> None:
+        if scope.nodes or scope.updates:
+            raise self.error("inputs and state before nodes", line)
+        known = {v.name for values in scope.declared.values() for v in values}
+        for value in found:
+            if value.name in known:
+                raise self.error("a name that is new", str(value))
+        scope.declared.setdefault(word, []).extend(found)
+        scope.define(found)
 
     def declaration(self, text: str) -> list[Value]:
         if not text:
@@ -131,14 +147,17 @@ class _Parser:
         name, _, kind = text.partition(" : ")
         if not name.startswith("%"):
             raise self.error("%NAME : TYPE", text)
-        return [Value(unescape(name[1:].rstrip(" ")), self.type_of(kind))]
+        return [Value(self.name(name[1:].rstrip(" ")), self.type_of(kind))]
 
     def type_of(self, text: str) -> Type:
         match = _TYPE.fullmatch(text.strip())
-        if match is None or match[1] not in DTYPES:
-            raise self.error("a type such as f32[2,3]", text.strip())
-        layout = Layout(int(match[3]), int(match[4])) if match[3] else ROW_MAJOR
-        return Type(tuple(int(n) for n in match[2].split(",") if n), match[1], layout)
+        if match is not None and match[1] in DTYPES and len(text) < MOST_LETTERS:
+            shape = tuple(int(n) for n in match[2].split(",") if n)
+            layout = Layout(int(match[3]), int(match[4])) if match[3] else ROW_MAJOR
+            possible = layout.axis is None or (layout.axis < len(shape) and layout.width > 0)
+            if possible and all(n < 2**63 for n in shape):
+                return Type(shape, match[1], layout)
+        raise self.error("a type such as f32[2,3]", text.strip())
 
     def node(self, scope: _Scope, line: str, indent: int) -> Node:
         match = _NODE.match(line)
@@ -147,8 +166,8 @@ class _Parser:
         attribute_text, _, rest = line[match.end() :].partition(" : ")
         type_text, _, where_text = rest.partition(" # ")
         types = [self.type_of(t) for t in _TYPES.findall(type_text)]
-        names = [unescape(t.strip()[1:]) for t in match["outputs"].split(",")]
-        if len(types) != len(names):
+        names = [self.name(t.strip()[1:]) for t in match["outputs"].split(",")]
+        if len(types) != len(names) or _TYPES.sub("", type_text).strip(", "):
             raise self.error(f"{len(names)} types", type_text.strip())
         outputs = tuple(map(Value, names, types))
         inputs = self.uses(scope, match["inputs"])
@@ -157,8 +176,8 @@ class _Parser:
             raise self.error("the name of an op", match["op"])
         attributes = self.attributes(attribute_text)
         if match["kernel"] is not None:
-            attributes["kernel"] = unescape(match["kernel"])
-        node = Node(Op(), inputs, outputs, _where(where_text))
+            attributes["kernel"] = self.name(match["kernel"])
+        node = Node(Op(), inputs, outputs, self.where(where_text))
         op = self.op(op_class, attributes, node, indent)
         return Node(op, inputs, outputs, node.where)
 
@@ -166,24 +185,35 @@ class _Parser:
         if op_class is Constant:
             return self.constant(attributes, node.output.type)
         for field in fields(op_class):  # type: ignore[arg-type]
-            if field.type in (Graph, "Graph") and self.indent() > indent:
-                name = attributes.get("kernel", "")
-                if self.lines[self.place][2].startswith("body "):
-                    name = unescape(self.next()[len("body ") :])
-                attributes[field.name] = self.graph(name, indent, node)
+            kind = str(getattr(field.type, "__name__", field.type))
+            if kind == "Graph":
+                attributes[field.name] = self.held(attributes.get("kernel"), node, indent)
+            elif field.name in attributes and not fits(attributes[field.name], kind):
+                expected = f"{field.name} of {op_class.name} as {kind}"
+                raise self.error(expected, str(attributes[field.name]))
         try:
             return op_class(**attributes)
         except TypeError:
             got = ", ".join(attributes) or "none"
             raise self.error(f"the attributes of {op_class.name}", got) from None
 
+    def held(self, kernel: str | None, node: Node, indent: int) -> Graph:
+        """The graph that the op of `node` holds, on the lines behind it."""
+        if self.indent() <= indent:
+            raise self.error("the graph of the op, indented", "none")
+        if self.lines[self.place][2].startswith("body "):
+            kernel = self.name(self.next()[len("body ") :])
+        if kernel is None:
+            raise self.error("body NAME behind the op", self.lines[self.place][2])
+        return self.graph(kernel, indent, node)
+
     def attributes(self, text: str) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
         for token in text.split():
             name, _, literal = token.partition("=")
             try:
-                attributes[name] = literal if name == "digest" else _literal(literal)
-            except (SyntaxError, ValueError):
+                attributes[name] = literal if name == "digest" else literal_of(literal)
+            except (SyntaxError, ValueError, MemoryError, RecursionError):
                 raise self.error("attribute=value", token) from None
         return attributes
 
@@ -202,9 +232,13 @@ class _Parser:
             raise self.error(f"{kind.size} elements of {kind}", f"{len(elements)}")
         wide = np.float32 if kind.dtype == "bf16" else kind.numpy_dtype
         array = np.empty(kind.size, wide)
-        for i, element in enumerate(elements):
-            array[i] = element
-        return Constant.of(convert(array, kind.numpy_dtype).reshape(kind.shape))
+        try:
+            with np.errstate(all="ignore"):
+                for i, element in enumerate(elements):
+                    array[i] = element_of(element, kind.dtype)
+            return Constant.of(convert(array, kind.numpy_dtype).reshape(kind.shape))
+        except (ValueError, OverflowError):
+            raise self.error(f"elements of {kind}", str(value)) from None
 
     def named(self, scope: _Scope, name: str) -> Value:
         if name not in scope.values:
@@ -213,7 +247,27 @@ class _Parser:
 
     def uses(self, scope: _Scope, text: str) -> tuple[Value, ...]:
         parts = [part.strip() for part in text.split(",")]
-        return tuple(self.named(scope, unescape(part[1:])) for part in parts if part)
+        for part in parts:
+            if part and not part.startswith("%"):
+                raise self.error("%NAME", part)
+        return tuple(self.named(scope, self.name(part[1:])) for part in parts if part)
+
+    def name(self, text: str) -> str:
+        try:
+            return unescape(text)
+        except (ValueError, OverflowError):
+            raise self.error("the codes of characters in a name", text) from None
+
+    def where(self, text: str) -> Where:
+        tokens = text.split()
+        derived = bool(tokens) and tokens[0] == "d"
+        tokens = tokens[derived:]
+        module = self.name(tokens.pop(0)) if tokens and ":" not in tokens[0] else ""
+        lines = tuple(map(self.name, tokens))
+        for line in lines:
+            if ":" not in line:
+                raise self.error("a line such as file.py:3", line)
+        return Where(module, lines, derived)
 
 
 def unescape(text: str) -> str:
@@ -221,34 +275,5 @@ def unescape(text: str) -> str:
     return re.sub(r"%([0-9a-f]+);", lambda match: chr(int(match[1], 16)), text)
 
 
-def _literal(text: str) -> Any:
-    """Literals, tuples of them, layouts, `inf`, `nan`, and `nan0x...` with a NaN's bits."""
-
-    def build(node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value):
-                return value
-            case ast.Tuple(items):
-                return tuple(map(build, items))
-            case ast.UnaryOp(ast.USub(), operand):
-                return -build(operand)
-            case ast.Call(ast.Name("Layout"), [axis, width], []):
-                return Layout(build(axis), build(width))
-            case ast.Name("inf"):
-                return math.inf
-            case ast.Name("nan"):
-                return math.nan
-            case ast.Name(name) if name.startswith("nan0x"):
-                bits = np.frombuffer(bytes.fromhex(name[len("nan0x") :])[::-1], np.uint8)
-                return bits.view({2: np.float16, 4: np.float32, 8: np.float64}[bits.size])[0]
-        raise ValueError(text)
-
-    return build(ast.parse(text, mode="eval").body)
-
-
-def _where(text: str) -> Where:
-    tokens = text.split()
-    derived = bool(tokens) and tokens[0] == "d"
-    tokens = tokens[derived:]
-    module = unescape(tokens.pop(0)) if tokens and ":" not in tokens[0] else ""
-    return Where(module, tuple(map(unescape, tokens)), derived)
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}..."

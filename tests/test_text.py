@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from graphc.ops.constant import Constant
 from graphc.ops.fused import Fused
 from graphc.text import INLINE, graph_text, large_constants, parse
 from tests.ops.samples import CORE
+from tests.text_mutations import mutated, programs
 
 X = Value("x", Type((2, 3)))
 W = Value("conv1.weight", Type((3,)))
@@ -245,6 +247,51 @@ def test_graphs_are_equal_exactly_if_their_texts_are(a, b):
             "graph text, line 3: expected update %STATE = %VALUE, got 'update %x'",
         ),
         (
+            "graph g\n  in %x : f32[2]\n  state %x : f32[2]",
+            "graph text, line 3: expected a name that is new, got '%x'",
+        ),
+        (
+            "graph g\n  %x = iota() shape=(1,) axis=0 dtype='f32' : f32[1]\n  in %y : f32[2]",
+            "graph text, line 3: expected inputs and state before nodes, got 'in %y : f32[2]'",
+        ),
+        (
+            "graph g\n  state %s : f32[]\n  update %s = %s\n  %x = relu(%s) : f32[]",
+            "graph text, line 4: expected an update or return, got '%x = relu(%s) : f32[]'",
+        ),
+        (
+            "graph g\n  in %x : f32[1]{lanes=1x4}",
+            "graph text, line 2: expected a type such as f32[2,3], got 'f32[1]{lanes=1x4}'",
+        ),
+        ("graph g\n  return x", "graph text, line 2: expected %NAME, got 'x'"),
+        (
+            "graph %110000;",
+            "graph text, line 1: expected the codes of characters in a name, got '%110000;'",
+        ),
+        (
+            "graph g\n  %x = iota() shape=(1,) axis=0 dtype='f32' : f32[1]  # m lenet.py",
+            "graph text, line 2: expected a line such as file.py:3, got 'lenet.py'",
+        ),
+        (
+            "graph g\n  %x = iota() shape=3 axis=0 dtype='f32' : f32[1]",
+            "graph text, line 2: expected shape of iota as tuple[int, ...], got '3'",
+        ),
+        (
+            "graph g\n  %x = constant() value=(256,) : u8[1]",
+            "graph text, line 2: expected elements of u8[1], got '(256,)'",
+        ),
+        (
+            "graph g\n  %x = kernel k() : f32[]\n  return %x",
+            "graph text, line 2: expected the graph of the op, indented, got 'none'",
+        ),
+        (
+            "graph g\n  %x = scan() length=1 carries=0 xs=0 reverse=False : f32[]\n      return",
+            "graph text, line 2: expected body NAME behind the op, got 'return'",
+        ),
+        (
+            f"graph g\n  %x = iota() shape={'9' * 300} axis=0 dtype='f32' : f32[1]",
+            f"graph text, line 2: expected attribute=value, got 'shape={'9' * 194}...'",
+        ),
+        (
             "graph g\n  return\n  return",
             "graph text, line 3: expected the end of the text, got 'return'",
         ),
@@ -264,3 +311,29 @@ def test_a_constant_with_another_content_than_its_digest_is_an_error():
     )
     with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
         parse(text, {digest: np.zeros(20, np.int64)})
+
+
+def test_graphs_within_graphs_without_end_are_an_error():
+    lines = [f"{' ' * 2 * n}%x = kernel k() : f32[]" for n in range(1, 1000)]
+    message = r"graph text, line \d+: expected fewer graphs within graphs, got '\d+ lines'"
+    with pytest.raises(GraphError, match=f"^{message}$"):
+        parse("\n".join(["graph g", *lines]))
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 40))]
+)
+def test_a_mutated_text_is_a_graph_that_prints_back_or_a_graph_error(seed):
+    texts, read = programs(), 0
+    for number in range(300):
+        choice = random.Random(300 * seed + number)
+        text = mutated(choice.choice(texts), choice)
+        try:
+            graph = parse(text)
+        except GraphError:
+            continue
+        again = parse(graph_text(graph))
+        assert again == graph, number
+        assert graph_text(again) == graph_text(graph), number
+        read += 1
+    assert 3 < read < 150

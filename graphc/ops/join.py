@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,6 +27,10 @@ class Pad(Op):
     interior: tuple[int, ...]
     value: float = 0.0
     name: ClassVar[str] = "pad"
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.value):  # two fields that are NaN are equal if they are one object
+            object.__setattr__(self, "value", math.nan)
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (x,) = inputs
