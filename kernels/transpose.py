@@ -1,5 +1,7 @@
-"""Lowering of relayout: a value between row-major and lanes over its first axis, or over a later
-one that they fill: then the axes before it are more rows.
+"""Lowering of relayout: a value between row-major and lanes over one of its axes.
+
+The axes before that one are repeats of the same conversion; where the lanes fill the axis, they are
+more rows of one.
 """
 
 from __future__ import annotations
@@ -25,9 +27,8 @@ def lower_relayout(node: Node, target: Target) -> Kernel:
     known = axis is not None and laned.layout.width == target.lanes
     assert known and plain.layout.axis is None, f"relayout of {source} to {result}"
     name = identifier(node.output.name)
-    rows = _rows(laned)
-    columns = plain.size // rows if rows else 0
-    tiles = -(-rows // target.lanes) * -(-columns // RUN)
+    matrix = _matrix(laned)
+    tiles = matrix[0] * -(-matrix[1] // target.lanes) * -(-matrix[2] // RUN)
     moved = source.nbytes + result.nbytes
     chunks = chunk_count(moved / 20, tiles)
     return Kernel(
@@ -39,12 +40,14 @@ def lower_relayout(node: Node, target: Target) -> Kernel:
     )
 
 
-def _rows(laned: Type) -> int:
-    """The extent of the axis with lanes; if that is full blocks, of all up to it as one axis."""
+def _matrix(laned: Type) -> tuple[int, int, int]:
+    """Repeats, rows and columns: the extents before the axis with lanes, along it, and behind it.
+    Repeats whose blocks of lanes are full are rows."""
     axis = laned.layout.axis
     assert axis is not None
-    assert axis == 0 or laned.shape[axis] % laned.layout.width == 0, f"relayout of {laned}"
-    return math.prod(laned.shape[: axis + 1])
+    repeats, rows = math.prod(laned.shape[:axis]), laned.shape[axis]
+    columns = math.prod(laned.shape[axis + 1 :])
+    return (repeats, rows, columns) if rows % laned.layout.width else (1, repeats * rows, columns)
 
 
 def _text(node: Node, name: str, to_lanes: bool, laned: Type, tiles: int, chunks: int) -> str:
@@ -52,10 +55,10 @@ def _text(node: Node, name: str, to_lanes: bool, laned: Type, tiles: int, chunks
     lines = [comment.rstrip(), '#include "cpu/transpose.h"', "using namespace graphc;"]
     if not tiles:
         return "\n".join([*lines, f'extern "C" void {name}(void* const*, int, int) {{}}', ""])
-    rows = _rows(laned)
+    repeats, rows, columns = _matrix(laned)
     # A mask of four bytes would not fit: booleans move as the bytes that they are.
     kind = "uint8_t" if laned.dtype == "bool" else C_TYPES[laned.dtype]
-    settings = f"{str(to_lanes).lower()}, {rows}, {laned.size // rows}, {RUN}"
+    settings = f"{str(to_lanes).lower()}, {repeats}, {rows}, {columns}, {RUN}"
     cut = f"chunk * {tiles}L / {chunks}, (chunk + 1) * {tiles}L / {chunks}"
     lines += [
         f'extern "C" void {name}(void* const* arguments, int, int chunk) {{',

@@ -1,7 +1,7 @@
 // transpose: values between row-major and lanes, by W x W blocks in registers.
 //
-// A value [n][m] (m: the elements behind the first axis) under lanes lies as [n / W][m][W]. One block is W rows of n by W columns
-// of m; a tile is all blocks of one n / W and a run of m.
+// A value [n][m] (m: the elements behind the axis with lanes) under lanes lies as [n / W][m][W]. One block is W rows of n by W
+// columns of m; a tile is all blocks of one n / W and a run of m.
 #pragma once
 #include "cpu/simd.h"
 
@@ -54,19 +54,22 @@ template <int ROWS, long M, class T> INLINE void from_lanes(const T* y, T* x, lo
     }
 }
 
-// Tiles [begin, end), n / W outside, runs of RUN elements of m inside.
-template <bool TO_LANES, long N, long M, long RUN, class T> INLINE void relayout(const T* from, T* to, long begin, long end) {
-  constexpr long runs = (M + RUN - 1) / RUN, full = N / W;
+// Tiles [begin, end) of REPEATS values [N][M], which lie behind one another: n / W outside, runs of RUN elements of m inside.
+template <bool TO_LANES, long REPEATS, long N, long M, long RUN, class T> INLINE void relayout(const T* from, T* to, long begin, long end) {
+  constexpr long runs = (M + RUN - 1) / RUN, full = N / W, blocks = (N + W - 1) / W;
   constexpr int rest = N % W ? N % W : W;
   for (long tile = begin; tile < end; tile++) {
-    const long block = tile / runs, first = tile % runs * RUN, last = least(first + RUN, M);
-    const long offset = block * W * M;
+    const long repeat = REPEATS == 1 ? 0 : tile / (runs * blocks);
+    const long block = tile / runs - repeat * blocks, first = tile % runs * RUN, last = least(first + RUN, M);
+    const long plain = (repeat * N + block * W) * M, laned = (repeat * blocks + block) * W * M;
+    const T* x = from + (TO_LANES ? plain : laned);
+    T* y = to + (TO_LANES ? laned : plain);
     if (block < full) {
-      if constexpr (TO_LANES) to_lanes<W, M>(from + offset, to + offset, first, last);
-      else from_lanes<W, M>(from + offset, to + offset, first, last);
+      if constexpr (TO_LANES) to_lanes<W, M>(x, y, first, last);
+      else from_lanes<W, M>(x, y, first, last);
     } else {
-      if constexpr (TO_LANES) to_lanes<rest, M>(from + offset, to + offset, first, last);
-      else from_lanes<rest, M>(from + offset, to + offset, first, last);
+      if constexpr (TO_LANES) to_lanes<rest, M>(x, y, first, last);
+      else from_lanes<rest, M>(x, y, first, last);
     }
   }
 }

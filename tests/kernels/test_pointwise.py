@@ -17,7 +17,6 @@ from graphc.kernels.lower import lower
 from graphc.ops.base import Contraction, Reduction
 from graphc.ops.indexing import TakeGrad
 from graphc.ops.join import Pad
-from graphc.ops.layout import Relayout
 from graphc.runtime.build import cpu_target
 from graphc.target import Target
 from graphc.trace import Builder, Tensor, emit
@@ -320,20 +319,3 @@ def test_the_text_names_values_and_says_where_they_come_from(golden: Callable[..
 
     kernel = lower(replace(fuse(body), where=where), Target("cpu", 16))
     golden("kernels/pointwise.txt", kernel.source)
-
-
-@pytest.mark.parametrize("dtype", ["f32", "i32", "u8", "bool", "f64"])
-def test_relayout_there_and_back_gives_the_same_elements(dtype: str) -> None:
-    shapes = ((W, W), (1, 1), (W + 3, 3, 5, 7), (40,), (0, 3), (2 * W, 1100), (5, 0))
-    nodes = []
-    for shape in shapes:
-        plain = Type(shape, dtype)
-        laned = plain.with_layout(LANES)
-        for source, target in ((plain, laned), (laned, plain)):
-            op = Relayout(target.layout)
-            nodes.append(Node(op, (Value("x", source),), (Value("y", target),)))
-    random = np.random.default_rng(0)
-    for built in build(nodes):
-        kind = built.node.output.type
-        x = random.integers(0, 2, kind.shape).astype(kind.numpy_dtype)
-        np.testing.assert_array_equal(built.run([x])[0], x)
