@@ -16,12 +16,15 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.base import Op
+from graphc.ops.constant import Constant
 from graphc.ops.convolution import Conv2dDgrad
 from graphc.ops.join import Pad
-from graphc.ops.view import Slice
+from graphc.ops.view import BroadcastTo, Slice
 from graphc.passes.rewrite import Names, substitute
 from graphc.target import Target
 
@@ -79,7 +82,9 @@ def _parts(op: Conv2dDgrad, node: Node, names: Names) -> list[Node]:
     for rows, columns in itertools.product(*(_phases(op, node, axis) for axis in (0, 1))):
         part = _part(op, emit, dy, weight, (rows, columns))
         total = part if total is None else emit(Add(), total, part)
-    assert total is not None, "some tap of a convolution meets some pixel"
+    if total is None:  # all taps lie in the padding
+        zero = Constant.of(np.zeros((), node.output.type.numpy_dtype))
+        emit(BroadcastTo(node.output.type.shape), emit(zero))
     return nodes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import graphc
@@ -53,6 +54,24 @@ def test_groups_stay() -> None:
 def test_taps_that_meet_no_pixel_have_no_part() -> None:
     after = split_strides(gradient(2, (8, 1, 2, 0), (8, 1, 2, 0)), CPU)
     assert ops(after).count("conv2d_dgrad") == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_gradient_whose_taps_all_lie_in_the_padding_is_zero(dtype: str) -> None:
+    def spread(x: graphc.Tensor, weight: graphc.Tensor) -> graphc.Tensor:
+        return graphc.conv_transpose1d(x, weight, stride=2, padding=3)
+
+    specs = graphc.spec((1, 1, 4), dtype), graphc.spec((1, 1, 1), dtype)
+    before = graphc.trace(spread, *specs)
+    after = split_strides(before, CPU)
+    assert "conv2d_dgrad" not in ops(after)
+    if dtype == "float32":
+        assert_same_meaning(before, after)
+    for device in ("cpu", "sim", "reference"):
+        (y,) = graphc.compile(spread, *specs, device=device)(
+            np.ones((1, 1, 4), "f"), np.ones((1, 1, 1), "f")
+        )
+        np.testing.assert_array_equal(y, [[0.0]])
 
 
 @pytest.mark.parametrize("target", [CPU, Target("cuda", 1)])
