@@ -14,6 +14,7 @@ from dataclasses import replace
 from graphc.ir import Graph, Node
 from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
 from graphc.kernels.contract_text import plain_loops, plain_text, tiled_text
+from graphc.kernels.coverage import check_plain, check_tiled
 from graphc.kernels.kernel import Kernel
 from graphc.kernels.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
 from graphc.kernels.schedule import choose
@@ -57,6 +58,7 @@ def lower_contract(node: Node, target: Target) -> Kernel:
 def _tiled(node: Node, nest: Nest, schedule: Schedule, width: int) -> Kernel:
     assert isinstance(node.op, Fused)
     body = node.op.body
+    check_tiled(symbol(node), schedule)
     if not schedule.roles.lanes_summed and schedule.parts == 1:
         epilogue = epilogue_of(body, nest, schedule.roles.lane, width)
         source = tiled_text(node, schedule, epilogue)
@@ -72,13 +74,15 @@ def _tiled(node: Node, nest: Nest, schedule: Schedule, width: int) -> Kernel:
 
 def _plain(node: Node, nest: Nest, width: int, lane: int | None, window: Window | None) -> Kernel:
     assert isinstance(node.op, Fused)
-    spanned = [axis for axis, _ in window or ()]
+    spanned = {nest.sections, *(axis for axis, _ in window or ())}
     if lane is None:
         lane = _contiguous(nest)
     if lane is None or lane in spanned:
-        lane = next(a for a in reversed(nest.kept) if a not in (*spanned, nest.sections))
+        lane = next(a for a in reversed(nest.kept) if a not in spanned)
     epilogue = epilogue_of(node.op.body, nest, lane, width)
-    registers = math.prod(count for _, count, _ in plain_loops(nest, lane, width, window))
+    loops = plain_loops(nest, lane, width, window)
+    check_plain(symbol(node), nest, loops, lane, epilogue.domain)
+    registers = math.prod(count for _, count, _ in loops)
     chunks = max(1, min(registers, nest.flops // (4 * CHUNK_CYCLES)))
     source = plain_text(node, nest, lane, width, window, chunks, epilogue)
     return _kernel(node, nest, source, (chunks,), 0, epilogue)
