@@ -4,7 +4,7 @@ import numpy as np
 
 import graphc
 from graphc import nn, optim
-from graphc.runtime.plan import Launch
+from graphc.runtime.plan.plan import Launch
 
 
 class Net(nn.Module):

@@ -18,7 +18,7 @@ from graphc.lines import error
 from graphc.locks import refuse_reentry
 from graphc.nn.module import as_array, describe, fits, mapping_of
 from graphc.ops.constant import PLACED
-from graphc.runtime.plan import Plan
+from graphc.runtime.plan.plan import Plan
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.target import Target
 from graphc.tracing import Traced

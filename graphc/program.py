@@ -19,7 +19,7 @@ from graphc.nn.selection import Selection
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.scan import bodies
 from graphc.optim.rule import Rule
-from graphc.runtime.plan import Plan
+from graphc.runtime.plan.plan import Plan
 from graphc.state import StateBuffer
 from graphc.target import Target
 from graphc.trace import Builder, Tensor
@@ -199,7 +199,7 @@ def _load(
     plan = make_plan_of(graph, target, settings.streams, notes)
     _check_memory(plan, settings.memory_limit)
     if target.device == "cpu":
-        from graphc.runtime.cpu import load
+        from graphc.runtime.cpu.executable import load
 
         return load(plan, state, settings.threads, graph), plan
     from graphc.runtime import cuda
@@ -212,7 +212,7 @@ def make_plan_of(
 ) -> Plan:
     """The verified plan of a graph after all passes; `decided` goes to its notes."""
     from graphc.kernels.lower import lower
-    from graphc.runtime.planner import make_plan
+    from graphc.runtime.planner.planner import make_plan
 
     kernels = {
         n.outputs[0].name: lower(n, target)

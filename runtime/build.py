@@ -49,7 +49,7 @@ FLAGS = (
 _PACKAGE = Path(__file__).parent.parent
 KERNEL_HEADERS = _PACKAGE / "kernels"
 """The folder that kernels include `cpu/....h` from."""
-PLAYER_SOURCE = _PACKAGE / "runtime" / "native" / "cpu" / "player.cpp"
+PLAYER_SOURCE = _PACKAGE / "runtime" / "cpu" / "native" / "player.cpp"
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 

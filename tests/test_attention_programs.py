@@ -153,7 +153,7 @@ def test_a_row_that_sees_nothing_gives_zeros_as_in_pytorch() -> None:
 def test_memory_grows_with_the_positions_not_with_their_square(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("graphc.runtime.cpu.load", lambda *_: SimpleNamespace(run=None))
+    monkeypatch.setattr("graphc.runtime.cpu.executable.load", lambda *_: SimpleNamespace(run=None))
 
     def peak(positions: int) -> int:
         spec = graphc.spec((1, positions, 16))

@@ -47,7 +47,7 @@ def test_the_wheel_holds_one_package_with_every_source_file(distributions):
     packed = {name for name in names if name.endswith((".py", *DEVICE_CODE))}
     assert packed == sources(ROOT)
     assert any(name.startswith("graphc/kernels/cpu/") for name in packed)
-    assert any(name.startswith("graphc/runtime/native/") for name in packed)
+    assert any(name.startswith("graphc/runtime/cpu/native/") for name in packed)
 
 
 def test_the_source_distribution_builds_the_same_wheel(distributions, tmp_path):

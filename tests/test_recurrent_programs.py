@@ -9,7 +9,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.runtime.plan import Copy, Launch, Loop, Plan
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan
 from tests.kernels.cuda_harness import build_device
 from tests.nn.running import random
 from tests.tools import need_command

@@ -11,7 +11,7 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.program import Program
-from graphc.runtime.plan import Launch, Range
+from graphc.runtime.plan.plan import Launch, Range
 from tests.test_against_torch import LeNet, batch_norm_cnn
 
 BATCH = 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphc import html
-from graphc.runtime.plan import Launch, Plan, all_steps
+from graphc.runtime.plan.plan import Launch, Plan, all_steps
 
 if TYPE_CHECKING:
     from graphc.compiled import Program

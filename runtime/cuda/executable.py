@@ -29,8 +29,8 @@ from graphc.runtime.cuda.launches import (
     compile_kernels,
 )
 from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
-from graphc.runtime.plan import Binding, Loop, Plan
-from graphc.runtime.unroll import WrittenOut, unrolled
+from graphc.runtime.plan.plan import Binding, Loop, Plan
+from graphc.runtime.plan.unroll import WrittenOut, unrolled
 from graphc.state import StateBuffer
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -14,8 +14,8 @@ from graphc.config import usable_cores
 from graphc.kernels.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start
-from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Wait, all_steps
-from graphc.runtime.unroll import WrittenOut, unrolled
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Wait, all_steps
+from graphc.runtime.plan.unroll import WrittenOut, unrolled
 
 Issue = Callable[[], Any]
 """Puts one step, or one launch of a step that has several, on its stream."""

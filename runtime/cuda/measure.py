@@ -11,9 +11,9 @@ import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Type
-from graphc.runtime.plan import Copy, Launch, Range
+from graphc.runtime.plan.plan import Copy, Launch, Range
+from graphc.runtime.plan.unroll import Unrolled
 from graphc.runtime.reference import has_nan, iterations_text, nan_message, value_types
-from graphc.runtime.unroll import Unrolled
 from graphc.state import aligned_empty
 
 if TYPE_CHECKING:

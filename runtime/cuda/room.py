@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from graphc.errors import RunError
 from graphc.runtime.cuda.device import Device, DeviceCopy
-from graphc.runtime.plan import Launch, Plan, all_steps
-from graphc.runtime.plan_text import megabytes
+from graphc.runtime.plan.plan import Launch, Plan, all_steps
+from graphc.runtime.plan.text import megabytes
 from graphc.state import StateBuffer
 
 SECTION = 256

@@ -22,7 +22,7 @@ from graphc.runtime.build import (
     headers_digest,
 )
 
-NATIVE = Path(__file__).parent.parent / "native" / "sim"
+NATIVE = Path(__file__).parent / "host"
 
 FLAGS = (
     "-O1",

@@ -19,7 +19,7 @@ from graphc.errors import GraphError, RunError
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device
 from graphc.runtime.cuda.driver import PycudaDriver
-from graphc.runtime.plan import Loop
+from graphc.runtime.plan.plan import Loop
 from tests.small_models import MODELS, loss_fn
 
 DRIVER = ctypes.CDLL("libcuda.so.1")

@@ -14,7 +14,7 @@ import graphc
 from graphc import nn, optim
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, Device, staging
-from graphc.runtime.plan import Plan
+from graphc.runtime.plan.plan import Plan
 from graphc.runtime.sim import Simulator
 from graphc.state import StateBuffer
 from tests.small_models import MODELS, loss_fn

@@ -17,7 +17,7 @@ from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device, gpu_found
-from graphc.runtime.planner import make_plan
+from graphc.runtime.planner.planner import make_plan
 from tests.cuda.test_executable import batch, trainer
 from tests.kernels.cuda_harness import TARGET, assert_close
 from tests.ops.samples import CORE

@@ -13,7 +13,7 @@ import numpy as np
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.kernel import Kernel
 from graphc.ops.scan import Scan
-from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 """What a value is, four bytes by four."""

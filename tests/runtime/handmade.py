@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graphc.ir import Type, Value, Where
 from graphc.kernels.kernel import Kernel
-from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range, Step
+from graphc.runtime.plan.plan import Binding, Copy, Launch, Plan, Range, Step
 
 
 def kernel(name: str, body: str, phases: tuple[int, ...] = (1,), top: str = "") -> Kernel:

@@ -20,7 +20,7 @@ from graphc import nn, optim
 from graphc.errors import RunError
 from graphc.locks import HOST, new_lock, refuse_reentry
 from graphc.program import Program
-from graphc.runtime.cpu import load
+from graphc.runtime.cpu.executable import load
 from graphc.runtime.cuda.device import find_device
 from tests.runtime.handmade import kernel, launch, plan
 

@@ -11,7 +11,7 @@ import pytest
 
 from graphc.errors import PlanError
 from graphc.ir import Type, Value
-from graphc.runtime.plan import (
+from graphc.runtime.plan.plan import (
     Binding,
     Carry,
     Copy,
@@ -25,8 +25,8 @@ from graphc.runtime.plan import (
     Step,
     Wait,
 )  # fmt: skip
-from graphc.runtime.planner import make_plan
-from graphc.runtime.verify import verify
+from graphc.runtime.planner.planner import make_plan
+from graphc.runtime.proof.verify import verify
 from tests.runtime.brute_force import is_ordered, plan_meaning
 from tests.runtime.random_graphs import opaque_kernel
 from tests.runtime.random_loops import layered_loops, random_loops

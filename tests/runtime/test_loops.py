@@ -12,8 +12,8 @@ from graphc.ir import Graph, Node, Type, Value
 from graphc.ir import verify as verify_graph
 from graphc.kernels.kernel import Kernel
 from graphc.ops.scan import Scan
-from graphc.runtime.plan import Copy, Loop, Plan, Range, all_steps
-from graphc.runtime.planner import make_plan
+from graphc.runtime.plan.plan import Copy, Loop, Plan, Range, all_steps
+from graphc.runtime.planner.planner import make_plan
 from tests.runtime.brute_force import graph_meaning, is_ordered, plan_meaning
 from tests.runtime.random_graphs import Opaque, kernel_node, opaque_kernel
 from tests.runtime.random_loops import random_loops

@@ -6,9 +6,9 @@ from itertools import permutations
 import pytest
 
 from graphc.ir import Graph, Type, Value
-from graphc.runtime.memory import pack
-from graphc.runtime.plan import Launch, Plan, Range
-from graphc.runtime.planner import make_plan
+from graphc.runtime.plan.plan import Launch, Plan, Range
+from graphc.runtime.planner.memory import pack
+from graphc.runtime.planner.planner import make_plan
 from tests.runtime.brute_force import happens_before
 from tests.runtime.random_graphs import (
     add_updates,
@@ -53,7 +53,7 @@ def test_search_reaches_the_bound_where_no_greedy_sequence_does(
 ) -> None:
     sizes, conflicts, bound = intervals(seed, 40)
     assert top(pack(sizes, conflicts, bound), sizes) == bound
-    monkeypatch.setattr("graphc.runtime.memory.TRIES", 0)
+    monkeypatch.setattr("graphc.runtime.planner.memory.TRIES", 0)
     assert top(pack(sizes, conflicts, bound), sizes) > bound
 
 

@@ -6,9 +6,9 @@ from itertools import permutations
 import pytest
 
 from graphc.ir import Graph, Type, Value
-from graphc.runtime.graph_tasks import make_tasks
-from graphc.runtime.order import live_bytes, memory_order
-from graphc.runtime.tasks import Tasks
+from graphc.runtime.planner.graph_tasks import make_tasks
+from graphc.runtime.planner.order import live_bytes, memory_order
+from graphc.runtime.planner.tasks import Tasks
 from tests.runtime.random_graphs import (
     kernel_node,
     opaque_kernel,

@@ -9,8 +9,8 @@ import pytest
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.view import Reshape
-from graphc.runtime.plan import Copy, Launch, Plan, Record, Wait
-from graphc.runtime.planner import make_plan
+from graphc.runtime.plan.plan import Copy, Launch, Plan, Record, Wait
+from graphc.runtime.planner.planner import make_plan
 from tests.runtime.brute_force import given, graph_meaning, plan_meaning
 from tests.runtime.random_graphs import (
     add_updates,

@@ -11,9 +11,9 @@ from graphc.errors import RunError
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.fused import Fused
 from graphc.ops.scan import Scan
-from graphc.runtime.cpu import CpuExecutable, load
-from graphc.runtime.plan import Copy, Launch, Loop, Move, Plan, Range, Record, Step, Wait
-from graphc.runtime.player import resolve
+from graphc.runtime.cpu.executable import CpuExecutable, load
+from graphc.runtime.cpu.player import resolve
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Move, Plan, Range, Record, Step, Wait
 from graphc.state import StateBuffer
 from tests.runtime.handmade import binding, kernel
 

@@ -18,9 +18,9 @@ from graphc.ir import Graph, Node, Value
 from graphc.kernels.kernel import Kernel
 from graphc.ops.scan import Scan
 from graphc.runtime.build import Source, build
-from graphc.runtime.cpu import CpuExecutable
-from graphc.runtime.plan import Loop
-from graphc.runtime.planner import make_plan
+from graphc.runtime.cpu.executable import CpuExecutable
+from graphc.runtime.plan.plan import Loop
+from graphc.runtime.planner.planner import make_plan
 from graphc.state import StateBuffer
 from tests.runtime.random_graphs import add_updates, random_graph, training_graph
 from tests.runtime.random_loops import layered_loops, random_loops

@@ -13,9 +13,9 @@ import pytest
 from graphc.errors import PlanError
 from graphc.ir import Type
 from graphc.runtime.build import PLAYER_SOURCE
-from graphc.runtime.cpu import CpuExecutable, load
-from graphc.runtime.plan import Copy, Launch, Plan, Range, Record, Step, Wait
-from graphc.runtime.player import COPY_CHUNK, resolve
+from graphc.runtime.cpu.executable import CpuExecutable, load
+from graphc.runtime.cpu.player import COPY_CHUNK, resolve
+from graphc.runtime.plan.plan import Copy, Launch, Plan, Range, Record, Step, Wait
 from graphc.state import StateBuffer
 from tests.runtime.handmade import binding, kernel, launch, plan
 from tests.tools import ROOT, need_command

@@ -5,9 +5,9 @@ import random
 import networkx as nx
 import pytest
 
-from graphc.runtime.plan import Launch, Plan, Record, Wait
-from graphc.runtime.planner import make_plan
-from graphc.runtime.streams import transitive_reduction
+from graphc.runtime.plan.plan import Launch, Plan, Record, Wait
+from graphc.runtime.planner.planner import make_plan
+from graphc.runtime.planner.streams import transitive_reduction
 from tests.runtime.brute_force import conflict, happens_before
 from tests.runtime.random_graphs import add_updates, random_graph, training_graph
 

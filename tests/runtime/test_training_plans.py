@@ -14,8 +14,8 @@ from graphc import nn, optim
 from graphc.cost import node_bytes
 from graphc.errors import PlanError
 from graphc.program import Program
-from graphc.runtime.plan import Launch, Record, Wait
-from graphc.runtime.verify import verify, verify_sequence
+from graphc.runtime.plan.plan import Launch, Record, Wait
+from graphc.runtime.proof.verify import verify, verify_sequence
 from tests.test_against_torch import LeNet, batch_norm_cnn, mlp, torch_lenet
 from tests.tools import need_module
 
@@ -30,7 +30,7 @@ MODELS = {
 
 def compiled(name: str, streams: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Program:
     """The training program of a model, its kernels not built."""
-    monkeypatch.setattr("graphc.runtime.cpu.load", lambda *_: SimpleNamespace(run=None))
+    monkeypatch.setattr("graphc.runtime.cpu.executable.load", lambda *_: SimpleNamespace(run=None))
     make, update = MODELS[name]
 
     def loss_fn(model: Any, x: Any, y: Any) -> Any:

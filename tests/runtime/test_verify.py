@@ -12,9 +12,9 @@ import pytest
 from graphc.errors import PlanError
 from graphc.ir import Graph, Type, Value
 from graphc.kernels.kernel import Kernel
-from graphc.runtime.plan import Binding, Copy, Launch, Plan, Range, Record, Step, Wait
-from graphc.runtime.planner import make_plan
-from graphc.runtime.verify import verify, verify_sequence
+from graphc.runtime.plan.plan import Binding, Copy, Launch, Plan, Range, Record, Step, Wait
+from graphc.runtime.planner.planner import make_plan
+from graphc.runtime.proof.verify import verify, verify_sequence
 from tests.runtime.brute_force import is_ordered
 from tests.runtime.random_graphs import (
     add_updates,

@@ -12,9 +12,9 @@ import graphc
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.kernel import Kernel
 from graphc.ops.scan import Scan, stacked
-from graphc.runtime.plan import Launch, Loop, Plan
-from graphc.runtime.planner import make_plan
-from graphc.runtime.unroll import unrolled
+from graphc.runtime.plan.plan import Launch, Loop, Plan
+from graphc.runtime.plan.unroll import unrolled
+from graphc.runtime.planner.planner import make_plan
 from tests.runtime.brute_force import graph_meaning, is_ordered, plan_meaning
 from tests.runtime.random_graphs import kernel_node, opaque_kernel
 from tests.runtime.random_loops import layered_loops

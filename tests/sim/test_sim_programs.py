@@ -15,7 +15,7 @@ from graphc.ops.base import Array
 from graphc.program import Program
 from graphc.runtime.cuda.device import Device, find_device
 from graphc.runtime.cuda.executable import CudaExecutable
-from graphc.runtime.plan import Launch, Wait
+from graphc.runtime.plan.plan import Launch, Wait
 from graphc.runtime.sim import LogicError, RaceError, Simulator
 from graphc.runtime.sim.queues import POLICIES
 from tests.small_models import MODELS, loss_fn

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from graphc.ir import Value, Where
 from graphc.kernels.kernel import Kernel
-from graphc.runtime.plan import STILL, Move
+from graphc.runtime.plan.plan import STILL, Move
 
 if TYPE_CHECKING:
-    from graphc.runtime.loops import LoopTask
+    from graphc.runtime.planner.loops import LoopTask
 
 ALIGNMENT = 64
 """Bytes: every buffer starts on a multiple of it, in every segment."""

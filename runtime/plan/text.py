@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc.errors import PlanError
-from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, all_steps
-from graphc.runtime.verify import verify
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, all_steps
 
 MEASURED = "measured"
 """A note that begins with this word depends on the machine's times."""
@@ -72,7 +71,7 @@ def _counted(number: int, one: str, many: str = "") -> str:
 
 def _verdict(plan: Plan) -> str:
     try:
-        return f"verified {verify(plan).digest}"
+        return f"verified {plan.verify().digest}"
     except PlanError as error:
         return f"not valid: {error}"
 

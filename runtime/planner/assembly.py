@@ -13,7 +13,7 @@ from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.kernel import Kernel
 from graphc.ops.scan import Scan
-from graphc.runtime.loops import (
+from graphc.runtime.planner.loops import (
     Body,
     LoopTask,
     Part,
@@ -21,8 +21,8 @@ from graphc.runtime.loops import (
     body_roots,
     is_alias,
 )
-from graphc.runtime.overwriting import Overwriting
-from graphc.runtime.tasks import (
+from graphc.runtime.planner.overwriting import Overwriting
+from graphc.runtime.planner.tasks import (
     NEW,
     Access,
     Buffer,

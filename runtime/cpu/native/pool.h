@@ -6,7 +6,7 @@
 // at (`watched`) so that `forget` knows when it may be freed.
 //
 // Waiting spins for some 50 microseconds, then yields the core again and again; between calls a
-// worker sleeps after a millisecond. `play` must not be entered by two threads at once; runtime/cpu.py holds the lock.
+// worker sleeps after a millisecond. `play` must not be entered by two threads at once; runtime/cpu/executable.py holds the lock.
 #pragma once
 #include <signal.h>
 

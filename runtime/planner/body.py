@@ -9,11 +9,11 @@ from functools import partial
 from graphc.ir import Value
 from graphc.kernels.kernel import Kernel
 from graphc.ops.scan import Scan
-from graphc.runtime.assembly import Assembly, PlanBody
-from graphc.runtime.loops import Body, Slot, paired_slot, slot_in_place, stacked_slot
-from graphc.runtime.plan import STILL, Move
-from graphc.runtime.schedule import Arrangement
-from graphc.runtime.tasks import NEW, OLD, Access, Buffer, Tasks
+from graphc.runtime.plan.plan import STILL, Move
+from graphc.runtime.planner.assembly import Assembly, PlanBody
+from graphc.runtime.planner.loops import Body, Slot, paired_slot, slot_in_place, stacked_slot
+from graphc.runtime.planner.schedule import Arrangement
+from graphc.runtime.planner.tasks import NEW, OLD, Access, Buffer, Tasks
 
 Arrange = Callable[[Tasks], Arrangement]
 """Orders and packs the tasks of a body."""

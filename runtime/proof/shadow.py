@@ -22,7 +22,7 @@ import numpy as np
 
 from graphc.errors import PlanError
 from graphc.ir import Value
-from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 
 Clock = np.ndarray[Any, np.dtype[np.int32]]
 NOTHING = -1

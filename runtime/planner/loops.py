@@ -25,9 +25,9 @@ from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.scan import Scan
-from graphc.runtime.plan import Move
-from graphc.runtime.schedule import Arrangement
-from graphc.runtime.tasks import FIRST, NEW, Access, Tasks, aligned
+from graphc.runtime.plan.plan import Move
+from graphc.runtime.planner.schedule import Arrangement
+from graphc.runtime.planner.tasks import FIRST, NEW, Access, Tasks, aligned
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-// The C interface of the player; runtime/player.py holds its Python side.
+// The C interface of the player; runtime/cpu/player.py holds its Python side.
 #include <pthread.h>
 
 #include <new>

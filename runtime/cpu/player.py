@@ -3,7 +3,7 @@
 A task is one phase of a launch, or a copy. It waits for the task before it on its stream and for
 those that the events before it stand for; nothing else of streams and events is left. A loop is a
 task too, and those of its body follow it, once, whatever the count. The player itself, which
-decides who runs which chunk when, is native/cpu/program.h and pool.h.
+decides who runs which chunk when, is native/program.h and pool.h.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from graphc.errors import PlanError, RunError
 from graphc.runtime.build import player_library
-from graphc.runtime.plan import (
+from graphc.runtime.plan.plan import (
     Copy,
     Launch,
     Loop,

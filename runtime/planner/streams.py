@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from graphc.runtime.order import ancestors
-from graphc.runtime.tasks import Tasks, bits
+from graphc.runtime.planner.order import ancestors
+from graphc.runtime.planner.tasks import Tasks, bits
 
 LOOKAHEAD = 2
 """How many tasks per stream, of those that the serial order would run next, may be picked from.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from graphc.runtime.tasks import Task, Tasks, bits
+from graphc.runtime.planner.tasks import Task, Tasks, bits
 
 Cost = tuple[int, int, int]
 IMPROVEMENT = 60_000

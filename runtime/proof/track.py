@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.runtime.plan import STILL, Move, Range
+from graphc.runtime.plan.plan import STILL, Move, Range
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]

@@ -29,7 +29,7 @@ using Function = void (*)(void* const* arguments, int phase, int chunk);
 
 constexpr int64_t copy_chunk = 1 << 18;  // bytes of a copy that one chunk moves
 
-// What the loader says of a task. Laid out as `TASK` in runtime/player.py.
+// What the loader says of a task. Laid out as `TASK` in runtime/cpu/player.py.
 struct TaskSpec {
     Function function;          // null for a copy from argument 0 to argument 1
     int64_t bytes;              // of a copy
@@ -66,7 +66,7 @@ struct Move {
 };
 
 // An argument's address is that of its base, which may change from call to call, plus an offset.
-// Laid out as `ARGUMENT` in runtime/player.py.
+// Laid out as `ARGUMENT` in runtime/cpu/player.py.
 struct Argument {
     int64_t base;
     int64_t offset;

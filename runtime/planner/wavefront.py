@@ -19,11 +19,11 @@ from dataclasses import replace
 
 from graphc.cost import machine
 from graphc.ir import Value
-from graphc.runtime.loops import LoopTask, Part, operand_name
-from graphc.runtime.order import ancestors
-from graphc.runtime.plan import Move
-from graphc.runtime.schedule import arrange
-from graphc.runtime.tasks import Access, Buffer, Task, Tasks, bits, executable_order
+from graphc.runtime.plan.plan import Move
+from graphc.runtime.planner.loops import LoopTask, Part, operand_name
+from graphc.runtime.planner.order import ancestors
+from graphc.runtime.planner.schedule import arrange
+from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, bits, executable_order
 
 GAIN = 0.9
 """The share of the time of loops one after another that a wavefront must not exceed."""

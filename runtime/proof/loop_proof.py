@@ -34,7 +34,7 @@ from itertools import combinations
 import numpy as np
 
 from graphc.errors import PlanError
-from graphc.runtime.plan import (
+from graphc.runtime.plan.plan import (
     STILL,
     Carry,
     Copy,
@@ -47,8 +47,8 @@ from graphc.runtime.plan import (
     Wait,
     all_steps,
 )
-from graphc.runtime.shadow import range_text
-from graphc.runtime.track import Times, Track, could_meet, is_within, same_place
+from graphc.runtime.proof.shadow import range_text
+from graphc.runtime.proof.track import Times, Track, could_meet, is_within, same_place
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphc.cost import estimate_microseconds, machine
-from graphc.runtime.memory import Packing, lower_bound, plan_memory, reuse_edges
-from graphc.runtime.order import ancestors, memory_order
-from graphc.runtime.streams import (
+from graphc.runtime.planner.memory import Packing, lower_bound, plan_memory, reuse_edges
+from graphc.runtime.planner.order import ancestors, memory_order
+from graphc.runtime.planner.streams import (
     Event,
     Schedule,
     assign_streams,
@@ -16,7 +16,7 @@ from graphc.runtime.streams import (
     needed_events,
     stream_order,
 )
-from graphc.runtime.tasks import Task, Tasks, bits
+from graphc.runtime.planner.tasks import Task, Tasks, bits
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphc.errors import PlanError
 from graphc.ir import Graph
 from graphc.kernels.kernel import Kernel
-from graphc.runtime.graph_tasks import make_tasks
-from graphc.runtime.loops import LoopTask, operand_name
-from graphc.runtime.plan import (
+from graphc.runtime.plan.plan import (
     STILL,
     Binding,
     Carry,
@@ -24,9 +22,11 @@ from graphc.runtime.plan import (
     Step,
     Wait,
 )
-from graphc.runtime.schedule import Arrangement, arrange
-from graphc.runtime.tasks import Access, Task, Tasks
-from graphc.runtime.wavefront import merge_wavefronts
+from graphc.runtime.planner.graph_tasks import make_tasks
+from graphc.runtime.planner.loops import LoopTask, operand_name
+from graphc.runtime.planner.schedule import Arrangement, arrange
+from graphc.runtime.planner.tasks import Access, Task, Tasks
+from graphc.runtime.planner.wavefront import merge_wavefronts
 
 MOST_STREAMS = 8
 

@@ -14,8 +14,8 @@ from graphc.errors import RunError
 from graphc.ir import Graph, Type
 from graphc.locks import HOST, refuse_reentry
 from graphc.runtime.build import begin_player
-from graphc.runtime.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
-from graphc.runtime.player import Address, Player, Task, resolve
+from graphc.runtime.cpu.player import Address, Player, Task, resolve
+from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
 from graphc.runtime.reference import has_nan, iterations_text, nan_message, value_types
 from graphc.runtime.units import build_kernels
 from graphc.state import StateBuffer, aligned_empty

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
-from graphc.runtime.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 
 WrittenOut = Launch | Copy | Record | Wait
 """A step that is no loop."""

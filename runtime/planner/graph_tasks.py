@@ -7,10 +7,10 @@ from functools import partial
 
 from graphc.ir import Graph, Value
 from graphc.kernels.kernel import Kernel
-from graphc.runtime.assembly import Assembly, PlanBody
-from graphc.runtime.body import plan_body
-from graphc.runtime.schedule import arrange
-from graphc.runtime.tasks import OLD, Access, Tasks
+from graphc.runtime.planner.assembly import Assembly, PlanBody
+from graphc.runtime.planner.body import plan_body
+from graphc.runtime.planner.schedule import arrange
+from graphc.runtime.planner.tasks import OLD, Access, Tasks
 
 VECTOR = 16
 """Bytes that a GPU's kernels copy as one, from addresses that are a multiple of it."""

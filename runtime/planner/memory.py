@@ -18,8 +18,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphc.runtime.order import overwrites
-from graphc.runtime.tasks import Tasks, aligned, bits
+from graphc.runtime.planner.order import overwrites
+from graphc.runtime.planner.tasks import Tasks, aligned, bits
 
 SEARCH = 2_000_000
 """Buffers and conflicts that the local search may look at: a third of a second."""

@@ -1,0 +1,1 @@
+"""The CPU: generated C++ kernels, played by a native player."""

@@ -1,0 +1,1 @@
+"""What a plan is: its steps, the bytes they touch, its text, its loops written out."""
