@@ -25,6 +25,7 @@ from graphc.functions import (
     losses,
     margins,
     matrices,
+    max_pooling,
     normalization,
     numeric,
     ordering,
@@ -60,6 +61,7 @@ from graphc.functions.loss import *
 from graphc.functions.losses import *
 from graphc.functions.margins import *
 from graphc.functions.matrices import *
+from graphc.functions.max_pooling import *
 from graphc.functions.normalization import *
 from graphc.functions.numeric import *
 from graphc.functions.ordering import *
@@ -96,6 +98,7 @@ __all__ += loss.__all__
 __all__ += losses.__all__
 __all__ += margins.__all__
 __all__ += matrices.__all__
+__all__ += max_pooling.__all__
 __all__ += normalization.__all__
 __all__ += numeric.__all__
 __all__ += ordering.__all__

@@ -11,6 +11,7 @@ from graphc import ops
 from graphc.functions.elementwise import add
 from graphc.functions.shapes import matrix_transpose, pad, reshape
 from graphc.functions.tensors import as_tensor, error, promoted
+from graphc.functions.windows import of_images, pair, single
 from graphc.trace import Tensor, emit
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d", "linear", "matmul"]
@@ -53,6 +54,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     return y if bias is None else add(y, _bias("linear", bias, w))
 
 
+@of_images(2)
 def conv2d(
     x: Any,
     weight: Any,
@@ -63,7 +65,7 @@ def conv2d(
     groups: int = 1,
 ) -> Tensor:
     """The cross-correlation of x [n, c, h, w] with `weight` [k, c / groups, r, s], plus `bias` [k]:
-    [n, k, p, q].
+    [n, k, p, q]. Without n in x there is none in the result.
 
     `stride`, `padding` and `dilation` are one number or (rows, columns); padding "valid" is none,
     "same" keeps h and w, for stride 1.
@@ -81,13 +83,14 @@ def conv2d(
     return y if bias is None else add(y, reshape(_bias("conv2d", bias, w), (1, w.shape[0], 1, 1)))
 
 
+@of_images(1)
 def conv1d(
     x: Any,
     weight: Any,
     bias: Any = None,
-    stride: int = 1,
-    padding: int | str = 0,
-    dilation: int = 1,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
     """The cross-correlation of x [n, c, w] with `weight` [k, c / groups, s], plus `bias` [k]:
@@ -97,12 +100,16 @@ def conv1d(
         raise error(
             f"conv1d: x {tensor.value.type} and weight {w.value.type} must have 3 axes each"
         )
-    around = padding if isinstance(padding, str) else (0, padding)
+    step, spacing = single("conv1d", "stride", stride), single("conv1d", "dilation", dilation)
+    around: Any = padding
+    if not isinstance(padding, str):
+        around = (0, single("conv1d", "padding", padding, at_least=0))
     images, taps = (reshape(t, (*t.shape[:2], 1, t.shape[2])) for t in (tensor, w))
-    y = conv2d(images, taps, bias, (1, stride), around, (1, dilation), groups)
+    y = conv2d(images, taps, bias, (1, step), around, (1, spacing), groups)
     return reshape(y, (*y.shape[:2], y.shape[3]))
 
 
+@of_images(2)
 def conv_transpose2d(
     x: Any,
     weight: Any,
@@ -130,8 +137,11 @@ def conv_transpose2d(
         )
     if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
         raise error(f"{name}: groups expected a divisor of {w.shape[0]} channels, got {groups!r}")
-    if any(e >= s for e, s in zip(extra, steps, strict=True)):
-        raise error(f"{name}: output_padding {extra} is not below stride {steps}")
+    check_output_padding(name, extra, steps, spacing)
+    more = tuple(e // s for e, s in zip(extra, steps, strict=True))
+    if any(more):  # as a convolution has it, its output is not shorter than x
+        tensor = pad(tensor, [(0, 0), (0, 0), *((0, m) for m in more)])
+        extra = extra[0] % steps[0], extra[1] % steps[1]
     height, width = (
         (tensor.shape[2 + i] - 1) * steps[i]
         - 2 * around[i]
@@ -149,6 +159,15 @@ def conv_transpose2d(
     if b.shape != y.shape[1:2]:
         raise error(f"{name}: bias {b.value.type} does not fit the {y.shape[1]} output channels")
     return add(y, reshape(b, (1, y.shape[1], 1, 1)))
+
+
+def check_output_padding(
+    name: str, extra: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> None:
+    """GraphError unless `extra` is below stride or dilation along each axis."""
+    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
+        spaced = "" if set(dilation) == {1} else f" or dilation {tuple(dilation)}"
+        raise error(f"{name}: output_padding {extra} is not below stride {stride}{spaced}")
 
 
 def _named_padding(
@@ -177,30 +196,6 @@ def _bias(name: str, bias: Any, weight: Tensor) -> Tensor:
             f"which expects [{weight.shape[0]}]"
         )
     return tensor
-
-
-def pair(name: str, argument: str, value: Any, at_least: int = 1) -> tuple[int, int]:
-    """`value` as (rows, columns), from one integer or two, or GraphError."""
-    items = tuple(value) if isinstance(value, Sequence) and len(value) == 2 else (value, value)
-    for item in items:
-        if not isinstance(item, int | np.integer) or isinstance(item, bool) or item < at_least:
-            raise error(
-                f"{name}: {argument} expected an integer of {at_least} or more, or two of them, "
-                f"got {value!r}"
-            )
-    return int(items[0]), int(items[1])
-
-
-def triple(name: str, argument: str, value: Any, at_least: int = 1) -> tuple[int, int, int]:
-    """`value` as (depth, rows, columns), from one integer or three, or GraphError."""
-    items = tuple(value) if isinstance(value, Sequence) and len(value) == 3 else (value,) * 3
-    for item in items:
-        if not isinstance(item, int | np.integer) or isinstance(item, bool) or item < at_least:
-            raise error(
-                f"{name}: {argument} expected an integer of {at_least} or more, or three of them, "
-                f"got {value!r}"
-            )
-    return int(items[0]), int(items[1]), int(items[2])
 
 
 def _product(extents: Sequence[int]) -> int:

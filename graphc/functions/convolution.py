@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
-from graphc.functions.contraction import conv2d, conv_transpose2d, pair, triple
+from graphc.functions.contraction import check_output_padding, conv2d, conv_transpose2d
 from graphc.functions.elementwise import add
 from graphc.functions.rearrange import swapaxes
 from graphc.functions.shapes import concat, expand_dims, flip, permute_dims, reshape, squeeze
 from graphc.functions.tensors import as_tensor, error, promoted
+from graphc.functions.windows import of_images, pair, single, triple
 from graphc.trace import Tensor, emit
 
 __all__ = ["conv3d", "conv_transpose1d", "conv_transpose3d", "fold", "unfold"]
@@ -20,6 +21,7 @@ __all__ = ["conv3d", "conv_transpose1d", "conv_transpose3d", "fold", "unfold"]
 Size = int | Sequence[int]
 
 
+@of_images(3)
 def conv3d(
     x: Any,
     weight: Any,
@@ -64,15 +66,16 @@ def _depths(x: Tensor, taps: int, stride: int, padding: int, dilation: int) -> T
     return concat(parts, 2) if taps > 1 else parts[0]
 
 
+@of_images(1)
 def conv_transpose1d(
     x: Any,
     weight: Any,
     bias: Any = None,
-    stride: int = 1,
-    padding: int = 0,
-    output_padding: int = 0,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
     groups: int = 1,
-    dilation: int = 1,
+    dilation: Size = 1,
 ) -> Tensor:
     """The transposed convolution of x [n, k, q] with `weight` [k, c / groups, s], plus `bias` [c]:
     [n, c, w]. Arguments as of `conv_transpose2d`."""
@@ -82,19 +85,21 @@ def conv_transpose1d(
             f"conv_transpose1d: x {tensor.value.type} and weight {w.value.type} must have 3 axes "
             "each"
         )
+    name = "conv_transpose1d"
     y = conv_transpose2d(
         expand_dims(tensor, 2),
         expand_dims(w, 2),
         bias,
-        (1, stride),
-        (0, padding),
-        (0, output_padding),
+        (1, single(name, "stride", stride)),
+        (0, single(name, "padding", padding, at_least=0)),
+        (0, single(name, "output_padding", output_padding, at_least=0)),
         groups,
-        (1, dilation),
+        (1, single(name, "dilation", dilation)),
     )
     return squeeze(y, 2)
 
 
+@of_images(3)
 def conv_transpose3d(
     x: Any,
     weight: Any,
@@ -122,8 +127,7 @@ def conv_transpose3d(
     steps, spacing = triple(name, "stride", stride), triple(name, "dilation", dilation)
     around = triple(name, "padding", padding, at_least=0)
     extra = triple(name, "output_padding", output_padding, at_least=0)
-    if any(e >= s for e, s in zip(extra, steps, strict=True)):
-        raise error(f"{name}: output_padding {extra} is not below stride {steps}")
+    check_output_padding(name, extra, steps, spacing)
     reach = [d * (taps - 1) for d, taps in zip(spacing, w.shape[2:], strict=True)]
     low = [r - p for r, p in zip(reach, around, strict=True)]
     high = [r - p + e for r, p, e in zip(reach, around, extra, strict=True)]
@@ -154,6 +158,7 @@ def conv_transpose3d(
     return add(y, reshape(b, (1, y.shape[1], 1, 1, 1)))
 
 
+@of_images(2)
 def unfold(
     x: Any, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
 ) -> Tensor:
@@ -178,6 +183,7 @@ def unfold(
     return reshape(concat(parts, 2), (n, c * r * s, p * q))
 
 
+@of_images(1)
 def fold(
     x: Any,
     output_size: Size,

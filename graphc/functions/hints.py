@@ -82,7 +82,9 @@ def missing_attribute(name: str, methods: Sequence[str]) -> str:
 
 def with_keyword_hints(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, with an error that names graphc's keyword where PyTorch's is given."""
-    inner = getattr(function, "__wrapped__", function)
+    inner = function
+    while hasattr(inner, "__wrapped__"):
+        inner = inner.__wrapped__
     code = inner.__code__  # an inspect.signature costs ten times as much, at each import
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     renamed = {

@@ -1,4 +1,4 @@
-"""Pooling over windows of images."""
+"""Means and norms over windows of images, and what all pooling shares."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
-from graphc.functions.contraction import pair, triple
-from graphc.functions.convolution import unfold
 from graphc.functions.elementwise import greater, multiply, pow, relu, where
-from graphc.functions.reductions import max as largest_of
 from graphc.functions.shapes import expand_dims, pad, reshape, squeeze
 from graphc.functions.tensors import as_tensor, error, floating
+from graphc.functions.windows import of_images, pair, single, triple
 from graphc.trace import Tensor, current_builder
 
 __all__ = [
@@ -24,44 +22,12 @@ __all__ = [
     "lp_pool1d",
     "lp_pool2d",
     "lp_pool3d",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
 ]
 
 Size = int | Sequence[int]
 
 
-def max_pool2d(
-    x: Any,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    dilation: Size = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """The largest element of each window of x [n, c, h, w]: [n, c, p, q]; NaN if any is.
-
-    `stride` is `kernel_size` unless given. The first of equal elements gets the gradient. With
-    `ceil_mode` windows may end behind the padding, but none begins there.
-    """
-    name = "max_pool2d"
-    size, steps, around = _window(name, kernel_size, stride, padding)
-    spacing = pair(name, "dilation", dilation)
-    reach = tuple(d * (k - 1) + 1 for d, k in zip(spacing, size, strict=True))
-    tensor = as_tensor(x)
-    if tensor.ndim == 4 and ceil_mode:
-        tensor = _extended(tensor, reach, steps, around, -math.inf)
-    if tensor.ndim == 4 and spacing != (1, 1):
-        rows, columns = ((p, p) for p in around)
-        padded = pad(tensor, [(0, 0), (0, 0), rows, columns], -math.inf)
-        windows = unfold(padded, size, spacing, 0, steps)
-        pixels = [(n - k) // s + 1 for n, k, s in zip(padded.shape[2:], reach, steps, strict=True)]
-        return largest_of(reshape(windows, (*tensor.shape[:2], size[0] * size[1], *pixels)), 2)
-    largest, _ = current_builder().emit(ops.MaxPool2d(size, steps, around), tensor)
-    return largest
-
-
+@of_images(2)
 def avg_pool2d(
     x: Any,
     kernel_size: Size,
@@ -71,17 +37,17 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean over each window of x [n, c, h, w]: [n, c, p, q].
+    """The mean over each window of x [n, c, h, w]: [n, c, p, q]; without n if x has none.
 
     `stride` is `kernel_size` unless given. Padding counts as zeros, or not at all; what `ceil_mode`
     adds behind it never counts. `divisor_override` takes the place of the number of elements.
     """
     name = "avg_pool2d"
-    size, steps, around = _window(name, kernel_size, stride, padding)
+    size, steps, around = window(name, kernel_size, stride, padding)
     tensor, whole = as_tensor(x), bool(count_include_pad)
     longer = tensor
     if tensor.ndim == 4 and ceil_mode:
-        longer = _extended(tensor, size, steps, around, 0.0)
+        longer = extended(tensor, size, steps, around, 0.0)
     if longer is tensor and divisor_override is None:
         (mean,) = current_builder().emit(ops.AvgPool2d(size, steps, around, whole), tensor)
         return mean
@@ -101,55 +67,22 @@ def avg_pool2d(
     return multiply(mean, as_tensor(share, mean.dtype))
 
 
-def max_pool1d(
-    x: Any,
-    kernel_size: int,
-    stride: int | None = None,
-    padding: int = 0,
-    dilation: int = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """The largest element of each window of x [n, c, w]: [n, c, q]; settings as of `max_pool2d`."""
-    images = expand_dims(_of_rank("max_pool1d", x, 3), 2)
-    steps = kernel_size if stride is None else stride
-    around, spacing = (0, padding), (1, dilation)
-    return squeeze(max_pool2d(images, (1, kernel_size), (1, steps), around, spacing, ceil_mode), 2)
-
-
+@of_images(1)
 def avg_pool1d(
-    x: Any,
-    kernel_size: int,
-    stride: int | None = None,
-    padding: int = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The mean over each window of x [n, c, w]: [n, c, q]; arguments as of `avg_pool2d`."""
-    images = expand_dims(_of_rank("avg_pool1d", x, 3), 2)
-    steps, around = kernel_size if stride is None else stride, (0, padding)
-    return squeeze(
-        avg_pool2d(images, (1, kernel_size), (1, steps), around, ceil_mode, count_include_pad), 2
-    )
-
-
-def max_pool3d(
     x: Any,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
-    dilation: Size = 1,
     ceil_mode: bool = False,
+    count_include_pad: bool = True,
 ) -> Tensor:
-    """The largest element of each window of x [n, c, d, h, w]; arguments as of `max_pool2d`."""
-    spacing = triple("max_pool3d", "dilation", dilation)
-
-    def pool(x: Tensor, size: Size, stride: Size, padding: Size, axes: slice) -> Tensor:
-        apart = spacing[1:] if axes.start else (spacing[0], 1)
-        return max_pool2d(x, size, stride, padding, apart, ceil_mode)
-
-    return _by_depth("max_pool3d", pool, x, kernel_size, stride, padding)
+    """The mean over each window of x [n, c, w]: [n, c, q]; arguments as of `avg_pool2d`."""
+    images = expand_dims(of_rank("avg_pool1d", x, 3), 2)
+    windows = row("avg_pool1d", kernel_size, stride, padding)
+    return squeeze(avg_pool2d(images, *windows, ceil_mode, count_include_pad), 2)
 
 
+@of_images(3)
 def avg_pool3d(
     x: Any,
     kernel_size: Size,
@@ -167,10 +100,10 @@ def avg_pool3d(
             divisor = divisor_override if axes.start else 1
         return avg_pool2d(x, size, stride, padding, ceil_mode, count_include_pad, divisor)
 
-    return _by_depth("avg_pool3d", pool, x, kernel_size, stride, padding)
+    return by_depth("avg_pool3d", pool, x, kernel_size, stride, padding)
 
 
-def _by_depth(
+def by_depth(
     name: str,
     pool: Callable[[Tensor, Size, Size, Size, slice], Tensor],
     x: Any,
@@ -180,7 +113,7 @@ def _by_depth(
 ) -> Tensor:
     """Windows of images first, then of what they leave along the depth; `pool` is told which of the
     three axes it gets."""
-    tensor = _of_rank(name, x, 5)
+    tensor = of_rank(name, x, 5)
     size = triple(name, "kernel_size", kernel_size)
     steps = size if stride is None else triple(name, "stride", stride)
     around = triple(name, "padding", padding, at_least=0)
@@ -194,7 +127,7 @@ def _by_depth(
     return reshape(y, (n, c, y.shape[2], p, q))
 
 
-def _extended(
+def extended(
     x: Tensor, reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], value: float
 ) -> Tensor:
     """x with elements of `value` behind it for windows that begin in it or in the padding before
@@ -216,6 +149,7 @@ def _counts(
     return stop - start if whole else np.minimum(stop, extent) - np.maximum(start, 0)
 
 
+@of_images(2)
 def lp_pool2d(
     x: Any,
     norm_type: float,
@@ -230,14 +164,16 @@ def lp_pool2d(
     return _root(powers, math.prod(size), norm_type)
 
 
+@of_images(1)
 def lp_pool1d(
-    x: Any, norm_type: float, kernel_size: int, stride: int | None = None, ceil_mode: bool = False
+    x: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """`lp_pool2d` of x [n, c, w]."""
     powers = avg_pool1d(pow(floating(x), norm_type), kernel_size, stride, ceil_mode=ceil_mode)
-    return _root(powers, kernel_size, norm_type)
+    return _root(powers, single("lp_pool1d", "kernel_size", kernel_size), norm_type)
 
 
+@of_images(3)
 def lp_pool3d(
     x: Any,
     norm_type: float,
@@ -258,16 +194,25 @@ def _root(mean: Tensor, count: int, norm_type: float) -> Tensor:
     return where(above, pow(where(above, total, 1), 1 / norm_type), 0)
 
 
-def _of_rank(name: str, x: Any, rank: int) -> Tensor:
+def of_rank(name: str, x: Any, rank: int) -> Tensor:
     tensor = as_tensor(x)
     if tensor.ndim != rank:
         raise error(f"{name}: expected x of {rank} axes, got {tensor.value.type}")
     return tensor
 
 
-def _window(
+def window(
     name: str, kernel_size: Size, stride: Size | None, padding: Size
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
     size = pair(name, "kernel_size", kernel_size)
     steps = size if stride is None else pair(name, "stride", stride)
     return size, steps, pair(name, "padding", padding, at_least=0)
+
+
+def row(
+    name: str, kernel_size: Size, stride: Size | None, padding: Size
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Kernel size, stride and padding for images of one row."""
+    size = single(name, "kernel_size", kernel_size)
+    step = size if stride is None else single(name, "stride", stride)
+    return (1, size), (1, step), (0, single(name, "padding", padding, at_least=0))

@@ -10,19 +10,14 @@ import numpy as np
 
 from graphc import ops
 from graphc.functions.contraction import matmul
-from graphc.functions.pooling import (
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-)
+from graphc.functions.max_pooling import max_pool1d, max_pool2d, max_pool3d
+from graphc.functions.places import first_largest
+from graphc.functions.pooling import avg_pool1d, avg_pool2d, avg_pool3d
 from graphc.functions.precision import in_float32
 from graphc.functions.rearrange import moveaxis
-from graphc.functions.reductions import max as largest
-from graphc.functions.shapes import concat
+from graphc.functions.shapes import broadcast_to, concat
 from graphc.functions.tensors import as_tensor, error, floating
+from graphc.functions.windows import of_images
 from graphc.trace import Tensor, emit
 
 __all__ = [
@@ -158,6 +153,7 @@ def _cuts(extent: int, count: int) -> list[tuple[int, int]]:
     return [(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]
 
 
+@of_images(2)
 def adaptive_avg_pool2d(x: Any, output_size: Extents) -> Tensor:
     """x [n, c, h, w] as [n, c, p, q] with `output_size` = (p, q), where None keeps an extent, or
     one number for both: the mean over rows floor(i h / p) to ceil((i + 1) h / p) and columns
@@ -165,29 +161,35 @@ def adaptive_avg_pool2d(x: Any, output_size: Extents) -> Tensor:
     return _adaptive_mean("adaptive_avg_pool2d", x, output_size, 2)
 
 
+@of_images(1)
 def adaptive_avg_pool1d(x: Any, output_size: Extents) -> Tensor:
     """x [n, c, w] as [n, c, output_size]: means as of `adaptive_avg_pool2d`."""
     return _adaptive_mean("adaptive_avg_pool1d", x, output_size, 1)
 
 
+@of_images(3)
 def adaptive_avg_pool3d(x: Any, output_size: Extents) -> Tensor:
     """x [n, c, d, h, w] as [n, c, *output_size]: means as of `adaptive_avg_pool2d`."""
     return _adaptive_mean("adaptive_avg_pool3d", x, output_size, 3)
 
 
-def adaptive_max_pool2d(x: Any, output_size: Extents) -> Tensor:
-    """The largest elements of the windows of `adaptive_avg_pool2d`."""
-    return _adaptive_max("adaptive_max_pool2d", x, output_size, 2)
+@of_images(2)
+def adaptive_max_pool2d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+    """The largest elements of the windows of `adaptive_avg_pool2d`, the first of equal ones; with
+    `return_indices` also the number h * w + w of its pixel, i64."""
+    return _adaptive_max("adaptive_max_pool2d", x, output_size, 2, return_indices)
 
 
-def adaptive_max_pool1d(x: Any, output_size: Extents) -> Tensor:
-    """The largest elements of the windows of `adaptive_avg_pool1d`."""
-    return _adaptive_max("adaptive_max_pool1d", x, output_size, 1)
+@of_images(1)
+def adaptive_max_pool1d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+    """The largest elements of the windows of `adaptive_avg_pool1d`; as `adaptive_max_pool2d`."""
+    return _adaptive_max("adaptive_max_pool1d", x, output_size, 1, return_indices)
 
 
-def adaptive_max_pool3d(x: Any, output_size: Extents) -> Tensor:
-    """The largest elements of the windows of `adaptive_avg_pool3d`."""
-    return _adaptive_max("adaptive_max_pool3d", x, output_size, 3)
+@of_images(3)
+def adaptive_max_pool3d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+    """The largest elements of the windows of `adaptive_avg_pool3d`; as `adaptive_max_pool2d`."""
+    return _adaptive_max("adaptive_max_pool3d", x, output_size, 3, return_indices)
 
 
 def _adaptive_mean(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
@@ -201,19 +203,25 @@ def _adaptive_mean(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
     return tensor
 
 
-def _adaptive_max(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
+def _adaptive_max(name: str, x: Any, output_size: Any, axes: int, return_indices: bool) -> Any:
     tensor, counts = _images(name, x, output_size, axes)
     windows = _equal_windows(tensor, counts)
     if windows is not None:
-        return (max_pool1d, max_pool2d, max_pool3d)[axes - 1](tensor, windows)
-    for axis, count in enumerate(counts, 2):
+        pool = (max_pool1d, max_pool2d, max_pool3d)[axes - 1]
+        return pool(tensor, windows, return_indices=return_indices)
+    shape = tensor.shape
+    numbers = [as_tensor(np.arange(math.prod(shape[2:])).reshape(shape[2:]))]
+    numbers = [broadcast_to(n, shape) for n in numbers] if return_indices else []
+    # From the last axis on: the first of equal elements is that of the first row.
+    for axis in reversed(range(2, tensor.ndim)):
         before = (slice(None),) * axis
-        parts = [
-            largest(tensor[(*before, slice(*cut))], axis, keepdims=True)
-            for cut in _cuts(tensor.shape[axis], count)
-        ]
-        tensor = concat(parts, axis)
-    return tensor
+        parts = []
+        for cut in _cuts(shape[axis], counts[axis - 2]):
+            part = (*before, slice(*cut))
+            value, _, *places = first_largest(tensor[part], axis, None, *(n[part] for n in numbers))
+            parts.append((value, *places))
+        tensor, *numbers = (concat(found, axis) for found in zip(*parts, strict=True))
+    return (tensor, *numbers) if return_indices else tensor
 
 
 def _images(name: str, x: Any, output_size: Any, axes: int) -> tuple[Tensor, tuple[int, ...]]:

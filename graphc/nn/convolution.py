@@ -13,8 +13,9 @@ from graphc.trace import Tensor
 
 Size = int | tuple[int, ...]
 MODES = ("zeros", "reflect", "replicate", "circular")
-AXES = ("", "n, c, w", "n, c, h, w", "n, c, d, h, w")
-TRANSPOSED_AXES = ("", "n, k, q", "n, k, p, q", "n, k, o, p, q")
+AXES = ("", "c, w", "c, h, w", "c, d, h, w")
+TRANSPOSED_AXES = ("", "k, q", "k, p, q", "k, o, p, q")
+"""Of x without a batch, by the number of axes of an image."""
 Functions = dict[int, Callable[..., Tensor]]
 CONVOLUTIONS: Functions = {1: functions.conv1d, 2: functions.conv2d, 3: functions.conv3d}
 TRANSPOSED: Functions = {
@@ -100,9 +101,9 @@ class _Convolution(_Layer):
         if self.padding_mode == "zeros" and all(low == high for low, high in around):
             within = tuple(low for low, _ in around)
         else:
-            check.axes(type(self).__name__, x, AXES[self._axes])
+            _check_axes(self, x, AXES[self._axes])
             mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
-            x = functions.pad(x, [(0, 0), (0, 0), *around], mode=mode)
+            x = functions.pad(x, [*[(0, 0)] * (x.ndim - self._axes), *around], mode=mode)
             within = (0,) * self._axes
         settings = (self.stride, within, self.dilation)
         return CONVOLUTIONS[self._axes](
@@ -185,7 +186,7 @@ class _Transposed(_Layer):
         self._set_parameters((self.in_channels, *window), bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        check.axes(type(self).__name__, x, TRANSPOSED_AXES[self._axes])
+        _check_axes(self, x, TRANSPOSED_AXES[self._axes])
         settings = map(check.plain, (self.stride, self.padding, self.output_padding))
         return TRANSPOSED[self._axes](
             x, self.weight, self.bias, *settings, self.groups, check.plain(self.dilation)
@@ -223,3 +224,7 @@ class ConvTranspose3d(_Transposed):
     """
 
     _axes = 3
+
+
+def _check_axes(layer: Module, x: Tensor, image: str) -> None:
+    check.axes(type(layer).__name__, x, f"n, {image}", image)

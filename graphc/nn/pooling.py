@@ -48,7 +48,8 @@ class _Pool(Module):
 
 class _MaxPool(_Pool):
     """The maximum over each window; padding is -infinity, and the elements of a window are
-    `dilation` apart. With `ceil_mode` windows may end behind the padding, but none begins there."""
+    `dilation` apart. With `ceil_mode` windows may end behind the padding, but none begins there.
+    With `return_indices` the result is (maxima, numbers of their elements in the image, i64)."""
 
     def __init__(
         self,
@@ -59,14 +60,16 @@ class _MaxPool(_Pool):
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
-        _no_indices(self, return_indices)
+        self.return_indices = bool(return_indices)
         self._set_windows(kernel_size, stride, ceil_mode)
         self._set_padding(padding)
         self.dilation = self._sizes("dilation", dilation)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         settings = (self.kernel_size, self.stride, self.padding, self.dilation)
-        return MAX_POOLS[self._axes](x, *map(check.plain, settings), self.ceil_mode)
+        return MAX_POOLS[self._axes](
+            x, *map(check.plain, settings), self.ceil_mode, self.return_indices
+        )
 
 
 class MaxPool1d(_MaxPool):
@@ -257,15 +260,15 @@ class _AdaptiveMaxPool(_AdaptivePool):
     """The maximum over windows of any size; output_size=1 is global pooling."""
 
     def __init__(self, output_size: Extents, return_indices: bool = False) -> None:
-        _no_indices(self, return_indices)
+        self.return_indices = bool(return_indices)
         super().__init__(output_size)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         return (
             functions.adaptive_max_pool1d,
             functions.adaptive_max_pool2d,
             functions.adaptive_max_pool3d,
-        )[self._axes - 1](x, self.output_size)
+        )[self._axes - 1](x, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
@@ -284,14 +287,6 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """The maximum of x[n, c, d, h, w] over windows of any size; output_size=1 is global pooling."""
 
     _axes = 3
-
-
-def _no_indices(layer: Module, return_indices: bool) -> None:
-    if return_indices:
-        check.fail(
-            f"{type(layer).__name__}: return_indices expected False, the maxima's places are not "
-            "given"
-        )
 
 
 def _known(output_size: Any) -> Any:

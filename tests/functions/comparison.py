@@ -56,7 +56,8 @@ def compare(torch: ModuleType, case: Case) -> None:
     if total.requires_grad:
         slopes = torch.autograd.grad(total, wanted, allow_unused=True)
     expected = [r.detach().numpy() for r in results] + [
-        np.zeros(t.shape) if s is None else s.numpy() for t, s in zip(wanted, slopes, strict=True)
+        np.zeros(t.shape) if s is None else s.detach().numpy()
+        for t, s in zip(wanted, slopes, strict=True)
     ]
     assert len(got) == len(expected)
     for a, b in zip(got, expected, strict=True):

@@ -173,11 +173,16 @@ case(
 case("unfold: expected x of 4 axes, got f32[2,3]", lambda x: f.unfold(x, 2), MATRIX)
 case("unfold: windows (7, 7) do not fit x f32[1,4,5,6]", lambda x: f.unfold(x, 7), IMAGE)
 case(
-    "fold: expected x [n, c * 4, 6] for images (3, 4), got f32[2,3]",
+    "fold: expected x [n, c * 4, 6] for images (3, 4), got f32[1,2,3]",
     lambda x: f.fold(x, (3, 4), 2),
+    "f32[1,2,3]",
+)
+case("max_pool1d: expected x of 3 axes, got f32[3]", lambda x: f.max_pool1d(x, 2), "f32[3]")
+case(
+    "max_pool1d: kernel_size expected an integer of 1 or more, got (2, 2)",
+    lambda x: f.max_pool1d(x, (2, 2)),
     MATRIX,
 )
-case("max_pool1d: expected x of 3 axes, got f32[2,3]", lambda x: f.max_pool1d(x, 2), MATRIX)
 case("avg_pool3d: expected x of 5 axes, got f32[2,3]", lambda x: f.avg_pool3d(x, 2), MATRIX)
 case(
     'interpolate: mode expected "nearest", "nearest-exact", "area", "linear" for 3 axes, '
@@ -198,9 +203,9 @@ case(
     MATRIX,
 )
 case(
-    "adaptive_avg_pool1d: expected x of 3 axes, got f32[2,3]",
+    "adaptive_avg_pool1d: expected x of 3 axes, got f32[3]",
     lambda x: f.adaptive_avg_pool1d(x, 1),
-    MATRIX,
+    "f32[3]",
 )
 case(
     "adaptive_max_pool2d: output_size expected a positive integer or 2 of them, got (3, 0)",

@@ -100,10 +100,22 @@ case(
     "f32[6,4,3]",
 )
 case(
-    "conv1d: x f32[2,3] and weight f32[1,2,3] must have 3 axes each",
+    "conv1d: x f32[2,3] and weight f32[2,3] must have 3 axes each",
     f.conv1d,
     MATRIX,
+    MATRIX,
+)
+case(
+    "conv1d: stride expected an integer of 1 or more, got (1, 1)",
+    lambda x, w: f.conv1d(x, w, stride=(1, 1)),
+    MATRIX,
     "f32[1,2,3]",
+)
+case(
+    "conv_transpose2d: output_padding (2, 1) is not below stride (1, 1) or dilation (2, 2)",
+    lambda x, w: f.conv_transpose2d(x, w, output_padding=(2, 1), dilation=2),
+    "f32[1,4,8,8]",
+    "f32[4,3,2,2]",
 )
 case(
     "conv_transpose2d: x f32[1,4,8,8] and weight f32[3,4,2,2] must have 4 axes each and the same "

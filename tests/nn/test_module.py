@@ -338,8 +338,6 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
      "Conv2d: padding_mode expected 'zeros', 'reflect', 'replicate' or 'circular', got 'same'"),
     (lambda: nn.ConvTranspose1d(1, 2, 3, padding_mode="circular"),
      "ConvTranspose1d: padding_mode expected 'zeros', got 'circular'"),
-    (lambda: nn.MaxPool2d(2, return_indices=True),
-     "MaxPool2d: return_indices expected False, the maxima's places are not given"),
     (lambda: nn.ZeroPad2d((1, 2)), "ZeroPad2d: padding expected one integer or 4, got (1, 2)"),
     (lambda: nn.ZeroPad1d(-1), "ZeroPad1d: padding expected an integer of at least 0, got -1"),
     (lambda: nn.Embedding(2, 3, max_norm=1.0), "Embedding: max_norm expected None, got 1.0"),
