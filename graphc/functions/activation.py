@@ -32,7 +32,7 @@ from graphc.functions.elementwise import (
 from graphc.functions.precision import in_float32
 from graphc.functions.reductions import max, sum
 from graphc.functions.shapes import reshape
-from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, error, floating
+from graphc.functions.tensors import Axes, as_tensor, astype, axes_of, axis_of, error, floating
 from graphc.trace import Tensor
 
 __all__ = [
@@ -163,8 +163,8 @@ def prelu(x: Any, weight: Any) -> Tensor:
             f"prelu: weight {slope.value.type} does not fit the {channels} channels of "
             f"x {tensor.value.type}"
         )
-    if slope.ndim and tensor.ndim > 1:
-        slope = reshape(slope, (*slope.shape, *(1,) * (tensor.ndim - 2)))
+    if slope.ndim and tensor.ndim != 1:
+        slope = reshape(slope, (*slope.shape, *(1,) * (tensor.ndim - 2)) if tensor.ndim else ())
     return where(greater(tensor, 0), tensor, multiply(tensor, slope))
 
 
@@ -232,31 +232,46 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 
 @in_float32
-def softmax(x: Any, axis: int = -1) -> Tensor:
-    """e^x divided by its sum along `axis`."""
-    powers = exp(shifted("softmax", x, axis))
+@in_float32
+def _softmax(name: str, x: Tensor, axis: int) -> Tensor:
+    powers = exp(shifted(name, x, axis))
     return divide(powers, sum(powers, axis, keepdims=True))
 
 
-@in_float32
-def softmin(x: Any, axis: int = -1) -> Tensor:
-    """softmax(-x, axis)."""
-    return softmax(negative(floating(x)), axis)
+def softmax(x: Any, axis: int = -1, dtype: Any = None) -> Tensor:
+    """e^x divided by its sum along `axis`; of x as `dtype`, if that is given."""
+    return _softmax("softmax", _converted(x, dtype), axis)
+
+
+def softmin(x: Any, axis: int = -1, dtype: Any = None) -> Tensor:
+    """softmax(-x, axis, dtype)."""
+    return _softmax("softmin", negative(_converted(x, dtype)), axis)
+
+
+def log_softmax(x: Any, axis: int = -1, dtype: Any = None) -> Tensor:
+    """The logarithm of softmax(x, axis, dtype), without its overflow."""
+    return _log_softmax(_converted(x, dtype), axis)
 
 
 @in_float32
-def log_softmax(x: Any, axis: int = -1) -> Tensor:
-    """The logarithm of softmax(x, axis), without its overflow."""
+def _log_softmax(x: Tensor, axis: int) -> Tensor:
     below = shifted("log_softmax", x, axis)
     return subtract(below, log(sum(exp(below), axis, keepdims=True)))
 
 
+def _converted(x: Any, dtype: Any) -> Tensor:
+    """x as a float, of `dtype` if that is given."""
+    return floating(x if dtype is None else astype(x, dtype))
+
+
 @in_float32
 def logsumexp(x: Any, axis: Axes = -1, keepdims: bool = False) -> Tensor:
-    """The logarithm of the sum of e^x along `axis`; -inf if all elements are, inf if
-    one is."""
+    """The logarithm of the sum of e^x along `axis`; -inf if all elements are, or there are none,
+    inf if one is."""
     tensor = floating(x)
     axes = axes_of("logsumexp", axis, tensor)
+    if not all(tensor.shape[a] for a in axes):
+        return log(sum(tensor, axes, keepdims=keepdims))
     largest = stop_gradient(max(tensor, axes, keepdims=True))
     finite = where(isfinite(largest), largest, 0)
     total = log(sum(exp(subtract(tensor, finite)), axes, keepdims=True))
@@ -268,5 +283,7 @@ def shifted(name: str, x: Any, axis: int) -> Tensor:
     """x less its largest element along `axis`, so that no exponential overflows. The shift cancels
     in what follows, so no gradient flows through it."""
     tensor = floating(x)
-    axis_of(name, axis, tensor)
+    axes_of(name, axis, tensor)
+    if not tensor.size:
+        return tensor
     return subtract(tensor, stop_gradient(max(tensor, axis, keepdims=True)))

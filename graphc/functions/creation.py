@@ -85,13 +85,13 @@ def arange(
 def tril(x: Any, k: int = 0) -> Tensor:
     """x [..., rows, columns] with zeros above diagonal number k (0: the main one)."""
     tensor, rows, columns = _places("tril", x)
-    return where(less_equal(columns, add(rows, k)), tensor, 0)
+    return where(less_equal(columns, add(rows, k)), tensor, as_tensor(0, tensor.dtype))
 
 
 def triu(x: Any, k: int = 0) -> Tensor:
     """x [..., rows, columns] with zeros below diagonal number k (0: the main one)."""
     tensor, rows, columns = _places("triu", x)
-    return where(greater_equal(columns, add(rows, k)), tensor, 0)
+    return where(greater_equal(columns, add(rows, k)), tensor, as_tensor(0, tensor.dtype))
 
 
 def _places(name: str, x: Any) -> tuple[Tensor, Tensor, Tensor]:

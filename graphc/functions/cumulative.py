@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphc import ops
+from graphc.functions.no_axes import or_without_axes
 from graphc.functions.reductions import summable
 from graphc.functions.tensors import as_tensor, axis_of, cast, floating
 from graphc.ops.base import Op
@@ -21,18 +22,21 @@ __all__ = [
 ]
 
 
+@or_without_axes
 def cumsum(x: Any, axis: int, dtype: Any = None) -> Tensor:
     """y[i] = x[0] + ... + x[i] along `axis`; dtypes as of `sum`."""
     tensor = summable(x, dtype)
     return emit(ops.Cumsum(axis_of("cumsum", axis, tensor)), tensor)
 
 
+@or_without_axes
 def cumprod(x: Any, axis: int, dtype: Any = None) -> Tensor:
     """y[i] = x[0] * ... * x[i] along `axis`; dtypes as of `prod`."""
     tensor = summable(x, dtype)
     return emit(ops.Cumprod(axis_of("cumprod", axis, tensor)), tensor)
 
 
+@or_without_axes
 def cummax(x: Any, axis: int) -> tuple[Tensor, Tensor]:
     """The largest of x[0], ..., x[i] along `axis`, and its place, i64: the last of equal ones. NaN
     is larger than anything."""
@@ -40,6 +44,7 @@ def cummax(x: Any, axis: int) -> tuple[Tensor, Tensor]:
     return _extremes(ops.Cummax(axis_of("cummax", axis, tensor)), tensor)
 
 
+@or_without_axes
 def cummin(x: Any, axis: int) -> tuple[Tensor, Tensor]:
     """The smallest of x[0], ..., x[i] along `axis`, and its place, i64: the last of equal ones. NaN
     is smaller than anything."""
@@ -53,6 +58,7 @@ def _extremes(op: Op, x: Tensor) -> tuple[Tensor, Tensor]:
     return cast(values, x.dtype), places
 
 
+@or_without_axes
 def logcumsumexp(x: Any, axis: int) -> Tensor:
     """y[i] = log(exp(x[0]) + ... + exp(x[i])) along `axis`, without overflow."""
     tensor = floating(x)

@@ -127,12 +127,14 @@ def pow(x1: Any, x2: Any) -> Tensor:
 
 def maximum(x1: Any, x2: Any) -> Tensor:
     """The larger of x1 and x2, NaN if either is."""
-    return emit(ops.Maximum(), *promoted(x1, x2))
+    a, b = promoted(x1, x2)
+    return emit(ops.LogicalOr() if a.dtype == "bool" else ops.Maximum(), a, b)
 
 
 def minimum(x1: Any, x2: Any) -> Tensor:
     """The smaller of x1 and x2, NaN if either is."""
-    return emit(ops.Minimum(), *promoted(x1, x2))
+    a, b = promoted(x1, x2)
+    return emit(ops.LogicalAnd() if a.dtype == "bool" else ops.Minimum(), a, b)
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
@@ -168,6 +170,8 @@ def square(x: Any) -> Tensor:
 def sign(x: Any) -> Tensor:
     """-1, 0 or 1, NaN for NaN; no gradient flows."""
     tensor = stop_gradient(x)
+    if tensor.dtype in ("bool", "u8"):
+        return cast(not_equal(tensor, 0), tensor.dtype)
     return where(greater(tensor, 0), 1, where(less(tensor, 0), -1, multiply(tensor, 0)))
 
 
@@ -184,7 +188,8 @@ def floor(x: Any) -> Tensor:
 
 def stop_gradient(x: Any) -> Tensor:
     """x, through which no gradient flows."""
-    return emit(ops.StopGradient(), as_tensor(x))
+    tensor = as_tensor(x)
+    return emit(ops.StopGradient(), tensor) if tensor.dtype in FLOATS else tensor
 
 
 def exp(x: Any) -> Tensor:

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from graphc.functions.activation import logsigmoid
+from graphc.functions.arrange import broadcast_arrays
 from graphc.functions.elementwise import (
     abs,
     add,
@@ -23,6 +24,7 @@ from graphc.functions.elementwise import (
     relu,
     sqrt,
     square,
+    stop_gradient,
     subtract,
     where,
 )
@@ -30,7 +32,7 @@ from graphc.functions.loss import alike, reduced
 from graphc.functions.numeric import xlogy
 from graphc.functions.precision import in_float32
 from graphc.functions.reductions import norm, sum
-from graphc.functions.tensors import axis_of, floating, promoted
+from graphc.functions.tensors import floating, promoted
 from graphc.trace import Tensor
 
 __all__ = [
@@ -105,10 +107,14 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
 def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """The product of x1 and x2 along `axis` over that of their norms, each of which is at least
     `eps`."""
-    a, b = (floating(t) for t in promoted(x1, x2))
-    axis_of("cosine_similarity", axis, a)
-    sizes = [maximum(norm(t, 2, axis, keepdims=True), eps) for t in (a, b)]
-    return sum(multiply(divide(a, sizes[0]), divide(b, sizes[1])), axis)
+    a, b = broadcast_arrays(*(floating(t) for t in promoted(x1, x2)))
+    units = (divide(t, _clamped(norm(t, 2, axis, keepdims=True), eps)) for t in (a, b))
+    return sum(multiply(*units), axis)
+
+
+def _clamped(x: Tensor, least: float) -> Tensor:
+    """x, at least `least`, with the gradient of x everywhere, as PyTorch has it here."""
+    return add(x, stop_gradient(subtract(maximum(x, least), x)))
 
 
 @in_float32

@@ -226,7 +226,7 @@ def diag_embed(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Ten
     n = tensor.shape[-1]
     size = n + abs(offset)
     rows, columns = (emit(ops.Iota((n, n), a)) for a in (0, 1))
-    square = where(equal(rows, columns), expand_dims(tensor, -1), 0)
+    square = where(equal(rows, columns), expand_dims(tensor, -1), as_tensor(0, tensor.dtype))
     widths = [(0, 0)] * (tensor.ndim - 1)
     widths += [(max(-offset, 0), max(offset, 0)), (max(offset, 0), max(-offset, 0))]
     placed = pad(square, widths) if size > n else square

@@ -19,6 +19,7 @@ from graphc.functions.elementwise import (
     where,
 )
 from graphc.functions.gathering import take_along_axis
+from graphc.functions.no_axes import or_without_axes
 from graphc.functions.numeric import ceil, lerp, round
 from graphc.functions.rearrange import moveaxis
 from graphc.functions.reductions import any, argmax, sum
@@ -45,17 +46,20 @@ __all__ = [
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
+@or_without_axes
 def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
     """The places along `axis` of the elements in order, i64; equal ones keep theirs (stable), NaN
     counts as the largest."""
     return _sorted("argsort", x, axis, descending)[1]
 
 
+@or_without_axes
 def sort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
     """The elements in order along `axis`; NaN counts as the largest."""
     return _sorted("sort", x, axis, descending)[0]
 
 
+@or_without_axes
 def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
     """The k largest (or smallest) elements along `axis`, in order, and their places, i64. Of equal
     ones the first comes first."""
@@ -74,6 +78,7 @@ def msort(x: Any) -> Tensor:
     return sort(x, 0)
 
 
+@or_without_axes
 def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """The k-th smallest element along `axis`, k counted from 1, and its place, i64. NaN counts as
     the largest."""
@@ -89,6 +94,7 @@ def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Te
     return _kept(values[at], place, keepdims), _kept(places[at], place, keepdims)
 
 
+@or_without_axes
 def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """The element in the middle along `axis` (the lower of two) and its place, i64; NaN, at its
     first place, if any is. Of all elements, without a place, where `axis` is None."""
@@ -102,6 +108,7 @@ def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     return _pair(value, where_it_is, place, axis, keepdims)
 
 
+@or_without_axes
 def nanmedian(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """`median` of the elements that are not NaN; NaN if all are."""
     tensor, place = _with_elements("nanmedian", x, axis)
@@ -112,6 +119,7 @@ def nanmedian(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     return _pair(value, where_it_is, place, axis, keepdims)
 
 
+@or_without_axes
 def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """The element that is there most often along `axis`, the smallest of several, and its last
     place, i64."""
@@ -150,6 +158,8 @@ def nanquantile(
 
 
 def _quantile(name: str, x: Any, q: Any, axis: int | None, keepdims: bool, kind: str) -> Tensor:
+    if not as_tensor(x).ndim and axis in (0, -1):
+        axis = None
     tensor, place = _with_elements(name, x, axis)
     fractions = as_tensor(q if isinstance(q, Tensor) else np.asarray(q, np.float64))
     if tensor.dtype not in FLOATS or fractions.ndim > 1:

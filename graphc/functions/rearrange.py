@@ -206,7 +206,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
     if tensor.ndim != 1:
         raise error(f"diag: expected 1 or 2 axes, got {tensor.value.type}")
     n = tensor.shape[0]
-    square = where(eye(n, dtype="bool"), expand_dims(tensor, 0), 0)
+    square = where(eye(n, dtype="bool"), expand_dims(tensor, 0), as_tensor(0, tensor.dtype))
     return pad_constant(square, [(max(-k, 0), max(k, 0)), (max(k, 0), max(-k, 0))])
 
 

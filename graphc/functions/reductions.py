@@ -21,6 +21,7 @@ from graphc.functions.elementwise import (
     where,
 )
 from graphc.functions.precision import in_float32
+from graphc.functions.shapes import reshape
 from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, cast, dtype_of, error
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, emit
@@ -87,33 +88,48 @@ def norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> T
     if ord == 1:
         return sum(abs(tensor), axis, keepdims=keepdims)
     if ord == 2:
-        total = sum(square(tensor), axis, keepdims=keepdims)
-        nothing = equal(total, 0)  # where the root has no slope
-        return where(nothing, 0, sqrt(where(nothing, 1, total)))
-    return pow(sum(pow(abs(tensor), ord), axis, keepdims=keepdims), 1 / ord)
+        return _root(sum(square(tensor), axis, keepdims=keepdims))
+    # The powers of 0 have no slope, or one of NaN, and neither has the root: PyTorch takes 0.
+    size = abs(tensor)
+    origin = equal(size, 0)
+    powers = where(origin, 0.0 if ord > 0 else math.inf, pow(where(origin, 1, size), ord))
+    total = sum(powers, axis, keepdims=keepdims)
+    nothing = equal(total, 0)
+    root = pow(where(nothing, 1, total), 1 / ord)
+    return where(nothing, 0.0 if ord > 0 else math.inf, root)
+
+
+def _root(x: Tensor) -> Tensor:
+    """The square root, through which no gradient flows at 0, where it has no slope."""
+    nothing = equal(x, 0)
+    return where(nothing, 0, sqrt(where(nothing, 1, x)))
 
 
 @in_float32
 def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean of floats over `axis` (one, several, or all for None)."""
+    """The mean of floats over `axis` (one, several, or all for None); NaN over nothing."""
     tensor = _floats("mean", x)
     axes = axes_of("mean", axis, tensor)
     count = math.prod(tensor.shape[a] for a in axes)
-    if count == 0:
-        raise error(f"mean: no elements along axes {axes} of {tensor.value.type}")
-    return multiply(emit(ops.Sum(axes, keepdims), tensor), 1 / count)
+    return multiply(emit(ops.Sum(axes, keepdims), tensor), 1 / count if count else math.nan)
 
 
 def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest element over `axis`, NaN if any is. Equal ones share the gradient."""
-    tensor = as_tensor(x)
-    return emit(ops.Max(axes_of("max", axis, tensor), keepdims), tensor)
+    return _extreme("max", ops.Max, x, axis, keepdims)
 
 
 def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest element over `axis`, NaN if any is. Equal ones share the gradient."""
+    return _extreme("min", ops.Min, x, axis, keepdims)
+
+
+def _extreme(
+    name: str, op: type[ops.Max] | type[ops.Min], x: Any, axis: Axes, keepdims: bool
+) -> Tensor:
     tensor = as_tensor(x)
-    return emit(ops.Min(axes_of("min", axis, tensor), keepdims), tensor)
+    numbers = cast(tensor, "i32") if tensor.dtype == "bool" else tensor
+    return cast(emit(op(axes_of(name, axis, tensor), keepdims), numbers), tensor.dtype)
 
 
 @in_float32
@@ -147,34 +163,48 @@ def biased_variance(x: Tensor, average: Tensor, axes: tuple[int, ...]) -> Tensor
 
 @in_float32
 def std(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The square root of `var`."""
-    return sqrt(var(x, axis, correction, keepdims))
+    """The square root of `var`; the gradient where that is 0 is 0."""
+    return _root(var(x, axis, correction, keepdims))
 
 
 def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether any element over `axis` is not 0: booleans."""
-    flags = cast(cast(as_tensor(x), "bool"), "i32")
-    return not_equal(max(flags, axis, keepdims), 0)
+    """Whether any element over `axis` is not 0: booleans; false over nothing."""
+    tensor = as_tensor(x)
+    flags = cast(cast(tensor, "bool"), "i32")
+    largest = max if _has_elements("any", tensor, axis) else sum
+    return not_equal(largest(flags, axis, keepdims=keepdims), 0)
 
 
 def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether no element over `axis` is 0: booleans."""
-    flags = cast(cast(as_tensor(x), "bool"), "i32")
-    return not_equal(min(flags, axis, keepdims), 0)
+    """Whether no element over `axis` is 0: booleans; true over nothing."""
+    tensor = as_tensor(x)
+    flags = cast(cast(tensor, "bool"), "i32")
+    smallest = min if _has_elements("all", tensor, axis) else prod
+    return not_equal(smallest(flags, axis, keepdims=keepdims), 0)
 
 
-def argmax(x: Any, axis: int, keepdims: bool = False) -> Tensor:
-    """The first place along `axis` of the largest element (or of NaN): i64."""
+def _has_elements(name: str, x: Tensor, axis: Axes) -> bool:
+    return math.prod(x.shape[a] for a in axes_of(name, axis, x)) > 0
+
+
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The first place along `axis` (among all elements in row-major order for None) of the largest
+    element (or of NaN): i64."""
     return _first("argmax", x, axis, keepdims)
 
 
-def argmin(x: Any, axis: int, keepdims: bool = False) -> Tensor:
-    """The first place along `axis` of the smallest element (or of NaN): i64."""
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The first place along `axis` (among all elements in row-major order for None) of the smallest
+    element (or of NaN): i64."""
     return _first("argmin", x, axis, keepdims)
 
 
-def _first(name: str, x: Any, axis: int, keepdims: bool) -> Tensor:
+def _first(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     tensor = as_tensor(x)
+    if axis is None or not tensor.ndim:
+        axes_of(name, axis, tensor)
+        found = _first(name, reshape(tensor, -1), 0, False)
+        return reshape(found, (1,) * tensor.ndim) if keepdims else found
     place = axis_of(name, axis, tensor)
     extent = tensor.shape[place]
     shape = tuple(extent if a == place else 1 for a in range(tensor.ndim))

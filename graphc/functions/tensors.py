@@ -152,10 +152,13 @@ def axis_of(name: str, axis: Any, x: Tensor, extra: int = 0) -> int:
 
 
 def axes_of(name: str, axis: Axes, x: Tensor) -> tuple[int, ...]:
-    """All axes for None, else those named, sorted and counted from the front, or GraphError."""
+    """All axes for None, else those named, sorted and counted from the front, or GraphError. A
+    tensor without axes counts as one of extent 1 where 0 or -1 is named, as in PyTorch."""
     if axis is None:
         return tuple(range(x.ndim))
     items = axis if isinstance(axis, Sequence) else (axis,)
+    if not x.ndim and len(items) <= 1 and all(type(a) is int and a in (0, -1) for a in items):
+        return ()
     axes = sorted(axis_of(name, a, x) for a in items)
     if len(set(axes)) != len(axes):
         raise error(f"{name}: axis {tuple(items)} names an axis of x {x.value.type} twice")
