@@ -13,8 +13,26 @@ class CompileError(Exception):
 
 
 class PlanError(Exception):
-    """A plan that is not valid. Always a bug in graphc."""
+    """A plan that is not valid, or a stage of the compiler that failed. Always a bug in graphc."""
 
 
 class RunError(Exception):
     """The device, its memory or its driver failed while running; says whether state changed."""
+
+
+BUGS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What code raises that is wrong, graphc's or an own op's: never what a user gets to see bare."""
+
+
+def described(bug: BaseException) -> str:
+    """Such as `KeyError: 3`, on one line."""
+    return " ".join(f"{type(bug).__name__}: {bug}".split()).rstrip(": ")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc.dtypes import BFLOAT16
-from graphc.errors import GraphError
+from graphc.errors import BUGS, GraphError, described
 
 if TYPE_CHECKING:
     from graphc.ops.base import Op
@@ -217,6 +217,28 @@ class Graph:
             yield new
 
 
+def infer_types(op: Op, inputs: Sequence[Type]) -> tuple[Type, ...]:
+    """What `op.infer` gives for inputs of these types; GraphError where it raises anything else, as
+    for attributes that do not fit, or gives no types."""
+    if isinstance(op, type):
+        raise GraphError(f"expected an op, got the class {op.__name__}: make one of it")
+    try:
+        types = op.infer(*inputs)
+    except BUGS as bug:
+        given = " and ".join(map(str, inputs)) or "nothing"
+        own = "".join(f" {k}={v}" for k, v in op.attributes.items())
+        raise GraphError(f"{op.name}{own} does not take {given}: {described(bug)}") from bug
+    if not isinstance(types, tuple) or not all(isinstance(t, Type) for t in types):
+        got = type(types).__name__
+        raise GraphError(f"{op.name}: infer expected to return a tuple of types, got {got}")
+    for kind in types:
+        if kind.dtype not in DTYPES:
+            raise GraphError(
+                f"{op.name}: infer expected a dtype of {', '.join(DTYPES)}, got {kind.dtype!r}"
+            )
+    return types
+
+
 def verify(graph: Graph) -> None:
     """Raise GraphError unless every value is defined once, before its use, with the type that
     its op infers, and every result exists. The message ends with the graph's text."""
@@ -237,7 +259,7 @@ def verify(graph: Graph) -> None:
         for node in graph.nodes:
             for value in node.inputs:
                 use(value, node.op.name)
-            inferred = node.op.infer(*(v.type for v in node.inputs))
+            inferred = infer_types(node.op, [v.type for v in node.inputs])
             got = [(v.type.shape, v.type.dtype) for v in node.outputs]
             if got != [(t.shape, t.dtype) for t in inferred]:
                 raise GraphError(

@@ -11,6 +11,7 @@ from graphc import config, tree
 from graphc.compiled import Executable
 from graphc.compiled import Program as Program
 from graphc.errors import RunError
+from graphc.failures import stage
 from graphc.gradient import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.lines import error
@@ -62,6 +63,7 @@ def compile(
     is missing or fails.
     """
     from graphc import passes  # not before it is needed: they are a tenth of the package's import
+    from graphc.passes.own_ops import check_own_ops
     from graphc.passes.runner import run_passes
 
     settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL)
@@ -93,8 +95,11 @@ def compile(
         graph = run_passes(graph, target, _enabled(passes.BEFORE_GRADIENT, settings.disable), hook)
         buffers = traced.builder.buffers
         if update is not None:
-            graph, buffers = _differentiate(graph, traced, update, selection)
+            with stage("differentiate"):
+                graph, buffers = _differentiate(graph, traced, update, selection)
             hook("differentiate", graph)
+        if target.device != "reference":
+            check_own_ops(graph)
         graph = run_passes(graph, target, _enabled(passes.AFTER_GRADIENT, settings.disable), hook)
         state = _bind(graph, buffers, stages)
         executable, plan = _load(graph, device, target, state, settings, notes)
@@ -198,13 +203,14 @@ def _load(
         return ReferenceExecutable(graph, state), None
     plan = make_plan_of(graph, target, settings.streams, notes)
     _check_memory(plan, settings.memory_limit)
-    if target.device == "cpu":
-        from graphc.runtime.cpu.executable import load
+    with stage("load"):
+        if target.device == "cpu":
+            from graphc.runtime.cpu.executable import load
 
-        return load(plan, state, settings.threads, graph), plan
-    from graphc.runtime import cuda
+            return load(plan, state, settings.threads, graph), plan
+        from graphc.runtime import cuda
 
-    return cuda.load(plan, state, device, graph, "race" in settings.check), plan
+        return cuda.load(plan, state, device, graph, "race" in settings.check), plan
 
 
 def make_plan_of(
@@ -214,16 +220,17 @@ def make_plan_of(
     from graphc.kernels.lower import lower
     from graphc.runtime.planner.planner import make_plan
 
-    kernels = {
-        n.outputs[0].name: lower(n, target)
-        for g in (graph, *bodies(graph))
-        for n in g.nodes
-        if n.op.name not in ("reshape", "scan")
-    }
+    kernels = {}
+    for node in (n for g in (graph, *bodies(graph)) for n in g.nodes):
+        if node.op.name not in ("reshape", "scan"):
+            with stage("lower", node):
+                kernels[node.outputs[0].name] = lower(node, target)
     count = 1 if streams == "auto" else int(streams)
     notes = [*decided, *(["streams: auto chose 1"] if streams == "auto" else [])]
-    plan = make_plan(graph, kernels, device=target.device, streams=count, notes=tuple(notes))
-    plan.verify()
+    with stage("plan"):
+        plan = make_plan(graph, kernels, device=target.device, streams=count, notes=tuple(notes))
+    with stage("verify"):
+        plan.verify()
     return plan
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import GraphError
-from graphc.ir import Graph, Node, Type, Value, Where, dtype_name
+from graphc.ir import Graph, Node, Type, Value, Where, dtype_name, infer_types
 from graphc.lines import error
 from graphc.lines import user_line as user_line
 from graphc.operand import Operand as Operand
@@ -123,7 +123,7 @@ class Builder:
         where = self.where or Where(".".join(self.modules), user_line())
         inputs = tuple(map(self.own, inputs))
         try:
-            types = op.infer(*(t.value.type for t in inputs))
+            types = infer_types(op, [t.value.type for t in inputs])
         except GraphError as error:
             if where.lines and error.args and "(" + where.lines[0] not in error.args[0]:
                 error.args = (f"{error.args[0]} ({where.lines[0]})",)

@@ -11,7 +11,7 @@ from tests.tools import ROOT, run_python
 
 LAYERS = (
     ("errors", "config", "html", "locks", "messages", "lines"),
-    ("dtypes", "dlpack", "ir", "target", "tree", "state", "arguments"),
+    ("dtypes", "dlpack", "ir", "target", "tree", "state", "arguments", "failures"),
     ("ops", "text", "text_parser", "text_literal", "interpret"),
     ("trace", "operand", "functions", "vocabulary"),
     ("gradient", "scan_gradient", "cost", "nn", "optim", "weights", "tracing"),

@@ -20,15 +20,16 @@ with one axis more. The families have them; an op outside of these has its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from graphc.dtypes import convert, is_narrow, widened
-from graphc.errors import GraphError
+from graphc.errors import BUGS, GraphError, described
 from graphc.ir import DTYPES, FLOATS, INTEGERS, Type, dtype_name
+from graphc.lines import error
 from graphc.ops.affine import Affine as Affine
 from graphc.ops.affine import Iteration as Iteration
 from graphc.ops.affine import Operand as Operand
@@ -57,16 +58,22 @@ class Op:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" in cls.__dict__ and cls.name:
-            assert cls.name not in REGISTRY or REGISTRY[cls.name].__qualname__ == cls.__qualname__
+            known = REGISTRY.get(cls.name, cls)
+            again = known.__qualname__ == cls.__qualname__ and known.is_own() == cls.is_own()
+            if not again:
+                raise error(
+                    f"an op named {cls.name!r} exists, {known.__module__}.{known.__qualname__}: "
+                    f"give {cls.__qualname__} another name"
+                )
             REGISTRY[cls.name] = cls
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         """The outputs' types (layouts are not looked at), or GraphError."""
-        raise AssertionError(f"{self.name} has no type rule")
+        raise GraphError(f"{self.name} has no type rule: write infer")
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         """The outputs in NumPy, computed in the inputs' own dtype; defines what the op means."""
-        raise AssertionError(f"{self.name} has no reference")
+        raise GraphError(f"{self.name} has no meaning in NumPy: write reference")
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """The gradient of each input from those of the outputs, written in traced tensors and the
@@ -108,15 +115,28 @@ class Op:
         """What `reference` gives, or GraphError if that is no tuple of arrays. Floats of two bytes
         are computed in float32; results that are such floats are rounded once."""
         narrow = self.widens and any(is_narrow(x.dtype) for x in inputs)
-        results = self.reference(*(map(widened, inputs) if narrow else inputs))
+        try:
+            results = self.reference(*(map(widened, inputs) if narrow else inputs))
+        except BUGS as bug:
+            if self.is_own():
+                raise GraphError(f"{self.name}: reference raised {described(bug)}") from bug
+            raise
         if not isinstance(results, tuple):
             raise GraphError(
                 f"{self.name}: reference expected to return a tuple of arrays, "
                 f"got {type(results).__name__}"
             )
-        if not narrow:
+        if not narrow and not self.is_own():
             return results
         types = self.infer(*(Type(x.shape, dtype_name(x.dtype)) for x in inputs))
+        shapes = [np.shape(r) for r in results]
+        if shapes != [t.shape for t in types]:
+            raise GraphError(
+                f"{self.name}: reference expected to return arrays of shapes "
+                f"{_lists(t.shape for t in types)}, got {_lists(shapes)}"
+            )
+        if not narrow:
+            return results
         return tuple(convert(r, t.numpy_dtype) for r, t in zip(results, types, strict=True))
 
     def differentiate(
@@ -137,16 +157,26 @@ class Op:
                     f"{self.name}: grad expected to return a tuple of {len(inputs)} gradients, "
                     f"got {type(parts).__name__}{size}"
                 )
+        except BUGS as bug:
+            if not self.is_own():
+                raise
+            line = f" ({lines[0]})" if lines else ""
+            raise GraphError(f"{self.name}: grad raised {described(bug)}{line}") from bug
         except GraphError as error:
             if lines and f"({lines[0]}" not in str(error):
                 error.args = (f"{error} ({lines[0]})",)
             raise
         return parts
 
+    @classmethod
+    def is_own(cls) -> bool:
+        """Whether the class is the user's."""
+        return not cls.__module__.startswith("graphc.")
+
     @property
     def attributes(self) -> dict[str, Any]:
         """Field name -> value, in the order of the fields."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in fields(self)} if is_dataclass(self) else {}
 
 
 @dataclass(frozen=True)
@@ -179,6 +209,8 @@ class Pointwise(Op):
         return (Type(shape, self.gives or dtype),)
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        if not hasattr(type(self), "meaning"):
+            raise GraphError(f"{self.name} has no meaning in NumPy: write meaning or reference")
         with np.errstate(all="ignore"):
             return (np.asarray(type(self).meaning(*inputs)),)
 
@@ -200,6 +232,10 @@ class Pointwise(Op):
             raise GraphError(
                 f"{self.name}: expression {self.expression!r} names {error.args[0]!r}, "
                 f"expected one of {', '.join(known)}"
+            ) from None
+        except BUGS as bug:
+            raise GraphError(
+                f"{self.name}: expression {self.expression!r} is no format: {described(bug)}"
             ) from None
 
 
@@ -251,7 +287,7 @@ class Contraction(Op):
 
     def iteration(self, a: Type, b: Type) -> Iteration:
         """The loop nest over operands of these types."""
-        raise AssertionError(f"{self.name} has no iteration")
+        raise GraphError(f"{self.name} has no loop nest: write iteration")
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         return (iteration_axes(self.iteration(*inputs), *inputs),)
@@ -299,6 +335,10 @@ class Random(Op):
 
     operations: ClassVar[int]
     """What an element costs, as of `Pointwise`."""
+
+
+def _lists(shapes: Iterable[tuple[int, ...]]) -> str:
+    return " and ".join(str(list(shape)) for shape in shapes) or "none"
 
 
 def broadcast_shapes(name: str, inputs: Sequence[Type]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from graphc.failures import stage
 from graphc.ir import Graph, verify
 from graphc.messages import log
 from graphc.target import Target
@@ -18,13 +19,14 @@ def run_passes(
 ) -> Graph:
     """Apply the passes in order; `hook(name, graph)` sees the graph after each.
 
-    An error inside a pass carries a note with the pass's name.
+    An error inside a pass carries a note with the pass's name; a bug in one is a PlanError.
     """
     for name, function in passes:
         begin, before = time.perf_counter(), len(graph.nodes)
         try:
-            graph = function(graph, target)
-            verify(graph)
+            with stage(name):
+                graph = function(graph, target)
+                verify(graph)
         except Exception as error:
             error.add_note(f"in pass {name}")
             raise

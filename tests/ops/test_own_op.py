@@ -13,7 +13,8 @@ import graphc
 from graphc import nn, optim
 from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.ops.base import REGISTRY, Affine, Pointwise, View
+from graphc.ops.base import REGISTRY, Affine, Contraction, Op, Pointwise, Reduction, View
+from graphc.ops.view import PermuteDims
 from graphc.trace import emit
 
 
@@ -21,9 +22,9 @@ from graphc.trace import emit
 def own_op() -> Iterator[Callable[..., Any]]:
     """Makes ops named `cube`, which are forgotten after the test."""
 
-    def make(**members: Any) -> Any:
+    def make(family: type[Op] = Pointwise, **members: Any) -> Any:
         members = {"name": "cube", "meaning": lambda x: x**3, **members}
-        return type("Cube", (Pointwise,), members)()
+        return type("Cube", (family,), members)()
 
     yield make
     REGISTRY.pop("cube", None)
@@ -71,6 +72,104 @@ def test_a_reference_that_gives_no_tuple_is_named(own_op: Callable[..., Any]) ->
         match=r"^cube: reference expected to return a tuple of arrays, got ndarray$",
     ):
         run(op)
+
+
+def fail(*_: Any) -> Any:
+    raise ZeroDivisionError("division by zero")
+
+
+# fmt: off
+LACKS: list[tuple[type[Op], dict[str, Any], str, str]] = [
+    (Pointwise, {"meaning": None}, "cpu", "cube: a kernel needs its expression, got none"),
+    (Pointwise, {"gives": "f99"}, "cpu",
+     "cube: infer expected a dtype of bool, u8, i8, i32, i64, f16, bf16, f32, f64, got 'f99'"),
+    (Pointwise, {"infer": fail}, "cpu",
+     "cube does not take f32[4,2]: ZeroDivisionError: division by zero"),
+    (Pointwise, {"infer": lambda self, x: x}, "cpu",
+     "cube: infer expected to return a tuple of types, got Type"),
+    (Op, {}, "cpu", "cube has no type rule: write infer"),
+    (Op, {"infer": lambda self, x: (x,)}, "sim",
+     "cube: kernels compute own ops that are Pointwise, View, Reduction or Contraction, got Op; "
+     "device='reference' computes any"),
+    (View, {"infer": lambda self, x: (x,)}, "cpu",
+     "cube: a kernel needs its index, one Affine per axis of f32[4,2], got none"),
+    (Reduction, {"axes": (0, 1), "keepdims": True}, "sim",
+     "cube: a kernel needs its combine, one of sum, prod, max, min, got ''"),
+    (Contraction, {"infer": lambda self, x, y: (x,)}, "cpu",
+     "cube has no loop nest: write iteration"),
+    (Contraction, {"infer": lambda self, x, y: (x,), "iteration": fail}, "cpu",
+     "cube: its rule for kernels raised ZeroDivisionError: division by zero"),
+    (Pointwise, {"expression": "{a:d}"}, "cpu",
+     "cube: expression '{a:d}' is no format: ValueError: "
+     "Unknown format code 'd' for object of type 'str'"),
+    (Op, {"infer": lambda self, x: (x,)}, "reference",
+     "cube has no meaning in NumPy: write reference"),
+    (Pointwise, {"reference": fail}, "reference",
+     "cube: reference raised ZeroDivisionError: division by zero"),
+    (Pointwise, {"meaning": lambda x: x[:1]}, "reference",
+     "cube: reference expected to return arrays of shapes [4, 2], got [1, 2]"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("family", "members", "device", "message"), LACKS)
+def test_what_an_own_op_lacks_is_named(
+    family: type[Op],
+    members: dict[str, Any],
+    device: str,
+    message: str,
+    own_op: Callable[..., Any],
+) -> None:
+    def fn(x: Any) -> Any:
+        return emit(op, *[x] * operands)
+
+    operands = 2 if family is Contraction else 1
+    op = own_op(family=family, **members)
+    with pytest.raises(GraphError, match=rf"^{re.escape(message)}( \(test_own_op\.py:\d+\))?$"):
+        graphc.compile(fn, graphc.spec((4, 2)), device=device)(np.ones((4, 2), np.float32))
+
+
+def test_a_pointwise_op_without_meaning_is_named(own_op: Callable[..., Any]) -> None:
+    op = own_op(expression="{a}")
+    del type(op).meaning
+    message = "cube has no meaning in NumPy: write meaning or reference"
+    with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
+        run(op)
+
+
+def test_a_gradient_that_fails_is_named(own_op: Callable[..., Any]) -> None:
+    op = own_op(grad=fail)
+    message = "cube: grad raised ZeroDivisionError: division by zero"
+    with pytest.raises(GraphError, match=rf"^{re.escape(message)} \(test_own_op\.py:\d+\)$"):
+        run(op, optim.SGD(lr=0.1))
+
+
+def test_an_own_op_has_a_name_of_its_own() -> None:
+    message = (
+        "an op named 'relu' exists, graphc.ops.elementary.Relu: "
+        r"give Mine another name \(test_own_op\.py:\d+\)"
+    )
+    with pytest.raises(GraphError, match=f"^{message}$"):
+        type("Mine", (Pointwise,), {"name": "relu"})
+    with pytest.raises(GraphError, match=r"give Relu another name"):
+        type("Relu", (Pointwise,), {"name": "relu"})
+    assert REGISTRY["relu"].__module__ == "graphc.ops.elementary"
+
+
+def test_an_op_is_made_of_its_class_and_of_attributes_that_fit(own_op: Callable[..., Any]) -> None:
+    own = own_op()
+    # fmt: off
+    wrong = [
+        (type(own), "expected an op, got the class Cube: make one of it"),
+        (PermuteDims((0, 0)),
+         "permute_dims axes=(0, 0) does not take f32[4,2]: AssertionError: ((0, 0), Type(shape="
+         "(4, 2), dtype='f32', layout=Layout(axis=None, width=1)))"),
+    ]
+    # fmt: on
+    for op, message in wrong:
+        whole = rf"^{re.escape(message)} \(test_own_op\.py:\d+\)$"
+        with pytest.raises(GraphError, match=whole):
+            graphc.trace(lambda x, op=op: emit(op, x), graphc.spec((4, 2)))
 
 
 def test_an_expression_of_a_missing_input_is_named(own_op: Callable[..., Any]) -> None:
