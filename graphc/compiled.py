@@ -13,7 +13,7 @@ from graphc.arguments import Arguments
 from graphc.dtypes import shown
 from graphc.errors import GraphError
 from graphc.ir import Graph, Type
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.lines import error
 from graphc.locks import refuse_reentry
 from graphc.nn.module import as_array, describe, fits, mapping_of

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from graphc.ir import Node
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.cpu.lower import lower_cpu
+from graphc.kernels.cuda.lower import lower_cuda
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.target import Target
 
@@ -20,39 +22,9 @@ def lower(node: Node, target: Target) -> Kernel:
     or cuda and sim, which share their text."""
     with _deep_enough(node):
         if target.device in ("cuda", "sim"):
-            from graphc.kernels.cuda.lower import lower_cuda
-
             return lower_cuda(node, target)
         assert target.device == "cpu", f"there are no kernels for the device {target.device}"
-        return _lower_cpu(node, target)
-
-
-def _lower_cpu(node: Node, target: Target) -> Kernel:
-    if node.op.name == "relayout":
-        from graphc.kernels.transpose import lower_relayout
-
-        return lower_relayout(node, target)
-    assert isinstance(node.op, Fused), f"{node.op.name} is not a kernel"
-    from graphc.kernels.attend import lower_attend
-    from graphc.kernels.contract import lower_contract
-    from graphc.kernels.index import lower_index
-    from graphc.kernels.pointwise import lower_pointwise
-    from graphc.kernels.prefix import lower_prefix
-    from graphc.kernels.reduce import lower_reduce
-    from graphc.kernels.scatter import lower_scatter
-    from graphc.kernels.sort import lower_sort
-
-    templates = {
-        "attend": lower_attend,
-        "contract": lower_contract,
-        "index": lower_index,
-        "pointwise": lower_pointwise,
-        "prefix": lower_prefix,
-        "reduce": lower_reduce,
-        "scatter": lower_scatter,
-        "sort": lower_sort,
-    }
-    return templates[node.op.template](node, target)
+        return lower_cpu(node, target)
 
 
 @contextmanager

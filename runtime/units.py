@@ -24,7 +24,7 @@ from pathlib import Path
 
 from graphc.config import cache_dir, usable_cores
 from graphc.errors import CompileError
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.messages import log
 from graphc.runtime.build import (
     FLAGS,

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.nest import Border, Nest, Read
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.nest import Border, Nest, Read
 
 UNTESTED = -1
 """The extent of a border that is only there for its sum."""

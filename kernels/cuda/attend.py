@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.ir import Node, Value
-from graphc.kernels.attend_shape import Problem, find_problem, shape_text
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     Signature,
@@ -15,8 +14,9 @@ from graphc.kernels.cuda.shell import (
     source,
     symbol_of,
 )
-from graphc.kernels.expression import Names, Program
-from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
+from graphc.kernels.program.expression import Names, Program
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 
 THREADS = 256

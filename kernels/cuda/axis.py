@@ -1,9 +1,9 @@
-"""The text of functors that read and write along one axis; see kernels/axis.py."""
+"""The text of functors that read and write along one axis; see kernels/cpu/axis.py."""
 
 from __future__ import annotations
 
-from graphc.kernels.axis import Space
 from graphc.kernels.cuda.shell import decomposed
+from graphc.kernels.program.axis import Space
 
 
 def names(space: Space) -> list[str]:

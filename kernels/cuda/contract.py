@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from graphc.kernels.access import row_major_strides
 from graphc.kernels.cuda.access import OperandAccess, operand_access
 from graphc.kernels.cuda.shell import BLOCKS
-from graphc.kernels.nest import Nest, Read
+from graphc.kernels.program.access import row_major_strides
+from graphc.kernels.program.nest import Nest, Read
 
 SHARED_BYTES = 48 * 1024
 """What static arrays of a block may take."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import Domain, Place, merge_axes
 from graphc.kernels.cuda.contract import Problem, Tile, choose_tile, make_problem
 from graphc.kernels.cuda.shell import (
     Signature,
@@ -20,10 +19,11 @@ from graphc.kernels.cuda.shell import (
     store_pieces,
     symbol_of,
 )
-from graphc.kernels.expression import C_TYPES, Names, Program, Walk
-from graphc.kernels.kernel import GridLaunch, Kernel
-from graphc.kernels.nest import contraction_nest, sectioned_nest
-from graphc.kernels.pieces import every_section, pieces
+from graphc.kernels.program.access import Domain, Place, merge_axes
+from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.nest import contraction_nest, sectioned_nest
+from graphc.kernels.program.pieces import every_section, pieces
 from graphc.ops.fused import Fused
 from graphc.passes.sections import sections_of_sums
 

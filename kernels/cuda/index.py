@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import Domain
 from graphc.kernels.cuda.shell import (
     Signature,
     constant_arrays,
@@ -18,8 +17,9 @@ from graphc.kernels.cuda.shell import (
     store_outputs,
     symbol_of,
 )
-from graphc.kernels.expression import C_TYPES, Names, Walk
-from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.expression import C_TYPES, Names, Walk
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 from graphc.ops.indexing import TakeGrad
 

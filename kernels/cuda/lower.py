@@ -11,7 +11,7 @@ from graphc.kernels.cuda.prefix import lower_prefix
 from graphc.kernels.cuda.reduce_text import lower_reduce
 from graphc.kernels.cuda.scatter import lower_scatter
 from graphc.kernels.cuda.sort import lower_sort
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.target import Target
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import Domain, merge_axes
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     Signature,
@@ -28,9 +27,10 @@ from graphc.kernels.cuda.shell import (
     symbol_of,
     wrapped,
 )
-from graphc.kernels.expression import C_TYPES, Names, Program, Walk
-from graphc.kernels.kernel import GridLaunch, Kernel
-from graphc.kernels.pieces import pieces, space
+from graphc.kernels.program.access import Domain, merge_axes
+from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.pieces import pieces, space
 from graphc.ops.fused import Fused
 
 THREADS = 256

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 from graphc.ir import Node
-from graphc.kernels.access import Domain
-from graphc.kernels.axis import Space, only_node, space_of
 from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
     BLOCKS,
@@ -19,9 +17,10 @@ from graphc.kernels.cuda.shell import (
     source,
     symbol_of,
 )
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.kernel import GridLaunch, Kernel
-from graphc.kernels.prefix import STATES
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import STATES, Space, only_node, space_of
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 from graphc.ops.prefix import Prefix
 

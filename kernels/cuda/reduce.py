@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import Access, Domain, Place, merge_axes
 from graphc.kernels.cuda.shell import BLOCKS, store_outputs
-from graphc.kernels.expression import Names, Program, Walk
+from graphc.kernels.program.access import Access, Domain, Place, merge_axes
+from graphc.kernels.program.expression import Names, Program, Walk
 from graphc.ops.base import Reduction
 
 THREADS = 256

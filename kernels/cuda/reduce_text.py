@@ -21,9 +21,9 @@ from graphc.kernels.cuda.shell import (
     source,
     symbol_of,
 )
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.kernel import GridLaunch, Kernel
-from graphc.kernels.literals import literal
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.literals import literal
 from graphc.ops.fused import Fused
 
 COMBINE = {

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 from graphc.ir import Node
-from graphc.kernels.axis import only_node
 from graphc.kernels.cuda.index import Text, split_axes
 from graphc.kernels.cuda.shell import Signature, kernel_text, make_kernel, source, symbol_of
-from graphc.kernels.expression import Names
-from graphc.kernels.kernel import GridLaunch, Kernel
-from graphc.kernels.scatter import JOINS
+from graphc.kernels.program.axis import JOINS, only_node
+from graphc.kernels.program.expression import Names
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 from graphc.ops.scatter import Scatter
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graphc.ir import Graph, Node, Value, dtype_name
-from graphc.kernels.access import Place
-from graphc.kernels.expression import C_TYPES, Program, Walk, identifier
-from graphc.kernels.kernel import GridLaunch, Kernel
-from graphc.kernels.literals import memory_literal
-from graphc.kernels.pieces import Piece
+from graphc.kernels.program.access import Place
+from graphc.kernels.program.expression import C_TYPES, Program, Walk, identifier
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.literals import memory_literal
+from graphc.kernels.program.pieces import Piece
 from graphc.ops.fused import Fused
 
 BLOCKS = 264

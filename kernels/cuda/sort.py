@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphc.ir import DTYPES, Node
-from graphc.kernels.access import Domain
-from graphc.kernels.axis import Space, only_node, space_of
 from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
     Signature,
@@ -19,8 +17,10 @@ from graphc.kernels.cuda.shell import (
     source,
     symbol_of,
 )
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import Space, only_node, space_of
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 from graphc.ops.sort import Sort
 

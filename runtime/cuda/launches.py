@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from graphc.config import usable_cores
-from graphc.kernels.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Wait, all_steps

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from graphc.ir import Value, Where
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.certificate import Certificate
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.scan import Scan
 from graphc.runtime.planner.loops import (
     Body,

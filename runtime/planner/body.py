@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from graphc.ir import Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import STILL, Move
 from graphc.runtime.planner.assembly import Assembly, PlanBody

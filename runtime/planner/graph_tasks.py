@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from graphc.ir import Graph, Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.planner.assembly import Assembly, PlanBody
 from graphc.runtime.planner.body import plan_body
 from graphc.runtime.planner.schedule import arrange

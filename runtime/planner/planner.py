@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from graphc.errors import PlanError
 from graphc.ir import Graph
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import (
     STILL,
     Binding,

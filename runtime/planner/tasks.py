@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphc.ir import Value, Where
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import STILL, Move
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 
 import graphc
 from graphc.ir import FLOATS, Graph, Node, Type, Value
-from graphc.kernels.kernel import Kernel
 from graphc.kernels.lower import lower
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused
 from graphc.target import Target

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
-from graphc.kernels.kernel import Kernel
 from graphc.kernels.lower import lower
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused
 from graphc.passes.widen import widen

@@ -10,8 +10,8 @@ import pytest
 
 from graphc import functions as F
 from graphc.ir import Layout, Node, Type
-from graphc.kernels.contract import lower_contract
-from graphc.kernels.nest import contraction_nest
+from graphc.kernels.cpu.contract import lower_contract
+from graphc.kernels.program.nest import contraction_nest
 from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad, Matmul, MaxPool2d
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
@@ -158,7 +158,7 @@ def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyP
     ]
     tiled = build(nodes)
     assert all("struct Shape" in b.kernel.source for b in tiled[:4])
-    monkeypatch.setattr("graphc.kernels.contract.choose", lambda *_: None)
+    monkeypatch.setattr("graphc.kernels.cpu.contract.choose", lambda *_: None)
     for built in [*tiled, *build(nodes)]:
         assert isinstance(built.node.op, Fused)
         inputs = [np.rint(4 * a) for a in _inputs(built.node)]

@@ -11,12 +11,12 @@ import pytest
 import graphc
 from graphc.errors import PlanError
 from graphc.ir import Type
-from graphc.kernels.contract import order_loops
-from graphc.kernels.contract_epilogue import epilogue_of
-from graphc.kernels.contract_text import plain_loops
-from graphc.kernels.coverage import check_plain, check_tiled
-from graphc.kernels.nest import contraction_nest, sectioned_nest
-from graphc.kernels.schedule import choose
+from graphc.kernels.cpu.contract import order_loops
+from graphc.kernels.cpu.contract_epilogue import epilogue_of
+from graphc.kernels.cpu.contract_text import plain_loops
+from graphc.kernels.cpu.coverage import check_plain, check_tiled
+from graphc.kernels.cpu.schedule import choose
+from graphc.kernels.program.nest import contraction_nest, sectioned_nest
 from graphc.ops import Conv2dDgrad, Matmul
 from graphc.ops.fused import Fused
 from graphc.passes.sections import sections_of_sums

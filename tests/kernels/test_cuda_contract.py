@@ -10,8 +10,8 @@ import pytest
 
 import graphc
 from graphc.kernels.cuda.contract import TILES, choose_tile
-from graphc.kernels.kernel import Kernel
 from graphc.kernels.lower import lower
+from graphc.kernels.program.kernel import Kernel
 from tests.kernels.cuda_harness import (
     TARGET,
     arrays_of,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import graphc
-from graphc.kernels.kernel import Kernel
 from graphc.kernels.lower import lower
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
 from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, build_host, traced
 from tests.tools import need_command

@@ -9,8 +9,8 @@ import pytest
 
 import graphc
 from graphc.kernels.cuda.reduce import plan_reduce
-from graphc.kernels.kernel import Kernel
 from graphc.kernels.lower import lower
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.elementary import ReluGrad
 from graphc.ops.fused import Fused
 from graphc.trace import emit

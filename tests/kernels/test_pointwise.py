@@ -308,7 +308,7 @@ def test_the_text_names_values_and_says_where_they_come_from(golden: Callable[..
         builder.input("conv1", f32(40, 3, 4, layout=Layout(0, 16))),
         builder.input("scale", f32(3, 1)),
     )
-    with builder.building(), builder.module("conv1"):
+    with builder.building(), builder.module("conv1", training=False):
         y = f.relu(x * f.exp(scale))
     graph = builder.graph([y])
     new = Value(y.value.name, y.value.type.with_layout(Layout(0, 16)))

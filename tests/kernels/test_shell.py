@@ -2,7 +2,7 @@
 
 import pytest
 
-from graphc.kernels.shell import balanced
+from graphc.kernels.cpu.shell import balanced
 
 
 @pytest.mark.parametrize(

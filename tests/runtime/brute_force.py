@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait
 

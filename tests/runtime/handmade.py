@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc.ir import Type, Value, Where
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Plan, Range, Step
 
 

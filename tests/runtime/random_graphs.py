@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Type, Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Op
 from graphc.ops.view import Reshape
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Type, Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.scan import Scan, stacked
 from graphc.ops.view import Reshape
 from tests.runtime.random_graphs import kernel_node, opaque_kernel

@@ -10,7 +10,7 @@ import pytest
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ir import verify as verify_graph
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import Copy, Loop, Plan, Range, all_steps
 from graphc.runtime.planner.planner import make_plan

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.scan import Scan
 from graphc.runtime.build import Source, build
 from graphc.runtime.cpu.executable import CpuExecutable

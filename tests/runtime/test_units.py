@@ -20,7 +20,7 @@ import graphc
 from graphc import nn, optim
 from graphc.errors import CompileError
 from graphc.ir import Where
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime import build, units
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target
 from graphc.runtime.units import build_kernels

@@ -11,7 +11,7 @@ import pytest
 
 from graphc.errors import PlanError
 from graphc.ir import Graph, Type, Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Plan, Range, Record, Step, Wait
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.proof.verify import verify, verify_sequence

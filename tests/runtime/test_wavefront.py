@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc.ir import Graph, Node, Type, Value
-from graphc.kernels.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.scan import Scan, stacked
 from graphc.runtime.plan.plan import Launch, Loop, Plan
 from graphc.runtime.plan.unroll import unrolled

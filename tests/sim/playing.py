@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import Node
-from graphc.kernels.kernel import Kernel
 from graphc.kernels.lower import lower
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 from graphc.runtime.sim import Simulator

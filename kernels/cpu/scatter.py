@@ -5,24 +5,17 @@ from __future__ import annotations
 import math
 
 from graphc.ir import Node, Value
-from graphc.kernels.axis import only_node
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.index import Reader
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.shell import chunk_count, framed, symbol
+from graphc.kernels.cpu.index import Reader
+from graphc.kernels.cpu.shell import chunk_count, framed, symbol
+from graphc.kernels.program.axis import JOINS, only_node
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.ops.scatter import Scatter
 from graphc.target import Target
 
 STRIP = 64
 """Neighbouring rows that are gone through together."""
-JOINS = {
-    "replace": "ScatterReplace",
-    "sum": "ScatterSum",
-    "prod": "ScatterProd",
-    "max": "ScatterMax",
-    "min": "ScatterMin",
-}
 
 
 def lower_scatter(node: Node, target: Target) -> Kernel:

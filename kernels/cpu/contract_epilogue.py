@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import Domain, Place, linear_index, merge_axes
-from graphc.kernels.expression import C_TYPES, Names, Program, Walk
-from graphc.kernels.nest import Nest
-from graphc.kernels.pieces import every_section, pieces
+from graphc.kernels.program.access import Domain, Place, linear_index, merge_axes
+from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.program.nest import Nest
+from graphc.kernels.program.pieces import every_section, pieces
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.sections import sections_of_sums
 

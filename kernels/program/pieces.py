@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Value
-from graphc.kernels.access import Place
+from graphc.kernels.program.access import Place
 from graphc.passes.sections import Sections, sections_joined
 
 

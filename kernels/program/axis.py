@@ -1,9 +1,4 @@
-"""Bodies of one op that goes along one axis: rows, the axis, what is read and what is written.
-
-The text that reads an element and the text that stores a result are functors of the row's indices
-`i`, its last index `r` and the place `j` along the axis. The results are a struct's `value` and,
-if there are two outputs, `place`.
-"""
+"""Bodies of one op that goes along one axis: rows, the axis, what is read and what is written."""
 
 from __future__ import annotations
 
@@ -11,10 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graphc.ir import Node, Value
-from graphc.kernels.access import Domain, access_cost, merge_axes
-from graphc.kernels.expression import C_TYPES, Names, Program, Walk
-from graphc.kernels.shell import argument_order, array_dtypes, array_text, domain_text
+from graphc.kernels.program.access import Domain, access_cost, merge_axes
+from graphc.kernels.program.expression import Names, Program, Walk
 from graphc.ops.fused import Fused
+
+STATES = {
+    "sum": "RunningSum",
+    "prod": "RunningProd",
+    "max": "RunningMax",
+    "min": "RunningMin",
+    "logsumexp": "RunningLogsumexp",
+}
+"""The state type of a running result, in both prefix headers, by `Prefix.combine`."""
+JOINS = {
+    "replace": "ScatterReplace",
+    "sum": "ScatterSum",
+    "prod": "ScatterProd",
+    "max": "ScatterMax",
+    "min": "ScatterMin",
+}
+"""The functor of a scatter, in both scatter headers, by `Scatter.combine`."""
 
 
 @dataclass(frozen=True)
@@ -106,41 +117,3 @@ def space_of(node: Node, inner: Node, axis: int, domain: Domain) -> Space:
         merged = Domain((*merged.extents, 1), merged.lane, merged.width)
     read, write = read.merged(groups), write.merged(groups)
     return Space(x.type.dtype, merged, place, read, operand, write, pointers)
-
-
-def rows_text(space: Space) -> str:
-    """The constants, and the domain `Kept` of the rows."""
-    kept = space.kept
-    extents = tuple(space.domain.extents[d] for d in kept) or (1,)
-    lane = -1 if space.in_lanes else len(kept) - 1
-    arrays = array_text(space.whole.arrays, array_dtypes(space.whole))
-    return arrays + domain_text("Kept", Domain(extents, lane, space.domain.width))
-
-
-def functor_lines(space: Space, state: str) -> list[str]:
-    """The two functors and the end of the call that takes them."""
-    kept = space.kept
-    names = [f"i[{kept.index(d)}]" if d in kept[:-1] else "r" for d in range(space.domain.rank)]
-    names[space.axis] = "j"
-    arguments = "const long* i, long r, long j"
-    return [
-        f"    [=]<int N>({arguments}) __attribute__((always_inline)) {{",
-        *(f"      {line}" for line in space.read.lines(names)),
-        f"      return {space.operand};",
-        f"    }}, [=]<int N>({arguments}, const {state}& state) __attribute__((always_inline)) {{",
-        *(f"      {line}" for line in space.write.lines(names)),
-        "    });",
-    ]
-
-
-def pointer_lines(node: Node, space: Space) -> list[str]:
-    """Definitions of the pointers that the functors use."""
-    assert isinstance(node.op, Fused)
-    used = frozenset().union(*(s.pointers for s in space.whole.statements))
-    order, outputs = argument_order(node), set(node.op.body.outputs)
-    return [
-        f"  {'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "
-        f"({C_TYPES[value.type.dtype]}*)arguments[{order[value]}];"
-        for value, name in space.pointers.items()
-        if name in used
-    ]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Value
-from graphc.kernels.access import Domain
-from graphc.kernels.expression import Names, Walk
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.expression import Names, Walk
 from graphc.ops.base import Array, Source, View
 
 

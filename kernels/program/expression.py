@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Type, Value
-from graphc.kernels.access import (
+from graphc.kernels.program.access import (
     Access,
     Domain,
     Guard,
@@ -24,7 +24,7 @@ from graphc.kernels.access import (
     merged,
     place_of,
 )
-from graphc.kernels.literals import splat
+from graphc.kernels.program.literals import splat
 from graphc.ops.base import Affine, Array, Pointwise, Source, View
 from graphc.ops.logic import C_TYPES as C_TYPES
 
@@ -316,7 +316,7 @@ class Walk:
         self, node: Node, value: Value, places: tuple[Place, ...], guards: tuple[Guard, ...]
     ) -> None:
         """Put the register of `value` at (places, guards) into `_known`."""
-        from graphc.kernels.special import SPECIAL
+        from graphc.kernels.program.special import SPECIAL
 
         op = node.op
         if op.name in SPECIAL:

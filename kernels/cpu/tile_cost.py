@@ -7,8 +7,8 @@ from __future__ import annotations
 import itertools
 import math
 
-from graphc.kernels.nest import Read
-from graphc.kernels.tile import Roles
+from graphc.kernels.cpu.tile import Roles
+from graphc.kernels.program.nest import Read
 
 LOAD_CYCLES = {0: 0.5, 1: 0.5, 2: 1.5}
 """Cycles to load a register whose lanes are so many elements apart; others are gathered."""

@@ -4,10 +4,10 @@ lanes."""
 from __future__ import annotations
 
 from graphc.ir import Node
-from graphc.kernels.attend_shape import Problem, find_problem, shape_text
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.shell import argument_order, array_text, chunk_count, framed, symbol
+from graphc.kernels.cpu.shell import argument_order, array_text, chunk_count, framed, symbol
+from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.target import Target
 

@@ -12,11 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import Access, Domain, access_cost, merge_axes
-from graphc.kernels.expression import C_TYPES, Names, Program, Walk
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.pieces import pieces, space
-from graphc.kernels.shell import (
+from graphc.kernels.cpu.shell import (
     argument_order,
     array_dtypes,
     array_text,
@@ -28,6 +24,10 @@ from graphc.kernels.shell import (
     symbol,
     wrapped,
 )
+from graphc.kernels.program.access import Access, Domain, access_cost, merge_axes
+from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.pieces import pieces, space
 from graphc.ops.fused import Fused
 from graphc.target import Target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from graphc.kernels.contract_index import (
+from graphc.kernels.cpu.contract_index import (
     axis_enum,
     axis_name,
     border_names,
@@ -19,8 +19,8 @@ from graphc.kernels.contract_index import (
     sum_lines,
     times,
 )
-from graphc.kernels.nest import Border, Nest, Quotient, Read
-from graphc.kernels.tile import Roles, Schedule, TileAxis
+from graphc.kernels.cpu.tile import Roles, Schedule, TileAxis
+from graphc.kernels.program.nest import Border, Nest, Quotient, Read
 from graphc.ops.logic import C_TYPES
 
 STREAMED_BYTES = 1024 * 1024

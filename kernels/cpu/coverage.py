@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 
 from graphc.errors import PlanError
-from graphc.kernels.access import Domain
-from graphc.kernels.nest import Nest, Window
-from graphc.kernels.tile import Schedule
+from graphc.kernels.cpu.tile import Schedule
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.nest import Nest, Window
 
 Loops = Sequence[tuple[int, int, int]]
 """Axes with their iterations and what one of them adds to the index."""

@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from graphc.kernels.nest import Border, Nest, Window
-from graphc.kernels.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
-from graphc.kernels.tile_cost import TileCost
+from graphc.kernels.cpu.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
+from graphc.kernels.cpu.tile_cost import TileCost
+from graphc.kernels.program.nest import Border, Nest, Window
 
 REGISTERS = {16: 32, 8: 16, 4: 32}
 """Vector registers of the machine by floats per register: AVX-512, AVX2, NEON."""

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import Domain, Place, merge_axes
-from graphc.kernels.expression import Names, Program, Walk
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.pointwise import lane_candidates, lane_cost
-from graphc.kernels.shell import chunk_count, inplace_pairs, program_cost, symbol
+from graphc.kernels.cpu.pointwise import lane_candidates, lane_cost
+from graphc.kernels.cpu.shell import chunk_count, inplace_pairs, program_cost, symbol
+from graphc.kernels.program.access import Domain, Place, merge_axes
+from graphc.kernels.program.expression import Names, Program, Walk
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Pointwise, Reduction, View
 from graphc.ops.fused import Fused
 from graphc.target import Target
@@ -108,7 +108,7 @@ class Rows:
 
 def lower_reduce(node: Node, target: Target) -> Kernel:
     """The kernel of a body with reductions and without contractions."""
-    from graphc.kernels.reduce_text import reduce_text
+    from graphc.kernels.cpu.reduce_text import reduce_text
 
     assert isinstance(node.op, Fused)
     rows = find_rows(node.op.body, target.lanes)

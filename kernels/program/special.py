@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphc.ir import Node
-from graphc.kernels.access import Guard, Place, inside, linear_index, place_access, place_of
-from graphc.kernels.expression import C_TYPES, Walk
-from graphc.kernels.literals import splat
-from graphc.kernels.window import strides, window
+from graphc.kernels.program.access import Guard, Place, inside, linear_index, place_access, place_of
+from graphc.kernels.program.expression import C_TYPES, Walk
+from graphc.kernels.program.literals import splat
+from graphc.kernels.program.window import strides, window
 from graphc.ops.base import Affine
 
 Places = tuple[Place, ...]

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphc.kernels.nest import Border, Nest, Read, Window
+from graphc.kernels.program.nest import Border, Nest, Read, Window
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ import math
 from dataclasses import replace
 
 from graphc.ir import Graph, Node
-from graphc.kernels.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
-from graphc.kernels.contract_text import plain_loops, plain_text, tiled_text
-from graphc.kernels.coverage import check_plain, check_tiled
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
-from graphc.kernels.schedule import choose
-from graphc.kernels.shell import balanced, symbol
-from graphc.kernels.tile import Schedule
-from graphc.kernels.tile_cost import CHUNK_CYCLES, FEWEST_CHUNKS, PANEL_ROWS, wanted_chunks
+from graphc.kernels.cpu.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
+from graphc.kernels.cpu.contract_text import plain_loops, plain_text, tiled_text
+from graphc.kernels.cpu.coverage import check_plain, check_tiled
+from graphc.kernels.cpu.schedule import choose
+from graphc.kernels.cpu.shell import balanced, symbol
+from graphc.kernels.cpu.tile import Schedule
+from graphc.kernels.cpu.tile_cost import CHUNK_CYCLES, FEWEST_CHUNKS, PANEL_ROWS, wanted_chunks
+from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
 from graphc.ops.fused import Fused
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.fuse_contract import can_pool

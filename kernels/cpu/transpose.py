@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 from graphc.ir import Node, Type
-from graphc.kernels.expression import C_TYPES, identifier
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.shell import chunk_count
+from graphc.kernels.cpu.shell import chunk_count
+from graphc.kernels.program.expression import C_TYPES, identifier
+from graphc.kernels.program.kernel import Kernel
 from graphc.target import Target
 
 RUN = 1024

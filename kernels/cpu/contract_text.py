@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 
 from graphc.ir import Node
-from graphc.kernels.contract_epilogue import Epilogue, Finish
-from graphc.kernels.contract_index import (
+from graphc.kernels.cpu.contract_epilogue import Epilogue, Finish
+from graphc.kernels.cpu.contract_index import (
     address,
     axis_enum,
     axis_name,
@@ -16,11 +16,11 @@ from graphc.kernels.contract_index import (
     output_index,
     sum_lines,
 )
-from graphc.kernels.contract_shape import shape_lines
-from graphc.kernels.expression import C_TYPES, Program
-from graphc.kernels.nest import Nest, Read, Window
-from graphc.kernels.shell import array_dtypes, array_text, framed, symbol
-from graphc.kernels.tile import Schedule
+from graphc.kernels.cpu.contract_shape import shape_lines
+from graphc.kernels.cpu.shell import array_dtypes, array_text, framed, symbol
+from graphc.kernels.cpu.tile import Schedule
+from graphc.kernels.program.expression import C_TYPES, Program
+from graphc.kernels.program.nest import Nest, Read, Window
 from graphc.ops.fused import Fused
 
 

@@ -5,19 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphc.ir import DTYPES, Node
-from graphc.kernels.access import Domain
-from graphc.kernels.axis import (
-    Space,
-    functor_lines,
-    lane_axes,
-    only_node,
-    pointer_lines,
-    rows_text,
-    space_of,
-)
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.shell import argument_order, chunk_count, framed, symbol
+from graphc.kernels.cpu.axis import functor_lines, pointer_lines, rows_text
+from graphc.kernels.cpu.shell import argument_order, chunk_count, framed, symbol
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import Space, lane_axes, only_node, space_of
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.sort import Sort
 from graphc.target import Target
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc.ir import DTYPES, FLOATS, Node
-from graphc.kernels.access import Domain
-from graphc.kernels.expression import C_TYPES, Program
-from graphc.kernels.literals import literal
-from graphc.kernels.reduce import Loop, Rows, Sum
-from graphc.kernels.shell import (
+from graphc.kernels.cpu.reduce import Loop, Rows, Sum
+from graphc.kernels.cpu.shell import (
     argument_order,
     array_dtypes,
     array_text,
@@ -17,6 +14,9 @@ from graphc.kernels.shell import (
     framed,
     symbol,
 )
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.expression import C_TYPES, Program
+from graphc.kernels.program.literals import literal
 
 _JOIN = {
     "sum": "{0} + {1}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.ir import Node, Value
-from graphc.kernels.access import Access, Guard, Place, memory_access, place_access
-from graphc.kernels.expression import C_TYPES, Walk
+from graphc.kernels.program.access import Access, Guard, Place, memory_access, place_access
+from graphc.kernels.program.expression import C_TYPES, Walk
 
 Places = tuple[Place, ...]
 Guards = tuple[Guard, ...]

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from graphc.ir import Node, Value
-from graphc.kernels.access import Domain
-from graphc.kernels.expression import C_TYPES, Program, Statement
-from graphc.kernels.literals import memory_literal
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.expression import C_TYPES, Program, Statement
+from graphc.kernels.program.literals import memory_literal
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 

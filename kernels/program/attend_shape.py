@@ -8,10 +8,10 @@ from typing import Any
 
 from graphc.cost import node_flops
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.access import row_major_strides
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.literals import literal
-from graphc.kernels.operands import Operand, constant_operands, find_operands
+from graphc.kernels.program.access import row_major_strides
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.literals import literal
+from graphc.kernels.program.operands import Operand, constant_operands, find_operands
 from graphc.ops.attention import Attention
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphc.ir import Node, Value
-from graphc.kernels.access import Access, Domain, merge_axes, merged
-from graphc.kernels.expression import C_TYPES, Names, Walk
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.shell import argument_order, array_text, chunk_count, framed, symbol
+from graphc.kernels.cpu.shell import argument_order, array_text, chunk_count, framed, symbol
+from graphc.kernels.program.access import Access, Domain, merge_axes, merged
+from graphc.kernels.program.expression import C_TYPES, Names, Walk
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import View
 from graphc.ops.fused import Fused
 from graphc.target import Target

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from graphc.ir import Node
-from graphc.kernels.access import Domain
-from graphc.kernels.axis import (
-    Space,
-    functor_lines,
-    lane_axes,
-    only_node,
-    pointer_lines,
-    rows_text,
-    space_of,
-)
-from graphc.kernels.expression import C_TYPES
-from graphc.kernels.kernel import Kernel
-from graphc.kernels.shell import (
+from graphc.kernels.cpu.axis import functor_lines, pointer_lines, rows_text
+from graphc.kernels.cpu.shell import (
     argument_order,
     chunk_count,
     framed,
@@ -23,6 +12,10 @@ from graphc.kernels.shell import (
     program_cost,
     symbol,
 )
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import STATES, Space, lane_axes, only_node, space_of
+from graphc.kernels.program.expression import C_TYPES
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.prefix import Prefix
 from graphc.target import Target
 
@@ -31,13 +24,6 @@ ENOUGH_STRIPS = 16
 """Where there are so many, no axis is cut: its elements would be joined twice."""
 FEW_STEPS = 64
 """The fewest steps per piece of an axis that is cut."""
-STATES = {
-    "sum": "RunningSum",
-    "prod": "RunningProd",
-    "max": "RunningMax",
-    "min": "RunningMin",
-    "logsumexp": "RunningLogsumexp",
-}
 _JOIN_NANOSECONDS = {"logsumexp": 12.0}
 _LANE_BYTES = 12
 """Bytes per lane of a state at most: a double and a place."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphc.kernels.expression import identifier
-from graphc.kernels.nest import Border, Nest, Read
+from graphc.kernels.program.expression import identifier
+from graphc.kernels.program.nest import Border, Nest, Read
 
 
 def linear(border: Border, names: dict[int, str]) -> str:

@@ -1,0 +1,36 @@
+"""From a fused node to C++."""
+
+from __future__ import annotations
+
+from graphc.ir import Node
+from graphc.kernels.cpu.attend import lower_attend
+from graphc.kernels.cpu.contract import lower_contract
+from graphc.kernels.cpu.index import lower_index
+from graphc.kernels.cpu.pointwise import lower_pointwise
+from graphc.kernels.cpu.prefix import lower_prefix
+from graphc.kernels.cpu.reduce import lower_reduce
+from graphc.kernels.cpu.scatter import lower_scatter
+from graphc.kernels.cpu.sort import lower_sort
+from graphc.kernels.cpu.transpose import lower_relayout
+from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import Fused
+from graphc.target import Target
+
+TEMPLATES = {
+    "attend": lower_attend,
+    "contract": lower_contract,
+    "index": lower_index,
+    "pointwise": lower_pointwise,
+    "prefix": lower_prefix,
+    "reduce": lower_reduce,
+    "scatter": lower_scatter,
+    "sort": lower_sort,
+}
+
+
+def lower_cpu(node: Node, target: Target) -> Kernel:
+    """The C++ kernel of a fused node or of a relayout."""
+    if node.op.name == "relayout":
+        return lower_relayout(node, target)
+    assert isinstance(node.op, Fused), f"{node.op.name} is not a kernel"
+    return TEMPLATES[node.op.template](node, target)
