@@ -6,7 +6,6 @@ import argparse
 import importlib.metadata
 import importlib.util
 import inspect
-import os
 import platform
 import shutil
 import sys
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show.add_argument("--stage", help="a pass's name, or kernels, or plan; default: the last pass")
     commands.add_parser("doctor", help="print what graphc finds on this machine")
     cache = commands.add_parser("cache", help="print the cache's place and size")
-    cache.add_argument("--clear", action="store_true", help="remove what is in it")
+    cache.add_argument("--clear", action="store_true", help="remove what graphc has put there")
     options = parser.parse_args(arguments)
     try:
         if options.command == "show":
@@ -83,28 +82,20 @@ def doctor() -> Iterator[str]:
 
 
 def cache_lines(clear: bool) -> Iterator[str]:
-    """The cache's folder and size in files and bytes; `clear` empties it."""
-    folder = config.cache_dir()
-    files = [Path(root, name) for root, _, names in os.walk(folder) for name in names]
-    found = [status for path in files if (status := _file_status(path)) is not None]
-    # Kernels that were built together are names of one file.
-    sizes = {(status.st_dev, status.st_ino): status.st_size for status in found}
-    yield f"{folder}: {len(sizes)} files, {sum(sizes.values()) / 1e6:.1f} MB"
-    if clear and folder.is_dir():
-        shutil.rmtree(folder)
-        yield "removed"
+    """The cache's folder and size in files and bytes; `clear` removes what graphc put there."""
+    from graphc.runtime import cache
 
-
-def _file_status(path: Path) -> os.stat_result | None:
-    """None for a folder, and for what another process has just renamed or removed."""
-    try:
-        return path.stat() if path.is_file() else None
-    except FileNotFoundError:
-        return None
+    folder, found = config.cache_dir(), cache.entries()
+    count, nbytes = sum(entry.files for entry in found), sum(entry.nbytes for entry in found)
+    yield f"{folder}: {count} files, {nbytes / 1e6:.1f} MB"
+    if clear:
+        left = [str(path.relative_to(folder)) for path in cache.clear()]
+        yield f"removed; graphc did not make {', '.join(left)}" if left else "removed"
 
 
 def _compiler_lines() -> Iterator[str]:
-    from graphc.runtime.build import cpu_target, find_compiler
+    from graphc.runtime.build import cpu_target
+    from graphc.runtime.compilers import find_compiler
 
     target = cpu_target()
     yield f"cpu        {target.lanes} float32 in a vector"

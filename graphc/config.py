@@ -38,6 +38,10 @@ class Config:
     """A folder that every compile writes its stages, kernels and plan to."""
     cache_dir: Path = Path()
     """Where compiled kernels and measurements are kept."""
+    cache_limit: int = 4 << 30
+    """Bytes beyond which what was used the longest ago leaves the cache."""
+    compile_seconds: float = 600.0
+    """How long one command of a compiler may take."""
     tune: bool = False
     """Whether to choose among candidate kernels by measurement."""
     memory_limit: int | None = None
@@ -75,6 +79,8 @@ def read(
         device=_choose("device", device, "GRAPHC_DEVICE", _device),
         dump=dump.expanduser() if dump else None,
         cache_dir=cache_dir(),
+        cache_limit=cache_limit(),
+        compile_seconds=compile_seconds(),
         tune=bool(_choose("tune", tune, "GRAPHC_TUNE", _flag)),
         memory_limit=_setting("GRAPHC_MEMORY_LIMIT", _bytes),
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
@@ -93,6 +99,16 @@ def cache_dir() -> Path:
     return Path(base).expanduser().absolute() / "graphc"
 
 
+def cache_limit() -> int:
+    """The most bytes that the cache may hold, by GRAPHC_CACHE_LIMIT."""
+    return _given(_setting("GRAPHC_CACHE_LIMIT", _bytes), Config.cache_limit)
+
+
+def compile_seconds() -> float:
+    """How long one command of a compiler may take, by GRAPHC_COMPILE_SECONDS."""
+    return _given(_setting("GRAPHC_COMPILE_SECONDS", _seconds), Config.compile_seconds)
+
+
 def log_level() -> str:
     """How much to say: one of `LOG_LEVELS`, by GRAPHC_LOG."""
     return _setting("GRAPHC_LOG", _log_level) or "warning"
@@ -108,6 +124,10 @@ def usable_cores() -> int:
 def _setting(variable: str, parse: Callable[[str], T]) -> T | None:
     text = os.environ.get(variable, "").strip()
     return _parsed(variable, text, parse) if text else None
+
+
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value
 
 
 def _choose(argument: str, value: object, variable: str, parse: Callable[[str], T]) -> T | None:
@@ -159,6 +179,12 @@ def _bytes(text: str) -> int:
     if match is None:
         raise _Expected("a number of bytes such as 1500000, 512M or 2G")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) == 0:
+        raise _Expected("a number of seconds such as 600")
+    return float(text)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -1,11 +1,9 @@
-"""Building C++ sources into shared objects, and the cache that holds them.
+"""Building C++ sources into shared objects.
 
 One source makes one object, `NAME-KEY.so`, whose key is the digest of everything that it is made
-of: the source, the headers, the flags, the compiler's version and the CPU's features. The object
-ends in the digest of its own bytes, which the loader of the system does not look at, so a file
-that was cut short or changed is seen and built again. Files come into place by renaming: any
-number of processes may build the same object. The source stays beside it. The CPU's kernels are
-built many at once: see `units.py`.
+of: the source, the headers, the flags, the compiler's own ones and version, and the CPU's features.
+The source stays beside it. What the objects lie in is `cache.py`. The CPU's kernels are built many
+at once: see `units.py`.
 """
 
 from __future__ import annotations
@@ -17,20 +15,21 @@ import hashlib
 import os
 import platform
 import re
-import shlex
-import shutil
-import subprocess
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphc.config import cache_dir, usable_cores
 from graphc.errors import CompileError
 from graphc.messages import log
+from graphc.runtime import cache
+from graphc.runtime.compilers import (
+    Beside,
+    Compiler,
+    failure,
+    find_compiler,
+    run,
+    side_by_side,
+)
 from graphc.target import Target
 
 FLAGS = (
@@ -51,20 +50,6 @@ KERNEL_HEADERS = _PACKAGE / "kernels"
 """The folder that kernels include `cpu/....h` from."""
 PLAYER_SOURCE = _PACKAGE / "runtime" / "cpu" / "native" / "player.cpp"
 
-_DIGEST_BYTES = hashlib.sha256().digest_size
-
-
-@dataclass(frozen=True)
-class Compiler:
-    """A C++ compiler: the words of its command and the first line of its `--version`."""
-
-    command: tuple[str, ...]
-    version: str
-
-    @property
-    def is_clang(self) -> bool:
-        return "clang" in self.version
-
 
 @dataclass(frozen=True)
 class Source:
@@ -79,12 +64,12 @@ class Source:
 
 def player_library() -> ctypes.CDLL:
     """The native player, built where not in the cache. Raises CompileError."""
-    begin_player().join()
+    begin_player().finish()
     return _player()
 
 
 @functools.cache
-def begin_player() -> threading.Thread:
+def begin_player() -> Beside:
     """Builds the player beside whatever else there is to do, once per process. An error comes to
     who asks for the player."""
 
@@ -92,7 +77,7 @@ def begin_player() -> threading.Thread:
         with contextlib.suppress(CompileError):
             _player()
 
-    thread = threading.Thread(target=build_player, name="graphc-player")
+    thread = Beside(build_player, "graphc-player")
     thread.start()
     return thread
 
@@ -108,31 +93,15 @@ def _player() -> ctypes.CDLL:
 def build(sources: list[Source], headers: str) -> list[ctypes.CDLL]:
     """The loaded shared object of each source. `headers` is the digest of what they include."""
     compiler = find_compiler()
-    folder = cache_dir() / "cpu"
-    with writing(folder), ThreadPoolExecutor(usable_cores()) as pool:
-        return list(pool.map(lambda s: _library(s, headers, compiler, folder), sources))
+    with cache.opened("cpu") as folder:
+        return side_by_side(lambda s: _library(s, headers, compiler, folder), sources)
 
 
 def build_object(source: Source, headers: str, kind: str) -> bytes:
     """The shared object of one source, not loaded, from the cache of that `kind` ("sim")."""
-    compiler, folder = find_compiler(), cache_dir() / kind
-    with writing(folder):
+    compiler = find_compiler()
+    with cache.opened(kind) as folder:
         return _object(source, headers, compiler, folder).read_bytes()
-
-
-def find_compiler() -> Compiler:
-    """The compiler that CXX names, else g++, else clang++. Raises CompileError with the remedy."""
-    chosen = os.environ.get("CXX", "").strip()
-    for words in [shlex.split(chosen)] if chosen else [["g++"], ["clang++"]]:
-        path = shutil.which(words[0])
-        if path:
-            return Compiler((path, *words[1:]), _version(path))
-    missing = f"CXX names {chosen!r}, which is" if chosen else "g++ and clang++ are"
-    raise CompileError(
-        f"no C++ compiler: {missing} not on the PATH. Install one (Debian and Ubuntu: "
-        "apt install g++; macOS: xcode-select --install) or let CXX name it; "
-        'device="reference" runs without a compiler'
-    )
 
 
 @functools.cache
@@ -177,58 +146,11 @@ def headers_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-@contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """The folder exists; errors of writing there become a CompileError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise CompileError(
-            f"cannot write the cache of compiled kernels in {folder}: {error.strerror}; "
-            "make room there, or let GRAPHC_CACHE_DIR name another folder"
-        ) from error
-
-
 def key(text: str, headers: str, flags: tuple[str, ...], compiler: Compiler) -> str:
     """The digest of all that an object is made of."""
-    parts = (text, headers, *FLAGS, *flags, compiler.version, *cpu_features())
+    own = compiler.command[1:]
+    parts = (text, headers, *FLAGS, *flags, *own, compiler.version, *cpu_features())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-def intact(path: Path) -> bool:
-    """Whether `path` is an object as it was built."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return False
-    body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-    return hashlib.sha256(body).digest() == digest
-
-
-def seal(path: Path) -> None:
-    """Put the digest of its own bytes behind an object."""
-    body = path.read_bytes()
-    path.write_bytes(body + hashlib.sha256(body).digest())
-
-
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """What the command says, in English."""
-    environment = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(
-        command, capture_output=True, text=True, errors="replace", env=environment
-    )
-
-
-def failure(
-    what: str, where: str, command: list[str], done: subprocess.CompletedProcess[str]
-) -> CompileError:
-    """The error of a compiler's command that ended like this."""
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"\berror: ", line)]
-    first = (errors or lines or [f"the compiler ended with status {done.returncode}"])[0]
-    whose = f"{what} ({where})" if where else what
-    return CompileError(f"{whose} does not compile: {first}\ncommand: {shlex.join(command)}")
 
 
 def _library(source: Source, headers: str, compiler: Compiler, folder: Path) -> ctypes.CDLL:
@@ -236,7 +158,7 @@ def _library(source: Source, headers: str, compiler: Compiler, folder: Path) -> 
     try:
         return ctypes.CDLL(str(path))
     except OSError:  # intact, but of another system
-        _compile(source, path.with_suffix(".cpp"), path, compiler)
+        _compile(source, path, compiler)
         return ctypes.CDLL(str(path))
 
 
@@ -244,29 +166,22 @@ def _object(source: Source, headers: str, compiler: Compiler, folder: Path) -> P
     """The file of the shared object, built if there is none or if it was changed."""
     # Comments name the user's lines: a line added above a model is no reason to compile again.
     text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
-    path = folder / f"{source.name}-{key(text, headers, source.flags, compiler)}.so"
-    if not intact(path):
-        _compile(source, path.with_suffix(".cpp"), path, compiler)
+    found = key(text, headers, source.flags, compiler)
+    path = folder / f"{source.name}-{found}.so"
+    if not cache.intact(path, found):
+        _compile(source, path, compiler)
     return path
 
 
-def _compile(source: Source, file: Path, path: Path, compiler: Compiler) -> None:
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        written = Path(scratch) / "source"
-        written.write_text(source.text)
-        written.replace(file)
-        built = Path(scratch) / "object"
+def _compile(source: Source, path: Path, compiler: Compiler) -> None:
+    file = cache.place(source.text.encode(), path.with_suffix(".cpp"))
+    with cache.scratch(path.parent) as scratch:
+        built = scratch / "object"
         command = [*compiler.command, *FLAGS, *source.flags, str(file), "-o"]
         begin = time.perf_counter()
         done = run([*command, str(built)])
         if done.returncode != 0:
             raise failure(source.what, source.where, [*command, os.devnull], done)
-        seal(built)
+        cache.seal(built, [path.stem[-32:]])
         built.replace(path)
         log("info", f"{source.what}: built in {time.perf_counter() - begin:.2f} s")
-
-
-@functools.cache
-def _version(path: str) -> str:
-    done = run([path, "--version"])
-    return done.stdout.splitlines()[0] if done.stdout else path

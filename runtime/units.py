@@ -15,31 +15,18 @@ import ctypes
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphc.config import cache_dir, usable_cores
+from graphc.config import usable_cores
 from graphc.errors import CompileError
 from graphc.kernels.program.kernel import Kernel
 from graphc.messages import log
-from graphc.runtime.build import (
-    FLAGS,
-    KERNEL_HEADERS,
-    Compiler,
-    cpu_target,
-    failure,
-    find_compiler,
-    headers_digest,
-    intact,
-    key,
-    run,
-    seal,
-    writing,
-)
+from graphc.runtime import cache
+from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, headers_digest, key
+from graphc.runtime.compilers import Compiler, failure, find_compiler, run, side_by_side
 
 UNIT_COST = 12.0
 """What one unit is worth at most, in simple kernels: a second or so of compiling."""
@@ -90,9 +77,8 @@ def build_kernels(
     for name, kernel in kernels.items():
         keys[name] = found = key(kernel.canonical, headers, flags[:1], compiler)
         wanted.setdefault(found, _Wanted(kernel, str((wheres or {}).get(name, "")), found))
-    builder = _Builder(compiler, flags, cache_dir() / "cpu")
-    with writing(builder.folder):
-        functions = builder.functions(list(wanted.values()))
+    with cache.opened("cpu") as folder:
+        functions = _Builder(compiler, flags, folder).functions(list(wanted.values()))
     return {name: functions[found] for name, found in keys.items()}
 
 
@@ -104,26 +90,24 @@ class _Builder:
 
     def functions(self, wanted: Sequence[_Wanted]) -> dict[str, int]:
         """The address of each kernel's function by its key."""
-        seen: dict[tuple[int, int], bool] = {}
-        units = _units([w for w in wanted if not self._there(w, seen)])
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            list(pool.map(self._build, units))
+        seen: dict[tuple[int, int], frozenset[str]] = {}
+        side_by_side(self._build, _units([w for w in wanted if not self._there(w, seen)]))
         return {w.key: self._address(w) for w in wanted}
 
     def _path(self, wanted: _Wanted) -> Path:
         return self.folder / f"{wanted.key}.so"
 
-    def _there(self, wanted: _Wanted, seen: dict[tuple[int, int], bool]) -> bool:
-        """Whether the cache holds the kernel. `seen` knows the objects that were looked at."""
+    def _there(self, wanted: _Wanted, seen: dict[tuple[int, int], frozenset[str]]) -> bool:
+        """Whether the cache holds the kernel. `seen` has the keys of objects that were read."""
         path = self._path(wanted)
         try:
-            status = path.stat()
+            status = path.lstat()
         except FileNotFoundError:
             return False
         file = (status.st_dev, status.st_ino)
         if file not in seen:
-            seen[file] = intact(path)
-        return seen[file]
+            _, seen[file] = cache.unsealed(cache.read(path))
+        return wanted.key in seen[file]
 
     def _address(self, wanted: _Wanted) -> int:
         path = str(self._path(wanted))
@@ -140,14 +124,14 @@ class _Builder:
         """Put the kernels of a unit into the cache. If it does not compile as a whole, each of
         them alone: the error is that of one kernel."""
         begin = time.perf_counter()
-        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
-            file, built = Path(scratch) / "unit.cpp", Path(scratch) / "object"
+        with cache.scratch(self.folder) as scratch:
+            file, built = scratch / "unit.cpp", scratch / "object"
             file.write_text(_unit_text(unit))
             done = run(self._command(file, str(built)))
             if done.returncode == 0:
-                seal(built)
+                cache.seal(built, [wanted.key for wanted in unit])
                 for wanted in unit:
-                    name = Path(scratch) / "name"
+                    name = scratch / "name"
                     _link(built, name)
                     name.replace(self._path(wanted))
         if done.returncode != 0 and len(unit) > 1:
@@ -166,8 +150,8 @@ class _Builder:
     def _failure(self, wanted: _Wanted) -> CompileError:
         """The error of compiling a kernel's own text, which stays in the cache for a look."""
         name = wanted.kernel.name
-        file = self.folder / f"{name}-{wanted.key}.cpp"
-        file.write_text(wanted.kernel.source)
+        source = wanted.kernel.source.encode()
+        file = cache.place(source, self.folder / f"{name}-{wanted.key}.cpp")
         command = self._command(file, os.devnull)
         return failure(f"kernel {name}", wanted.where, command, run(command))
 
@@ -196,4 +180,4 @@ def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copyfile(source, target)
+        shutil.copy(source, target)

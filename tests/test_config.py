@@ -30,6 +30,8 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_DEVICE", "cuda:1", "device", "cuda:1"),
         ("GRAPHC_DUMP", "/tmp/dump", "dump", Path("/tmp/dump")),
         ("GRAPHC_CACHE_DIR", "/tmp/cache", "cache_dir", Path("/tmp/cache")),
+        ("GRAPHC_CACHE_LIMIT", "1G", "cache_limit", 1 << 30),
+        ("GRAPHC_COMPILE_SECONDS", "1.5", "compile_seconds", 1.5),
         ("GRAPHC_TUNE", "1", "tune", True),
         ("GRAPHC_TUNE", "0", "tune", False),
         ("GRAPHC_MEMORY_LIMIT", "1500000", "memory_limit", 1500000),
@@ -53,6 +55,9 @@ def test_each_variable_sets_its_field(monkeypatch, variable, text, field, value)
         ("GRAPHC_NUM_STREAMS", "two", "a whole number from 1 to 8 or auto"),
         ("GRAPHC_NUM_THREADS", "0", "a whole number from 1 to 1024"),
         ("GRAPHC_DEVICE", "gpu", "cpu, cuda, cuda:N, sim or reference"),
+        ("GRAPHC_CACHE_LIMIT", "-1", "a number of bytes such as 1500000, 512M or 2G"),
+        ("GRAPHC_COMPILE_SECONDS", "0", "a number of seconds such as 600"),
+        ("GRAPHC_COMPILE_SECONDS", "soon", "a number of seconds such as 600"),
         ("GRAPHC_TUNE", "yes", "0 or 1"),
         ("GRAPHC_MEMORY_LIMIT", "lots", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_CHECK", "nan,inf", "a comma-separated list of nan, race"),
@@ -131,7 +136,7 @@ def test_every_variable_is_in_the_readme():
     source = (root / "graphc" / "config.py").read_text()
     readme = (root / "README.md").read_text()
     variables = set(re.findall(r'"(GRAPHC_[A-Z_]+)"', source))
-    assert len(variables) == 10
+    assert len(variables) == 12
     assert not [name for name in sorted(variables) if f"`{name}`" not in readme]
 
 

@@ -3,9 +3,9 @@
 NVRTC, the compiler as a library (cuda-bindings and nvidia-cuda-nvrtc of `pip install
 'graphc[cuda]'`), needs no toolkit and takes a quarter of nvcc's time; nvcc is the other way. One
 kernel makes one `NAME-KEY.cubin`, whose key is the digest of the text, the headers, the options
-and the compiler's version. It ends in the digest of its own bytes: a file that was cut short or
-changed is seen and made again. Beside it lie the text and the compiler's log, which says how many
-registers the kernel takes.
+and the compiler's version, in the cache of `runtime/cache.py`. Beside it lie the text and the
+compiler's log, which says how many registers the kernel takes. NVRTC works within this process, so
+GRAPHC_COMPILE_SECONDS ends nvcc alone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import hashlib
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphc.config import cache_dir
 from graphc.errors import CompileError
+from graphc.runtime import cache
+from graphc.runtime.compilers import run
 
 HEADERS = Path(__file__).parent.parent.parent / "kernels"
 """The folder that kernels include `cuda/....cuh` from."""
@@ -31,8 +31,6 @@ HEADERS = Path(__file__).parent.parent.parent / "kernels"
 OPTIONS = ("-std=c++20", "-lineinfo", f"-I{HEADERS}")
 NVRTC_OPTIONS = ("--ptxas-options=-v",)
 NVCC_OPTIONS = ("-cubin", "-Xptxas", "-v")
-
-_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
@@ -77,24 +75,15 @@ def compile_cuda(text: str, name: str, arch: str, where: str = "") -> Cubin:
     options = (*OPTIONS, f"-arch={arch}", *compiler.options)
     parts = (text, _headers_digest(), *options, *compiler.command, compiler.version)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    folder = cache_dir() / "cuda"
-    stem = folder / f"{name}-{key}"
-    found = _cached(stem)
-    if found is not None:
-        return found
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _compiled(text, stem, compiler, options)
-    except _Failed as failed:
-        whose = f"kernel {name} ({where})" if where else f"kernel {name}"
-        command = shlex.join([*compiler.command, *options, f"{stem}.cu"])
-        error = f"{whose} does not compile: {_first_error(str(failed))}\ncommand: {command}"
-        raise CompileError(error) from None
-    except OSError as error:
-        raise CompileError(
-            f"cannot write the cache of compiled kernels in {folder}: {error.strerror}; "
-            "make room there, or let GRAPHC_CACHE_DIR name another folder"
-        ) from error
+    with cache.opened("cuda") as folder:
+        stem = folder / f"{name}-{key}"
+        try:
+            return _cached(stem, key) or _compiled(text, stem, key, compiler, options)
+        except _Failed as failed:
+            whose = f"kernel {name} ({where})" if where else f"kernel {name}"
+            command = shlex.join([*compiler.command, *options, f"{stem}.cu"])
+            error = f"{whose} does not compile: {_first_error(str(failed))}\ncommand: {command}"
+            raise CompileError(error) from None
 
 
 @functools.cache
@@ -130,7 +119,7 @@ def _nvcc() -> Compiler | None:
     path = shutil.which("nvcc")
     if path is None:
         return None
-    version = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    version = run([path, "--version"]).stdout
     return Compiler((path,), version, NVCC_OPTIONS, _run_nvcc)
 
 
@@ -164,36 +153,31 @@ def _run_nvcc(file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch) / "image.cubin"
         command = [path, *options, str(file), "-o", str(made)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        done = run(command)
         if done.returncode != 0:
             raise _Failed(done.stderr or f"nvcc ended with status {done.returncode}")
         return made.read_bytes(), done.stdout + done.stderr
 
 
-def _compiled(text: str, stem: Path, compiler: Compiler, options: tuple[str, ...]) -> Cubin:
-    """Compile into the cache. Files come into place by renaming, the image last: any number of
-    processes may compile the same kernel."""
-    with tempfile.TemporaryDirectory(dir=stem.parent) as scratch:
-
-        def place(suffix: str, content: bytes) -> Path:
-            written = Path(scratch) / "written"
-            written.write_bytes(content)
-            return written.replace(Path(f"{stem}{suffix}"))
-
-        image, log = compiler.compile(place(".cu", text.encode()), options)
-        place(".log", log.encode())
-        place(".cubin", image + hashlib.sha256(image).digest())
+def _compiled(
+    text: str, stem: Path, key: str, compiler: Compiler, options: tuple[str, ...]
+) -> Cubin:
+    """Compile into the cache; the image comes last."""
+    source = cache.place(text.encode(), Path(f"{stem}.cu"))
+    image, log = compiler.compile(source, options)
+    cache.place(log.encode(), Path(f"{stem}.log"))
+    with cache.scratch(stem.parent) as scratch:
+        made = scratch / "image"
+        made.write_bytes(image)
+        cache.seal(made, [key])
+        made.replace(f"{stem}.cubin")
     return Cubin(image, parse_usage(log))
 
 
-def _cached(stem: Path) -> Cubin | None:
-    try:
-        content = Path(f"{stem}.cubin").read_bytes()
-        log = Path(f"{stem}.log").read_text()
-    except OSError:
-        return None
-    image, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-    return Cubin(image, parse_usage(log)) if hashlib.sha256(image).digest() == digest else None
+def _cached(stem: Path, key: str) -> Cubin | None:
+    image, keys = cache.unsealed(cache.read(Path(f"{stem}.cubin")))
+    log = cache.read(Path(f"{stem}.log"))
+    return Cubin(image, parse_usage(log.decode())) if log is not None and key in keys else None
 
 
 def parse_usage(log: str) -> dict[str, Usage]:

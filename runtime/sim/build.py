@@ -15,12 +15,11 @@ from pathlib import Path
 from graphc.errors import CompileError
 from graphc.runtime.build import (
     KERNEL_HEADERS,
-    Compiler,
     Source,
     build_object,
-    find_compiler,
     headers_digest,
 )
+from graphc.runtime.compilers import Compiler, find_compiler
 
 NATIVE = Path(__file__).parent / "host"
 

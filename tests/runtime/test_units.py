@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import hashlib
 import os
 import shlex
 import subprocess
@@ -21,7 +20,7 @@ from graphc import nn, optim
 from graphc.errors import CompileError
 from graphc.ir import Where
 from graphc.kernels.program.kernel import Kernel
-from graphc.runtime import build, units
+from graphc.runtime import cache, compilers, units
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target
 from graphc.runtime.units import build_kernels
 from tests.runtime.compiling import calling, calls, objects, own_cache
@@ -187,12 +186,12 @@ def test_a_corrupt_object_is_built_again(tmp_path, monkeypatch, damage):
     build_kernels({"answer": ANSWER})
     (good,) = objects(tmp_path)
     content = good.read_bytes()
-    junk = b"junk"
+    junk = cache.sealed(b"junk", [good.stem])
     damaged = {
         "cut": content[: len(content) // 2],
         "changed": content[:5000] + bytes([content[5000] ^ 1]) + content[5001:],
         "empty": b"",
-        "not an object": junk + hashlib.sha256(junk).digest(),
+        "not an object": junk,
     }[damage]
     # In another cache: the good one is loaded by now.
     monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path / "corrupt"))
@@ -201,7 +200,7 @@ def test_a_corrupt_object_is_built_again(tmp_path, monkeypatch, damage):
     path.write_bytes(damaged)
     assert answer_of({"answer": ANSWER}) == 42
     assert calls(tmp_path) == 2
-    assert build.intact(path)
+    assert cache.intact(path, path.stem)
 
 
 def test_two_processes_may_build_the_same_kernels(tmp_path):
@@ -213,7 +212,7 @@ def test_two_processes_may_build_the_same_kernels(tmp_path):
     running = [subprocess.Popen(command, cwd=ROOT) for _ in range(3)]
     assert [p.wait(timeout=120) for p in running] == [0, 0, 0]
     found = objects(tmp_path)
-    assert len(found) == 6 and all(build.intact(path) for path in found)
+    assert len(found) == 6 and all(cache.intact(path, path.stem) for path in found)
     assert not [p for p in (tmp_path / "cache" / "cpu").iterdir() if p.is_dir()]
 
 
@@ -229,7 +228,7 @@ def test_a_compile_error_names_kernel_line_file_command_and_error(tmp_path):
     start = f"kernel bad (conv1 lenet.py:14) does not compile: {file}:1:"
     assert first.startswith(start) and "missing" in first and "error: " in first
     assert file.read_text() == bad.source
-    again = build.run(shlex.split(command)[1:])
+    again = compilers.run(shlex.split(command)[1:])
     assert again.returncode == 1 and first.split(" does not compile: ")[1] in again.stderr
 
 
