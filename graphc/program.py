@@ -227,6 +227,7 @@ def make_plan_of(
                 kernels[node.outputs[0].name] = lower(node, target)
     count = 1 if streams == "auto" else int(streams)
     notes = [*decided, *(["streams: auto chose 1"] if streams == "auto" else [])]
+    notes += [f"{k.name}: {k.note}" for k in kernels.values() if k.note]
     with stage("plan"):
         plan = make_plan(graph, kernels, device=target.device, streams=count, notes=tuple(notes))
     with stage("verify"):

@@ -85,7 +85,10 @@ def _plain(node: Node, nest: Nest, width: int, lane: int | None, window: Window 
     registers = math.prod(count for _, count, _ in loops)
     chunks = max(1, min(registers, nest.flops // (4 * CHUNK_CYCLES)))
     source = plain_text(node, nest, lane, width, window, chunks, epilogue)
-    return _kernel(node, nest, source, (chunks,), 0, epilogue)
+    kernel = _kernel(node, nest, source, (chunks,), 0, epilogue)
+    dtype = nest.node.output.type.dtype
+    why = f"tiles are of f32, its sums of {dtype}" if dtype != "f32" else "no tile suits it"
+    return replace(kernel, note=f"plain loop: {why}")
 
 
 def _kernel(

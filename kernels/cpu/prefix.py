@@ -13,7 +13,8 @@ from graphc.kernels.cpu.shell import (
     symbol,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import STATES, Space, lane_axes, only_node, space_of
+from graphc.kernels.program.axis import PLACED, STATES, Space, lane_axes, only_node, space_of
+from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.prefix import Prefix
@@ -34,6 +35,8 @@ def lower_prefix(node: Node, target: Target) -> Kernel:
     inner = only_node(node, "prefix")
     op, x = inner.op, inner.inputs[0]
     assert isinstance(op, Prefix)
+    if op.combine in PLACED:
+        check_counts(node, elements_per_row=x.type.shape[op.axis])
     spaces = (
         space_of(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
         for lane in lane_axes(x.type.shape, op.axis)

@@ -9,6 +9,7 @@ from graphc.kernels.cpu.axis import functor_lines, pointer_lines, rows_text
 from graphc.kernels.cpu.shell import argument_order, chunk_count, framed, symbol
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space, lane_axes, only_node, space_of
+from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.sort import Sort
@@ -44,6 +45,7 @@ def lower_sort(node: Node, target: Target) -> Kernel:
     inner = only_node(node, "sort")
     op, x = inner.op, inner.inputs[0]
     assert isinstance(op, Sort)
+    check_counts(node, elements_per_row=x.type.shape[op.axis])
     along, *across = (
         space_of(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
         for lane in lane_axes(x.type.shape, op.axis)

@@ -20,6 +20,7 @@ from graphc.kernels.cuda.shell import (
     symbol_of,
 )
 from graphc.kernels.program.access import Domain, Place, merge_axes
+from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.nest import contraction_nest, sectioned_nest
@@ -43,6 +44,7 @@ def lower_contract(node: Node) -> Kernel:
     output = problem.nest.node.output.type
     itemsize = output.numpy_dtype.itemsize
     number = problem.nest.section_count
+    check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
     narrow = min(x.read.type.numpy_dtype.itemsize for x in (problem.a, problem.b))
     tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow)
     epilogue = _epilogue(op.body, problem, C_TYPES[output.dtype])

@@ -18,6 +18,7 @@ from graphc.kernels.cuda.shell import (
     symbol_of,
 )
 from graphc.kernels.program.access import Domain
+from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import C_TYPES, Names, Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
@@ -40,6 +41,7 @@ def lower_index(node: Node) -> Kernel:
         return make_kernel(node, source(node, (), ()), ())
     before, after = math.prod(table.type.shape[:axis]), math.prod(table.type.shape[axis + 1 :])
     count, extent = indices.type.size, table.type.shape[axis]
+    check_counts(node, rows=before, indices=count, elements_per_row=after, places=extent)
     names = Names()
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
     kind = C_TYPES[dy.type.dtype]

@@ -11,6 +11,7 @@ from graphc.kernels.cuda.prefix import lower_prefix
 from graphc.kernels.cuda.reduce_text import lower_reduce
 from graphc.kernels.cuda.scatter import lower_scatter
 from graphc.kernels.cuda.sort import lower_sort
+from graphc.kernels.program.counts import check_grids
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.target import Target
@@ -28,6 +29,9 @@ TEMPLATES = {
 
 
 def lower_cuda(node: Node, target: Target) -> Kernel:
-    """The CUDA kernel of a fused node. Every value is row-major."""
+    """The CUDA kernel of a fused node. Every value is row-major. CompileError if there is more of
+    something than the kernel can count."""
     assert isinstance(node.op, Fused)
-    return TEMPLATES[node.op.template](node)
+    kernel = TEMPLATES[node.op.template](node)
+    check_grids(node, kernel.launches)
+    return kernel

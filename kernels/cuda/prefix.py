@@ -18,7 +18,8 @@ from graphc.kernels.cuda.shell import (
     symbol_of,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import STATES, Space, only_node, space_of
+from graphc.kernels.program.axis import PLACED, STATES, Space, only_node, space_of
+from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
@@ -45,6 +46,8 @@ def lower_prefix(node: Node) -> Kernel:
     space = space_of(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
     rows = math.prod(space.domain.extents[d] for d in space.kept)
     columns = space.extent
+    if prefix.combine in PLACED:
+        check_counts(node, elements_per_row=columns)
     along = _along(space, columns)
     across = THREADS // along
     blocks = -(-rows // across)

@@ -8,6 +8,7 @@ from graphc.ir import Node
 from graphc.kernels.cuda.index import Text, split_axes
 from graphc.kernels.cuda.shell import Signature, kernel_text, make_kernel, source, symbol_of
 from graphc.kernels.program.axis import JOINS, only_node
+from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import Names
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
@@ -27,6 +28,8 @@ def lower_scatter(node: Node) -> Kernel:
     behind = math.prod(x.type.shape[op.axis + 1 :])
     extent, count = x.type.shape[op.axis], indices.type.shape[op.axis]
     rows, warps = x.type.size // extent, behind < 32
+    before = rows // behind
+    check_counts(node, rows=before, indices=count, elements_per_row=behind, places=extent)
     names = Names()
     pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
     text = Text(body, pointers, names)

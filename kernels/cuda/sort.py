@@ -19,6 +19,7 @@ from graphc.kernels.cuda.shell import (
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space, only_node, space_of
+from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
@@ -54,6 +55,7 @@ def lower_sort(node: Node) -> Kernel:
     if inner.outputs[0].type.size == 0:
         return make_kernel(node, source(node, (), ()), ())
     text = _Text(node, op, space_of(node, inner, op.axis, Domain(x.type.shape)))
+    check_counts(node, elements_per_row=text.space.extent, tiles=text.rows * text.per_row)
     launches, kernels = [], []
     for part, blocks, lines in text.launches():
         symbol = symbol_of(node, part)

@@ -9,6 +9,7 @@ from typing import Any
 from graphc.cost import node_flops
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.access import row_major_strides
+from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.literals import literal
 from graphc.kernels.program.operands import Operand, constant_operands, find_operands
@@ -17,6 +18,8 @@ from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 from graphc.ops.join import Concat
 
+EXTENTS = ("n", "heads", "key_heads", "queries", "keys", "features", "values")
+"""What the problem's extents are called."""
 AXES: Mapping[str, tuple[int | None, ...]] = {
     "q": (0, 1, 2, 3),
     "k": (0, 1, 2, 3),
@@ -108,6 +111,7 @@ def find_problem(node: Node) -> Problem:
     found = find_operands(body, inner.inputs)
     results = tuple(_results(body, inner))
     problem = Problem(body, inner, op.operands(found), results, *constant_operands(body, found))
+    check_counts(node, **dict(zip(EXTENTS, problem.extents, strict=True)))
     assert problem.dtype in ("f32", "f64"), f"{node.op.kernel} is not computed in {problem.dtype}"
     return problem
 
@@ -132,8 +136,7 @@ def _results(body: Graph, inner: Node) -> Iterator[Result]:
 def shape_text(problem: Problem, **settings: int) -> list[str]:
     """The lines of the struct `Shape`: the constants that the templates are made with."""
     op: Any = problem.node.op
-    names = ("N", "HEADS", "KEY_HEADS", "QUERIES", "KEYS", "FEATURES", "VALUES")
-    numbers = dict(zip(names, problem.extents, strict=True)) | settings
+    numbers = {k.upper(): n for k, n in zip(EXTENTS, problem.extents, strict=True)} | settings
     flags = {
         "CAUSAL": op.causal,
         "MASKED": "mask" in problem.operands,

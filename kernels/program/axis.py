@@ -17,6 +17,8 @@ STATES = {
     "min": "RunningMin",
     "logsumexp": "RunningLogsumexp",
 }
+PLACED = ("max", "min")
+"""Running results whose states hold the element's place along the axis, in 32 bits."""
 """The state type of a running result, in both prefix headers, by `Prefix.combine`."""
 JOINS = {
     "replace": "ScatterReplace",

@@ -40,6 +40,8 @@ class Kernel:
     by the chunk that read that element of the input, after reading it, and no other chunk or
     element reads it."""
     launches: tuple[GridLaunch, ...] = ()
+    note: str = ""
+    """What the plan's notes say of how it computes."""
 
     @functools.cached_property
     def canonical(self) -> str:

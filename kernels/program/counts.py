@@ -1,0 +1,41 @@
+"""What generated kernels count with 32 bits, and the error where there is more of it.
+
+Offsets of elements have 64 bits where an array is large; rows, columns, terms of a sum and places
+along an axis do not, because 64-bit indices cost registers and time in every kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.errors import CompileError
+from graphc.ir import Node
+from graphc.kernels.program.kernel import GridLaunch
+
+MOST = 2**31 - 2**16
+"""What is counted by an int: a tile that reaches beyond the last has room as well."""
+GRID = (2**31 - 1, 65535, 65535)
+"""Blocks of a launch along each axis."""
+
+
+def check_counts(node: Node, **counts: int) -> None:
+    """CompileError if the kernel of `node` would count more than `MOST` of one of `counts`."""
+    for name, count in counts.items():
+        if count > MOST:
+            what = name.replace("_", " ")
+            raise CompileError(f"{_kernel(node)} has {count} {what}, at most {MOST} can be counted")
+
+
+def check_grids(node: Node, launches: Sequence[GridLaunch]) -> None:
+    """CompileError if a launch of the kernel of `node` has more blocks than CUDA starts."""
+    for launch in launches:
+        for blocks, most in zip(launch.grid, GRID, strict=True):
+            if blocks > most:
+                raise CompileError(
+                    f"{_kernel(node)} takes {blocks} blocks, a launch has at most {most}"
+                )
+
+
+def _kernel(node: Node) -> str:
+    name, where = getattr(node.op, "kernel", node.op.name), str(node.where)
+    return f"kernel {name} ({where})" if where else f"kernel {name}"
