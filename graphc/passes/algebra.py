@@ -20,22 +20,18 @@ if TYPE_CHECKING:
 Rule = Callable[[Node, "Sweep"], Value | None]
 
 
-def simplify_node(node: Node, sweep: Sweep) -> Value | None:
-    """A value equal to the node's output, from earlier nodes or new ones; None to keep the node."""
-    for rule in RULES.get(node.op.name, ()):
-        value = rule(node, sweep)
-        if value is not None:
-            return value
-    if not isinstance(node.op, Pointwise):
-        return None
-    return _without_broadcasts(node, sweep) or before_reshape(node, sweep)
+def rules_of(node: Node) -> tuple[Rule, ...]:
+    """The rules for the node's op. Each gives a value equal to the node's output, from earlier
+    nodes or new ones, that weighs less (`measure.py`); or None to keep the node."""
+    own = RULES.get(node.op.name, ())
+    return (*own, without_broadcasts, before_reshape) if isinstance(node.op, Pointwise) else own
 
 
-def _input(node: Node, sweep: Sweep) -> Value | None:
+def input_itself(node: Node, sweep: Sweep) -> Value | None:
     return node.inputs[0]
 
 
-def _input_if_same_type(node: Node, sweep: Sweep) -> Value | None:
+def input_if_same_type(node: Node, sweep: Sweep) -> Value | None:
     (x,) = node.inputs
     same = (x.type.shape, x.type.dtype) == (node.output.type.shape, node.output.type.dtype)
     return x if same else None
@@ -47,31 +43,31 @@ def _of_same_op(node: Node, sweep: Sweep) -> Node | None:
     return producer if producer is not None and producer.op.name == node.op.name else None
 
 
-def _twice_negative(node: Node, sweep: Sweep) -> Value | None:
+def twice_negative(node: Node, sweep: Sweep) -> Value | None:
     inner = _of_same_op(node, sweep)
     return None if inner is None else inner.inputs[0]
 
 
-def _neutral(element: float, places: tuple[int, ...]) -> Rule:
+def neutral(element: float, places: tuple[int, ...]) -> Rule:
     """x op element is x, exactly; `places` are the inputs where the element may stand. A negative
     zero is not the element 0: -0.0 - -0.0 is 0.0."""
 
-    def rule(node: Node, sweep: Sweep) -> Value | None:
+    def neutral_element(node: Node, sweep: Sweep) -> Value | None:
         for place in places:
             producer = sweep.producer(node.inputs[place])
             if producer is None or not isinstance(producer.op, Constant):
                 continue
             other = node.inputs[1 - place]
             array = widened(producer.op.array)
-            neutral = np.all((array == element) & ~np.signbit(array))
-            if neutral and other.type.shape == node.output.type.shape:
+            exact = np.all((array == element) & ~np.signbit(array))
+            if exact and other.type.shape == node.output.type.shape:
                 return other
         return None
 
-    return rule
+    return neutral_element
 
 
-def _permute_twice(node: Node, sweep: Sweep) -> Value | None:
+def permute_twice(node: Node, sweep: Sweep) -> Value | None:
     inner = _of_same_op(node, sweep)
     if inner is None:
         return None
@@ -79,12 +75,12 @@ def _permute_twice(node: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(REGISTRY["permute_dims"](axes), inner.inputs, node)  # type: ignore[call-arg]
 
 
-def _permute_nothing(node: Node, sweep: Sweep) -> Value | None:
+def permute_nothing(node: Node, sweep: Sweep) -> Value | None:
     axes = node.op.attributes["axes"]
     return node.inputs[0] if axes == tuple(range(len(axes))) else None
 
 
-def _permute_of_matmul(node: Node, sweep: Sweep) -> Value | None:
+def permute_of_matmul(node: Node, sweep: Sweep) -> Value | None:
     """(A B)^T = B^T A^T, so that the product itself is written where it is wanted; where it is
     wanted as A B too, that would be a second product."""
     inner = sweep.producer(node.inputs[0])
@@ -102,12 +98,15 @@ def _permute_of_matmul(node: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(inner.op, flipped, inner)
 
 
-def _reshape_twice(node: Node, sweep: Sweep) -> Value | None:
+def reshape_twice(node: Node, sweep: Sweep) -> Value | None:
     inner = _of_same_op(node, sweep)
-    return None if inner is None else sweep.emit(node.op, inner.inputs, node)
+    if inner is None:
+        return None
+    (x,) = inner.inputs
+    return x if x.type == node.output.type else sweep.emit(node.op, (x,), node)
 
 
-def _sum_of_nothing(node: Node, sweep: Sweep) -> Value | None:
+def sum_of_nothing(node: Node, sweep: Sweep) -> Value | None:
     """A reduction over axes of extent 1 moves nothing."""
     (x,) = node.inputs
     if any(x.type.shape[a] != 1 for a in node.op.attributes["axes"]):
@@ -117,7 +116,7 @@ def _sum_of_nothing(node: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(REGISTRY["reshape"](node.output.type.shape), (x,), node)  # type: ignore[call-arg]
 
 
-def _without_broadcasts(node: Node, sweep: Sweep) -> Value | None:
+def without_broadcasts(node: Node, sweep: Sweep) -> Value | None:
     """Pointwise ops broadcast by themselves: read what a broadcast_to read."""
     inputs = []
     for value in node.inputs:
@@ -135,19 +134,19 @@ def _without_broadcasts(node: Node, sweep: Sweep) -> Value | None:
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "stop_gradient": (_input,),
-    "cast": (_input_if_same_type,),
-    "broadcast_to": (_input_if_same_type,),
-    "negative": (_twice_negative,),
-    "multiply": (_neutral(1, (0, 1)),),
-    "divide": (_neutral(1, (1,)),),
+    "stop_gradient": (input_itself,),
+    "cast": (input_if_same_type,),
+    "broadcast_to": (input_if_same_type,),
+    "negative": (twice_negative,),
+    "multiply": (neutral(1, (0, 1)),),
+    "divide": (neutral(1, (1,)),),
     "add": (concat_of_padded,),
     "concat": (concat_of_reshapes,),
-    "subtract": (_neutral(0, (1,)),),
-    "permute_dims": (_permute_nothing, _permute_twice, _permute_of_matmul),
-    "reshape": (_input_if_same_type, _reshape_twice, reshape_of_slice),
-    "sum": (_sum_of_nothing,),
-    "prod": (_sum_of_nothing,),
-    "max": (_sum_of_nothing,),
-    "min": (_sum_of_nothing,),
+    "subtract": (neutral(0, (1,)),),
+    "permute_dims": (permute_nothing, permute_twice, permute_of_matmul),
+    "reshape": (input_if_same_type, reshape_twice, reshape_of_slice),
+    "sum": (sum_of_nothing,),
+    "prod": (sum_of_nothing,),
+    "max": (sum_of_nothing,),
+    "min": (sum_of_nothing,),
 }

@@ -1,8 +1,10 @@
 """Clean: algebra on single nodes, sharing of equal nodes, folding of constants, dead code.
 
 One sweep in order, since a rewrite only looks at nodes before its own; repeated until nothing
-changes. What rewrites may not do: change a result for NaN, infinities or signed zeros (so x * 0
-stays; but a sum of padded pieces that becomes their concat keeps the sign of a zero), or add work.
+changes. That must come: each rewrite lowers the weight of `measure.py`, and each sweep that changes
+anything the graph's whole measure; PlanError names the rule that does not. What rewrites may not
+do: change a result for NaN, infinities or signed zeros (so x * 0 stays; but a sum of padded pieces
+that becomes their concat keeps the sign of a zero), or add work.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import numpy as np
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Op, Source
 from graphc.ops.constant import Constant
-from graphc.passes.algebra import simplify_node
+from graphc.passes.algebra import rules_of
+from graphc.passes.measure import Weights, measure, must_fall
 from graphc.passes.prune_scans import prune_scans
 from graphc.passes.rewrite import Names, drop_dead, resolve, substitute
 from graphc.target import Target
@@ -26,19 +29,20 @@ FOLD_LIMIT = 65536
 
 def simplify(graph: Graph, target: Target) -> Graph:
     """`clean` for a graph that is still to be differentiated: what stops gradients stays."""
-    return _until_stable(graph, frozenset({"stop_gradient"}))
+    return _until_stable("simplify", graph, frozenset({"stop_gradient"}))
 
 
 def clean(graph: Graph, target: Target) -> Graph:
     """The same results from fewer and simpler nodes."""
-    return _until_stable(graph, frozenset())
+    return _until_stable("clean", graph, frozenset())
 
 
-def _until_stable(graph: Graph, untouched: frozenset[str]) -> Graph:
+def _until_stable(name: str, graph: Graph, untouched: frozenset[str]) -> Graph:
     while True:
-        cleaned = prune_scans(drop_dead(_sweep(graph, untouched)))
+        cleaned = prune_scans(drop_dead(_sweep(name, graph, untouched)))
         if cleaned == graph:
             return graph
+        must_fall(name, "a sweep", measure(graph), measure(cleaned), graph.nodes[-1])
         graph = cleaned
 
 
@@ -52,8 +56,7 @@ class Sweep:
     nodes: list[Node] = field(default_factory=list)
     producers: dict[Value, Node] = field(default_factory=dict)
     substitution: dict[Value, Value] = field(default_factory=dict)
-    made_by_contraction: dict[Value, bool] = field(default_factory=dict)
-    """What `reshapes.py` has found out."""
+    weights: Weights = field(default_factory=Weights)
 
     def producer(self, value: Value) -> Node | None:
         return self.producers.get(value)
@@ -68,17 +71,16 @@ class Sweep:
     def add(self, node: Node) -> None:
         self.nodes.append(node)
         self.producers.update(dict.fromkeys(node.outputs, node))
+        self.weights.add(node)
 
 
-def _sweep(graph: Graph, untouched: frozenset[str]) -> Graph:
+def _sweep(name: str, graph: Graph, untouched: frozenset[str]) -> Graph:
     sweep = Sweep(Names(graph), _shared(graph))
     seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
     for original in graph.nodes:
         inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
         node = replace(original, inputs=inputs)
-        replacement = None
-        if node.op.name not in untouched:
-            replacement = simplify_node(node, sweep) or _fold(node, sweep)
+        replacement = None if node.op.name in untouched else _replacement(name, node, sweep)
         if replacement is not None:
             sweep.substitution[node.outputs[0]] = replacement
             continue
@@ -92,12 +94,23 @@ def _sweep(graph: Graph, untouched: frozenset[str]) -> Graph:
     return substitute(graph, sweep.nodes, sweep.substitution)
 
 
+def _replacement(name: str, node: Node, sweep: Sweep) -> Value | None:
+    """What the first rule that applies gives in place of the node's output."""
+    for rule in (*rules_of(node), fold):
+        value = rule(node, sweep)
+        if value is not None:
+            before, after = sweep.weights.of_node(node), sweep.weights.of(value)
+            must_fall(name, rule.__name__, before, after, node)
+            return value
+    return None
+
+
 def _shared(graph: Graph) -> set[Value]:
     reads = Counter([*(v for n in graph.nodes for v in n.inputs), *graph.results])
     return {v for v, count in reads.items() if count > 1}
 
 
-def _fold(node: Node, sweep: Sweep) -> Value | None:
+def fold(node: Node, sweep: Sweep) -> Value | None:
     """A constant in place of an op on constants alone."""
     if isinstance(node.op, Source) or len(node.outputs) != 1:
         return None

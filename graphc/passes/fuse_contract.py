@@ -23,7 +23,7 @@ from graphc.target import Target
 
 def fuse_contract(graph: Graph, target: Target) -> Graph:
     """`graph` with every contraction as a fused node that holds its epilogue."""
-    partition = Partition(graph, is_free)
+    partition = Partition(graph, is_free, "fuse_contract")
     contractions = [n for n in graph.nodes if isinstance(n.op, Contraction)]
     consumers, producers = graph.consumers, graph.producers
     notes: dict[int, str] = {}

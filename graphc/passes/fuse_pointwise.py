@@ -6,6 +6,8 @@ Producers and consumers are merged greedily, in order, where one kernel can comp
 - reductions of one shape over one set of axes (the rows), with pointwise ops of the full shape or
   of the rows' shape on either side: softmax, normalisation, activation-backward and bias gradient.
 
+Each merge lowers the number of groups, and what stays alone is fused until nothing is left.
+
 A concat of equal sections that the kernel makes is a store per section: its shape is that of one.
 A value that is read through a view at other indices, or by a window, gather, pad or another concat,
 is memory: its reader is another kernel.
@@ -21,6 +23,7 @@ from graphc.ops.base import Contraction, Pointwise, Reduction
 from graphc.ops.fused import Fused
 from graphc.ops.scan import Scan
 from graphc.passes.groups import fuse_groups, is_free, of_update_rule
+from graphc.passes.measure import must_fall
 from graphc.passes.partition import Partition
 from graphc.passes.places import read_elsewhere, through_unit_reshapes
 from graphc.passes.sections import sections_joined
@@ -31,7 +34,7 @@ Shape = tuple[int, ...]
 
 def fuse_pointwise(graph: Graph, target: Target) -> Graph:
     """`graph` with every node fused, but for reshapes, which move nothing."""
-    partition = Partition(graph, is_free)
+    partition = Partition(graph, is_free, "fuse_pointwise")
     producers = graph.producers
     spaces = {partition.of(n): _space(n, producers) for n in graph.nodes if _fusible(n)}
     for node in graph.nodes:
@@ -43,9 +46,16 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
                 joined = spaces.pop(a).joined(spaces.pop(b))
                 spaces[partition.merge(a, b)] = joined
     graph = fuse_groups(graph, _groups(graph, partition))
-    while alone := [n for n in graph.nodes if not isinstance(n.op, Fused) and not _stays(n)]:
+    while alone := _alone(graph):  # views whose readers need them in memory appear one by one
         graph = fuse_groups(graph, [[n] for n in alone])
+        left = len(_alone(graph))
+        must_fall("fuse_pointwise", "fusing alone", len(alone), left, alone[0])
     return graph
+
+
+def _alone(graph: Graph) -> list[Node]:
+    """The nodes that are no kernel yet and must be one."""
+    return [n for n in graph.nodes if not isinstance(n.op, Fused) and not _stays(n)]
 
 
 def _groups(graph: Graph, partition: Partition) -> list[list[Node]]:

@@ -19,7 +19,7 @@ NAME = "update_parameters"
 
 def fuse_updates(graph: Graph, target: Target) -> Graph:
     """`graph` with the pointwise kernels that only make new state merged into one."""
-    partition = Partition(graph)
+    partition = Partition(graph, name="fuse_updates")
     read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
     unread = {value for _, value in graph.updates} - read
     first: Node | None = None

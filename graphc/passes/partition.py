@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
 
 
@@ -15,11 +16,16 @@ class Partition:
     """At first every node is a group of its own. A group is named by one of its nodes' numbers.
 
     A node for which `transparent` holds is computed by whoever reads it: its readers depend on
-    what it reads, and nobody on itself.
+    what it reads, and nobody on itself. `name` is that of the pass, for its errors.
     """
 
-    def __init__(self, graph: Graph, transparent: Callable[[Node], bool] = lambda _: False) -> None:
-        self.nodes = graph.nodes
+    def __init__(
+        self,
+        graph: Graph,
+        transparent: Callable[[Node], bool] = lambda _: False,
+        name: str = "partition",
+    ) -> None:
+        self.name, self.nodes = name, graph.nodes
         self.number = {id(n): i for i, n in enumerate(graph.nodes)}
         sources: dict[Value, tuple[int, ...]] = {}
         self.group = list(range(len(graph.nodes)))
@@ -56,7 +62,10 @@ class Partition:
         return any(c != b and self._after[c] >> b & 1 for c in self._next[a])
 
     def merge(self, a: int, b: int) -> int:
-        """Make one group of two; its name."""
+        """Make one group of two; its name. The number of groups falls with every merge, which is
+        why the fusions come to an end: PlanError where it would not."""
+        if a == b or not {a, b} <= self.members.keys():
+            raise PlanError(f"{self.name}: a merge of groups {a} and {b} leaves as many groups")
         self._next[a] = self._joined(self._next, self._previous, a, b)
         self._previous[a] = self._joined(self._previous, self._next, a, b)
         self.members[a] += self.members.pop(b)

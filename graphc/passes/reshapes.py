@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graphc.ir import Node, Value
-from graphc.ops.base import Contraction, Pointwise, View
+from graphc.ops.base import View
 from graphc.ops.join import Concat
 from graphc.ops.view import Reshape, Slice
 
@@ -22,21 +22,27 @@ Shape = tuple[int, ...]
 def before_reshape(node: Node, sweep: Sweep) -> Value | None:
     """op(reshape(a), b) = reshape(op(a, reshape(b))), so that it fits into the epilogue of the
     contraction that makes a. Where b broadcasts, a must have no other reader: its own values would
-    be stored beside the result."""
+    be stored beside the result. Where a reshape of another contraction's product were left before
+    the op, nothing would be gained."""
     shape = node.output.type.shape
     for value in node.inputs:
         inner = sweep.producer(value)
         if inner is None or not isinstance(inner.op, Reshape) or value.type.shape != shape:
             continue
         (source,) = inner.inputs
-        if not _made_by_contraction(source, sweep):
+        if not sweep.weights.is_product(source):
             continue
         others = [v for v in dict.fromkeys(node.inputs) if v != value and v.type.shape != ()]
         flat = {v: _flattened(v.type.shape, shape, source.type.shape) for v in others}
         wide = any(v.type.shape != shape for v in others)
         if None in flat.values() or (wide and value in sweep.shared):
             continue
-        moved = {v: _reshaped(v, s, node, sweep) for v, s in flat.items() if s is not None}
+        known = {v: _unreshaped(v, s, sweep) for v, s in flat.items() if s is not None}
+        if any(_stays_behind(v, source, known[v], sweep) for v in others):
+            continue
+        moved = {
+            v: known[v] or _reshaped(v, s, node, sweep) for v, s in flat.items() if s is not None
+        }
         inputs = tuple(source if v == value else moved.get(v, v) for v in node.inputs)
         return sweep.emit(inner.op, (sweep.emit(node.op, inputs, node),), node)
     return None
@@ -75,7 +81,7 @@ def concat_of_reshapes(node: Node, sweep: Sweep) -> Value | None:
     axis = node.op.axis
     found = [sweep.producer(v) for v in node.inputs]
     sources = [n.inputs[0] for n in found if n is not None and isinstance(n.op, Reshape)]
-    if len(sources) != len(node.inputs):
+    if len(sources) != len(node.inputs) or len(sources) < 2:
         return None
     first = sources[0].type.shape
     merged = len(first) - node.output.type.rank
@@ -90,17 +96,12 @@ def concat_of_reshapes(node: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(Reshape(node.output.type.shape), (joined,), node)
 
 
-def _made_by_contraction(value: Value, sweep: Sweep) -> bool:
-    """Whether a contraction makes `value`, or pointwise ops of its shape from what it makes."""
-    known = sweep.made_by_contraction
-    if value not in known:
-        producer = sweep.producer(value)
-        same = [] if producer is None else [v for v in producer.inputs if v.type == value.type]
-        known[value] = producer is not None and (
-            isinstance(producer.op, Contraction)
-            or (isinstance(producer.op, Pointwise) and any(known.get(v, False) for v in same))
-        )
-    return known[value]
+def _stays_behind(value: Value, source: Value, known: Value | None, sweep: Sweep) -> bool:
+    """Whether the operand `value` is or would become a reshape of a contraction's product, of the
+    shape of `source`."""
+    if known is not None:
+        return known.type.shape == source.type.shape and sweep.weights.is_barrier(known)
+    return sweep.weights.is_product(sweep.weights.root(value))
 
 
 def _flattened(shape: Shape, wide: Shape, flat: Shape) -> Shape | None:
@@ -117,9 +118,16 @@ def _flattened(shape: Shape, wide: Shape, flat: Shape) -> Shape | None:
     return (1,) * (len(flat) - common) + padded[len(wide) - common :]
 
 
+def _unreshaped(value: Value, shape: Shape, sweep: Sweep) -> Value | None:
+    """What is `value` as an operand of `shape` without a new reshape, if anything is."""
+    root = sweep.weights.root(value)
+    if root.type.shape == shape:
+        return root
+    # NumPy's broadcasting adds the leading axes.
+    return value if value.type.shape == shape[len(shape) - value.type.rank :] else None
+
+
 def _reshaped(value: Value, shape: Shape, like: Node, sweep: Sweep) -> Value:
-    if value.type.shape == shape or value.type.shape == shape[len(shape) - value.type.rank :]:
-        return value  # NumPy's broadcasting adds the leading axes
     return sweep.emit(Reshape(shape), (value,), like)
 
 

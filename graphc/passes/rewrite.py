@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
 
 
 def resolve(value: Value, substitution: Mapping[Value, Value]) -> Value:
-    """Where a chain of substitutions ends."""
+    """Where a chain of substitutions ends; PlanError if it does not."""
+    first, left = value, len(substitution)
     while value in substitution:
-        value = substitution[value]
+        value, left = substitution[value], left - 1
+        if left < 0:
+            raise PlanError(f"the substitutions of {first.name} go in a circle")
     return value
 
 
@@ -59,7 +63,8 @@ class Names:
 
 
 def topological(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """The nodes in an executable order that keeps the given order where it can."""
+    """The nodes in an executable order that keeps the given order where it can; PlanError if there
+    is none."""
     pending = list(nodes)
     producer = {v: i for i, n in enumerate(pending) for v in n.outputs}
     order: list[Node] = []
@@ -71,7 +76,8 @@ def topological(nodes: Iterable[Node]) -> tuple[Node, ...]:
             missing = [
                 producer[v] for v in node.inputs if v in producer and not placed[producer[v]]
             ]
-            assert len(stack) <= len(pending), f"a cycle through {node.op.name}"
+            if len(stack) > len(pending):
+                raise PlanError(f"a cycle through {node.outputs[0].name}, a {node.op.name}")
             if missing:
                 stack.append(missing[0])
                 continue

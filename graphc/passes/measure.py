@@ -1,0 +1,106 @@
+"""Why clean comes to an end: each rewrite replaces a value by an equal one that weighs less.
+
+A value's weight is that of its expression, written out as a tree: its op's own weight and a
+function of its operands' weights that grows with each of them. So what a rewrite takes from a value
+it takes from all that is made of it, and the sum over a graph's results, a natural number, falls
+with every rewrite. (D. Lankford, On proving term rewriting systems are Noetherian, 1979.)
+
+    reshape                           x + 1
+    permute_dims                      2 x          so that it may go inward through a product
+    pointwise                         2 (x + ...) + 64, and 16 more beside a reshape of a product
+    anything else, inputs             x + ... + 64
+
+The 16 pay for `before_reshape`: it takes the reshape of a product from behind an op before it, to
+the op's readers, which weigh at least twice as much, and may put reshapes of other operands there.
+So it must not put the reshape of another product there, which would be taken away again, for ever.
+What makes a value a product of a contraction, or a reshape of one, takes away 63 at least.
+
+Of two values of one weight the one with its slices behind its reshapes weighs less: that is the
+second number, for which a reshape doubles and everything else adds 1.
+"""
+
+from __future__ import annotations
+
+from graphc.errors import PlanError
+from graphc.ir import Graph, Node, Value
+from graphc.ops.base import Contraction, Pointwise
+from graphc.ops.scan import Scan
+from graphc.ops.view import PermuteDims, Reshape
+
+Weight = tuple[int, int]
+
+OP, BARRIER = 64, 16
+
+
+class Weights:
+    """The weights of values, from those of the nodes added so far. Values of no node are inputs."""
+
+    def __init__(self) -> None:
+        self._weights: dict[Value, Weight] = {}
+        self._products: set[Value] = set()
+        self._roots: dict[Value, Value] = {}
+
+    def add(self, node: Node) -> None:
+        """Weigh the outputs of `node`, whose operands were added before it."""
+        self._weights.update(dict.fromkeys(node.outputs, self.of_node(node)))
+        if isinstance(node.op, Reshape):
+            self._roots[node.output] = self.root(node.inputs[0])
+        made = any(v in self._products and v.type == node.outputs[0].type for v in node.inputs)
+        if isinstance(node.op, Contraction) or (isinstance(node.op, Pointwise) and made):
+            self._products.update(node.outputs)
+
+    def of(self, value: Value) -> Weight:
+        """The weight of a value."""
+        return self._weights.get(value, (OP, 1))
+
+    def of_node(self, node: Node) -> Weight:
+        """What each output of `node` weighs."""
+        operands = [self.of(v) for v in node.inputs]
+        first, second = (sum(w[i] for w in operands) for i in (0, 1))
+        if isinstance(node.op, Reshape):
+            same = node.inputs[0].type == node.output.type
+            return first + (OP if same else 1), 2 * second
+        if isinstance(node.op, PermuteDims):
+            return 2 * first, second + 1
+        if isinstance(node.op, Pointwise):
+            shape = node.output.type.shape
+            barrier = any(v.type.shape == shape and self.is_barrier(v) for v in node.inputs)
+            return 2 * first + OP + BARRIER * barrier, second + 1
+        return first + OP, second + 1
+
+    def is_product(self, value: Value) -> bool:
+        """Whether a contraction makes `value`, or pointwise ops of its type from what it makes."""
+        return value in self._products
+
+    def is_barrier(self, value: Value) -> bool:
+        """Whether `value` is a reshape of a contraction's product."""
+        return value in self._roots and self.is_product(self._roots[value])
+
+    def root(self, value: Value) -> Value:
+        """Where the reshapes that lead to `value` begin."""
+        return self._roots.get(value, value)
+
+
+def measure(graph: Graph) -> tuple[int, int, int]:
+    """The weight of the results, and what sharing and dead code add to it: nodes and operands."""
+    weights = Weights()
+    for node in graph.nodes:
+        weights.add(node)
+    total = [weights.of(v) for v in graph.results]
+    return sum(w[0] for w in total), sum(w[1] for w in total), _extent(graph)
+
+
+def must_fall(name: str, rule: str, before: object, after: object, node: Node) -> None:
+    """PlanError unless `after` is less than `before`: what `rule` of the pass `name` did to `node`
+    leads nowhere."""
+    if not after < before:  # type: ignore[operator]
+        place = f" ({node.where})" if str(node.where) else ""
+        raise PlanError(
+            f"{name}: {rule} of {node.op.name} does not lower the pass's measure{place}"
+        )
+
+
+def _extent(graph: Graph) -> int:
+    bodies = (n.op.body for n in graph.nodes if isinstance(n.op, Scan))
+    own = sum(1 + len(n.inputs) + len(n.outputs) for n in graph.nodes)
+    return own + len(graph.state) + sum(map(_extent, bodies))
