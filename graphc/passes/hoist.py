@@ -7,11 +7,14 @@ and sums that are carried from iteration to iteration and read nowhere else, suc
 of the weights: their terms are stacked, and one contraction adds them up. (Appleyard, Kocisky and
 Blunsom, Optimizing Performance of Recurrent Neural Networks on GPUs, 2016, sections 3.1 and 3.2,
 do this by hand.)
+
+Each scan is rebuilt once, the innermost first, and what moves leaves its body: the number of nodes
+in loops falls with every move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
@@ -25,6 +28,7 @@ from graphc.ops.scan import Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
 from graphc.passes.bodies import unique_names, values_of
 from graphc.passes.groups import is_free
+from graphc.passes.measure import must_fall
 from graphc.passes.over_time import Known, Totals, all_iterations, can_stack
 from graphc.passes.prune_scans import prune_scans
 from graphc.passes.rewrite import drop_dead, resolve, substitute, topological
@@ -130,16 +134,18 @@ class _Loop:
                 for v in node.inputs
             )
             if not varies or behind or not isinstance(node.op, Pointwise):
-                moved.add(id(node))
-                moved |= {id(n) for n in self.ancestors(node)}
+                self._move(node, moved)
         return moved
 
-    def ancestors(self, node: Node) -> Iterator[Node]:
-        for value in node.inputs:
-            source = self.producers.get(value)
-            if source is not None:
-                yield source
-                yield from self.ancestors(source)
+    def _move(self, node: Node, moved: set[int]) -> None:
+        """Add the node and all that it is made of to `moved`, which already holds what those that
+        it holds are made of."""
+        waiting = [node]
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in moved:
+                moved.add(id(node))
+                waiting += [self.producers[v] for v in node.inputs if v in self.producers]
 
     def compute_leading(self, before: set[int]) -> dict[Value, Known]:
         """What is known outside of the body's values: constants, stacks, and the moved nodes'."""
@@ -171,17 +177,24 @@ class _Loop:
 
     def adds_up_outside(self, term: Value) -> bool:
         """Whether the sum over time of `term` needs no stack of its own, as large as all terms: it
-        is a product or a sum over more than time, or something else reads the terms too."""
-        node = self.producers.get(term)
-        if node is None or isinstance(node.op, Sum):
-            return True
-        if isinstance(node.op, Matmul):
-            return all(v.type.rank == 2 for v in node.inputs)
-        if isinstance(node.op, View | Pad):
-            return self.adds_up_outside(node.inputs[0])
-        if isinstance(node.op, Add) and all(v.type == term.type for v in node.inputs):
-            return all(map(self.adds_up_outside, node.inputs))
-        return len(self.consumers[term]) > 1
+        is a product or a sum over more than time, or something else reads the terms too; or it is
+        made of such terms."""
+        waiting, seen = [term], {term}
+        while waiting:
+            value = waiting.pop()
+            node = self.producers.get(value)
+            if node is None or isinstance(node.op, Sum):
+                continue
+            added = isinstance(node.op, Add) and all(v.type == value.type for v in node.inputs)
+            if added or isinstance(node.op, View | Pad):
+                waiting += [v for v in node.inputs if v not in seen]
+                seen.update(node.inputs)
+            elif isinstance(node.op, Matmul):
+                if any(v.type.rank != 2 for v in node.inputs):
+                    return False
+            elif len(self.consumers[value]) <= 1:
+                return False
+        return True
 
     def trailing(self, before: set[int], sums: dict[Value, Value]) -> list[Node]:
         """The nodes that move behind the loop, in order."""
@@ -247,6 +260,8 @@ class _Loop:
         gone = {id(n) for n in after} | before
         gone |= {id(self.producers[v]) for v in self._totals(sums)}
         nodes = [n for n in self.body.nodes if id(n) not in gone]
+        if gone:
+            must_fall("hoist", "a move", len(self.body.nodes), len(nodes), self.node)
         read = {v for n in nodes for v in n.inputs}
         made = {v for n in nodes for v in n.outputs}
         triples = list(

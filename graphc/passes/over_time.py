@@ -95,9 +95,15 @@ class Totals:
         self, producers: Mapping[Value, Node], known: Mapping[Value, Known], length: int
     ) -> None:
         self.producers, self.known, self.length = producers, known, length
+        self._totals: dict[Value, Tensor] = {}
 
     def total(self, value: Value) -> Tensor:
         """The sum of `value` over all iterations."""
+        if value not in self._totals:
+            self._totals[value] = self._total(value)
+        return self._totals[value]
+
+    def _total(self, value: Value) -> Tensor:
         node = self.producers.get(value)
         if node is not None:
             op = node.op
