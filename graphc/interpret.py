@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Array
+from graphc.ir import Array, Graph, Node, Value
 
 
 def evaluate(

@@ -10,10 +10,10 @@ from typing import Any
 from graphc import functions
 from graphc.functions.gathering import sum_by_index
 from graphc.ir import Graph, Node, Value
+from graphc.ir.vocabulary import Tensor, Tensors
 from graphc.ops.axes import in_front, in_place
 from graphc.ops.base import Op
 from graphc.ops.scan import Scan
-from graphc.ops.vocabulary import Tensor, Tensors
 from graphc.trace import current_builder
 
 
@@ -27,7 +27,7 @@ class Known:
 
 
 class Vocabulary:
-    """What `Op.grad` and `Op.batched` are handed; `graphc.ops.vocabulary` lists it. Everything is
+    """What `Op.grad` and `Op.batched` are handed; `graphc.ir.vocabulary` lists it. Everything is
     appended to the current builder."""
 
     sum_by_index = staticmethod(sum_by_index)

@@ -18,10 +18,10 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
+from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, folded, repeated, unfolded
 from graphc.ops.base import Array, Flags, Op, check_dtype, same_dtype
 from graphc.ops.random import PhiloxUniform
-from graphc.ops.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphc.ops.vocabulary import Tensor, Vocabulary
+from graphc.ir import Axes as Axes
+from graphc.ir.vocabulary import Tensor, Vocabulary
 
-Axes = tuple[int | None, ...]
-"""For each axis of an input the axis of the output with the same index; see `Op.axis_map`."""
 SUMMED = -1
 """In place of an axis: the output combines the elements along it, in whatever order they lie."""
 

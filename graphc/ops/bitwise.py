@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from graphc.ir import INTEGERS
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.base import Pointwise
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Bitwise(Pointwise):

@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
+from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import all_stacked, folded, unfolded
 from graphc.ops.base import (
     Affine,
@@ -27,7 +28,6 @@ from graphc.ops.base import (
     check_dtype,
     same_dtype,
 )
-from graphc.ops.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 
 Pair = tuple[int, int]
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphc.ir import FLOATS
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.base import Array, Pointwise
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Exp(Pointwise):

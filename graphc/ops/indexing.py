@@ -10,10 +10,10 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but, all_stacked, in_front, in_place, repeated, unfolded
 from graphc.ops.base import Array, Flags, Index, check_dtype
 from graphc.ops.constant import Iota
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 PLACES = ("i32", "i64")
 """The dtypes of indices."""

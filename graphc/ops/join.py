@@ -10,9 +10,9 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but, all_stacked
 from graphc.ops.base import Array, Flags, Op, same_dtype
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)

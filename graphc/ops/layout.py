@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphc.ir import Layout, Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes
 from graphc.ops.base import Array, Op
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)

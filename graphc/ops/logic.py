@@ -10,8 +10,8 @@ import numpy as np
 from graphc.dtypes import convert
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, FLOATS, Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.base import ANY, Array, Pointwise, broadcast_shapes, same_dtype
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Comparison(Pointwise):

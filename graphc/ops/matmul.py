@@ -9,6 +9,7 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import aligned
 from graphc.ops.base import (
     NUMBERS,
@@ -21,7 +22,6 @@ from graphc.ops.base import (
     check_dtype,
     same_dtype,
 )
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)

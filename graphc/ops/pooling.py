@@ -15,9 +15,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_stacked, folded, unfolded
 from graphc.ops.base import Array, Flags, Window, check_dtype
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 Pair = tuple[int, int]
 

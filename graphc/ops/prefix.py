@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from graphc.ir import FLOATS, Type
+from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but
 from graphc.ops.base import NUMBERS, Array, Flags, Op, check_dtype
-from graphc.ops.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.base import Array, Random
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))

@@ -9,8 +9,8 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.base import NUMBERS, Array, Reduction, check_dtype
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class NumberReduction(Reduction):

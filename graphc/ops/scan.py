@@ -11,9 +11,9 @@ import numpy as np
 from graphc.errors import GraphError
 from graphc.interpret import evaluate
 from graphc.ir import Graph, Layout, Type, Value, verify
+from graphc.ir.vocabulary import Tensors, Vocabulary
 from graphc.ops.axes import Axes, repeated
 from graphc.ops.base import Array, Flags, Op
-from graphc.ops.vocabulary import Tensors, Vocabulary
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphc.ir import Type
+from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but, all_stacked
 from graphc.ops.base import ANY, NUMBERS, Array, Flags, Index, check_dtype
 from graphc.ops.constant import Iota
 from graphc.ops.indexing import PLACES, TakeAlongAxis
-from graphc.ops.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 
 _COMBINE: dict[str, Any] = {
     "sum": np.add,

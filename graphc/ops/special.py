@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from graphc.ir import FLOATS, INTEGERS
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops import special_values as values
 from graphc.ops.base import Array, Pointwise
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 class Erfc(Pointwise):

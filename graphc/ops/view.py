@@ -10,11 +10,11 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.affine import unit
 from graphc.ops.axes import Axes, aligned
 from graphc.ops.base import Affine, Array, Flags, View
 from graphc.ops.join import Pad
-from graphc.ops.vocabulary import Gradients, Tensors, Vocabulary
 
 
 @dataclass(frozen=True)

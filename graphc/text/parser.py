@@ -14,7 +14,7 @@ from graphc.errors import GraphError
 from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.base import REGISTRY, Array, Op
 from graphc.ops.constant import Constant, Elements
-from graphc.text_literal import element_of, fits, literal_of
+from graphc.text.literal import element_of, fits, literal_of
 
 MOST_LETTERS = 200
 """Of a type; and of what a message shows of a literal."""
@@ -33,9 +33,6 @@ def parse(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
     equal to the original, printable and verifiable, but not runnable. Raises GraphError with the
     number of the first line that is not understood.
     """
-    import graphc.ops  # registers every op
-
-    assert graphc.ops
     parser = _Parser(text, constants or {})
     try:
         return parser.parse()

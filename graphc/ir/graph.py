@@ -7,150 +7,13 @@ structural: two graphs are equal when they print the same, source positions incl
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
-import numpy as np
-
-from graphc.dtypes import BFLOAT16
 from graphc.errors import BUGS, GraphError, described
-
-if TYPE_CHECKING:
-    from graphc.ops.base import Op
-
-DTYPES: dict[str, np.dtype[Any]] = {
-    "bool": np.dtype(np.bool_),
-    "u8": np.dtype(np.uint8),
-    "i8": np.dtype(np.int8),
-    "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64),
-    "f16": np.dtype(np.float16),
-    "bf16": BFLOAT16,
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-}
-"""The short name of each dtype, as types print it, and NumPy's dtype of an array in memory.
-
-f16 and bf16 are stored in two bytes and computed in float32: each op widens its operands, rounds
-its results to nearest even once, and reductions and contractions round their sums at the end. NumPy
-has no bfloat16: programs take float32 arrays (rounded), or bfloat16 ones of other libraries, where
-an input is bf16, and give float32 arrays that hold bf16 values. See graphc/dtypes.py.
-"""
-
-_LONG_NAMES = {d.name: short for short, d in DTYPES.items() if short != "bf16"}
-_LONG_NAMES["bfloat16"] = "bf16"
-FLOATS = ("f16", "bf16", "f32", "f64")
-NARROW = ("f16", "bf16")
-"""Floats of two bytes: stored, never computed in."""
-INTEGERS = ("u8", "i8", "i32", "i64")
-
-
-def dtype_name(dtype: Any) -> str:
-    """The short name of `dtype`: a short or long name ("f32", "float32") or a NumPy dtype."""
-    if isinstance(dtype, str) and (dtype in DTYPES or dtype in _LONG_NAMES):
-        return _LONG_NAMES.get(dtype, dtype)
-    try:
-        found = np.dtype(dtype)
-        return "bf16" if found == BFLOAT16 else _LONG_NAMES[found.name]
-    except (TypeError, KeyError):
-        known = ", ".join(sorted(_LONG_NAMES))
-        raise GraphError(f"unknown dtype {dtype!r}; expected one of {known}") from None
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the elements of a value lie.
-
-    `Layout()` is row-major. `Layout(axis, width)` splits `axis` into blocks of `width` and lets
-    the place within a block vary fastest: a value of shape [n, c, h, w] under `Layout(0, 16)` lies
-    as [ceil(n / 16)][c][h][w][16]. The lanes beyond the axis's extent exist and hold zeros.
-    """
-
-    axis: int | None = None
-    width: int = 1
-
-    def __str__(self) -> str:
-        return "" if self.axis is None else f"{{lanes={self.axis}x{self.width}}}"
-
-
-ROW_MAJOR = Layout()
-
-
-@dataclass(frozen=True)
-class Type:
-    """Shape (elements per axis), dtype (a short name of `DTYPES`) and layout of a value."""
-
-    shape: tuple[int, ...]
-    dtype: str = "f32"
-    layout: Layout = ROW_MAJOR
-
-    def __str__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]{self.layout}"
-
-    @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        return DTYPES[self.dtype]
-
-    @property
-    def rank(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Elements, without the layout's padding."""
-        return math.prod(self.shape)
-
-    @property
-    def storage_shape(self) -> tuple[int, ...]:
-        """The extents as they lie in memory, slowest first."""
-        axis, width = self.layout.axis, self.layout.width
-        if axis is None:
-            return self.shape
-        blocks = -(-self.shape[axis] // width)
-        return (*self.shape[:axis], blocks, *self.shape[axis + 1 :], width)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory, the layout's padding included."""
-        return math.prod(self.storage_shape) * self.numpy_dtype.itemsize
-
-    def with_layout(self, layout: Layout) -> Type:
-        return Type(self.shape, self.dtype, layout)
-
-
-@dataclass(frozen=True)
-class Value:
-    """A named, typed result of a node, input or state of a graph. Names are unique in a graph."""
-
-    name: str
-    type: Type
-
-    def __hash__(self) -> int:
-        # A name is enough, and strings know their hash: graphs are full of sets of values.
-        return hash(self.name)
-
-    def __str__(self) -> str:
-        return f"%{self.name}"
-
-
-@dataclass(frozen=True)
-class Where:
-    """What a node comes from: a module path such as `block1.conv2`, and the user's lines."""
-
-    module: str = ""
-    lines: tuple[str, ...] = ()
-    derived: bool = False
-    """True for a node of the backward pass or of an update rule."""
-
-    def __str__(self) -> str:
-        parts = ["d"] if self.derived else []
-        return " ".join([*parts, *([self.module] if self.module else []), *self.lines])
-
-    def merge(self, other: Where) -> Where:
-        lines = tuple(dict.fromkeys(self.lines + other.lines))
-        return Where(self.module or other.module, lines, self.derived and other.derived)
+from graphc.ir.op import Op
+from graphc.ir.types import DTYPES, Type, Value, Where
 
 
 @dataclass(frozen=True)
@@ -184,10 +47,11 @@ class Graph:
     outputs: tuple[Value, ...]
     updates: tuple[tuple[Value, Value], ...] = ()
 
-    def __str__(self) -> str:
-        from graphc.text import graph_text
+    written: ClassVar[Callable[[Graph], str]]
+    """Set by `graphc.text`, which stands above ops."""
 
-        return graph_text(self)
+    def __str__(self) -> str:
+        return Graph.written(self)
 
     def _repr_html_(self) -> str:
         from graphc.html import details

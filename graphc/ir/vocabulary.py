@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from graphc.ir import Graph, Value
+from graphc.ir.types import Value
 
 if TYPE_CHECKING:
-    from graphc.ops.base import Op
+    from graphc.ir.graph import Graph
+    from graphc.ir.op import Op
 
 Axes = int | Sequence[int] | None
 

@@ -15,7 +15,7 @@ same values as the node's inputs and outputs, and a `body NAME` line where the n
 Spaces and punctuation inside names are written `%XX;` with the character's code in hexadecimal.
 Attribute values are Python literals without spaces, `inf`, `nan` and `Layout(0,16)`. A constant of
 at most `INLINE` elements prints its elements in the fewest digits that give the same bits back; a
-larger one prints a digest, which `parse` looks up in `constants`. text_parser.py has the way back.
+larger one prints a digest, which `parse` looks up in `constants`. parser.py has the way back.
 """
 
 from __future__ import annotations
@@ -31,9 +31,6 @@ from graphc.ir import Graph, Layout, Node, Value, Where
 from graphc.ops.base import Array, Op
 from graphc.ops.constant import Constant, Elements
 from graphc.ops.fused import Fused
-from graphc.text_parser import parse
-
-__all__ = ["INLINE", "graph_text", "large_constants", "parse"]
 
 INLINE = 16
 """Elements: constants up to here are written out."""

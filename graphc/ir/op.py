@@ -1,0 +1,162 @@
+"""What an op is: its attributes, its type rule, its meaning in NumPy, its gradient, its axes.
+
+An op is a frozen dataclass; its fields are its attributes. `graphc.ops.base` has the families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from graphc.dtypes import convert, is_narrow, widened
+from graphc.errors import BUGS, GraphError, described
+from graphc.ir.types import Array, Type, dtype_name
+from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
+from graphc.lines import error
+
+Flags = Sequence[bool]
+Axes = tuple[int | None, ...]
+"""For each axis of an input the axis of the output with the same index; see `Op.axis_map`."""
+REGISTRY: dict[str, type[Op]] = {}
+"""Every op class by its name; the only global state but the configuration."""
+
+
+class Op:
+    """Base of all ops. A subclass that sets `name` is registered under it."""
+
+    name: ClassVar[str] = ""
+    own_template: ClassVar[str] = ""
+    """The kernel template of an op that no other op but a view may share a kernel with."""
+    widens: ClassVar[bool] = True
+    """Whether floats of two bytes are widened for `reference`; False for an op that holds a graph,
+    whose nodes each do so themselves."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__ and cls.name:
+            known = REGISTRY.get(cls.name, cls)
+            again = known.__qualname__ == cls.__qualname__ and known.is_own() == cls.is_own()
+            if not again:
+                raise error(
+                    f"an op named {cls.name!r} exists, {known.__module__}.{known.__qualname__}: "
+                    f"give {cls.__qualname__} another name"
+                )
+            REGISTRY[cls.name] = cls
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        """The outputs' types (layouts are not looked at), or GraphError."""
+        raise GraphError(f"{self.name} has no type rule: write infer")
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        """The outputs in NumPy, computed in the inputs' own dtype; defines what the op means."""
+        raise GraphError(f"{self.name} has no meaning in NumPy: write reference")
+
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        """The gradient of each input from those of the outputs, written in traced tensors and the
+        functions `f`.
+
+        None means zero; `grads` holds None only where the op has several outputs. A gradient may
+        keep the broadcast shape of the output: the caller sums it to the input's shape. Raises
+        GraphError where there is no gradient.
+        """
+        raise GraphError(f"{self.name} has no gradient")
+
+    def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
+        """For each output and each input: where each axis of the input goes.
+
+        Axis a of an input goes to axis d of the output if element i along d depends, of all inputs
+        with an axis that goes to d, on their elements i alone, in the same way for each i. SUMMED
+        says that the output combines the elements along a, whose order does not matter; where
+        several inputs have such axes they are summed together. None: otherwise, or not known.
+        """
+        outputs = self.infer(*inputs)
+        return (tuple((None,) * t.rank for t in inputs),) * len(outputs)
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        """The outputs for each of `size` samples, along a new first axis of each output.
+
+        `stacked` says which inputs have an axis for the samples, their first; the others are the
+        same for all. Written in the tensor operations of `f`. An op without a rule is computed for
+        one sample after the other.
+        """
+        return f.one_by_one(self, inputs, stacked, size)
+
+    @property
+    def draws(self) -> bool:
+        """Whether samples differ though their inputs do not: each draws random numbers of its
+        own."""
+        return False
+
+    def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
+        """What `reference` gives, or GraphError if that is no tuple of arrays. Floats of two bytes
+        are computed in float32; results that are such floats are rounded once."""
+        narrow = self.widens and any(is_narrow(x.dtype) for x in inputs)
+        try:
+            results = self.reference(*(map(widened, inputs) if narrow else inputs))
+        except BUGS as bug:
+            if self.is_own():
+                raise GraphError(f"{self.name}: reference raised {described(bug)}") from bug
+            raise
+        if not isinstance(results, tuple):
+            raise GraphError(
+                f"{self.name}: reference expected to return a tuple of arrays, "
+                f"got {type(results).__name__}"
+            )
+        if not narrow and not self.is_own():
+            return results
+        types = self.infer(*(Type(x.shape, dtype_name(x.dtype)) for x in inputs))
+        shapes = [np.shape(r) for r in results]
+        if shapes != [t.shape for t in types]:
+            raise GraphError(
+                f"{self.name}: reference expected to return arrays of shapes "
+                f"{_lists(t.shape for t in types)}, got {_lists(shapes)}"
+            )
+        if not narrow:
+            return results
+        return tuple(convert(r, t.numpy_dtype) for r, t in zip(results, types, strict=True))
+
+    def differentiate(
+        self,
+        f: Vocabulary,
+        inputs: Tensors,
+        outputs: Tensors,
+        grads: Gradients,
+        lines: Sequence[str] = (),
+    ) -> Gradients:
+        """What `grad` gives, or GraphError if that is not a gradient or None for each input;
+        `lines` are the user's, for the messages."""
+        try:
+            parts = self.grad(f, inputs, outputs, cast(Tensors, grads))
+            if not isinstance(parts, tuple | list) or len(parts) != len(inputs):
+                size = f" of {len(parts)}" if isinstance(parts, tuple | list) else ""
+                raise GraphError(
+                    f"{self.name}: grad expected to return a tuple of {len(inputs)} gradients, "
+                    f"got {type(parts).__name__}{size}"
+                )
+        except BUGS as bug:
+            if not self.is_own():
+                raise
+            line = f" ({lines[0]})" if lines else ""
+            raise GraphError(f"{self.name}: grad raised {described(bug)}{line}") from bug
+        except GraphError as error:
+            if lines and f"({lines[0]}" not in str(error):
+                error.args = (f"{error} ({lines[0]})",)
+            raise
+        return parts
+
+    @classmethod
+    def is_own(cls) -> bool:
+        """Whether the class is the user's."""
+        return not cls.__module__.startswith("graphc.")
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Field name -> value, in the order of the fields."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} if is_dataclass(self) else {}
+
+
+def _lists(shapes: Iterable[tuple[int, ...]]) -> str:
+    return " and ".join(str(list(shape)) for shape in shapes) or "none"
