@@ -65,6 +65,11 @@ class Program:
         self._arguments = Arguments(self.name, traced.arguments, foreign)
         self._outputs = traced.outputs
         self._run = executable.run_checked if "nan" in check else executable.run
+        self._check_bounds: Any = None
+        if "bounds" in check:
+            from graphc.runtime.bounds import BoundsCheck
+
+            self._check_bounds = BoundsCheck(traced.builder)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The function's results as fresh NumPy arrays, in the structure that it returned. Arrays
@@ -75,6 +80,8 @@ class Program:
         """
         arrays = self._arguments(args, named)
         self._check_trainable()
+        if self._check_bounds is not None:
+            self._check_bounds(arrays)
         if self.update is not None:
             refuse_reentry(self.name)
             self.update.before_step(self._clock)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from graphc.errors import GraphError
 
-CHECKS = ("nan", "race")
+CHECKS = ("nan", "race", "bounds")
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_STREAMS = 8
 

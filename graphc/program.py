@@ -87,7 +87,11 @@ def compile(
 
     with decisions() as notes:
         traced = trace_function(
-            fn, args, update is not None if training is None else training, seed
+            fn,
+            args,
+            update is not None if training is None else training,
+            seed,
+            "bounds" in settings.check,
         )
         outputs = [t for _, t in tree.leaves(traced.outputs)]
         graph = traced.builder.graph(outputs)

@@ -36,6 +36,8 @@ class Builder:
         """Whether dropout drops and batch norm uses the batch's statistics: in this module, at
         this moment."""
         self.seed = 0
+        self.bounds: list[Any] | None = None
+        """A `Bound` for each tensor of indices, where GRAPHC_CHECK=bounds asks for them."""
         self.trainable_read: list[tuple[str, Any, bool]] = []
         """(name, parameter, its `trainable`) wherever that decided what the graph computes."""
         self.buffers: dict[str, StateBuffer] = {}

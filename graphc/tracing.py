@@ -38,15 +38,17 @@ def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int 
 
 
 def trace_function(
-    fn: Callable[..., Any], args: Sequence[Any], training: bool, seed: int
+    fn: Callable[..., Any], args: Sequence[Any], training: bool, seed: int, bounds: bool = False
 ) -> Traced:
-    """Run `fn` on symbolic tensors in place of the specs."""
+    """Run `fn` on symbolic tensors in place of the specs; `bounds` keeps what its indices must
+    lie in."""
     if isinstance(fn, type) or not callable(fn):
         got = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
         raise error(f"expected a function or a module, got {got}")
     name = getattr(fn, "__name__", type(fn).__name__)
     builder = Builder(name if name.isidentifier() else "function")
     builder.training, builder.seed = training, seed
+    builder.bounds = [] if bounds else None
     owner = _owner(fn)
     if owner is not None and owner is not fn:  # a call of a module says so by itself
         with builder.building():

@@ -13,7 +13,7 @@ LAYERS = (
     ("errors", "config", "html", "locks", "messages", "lines"),
     ("dtypes", "dlpack", "ir", "target", "tree", "state", "arguments", "failures"),
     ("ops", "text", "text_parser", "text_literal", "interpret"),
-    ("trace", "operand", "functions", "vocabulary"),
+    ("trace", "bounds", "operand", "functions", "vocabulary"),
     ("gradient", "scan_gradient", "cost", "nn", "optim", "weights", "tracing"),
     ("passes",),
     ("kernels",),

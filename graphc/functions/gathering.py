@@ -47,7 +47,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
 
 def gather(x: Any, axis: int, index: Any) -> Tensor:
     """y[..., i, ...] = x[..., index[..., i, ...], ...] along `axis`, for the elements of `index`,
-    whose other extents are at most those of x."""
+    whose other extents are at most those of x. Out of range gives 0."""
     tensor = as_tensor(x)
     place = axis_of("gather", axis, tensor)
     places = checked_indices("gather", index, tensor.shape[place])
@@ -76,13 +76,14 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
 
 def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Tensor:
     """x plus, at place index[..., i, ...] of `axis`, the elements of `src`, in ascending order of
-    i: the result never varies. The shape of `index` is that of `src`."""
+    i: the result never varies. The shape of `index` is that of `src`. A place out of range takes
+    nothing."""
     return _scatter("scatter_add", x, axis, index, src, "sum")
 
 
 def scatter(x: Any, axis: int, index: Any, src: Any) -> Tensor:
     """x with, at place index[..., i, ...] of `axis`, the elements of `src`; the last one in order
-    of i where several go to one place. Shapes as of `scatter_add`."""
+    of i where several go to one place. Shapes and places out of range as of `scatter_add`."""
     return _scatter("scatter", x, axis, index, src, "replace")
 
 
@@ -93,7 +94,8 @@ def scatter_reduce(
     x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool = True
 ) -> Tensor:
     """x combined, at place index[..., i, ...] of `axis`, with the elements of `src`: by sum, prod,
-    amax, amin or mean. Without `include_self` the elements of x count where none goes alone."""
+    amax, amin or mean. Without `include_self` the elements of x count where none goes alone.
+    Places out of range as of `scatter_add`."""
     if reduce not in REDUCTIONS:
         raise error(f"scatter_reduce: reduce expected {', '.join(REDUCTIONS)}, got {reduce!r}")
     combine = REDUCTIONS[reduce]

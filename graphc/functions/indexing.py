@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
+from graphc.bounds import expect_below
 from graphc.functions.elementwise import equal
 from graphc.functions.shapes import reshape
 from graphc.functions.tensors import as_tensor, astype, axis_of, cast, error
@@ -106,10 +107,11 @@ def embedding(x: Any, weight: Any) -> Tensor:
 
 
 def one_hot(x: Any, num_classes: int, dtype: Any = "i64") -> Tensor:
-    """[..., num_classes] with 1 at place x[...] (integers) and 0 elsewhere."""
+    """[..., num_classes] with 1 at place x[...] (integers) and 0 elsewhere: out of range, all 0."""
     if not _is_integer(num_classes) or num_classes < 1:
         raise error(f"one_hot: num_classes expected a positive integer, got {num_classes!r}")
     labels = _indices("one_hot", x)
+    expect_below("one_hot", labels, int(num_classes))
     ramp = emit(ops.Iota((int(num_classes),), 0, labels.dtype))
     return astype(equal(reshape(labels, (*labels.shape, 1)), ramp), dtype)
 
@@ -121,7 +123,9 @@ def checked_indices(name: str, x: Any, extent: int) -> Tensor:
         wrong = known[(known < 0) | (known >= extent)]
         if wrong.size:
             raise error(f"{name}: index {wrong.flat[0]} is not in the range 0 to {extent - 1}")
-    return _indices(name, x)
+    indices = _indices(name, x)
+    expect_below(name, indices, extent)
+    return indices
 
 
 def _indices(name: str, x: Any) -> Tensor:

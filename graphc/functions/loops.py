@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from graphc import ops, tree
@@ -108,6 +109,7 @@ class BodyBuilder(Builder):
         super().__init__(outer.fresh(".".join([*outer.modules, "scan"])))
         self.outer, self.length = outer, length
         self.training, self.seed = outer.training, outer.seed
+        self.bounds = None if outer.bounds is None else []
         self.modules, self.where = list(outer.modules), outer.where
         self.trainable_read = outer.trainable_read
         self._names = outer._names
@@ -172,8 +174,14 @@ class BodyBuilder(Builder):
         constants = list(self.captured.values())
         inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
         self.inputs = [t.value for t in inputs]
-        body = self.graph([*carries, *stacks])
+        bounds = self.bounds or []
+        body = self.graph([*carries, *stacks, *(b.tensor for b in bounds)])
         op = Scan(body, self.length, len(self.carries), len(self.elements), reverse)
         sources = [Tensor(v, self.outer) for v in self.captured]
         sources += [t for t, _ in (*self.carries, *self.elements)]
-        return self.outer.emit(op, *sources)
+        results = self.outer.emit(op, *sources)
+        if bounds and self.outer.bounds is not None:
+            whole = results[len(results) - len(bounds) :]
+            found = zip(bounds, whole, strict=True)
+            self.outer.bounds += [replace(b, tensor=t) for b, t in found]
+        return results[: len(results) - len(bounds)]

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from graphc import ops
+from graphc.bounds import expect_below
 from graphc.functions.activation import log_softmax, shifted, softplus
 from graphc.functions.elementwise import (
     abs,
@@ -51,13 +52,14 @@ def cross_entropy(
     `logits` [n, c, ...] or [c]; `target` holds class numbers (integers, [n, ...] or []), all below
     c, or a probability per class (floats, the shape of logits). `weight` [c] weighs the classes;
     the mean divides by the sum of the labels' weights. Labels equal to `ignore_index` count
-    nowhere; None counts all. `reduction` is "mean", "sum" or "none", which gives [n, ...].
+    nowhere; None counts all. A label out of range names no class: its term is the logarithm of the
+    sum alone. `reduction` is "mean", "sum" or "none", which gives [n, ...].
     """
     x, labels = floating(logits), as_tensor(target)
     axis = _class_axis("cross_entropy", x)
     if labels.dtype in FLOATS:
         return _soft(x, labels, axis, weight, reduction, label_smoothing)
-    chosen = _one_hot("cross_entropy", x, labels, axis)
+    chosen = _one_hot("cross_entropy", x, labels, axis, ignore_index)
     below = shifted("cross_entropy", x, axis)
     total = log(sum(exp(below), axis))
     loss = subtract(total, sum(where(chosen, below, 0), axis))
@@ -83,10 +85,10 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The negative of log_probabilities [n, c, ...] or [c] at the class numbers `target` [n, ...];
-    arguments as of `cross_entropy`."""
+    arguments as of `cross_entropy`. A label out of range gives 0."""
     x, labels = floating(log_probabilities), as_tensor(target)
     axis = _class_axis("nll_loss", x)
-    chosen = _one_hot("nll_loss", x, labels, axis)
+    chosen = _one_hot("nll_loss", x, labels, axis, ignore_index)
     loss = negative(sum(where(chosen, x, 0), axis))
     weights = _label_weights("nll_loss", x, labels, chosen, axis, weight, ignore_index)
     if weights is not None:
@@ -155,12 +157,13 @@ def _kept(x: Tensor, axis: int) -> tuple[int, ...]:
     return (*x.shape[:axis], 1, *x.shape[axis + 1 :])
 
 
-def _one_hot(name: str, x: Tensor, labels: Tensor, axis: int) -> Tensor:
+def _one_hot(name: str, x: Tensor, labels: Tensor, axis: int, ignore_index: int | None) -> Tensor:
     """Booleans in the shape of x: whether each class is the labelled one."""
     if labels.dtype not in INTEGERS:
         raise error(f"{name}: expected integer labels, got {labels.value.type}")
     if labels.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
         raise error(f"{name}: logits {x.value.type} and labels {labels.value.type} do not fit")
+    expect_below(name, labels, x.shape[axis], ignore_index)
     places = labels if labels.dtype in ("i32", "i64") else cast(labels, "i32")
     extents = tuple(n if a == axis else 1 for a, n in enumerate(x.shape))
     ramp = emit(ops.Iota(extents, axis, places.dtype))

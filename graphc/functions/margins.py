@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphc import ops
+from graphc.bounds import expect_below
 from graphc.functions.activation import logsigmoid
 from graphc.functions.cumulative import cumsum
 from graphc.functions.elementwise import (
@@ -87,7 +88,9 @@ def _labelled(name: str, input: Any, target: Any, axes: int) -> tuple[Tensor, Te
     expected = x.shape if axes else x.shape[:-1]
     if x.ndim not in (1, 2) or labels.dtype not in INTEGERS or labels.shape != expected:
         raise error(f"{name}: input {x.value.type} and target {labels.value.type} do not fit")
-    return x, labels if labels.dtype in ("i32", "i64") else cast(labels, "i32")
+    places = labels if labels.dtype in ("i32", "i64") else cast(labels, "i32")
+    expect_below(name, places, x.shape[-1], -1 if axes else None)
+    return x, places
 
 
 def _classes(rows: Tensor, dtype: str) -> Tensor:

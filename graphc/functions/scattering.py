@@ -28,14 +28,15 @@ __all__ = [
 
 def index_add(x: Any, axis: int, index: Any, source: Any, alpha: float = 1) -> Tensor:
     """x plus, at place index[i] of `axis`, alpha times slice i of `source`, in ascending order of
-    i: the result never varies."""
+    i: the result never varies. An index out of range adds nothing."""
     tensor, added, places, place = _sliced("index_add", x, axis, index, source)
     added = added if alpha == 1 else multiply(added, alpha)
     return add(tensor, emit(ops.TakeGrad(place, tensor.shape[place]), places, added))
 
 
 def index_copy(x: Any, axis: int, index: Any, source: Any) -> Tensor:
-    """x with, at place index[i] of `axis`, slice i of `source`; the last of several for a place."""
+    """x with, at place index[i] of `axis`, slice i of `source`; the last of several for a place.
+    An index out of range copies nothing."""
     tensor, copied, places, place = _sliced("index_copy", x, axis, index, source)
     extent, count = tensor.shape[place], places.shape[0]
     chosen = equal(places, emit(ops.Iota((extent, 1), 0, places.dtype)))
@@ -51,7 +52,7 @@ def index_copy(x: Any, axis: int, index: Any, source: Any) -> Tensor:
 
 
 def index_fill(x: Any, axis: int, index: Any, value: Any) -> Tensor:
-    """x with `value` at the places `index` of `axis`."""
+    """x with `value` at the places `index` of `axis`; those out of range are none."""
     tensor = as_tensor(x)
     place = axis_of("index_fill", axis, tensor)
     extent = tensor.shape[place]
