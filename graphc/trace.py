@@ -139,6 +139,10 @@ class Builder:
         prefix = "d." if where.derived else ""
         return f"{prefix}{where.module}.{op.name}" if where.module else f"{prefix}{op.name}"
 
+    def latest(self, state: Tensor) -> Tensor:
+        """What the state holds behind the last `update` of it, else `state` itself."""
+        return Tensor(dict(self.updates).get(state.value, state.value), self)
+
     def update(self, old: Tensor, new: Tensor) -> None:
         """Let the state `old` be `new` after this program has run."""
         self.updates = [(o, n) for o, n in self.updates if o != old.value]

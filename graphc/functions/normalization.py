@@ -276,7 +276,7 @@ def _move(name: str, running: Any, batch: Tensor, momentum: Any) -> None:
     if state.value not in builder.state:
         raise error(f"{name} {state.value.type} is not a parameter, so nothing keeps it")
     # A module that is called twice moves its statistics twice.
-    latest = Tensor(dict(builder.updates).get(state.value, state.value), builder)
+    latest = cast(builder.latest(state), batch.dtype)
     part = multiply(reshape(batch, state.shape), momentum)
-    moved = add(multiply(cast(latest, batch.dtype), subtract(1, momentum)), part)
+    moved = add(multiply(latest, subtract(1, momentum)), part)
     builder.update(state, cast(moved, state.dtype))

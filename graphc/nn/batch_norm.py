@@ -90,9 +90,9 @@ class _BatchNorm(_ChannelNorm):
 
     def _count(self) -> float | Tensor:
         """Add 1 to the number of batches; the weight of this batch in the running statistics."""
-        count = functions.as_tensor(self.num_batches_tracked)
-        following = count + 1
-        current_builder().update(count, following)
+        builder, count = current_builder(), functions.as_tensor(self.num_batches_tracked)
+        following = builder.latest(count) + 1
+        builder.update(count, following)
         return 1.0 / following.astype("float32") if self.momentum is None else self.momentum
 
 

@@ -213,3 +213,25 @@ def test_a_mode_is_true_or_false() -> None:
         nn.Dropout().train("no")
     message = re.sub(r"\(test_\w+\.py:\d+\)", "(FILE)", str(raised.value))
     assert message == "Dropout: training expected True or False, got 'no' (FILE)"
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_a_norm_that_is_called_twice_counts_two_batches_as_in_pytorch(
+    momentum: float | None,
+) -> None:
+    torch = need_module("torch")
+    norm, theirs = nn.BatchNorm2d(3, momentum=momentum), torch.nn.BatchNorm2d(3, momentum=momentum)
+    parts = X[:4], 2 * X[4:] + 1
+    program = graphc.compile(
+        lambda norm, x, y: (norm(x), norm(y)),
+        norm,
+        *(graphc.spec(part.shape) for part in parts),
+        device="reference",
+        training=True,
+    )
+    for _ in range(2):
+        program(*parts)
+        for part in parts:
+            theirs(torch.from_numpy(part))
+    for name, array in norm.state_dict().items():
+        np.testing.assert_allclose(array, theirs.state_dict()[name].numpy(), rtol=1e-5)
