@@ -133,3 +133,37 @@ def test_functions_of_several_ops_round_once(dtype):
         error = np.abs(y.astype(np.float64) - exact.numpy())
         # Half a step of the result, and what float32 adds to it.
         assert (error <= 0.51 * step * np.abs(exact.numpy()) + 2.0**-24).all(), name
+
+
+SUMS = {
+    "linear": ((5, 3, 40), (24, 40), lambda f: f.linear),
+    "conv1d": ((3, 8, 19), (16, 8, 3), lambda f: f.conv1d),
+    "conv2d": ((3, 8, 9, 9), (16, 8, 3, 3), lambda f: f.conv2d),
+    "conv3d": ((2, 4, 5, 6, 7), (8, 4, 3, 3, 3), lambda f: f.conv3d),
+    "conv_transpose1d": ((3, 8, 9), (8, 16, 3), lambda f: f.conv_transpose1d),
+    "conv_transpose2d": ((3, 8, 6, 5), (8, 16, 3, 3), lambda f: f.conv_transpose2d),
+    "conv_transpose3d": ((2, 4, 3, 4, 5), (4, 8, 3, 3, 3), lambda f: f.conv_transpose3d),
+}
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu", "sim"])
+@pytest.mark.parametrize("name", SUMS)
+def test_a_bias_is_added_before_the_sum_is_rounded(name: str, device: str) -> None:
+    """Sums of whole numbers are exact in f32: the bits are those of PyTorch, which rounds once."""
+    torch = need_module("torch")
+    x_shape, w_shape, function = SUMS[name]
+    channels = w_shape[1] if "transpose" in name else w_shape[0]
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-9, 10, shape).astype(np.float32) for shape in (x_shape, w_shape)] + [
+        random.integers(-200, 201, channels).astype(np.float32)
+    ]
+    tensors = [torch.tensor(a) for a in arrays]
+    exact = function(torch.nn.functional)(*tensors)
+    want = function(torch.nn.functional)(*(t.bfloat16() for t in tensors)).float()
+    np.testing.assert_array_equal(want, exact.bfloat16().float())
+    specs = [graphc.spec(a.shape, "bfloat16") for a in arrays]
+    got = graphc.compile(function(graphc), *specs, device=device)(*arrays)
+    np.testing.assert_array_equal(got, want)
+    twice = function(torch.nn.functional)(*tensors[:2]).bfloat16()
+    twice += tensors[2].bfloat16().reshape([-1, *[1] * (0 if name == "linear" else exact.ndim - 2)])
+    assert (want != twice.float()).any()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from graphc import ops
-from graphc.functions.elementwise import add
+from graphc.functions.precision import biased
 from graphc.functions.shapes import matrix_transpose, pad, reshape
 from graphc.functions.tensors import as_tensor, error, promoted
 from graphc.functions.windows import of_images, pair, single
@@ -50,8 +51,13 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
         raise error(
             f"linear: x {tensor.value.type} {features}, weight {w.value.type} expects {w.shape[1]}"
         )
-    y = matmul(tensor, matrix_transpose(w))
-    return y if bias is None else add(y, _bias("linear", bias, w))
+
+    def product(x: Tensor, weight: Tensor) -> Tensor:
+        return matmul(x, matrix_transpose(weight))
+
+    if bias is None:
+        return product(tensor, w)
+    return biased(product, tensor, w, _bias("linear", bias, w))
 
 
 @of_images(2)
@@ -79,8 +85,10 @@ def conv2d(
         tensor, around = _named_padding(tensor, w, padding, steps, spacing)
     else:
         around = pair("conv2d", "padding", padding, at_least=0)
-    y = emit(ops.Conv2d(steps, around, spacing, groups), tensor, w)
-    return y if bias is None else add(y, reshape(_bias("conv2d", bias, w), (1, w.shape[0], 1, 1)))
+    op = ops.Conv2d(steps, around, spacing, groups)
+    if bias is None:
+        return emit(op, tensor, w)
+    return biased(partial(emit, op), tensor, w, reshape(_bias("conv2d", bias, w), (1, -1, 1, 1)))
 
 
 @of_images(1)
@@ -152,13 +160,13 @@ def conv_transpose2d(
     )
     if height < 1 or width < 1:
         raise error(f"{name}: padding {around} leaves nothing of x {tensor.value.type}")
-    y = emit(ops.Conv2dDgrad(steps, around, spacing, groups, (height, width)), tensor, w)
+    op = ops.Conv2dDgrad(steps, around, spacing, groups, (height, width))
     if bias is None:
-        return y
-    b = as_tensor(bias)
-    if b.shape != y.shape[1:2]:
-        raise error(f"{name}: bias {b.value.type} does not fit the {y.shape[1]} output channels")
-    return add(y, reshape(b, (1, y.shape[1], 1, 1)))
+        return emit(op, tensor, w)
+    b, channels = as_tensor(bias), w.shape[1] * groups
+    if b.shape != (channels,):
+        raise error(f"{name}: bias {b.value.type} does not fit the {channels} output channels")
+    return biased(partial(emit, op), tensor, w, reshape(b, (1, channels, 1, 1)))
 
 
 def check_output_padding(

@@ -9,7 +9,6 @@ import numpy as np
 
 from graphc import ops
 from graphc.functions.contraction import check_output_padding, conv2d, conv_transpose2d
-from graphc.functions.elementwise import add
 from graphc.functions.rearrange import swapaxes
 from graphc.functions.shapes import concat, expand_dims, flip, permute_dims, reshape, squeeze
 from graphc.functions.tensors import as_tensor, error, promoted
@@ -149,13 +148,10 @@ def conv_transpose3d(
     k, channels, *taps = w.shape
     apart = swapaxes(reshape(w, (groups, k // groups, channels, *taps)), 1, 2)
     mirrored = flip(reshape(apart, (groups * channels, k // groups, *taps)), (2, 3, 4))
-    y = conv3d(wide, mirrored, dilation=spacing, groups=groups)
-    if bias is None:
-        return y
-    b = as_tensor(bias)
-    if b.shape != y.shape[1:2]:
-        raise error(f"{name}: bias {b.value.type} does not fit the {y.shape[1]} output channels")
-    return add(y, reshape(b, (1, y.shape[1], 1, 1, 1)))
+    b, outputs = None if bias is None else as_tensor(bias), channels * groups
+    if b is not None and b.shape != (outputs,):
+        raise error(f"{name}: bias {b.value.type} does not fit the {outputs} output channels")
+    return conv3d(wide, mirrored, b, dilation=spacing, groups=groups)
 
 
 @of_images(2)

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from graphc import tree
+from graphc import ops, tree
 from graphc.functions.tensors import as_tensor, cast, operands, promoted, promoted_dtype
 from graphc.ir import NARROW
 from graphc.ops.base import Op
@@ -52,6 +52,14 @@ def in_float32(function: Callable[P, T]) -> Callable[P, T]:
         return narrow
 
     return wide
+
+
+def biased(product: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    """product(x, w) plus `b`, which has its axes: of f16 and bf16 in f32, rounded once."""
+    if x.dtype not in NARROW or b.dtype != x.dtype:
+        return emit(ops.Add(), *promoted(product(x, w), b))
+    wide = product(cast(x, "f32"), cast(w, "f32"))
+    return cast(emit(ops.Add(), wide, cast(b, "f32")), x.dtype)
 
 
 def _is_traced(x: Any) -> bool:

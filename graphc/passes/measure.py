@@ -45,7 +45,8 @@ class Weights:
         self._weights.update(dict.fromkeys(node.outputs, self.of_node(node)))
         if isinstance(node.op, Reshape):
             self._roots[node.output] = self.root(node.inputs[0])
-        made = any(v in self._products and v.type == node.outputs[0].type for v in node.inputs)
+        shape = node.outputs[0].type.shape
+        made = any(v in self._products and v.type.shape == shape for v in node.inputs)
         if isinstance(node.op, Contraction) or (isinstance(node.op, Pointwise) and made):
             self._products.update(node.outputs)
 
@@ -69,7 +70,7 @@ class Weights:
         return first + OP, second + 1
 
     def is_product(self, value: Value) -> bool:
-        """Whether a contraction makes `value`, or pointwise ops of its type from what it makes."""
+        """Whether a contraction makes `value`, or pointwise ops of its shape from what it makes."""
         return value in self._products
 
     def is_barrier(self, value: Value) -> bool:

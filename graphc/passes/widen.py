@@ -64,7 +64,7 @@ class _Widening:
             self.nodes.append(node)
             return
         registers = self._reads_registers(node.op)
-        if registers:
+        if registers or isinstance(node.op, Contraction):
             node = replace(node, inputs=tuple(self.stored.get(v, v) for v in node.inputs))
         if not any(map(_narrow, (*node.inputs, *node.outputs))):
             self.nodes.append(node)
