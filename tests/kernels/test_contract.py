@@ -95,6 +95,29 @@ def test_rows_that_lie_far_apart_are_packed_first() -> None:
         _assert_right(built)
 
 
+@pytest.mark.parametrize("length", [157, 317, 1021])
+def test_sums_of_a_prime_length_leave_nothing_out(length: int) -> None:
+    """No unrolling, no lanes and no parts divide them: in every transposition, with the batch in
+    the lanes, and summed over a batch."""
+
+    def turned(a: Tensor, b: Tensor) -> Tensor:
+        return emit(Matmul(), F.permute_dims(a, (1, 0)), F.permute_dims(b, (1, 0)))
+
+    def gradient(dy: Tensor, x: Tensor) -> Tensor:
+        return emit(Matmul(), F.permute_dims(dy, (1, 0)), x)
+
+    lanes = Type((WIDTH + 5, length), layout=LANES)
+    nodes = [
+        single(Matmul(), [Type((5, length)), Type((length, 33))]),
+        single(Matmul(), [Type((1, length)), Type((length, 1))]),
+        traced("turned", turned, [Type((length, 7)), Type((20, length))]),
+        single(Matmul(), [lanes, Type((length, 6))], layout=LANES),
+        traced("gradient", gradient, [Type((length, 9), layout=LANES), Type((length, 18))]),
+    ]
+    for built in build(nodes):
+        _assert_right(built)
+
+
 def test_other_dtypes_and_empty_extents_equal_the_reference() -> None:
     shapes = [((3, 4, 6), (3, 6, 19)), ((0, 4), (4, 5)), ((3, 0), (0, 5)), ((1, 1), (1, 1))]
     nodes = [

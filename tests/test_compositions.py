@@ -1,0 +1,170 @@
+"""Small programs whose kernels are easily right alone and wrong together, beside NumPy's reference.
+
+Each is compiled for the CPU, at a batch that fills its lanes but for a rest and at one that does
+not, and for the simulated GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+
+BATCHES = {"cpu": (19, 3), "sim": (3,)}
+
+
+def assert_same(
+    function: Callable[..., Any], device: str, *arrays: np.ndarray, **options: Any
+) -> None:
+    """Outputs as on the reference: floats to rounding, the rest exactly."""
+    specs = [graphc.spec(a.shape, str(a.dtype)) for a in arrays]
+    got = graphc.compile(function, *specs, device=device, **options)(*arrays)
+    want = graphc.compile(function, *specs, device="reference", **options)(*arrays)
+    pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
+    for a, b in pairs:
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(params=["cpu", "sim"])
+def device(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_an_activation_that_is_pooled_is_also_an_output(device: str, padding: int) -> None:
+    """Relu may not go behind the pooling, nor the pooling alone into the convolution's epilogue."""
+
+    def both(x: Any, weight: Any) -> Any:
+        y = graphc.relu(graphc.conv2d(x, weight, padding=1))
+        return y, graphc.max_pool2d(y, 2, padding=padding)
+
+    for n in BATCHES[device]:
+        assert_same(both, device, normal(n, 2, 6, 7), normal(3, 2, 3, 3))
+
+
+@pytest.mark.parametrize(("size", "stride"), [(2, 2), (3, 2), (3, 1)])
+def test_padded_windows_pool_what_a_convolution_activates(
+    device: str, size: int, stride: int
+) -> None:
+    """All of it negative at some places: the padding never wins over an activation of 0."""
+
+    def pooled(x: Any, weight: Any) -> Any:
+        y = graphc.max_pool2d(graphc.conv2d(x, weight, padding=1), size, stride, padding=1)
+        z = graphc.max_pool2d(graphc.relu(graphc.conv2d(x, weight)), size, stride, padding=1)
+        return y, z
+
+    for n in BATCHES[device]:
+        assert_same(pooled, device, normal(n, 2, 6, 7), -np.abs(normal(3, 2, 3, 3)))
+
+
+def test_pads_hold_the_value_they_are_given(device: str) -> None:
+    """Read by ops, sums and pooling of their own, and around a concat."""
+
+    def padded(x: Any) -> Any:
+        wide = graphc.pad(x, ((0, 0), (1, 2), (0, 3)), value=2.5)
+        holes = graphc.pad(x, ((0, 1), (0, 0), (2, 0)), value=-np.inf)
+        joined = graphc.concat([wide, graphc.pad(x, ((0, 0), (2, 1), (3, 0)), value=-1.0)], axis=2)
+        return wide * 2, graphc.sum(wide, axis=1), graphc.max(holes, axis=0), joined
+
+    for n in BATCHES[device]:
+        assert_same(padded, device, normal(n, 5, 6))
+
+
+@pytest.mark.parametrize("axes", [(1, 2, 0), (2, 0, 1), (2, 1, 0), (0, 2, 1), (1, 0, 2)])
+def test_axes_of_unequal_extents_change_places(device: str, axes: tuple[int, ...]) -> None:
+    """A permutation and its inverse differ only where three axes move and no extents are equal."""
+
+    def turned(x: Any, y: Any) -> Any:
+        z = graphc.permute_dims(x, axes)
+        return z + y, graphc.sum(z, axis=1), graphc.permute_dims(graphc.tanh(x), axes)
+
+    for n in BATCHES[device]:
+        shape = (n, 5, 37)
+        assert_same(turned, device, normal(*shape), normal(*(shape[a] for a in axes)))
+
+
+@pytest.mark.parametrize("start", [1, 3, 7, 13])
+def test_slices_begin_anywhere(device: str, start: int) -> None:
+    """At elements that begin no register, read by ops, sums, products and a concat."""
+
+    def parts(x: Any, w: Any) -> Any:
+        a, b = x[:, start : start + 17], x[1:, start:]
+        joined = graphc.concat([b, x[:-1, : 50 - start]], axis=1)
+        return a * 2, graphc.sum(b, axis=1), a @ w[start : start + 17], joined, x[:, start::3] + 1
+
+    for n in BATCHES[device]:
+        assert_same(parts, device, normal(n, 50), normal(50, 9))
+
+
+def test_stacks_of_a_scan_are_reshaped(device: str) -> None:
+    """Time merged with the batch, the batch with the features, features cut in two; and gradients
+    that come back through the same reshapes."""
+
+    def stacked(x: Any, w: Any) -> Any:
+        def step(h: Any, e: Any) -> Any:
+            h = graphc.tanh(h @ w + e)
+            return h, h
+
+        t, n, f = x.shape
+        _, y = graphc.scan(step, graphc.zeros((n, f)), x)
+        merged = graphc.reshape(y, (t * n, f)) @ w
+        flat = graphc.reshape(y, (t, n * f)) * 2
+        cut = graphc.sum(graphc.reshape(y, (t, n, 2, f // 2)), axis=2)
+        return merged, flat, cut
+
+    def loss(x: Any, w: Any) -> Any:
+        return sum(graphc.sum(graphc.square(y)) for y in stacked(x, w))
+
+    for n in (32, *BATCHES[device]):
+        arrays = normal(4, n, 6) / 4, normal(6, 6) / 4
+        assert_same(stacked, device, *arrays)
+        assert_same(graphc.grad(loss, argnums=(0, 1)), device, *arrays)
+
+
+def test_windows_of_nothing_but_minus_infinity(device: str) -> None:
+    """The largest is -inf, the gradient goes to the first place of each window."""
+
+    def pooled(x: Any) -> Any:
+        return graphc.max_pool2d(x, 2), graphc.max_pool2d(x, 3, stride=2, padding=1)
+
+    def loss(x: Any) -> Any:
+        return graphc.sum(graphc.where(graphc.max_pool2d(x, 2) < 0, graphc.max_pool2d(x, 2), 0))
+
+    for n in BATCHES[device]:
+        x = np.full((n, 2, 6, 6), -np.inf, np.float32)
+        x[0, 0, 2, 3] = 1.0
+        assert_same(pooled, device, x)
+        assert_same(graphc.grad(loss), device, x)
+
+
+def test_dropout_in_a_scan_drops_the_same_backward(device: str) -> None:
+    """The gradient of x is not 0 exactly where y took x in; each iteration draws its own."""
+
+    def both(x: Any, w: Any) -> Any:
+        def step(h: Any, e: Any) -> Any:
+            z = graphc.dropout(e, 0.5) * w
+            return h + z, z
+
+        def loss(x: Any) -> Any:
+            last, y = graphc.scan(step, graphc.zeros(w.shape), x)
+            return graphc.sum(last), y
+
+        (_, y), gradient = graphc.value_and_grad(loss)(x)
+        return y, gradient
+
+    n = BATCHES[device][0]
+    x, w = np.abs(normal(5, n, 8)) + 0.5, np.abs(normal(n, 8)) + 0.5
+    specs = [graphc.spec(a.shape) for a in (x, w)]
+    y, gradient = graphc.compile(both, *specs, device=device, training=True)(x, w)
+    np.testing.assert_array_equal(gradient != 0, y != 0)
+    np.testing.assert_allclose(gradient * x, y, rtol=1e-5)
+    assert 0.3 < np.mean(y != 0) < 0.7 and len({row.tobytes() for row in y != 0}) == len(y)
