@@ -14,12 +14,14 @@ def evaluate(
     inputs: Sequence[Array],
     state: Mapping[str, Array] | None = None,
     observe: Callable[[Node, Sequence[Array]], None] | None = None,
+    compute: Callable[[Node, Sequence[Array]], tuple[Array, ...]] | None = None,
 ) -> tuple[tuple[Array, ...], dict[str, Array]]:
     """The outputs, and the contents of every state value after the updates, by its name.
 
     `inputs` are in the graph's order and `state` holds an array per state value by name, all of
     shapes and dtypes as declared, except that floats may be wider throughout. `observe` is called
-    with each node and its results, in order.
+    with each node and its results, in order. `compute`, if given, gives a node's results from its
+    inputs in place of the op.
     """
     values: dict[Value, Array] = dict(zip(graph.inputs, map(np.asarray, inputs), strict=True))
     values.update((v, np.asarray((state or {})[v.name])) for v in graph.state)
@@ -27,7 +29,8 @@ def evaluate(
     kept = {*graph.results, *graph.state}
     for number, node in enumerate(graph.nodes):
         with np.errstate(all="ignore"):
-            results = node.op.evaluate(*(values[v] for v in node.inputs))
+            arguments = [values[v] for v in node.inputs]
+            results = compute(node, arguments) if compute else node.op.evaluate(*arguments)
         if observe is not None:
             observe(node, results)
         values.update(zip(node.outputs, results, strict=True))

@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import RunError
-from graphc.ir import Graph, Type
+from graphc.ir import Graph, Node, Type
 from graphc.locks import HOST, refuse_reentry
 from graphc.runtime.build import begin_player
 from graphc.runtime.cpu.player import Address, Player, Task, resolve
+from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
-from graphc.runtime.reference import has_nan, iterations_text, nan_message, value_types
 from graphc.runtime.units import build_kernels
 from graphc.state import StateBuffer, aligned_empty
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+BYTES = Type((), "u8")
 
 ABSOLUTE, WORK, IO = 0, 1, 2
 """Bases of addresses: none (state never moves), the work arena, the first input or output."""
@@ -212,30 +214,49 @@ class CpuExecutable:
         bindings = (*self.plan.inputs, *self.plan.state)
         for binding, array in zip(bindings, arrays, strict=True):
             if has_nan(array):
-                raise RunError(f"{nan_message(binding.value, None)}; the state is unchanged")
+                raise RunError(Nan(binding.value).message)
 
     def _play_checked(self, io: Sequence[Array]) -> None:
-        types = _types(self.plan, self._graph)
+        types, nodes = _types(self.plan, self._graph), kernels_of(self._graph)
 
         def play(first: int, last: int, iterations: dict[int, int]) -> None:
             """Tasks `first` to `last` (exclusive) in these iterations of the loops around them."""
-            index = first
+            index, reads = first, None
             while index < last:
                 task = self._player.tasks[index]
                 for t in range(task.count):
                     play(index + 1, index + 1 + task.tasks, {**iterations, index: t})
                 if not task.count:
-                    self._player.play_in_order(self._bases, index, index + 1, iterations)
+                    step = self.steps[task.step]
                     t = iterations.get(task.inside, 0)
+                    plays = task.inside < 0 or t in range(*task.during)
+                    begins = index == first or self._player.tasks[index - 1].step != task.step
+                    if begins and plays:
+                        reads = self._read(step, nodes, io, [*iterations.values()])
+                    self._player.play_in_order(self._bases, index, index + 1, iterations)
                     ends = index + 1 == last or self._player.tasks[index + 1].step != task.step
-                    if ends and (task.inside < 0 or t in range(*task.during)):
-                        self._check_step(self.steps[task.step], types, io, [*iterations.values()])
+                    if ends and plays:
+                        self._check_step(step, types, io, [*iterations.values()], reads)
                 index += 1 + task.tasks
 
         play(0, len(self._player.tasks), {})
 
+    def _read(
+        self, step: Step, nodes: Mapping[str, Node], io: Sequence[Array], iterations: Sequence[int]
+    ) -> Reads | None:
+        """What a kernel is about to read: it may write over it."""
+        if not isinstance(step, Launch):
+            return None
+        places = (place.at(iterations) for place in step.reads)
+        return reads_of(step, nodes, [self._places.array(p, BYTES, io).copy() for p in places])
+
     def _check_step(
-        self, step: Step, types: Mapping[str, Type], io: Sequence[Array], iterations: Sequence[int]
+        self,
+        step: Step,
+        types: Mapping[str, Type],
+        io: Sequence[Array],
+        iterations: Sequence[int],
+        reads: Reads | None,
     ) -> None:
         """RunError if a kernel has written a NaN in these iterations of the loops around it."""
         if not isinstance(step, Launch):
@@ -243,11 +264,7 @@ class CpuExecutable:
         for place in step.writes:
             type = types.get(place.value)
             if type is not None and has_nan(self._places.array(place.at(iterations), type, io)):
-                where = f", {step.where}" if str(step.where) else ""
-                raise RunError(
-                    f"NaN in %{place.value} : {type}, written by {step.kernel}"
-                    f"{iterations_text(iterations)}{where}; the state is unchanged"
-                )
+                raise written_nan(step, place.value, type, iterations, reads)
 
 
 class _Places:

@@ -11,9 +11,9 @@ import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Type
+from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
 from graphc.runtime.plan.plan import Copy, Launch, Range
 from graphc.runtime.plan.unroll import Unrolled
-from graphc.runtime.reference import has_nan, iterations_text, nan_message, value_types
 from graphc.state import aligned_empty
 
 if TYPE_CHECKING:
@@ -29,14 +29,17 @@ def run_checked(executable: CudaExecutable, inputs: Sequence[Input]) -> None:
     executable.prepare(inputs)
     for binding in (*plan.inputs, *plan.state):
         if has_nan(_values(executable, binding.place, binding.value.type)):
-            raise RunError(f"{nan_message(binding.value, None)}; the state is unchanged")
-    types = _types(executable)
+            raise RunError(Nan(binding.value).message)
+    types, nodes = _types(executable), kernels_of(executable.graph)
     with _restored(executable, only_after_errors=True):
         for unrolled in _work(executable):
-            for issue in executable.issues(unrolled.step, stream):
+            step, reads = unrolled.step, None
+            if isinstance(step, Launch):
+                reads = reads_of(step, nodes, [_bytes(executable, place) for place in step.reads])
+            for issue in executable.issues(step, stream):
                 issue()
-            if isinstance(unrolled.step, Launch):
-                _check(executable, unrolled.step, unrolled.iterations, types)
+            if isinstance(step, Launch):
+                _check(executable, step, unrolled.iterations, types, reads)
     executable.mark_updated()
 
 
@@ -113,21 +116,26 @@ def _restored(executable: CudaExecutable, only_after_errors: bool = False) -> It
 
 
 def _check(
-    executable: CudaExecutable, step: Launch, iterations: Sequence[int], types: dict[str, Type]
+    executable: CudaExecutable,
+    step: Launch,
+    iterations: Sequence[int],
+    types: dict[str, Type],
+    reads: Reads | None,
 ) -> None:
     for place in step.writes:
         type = types.get(place.value)
         if type is not None and has_nan(_values(executable, place, type)):
-            where = f", {step.where}" if str(step.where) else ""
-            raise RunError(
-                f"NaN in %{place.value} : {type}, written by {step.kernel}"
-                f"{iterations_text(iterations)}{where}; the state is unchanged"
-            )
+            raise written_nan(step, place.value, type, iterations, reads)
 
 
 def _values(executable: CudaExecutable, place: Range, type: Type) -> Array:
     """The elements at a place, once stream 0 has come to them."""
-    values = np.empty(type.size, type.numpy_dtype)
+    return _bytes(executable, place).view(type.numpy_dtype)
+
+
+def _bytes(executable: CudaExecutable, place: Range) -> Array:
+    """The bytes at a place, likewise."""
+    values = aligned_empty((place.stop - place.start,), np.uint8)
     address = executable.addresses().of(place)
     executable.device.staging.download(values, address, executable.device.streams[0])
     return values

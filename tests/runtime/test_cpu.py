@@ -14,7 +14,7 @@ import pytest
 from graphc.errors import RunError
 from graphc.ir import Graph, Node, Type, Value, Where
 from graphc.ops.fused import Fused
-from graphc.runtime.cpu.executable import executable as cpu
+from graphc.runtime.cpu import executable as cpu
 from graphc.runtime.cpu.executable import load
 from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
 from graphc.state import StateBuffer

@@ -9,7 +9,8 @@ from graphc.errors import RunError
 from graphc.ir import Graph, Node, Type, Value, Where
 from graphc.ops.base import REGISTRY
 from graphc.ops.fused import Fused
-from graphc.runtime.reference import ReferenceExecutable, first_nan
+from graphc.runtime.nan import first_nan
+from graphc.runtime.reference import ReferenceExecutable
 from graphc.state import StateBuffer
 
 VECTOR = Type((4,), "f32")

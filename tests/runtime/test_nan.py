@@ -1,0 +1,98 @@
+"""The check for NaN names the op inside the kernel that made the first one, and its line."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.errors import RunError
+from graphc.ops.fused import Fused
+
+DEVICES = ("cpu", "sim", "reference")
+
+
+@pytest.fixture(autouse=True)
+def check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHC_CHECK", "nan")
+
+
+def line(fn: Callable[..., Any], text: str) -> str:
+    """`file.py:number` of the only line of `fn` that holds `text`."""
+    lines, first = inspect.getsourcelines(fn)
+    (number,) = (first + n for n, found in enumerate(lines) if text in found)
+    return f"test_nan.py:{number}"
+
+
+def message_of(program: Any, *arrays: Any) -> str:
+    with pytest.raises(RunError) as caught:
+        program(*arrays)
+    return str(caught.value)
+
+
+def many_lines(x: Any) -> Any:
+    a = x * 2.0
+    b = graphc.where(x > 0, graphc.log(a), 0.0)  # NaN that nothing reads is none
+    c = graphc.sqrt(a + 1.0)
+    d = c * b + 3.0
+    return graphc.tanh(d)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_first_value_inside_a_kernel_is_named_with_its_one_line(device: str) -> None:
+    program = graphc.compile(many_lines, graphc.spec((4,)), device=device)
+    (node,) = (n for n in program.graph.nodes if isinstance(n.op, Fused))
+    program(np.zeros(4, np.float32))
+    said = message_of(program, np.array([1, -0.25, -2, 1], np.float32))
+    assert said == (
+        f"NaN in %sqrt : f32[4], written by {node.op.kernel}, "
+        f"{line(many_lines, 'graphc.sqrt')}; the state is unchanged"
+    )
+
+
+def image(x: Any, weight: Any) -> Any:
+    y = graphc.relu(graphc.conv2d(x, weight)) - 1.0
+    y = graphc.log(graphc.max_pool2d(y, 2))
+    return graphc.sum(y * 2.0, axis=(2, 3))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("batch", [3, 20])
+def test_values_with_a_batch_in_the_lanes_are_found_too(batch: int, device: str) -> None:
+    program = graphc.compile(
+        image, graphc.spec((batch, 1, 6, 6)), graphc.spec((2, 1, 3, 3)), device=device
+    )
+    x, weight = np.ones((batch, 1, 6, 6), np.float32), np.ones((2, 1, 3, 3), np.float32)
+    program(x, weight)
+    x[batch - 1] = 0
+    assert re.fullmatch(
+        rf"NaN in %log : f32\[{batch},2,2,2\], written by \w+, "
+        rf"{line(image, 'graphc.log')}; the state is unchanged",
+        message_of(program, x, weight),
+    )
+
+
+def loop(x: Any) -> Any:
+    def step(carry: Any, element: Any) -> Any:
+        carry = carry - element
+        root = graphc.sqrt(carry)
+        return carry, root + 1.0
+
+    return graphc.scan(step, graphc.ones((3,)) * 2.0, x)[1]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_value_inside_a_loop_is_named_with_its_iteration(device: str) -> None:
+    program = graphc.compile(
+        loop, graphc.spec((6, 3)), device=device, disable=("hoist", "hoist_gradient")
+    )
+    assert re.fullmatch(
+        r"NaN in %\S*sqrt : f32\[3\], written by \w+ \(iteration 4\), "
+        rf"{line(loop, 'graphc.sqrt')}; the state is unchanged",
+        message_of(program, np.full((6, 3), 0.5, np.float32)),
+    )
