@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from graphc import config, tree
 from graphc.compiled import Executable
 from graphc.compiled import Program as Program
@@ -38,7 +40,7 @@ def compile(
     precision: str = "float32",
     tune: bool | None = None,
     training: bool | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     disable: Iterable[str] = (),
 ) -> Program:
     """A program that computes `fn(*args)`, and one training step with `update`.
@@ -56,7 +58,8 @@ def compile(
     threads   workers on the CPU, the caller included
     training  whether dropout drops and batch norm uses the batch, in modules whose `train()` or
               `eval()` says nothing else; default: with `update`
-    seed      key of the program's random numbers
+    seed      key of the program's random numbers, equal for equal seeds; default: one of its own
+              for each program, which `graphc.seed` determines
     disable   names of optional passes to leave out
 
     Raises GraphError for mistakes in the model or the arguments, CompileError if the compiler
@@ -74,6 +77,8 @@ def compile(
     if update is not None and not isinstance(update, Rule):
         got = f"the class {update.__name__}" if isinstance(update, type) else type(update).__name__
         raise error(f"update: expected a rule such as graphc.optim.SGD(lr=0.1), got {got}")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer)):
+        raise error(f"seed: expected an integer or None, got {seed!r}")
     if train is not None and update is None:
         raise error("train: says what update= may change, which is not given")
     selection = None if train is None else Selection("train", train)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,6 +38,8 @@ class Builder:
         self.seed = 0
         self.bounds: list[Any] | None = None
         """A `Bound` for each tensor of indices, where GRAPHC_CHECK=bounds asks for them."""
+        self.draw_key: Callable[[], int] | None = None
+        """Gives the number, below 2^30, from which the counter of random ops counts; else 0."""
         self.trainable_read: list[tuple[str, Any, bool]] = []
         """(name, parameter, its `trainable`) wherever that decided what the graph computes."""
         self.buffers: dict[str, StateBuffer] = {}
@@ -107,18 +109,32 @@ class Builder:
         self.buffers[name] = buffer
 
     def random_key(self) -> tuple[int, int, Tensor]:
-        """(seed, number of the random op in this program, step counter i32[]) for a Philox op.
+        """(seed, number of the random op in this program, counter i32[]) for a Philox op.
 
-        The counter goes up by one at each call of the program.
+        The counter goes up by one at each call of the program, from the program's key on.
         """
-        counter = next(
-            (t for t in self._state_tensors.values() if t.value.name == "random.step"), None
-        )
-        if counter is None:
-            counter = self.read_state(StateBuffer(0, np.int32), "random.step")
-            self.update(counter, counter + 1)
+        seed, number, step = self.random_step()
+        key = self.random_offset()
+        return seed, number, step if key is None else step + key
+
+    def random_step(self) -> tuple[int, int, Tensor]:
+        """As `random_key`, with a counter that begins at 0."""
+        step = self._random_state("random.step")
+        if step is None:
+            step = self.read_state(StateBuffer(0, np.int32), "random.step")
+            self.update(step, step + 1)
         self._random_ops += 1
-        return self.seed, self._random_ops - 1, counter
+        return self.seed, self._random_ops - 1, step
+
+    def random_offset(self) -> Tensor | None:
+        """The program's key i32[], which is state; None where there is none to draw."""
+        key = self._random_state("random.key")
+        if key is None and self.draw_key is not None:
+            key = self.read_state(StateBuffer(self.draw_key(), np.int32), "random.key")
+        return key
+
+    def _random_state(self, name: str) -> Tensor | None:
+        return next((t for t in self._state_tensors.values() if t.value.name == name), None)
 
     def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
         """Append `op` on `inputs`; the outputs. A GraphError gets the user's line at its end."""

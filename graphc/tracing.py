@@ -12,6 +12,7 @@ import numpy as np
 from graphc import tree
 from graphc.ir import Graph, Type, dtype_name
 from graphc.lines import error
+from graphc.nn.initialize import draw_key
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 from graphc.trace import Builder, Operand, Tensor, current_builder
@@ -38,16 +39,21 @@ def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int 
 
 
 def trace_function(
-    fn: Callable[..., Any], args: Sequence[Any], training: bool, seed: int, bounds: bool = False
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    training: bool,
+    seed: int | None,
+    bounds: bool = False,
 ) -> Traced:
     """Run `fn` on symbolic tensors in place of the specs; `bounds` keeps what its indices must
-    lie in."""
+    lie in. Without a seed the program draws a key of its own, if it has random ops."""
     if isinstance(fn, type) or not callable(fn):
         got = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
         raise error(f"expected a function or a module, got {got}")
     name = getattr(fn, "__name__", type(fn).__name__)
     builder = Builder(name if name.isidentifier() else "function")
-    builder.training, builder.seed = training, seed
+    builder.training, builder.seed = training, seed or 0
+    builder.draw_key = draw_key if seed is None else None
     builder.bounds = [] if bounds else None
     owner = _owner(fn)
     if owner is not None and owner is not fn:  # a call of a module says so by itself

@@ -155,14 +155,18 @@ class BodyBuilder(Builder):
             "(running statistics of a norm layer?); return new values as the carry"
         )
 
-    def random_key(self) -> tuple[int, int, Tensor]:
+    def random_step(self) -> tuple[int, int, Tensor]:
         """As outside, with a counter that differs from iteration to iteration."""
         with self.outer.building():
-            seed, number, counter = self.outer.random_key()
+            seed, number, counter = self.outer.random_step()
             if self._iteration is None:
                 (iota,) = self.outer.emit(ops.Iota((self.length,), 0))
                 self._iteration = self.element("t", iota)
         return seed, number, self.own(counter) * self.length + self._iteration
+
+    def random_offset(self) -> Tensor | None:
+        key = self.outer.random_offset()
+        return None if key is None else self.own(key)
 
     def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
         return super().emit(op, *map(self.own, inputs), name=name)

@@ -172,7 +172,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         ".*seed|.*_rng_state|Generator|thread_safe_generator",
-        "compile's seed= sets the numbers a program draws, graphc.seed(number) the initial values",
+        "graphc.seed(number) sets initial values and what programs draw, compile's seed= one program's",
     ),
     (
         ".*autocast.*|set_float32_.*|get_float32_.*|GradScaler",

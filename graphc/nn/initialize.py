@@ -11,16 +11,20 @@ from graphc.nn import check
 from graphc.nn.parameter import Parameter
 
 _generator: np.random.Generator | None = None
+_keys: np.random.Generator | None = None
+"""Where programs draw their keys: apart, so that compiling changes no later module's weights."""
 
 
 def seed(number: int = 0) -> None:
-    """Let the modules made from here on be those of `number`: equal numbers, equal weights.
+    """Let the modules made and the programs compiled from here on be those of `number`: equal
+    numbers, equal weights and equal draws of dropout and other random functions.
 
-    The weights of a process that does not call it are those of 0. GraphError unless `number` is
+    In a process that does not call it they are those of 0. GraphError unless `number` is
     an integer of at least 0.
     """
-    global _generator
-    _generator = np.random.default_rng(check.integer("seed", "number", number, at_least=0))
+    global _generator, _keys
+    checked = check.integer("seed", "number", number, at_least=0)
+    _generator, _keys = np.random.default_rng(checked), np.random.default_rng([checked, 1])
 
 
 def generator() -> np.random.Generator:
@@ -29,6 +33,14 @@ def generator() -> np.random.Generator:
         seed()
     assert _generator is not None
     return _generator
+
+
+def draw_key() -> int:
+    """The key of the next program with random ops: another one at each call."""
+    if _keys is None:
+        seed()
+    assert _keys is not None
+    return int(_keys.integers(1, 2**30))
 
 
 def uniform(shape: tuple[int, ...], fan_in: int) -> Parameter:
