@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 NEAREST = {
     "AdaptiveLogSoftmaxWithLoss": "nn.CrossEntropyLoss",
-    "Buffer": "nn.Parameter(data, trainable=False)",
     "CTCLoss": "nn.NLLLoss",
     "Container": "nn.ModuleList",
     "CrossMapLRN2d": "nn.LocalResponseNorm",

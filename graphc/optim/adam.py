@@ -6,7 +6,7 @@ import math
 
 from graphc import functions
 from graphc.errors import GraphError
-from graphc.optim.rule import Rate, Rule
+from graphc.optim.rule import Groups, Rate, Rule
 from graphc.trace import Tensor, user_line
 
 
@@ -24,8 +24,10 @@ class Adam(Rule):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
     ) -> None:
-        super().__init__(lr, weight_decay, clip_grad_norm)
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema)
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise GraphError(
                 f"{type(self).__name__}: betas expected a pair of numbers in [0, 1), "
@@ -74,8 +76,10 @@ class AdamW(Adam):
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
     ) -> None:
-        super().__init__(lr, betas, eps, weight_decay, clip_grad_norm)
+        super().__init__(lr, betas, eps, weight_decay, clip_grad_norm, groups, ema)
 
     def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
         if self.weight_decay:

@@ -7,7 +7,7 @@ same rule go on where the others stopped; another model given the rule begins at
 
 from __future__ import annotations
 
-import functools
+import copy
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,56 +19,71 @@ from graphc import functions
 from graphc.dtypes import convert
 from graphc.errors import GraphError
 from graphc.ir import NARROW, Type, Where
+from graphc.lines import error
 from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
+from graphc.optim.clock import Clock
+from graphc.optim.construction import checked
+from graphc.optim.groups import Group, group_of, make_groups
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, Tensor, user_line
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Rate = float | Callable[[int], float]
+Groups = Sequence[Mapping[str, Any]]
 Gradient = tuple[Parameter, Tensor, str]
 """A parameter, its gradient and its name, such as `conv1.weight`."""
-
-
-class Clock:
-    """How far one model is: its finished steps and the rate of the step that comes."""
-
-    def __init__(self) -> None:
-        self.rate = StateBuffer(0.0, np.float32)
-        self.step = StateBuffer(0, np.int32)
-        self.random: StateBuffer | None = None
-        """Counts the random ops' calls; there once a program has random ops."""
-
-    @property
-    def finished(self) -> int:
-        """The number of finished steps."""
-        return int(self.step.numpy())
 
 
 class Rule:
     """Base of all update rules: a subclass says which moments it keeps, and its arithmetic.
 
     `lr` is a number, or a schedule: a function of the number of finished steps. `clip_grad_norm`
-    scales all gradients alike where their norm, taken as one vector, is larger.
+    scales all gradients alike where their norm, taken as one vector, is larger. `groups` is a list
+    of dicts: the parameters that "params" stands for (a module, a list of modules or parameters,
+    or a function that is true of their names) are updated with the dict's other items in place of
+    the rule's arguments; as in PyTorch it may be the first argument. With `ema` the rule keeps a
+    running average of each parameter: average = ema * average + (1 - ema) * w after each step, w
+    itself after the first; `averaged` gives a model of them.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", _refuse_parameters(vars(cls)["__init__"]))  # noqa: B010
+            setattr(cls, "__init__", checked(vars(cls)["__init__"]))  # noqa: B010
 
-    def __init__(self, lr: Rate, weight_decay: float, clip_grad_norm: float | None) -> None:
+    _given: dict[str, Any]
+    """The arguments that the rule was made with, by name."""
+
+    def __init__(
+        self,
+        lr: Rate,
+        weight_decay: float,
+        clip_grad_norm: float | None,
+        groups: Groups = (),
+        ema: float | None = None,
+    ) -> None:
         self.weight_decay = self.number("weight_decay", weight_decay)
         self.clip_grad_norm = clip_grad_norm
         if clip_grad_norm is not None:
             self.clip_grad_norm = self.number("clip_grad_norm", clip_grad_norm)
-        self._clocks = [Clock()]
+        if not hasattr(self, "_given"):
+            self._given = {"lr": lr, "weight_decay": weight_decay, "clip_grad_norm": None}
+        self._clocks: list[Clock] = []
         """One for each model, in the order of their first compile; the first waits for one."""
+        self.ema = None if ema is None else self.number("ema", ema, below=1.0)
+        self._groups = make_groups(self, groups, self._given)
+        self._clocks.append(Clock(len(self._groups)))
         self._clock_of: dict[StateBuffer, Clock] = {}
         self._moments: dict[StateBuffer, dict[str, StateBuffer]] = {}
         self._names: dict[StateBuffer, str] = {}
         self._loaded: dict[str, Array] = {}
         self.lr = lr
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, each with an `lr` that can be set between steps."""
+        return self._groups
 
     @property
     def moments(self) -> tuple[str, ...]:
@@ -114,7 +129,7 @@ class Rule:
     @property
     def step(self) -> int:
         """The number of finished steps, that of the furthest model where there are several."""
-        return max(clock.finished for clock in self._clocks)
+        return max((clock.finished for clock in self._clocks), default=0)
 
     def clock(self, state: Iterable[StateBuffer]) -> Clock:
         """The clock among a training program's state."""
@@ -123,9 +138,11 @@ class Rule:
 
     def before_step(self, clock: Clock) -> None:
         """Let the rate be that of the step that comes. A program calls it before each step."""
-        rate = self.rate_at(clock.finished) if callable(self._lr) else self._lr
-        if clock.rate.array != np.float32(rate):
-            clock.rate.assign(rate, "lr")
+        scheduled = callable(self._lr) or any(callable(group.lr) for group in self._groups)
+        finished = clock.finished if scheduled else 0
+        self._set_rate(clock.rate, self.rate_at(finished))
+        for group, buffer in zip(self._groups, clock.rates, strict=True):
+            self._set_rate(buffer, group.rate_at(finished))
 
     def emit(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
         """Append the update of every parameter, of the moments and of the step counter to the
@@ -133,14 +150,18 @@ class Rule:
         clock = self._clock_for(gradients)
         self._share_random(builder, clock)
         with builder.at(Where(derived=True)):
-            rate = builder.read_state(clock.rate, "lr")
             step = builder.read_state(clock.step, "step")
             following = step + 1
             builder.update(step, following)
-            shared = self.scalars(rate, functions.astype(following, "float32"))
+            number = functions.astype(following, "float32")
+            shared = {
+                group: self._scalars(builder, clock, group, number)
+                for group in dict.fromkeys(self._group_of(p, name) for p, _, name in gradients)
+            }
             scale = self._scale([gradient for _, gradient, _ in gradients])
         self._remember(gradients)
         for parameter, gradient, name in gradients:
+            group = self._group_of(parameter, name)
             with builder.at(Where(name.rpartition(".")[0], (), derived=True)):
                 buffers = self._moments[parameter.state]
                 old = [builder.read_state(parameter.state, name)]
@@ -148,19 +169,25 @@ class Rule:
                 weight, *moments = map(_wide, old)
                 wide = _wide(gradient)
                 scaled = wide if scale is None else wide * _cast(scale, wide)
-                scalars = tuple(_cast(s, weight) for s in shared)
-                new = self.apply(weight, scaled, tuple(moments), scalars)
+                scalars = tuple(_cast(s, weight) for s in shared[group])
+                average = moments.pop() if self.ema is not None else None
+                member = self if group is None else group.member
+                new = member.apply(weight, scaled, tuple(moments), scalars)
+                if average is not None:
+                    new = *new, self._averaged(average, new[0], following)
                 for state, tensor in zip(old, new, strict=True):
                     builder.update(state, _cast(tensor, state))
 
     def state_dict(self) -> dict[str, Array]:
-        """`lr` f64[], `step` i32[], `random.step` i32[] where random ops count their calls, and the
-        moments by `moment.parameter`, as copies as of the last finished step. Moments exist from
-        the first compile on. The second model's step is `step.1`, and so on."""
+        """`lr` f64[], `groups.N.lr` f64[] of each group, `step` i32[], `random.step` and
+        `random.key` i32[] where random ops count their calls, and the moments, averages among them
+        as `ema`, by `moment.parameter`: copies as of the last finished step. Moments exist from the
+        first compile on. The second model's step is `step.1`, and so on."""
         named = snapshot(dict(self._named()))
         finished = max(int(named[f"step{self._suffix(clock)}"]) for clock in self._clocks)
         return {
             "lr": np.array(self.rate_at(finished), np.float64),
+            **{self._rate_name(g): np.array(g.rate_at(finished)) for g in self._groups},
             **named,
             **{name: array.copy() for name, array in self._loaded.items()},
         }
@@ -178,7 +205,8 @@ class Rule:
         state = mapping_of("load_state_dict", state)
         arrays = {name: as_array(name, value) for name, value in state.items()}
         own = {"lr": self._clocks[0].rate, **dict(self._named())}
-        prefixes = ("step.", "random.step", *self._prefixes())
+        own |= {self._rate_name(group): self._clocks[0].rate for group in self._groups}
+        prefixes = ("step.", "random.", *self._prefixes())
         problems = [f"missing {name} : {b.type}" for name, b in own.items() if name not in arrays]
         for name, array in arrays.items():
             if name not in own and not name.startswith(prefixes):
@@ -187,6 +215,9 @@ class Rule:
                 problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
+        for group in self._groups:
+            del own[self._rate_name(group)]
+            group.restore(float(arrays.pop(self._rate_name(group))), float(arrays["lr"]))
         rates, contents = self._rates_after(arrays), dict(arrays)
         for clock, rate in rates.items():
             name = f"lr{self._suffix(clock)}"
@@ -195,6 +226,24 @@ class Rule:
         self._loaded = {name: a.copy() for name, a in arrays.items() if name not in own}
         if not callable(self._lr):
             self._lr = rates[self._clocks[0]]
+
+    def averaged(self, model: Module) -> Module:
+        """A copy of `model` whose parameters are the running averages of those that this rule
+        updates; the others it shares with `model`. It follows every step, in programs that were
+        compiled before too. GraphError without `ema`, or if the rule updates none of them yet."""
+        if self.ema is None:
+            raise error(f"{type(self).__name__}: averaged expected a rule with ema=, it has none")
+        averages = {state: kept["ema"] for state, kept in self._moments.items()}
+        states = [parameter.state for parameter in model.parameters()]
+        if not any(state in averages for state in states):
+            raise error(
+                f"{type(self).__name__}: averaged expected a model that a program updates by this "
+                f"rule, no program that was compiled updates this {type(model).__name__}"
+            )
+        copied = copy.deepcopy(model, {id(state): averages.get(state, state) for state in states})
+        for parameter in copied.parameters():
+            parameter.trainable = False
+        return copied
 
     def number(self, name: str, value: Any, below: float = math.inf) -> float:
         """`value` as a float in [0, below), or GraphError."""
@@ -217,6 +266,28 @@ class Rule:
         steps = {clock: int(arrays[f"step{self._suffix(clock)}"]) for clock in self._clocks}
         return {clock: self.rate_at(step) for clock, step in steps.items()}
 
+    def _set_rate(self, buffer: StateBuffer, rate: float) -> None:
+        if buffer.array != np.float32(rate):
+            buffer.assign(rate, "lr")
+
+    def _group_of(self, parameter: Parameter, name: str) -> Group | None:
+        return group_of(self._groups, parameter, name) if self._groups else None
+
+    def _scalars(
+        self, builder: Builder, clock: Clock, group: Group | None, step: Tensor
+    ) -> tuple[Tensor, ...]:
+        """What the parameters of a group share, from its rate; None is the rule without groups."""
+        if group is None:
+            return self.scalars(builder.read_state(clock.rate, "lr"), step)
+        rate = builder.read_state(clock.rates[group.number], f"groups.{group.number}.lr")
+        return group.member.scalars(rate, step)
+
+    def _averaged(self, average: Tensor, weight: Tensor, step: Tensor) -> Tensor:
+        """The running average after step number `step`, the first of which is 1."""
+        assert self.ema is not None
+        moved = average + (weight - average) * (1 - self.ema)
+        return functions.where(functions.equal(step, 1), weight, moved)
+
     def _clock_for(self, gradients: Sequence[Gradient]) -> Clock:
         """The clock of the parameters; where there are several, the one that went furthest."""
         states = [parameter.state for parameter, _, _ in gradients]
@@ -224,7 +295,7 @@ class Rule:
         if known:
             clock = max(known, key=lambda clock: clock.finished)
         elif self._clock_of:
-            clock = Clock()
+            clock = Clock(len(self._groups))
             clock.step = self._buffer(f"step.{len(self._clocks)}", np.zeros((), np.int32))
             self._clocks.append(clock)
             self.before_step(clock)
@@ -236,18 +307,26 @@ class Rule:
 
     def _share_random(self, builder: Builder, clock: Clock) -> None:
         """Let the program's random ops count their calls where the model's other programs do."""
-        if "random.step" in builder.buffers:
-            if clock.random is None:
-                name = f"random.step{self._suffix(clock)}"
-                clock.random = self._buffer(name, np.zeros((), np.int32))
-            builder.rebind_state("random.step", clock.random)
+        for name in {"random.step", "random.key"} & builder.buffers.keys():
+            if name not in clock.random:
+                first = builder.buffers[name].numpy()
+                clock.random[name] = self._buffer(f"{name}{self._suffix(clock)}", first)
+            builder.rebind_state(name, clock.random[name])
+
+    def _rate_name(self, group: Group) -> str:
+        return f"groups.{group.number}.lr"
 
     def _suffix(self, clock: Clock) -> str:
         number = self._clocks.index(clock)
         return f".{number}" if number else ""
 
     def _prefixes(self) -> tuple[str, ...]:
-        return tuple(f"{moment}." for moment in self.moments)
+        rules = [self, *(group.member for group in self._groups)]
+        names = [*(m for rule in rules for m in rule.moments), *self._average_names()]
+        return tuple(f"{name}." for name in dict.fromkeys(names))
+
+    def _average_names(self) -> tuple[str, ...]:
+        return () if self.ema is None else ("ema",)
 
     def _buffer(self, path: str, first: Array) -> StateBuffer:
         """A new buffer with what was loaded at `path`, else with `first`."""
@@ -267,10 +346,14 @@ class Rule:
     def _remember(self, gradients: Sequence[Gradient]) -> None:
         """Make the moments of parameters that have none, from what was loaded if anything was."""
         new: dict[str, Parameter] = {}
+        rules: dict[str, Rule] = {}
         for parameter, _, name in gradients:
             if parameter.state not in self._moments:
-                new[self._unique(name)] = parameter
-        paths = [f"{moment}.{name}" for name in new for moment in self.moments]
+                unique, group = self._unique(name), self._group_of(parameter, name)
+                new[unique] = parameter
+                rules[unique] = self if group is None else group.member
+        kept = {name: (*rules[name].moments, *self._average_names()) for name in new}
+        paths = [f"{moment}.{name}" for name in new for moment in kept[name]]
         loaded = any(path.startswith(self._prefixes()) for path in self._loaded)
         missing = [path for path in paths if loaded and path not in self._loaded]
         if missing:
@@ -280,8 +363,8 @@ class Rule:
         for name, parameter in new.items():
             self._names[parameter.state] = name
             self._moments[parameter.state] = {
-                moment: self._first(moment, parameter, f"{moment}.{name}")
-                for moment in self.moments
+                moment: self._first(rules[name], moment, parameter, f"{moment}.{name}")
+                for moment in kept[name]
             }
 
     def _unique(self, name: str) -> str:
@@ -290,16 +373,19 @@ class Rule:
         others = (f"{name}.{number}" for number in itertools.count(1))
         return next(n for n in itertools.chain([name], others) if n not in taken)
 
-    def _first(self, moment: str, parameter: Parameter, path: str) -> StateBuffer:
-        first = np.full(parameter.shape, self.initial(moment))
+    def _first(self, rule: Rule, moment: str, parameter: Parameter, path: str) -> StateBuffer:
+        if moment == "ema":
+            first = parameter.numpy()
+        else:
+            first = np.full(parameter.shape, rule.initial(moment))
         return self._buffer(path, convert(first, parameter.type.numpy_dtype))
 
     def _named(self) -> Iterator[tuple[str, StateBuffer]]:
         """All state but the rates, by name."""
         for clock in self._clocks:
             yield f"step{self._suffix(clock)}", clock.step
-            if clock.random is not None:
-                yield f"random.step{self._suffix(clock)}", clock.random
+            for name, buffer in sorted(clock.random.items()):
+                yield f"{name}{self._suffix(clock)}", buffer
         for parameter, moments in self._moments.items():
             for moment, buffer in moments.items():
                 yield f"{moment}.{self._names[parameter]}", buffer
@@ -312,28 +398,3 @@ def _wide(tensor: Tensor) -> Tensor:
 
 def _cast(scalar: Tensor, like: Tensor) -> Tensor:
     return scalar if scalar.dtype == like.dtype else functions.astype(scalar, like.dtype)
-
-
-def _refuse_parameters(initialize: Callable[..., None]) -> Callable[..., None]:
-    """`initialize`, with an error where parameters come first, as in PyTorch. Only out here: in
-    SGD(model.parameters(), lr=0.1) lr is given twice."""
-
-    @functools.wraps(initialize)
-    def checked(self: Rule, *args: Any, **kwargs: Any) -> None:
-        if args and _holds_parameters(args[0]):
-            raise GraphError(
-                f"{type(self).__name__}: parameters are found by graphc.compile; give only lr and "
-                f"the rule's other numbers ({', '.join(user_line())})"
-            )
-        initialize(self, *args, **kwargs)
-
-    return checked
-
-
-def _holds_parameters(value: Any) -> bool:
-    """Whether `value` is what PyTorch's optimizers are given first: parameters, however held."""
-    if isinstance(value, (Parameter, Module, Iterator)):
-        return True
-    if isinstance(value, Mapping):
-        return "params" in value or any(_holds_parameters(item) for item in value.values())
-    return isinstance(value, (list, tuple)) and any(_holds_parameters(item) for item in value)

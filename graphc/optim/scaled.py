@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc import functions
-from graphc.optim.rule import Rate, Rule
+from graphc.optim.rule import Groups, Rate, Rule
 from graphc.trace import Tensor
 
 
@@ -23,8 +23,10 @@ class RMSprop(Rule):
         momentum: float = 0.0,
         centered: bool = False,
         clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
     ) -> None:
-        super().__init__(lr, weight_decay, clip_grad_norm)
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema)
         self.alpha = self.number("alpha", alpha)
         self.eps = self.number("eps", eps)
         self.momentum = self.number("momentum", momentum)
@@ -73,8 +75,10 @@ class Adagrad(Rule):
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
         clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
     ) -> None:
-        super().__init__(lr, weight_decay, clip_grad_norm)
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema)
         self.lr_decay = self.number("lr_decay", lr_decay)
         self.initial_accumulator_value = self.number(
             "initial_accumulator_value", initial_accumulator_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphc import functions
 from graphc.errors import GraphError
-from graphc.optim.rule import Rate, Rule
+from graphc.optim.rule import Groups, Rate, Rule
 from graphc.trace import Tensor, user_line
 
 
@@ -22,8 +22,10 @@ class SGD(Rule):
         weight_decay: float = 0.0,
         nesterov: bool = False,
         clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
     ) -> None:
-        super().__init__(lr, weight_decay, clip_grad_norm)
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema)
         self.momentum = self.number("momentum", momentum)
         self.dampening = self.number("dampening", dampening)
         self.nesterov = bool(nesterov)

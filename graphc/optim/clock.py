@@ -1,0 +1,25 @@
+"""What programs of one model count together: steps, rates, draws."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphc.state import StateBuffer
+
+
+class Clock:
+    """How far one model is: its finished steps and the rates of the step that comes."""
+
+    def __init__(self, groups: int = 0) -> None:
+        self.rate = StateBuffer(0.0, np.float32)
+        self.rates = [StateBuffer(0.0, np.float32) for _ in range(groups)]
+        """That of each group."""
+        self.step = StateBuffer(0, np.int32)
+        self.random: dict[str, StateBuffer] = {}
+        """`random.step` counts the random ops' calls, `random.key` is what they count from; there
+        once a program has random ops."""
+
+    @property
+    def finished(self) -> int:
+        """The number of finished steps."""
+        return int(self.step.numpy())

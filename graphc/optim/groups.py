@@ -1,0 +1,100 @@
+"""Parameter groups: parts of a model that a rule updates with numbers of their own.
+
+A group is a rule of the same class, made with the rule's arguments and the group's in their place;
+so every argument of every rule can be one of a group's, and its errors are the rule's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphc.lines import error
+from graphc.nn.parameter import Parameter
+from graphc.nn.selection import Selection
+from graphc.optim.construction import holds_groups
+
+if TYPE_CHECKING:
+    from graphc.optim.rule import Rate, Rule
+
+COMMON = ("groups", "clip_grad_norm", "ema")
+"""Arguments that are those of the whole rule."""
+
+
+class Group:
+    """Number `number` of the groups of `rule`: the parameters of `selection` are updated by
+    `member`. Its rate is the rule's until it has one of its own."""
+
+    def __init__(self, rule: Rule, number: int, member: Rule, selection: Selection) -> None:
+        self.rule, self.number, self.member, self.selection = rule, number, member, selection
+        self._lr: Rate | None = None
+
+    @property
+    def lr(self) -> Rate:
+        """The rate or the schedule; setting it takes effect at the next step. GraphError for a
+        number that is negative or not finite."""
+        return self.rule.lr if self._lr is None else self._lr
+
+    @lr.setter
+    def lr(self, value: Rate) -> None:
+        self.rule.number("lr", value(self.rule.step) if callable(value) else value)
+        self._lr = value
+
+    def rate_at(self, step: int) -> float:
+        """The rate after `step` finished steps."""
+        lr = self.lr
+        return self.rule.number("lr", lr(step) if callable(lr) else lr)
+
+    def restore(self, rate: float, of_rule: float) -> None:
+        """Go on with `rate`, where the rule does with `of_rule`. A schedule stays."""
+        if not callable(self.lr) and (self._lr is not None or rate != of_rule):
+            self._lr = rate
+
+
+def make_groups(rule: Rule, wanted: Any, given: Mapping[str, Any]) -> tuple[Group, ...]:
+    """The groups of `rule`, which was made with the arguments `given`, from dicts with `params` and
+    arguments of the rule. GraphError for others, and if two groups list the same parameter."""
+    name = type(rule).__name__
+    if not holds_groups(wanted) and wanted != ():
+        raise error(f"{name}: groups expected a list of dicts that hold 'params', got {wanted!r}")
+    groups = tuple(_make(rule, i, dict(group), given) for i, group in enumerate(wanted))
+    owner: dict[int, int] = {}
+    for group in groups:
+        for parameter in group.selection.listed:
+            first = owner.setdefault(id(parameter), group.number)
+            if first != group.number:
+                raise error(
+                    f"{name}: groups[{group.number}] lists a parameter {parameter.type} that "
+                    f"groups[{first}] lists too"
+                )
+    return groups
+
+
+def group_of(groups: Sequence[Group], parameter: Parameter, name: str) -> Group:
+    """The group that lists the parameter, else the first one whose function accepts its name."""
+    for group in groups:
+        if group.selection.lists(parameter):
+            return group
+    for group in groups:
+        if group.selection.accepts(name):
+            return group
+    raise error(
+        f"{type(groups[0].rule).__name__}: {name} is in none of the groups; compile's train= "
+        'leaves parameters out, a last group {"params": lambda name: True} takes what is left'
+    )
+
+
+def _make(rule: Rule, number: int, options: dict[str, Any], given: Mapping[str, Any]) -> Group:
+    said = f"{type(rule).__name__}: groups[{number}]"
+    selection = Selection(said, options.pop("params"))
+    _, *names = inspect.signature(type(rule).__init__).parameters
+    known = [name for name in names if name not in COMMON]
+    unknown = next((key for key in options if key not in known), None)
+    if unknown is not None:
+        raise error(f"{said}: expected params, {', '.join(known)}, got {unknown!r}")
+    own = {name: value for name, value in given.items() if name not in COMMON}
+    group = Group(rule, number, type(rule)(**{**own, **options}), selection)
+    if "lr" in options:
+        group.lr = options["lr"]
+    return group
