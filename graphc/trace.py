@@ -102,6 +102,12 @@ class Builder:
             self.buffers[tensor.value.name] = buffer
         return self._state_tensors[id(buffer)]
 
+    def contents(self, buffer: StateBuffer) -> Tensor:
+        """What `buffer` holds at this point of the function: the last update if there was one."""
+        old = self.read_state(buffer)
+        new = next((new for value, new in self.updates if value == old.value), old.value)
+        return Tensor(new, self)
+
     def rebind_state(self, name: str, buffer: StateBuffer) -> None:
         """Let the state value `name` stand for `buffer` in place of the one that was read."""
         old = self.buffers[name]
@@ -154,10 +160,6 @@ class Builder:
     def _base_name(self, op: Op, where: Where) -> str:
         prefix = "d." if where.derived else ""
         return f"{prefix}{where.module}.{op.name}" if where.module else f"{prefix}{op.name}"
-
-    def latest(self, state: Tensor) -> Tensor:
-        """What the state holds behind the last `update` of it, else `state` itself."""
-        return Tensor(dict(self.updates).get(state.value, state.value), self)
 
     def update(self, old: Tensor, new: Tensor) -> None:
         """Let the state `old` be `new` after this program has run."""

@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.runtime.plan import Launch, all_steps
+from graphc.runtime.plan.plan import Launch, all_steps
 from tests.nn.running import Array, random
 from tests.tools import need_command, need_module
 

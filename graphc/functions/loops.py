@@ -149,6 +149,9 @@ class BodyBuilder(Builder):
     def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
         return self.own(self.outer.read_state(buffer, name))
 
+    def contents(self, buffer: StateBuffer) -> Tensor:
+        return self.own(self.outer.contents(buffer))
+
     def update(self, old: Tensor, new: Tensor) -> None:
         raise error(
             "scan: its function expected no side effects, got an update of state "

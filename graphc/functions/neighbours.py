@@ -172,7 +172,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         ".*seed|.*_rng_state|Generator|thread_safe_generator",
-        "graphc.seed(number) sets initial values and what programs draw, compile's seed= one program's",
+        "graphc.seed(number) sets initial values and draws, compile's seed= those of one program",
     ),
     (
         ".*autocast.*|set_float32_.*|get_float32_.*|GradScaler",

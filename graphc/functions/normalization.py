@@ -25,6 +25,7 @@ from graphc.functions.reductions import biased_variance, mean, norm
 from graphc.functions.shapes import pad, reshape
 from graphc.functions.tensors import as_tensor, axis_of, cast, error, floating, shape_of
 from graphc.ir import DTYPES
+from graphc.state import StateBuffer
 from graphc.trace import Tensor, current_builder
 
 __all__ = [
@@ -272,11 +273,11 @@ def _per_channel(name: str, argument: str, value: Any, x: Tensor) -> Tensor | No
 
 def _move(name: str, running: Any, batch: Tensor, momentum: Any) -> None:
     """Let the state `running` become (1 - momentum) * running + momentum * batch."""
-    builder, state = current_builder(), as_tensor(running)
+    builder, latest = current_builder(), as_tensor(running)
+    held = getattr(running, "state", None)
+    state = builder.read_state(held) if isinstance(held, StateBuffer) else latest
     if state.value not in builder.state:
         raise error(f"{name} {state.value.type} is not a parameter, so nothing keeps it")
-    # A module that is called twice moves its statistics twice.
-    latest = cast(builder.latest(state), batch.dtype)
     part = multiply(reshape(batch, state.shape), momentum)
-    moved = add(multiply(latest, subtract(1, momentum)), part)
+    moved = add(multiply(cast(latest, batch.dtype), subtract(1, momentum)), part)
     builder.update(state, cast(moved, state.dtype))

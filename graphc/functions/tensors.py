@@ -35,7 +35,7 @@ def as_tensor(x: Any, dtype: str | None = None) -> Tensor:
         return x
     state = getattr(x, "state", None)
     if isinstance(state, StateBuffer):
-        return current_builder().read_state(state)
+        return current_builder().contents(state)
     if hasattr(x, "__array__"):
         array = np.asarray(x)
         return emit(Constant.of(array if dtype is None else convert(array, DTYPES[dtype])))

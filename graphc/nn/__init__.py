@@ -41,6 +41,7 @@ from graphc.nn.batch_norm import (
     InstanceNorm2d,
     InstanceNorm3d,
 )
+from graphc.nn.buffer import Buffer
 from graphc.nn.container import (
     ModuleDict,
     ModuleList,
@@ -190,6 +191,7 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
+    "Buffer",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",

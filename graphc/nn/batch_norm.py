@@ -90,9 +90,10 @@ class _BatchNorm(_ChannelNorm):
 
     def _count(self) -> float | Tensor:
         """Add 1 to the number of batches; the weight of this batch in the running statistics."""
-        builder, count = current_builder(), functions.as_tensor(self.num_batches_tracked)
-        following = builder.latest(count) + 1
-        builder.update(count, following)
+        assert self.num_batches_tracked is not None
+        following = functions.as_tensor(self.num_batches_tracked) + 1
+        builder = current_builder()
+        builder.update(builder.read_state(self.num_batches_tracked.state), following)
         return 1.0 / following.astype("float32") if self.momentum is None else self.momentum
 
 

@@ -23,6 +23,7 @@ from graphc.dlpack import host_array
 from graphc.dtypes import can_hold
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type, dtype_name
+from graphc.nn.buffer import Buffer
 from graphc.nn.parameter import Parameter
 from graphc.nn.summary import Summary, summary_of
 from graphc.state import StateBuffer, overwrite, snapshot
@@ -64,6 +65,8 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = vars(self).get(name)
+        if isinstance(held, Buffer) and innermost_builder() is not None:
+            return held.become(value)
         if isinstance(held, Parameter) and not isinstance(value, Parameter | Module | None):
             raise GraphError(
                 f"{type(self).__name__}: {name} holds a parameter, got {type(value).__name__}; "
@@ -140,12 +143,12 @@ class Module:
     def state_dict(self) -> dict[str, Array]:
         """Path -> a copy of the parameter's contents as of the last finished step. A parameter
         that is held at two paths is there twice, as in PyTorch. bf16 comes as float32."""
-        own = ((name, p) for name, p in _walk(self, "", ()) if isinstance(p, Parameter))
+        own = _saved(self)
         return snapshot({name: parameter.state for name, parameter in own})
 
     def state_types(self) -> dict[str, Type]:
         """Path -> the parameter's type, of what `state_dict` gives."""
-        return {name: p.type for name, p in _walk(self, "", ()) if isinstance(p, Parameter)}
+        return {name: p.type for name, p in _saved(self)}
 
     def load_state_dict(self, state: Mapping[str, Any] | Module, strict: bool = True) -> None:
         """Overwrite the parameters with `state`: path -> array, or anything with `__array__`; or
@@ -154,7 +157,7 @@ class Module:
         All or nothing: GraphError lists every missing and unexpected name (ignored unless
         `strict`) and every shape and dtype that does not fit, and then nothing is changed.
         """
-        own = {n: p for n, p in _walk(self, "", ()) if isinstance(p, Parameter)}
+        own = dict(_saved(self))
         state = mapping_of("load_state_dict", state)
         arrays = {name: as_array(name, state[name]) for name in own if name in state}
         problems: list[str] = []
@@ -256,6 +259,12 @@ def _walk(
         elif not any(member is m for m in (*above, module)):
             yield prefix + name, member
             yield from _walk(member, f"{prefix}{name}.", (*above, module))
+
+
+def _saved(module: Module) -> Iterator[tuple[str, Parameter]]:
+    """What `state_dict` holds of `module`, each path of a parameter."""
+    found = ((n, p) for n, p in _walk(module, "", ()) if isinstance(p, Parameter))
+    return ((name, parameter) for name, parameter in found if parameter.persistent)
 
 
 def _once(items: Iterator[tuple[str, T]]) -> Iterator[tuple[str, T]]:

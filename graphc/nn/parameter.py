@@ -26,6 +26,9 @@ class Parameter(Operand):
     float.
     """
 
+    persistent = True
+    """Whether `state_dict` holds it."""
+
     def __init__(self, data: Any, trainable: bool = True) -> None:
         array = host_array(data)
         if not hasattr(data, "dtype") and (trainable or array.dtype == np.float64):
@@ -34,7 +37,7 @@ class Parameter(Operand):
         self.trainable = trainable
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in ("state", "trainable"):
+        if name not in ("state", "trainable", "persistent"):
             raise GraphError(
                 f"Parameter: cannot set {name}: assign(array) overwrites the contents, and "
                 f"trainable says whether update rules change them ({', '.join(user_line())})"
