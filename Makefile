@@ -24,7 +24,7 @@ bench: $(VENV)/.test  ## compare with PyTorch where it is installed
 	$(BIN)/python -m benchmarks.compare $(ARGS)
 
 gpu-check:       ## check and measure on a GPU; WHEELS=folder of packages where there is no network
-	$(PYTHON) tools/gpu_check.py $(if $(WHEELS),--wheels $(WHEELS)) $(ARGS)
+	$(PYTHON) -m tools.gpu_check $(if $(WHEELS),--wheels $(WHEELS)) $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff format --check .

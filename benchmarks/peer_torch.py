@@ -1,5 +1,10 @@
-"""Measure PyTorch on the same workloads: variants `eager`, `eager_fused` (fused optimizer) and
-`compile` (torch.compile with the fused optimizer).
+"""Measure PyTorch on the same workloads.
+
+Variants: `eager`, `eager_fused` (fused optimizer), `compile`, `compile_overhead` and
+`compile_autotune` (torch.compile with the fused optimizer; its modes default, reduce-overhead and
+max-autotune) and `graphs` (a whole step captured once as a CUDA graph). Each is float32; with
+`_tf32` behind the name products and convolutions may round their operands to tf32. PyTorch's own
+default is tf32 in convolutions alone.
 
 Parameters are plain tensors in a dict, not modules, which costs PyTorch less Python per step. On a
 GPU a step copies its inputs from the host's memory and ends when the result is back there, as a
@@ -9,7 +14,8 @@ call of graphc's programs does.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +24,15 @@ import torch.nn.functional as F
 from benchmarks.measure import Case, main
 from benchmarks.workload import RATES, Array
 
-VARIANTS = ("eager", "eager_fused", "compile")
+COMPILED = {
+    "compile": "default",
+    "compile_overhead": "reduce-overhead",
+    "compile_autotune": "max-autotune",
+}
+WAYS = ("eager", "eager_fused", "graphs", *COMPILED)
+VARIANTS = (*WAYS, *(f"{way}_tf32" for way in WAYS))
+WARM_STEPS = 3
+"""Steps before a capture, in which PyTorch and its libraries set themselves up."""
 
 
 class Functions:
@@ -29,7 +43,13 @@ class Functions:
 
 
 def prepare(case: Case) -> Callable[[], Any]:
+    """A step of the workload; SystemExit for `graphs` without a GPU."""
     torch.set_num_threads(case.threads)
+    rounded = case.variant.endswith("_tf32")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = rounded
+    case = replace(case, variant=case.variant.removesuffix("_tf32"))
+    if case.variant == "graphs" and not case.device.startswith("cuda"):
+        raise SystemExit(f"graphs: CUDA graphs need a GPU, got device {case.device!r}")
     workload, lib = case.workload, Functions()
     data = workload.data()
     parameters = {k: _tensor(v, case.device).requires_grad_() for k, v in data.parameters.items()}
@@ -47,17 +67,22 @@ def prepare(case: Case) -> Callable[[], Any]:
         return _forward_step(case, outputs, x)
     if workload.rule is None:
         return _gradient_step(case, outputs, parameters, x, y)
-    compute = torch.compile(loss_of) if case.variant == "compile" else loss_of
-    fused = None if case.variant == "eager" else True
-    rule = getattr(torch.optim, workload.rule)
-    optimizer = rule(parameters.values(), **RATES[workload.rule], fused=fused)
+    compute = _compiled(loss_of, case)
+    optimizer = _optimizer(case, parameters)
     counter = itertools.count()
 
-    def step() -> Any:
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
-        loss = compute(x.to(case.device), y.to(case.device))
+        loss = compute(x, y)
         loss.backward()
         optimizer.step()
+        return loss
+
+    if case.variant == "graphs":
+        return _captured(case, train, (x, y), tensors, optimizer)
+
+    def step() -> Any:
+        loss = train(x.to(case.device), y.to(case.device))
         read = next(counter) < 5 or case.device != "cpu"  # the first five are compared
         return loss.item() if read else loss
 
@@ -70,17 +95,34 @@ def _tensor(array: Array, device: str) -> torch.Tensor:
     return tensor.long() if tensor.dtype == torch.int32 else tensor
 
 
+def _compiled(function: Callable[..., Any], case: Case) -> Callable[..., Any]:
+    mode = COMPILED.get(case.variant)
+    return torch.compile(function, mode=mode) if mode else function
+
+
+def _optimizer(case: Case, parameters: Mapping[str, torch.Tensor]) -> torch.optim.Optimizer:
+    rule, settings = case.workload.rule, RATES[str(case.workload.rule)]
+    fused = None if case.variant == "eager" else True
+    more = {"capturable": True} if case.variant == "graphs" and rule == "Adam" else {}
+    found: torch.optim.Optimizer = getattr(torch.optim, str(rule))(
+        parameters.values(), **settings, fused=fused, **more
+    )
+    return found
+
+
 def _forward_step(
     case: Case, outputs: Callable[[torch.Tensor, bool], torch.Tensor], x: torch.Tensor
 ) -> Callable[[], Any]:
-    compute = torch.compile(outputs) if case.variant == "compile" else outputs
-    context = torch.no_grad if case.variant == "compile" else torch.inference_mode
+    compute = _compiled(outputs, case)
+    context = torch.no_grad if case.variant in COMPILED else torch.inference_mode
 
-    def step() -> Any:
+    def forward(x: torch.Tensor) -> torch.Tensor:
         with context():
-            return compute(x.to(case.device), False).cpu()
+            return compute(x, False)
 
-    return step
+    if case.variant == "graphs":
+        return _captured(case, forward, (x,))
+    return lambda: forward(x.to(case.device)).cpu()
 
 
 def _gradient_step(
@@ -90,14 +132,53 @@ def _gradient_step(
     x: torch.Tensor,
     y: torch.Tensor,
 ) -> Callable[[], Any]:
-    compute = torch.compile(outputs) if case.variant == "compile" else outputs
+    compute = _compiled(outputs, case)
 
-    def step() -> Any:
+    def gradients(x: torch.Tensor, y: torch.Tensor) -> Any:
         for parameter in parameters.values():
             parameter.grad = None
-        leaf = x.to(case.device).detach().requires_grad_()
-        compute(leaf, False).backward(y.to(case.device))
-        return leaf.grad.cpu()
+        leaf = x.detach().requires_grad_()
+        compute(leaf, False).backward(y)
+        return leaf.grad
+
+    if case.variant == "graphs":
+        return _captured(case, gradients, (x, y))
+    return lambda: gradients(x.to(case.device), y.to(case.device)).cpu()
+
+
+def _captured(
+    case: Case,
+    compute: Callable[..., torch.Tensor],
+    inputs: tuple[torch.Tensor, ...],
+    tensors: Mapping[str, torch.Tensor] | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> Callable[[], Any]:
+    """A step that copies the inputs and launches `compute` as one CUDA graph. What the steps before
+    the capture did to `tensors` and to the optimizer's state is undone."""
+    before = {name: t.detach().clone() for name, t in (tensors or {}).items()}
+    static = tuple(t.to(case.device) for t in inputs)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_STEPS):
+            compute(*static)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = compute(*static)
+    with torch.no_grad():
+        for name, tensor in (tensors or {}).items():
+            tensor.copy_(before[name])
+        for state in optimizer.state.values() if optimizer else ():
+            for value in state.values():
+                if isinstance(value, torch.Tensor):
+                    value.zero_()
+
+    def step() -> Any:
+        for there, here in zip(static, inputs, strict=True):
+            there.copy_(here)
+        graph.replay()
+        return result.item() if result.ndim == 0 else result.cpu()
 
     return step
 

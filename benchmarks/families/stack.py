@@ -35,6 +35,7 @@ class Model:
 
 
 MLP = Model((Layer("l1", (32, 784)), Layer("l2", (10, 32))), (784,))
+WIDE_MLP = Model((*(Layer(f"l{i}", (256, 256)) for i in (1, 2, 3)), Layer("l4", (10, 256))), (256,))
 LENET = Model(
     (
         Layer("c1", (20, 1, 5, 5), 24 * 24),
@@ -91,6 +92,7 @@ WORKLOADS = tuple(
     Stack(f"{name}-b{batch}", batch, model=model)
     for name, model, batches in (
         ("mlp-small", MLP, (20, 100)),
+        ("mlp-4x256", WIDE_MLP, (16,)),
         ("mnist-cnn", LENET, (100, 1000)),
         ("flux-conv", FLUX, (1000,)),
     )

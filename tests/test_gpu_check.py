@@ -1,0 +1,308 @@
+"""The kit of `make gpu-check`, without a GPU: what fails, hangs or finds no time is in the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.run import STREAMS
+from benchmarks.workloads import WORKLOADS
+from tests.tools import ROOT, need_command, need_module, run_python
+from tools.gpu_check import __main__ as kit
+from tools.gpu_check import benchmarks, machine, process, stages
+from tools.gpu_check.process import Clock, Done
+from tools.gpu_check.report import Report, default_path
+from tools.gpu_check.stages import Kit, Stage
+
+ABOUT = {"commit": "c0ffee", "date": "2026-11-22", "machine": {"gpus": ["NVIDIA H200, 580, 9.0"]}}
+HANGS = "import time; print('so far', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    return Report(tmp_path / "found.json", ABOUT)
+
+
+def written(report: Report) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(report.path.read_text())
+    return found
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: Done) -> list[list[str]]:
+    """Let Python answer the first of `answers`, then the next, the last for ever; its commands."""
+    commands: list[list[str]] = []
+
+    def python(arguments: Any, seconds: float, before: Any = ()) -> Done:
+        commands.append([*before, *arguments])
+        return answers[min(len(commands), len(answers)) - 1]
+
+    monkeypatch.setattr(stages, "python", python)
+    monkeypatch.setattr(benchmarks, "python", python)
+    return commands
+
+
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path):
+    mark = tmp_path / "alive"
+    child = f"import time; time.sleep(4); open({str(mark)!r}, 'w')"
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}]); {HANGS}"
+    begin = time.monotonic()
+    done = process.python(["-c", code], 2)
+    assert time.monotonic() - begin < 20
+    assert done.ended
+    assert done.failure == "ended after 2 s: so far"
+    time.sleep(4)
+    assert not mark.exists()
+
+
+def test_a_command_that_is_missing_or_fails_says_so():
+    assert process.run(["no-such-tool"], 5).failure == (
+        "status 127: no-such-tool: No such file or directory"
+    )
+    done = process.python(["-c", "print(1); raise SystemExit('broken')"], 60)
+    assert done.failure == "status 1: 1\nbroken"
+    assert process.python(["-c", "pass"], 60).failure == ""
+
+
+def fails(kit: Kit, seconds: float) -> dict[str, Any]:
+    raise ValueError("no such thing")
+
+
+def hangs(kit: Kit, seconds: float) -> dict[str, Any]:
+    return {"failure": process.python(["-c", HANGS], min(seconds, 1)).failure}
+
+
+def test_every_stage_leaves_its_result_in_the_file(report):
+    seen: list[dict[str, Any]] = []
+
+    def looks(kit: Kit, seconds: float) -> dict[str, Any]:
+        seen.append(written(report))
+        return {"passed": 3}
+
+    names = ("raises", "hangs", "looks")
+    made = [Stage(n, 60, run) for n, run in zip(names, (fails, hangs, looks), strict=True)]
+    stages.play(Kit("sim", report, Clock(100)), made)
+    (before,) = seen
+    assert list(before["stages"]) == ["raises", "hangs"]
+    found = written(report)
+    assert found["stages"]["raises"]["failure"].endswith("ValueError: no such thing\n")
+    assert found["stages"]["hangs"]["failure"] == "ended after 1 s: so far"
+    assert found["stages"]["looks"]["passed"] == 3
+    assert [f["name"] for f in found["failures"]] == ["raises", "hangs"]
+    assert not kit.passed(found)
+
+
+def test_a_stage_for_which_no_time_is_left_is_skipped_and_said_so(report):
+    stages.play(Kit("sim", report, Clock(0)), [Stage("ops", 60, fails)])
+    assert written(report)["stages"] == {"ops": {"skipped": "0 s were left"}}
+    assert kit.passed(written(report))
+
+
+def test_a_stage_gets_no_more_time_than_is_left(report):
+    given: list[float] = []
+
+    def notes(kit: Kit, seconds: float) -> dict[str, Any]:
+        given.append(seconds)
+        return {}
+
+    stages.play(Kit("sim", report, Clock(30)), [Stage("a", 10, notes), Stage("b", 60, notes)])
+    assert given[0] == 10
+    assert 20 < given[1] <= 30
+
+
+def test_a_file_of_the_same_commit_is_gone_on_with(report):
+    kit_of = lambda r: Kit("sim", r, Clock(100))  # noqa: E731
+    done: list[str] = []
+
+    def stage(name: str, found: dict[str, Any]) -> Stage:
+        def run(kit: Kit, seconds: float) -> dict[str, Any]:
+            done.append(name)
+            return found
+
+        return Stage(name, 60, run)
+
+    both = [stage("smoke", {}), stage("ops", {"skipped": "no time"})]
+    stages.play(kit_of(report), both)
+    stages.play(kit_of(Report(report.path, ABOUT)), both)
+    assert done == ["smoke", "ops", "ops"]
+    stages.play(kit_of(Report(report.path, {**ABOUT, "commit": "another"})), both)
+    assert done == ["smoke", "ops", "ops", "smoke", "ops"]
+
+
+def test_the_file_is_named_by_date_and_gpu():
+    assert default_path(ABOUT) == ROOT / "benchmarks" / "results" / "2026-11-22-h200.json"
+
+
+def test_tests_are_counted_and_the_text_of_failures_kept(monkeypatch):
+    out = (
+        "tests/cuda/test_gpu.py::test_a[cuda-1] PASSED [ 50%]\n"
+        "tests/cuda/test_gpu.py::test_a[cuda-2] FAILED [100%]\nE  AssertionError: 3 is not 4\n"
+    )
+    commands = answering(monkeypatch, Done(1, out, "", 9.0), Done(0, "", "", 1.0))
+    found = stages.run_tests("cuda", "an_op_means", 60)
+    assert (found["passed"], found["failed"]) == (1, 1)
+    assert found["failure"] == f"status 1: {out.strip()}"
+    assert commands[0][-5:] == ["-m", "gpu", "-k", "an_op_means", "tests/cuda/test_gpu.py"]
+    assert commands[0][commands[0].index("-W") + 1] == "default"  # other packages may warn
+    assert stages.run_tests("cuda", "an_op_means", 60) == {"failure": "no test passed: "}
+
+
+def test_warnings_of_other_packages_do_not_fail_tests(tmp_path):
+    test = tmp_path / "test_warning.py"
+    test.write_text("import warnings\ndef test_it():\n    warnings.warn('old')\n")
+    options = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+    assert process.python([*options, str(test)], 60).status == 1
+    assert process.python([*options, "-W", "default", str(test)], 60).failure == ""
+
+
+def test_memcheck_does_not_count_errors_of_the_api(report, monkeypatch):
+    commands = answering(monkeypatch, Done(0, "ERROR SUMMARY: 0 errors\n", "", 1.0))
+    monkeypatch.setattr(stages.shutil, "which", lambda name: f"/bin/{name}")
+    for name in ("memcheck", "racecheck"):
+        found = stages.sanitizer(name)(Kit("cuda", report, Clock(9)), 60)
+        assert found == {"summary": ["ERROR SUMMARY: 0 errors"]}
+    memcheck, racecheck = (command[: command.index("-m")] for command in commands)
+    assert memcheck[-2:] == ["--report-api-errors", "no"]
+    assert "--report-api-errors" not in racecheck
+
+
+def test_spilling_kernels_are_named(report, monkeypatch):
+    answering(monkeypatch, Done(0, 'mlp [1]\n{"a": [32, 0, 8], "b": [255, 4, 0]}\n', "", 1.0))
+    found = stages.kernels(Kit("cuda", report, Clock(9)), 60)
+    assert found == {"spilled": ["b"], "a": [32, 0, 8], "b": [255, 4, 0]}
+
+
+def test_measurements_are_taken_by_value_and_failures_kept(report, monkeypatch):
+    broken = Done(1, "", "RuntimeError: out of memory", 1.0)
+    silent = Done(0, "", "", 1.0)
+    commands = answering(monkeypatch, broken, silent, Done(0, '{"median_ms": 1.5}\n', "", 1.0))
+    left = benchmarks.take_all(report, Clock(1e6), "cuda:1", ["mlp-4x256-b16", "pw-gelu"])
+    assert left == 0
+    lines = {line["name"]: line for line in written(report)["benchmarks"]}
+    names = list(lines)
+    first = "mlp-4x256-b16 train graphc:default"
+    assert names[:2] == [first, "mlp-4x256-b16 train torch:eager_fused"]
+    assert lines[names[0]]["failure"] == "status 1: RuntimeError: out of memory"
+    assert lines[names[1]]["failure"] == "no JSON line was printed: "
+    assert lines[names[2]] == {"name": names[2], "median_ms": 1.5}
+    assert len(names) == 2 * 2 * (len(benchmarks.STEPS) + len(benchmarks.FURTHER))
+    assert all(command[9] == "cuda:1" for command in commands)
+    assert kit.passed(written(report))  # what a peer cannot do is no fault of graphc
+
+
+def test_measurements_stop_in_time_and_go_on_in_the_next_run(report, monkeypatch):
+    commands = answering(monkeypatch, Done(0, "{}\n", "", 1.0))
+    every = len(list(benchmarks.measurements(["pw-gelu"])))
+    assert benchmarks.take_all(report, Clock(0), "cuda", ["pw-gelu"]) == every
+    assert commands == []
+    assert benchmarks.take_all(report, Clock(1e6), "cuda", ["pw-gelu"]) == 0
+    assert benchmarks.take_all(report, Clock(1e6), "cuda", ["pw-gelu"]) == 0
+    assert len(commands) == every
+
+
+def test_without_a_gpu_pytorch_runs_on_the_cpu(monkeypatch):
+    commands = answering(monkeypatch, Done(0, "{}\n", "", 1.0))
+    for peer in ("graphc", "torch"):
+        benchmarks.measure(benchmarks.Measurement(peer, "v", "pw-gelu", "train"), "sim", 60)
+    assert [command[9] for command in commands] == ["sim", "cpu"]
+
+
+def test_the_workloads_and_variants_exist():
+    assert set(benchmarks.CHOSEN) <= set(WORKLOADS)
+    peer = need_module("torch") and import_module("benchmarks.peer_torch")
+    known = {"graphc": STREAMS, "torch": peer.VARIANTS}
+    for each in benchmarks.measurements(benchmarks.CHOSEN):
+        assert each.variant in known[each.peer]
+
+
+@pytest.mark.parametrize(("compiler", "wheel", "asked"), [
+    (True, True, False), (False, True, True), (False, False, False),
+])  # fmt: skip
+def test_the_large_wheel_is_installed_only_where_it_is_needed(
+    tmp_path, monkeypatch, compiler: bool, wheel: bool, asked: bool
+):
+    commands: list[list[str]] = []
+
+    def python(arguments: Any, seconds: float) -> Done:
+        commands.append(list(arguments))
+        return Done(0, "", "", 1.0)
+
+    monkeypatch.setattr(machine, "python", python)
+    monkeypatch.setattr(machine, "version", lambda name: machine.MISSING)
+    monkeypatch.setattr(machine, "has_compiler", lambda: compiler)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "/before")
+    if wheel:
+        (tmp_path / "nvidia_cuda_nvrtc-13.0.88-py3-none-any.whl").touch()
+    assert machine.install_missing(tmp_path, tmp_path / "to") == ""
+    assert ("nvidia-cuda-nvrtc" in commands[0]) is asked
+    assert os.environ["PYTHONPATH"] == f"{tmp_path / 'to'}{os.pathsep}/before"
+
+
+def test_wheels_that_cannot_be_installed_are_a_failure_with_its_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "version", lambda name: machine.MISSING)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")
+    failure = machine.install_missing(tmp_path, tmp_path / "to")
+    assert "No matching distribution found for numpy" in failure
+
+
+def test_the_smoke_stage_passes_on_the_simulated_gpu():
+    need_command("g++", "clang++")
+    checks = json.loads(run_python("-m", "tools.gpu_check.smoke", "sim").splitlines()[-1])
+    assert set(checks.values()) == {"ok"}
+    assert len(checks) == 8
+
+
+@pytest.mark.parametrize(("find", "put", "check"), [
+    ("return lane / 4 + i / 2 * 8; }", "return lane / 4 + i % 2 * 8; }", "mma bf16"),
+    ("lane % 4 + i / 2 * 4; }", "lane % 4 + i % 2 * 4; }", "mma tf32"),
+    ("lane % 4 * 2 + 1", "lane % 4 * 2", "ldmatrix"),
+    ("y[i] += a * x[i]", "y[i] = a * x[i]", "graph"),
+])  # fmt: skip
+def test_the_smoke_stage_finds_a_wrong_layout(
+    tmp_path, monkeypatch, find: str, put: str, check: str
+):
+    from tools.gpu_check import smoke
+
+    need_command("g++", "clang++")
+    text = smoke.SOURCE.read_text()
+    assert find in text
+    changed = tmp_path / "smoke.cu"
+    changed.write_text(text.replace(find, put))
+    monkeypatch.setattr(smoke, "SOURCE", changed)
+    found = smoke.Smoke("sim")
+    with pytest.raises(AssertionError):
+        smoke.CHECKS[check](found)
+    found.close()
+
+
+def test_a_device_that_is_missing_is_a_failure_of_the_smoke_stage(report):
+    found = stages.smoke(Kit("cuda:77", report, Clock(60)), 60)
+    assert "RunError" in found["failure"]
+
+
+@pytest.mark.slow
+def test_the_whole_kit_runs_on_the_simulated_gpu(tmp_path):
+    path = tmp_path / "sim.json"
+    options = [
+        "--device",
+        "sim",
+        "--out",
+        str(path),
+        "--workloads",
+        "mlp-small-b20",
+        "--minutes",
+        "4",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        kit.main(options)
+    found = json.loads(path.read_text())
+    assert ended.value.code == 0, found["failures"]
+    assert list(found["stages"]) == [stage.name for stage in stages.STAGES]

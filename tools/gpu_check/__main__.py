@@ -1,0 +1,68 @@
+"""`python -m tools.gpu_check --out results.json`: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.gpu_check import machine
+from tools.gpu_check.benchmarks import CHOSEN
+from tools.gpu_check.process import ROOT, Clock
+from tools.gpu_check.report import Report
+from tools.gpu_check.stages import STAGES, Kit, play
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parser().parse_args(arguments)
+    clock = Clock(60 * options.minutes)
+    failure = ""
+    if options.wheels:
+        failure = machine.install_missing(options.wheels, ROOT / "build" / "gpu-packages")
+    report = Report(options.out, machine.about())
+    if failure:
+        report.add_stage("install", {"failure": failure})
+    kit = Kit(options.device, report, clock, tuple(options.workloads.split(",")))
+    wanted = options.only.split(",") if options.only else [s.name for s in STAGES]
+    play(kit, [s for s in STAGES if s.name in wanted])
+    print("\n".join(summary(report.results)))
+    print(report.path)
+    sys.exit(0 if passed(report.results) else 1)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpu_check",
+        description="Check and measure graphc on a GPU. Nothing is downloaded. Ends with status 1 "
+        "if a check failed.",
+    )
+    parser.add_argument("--wheels", type=Path, help="a folder of wheels for what is missing")
+    parser.add_argument("--device", default="cuda", help="cuda or cuda:N; sim tries the kit itself")
+    parser.add_argument("--out", type=Path, help="the JSON file; goes on with one of this commit")
+    parser.add_argument("--minutes", type=float, default=9.0, help="all stages together")
+    parser.add_argument("--only", help=f"of {','.join(s.name for s in STAGES)}")
+    parser.add_argument("--workloads", default=",".join(CHOSEN), help="those that are measured")
+    return parser
+
+
+def passed(results: dict[str, Any]) -> bool:
+    """Whether no stage failed. Measurements may: PyTorch's are not ours."""
+    return not any("failure" in found for found in results["stages"].values())
+
+
+def summary(results: dict[str, Any]) -> list[str]:
+    lines = [f"gpus {results['machine']['gpus']}"]
+    for name, found in results["stages"].items():
+        verdict = "FAILED" if "failure" in found else found.get("skipped", "done")
+        counts = {k: v for k, v in found.items() if k in ("passed", "failed", "skipped", "seconds")}
+        lines.append(f"{name}: {verdict} {counts}")
+    for line in results["benchmarks"]:
+        what = line.get("failure", "").splitlines()[-1:] or [f"{line.get('median_ms')} ms"]
+        lines.append(f"{line['name']}: {what[0][:120]}")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Commands that end in time, and what is left of the time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = 4000
+"""Characters of a failure's text that are kept: its end."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and all that it printed until then."""
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+    ended: bool = False
+    """Whether it was ended because its time was up."""
+
+    @property
+    def failure(self) -> str:
+        """What went wrong, with the end of what was printed; empty if nothing did."""
+        if self.ended:
+            head = f"ended after {self.seconds:.0f} s"
+        elif self.status:
+            head = f"status {self.status}"
+        else:
+            return ""
+        printed = "\n".join(text.strip() for text in (self.out, self.err) if text.strip())
+        return f"{head}: {printed[-TEXT:]}" if printed else head
+
+
+class Clock:
+    """Counts down from `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self._end - time.monotonic()
+
+
+def python(arguments: Sequence[str], seconds: float, before: Sequence[str] = ()) -> Done:
+    """This Python on `arguments` in the checkout, with `before` in front of it; see `run`."""
+    return run([*before, sys.executable, *arguments], seconds)
+
+
+def run(command: Sequence[str], seconds: float) -> Done:
+    """The command, ended with all that it started once `seconds` are over. What it printed until
+    then is kept. Never raises: a command that is missing has status 127."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHONUNBUFFERED": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the machine's own plugins are not the suite's
+    }
+    begin = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=out, stderr=err, start_new_session=True
+            )
+        except OSError as error:
+            return Done(127, "", f"{command[0]}: {error.strerror}", 0.0)
+        try:
+            status, ended = process.wait(timeout=max(seconds, 0.0)), False
+        except subprocess.TimeoutExpired:
+            status, ended = 124, True
+        finally:
+            _end(process)
+        texts = [_text(file) for file in (out, err)]
+    return Done(status, *texts, time.monotonic() - begin, ended)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process and what it left running in its session."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def _text(file: object) -> str:
+    file.seek(0)  # type: ignore[attr-defined]
+    return str(file.read().decode(errors="replace"))  # type: ignore[attr-defined]

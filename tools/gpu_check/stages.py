@@ -1,0 +1,144 @@
+"""What a check does, in order of value; each stage is done within the time that it is given."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tools.gpu_check import benchmarks, machine
+from tools.gpu_check.process import Clock, Done, python
+from tools.gpu_check.report import Report
+
+LEAST_SECONDS = 5.0
+"""A stage that would have less is left out."""
+TESTS = "tests/cuda/test_gpu.py"
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What all stages know: the device, where results go, the time, the workloads."""
+
+    device: str
+    report: Report
+    clock: Clock
+    workloads: tuple[str, ...] = benchmarks.CHOSEN
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`run(kit, seconds)` gives what it found, with a `failure` if something was wrong."""
+
+    name: str
+    seconds: float
+    """What it may take at most."""
+    run: Callable[[Kit, float], dict[str, Any]]
+
+
+def play(kit: Kit, stages: Sequence[Stage]) -> None:
+    """Do the stages one after another and write the report after each, whatever happens in it."""
+    for stage in stages:
+        if kit.report.stage(stage.name) is not None:
+            continue
+        seconds = min(stage.seconds, kit.clock.left())
+        if seconds < LEAST_SECONDS:
+            kit.report.add_stage(stage.name, {"skipped": f"{max(seconds, 0):.0f} s were left"})
+            continue
+        before = kit.clock.left()
+        try:
+            found = stage.run(kit, seconds)
+        except Exception:
+            found = {"failure": traceback.format_exc()}
+        kit.report.add_stage(stage.name, {"seconds": round(before - kit.clock.left(), 1), **found})
+
+
+def smoke(kit: Kit, seconds: float) -> dict[str, Any]:
+    """Launches, copies, streams, graphs, and where tensor cores have their operands."""
+    done = python(["-m", "tools.gpu_check.smoke", kit.device], seconds)
+    try:
+        checks = json.loads(done.out.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {"failure": done.failure or "it printed nothing"}
+    wrong = [f"{name}: {text}" for name, text in checks.items() if text != "ok"]
+    failure = "\n".join(wrong) or done.failure
+    return {"checks": checks, **({"failure": failure} if failure else {})}
+
+
+def ops(kit: Kit, seconds: float) -> dict[str, Any]:
+    """Every core op against its reference."""
+    return run_tests(kit.device, "an_op_means", seconds)
+
+
+def models(kit: Kit, seconds: float) -> dict[str, Any]:
+    """Training of small models, PyTorch beside graphc, equal bits for every number of streams."""
+    return run_tests(kit.device, "not an_op_means", seconds)
+
+
+def run_tests(device: str, which: str, seconds: float) -> dict[str, Any]:
+    """Counts of the tests, and the text of those that failed. Warnings of other packages are not
+    failures here, as they are in the suite."""
+    chosen = ["-k", f"sim and {which}"] if device == "sim" else ["-m", "gpu", "-k", which]
+    command = ["-m", "pytest", "-v", "-rfE", "-W", "default", "-p", "no:cacheprovider"]
+    done = python([*command, "--tb=short", *chosen, TESTS], seconds)
+    verdicts = re.findall(r"^\S+::.* (PASSED|FAILED|SKIPPED|ERROR)\b", done.out, re.MULTILINE)
+    counts = {v.lower(): verdicts.count(v) for v in dict.fromkeys(verdicts)}
+    failure = done.failure
+    if not failure and not counts.get("passed"):
+        failure = f"no test passed: {done.out[-1000:]}"
+    return {**counts, **({"failure": failure} if failure else {})}
+
+
+def kernels(kit: Kit, seconds: float) -> dict[str, Any]:
+    """Registers, spills and shared memory of the kernels of the models' training steps."""
+    done = python(["-m", "tests.cuda.steps", kit.device], seconds)
+    if done.failure:
+        return {"failure": done.failure}
+    usage = json.loads(done.out.splitlines()[-1])
+    return {"spilled": [symbol for symbol, (_, spilled, _) in usage.items() if spilled], **usage}
+
+
+def sanitizer(name: str) -> Callable[[Kit, float], dict[str, Any]]:
+    """The stage in which a tool of compute-sanitizer watches two training steps of each model."""
+
+    def watch(kit: Kit, seconds: float) -> dict[str, Any]:
+        tool = shutil.which("compute-sanitizer")
+        if tool is None:
+            return {"missing": "compute-sanitizer is not on the PATH"}
+        watched = [tool, "--tool", name, "--error-exitcode", "7"]
+        if name == "memcheck":  # PyCUDA and PyTorch ask for things that are not there, and go on
+            watched += ["--report-api-errors", "no"]
+        done = python(["-m", "tests.cuda.steps", kit.device], seconds, before=watched)
+        return {"summary": summary(done), **({"failure": done.failure} if done.failure else {})}
+
+    return watch
+
+
+def summary(done: Done) -> list[str]:
+    lines = (done.out + done.err).splitlines()
+    told = [line for line in lines if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
+    return told or lines[-3:]
+
+
+def measure(kit: Kit, seconds: float) -> dict[str, Any]:
+    """The benchmarks, as many as there is time for."""
+    before = machine.clocks()
+    left = benchmarks.take_all(kit.report, Clock(seconds), kit.device, kit.workloads)
+    found = {"clocks before": before, "clocks after": machine.clocks()}
+    return {**found, **({"skipped": f"{left} measurements: no time was left"} if left else {})}
+
+
+STAGES = (
+    Stage("smoke", 60, smoke),
+    Stage("ops", 150, ops),
+    Stage("models", 90, models),
+    Stage("kernels", 45, kernels),
+    Stage("memcheck", 60, sanitizer("memcheck")),
+    Stage("benchmarks", 3600, measure),
+    Stage("racecheck", 90, sanitizer("racecheck")),
+    Stage("synccheck", 60, sanitizer("synccheck")),
+    Stage("initcheck", 60, sanitizer("initcheck")),
+)
