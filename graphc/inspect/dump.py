@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphc.errors import GraphError
+from graphc.inspect.subject import Subject
 from graphc.text import graph_text
 
-if TYPE_CHECKING:
-    from graphc.compiled import Program
 
-
-def dump(program: Program, folder: Path) -> None:
+def dump(program: Subject, folder: Path) -> None:
     """Write into `folder`, which is made if needed:
 
     `00-trace.txt`, `01-....txt`: the graph after each pass, in order; `plan.txt`, without measured
@@ -25,7 +22,7 @@ def dump(program: Program, folder: Path) -> None:
         raise GraphError(f"cannot write the dump to {folder}: {error.strerror}") from error
 
 
-def _dump(program: Program, folder: Path) -> None:
+def _dump(program: Subject, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, (stage, graph) in enumerate(program.stages.items()):
         _write(folder / f"{number:02}-{stage}.txt", graph_text(graph))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from graphc import html
+from graphc.inspect.subject import Subject
 from graphc.runtime.plan.plan import Launch, Plan, all_steps
-
-if TYPE_CHECKING:
-    from graphc.compiled import Program
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class Profile:
 
 
 def profile_table(
-    program: Program, measured: Iterable[tuple[str, int, float]], repeats: int
+    program: Subject, measured: Iterable[tuple[str, int, float]], repeats: int
 ) -> Profile:
     """The table of (kernel, calls, microseconds of all calls) rows, as a device measures them in
     `repeats` calls of the program.

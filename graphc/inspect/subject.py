@@ -1,0 +1,27 @@
+"""What is looked at: a compiled program, as far as dumps and tables need it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from graphc.ir import Graph
+from graphc.runtime.plan.plan import Plan
+from graphc.target import Target
+
+
+class Subject(Protocol):
+    """`graphc.Program` is one; it stands above this folder."""
+
+    # fmt: off
+    @property
+    def name(self) -> str: ...
+    @property
+    def stages(self) -> Mapping[str, Graph]: ...
+    @property
+    def plan(self) -> Plan | None: ...
+    @property
+    def kernels(self) -> Mapping[str, str]: ...
+    @property
+    def target(self) -> Target: ...
+    # fmt: on
