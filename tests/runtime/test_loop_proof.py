@@ -233,7 +233,45 @@ def moved(place: Range, *moves: Move) -> Range:
     return replace(place, moves=moves)
 
 
+HISTORY, END = Range("work", 0, 256, "hs"), Range("work", 256, 320, "last")
+GROWN = replace(CARRY[0], moves=(Move(64, 4),)), replace(CARRY[1], moves=(Move(64, 4),))
+GROW = launch("cell", [GROWN[0], DOWN], [GROWN[1]])
+SEE = launch("show", [GROWN[1]], [UP])
+
+
+def stacked(*steps: Step) -> Plan:
+    """As `looped`, with each old h kept: the carry lies in its stack, which is one entry longer."""
+    made = looped(
+        *steps,
+        carries=(Carry("old", "new", FIRST, END),),
+        stacks=(Stack("out", OUT), Stack("old", HISTORY)),
+        writes=(replace(HISTORY, stop=320, value="slots"), HISTORY, END, OUT),
+    )
+    return replace(made, peak_bytes=320, lower_bound_bytes=320)
+
+
+def test_carry_in_its_stack_is_proved() -> None:
+    assert verify(stacked(GROW, SEE)).loops == 1
+
+
+def spoiled(start: int, stride: int = 0) -> Plan:
+    """That loop with a kernel behind that writes over an entry of the stack in each iteration."""
+    over = Range("work", start, start + 64, "junk", (Move(stride, 4),) if stride else ())
+    return stacked(GROW, SEE, launch("wide", [], [over]))
+
+
 REFUSED = {
+    "carries spoiled once they are read": (
+        spoiled(0, 64), "hs=work+0..256 does not hold each %old",
+    ),
+    "first carry spoiled": (spoiled(0), "hs=work+0..256 does not hold each %old"),
+    "second carry spoiled": (
+        spoiled(64),
+        "its step 0 (s0 launch cell) reads old=work+0..64, which does not hold that value in every "
+        "iteration",
+    ),
+    "last carry spoiled": (spoiled(256), "last=work+256..320 does not hold the last %new"),
+    "carries spoiled backwards": (spoiled(256, -64), "hs=work+0..256 does not hold each %old"),
     "unordered": (
         looped(CELL, replace(SHOW, stream=1), streams=2),
         "its step 0 (s0 launch cell) writes new=work+64..128 and its step 1 (s1 launch show) reads "
@@ -294,6 +332,30 @@ def test_refusal_names_the_step_of_the_loop(case: str) -> None:
     with pytest.raises(PlanError) as error:
         verify(plan)
     assert str(error.value) == f"plan p: step 1 (s0 loop l): {message}"
+
+
+def test_copy_in_a_loop_has_one_size() -> None:
+    with pytest.raises(PlanError) as error:
+        verify(looped(CELL, Copy(0, PAIR[1], replace(UP, stop=448))))
+    assert str(error.value) == (
+        "plan p: step 3 (s0 copy new) copies new=work+64..128 to out=io+320..448, which has "
+        "another size"
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_no_step_of_a_wavefront_may_be_in_another_stage(seed: int) -> None:
+    plan = make_plan(*layered_loops(seed), device="cpu", streams=3)
+    tried = 0
+    for path in paths(plan.steps):
+        step, owner = step_at(plan.steps, path), step_at(plan.steps, path[:-1])
+        assert isinstance(owner, Loop)
+        for other in range(owner.stages):
+            if isinstance(step, Launch | Copy) and other != step.stage:
+                moved = changed(plan.steps, path, lambda s, n=other: [replace(s, stage=n)])
+                assert not is_accepted(replace(plan, steps=moved)), (path, other)
+                tried += 1
+    assert tried >= 5
 
 
 def test_ranges_of_a_loop_in_a_loop_may_meet_in_no_iteration_of_the_outer_one() -> None:

@@ -158,6 +158,7 @@ JOIN = (Record(1, 1), Wait(0, 1))
 FIRST = launch("first", [IN], [A])
 LAST = launch("last", [A], [OUT])
 NO_KERNELS: dict[str, Kernel] = {}
+OVERWRITES = Kernel("over", "pointwise", "", inplace=((0, 0),))
 TWICE = Kernel("first", "pointwise", "", workspace=128)
 
 
@@ -262,6 +263,28 @@ def refusals() -> Iterator[tuple[str, Plan, str]]:
         "kernel does not allow in place",
     )
     yield (
+        "partly in place",
+        handmade(
+            launch("first", [IN], [replace(A, stop=128)]),
+            launch("over", [replace(A, stop=128)], [Range("work", 64, 192, "b")]),
+            LAST,
+            kernels={n: opaque_kernel(n) for n in ("first", "last")} | {"over": OVERWRITES},
+        ),
+        "plan p: step 1 (s0 launch over) reads a=work+0..128 and writes b=work+64..192, which its "
+        "kernel does not allow in place",
+    )
+    yield (
+        "in place over another argument",
+        handmade(
+            FIRST,
+            launch("over", [B, A], [replace(A, value="c")]),
+            launch("last", [replace(A, value="c")], [OUT]),
+            kernels={n: opaque_kernel(n) for n in ("first", "last")} | {"over": OVERWRITES},
+        ),
+        "plan p: step 1 (s0 launch over) reads a=work+0..64 and writes c=work+0..64, which its "
+        "kernel does not allow in place",
+    )
+    yield (
         "two outputs",
         handmade(launch("first", [IN], [A, A]), LAST),
         "plan p: step 0 (s0 launch first) writes both a=work+0..64 and a=work+0..64",
@@ -270,6 +293,11 @@ def refusals() -> Iterator[tuple[str, Plan, str]]:
         "copy of another size",
         handmade(FIRST, Copy(0, A, Range("state", 0, 32, "a"))),
         "plan p: step 1 (s0 copy a) copies a=work+0..64 to a=state+0..32, which has another size",
+    )
+    yield (
+        "copy into a larger place",
+        handmade(Copy(0, IN, Range("work", 0, 128, "x")), LAST),
+        "plan p: step 0 (s0 copy x) copies x=io+0..64 to x=work+0..128, which has another size",
     )
     yield (
         "copy onto itself",
