@@ -17,6 +17,7 @@ from typing import TypeVar
 from graphc.errors import GraphError
 
 CHECKS = ("nan", "race", "bounds")
+DENORMALS = ("flush", "keep")
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_STREAMS = 8
 
@@ -48,6 +49,8 @@ class Config:
     """The most bytes that a plan's work memory may take; None: no limit."""
     check: frozenset[str] = frozenset()
     """Checks that calls make: a subset of `CHECKS`."""
+    denormals: str = "flush"
+    """One of `DENORMALS`: whether kernels take numbers below the smallest normal one for zeros."""
     disable: tuple[str, ...] = ()
     """Names of optional passes that are left out."""
     log: str = "warning"
@@ -84,6 +87,7 @@ def read(
         tune=bool(_choose("tune", tune, "GRAPHC_TUNE", _flag)),
         memory_limit=_setting("GRAPHC_MEMORY_LIMIT", _bytes),
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
+        denormals=denormals(),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
         log=log_level(),
     )
@@ -107,6 +111,11 @@ def cache_limit() -> int:
 def compile_seconds() -> float:
     """How long one command of a compiler may take, by GRAPHC_COMPILE_SECONDS."""
     return _given(_setting("GRAPHC_COMPILE_SECONDS", _seconds), Config.compile_seconds)
+
+
+def denormals() -> str:
+    """What kernels do with numbers below the smallest normal one, by GRAPHC_DENORMALS."""
+    return _setting("GRAPHC_DENORMALS", _denormals) or Config.denormals
 
 
 def log_level() -> str:
@@ -203,6 +212,12 @@ def _checks(text: str) -> frozenset[str]:
     if not names <= set(CHECKS):
         raise _Expected(f"a comma-separated list of {', '.join(CHECKS)}")
     return names
+
+
+def _denormals(text: str) -> str:
+    if text in DENORMALS:
+        return text
+    raise _Expected(" or ".join(DENORMALS))
 
 
 def _log_level(text: str) -> str:

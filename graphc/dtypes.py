@@ -78,6 +78,14 @@ def widened(array: Array) -> Array:
     return convert(array, np.dtype(np.float32)) if is_narrow(array.dtype) else array
 
 
+def flushed(array: Array) -> Array:
+    """`array` with zeros of the same sign for f32 and f64 numbers below the smallest normal one."""
+    if array.dtype not in (np.float32, np.float64):
+        return array
+    small = np.abs(array) < np.finfo(array.dtype).tiny
+    return np.where(small, np.copysign(array.dtype.type(0), array), array)
+
+
 def shown(array: Array) -> Array:
     """What users get for `array`: float32 for bf16, else itself."""
     return _from_bfloat16(array) if array.dtype == BFLOAT16 else array

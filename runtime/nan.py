@@ -45,8 +45,10 @@ class Nan:
         return f"{text}written by {self.kernel}{loop}{where}; the state is unchanged"
 
 
-def first_nan(graph: Graph, inputs: Sequence[Array], state: Mapping[str, Array]) -> Nan | None:
-    """The first value that holds a NaN; None if no value does."""
+def first_nan(
+    graph: Graph, inputs: Sequence[Array], state: Mapping[str, Array], flush: bool = False
+) -> Nan | None:
+    """The first value that holds a NaN; None if no value does. `flush` is that of `evaluate`."""
     arrays = [*inputs, *(state[value.name] for value in graph.state)]
     for value, array in zip((*graph.inputs, *graph.state), arrays, strict=True):
         if has_nan(array):
@@ -61,7 +63,7 @@ def first_nan(graph: Graph, inputs: Sequence[Array], state: Mapping[str, Array])
         return results
 
     try:
-        evaluate(graph, inputs, state, compute=compute)
+        evaluate(graph, inputs, state, compute=compute, flush=flush)
     except _Found as found:
         return found.nan
     return None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc import config
 from graphc.errors import RunError
 from graphc.interpret import evaluate
 from graphc.ir import Graph
@@ -27,6 +28,7 @@ class ReferenceExecutable:
     def __init__(self, graph: Graph, state: Mapping[str, StateBuffer]) -> None:
         self.graph = graph
         self._state = {value.name: state[value.name] for value in graph.state}
+        self._flush = config.denormals() == "flush"
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One call: the outputs, as fresh arrays. The state is updated at the end."""
@@ -35,7 +37,7 @@ class ReferenceExecutable:
             return self._run(inputs)
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        outputs, after = evaluate(self.graph, inputs, self._arrays())
+        outputs, after = evaluate(self.graph, inputs, self._arrays(), flush=self._flush)
         # Outputs and new contents may be the very arrays that are overwritten next.
         fresh = [np.array(output) for output in outputs]
         updates = {old.name: np.array(after[old.name]) for old, _ in self.graph.updates}
@@ -48,7 +50,7 @@ class ReferenceExecutable:
         """As `run`; RunError at the first NaN, and then the state is what it was."""
         refuse_reentry(self.graph.name)
         with HOST:
-            found = first_nan(self.graph, inputs, self._arrays())
+            found = first_nan(self.graph, inputs, self._arrays(), self._flush)
             if found is not None:
                 raise RunError(found.message)
             return self._run(inputs)
@@ -65,7 +67,7 @@ class ReferenceExecutable:
                 marks.append(time.perf_counter_ns())
 
             with HOST:
-                evaluate(self.graph, inputs, self._arrays(), mark)
+                evaluate(self.graph, inputs, self._arrays(), mark, flush=self._flush)
             nanoseconds += np.diff(marks)
         names = [kernel_name(node) for node in self.graph.nodes]
         return [(n, repeats, float(t) / 1000) for n, t in zip(names, nanoseconds, strict=True)]

@@ -40,6 +40,7 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_MEMORY_LIMIT", "2G", "memory_limit", 2 << 30),
         ("GRAPHC_CHECK", "nan, race", "check", frozenset({"nan", "race"})),
         ("GRAPHC_DISABLE", "layout,commute", "disable", ("layout", "commute")),
+        ("GRAPHC_DENORMALS", "keep", "denormals", "keep"),
         ("GRAPHC_LOG", "debug", "log", "debug"),
     ],
 )
@@ -61,6 +62,7 @@ def test_each_variable_sets_its_field(monkeypatch, variable, text, field, value)
         ("GRAPHC_TUNE", "yes", "0 or 1"),
         ("GRAPHC_MEMORY_LIMIT", "lots", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_CHECK", "nan,inf", "a comma-separated list of nan, race, bounds"),
+        ("GRAPHC_DENORMALS", "zero", "flush or keep"),
         ("GRAPHC_LOG", "loud", "one of error, warning, info, debug"),
     ],
 )
@@ -136,7 +138,7 @@ def test_every_variable_is_in_the_readme():
     source = (root / "graphc" / "config.py").read_text()
     readme = (root / "README.md").read_text()
     variables = set(re.findall(r'"(GRAPHC_[A-Z_]+)"', source))
-    assert len(variables) == 12
+    assert len(variables) == 13
     assert not [name for name in sorted(variables) if f"`{name}`" not in readme]
 
 

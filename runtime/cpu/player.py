@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.config import denormals
 from graphc.errors import PlanError, RunError
 from graphc.runtime.build import player_library
 from graphc.runtime.plan.plan import (
@@ -244,7 +245,7 @@ class Player:
         self._program = library.graphc_load(
             specs.ctypes.data, len(specs), edges.ctypes.data, len(edges),
             table.ctypes.data, len(table), loops_table.ctypes.data, len(loops_table),
-            moves.ctypes.data, len(moves), slots, threads,
+            moves.ctypes.data, len(moves), slots, threads, denormals() == "flush",
         )
         # fmt: on
         if not self._program:
@@ -334,7 +335,7 @@ def _library() -> ctypes.CDLL:
     pointer, number = ctypes.c_void_p, ctypes.c_int
     # fmt: off
     signatures: dict[str, tuple[Any, ...]] = {
-        "graphc_load": (*(pointer, number) * 5, number, number),
+        "graphc_load": (*(pointer, number) * 5, number, number, number),
         "graphc_free": (pointer,),
         "graphc_play": (pointer, pointer),
         "graphc_play_in_order": (pointer, pointer, number, number, pointer),

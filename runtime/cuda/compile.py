@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphc.config import denormals
 from graphc.errors import CompileError
 from graphc.runtime import cache
 from graphc.runtime.compilers import run
@@ -72,7 +73,8 @@ def compile_cuda(text: str, name: str, arch: str, where: str = "") -> Cubin:
     `where` is the user's line that it comes from, for errors. Raises CompileError.
     """
     compiler = find_compiler()
-    options = (*OPTIONS, f"-arch={arch}", *compiler.options)
+    flush = "true" if denormals() == "flush" else "false"
+    options = (*OPTIONS, f"-arch={arch}", f"-ftz={flush}", *compiler.options)
     parts = (text, _headers_digest(), *options, *compiler.command, compiler.version)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     with cache.opened("cuda") as folder:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphc.config import denormals
 from graphc.errors import CompileError
 from graphc.runtime.build import (
     KERNEL_HEADERS,
@@ -81,7 +82,8 @@ def _object(texts: Sequence[tuple[str, str]], check: bool, what: str, where: str
     parts = [f'#line 1 "{name}.cu"\n{text}\n' for text, name in texts]
     ends = exports("\n".join(text for text, _ in texts))
     whole = "".join([*parts, '#line 1 "exports"\n', ends])
-    source = Source(texts[0][1], whole, what, where, flags)
+    keeps = ("-DGRAPHC_SIM_KEEP_DENORMALS",) if denormals() == "keep" else ()
+    source = Source(texts[0][1], whole, what, where, (*flags, *keeps))
     return build_object(source, _headers(), "sim")
 
 

@@ -67,6 +67,17 @@ def test_another_chip_or_text_is_another_cubin(compiler, monkeypatch):
     assert len(set(files)) == 3
 
 
+def test_numbers_below_the_smallest_normal_one_are_flushed_unless_kept(compiler, monkeypatch):
+    files = counted(monkeypatch, compiler)
+    text = 'extern "C" __global__ void third(float* x) { x[0] = x[0] * 0.3f; }'
+    flushes = compile_cuda(text, "third", "sm_90a")
+    monkeypatch.setenv("GRAPHC_DENORMALS", "keep")
+    keeps = compile_cuda(text, "third", "sm_90a")
+    assert len(set(files)) == 2
+    code = [image.image[image.image.index(b".text.third") :] for image in (flushes, keeps)]
+    assert code[0] != code[1]
+
+
 @pytest.mark.parametrize("content", [b"", b"cut short", None])
 def test_a_cubin_that_was_damaged_is_made_again(compiler, monkeypatch, content):
     files = counted(monkeypatch, compiler)

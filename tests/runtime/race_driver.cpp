@@ -89,7 +89,7 @@ void play_random_program(Pool& pool, unsigned seed, int threads, int calls, int 
     }
     Program program(specs.data(), int(specs.size()), successors.data(), int(successors.size()),
                     arguments.data(), int(arguments.size()), loops.data(), int(loops.size()),
-                    moves.data(), int(moves.size()), streams, threads);
+                    moves.data(), int(moves.size()), streams, threads, true);
     const uint64_t bases[] = {0};
     for (int n = 0; n < calls; n++) {
         for (size_t t = 0; t < call.size(); t++) call[t] = int(n * call.size() + t) + 1;

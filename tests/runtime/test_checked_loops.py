@@ -1,4 +1,4 @@
-"""GRAPHC_CHECK=nan inside loops: the iteration is found, in whichever buffer the carry lies then."""
+"""GRAPHC_CHECK=nan in loops: the iteration is found, in whichever buffer the carry lies then."""
 
 from __future__ import annotations
 

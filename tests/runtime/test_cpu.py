@@ -151,8 +151,12 @@ extern "C" void set_mode(unsigned mode) { _mm_setcsr(mode); }
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="MXCSR is a register of x86")
+@pytest.mark.parametrize(("denormals", "mode"), [("flush", 0x9FC0), ("keep", 0x1F80)])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_every_worker_computes_in_the_default_mode_and_the_caller_keeps_its_own(threads):
+def test_every_worker_computes_in_the_programs_mode_and_the_caller_keeps_its_own(
+    threads, denormals, mode, monkeypatch
+):
+    monkeypatch.setenv("GRAPHC_DENORMALS", denormals)
     import ctypes
 
     from graphc.runtime.build import Source, build
@@ -169,14 +173,14 @@ def test_every_worker_computes_in_the_default_mode_and_the_caller_keeps_its_own(
     y = binding("io", "modes", 0, Type((64,), "i32"))
     executable = load(plan([launch(modes, (), [y.place])], [modes], outputs=[y]), {}, threads)
     before = library.get_mode()
-    library.set_mode(0x9FC0)
+    library.set_mode(0x1FC0)
     try:
         (result,) = executable.run([])
         after = library.get_mode()
     finally:
         library.set_mode(before)
-    assert set(result.tolist()) == {0x1F80}
-    assert after & 0xFFC0 == 0x9FC0
+    assert set(result.tolist()) == {mode}
+    assert after & 0xFFC0 == 0x1FC0
 
 
 def log_plan() -> tuple[Plan, Graph]:

@@ -28,10 +28,11 @@ extern "C" {
 Program* graphc_load(const TaskSpec* tasks, int task_count, const int32_t* successors,
                      int successor_count, const Argument* arguments, int argument_count,
                      const LoopSpec* loops, int loop_count, const Move* moves, int move_count,
-                     int slots, int threads) {
+                     int slots, int threads, int flush) {
     try {
         return new Program(tasks, task_count, successors, successor_count, arguments,
-                           argument_count, loops, loop_count, moves, move_count, slots, threads);
+                           argument_count, loops, loop_count, moves, move_count, slots, threads,
+                           flush != 0);
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
@@ -53,7 +54,7 @@ void graphc_play_in_order(Program* program, const uint64_t* bases, int first, in
                           const int32_t* iterations) {
     program->bind(bases);
     program->seek(iterations);
-    graphc::FloatingPointMode mode;
+    graphc::FloatingPointMode mode(program->flush());
     program->play_in_order(first, last);
     program->rewind();
 }

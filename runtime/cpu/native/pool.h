@@ -25,17 +25,30 @@
 
 namespace graphc {
 
-// Default rounding, no flush to zero, no exceptions: the same on every worker; set back at the end.
+// Default rounding, no exceptions, numbers below the smallest normal one taken for zeros and made
+// zeros unless the program keeps them: the same on every worker; set back at the end.
 class FloatingPointMode {
 public:
 #if defined(__SSE2__)
-    FloatingPointMode() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
+    explicit FloatingPointMode(bool flush) : saved_(_mm_getcsr()) {
+        _mm_setcsr(flush ? 0x9fc0 : 0x1f80);
+    }
     ~FloatingPointMode() { _mm_setcsr(saved_); }
 
 private:
     unsigned saved_;
+#elif defined(__aarch64__)
+    explicit FloatingPointMode(bool flush) {
+        asm volatile("mrs %0, fpcr" : "=r"(saved_));
+        set(flush ? uint64_t{1} << 24 : 0);
+    }
+    ~FloatingPointMode() { set(saved_); }
+
+private:
+    static void set(uint64_t mode) { asm volatile("msr fpcr, %0" : : "r"(mode)); }
+    uint64_t saved_;
 #else
-    FloatingPointMode() {}
+    explicit FloatingPointMode(bool) {}
     ~FloatingPointMode() {}
 #endif
 };
@@ -86,7 +99,7 @@ class Pool {
 public:
     // Play every task of `program`. Returns when the last has ended.
     void play(Program& program) {
-        FloatingPointMode mode;
+        FloatingPointMode mode(program.flush());
         if (!program.parallel()) return program.play_in_order(0, program.task_count());
         grow(program.threads() - 1);
         program.begin();
@@ -136,13 +149,13 @@ private:
     }
 
     [[noreturn]] void serve(Worker& worker, int index) {
-        FloatingPointMode mode;
         for (Idle idle;;) {
             const uint32_t call = call_.load();
             if (Program* program = current_.load()) {
                 worker.watched.store(program);
                 // `forget` must see the name before the program is touched.
                 if (program == current_.load() && index < program->threads()) {
+                    FloatingPointMode mode(program->flush());
                     work(*program);
                     idle.reset();
                 }

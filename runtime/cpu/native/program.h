@@ -96,8 +96,8 @@ class Program {
 public:
     Program(const TaskSpec* specs, int tasks, const int32_t* successors, int successor_count,
             const Argument* arguments, int argument_count, const LoopSpec* loops, int loop_count,
-            const Move* moves, int move_count, int slots, int threads)
-        : task_count_(tasks), slot_count_(slots), threads_(threads), loop_count_(loop_count),
+            const Move* moves, int move_count, int slots, int threads, bool flush)
+        : task_count_(tasks), slot_count_(slots), threads_(threads), loop_count_(loop_count), flush_(flush),
           tasks_(new Task[tasks]), slots_(new Slot[slots]), loops_(new Loop[loop_count]),
           successors_(successors, successors + successor_count), moves_(moves, moves + move_count),
           arguments_(arguments, arguments + argument_count), table_(argument_count) {
@@ -118,6 +118,7 @@ public:
 
     int threads() const { return threads_; }
     bool parallel() const { return parallel_; }
+    bool flush() const { return flush_; }  // numbers below the smallest normal one to zero
     bool finished() const { return unfinished_sinks_.load(std::memory_order_acquire) == 0; }
     const Task& task(int index) const { return tasks_[index]; }
     int task_count() const { return task_count_; }
@@ -325,7 +326,7 @@ private:
     }
 
     int task_count_, slot_count_, threads_, loop_count_, sinks_ = 0;
-    bool parallel_ = false, timed_ = false;
+    bool flush_, parallel_ = false, timed_ = false;
     std::unique_ptr<Task[]> tasks_;
     std::unique_ptr<Slot[]> slots_;
     std::unique_ptr<Loop[]> loops_;

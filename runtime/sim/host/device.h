@@ -289,11 +289,22 @@ unsigned packed_bytes(void (*)(Arguments...)) {
   return at;
 }
 
+// What -ftz says to a CUDA compiler. A double below the smallest normal one is flushed too, which a
+// GPU keeps.
+inline void set_mode() {
+#ifdef GRAPHC_SIM_KEEP_DENORMALS
+  __builtin_ia32_ldmxcsr(0x1f80);
+#else
+  __builtin_ia32_ldmxcsr(0x9fc0);
+#endif
+}
+
 }  // namespace graphc_sim
 
 #define GRAPHC_SIM_VISIBLE extern "C" __attribute__((visibility("default")))
 #define GRAPHC_SIM_KERNEL(name, threads)                                                       \
   GRAPHC_SIM_VISIBLE void graphc_sim_run_##name(const unsigned char* packed) {                 \
+    graphc_sim::set_mode();                                                                    \
     graphc_sim::call(&graphc::name, packed);                                                   \
   }                                                                                            \
   GRAPHC_SIM_VISIBLE unsigned graphc_sim_packed_##name() {                                     \

@@ -323,7 +323,9 @@ EXPORT int graphc_sim_launch(const Request* request) {
   {
     const Signals signals;
     const Timer timer(request->milliseconds);
+    const unsigned mode = __builtin_ia32_stmxcsr();  // kernels set their own
     run_grid();
+    __builtin_ia32_ldmxcsr(mode);
   }
   if (launch.failed) stacks.reset();
   if (!launch.failed && request->check && request->completes && findings.all().empty())
