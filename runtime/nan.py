@@ -84,7 +84,7 @@ def origin(node: Node, value: Value, inputs: Sequence[Array]) -> Nan | None:
         values.update(zip(inner.outputs, results, strict=True))
     output, producers = body.outputs[node.outputs.index(value)], body.producers
     place = output
-    if not has_nan(values[place]):
+    if place not in values or not has_nan(values[place]):
         return None
     while place in producers:
         before = [v for v in producers[place].inputs if has_nan(values[v])]
