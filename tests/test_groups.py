@@ -306,3 +306,24 @@ def test_mistakes_are_named(act: Callable[[Net], Any], expected: str) -> None:
         act(net())
     message = re.sub(r" \(test_\w+\.py:\d+\)$", "", str(raised.value))
     assert message == expected or (expected.endswith("(") and message.startswith(expected))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_scalars_that_are_made_from_each_other_are_one_kernel(device: str) -> None:
+    model = net()
+    rule = optim.AdamW(
+        [
+            {"params": model.head, "lr": 0.01},
+            {"params": lambda name: name.endswith("bias"), "weight_decay": 0.0},
+            {"params": lambda name: True},
+        ],
+        lr=0.001,
+        clip_grad_norm=1.0,
+        ema=0.99,
+    )
+    before = model.state_dict()
+    step = compiled(model, rule, device)
+    step(X)
+    for name, array in rule.averaged(model).state_dict().items():
+        np.testing.assert_array_equal(array, model.state_dict()[name])
+        assert (array != before[name]).all()

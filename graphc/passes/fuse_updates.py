@@ -60,9 +60,10 @@ def _merge(group: list[Node], name: str) -> Node:
     inputs: dict[Value, None] = {}
     nodes: dict[Value, Node] = {}
     where = Where()
+    made = {v for n in group for v in n.outputs}  # scalars may be made from each other
     for node in group:
         assert isinstance(node.op, Fused)
-        inputs.update(dict.fromkeys(node.inputs))
+        inputs.update(dict.fromkeys(v for v in node.inputs if v not in made))
         nodes.update((n.outputs[0], n) for n in node.op.body.nodes)
         where = where.merge(node.where)
     outputs = tuple(v for n in group for v in n.outputs)
