@@ -48,8 +48,8 @@ def prepare(case: Case) -> Callable[[], Any]:
     rounded = case.variant.endswith("_tf32")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = rounded
     case = replace(case, variant=case.variant.removesuffix("_tf32"))
-    if case.variant == "graphs" and not case.device.startswith("cuda"):
-        raise SystemExit(f"graphs: CUDA graphs need a GPU, got device {case.device!r}")
+    if case.variant == "graphs":
+        needs_gpu(case)
     workload, lib = case.workload, Functions()
     data = workload.data()
     parameters = {k: _tensor(v, case.device).requires_grad_() for k, v in data.parameters.items()}
@@ -93,6 +93,12 @@ def _tensor(array: Array, device: str) -> torch.Tensor:
     """A copy of the array; labels as PyTorch wants them."""
     tensor = torch.from_numpy(array.copy()).to(device)
     return tensor.long() if tensor.dtype == torch.int32 else tensor
+
+
+def needs_gpu(case: Case) -> None:
+    """SystemExit if there is none to capture on."""
+    if not case.device.startswith("cuda"):
+        raise SystemExit(f"{case.variant}: CUDA graphs need a GPU, got device {case.device!r}")
 
 
 def _compiled(function: Callable[..., Any], case: Case) -> Callable[..., Any]:
