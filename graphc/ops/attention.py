@@ -117,6 +117,25 @@ class _Attention(Op):
             scores = np.where(np.tri(*scores.shape[2:], dtype=np.bool_), scores, minus_infinity)
         return np.asarray(scores)
 
+    def weights(
+        self, f: Vocabulary, q: Tensor, k: Tensor, mask: Tensor | None, logs: Tensor
+    ) -> Tensor:
+        """The softmax of the scores, [n, h, t, u], for k of as many heads as q."""
+        scores = f.matmul(q, f.matrix_transpose(k)) * self.scale
+        if mask is not None and mask.dtype != "bool":
+            scores = scores + mask
+        weights = f.exp(scores - f.expand_dims(logs, 3))
+        if mask is not None and mask.dtype == "bool":
+            weights = f.where(mask, weights, 0)
+        return f.tril(weights) if self.causal else weights
+
+    def dropped(self, f: Vocabulary, x: Tensor, counter: Tensor | None) -> Tensor:
+        """x [n, h, t, u] as dropout leaves it."""
+        if counter is None:
+            return x
+        uniform = f.emit(PhiloxUniform(self.seed, self.number, x.shape), counter)
+        return f.where(uniform >= self.dropout, x * (1 / (1 - self.dropout)), 0)
+
     def kept(self, like: Array, counter: Array | None) -> Array:
         """What dropout multiplies weights `like` by: 0 or 1 / (1 - dropout)."""
         if counter is None:
@@ -180,16 +199,10 @@ class Attention(_Attention):
     ) -> Tensor:
         """[n, h, t, u], in memory as a whole: computed only where something wants it."""
         q, k, v, mask, counter = _named(self, inputs)
-        k, v = (f.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
-        scores = f.matmul(q, f.matrix_transpose(k)) * self.scale + mask
-        weights = f.exp(scores - f.expand_dims(logs, 3))
-        if self.causal:
-            weights = f.tril(weights)
+        k, v = (_for_each_head(f, x, q.shape[1]) for x in (k, v))
         dweights = f.matmul(f.permute_dims(dy, (0, 2, 1, 3)), f.matrix_transpose(v))
-        if self.dropout:
-            uniform = f.emit(PhiloxUniform(self.seed, self.number, dweights.shape), counter)
-            dweights = f.where(uniform >= self.dropout, dweights * (1 / (1 - self.dropout)), 0)
-        return weights * (dweights - f.expand_dims(delta, 3))
+        weights = self.weights(f, q, k, mask, logs)
+        return weights * (self.dropped(f, dweights, counter) - f.expand_dims(delta, 3))
 
 
 @dataclass(frozen=True)
@@ -231,6 +244,37 @@ class AttentionGrad(_Attention):
         dk, dv = (x.reshape(*heads, *x.shape[2:]).sum(2, dtype=x.dtype) for x in (dk, dv))
         return tuple(np.ascontiguousarray(x.swapaxes(1, 2)) for x in (dq, dk, dv))
 
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        """With all weights [n, h, t, u] in memory: second gradients are rare."""
+        q, k, v, mask, counter = _named(self, inputs)
+        h, g = q.shape[1], k.shape[1]
+        k, v = (_for_each_head(f, x, h) for x in (k, v))
+        dy, logs, delta = _swapped(f, inputs[3]), *inputs[4:6]
+        given = [f.zeros_like(x) if d is None else d for x, d in zip(outputs, grads, strict=True)]
+        ddq, ddk, ddv = (_for_each_head(f, _swapped(f, d), h) for d in given)
+
+        weights = self.weights(f, q, k, mask, logs)
+        seen = self.dropped(f, dy @ f.matrix_transpose(v), counter) - f.expand_dims(delta, 3)
+        dscores = weights * seen
+        slope = (ddq @ f.matrix_transpose(k) + q @ f.matrix_transpose(ddk)) * self.scale
+        reach = self.dropped(f, dy @ f.matrix_transpose(ddv), counter)
+        back = weights * (slope * seen + reach)
+        pull = self.dropped(f, weights * slope, counter)
+
+        parts: list[Tensor | None] = [
+            (back @ k + dscores @ ddk) * self.scale,
+            _of_groups(f, f.matrix_transpose(back) @ q + f.matrix_transpose(dscores) @ ddq, g)
+            * self.scale,
+            _of_groups(f, f.matrix_transpose(pull) @ dy, g),
+            _swapped(f, pull @ v + self.dropped(f, weights, counter) @ ddv),
+            -f.sum(back, axis=3),
+            -f.sum(weights * slope, axis=3),
+        ]
+        parts += [None] * (len(inputs) - len(parts))
+        if mask is not None and mask.dtype != "bool":
+            parts[6] = back
+        return parts
+
 
 def _named(op: _Attention, inputs: Sequence[Any]) -> tuple[Any, Any, Any, Any, Any]:
     """q, k, v, mask and counter; None for those that are not there."""
@@ -245,6 +289,17 @@ def _swapped(f: Vocabulary, x: Tensor) -> Tensor:
     if 1 in (a, b):
         return f.reshape(x, (n, b, a, *rest))
     return f.permute_dims(x, (0, 2, 1, *range(3, x.ndim)))
+
+
+def _for_each_head(f: Vocabulary, x: Tensor, heads: int) -> Tensor:
+    """The heads of key or value, each as often as queries read it: [n, h, u, ...]."""
+    return x if x.shape[1] == heads else f.repeat(x, heads // x.shape[1], axis=1)
+
+
+def _of_groups(f: Vocabulary, x: Tensor, groups: int) -> Tensor:
+    """x [n, h, ...] summed over the heads that share a key: [n, g, ...]."""
+    n, h, *rest = x.shape
+    return x if h == groups else f.sum(f.reshape(x, (n, groups, h // groups, *rest)), axis=2)
 
 
 def _each_head(x: Array, heads: int) -> Array:
