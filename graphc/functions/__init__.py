@@ -40,6 +40,7 @@ from graphc.functions import (
     shapes,
     special,
     statistics,
+    subscripts,
     trigonometry,
 )
 from graphc.functions.activation import *
@@ -76,6 +77,7 @@ from graphc.functions.scattering import *
 from graphc.functions.shapes import *
 from graphc.functions.special import *
 from graphc.functions.statistics import *
+from graphc.functions.subscripts import *
 from graphc.functions.tensors import as_tensor as as_tensor
 from graphc.functions.trigonometry import *
 
@@ -113,6 +115,7 @@ __all__ += scattering.__all__
 __all__ += shapes.__all__
 __all__ += special.__all__
 __all__ += statistics.__all__
+__all__ += subscripts.__all__
 __all__ += trigonometry.__all__
 
 for _name in __all__:

@@ -53,6 +53,11 @@ def is_scalar(x: Any) -> bool:
     return isinstance(x, bool | int | float | np.generic)
 
 
+def is_integer(x: Any) -> bool:
+    """Whether `x` is an integer of Python's or NumPy's, and no boolean."""
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+
+
 def scalar_dtype(x: Any) -> str:
     """The dtype of a Python number that stands alone."""
     if isinstance(x, bool | np.bool_):

@@ -127,11 +127,10 @@ case("subscript 2 is out of range for axis 0 of f32[2,3]", lambda x: x[2], MATRI
 case("3 subscripts for f32[2,3] of 2 axes", lambda x: x[0, 0, 0], MATRIX)
 case("a slice's step is not 0", lambda x: x[::0], MATRIX)
 case(
-    "a tensor's subscripts are integers, slices, None and Ellipsis, got Tensor; "
-    "use graphc.take for places that a tensor names",
-    lambda x, i: x[i],
+    "a tensor's subscripts are integers, slices, None, Ellipsis and integer tensors, arrays and "
+    "lists, got str",
+    lambda x: x["row"],
     MATRIX,
-    "i32[2]",
 )
 case("take: expected an axis for f32[2,3]", f.take, MATRIX, "i32[2]")
 case(
