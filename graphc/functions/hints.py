@@ -43,6 +43,7 @@ ATTRIBUTES = {
     "float": 'use x.astype("float32")',
     "grad": "compile's update= or graphc.grad give gradients",
     "half": 'use x.astype("float16")',
+    "indices": "graphc.argmax, argmin and argsort give places",
     "int": 'use x.astype("int32")',
     "item": "a program's results are NumPy arrays, which have it",
     "long": 'use x.astype("int64")',
@@ -53,6 +54,7 @@ ATTRIBUTES = {
     "to": 'use x.astype("float32"); compile\'s device= says where a program runs',
     "tolist": "a program's results are NumPy arrays, which have it",
     "type": "use x.dtype and x.astype",
+    "values": "graphc.max, min and sort give the values alone",
 }
 """Attributes of PyTorch's and NumPy's tensors that are no function here -> what to use."""
 KEYWORDS = {

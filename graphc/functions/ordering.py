@@ -25,6 +25,7 @@ from graphc.functions.rearrange import moveaxis
 from graphc.functions.reductions import any, argmax, sum
 from graphc.functions.shapes import broadcast_to, expand_dims, reshape, squeeze
 from graphc.functions.tensors import as_tensor, axis_of, cast, error, promoted
+from graphc.functions.values_alone import values_alone
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, current_builder, emit
 
@@ -55,8 +56,9 @@ def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
 
 @or_without_axes
 def sort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
-    """The elements in order along `axis`; NaN counts as the largest."""
-    return _sorted("sort", x, axis, descending)[0]
+    """The elements in order along `axis`, without the places of `argsort`; NaN counts as the
+    largest."""
+    return values_alone(_sorted("sort", x, axis, descending)[0], "sort", axis)
 
 
 @or_without_axes
@@ -75,7 +77,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, 
 
 def msort(x: Any) -> Tensor:
     """The elements in order along the first axis."""
-    return sort(x, 0)
+    return _sorted("msort", x, 0, False)[0]
 
 
 @or_without_axes

@@ -23,6 +23,7 @@ from graphc.functions.elementwise import (
 from graphc.functions.precision import in_float32
 from graphc.functions.shapes import reshape
 from graphc.functions.tensors import Axes, as_tensor, axes_of, axis_of, cast, dtype_of, error
+from graphc.functions.values_alone import values_alone
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, emit
 
@@ -115,12 +116,14 @@ def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest element over `axis`, NaN if any is. Equal ones share the gradient."""
+    """The largest element over `axis`, NaN if any is: values alone, without the places of `argmax`.
+    Equal ones share the gradient."""
     return _extreme("max", ops.Max, x, axis, keepdims)
 
 
 def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest element over `axis`, NaN if any is. Equal ones share the gradient."""
+    """The smallest element over `axis`, NaN if any is: values alone, without the places of
+    `argmin`. Equal ones share the gradient."""
     return _extreme("min", ops.Min, x, axis, keepdims)
 
 
@@ -129,7 +132,8 @@ def _extreme(
 ) -> Tensor:
     tensor = as_tensor(x)
     numbers = cast(tensor, "i32") if tensor.dtype == "bool" else tensor
-    return cast(emit(op(axes_of(name, axis, tensor), keepdims), numbers), tensor.dtype)
+    found = cast(emit(op(axes_of(name, axis, tensor), keepdims), numbers), tensor.dtype)
+    return values_alone(found, name, axis)
 
 
 @in_float32

@@ -54,7 +54,7 @@ class _Known:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.array.shape
+        return tuple(self.array.shape)
 
 
 def _is_index(item: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc import functions as f
 from tests.functions.comparison import Case, compare, normal
 from tests.functions.failing import Failure
 from tests.tools import need_module
@@ -139,3 +140,44 @@ MISTAKES = (
 @pytest.mark.parametrize("failure", MISTAKES, ids=str)
 def test_a_subscript_that_is_none_is_named(failure: Failure) -> None:
     failure.check()
+
+
+def pair_of(name: str) -> str:
+    return (
+        f"{name} gives the values alone, which PyTorch gives with their places: graphc.arg{name} "
+        "gives the places, and graphc.take(values, i, 0) an element of the values"
+    )
+
+
+def unpacked(x: Any) -> Any:
+    values, _ = x.max(1)
+    return values
+
+
+PAIRS = (
+    Failure(pair_of("max"), lambda x: x.max(1)[0], ("f32[2,3]",)),
+    Failure(pair_of("max"), lambda x: f.max(x, axis=0)[1], ("f32[2,3]",)),
+    Failure(pair_of("max"), lambda x: f.max(x > 0, 1)[0], ("f32[2,3]",)),
+    Failure(pair_of("min"), lambda x: x.min(-1)[0], ("f32[2,3]",)),
+    Failure(pair_of("sort"), lambda x: f.sort(x)[0], ("f32[2,3]",)),
+    Failure(pair_of("sort"), lambda x: [*f.sort(x, 1)], ("f32[2,3]",)),
+)
+
+
+@pytest.mark.parametrize("failure", PAIRS, ids=str)
+def test_values_are_not_taken_for_a_pair_of_values_and_places(failure: Failure) -> None:
+    failure.check()
+
+
+def test_unpacking_two_maxima_is_not_taken_for_values_and_places() -> None:
+    with pytest.raises(graphc.GraphError, match="max gives the values alone"):
+        graphc.trace(unpacked, graphc.spec((2, 3)))
+
+
+def test_what_is_made_of_the_values_is_an_ordinary_tensor() -> None:
+    def fn(x: Any) -> Any:
+        largest = f.max(x, 1)
+        return largest[:2], largest[..., 0], f.take(largest, 1, 0), (largest * 2)[0], x.max((0,))[0]
+
+    graph = graphc.trace(fn, graphc.spec((3, 4)))
+    assert [v.type.shape for v in graph.outputs] == [(2,), (), (), (), ()]
