@@ -70,6 +70,12 @@ class Operand:
         # Else np.sum(x) would call x.sum(axis=None, dtype=None, out=None).
         raise self._unreadable("NumPy functions")
 
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: Any, **__: Any) -> Any:
+        from graphc.functions.hints import torch_function
+
+        raise torch_function(function, cls.__name__)
+
     def __float__(self) -> float:
         raise self._unreadable("float() and Python's math functions")
 

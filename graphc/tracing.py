@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -32,8 +32,22 @@ class Traced:
     """The arguments that are parameters and those of modules among them, by state name."""
 
 
-def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int = 0) -> Graph:
-    """The graph of `fn(*args)`; `args` are modules, specs, and tuples, lists and dicts of them."""
+@overload
+def trace(fn: Operand, offset: int = 0) -> Tensor: ...
+@overload
+def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int = 0) -> Graph: ...
+def trace(fn: Any, *args: Any, training: bool = False, seed: int = 0, **more: Any) -> Any:
+    """The graph of `fn(*args)`; `args` are modules, specs, and tuples, lists and dicts of them.
+
+    Of a tensor or a parameter it is the matrix's trace, as in the table of functions: the sum along
+    diagonal number `offset` of the last two axes.
+    """
+    if isinstance(fn, Operand):
+        from graphc import functions
+
+        return functions.trace(fn, *args, **more)
+    if more:
+        raise error(f"trace: got {next(iter(more))}=, expected training= or seed=")
     traced = trace_function(fn, args, training, seed)
     return traced.builder.graph([t for _, t in tree.leaves(traced.outputs)])
 

@@ -155,7 +155,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         "cholesky.*|det|eig|geqrf|inverse|lobpcg|logdet|slogdet|lstsq|lu|lu_.*|matrix_(exp|rank)|"
-        "nuclear_norm|orgqr|ormqr|pca_lowrank|pinverse|qr|solve|svd.*|symeig|triangular_solve|cond",
+        "nuclear_norm|orgqr|ormqr|pca_lowrank|pinverse|qr|solve|svd.*|symeig|triangular_solve",
         "matrices are not factored in a program: NumPy's linalg does it outside",
     ),
     (
@@ -190,6 +190,29 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     ("save|load", "graphc.save_weights and graphc.load_weights write and read safetensors"),
     ("vmap", "give x a batch axis and call the function once"),
+    (
+        "cond",
+        "a program is the same for every input: graphc.where(condition, a, b) picks from both",
+    ),
+    (
+        "CTCLoss",
+        "graphc.scan over time with graphc.logsumexp writes its recursion",
+    ),
+    (
+        "cuda|cpu|backends|mps|xpu|distributed|accelerator",
+        "compile's device= says where a program runs",
+    ),
+    ("amp", "compile's precision= says what products are computed in"),
+    ("jit|fx|_?dynamo|export", "graphc.compile makes a program and runs it"),
+    ("func", "graphc.grad and graphc.value_and_grad give gradients"),
+    (
+        "utils",
+        "programs are called with arrays, from any loader; optim's rules have clip_grad_norm=",
+    ),
+    (
+        "(float|int|bfloat|uint)[0-9]+|half|double|long|short",
+        'dtypes are names: x.astype("float32"), graphc.spec(shape, "int64")',
+    ),
     ("while_loop", "a loop's length is static: use graphc.scan"),
     ("numel", "use x.size"),
     ("t|t_copy", "use x.T"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 NEAREST = {
     "AdaptiveLogSoftmaxWithLoss": "nn.CrossEntropyLoss",
-    "CTCLoss": "nn.NLLLoss",
+    "CTCLoss": "graphc.scan over time with graphc.logsumexp, as its recursion is written",
     "Container": "nn.ModuleList",
     "CrossMapLRN2d": "nn.LocalResponseNorm",
     "DataParallel": "compile, whose device= names one",
@@ -51,3 +51,40 @@ def missing(name: str, known: Sequence[str]) -> str:
     if not nearest:
         nearest = next((f"nn.{n}" for n in difflib.get_close_matches(name, known, 1, 0.75)), "")
     return f"graphc.nn has no {name!r}" + (f"; the nearest is {nearest}" if nearest else "")
+
+
+_DEVICES = "compile's device= says where a program runs; parameters follow by themselves"
+_METHODS = {
+    "apply": "for module in model.modules(): ...",
+    "backward": "compile's update= or graphc.grad give gradients",
+    "bfloat16": 'use model.to("bfloat16")',
+    "buffers": "parameters() gives those that are not trainable too",
+    "children": "modules() gives all modules inside",
+    "cpu": _DEVICES,
+    "cuda": _DEVICES,
+    "double": 'use model.to("float64")',
+    "float": 'use model.to("float32")',
+    "half": 'use model.to("float16")',
+    "named_children": "named_modules() gives all modules inside",
+    "register_buffer": "assign it: self.name = nn.Buffer(data)",
+    "register_module": "assign it: self.name = module",
+    "register_parameter": "assign it: self.name = nn.Parameter(data)",
+    "requires_grad_": "a parameter's trainable says whether update rules change it",
+    "share_memory": "all programs of a model share its parameters",
+    "add_module": "assign it: self.name = module",
+    "xpu": _DEVICES,
+    "zero_grad": "gradients are no state: compile's update= computes and uses them in one step",
+}
+"""Methods of torch.nn.Module that are not here -> what to use."""
+
+
+def missing_method(layer: str, name: str) -> str:
+    """The message of the AttributeError for a module's attribute `name`."""
+    hint = f": {_METHODS[name]}" if name in _METHODS else ""
+    return f"{layer!r} object has no attribute {name!r}{hint}"
+
+
+def device_hint(name: object) -> str:
+    """What a module's `to` says of a device, which is no dtype; "" for anything else."""
+    kind = str(name).partition(":")[0]
+    return f": {_DEVICES}" if kind in ("cuda", "cpu", "sim", "mps", "xpu") else ""

@@ -24,6 +24,7 @@ from graphc.dtypes import can_hold
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type, dtype_name
 from graphc.nn.buffer import Buffer
+from graphc.nn.missing import device_hint, missing_method
 from graphc.nn.parameter import Parameter
 from graphc.nn.summary import Summary, summary_of
 from graphc.state import StateBuffer, overwrite, snapshot
@@ -60,8 +61,20 @@ class Module:
         try:
             with builder.module(name, self.training) if name else builder.mode(self.training):
                 return self.forward(*args, **kwargs)
+        except GraphError as problem:
+            self._add_path(problem, ".".join([*builder.modules, *([name] if name else [])]))
+            raise
         finally:
             _running.modules.pop()
+
+    def _add_path(self, problem: GraphError, path: str) -> None:
+        """Note at an error in `forward` the path of the innermost layer that it comes from."""
+        notes = getattr(problem, "__notes__", [])
+        if path and not any(note.startswith("in layer ") for note in notes):
+            problem.add_note(f"in layer {path}: {type(self).__name__}({self.describe()})")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(missing_method(type(self).__name__, name), name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = vars(self).get(name)
@@ -129,7 +142,8 @@ class Module:
         try:
             kind = dtype_name(dtype)
         except GraphError as unknown:
-            raise GraphError(f"{unknown} ({', '.join(user_line())})") from None
+            where = ", ".join(user_line())
+            raise GraphError(f"{unknown}{device_hint(dtype)} ({where})") from None
         if kind not in FLOATS:
             raise GraphError(
                 f"{type(self).__name__}: to expected a float dtype, got {dtype!r} "

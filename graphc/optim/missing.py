@@ -1,0 +1,36 @@
+"""What to use for a name of torch.optim that is not here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+_REMEDIES = {
+    "lr_scheduler": "a rule's lr may be a function of the number of finished steps, as in "
+    "optim.SGD(lr=lambda step: 0.1 * 0.99**step), and program.lr = 0.05 sets it between calls",
+    "swa_utils": "averages of weights are state that a program updates: nn.Parameter(data, "
+    "trainable=False)",
+    "Optimizer": "compile's update= takes a rule; the base of all rules is optim.Rule",
+}
+_NEAREST = {
+    "ASGD": "SGD",
+    "Adadelta": "RMSprop",
+    "Adafactor": "Adam",
+    "Adamax": "Adam",
+    "LBFGS": "SGD",
+    "Muon": "AdamW",
+    "NAdam": "Adam",
+    "RAdam": "Adam",
+    "Rprop": "RMSprop",
+    "SparseAdam": "Adam",
+}
+
+
+def missing(name: str, known: Sequence[str]) -> str:
+    """The message of the AttributeError for `name`; says what to do instead, if anything does."""
+    if name in _REMEDIES:
+        return f"graphc.optim has no {name!r}: {_REMEDIES[name]}"
+    close = next(iter(difflib.get_close_matches(name, known, 1, 0.75)), "")
+    nearest = _NEAREST.get(name, close)
+    hint = f"; the nearest is optim.{nearest}" if nearest else ""
+    return f"graphc.optim has no {name!r}{hint}"
