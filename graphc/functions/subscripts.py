@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
+from graphc.bounds import expect_below
 from graphc.functions.elementwise import add, greater_equal, less, logical_and, multiply, where
 from graphc.functions.shapes import permute_dims, reshape
 from graphc.functions.tensors import as_tensor, cast, error, is_integer
@@ -181,7 +182,9 @@ def _place(x: Tensor, axis: int, index: Any) -> Tensor:
             raise error(f"subscript {wrong[0]} is out of range for axis {axis} of {x.value.type}")
         return as_tensor(np.where(known < 0, known + extent, known))
     tensor = index if index.dtype in ("i32", "i64") else cast(index, "i32")
-    return where(less(tensor, 0), add(tensor, extent), tensor)
+    place = where(less(tensor, 0), add(tensor, extent), tensor)
+    expect_below(f"subscript of axis {axis}, from the front", place, extent)
+    return place
 
 
 def _merged(places: Sequence[Tensor], extents: Sequence[int]) -> Tensor:

@@ -181,3 +181,17 @@ def test_what_is_made_of_the_values_is_an_ordinary_tensor() -> None:
 
     graph = graphc.trace(fn, graphc.spec((3, 4)))
     assert [v.type.shape for v in graph.outputs] == [(2,), (), (), (), ()]
+
+
+def test_the_check_of_bounds_finds_a_subscript_out_of_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GRAPHC_CHECK", "bounds")
+    specs = graphc.spec((4, 5)), graphc.spec(3, "int64")
+    program = graphc.compile(lambda x, i: x[:, i], *specs, device="reference")
+    x = np.zeros((4, 5), np.float32)
+    program(x, np.array([0, 4, -5]))
+    with pytest.raises(
+        graphc.RunError, match="subscript of axis 1, from the front: expected 0 to 4, got 7"
+    ):
+        program(x, np.array([0, 7, 1]))
