@@ -144,6 +144,11 @@ def test_a_dict_is_matched_by_its_keys():
     ("value", "expected"),
     [
         ({"a": ZERO, "c": ONE}, "expected a dict with the keys ['a', 'b'], got keys ['a', 'c']"),
+        (
+            {"a": ZERO, "b": ONE, "c": ONE},
+            "expected a dict with the keys ['a', 'b'], got keys ['a', 'b', 'c']",
+        ),
+        ({"a": ZERO}, "expected a dict with the keys ['a', 'b'], got keys ['a']"),
         ((ZERO, ONE), "expected a dict with the keys ['a', 'b'], got tuple"),
     ],
 )
