@@ -8,7 +8,7 @@ from collections.abc import Sequence
 _REMEDIES = {
     "lr_scheduler": "a rule's lr may be a function of the number of finished steps, as in "
     "optim.SGD(lr=lambda step: 0.1 * 0.99**step), and program.lr = 0.05 sets it between calls",
-    "swa_utils": "a rule's ema= keeps averages of the weights, and rule.averaged gives a model of them",
+    "swa_utils": "a rule's ema= keeps averages of the weights; rule.averaged gives a model of them",
     "Optimizer": "compile's update= takes a rule; the base of all rules is optim.Rule",
 }
 _NEAREST = {
