@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,15 +13,17 @@ from graphc.arguments import Arguments
 from graphc.dtypes import shown
 from graphc.errors import GraphError
 from graphc.ir import Graph, Type
-from graphc.kernels.program.kernel import Kernel
 from graphc.lines import error
 from graphc.locks import refuse_reentry
 from graphc.nn.module import as_array, describe, fits, mapping_of
 from graphc.ops.constant import PLACED
-from graphc.runtime.plan.plan import Plan
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.target import Target
 from graphc.tracing import Traced
+
+if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.kernels.program.kernel import Kernel
+    from graphc.runtime.plan.plan import Plan
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

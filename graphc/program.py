@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,11 +22,13 @@ from graphc.nn.selection import Selection
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.scan import bodies
 from graphc.optim.rule import Rule
-from graphc.runtime.plan.plan import Plan
 from graphc.state import StateBuffer
 from graphc.target import Target
 from graphc.trace import Builder, Tensor
 from graphc.tracing import Traced, trace_function
+
+if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.runtime.plan.plan import Plan
 
 
 def compile(
