@@ -191,7 +191,8 @@ def test_the_check_of_bounds_finds_a_subscript_out_of_range(
     program = graphc.compile(lambda x, i: x[:, i], *specs, device="reference")
     x = np.zeros((4, 5), np.float32)
     program(x, np.array([0, 4, -5]))
-    with pytest.raises(
-        graphc.RunError, match="subscript of axis 1, from the front: expected 0 to 4, got 7"
-    ):
+    with pytest.raises(graphc.GraphError) as error:
         program(x, np.array([0, 7, 1]))
+    assert str(error.value).rpartition(" (")[0] == (
+        "subscript of axis 1, from the front: expected 0 to 4, got 7 at [1]"
+    )
