@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from graphc import functions
 from graphc.functions.gathering import sum_by_index
 from graphc.ir import Graph, Node, Value
-from graphc.ir.vocabulary import Tensor, Tensors
+from graphc.ir.vocabulary import Tensor as Traced
+from graphc.ir.vocabulary import Tensors
 from graphc.ops.axes import in_front, in_place
 from graphc.ops.base import Op
 from graphc.ops.scan import Scan
-from graphc.trace import current_builder
+from graphc.trace import Builder, Tensor, current_builder
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Vocabulary:
     zeros_like = staticmethod(functions.zeros_like)
 
     def __init__(self) -> None:
-        self._moved: dict[tuple[object, Value], tuple[Tensor, int, int]] = {}
-        """What `moved` made: of which tensor, from where to where."""
+        self._moved: dict[tuple[Builder, Value, int, int], Tensor] = {}
+        """What `moved` gives for a builder, a tensor's value, from where and to where."""
 
     def emit(self, op: Op, *inputs: Any) -> Tensor:
         """The only output of `op`."""
@@ -71,15 +72,18 @@ class Vocabulary:
         """All outputs of `op`."""
         return current_builder().emit(op, *inputs)
 
-    def moved(self, x: Tensor, source: int, destination: int) -> Tensor:
+    def moved(self, x: Traced, source: int, destination: int) -> Tensor:
         """x with axis `source` as axis `destination`, one of them being the first, and the others
-        in order. Moving back what was moved gives the tensor itself, so that the loop of a gradient
-        reads the very stacks of its forward loop."""
-        before = self._moved.get((x.builder, x.value))
-        if before is not None and before[1:] == (destination, source):
-            return before[0]
-        y = in_front(self, x, source) if destination == 0 else in_place(self, x, destination)
-        self._moved[y.builder, y.value] = x, source, destination
+        in order. The same tensor for the same move, and moved back the tensor itself: so the loop
+        of a gradient reads the very stacks and elements of its forward loop."""
+        builder = current_builder()
+        known = self._moved.get((builder, x.value, source, destination))
+        if known is not None:
+            return known
+        moved = in_front(self, x, source) if destination == 0 else in_place(self, x, destination)
+        y = cast(Tensor, moved)
+        self._moved[builder, x.value, source, destination] = y
+        self._moved[builder, y.value, destination, source] = cast(Tensor, x)
         return y
 
     def apply(self, node: Node, known: Mapping[Value, Known], size: int) -> tuple[Known, ...]:
@@ -87,7 +91,8 @@ class Vocabulary:
         inputs = [known[v] for v in node.inputs]
         tensors, stacked = [k.tensor for k in inputs], [k.stacked for k in inputs]
         if any(stacked) or node.op.draws:
-            return tuple(Known(t, True) for t in node.op.batched(self, tensors, stacked, size))
+            results = node.op.batched(self, tensors, stacked, size)
+            return tuple(Known(cast(Tensor, t), True) for t in results)
         op = node.op
         if isinstance(op, Scan):
             op = op.renamed(current_builder().fresh)
@@ -102,10 +107,11 @@ class Vocabulary:
 
     def samples(
         self, body: Graph, inputs: Tensors, stacked: Sequence[bool], size: int
-    ) -> list[tuple[Tensor, bool]]:
+    ) -> list[tuple[Traced, bool]]:
         """The outputs of `body`, a graph without state, and whether they differ from sample to
         sample."""
-        known = dict(zip(body.inputs, map(Known, inputs, stacked), strict=True))
+        tensors = (cast(Tensor, x) for x in inputs)
+        known = dict(zip(body.inputs, map(Known, tensors, stacked), strict=True))
         self.walk(body.nodes, known, size)
         return [(known[v].tensor, known[v].stacked) for v in body.outputs]
 

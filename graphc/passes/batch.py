@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Contraction, Pointwise, Reduction, View, Window
+from graphc.ops.axes import SUMMED
+from graphc.ops.base import Contraction, Index, Pointwise, Reduction, Window
 from graphc.ops.widen import Widen
 
-MOVED = -1
+MOVED = -2
 """In place of an axis: a view that moved the batch, good for a contraction over it alone."""
 
 
@@ -28,7 +29,7 @@ def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int
             return None
         if axis == MOVED:
             moved.update(node.outputs)
-        elif axis == _GONE:
+        elif axis == SUMMED:
             summed.update(node.outputs)
         else:
             carried.update(dict.fromkeys(node.outputs, axis))
@@ -58,69 +59,37 @@ def _rows_keep_the_batch(
     return all(v.type.rank + from_end == carried[v] for v in reduced if v in carried)
 
 
-_GONE = -2
-
-
 def _follow(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int | None:
-    """The batch axis of the outputs, MOVED, or _GONE; None if unclear."""
-    op, output = node.op, node.outputs[0]
+    """The batch axis of the outputs, MOVED, or SUMMED; None if unclear, or if the op's kernels have
+    no lanes of their own choice."""
+    op = node.op
     if isinstance(op, Contraction):
         return _follow_contraction(node, carried, moved)
     if any(v in moved for v in node.inputs):
         return MOVED if isinstance(op, Widen) else None
-    if isinstance(op, Pointwise):
-        rank = output.type.rank
-        axes = {rank - v.type.rank + carried[v] for v in node.inputs if v in carried}
-        return axes.pop() if len(axes) == 1 else None
-    first = node.inputs[0]
-    if isinstance(op, Reduction):
-        axis = carried[first]
-        if axis in op.axes:
-            return _GONE
-        return axis if op.keepdims else axis - sum(a < axis for a in op.axes)
-    if isinstance(op, Window):
-        return 0 if all(carried.get(v) == 0 for v in node.inputs) else None
-    if op.name == "concat":
-        places = {carried.get(v) for v in node.inputs}
-        same = len(places) == 1 and op.attributes["axis"] not in places
-        return places.pop() if same else None
-    if op.name == "pad":
-        axis = carried[first]
-        added = (op.attributes[name][axis] for name in ("low", "high", "interior"))
-        return None if any(added) else axis
-    if isinstance(op, View):
-        return _follow_view(node, carried[first])
-    return None
-
-
-def _follow_view(node: Node, axis: int) -> int | None:
-    (x,), y = node.inputs, node.output
-    if node.op.name == "permute_dims":
-        place = list(node.op.attributes["axes"]).index(axis)
-        stays = place == axis or (x.type.rank > 2 and place < 2)
-        return place if stays else MOVED
-    if node.op.name == "reshape" and y.type.shape[: axis + 1] == x.type.shape[: axis + 1]:
-        return axis
-    assert isinstance(node.op, View)
-    index = node.op.index(x.type)
-    if index is None or index[axis].offset:
+    if op.own_template or isinstance(op, Index):
         return None
-    uses = [d for d, c in enumerate(index[axis].coefficients) if c]
-    if len(uses) != 1 or index[axis].coefficients[uses[0]] != 1:
+    maps = op.axis_map(*(v.type for v in node.inputs))[0]
+    places = {a[carried[v]] for v, a in zip(node.inputs, maps, strict=True) if v in carried}
+    place = places.pop() if len(places) == 1 else None
+    if op.name == "permute_dims":
+        (x,) = node.inputs
+        return place if place == carried[x] or (x.type.rank > 2 and place in (0, 1)) else MOVED
+    if not isinstance(op, Pointwise) and not all(v in carried for v in node.inputs):
         return None
-    alone = not any(a.coefficients[uses[0]] for d, a in enumerate(index) if d != axis)
-    return uses[0] if alone and y.type.shape[uses[0]] == x.type.shape[axis] else None
+    return None if isinstance(op, Window) and place != 0 else place
 
 
 def _follow_contraction(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int | None:
+    """Lanes lie along the first axis of the first operand, which the second has not; or along what
+    is summed, the first of both."""
     a, b = node.inputs
-    outside = b not in carried and b not in moved
-    if node.op.name in ("conv2d", "conv2d_dgrad"):
-        return 0 if carried.get(a) == 0 and outside else None
-    if node.op.name == "conv2d_wgrad":
-        return _GONE if carried.get(a) == carried.get(b) == 0 else None
-    if node.op.name != "matmul" or a.type.rank != 2 or b.type.rank != 2:
+    ((of_a, of_b),) = node.op.axis_map(a.type, b.type)
+    if b not in carried and b not in moved:
+        rows = carried.get(a) == of_a[0] == 0 and 0 not in of_b and a.type.rank == b.type.rank
+        return 0 if rows else None
+    if carried.get(b) != 0 or of_b[0] != SUMMED:
         return None
-    if a in carried:
-        return 0 if carried[a] == 0 and outside else None
-    return _GONE if a in moved and carried.get(b) == 0 else None
+    if a in moved:
+        return SUMMED if a.type.rank == 2 else None
+    return SUMMED if carried.get(a) == 0 and of_a[0] == SUMMED else None

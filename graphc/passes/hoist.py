@@ -19,21 +19,21 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import Add
-from graphc.ops.base import Contraction, Pointwise, Reduction, Source, View
+from graphc.ops.base import Contraction, Pointwise, Reduction, View
 from graphc.ops.constant import Constant
 from graphc.ops.join import Pad
-from graphc.ops.matmul import Matmul
 from graphc.ops.reduction import Sum
 from graphc.ops.scan import Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
 from graphc.passes.bodies import unique_names, values_of
 from graphc.passes.groups import is_free
 from graphc.passes.measure import must_fall
-from graphc.passes.over_time import Known, Totals, all_iterations, can_stack
+from graphc.passes.over_time import Totals, can_stack, summed_axes
 from graphc.passes.prune_scans import prune_scans
 from graphc.passes.rewrite import drop_dead, resolve, substitute, topological
 from graphc.target import Target
 from graphc.trace import Builder, Tensor
+from graphc.vocabulary import Known, Vocabulary
 
 
 def hoist(graph: Graph, target: Target) -> Graph:
@@ -52,7 +52,7 @@ def _hoist(graph: Graph, taken: set[str]) -> Graph:
     origin = {v: n for n in graph.nodes for v in n.outputs}
     for node in graph.nodes:
         node = replace(node, inputs=tuple(resolve(v, substitution) for v in node.inputs))
-        if isinstance(node.op, Scan):
+        if isinstance(node.op, Scan) and node.op.length:
             body = _hoist(node.op.body, taken)
             node = _with_views(replace(node, op=replace(node.op, body=body)), origin, builder)
             with builder.building(), builder.at(node.where):
@@ -91,6 +91,7 @@ class _Loop:
     def __init__(self, builder: Builder, node: Node, substitution: dict[Value, Value]) -> None:
         assert isinstance(node.op, Scan)
         self.builder, self.node, self.op = builder, node, node.op
+        self.f = Vocabulary()
         self.substitution = substitution
         self.body = node.op.body
         self.producers = self.body.producers
@@ -118,7 +119,7 @@ class _Loop:
         moved: set[int] = set()
         for node in self.body.nodes:
             if not known.issuperset(node.inputs) or not can_stack(node):
-                if isinstance(node.op, Source):
+                if not node.inputs:
                     known.update(node.outputs)
                 continue
             known.update(node.outputs)
@@ -158,7 +159,8 @@ class _Loop:
         for node in nodes:
             where = node.where if node.where.lines else self.node.where
             with self.builder.at(where):
-                known[node.output] = all_iterations(node, known, self.op.length)
+                found = self.f.apply(node, known, self.op.length)
+            known.update(zip(node.outputs, found, strict=True))
 
     def sums(self) -> dict[Value, Value]:
         """Carries that only add up: old carry -> the term of one iteration."""
@@ -189,8 +191,9 @@ class _Loop:
             if added or isinstance(node.op, View | Pad):
                 waiting += [v for v in node.inputs if v not in seen]
                 seen.update(node.inputs)
-            elif isinstance(node.op, Matmul):
-                if any(v.type.rank != 2 for v in node.inputs):
+            elif isinstance(node.op, Contraction):
+                wide = node.output.type.rank > 2 and any(v in self.constants for v in node.inputs)
+                if wide or summed_axes(node) is None:
                     return False
             elif len(self.consumers[value]) <= 1:
                 return False

@@ -1,91 +1,44 @@
 """What a node of a scan's body computes in all iterations at once.
 
 A value of the body is known outside as the same in every iteration, or as a stack with a first axis
-for time. `all_iterations` applies one node to such values; `total` is the sum of a value over time,
-where a matrix product of stacks becomes one product with time among the summed terms.
+for time: what its op becomes with one axis more, `Op.batched` says. `Totals` has the sum of a value
+over time, where a contraction of stacks becomes one contraction with time among the summed terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from typing import cast
 
 from graphc import functions
 from graphc.ir import Node, Value
 from graphc.ops.arithmetic import Add
-from graphc.ops.base import Op, Pointwise, Reduction
-from graphc.ops.join import Concat, Pad
-from graphc.ops.matmul import Matmul
+from graphc.ops.axes import SUMMED, folded
+from graphc.ops.base import Contraction, Op
+from graphc.ops.join import Pad
 from graphc.ops.reduction import Sum
-from graphc.ops.view import BroadcastTo, Flip, PermuteDims, Reshape, Slice
+from graphc.ops.scan import Scan
+from graphc.ops.view import PermuteDims, Reshape, Slice
 from graphc.trace import Tensor, emit
-
-
-@dataclass(frozen=True)
-class Known:
-    """A value of a body as a tensor outside: the same in all iterations, or `stacked`."""
-
-    tensor: Tensor
-    stacked: bool
-
-
-_ALIKE = (Pointwise, Reduction, Matmul, Concat, Pad, BroadcastTo, Flip, PermuteDims, Reshape, Slice)
+from graphc.vocabulary import Known, Vocabulary
 
 
 def can_stack(node: Node) -> bool:
-    """Whether `all_iterations` knows the node's op."""
-    return isinstance(node.op, _ALIKE) and len(node.outputs) == 1
+    """Whether a node computes something and may do so for all iterations at once: not what draws
+    random numbers by the iteration's counter, nor a loop within."""
+    return bool(node.inputs) and not node.op.draws and not isinstance(node.op, Scan)
 
 
-def all_iterations(node: Node, known: Mapping[Value, Known], length: int) -> Known:
-    """The output of `node` from its inputs, in every iteration."""
-    inputs = [known[v] for v in node.inputs]
-    tensors = [k.tensor for k in inputs]
-    if not any(k.stacked for k in inputs):
-        return Known(emit(node.op, *tensors), False)
-    return Known(_stacked(node, inputs, length), True)
-
-
-def _stacked(node: Node, inputs: list[Known], length: int) -> Tensor:
-    op, rank = node.op, node.output.type.rank
-    if isinstance(op, Pointwise):
-        return emit(op, *(_aligned(k, rank) for k in inputs))
-    if isinstance(op, Matmul):
-        a, b = (_aligned(k, rank) for k in inputs)
-        return functions.matmul(a, b)
-    if isinstance(op, Concat):
-        parts = [k.tensor if k.stacked else _repeated(k.tensor, length) for k in inputs]
-        return emit(Concat(op.axis + 1), *parts)
-    (x,) = (k.tensor for k in inputs)
-    if isinstance(op, Reduction):
-        axes = tuple(a + 1 for a in op.axes)
-        return emit(replace(op, axes=axes), x)  # type: ignore[type-var]
-    if isinstance(op, Reshape):
-        return functions.reshape(x, (length, *op.shape))
-    if isinstance(op, PermuteDims):
-        return emit(PermuteDims((0, *(a + 1 for a in op.axes))), x)
-    if isinstance(op, BroadcastTo):
-        aligned = _aligned(inputs[0], len(op.shape))
-        return emit(BroadcastTo((length, *op.shape)), aligned)
-    if isinstance(op, Flip):
-        return emit(Flip(tuple(a + 1 for a in op.axes)), x)
-    if isinstance(op, Slice):
-        return emit(Slice((0, *op.starts), (length, *op.stops), (1, *op.steps)), x)
-    assert isinstance(op, Pad), op.name
-    return emit(replace(op, low=(0, *op.low), high=(0, *op.high), interior=(0, *op.interior)), x)
-
-
-def _aligned(known: Known, rank: int) -> Tensor:
-    """A stack of elements with axes of extent 1 up to `rank` behind the time axis."""
-    x = known.tensor
-    if not known.stacked or x.ndim == rank + 1:
-        return x
-    time, *element = x.shape
-    return functions.reshape(x, (time, *(1,) * (rank - len(element)), *element))
-
-
-def _repeated(x: Tensor, length: int) -> Tensor:
-    return functions.broadcast_to(x, (length, *x.shape))
+def summed_axes(node: Node) -> tuple[int, int] | None:
+    """The axis of each operand that a contraction sums over, where both have one and share no
+    other; None for any other node."""
+    if not isinstance(node.op, Contraction):
+        return None
+    ((a, b),) = node.op.axis_map(*(v.type for v in node.inputs))
+    shared = any(d in b for d in a if d not in (None, SUMMED))
+    if shared or a.count(SUMMED) != 1 or b.count(SUMMED) != 1:
+        return None
+    return a.index(SUMMED), b.index(SUMMED)
 
 
 class Totals:
@@ -96,6 +49,7 @@ class Totals:
     ) -> None:
         self.producers, self.known, self.length = producers, known, length
         self._totals: dict[Value, Tensor] = {}
+        self.f = Vocabulary()
 
     def total(self, value: Value) -> Tensor:
         """The sum of `value` over all iterations."""
@@ -108,9 +62,10 @@ class Totals:
         if node is not None:
             op = node.op
             stacked = [v for v in node.inputs if self.known[v].stacked]
-            if isinstance(op, Matmul) and len(stacked) == 2 and _matrices(node):
-                a, b = node.inputs
-                return functions.matmul(self.folded(a, 1), self.folded(b, 0))
+            summed = summed_axes(node)
+            if summed is not None and len(stacked) == 2:
+                pairs = zip(node.inputs, summed, strict=True)
+                return emit(op, *(self.folded(v, axis) for v, axis in pairs))
             if isinstance(op, Sum) and stacked:
                 axes = tuple(a + 1 for a in op.axes)
                 x = self.known[node.inputs[0]].tensor
@@ -129,15 +84,11 @@ class Totals:
         return emit(Sum((0,)), known.tensor)  # of the same dtype, integers too
 
     def folded(self, value: Value, axis: int) -> Tensor:
-        """A stack of matrices as one matrix: the iterations' one behind the other along `axis`."""
+        """A stack as one value: the iterations' one behind the other along `axis`."""
         node = self.producers.get(value)
-        if node is not None and isinstance(node.op, PermuteDims) and node.op.axes == (1, 0):
-            return functions.matrix_transpose(self.folded(node.inputs[0], 1 - axis))
-        x = self.known[value].tensor
-        time, rows, columns = x.shape
-        if axis == 0:
-            return functions.reshape(x, (time * rows, columns))
-        return functions.reshape(functions.permute_dims(x, (1, 0, 2)), (rows, time * columns))
+        if node is not None and isinstance(node.op, PermuteDims):
+            return emit(node.op, self.folded(node.inputs[0], node.op.axes[axis]))
+        return cast(Tensor, folded(self.f, self.known[value].tensor, axis))
 
 
 def _is_zero_pad(op: Op | None) -> bool:
@@ -147,7 +98,3 @@ def _is_zero_pad(op: Op | None) -> bool:
 def _alike(node: Node) -> bool:
     """Whether nothing is broadcast."""
     return all(v.type.shape == node.output.type.shape for v in node.inputs)
-
-
-def _matrices(node: Node) -> bool:
-    return all(v.type.rank == 2 for v in node.inputs)

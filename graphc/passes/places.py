@@ -28,12 +28,21 @@ def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
 
 
 def through_unit_reshapes(value: Value, producers: Mapping[Value, Node]) -> Value:
-    """Where reshapes that only add or drop axes of extent 1, and widening, lead back to."""
+    """Where views that only add, drop or move axes of extent 1, and widening, lead back to."""
     producer = producers.get(value)
-    while producer is not None and producer.op.name in ("reshape", "widen") and is_free(producer):
+    while producer is not None and _keeps_places(producer):
         value = producer.inputs[0]
         producer = producers.get(value)
     return value
+
+
+def _keeps_places(node: Node) -> bool:
+    """Whether a node that costs nothing has the elements of its only input in their order."""
+    if len(node.inputs) != 1 or not is_free(node):
+        return False
+    ((axes,),), shape = node.op.axis_map(node.inputs[0].type), node.output.type.shape
+    wide = [d for d, n in enumerate(shape) if n != 1]
+    return [d for d, n in zip(axes, node.inputs[0].type.shape, strict=True) if n != 1] == wide
 
 
 def stored(value: Value, producers: Mapping[Value, Node]) -> Value:

@@ -8,7 +8,7 @@ between the loops; an element output is stored in the first loop that can.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Node, Value
@@ -17,7 +17,8 @@ from graphc.kernels.cpu.shell import chunk_count, inplace_pairs, program_cost, s
 from graphc.kernels.program.access import Domain, Place, merge_axes
 from graphc.kernels.program.expression import Names, Program, Walk
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.base import Array, Pointwise, Reduction, View
+from graphc.ops.axes import SUMMED, Axes
+from graphc.ops.base import Array, Reduction
 from graphc.ops.fused import Fused
 from graphc.target import Target
 
@@ -256,9 +257,6 @@ def _depths(body: Graph) -> dict[Value, int]:
     return depth
 
 
-Axes = tuple[int | None, ...]
-
-
 def _places(
     body: Graph, reductions: Sequence[Node], domain: Domain
 ) -> dict[Value, tuple[Place, ...]]:
@@ -296,50 +294,32 @@ def _axes(body: Graph, reductions: Sequence[Node]) -> dict[Value, Axes]:
 
 
 def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
-    if len(node.outputs) != 1 or node.output in known:
+    """The first of the inputs with places gives each axis of the output its own."""
+    if len(node.outputs) != 1 or node.output in known or known.keys().isdisjoint(node.inputs):
         return
-    rank, shape = node.output.type.rank, node.output.type.shape
-    axes: list[int | None] = [None] * rank
-    sources = [v for v in node.inputs if v in known]
-    if isinstance(node.op, View) and sources:
-        index = node.op.index(sources[0].type)
-        if index is None:
-            return
-        for affine, axis in zip(index, known[sources[0]], strict=True):
-            if 1 in affine.coefficients:
-                axes[affine.coefficients.index(1)] = axis
-    elif isinstance(node.op, Pointwise) and sources:
-        for value in sources:
-            first = rank - value.type.rank
-            for d, axis in enumerate(known[value], first):
-                if axes[d] is None and value.type.shape[d - first] == shape[d]:
-                    axes[d] = axis
-    else:
-        return
-    if all(a is not None or n == 1 for a, n in zip(axes, shape, strict=True)):
-        known[node.output] = tuple(axes)
+    shape = node.output.type.shape
+    places: list[int | None] = [None] * len(shape)
+    for value, axes in _mapped(node):
+        for place, axis in zip(known.get(value, ()), axes, strict=False):
+            if axis is not None and axis != SUMMED and places[axis] is None:
+                places[axis] = place
+    if all(p is not None or n == 1 for p, n in zip(places, shape, strict=True)):
+        known[node.output] = tuple(places)
 
 
 def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
-    if node.op.name == "reshape" and node.output in known and node.inputs[0] not in known:
-        _pass_up_reshape(node, known)
-    if not isinstance(node.op, Pointwise) or node.output not in known:
+    """Inputs of a node with places have them where all their elements go to the output."""
+    if len(node.outputs) != 1 or node.output not in known:
         return
-    shape, axes = node.output.type.shape, known[node.output]
-    for value in node.inputs:
-        first = len(shape) - value.type.rank
-        if value not in known:
-            known[value] = tuple(
-                None if n == 1 != shape[first + d] else axes[first + d]
-                for d, n in enumerate(value.type.shape)
-            )
+    places = known[node.output]
+    for value, axes in _mapped(node):
+        whole = all(
+            n == 1 or d not in (None, SUMMED) for d, n in zip(axes, value.type.shape, strict=True)
+        )
+        if value not in known and whole:
+            known[value] = tuple(None if d in (None, SUMMED) else places[d] for d in axes)
 
 
-def _pass_up_reshape(node: Node, known: dict[Value, Axes]) -> None:
-    """Through a reshape that adds or drops axes of extent 1."""
-    (x,), axes = node.inputs, known[node.output]
-    wide = [d for d, n in enumerate(node.output.type.shape) if n != 1]
-    own = [d for d, n in enumerate(x.type.shape) if n != 1]
-    if [x.type.shape[d] for d in own] == [node.output.type.shape[d] for d in wide]:
-        places = dict(zip(own, wide, strict=True))
-        known[x] = tuple(axes[places[d]] if d in places else None for d in range(x.type.rank))
+def _mapped(node: Node) -> Iterator[tuple[Value, Axes]]:
+    """The inputs with where their axes go in the only output."""
+    yield from zip(node.inputs, node.op.axis_map(*(v.type for v in node.inputs))[0], strict=True)

@@ -303,3 +303,46 @@ def test_a_sum_over_one_of_two_axes_like_the_batch_reads_no_lanes() -> None:
     graph = run_all(fn, graphc.spec((16, 16, 3)))["layout"]
     (total,) = [n for n in graph.nodes if "sum" in str(n.op)]
     assert all(v.type.layout.axis is None for v in total.inputs)
+
+
+def test_whatever_op_reads_elements_alone_leaves_the_loop() -> None:
+    """An op says itself what it becomes for all iterations: there is no list of those that may."""
+
+    def fn(images: Any, table: Any, places: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            image, place = element
+            rows = graphc.sum(graphc.take(table, place, 0)) + graphc.max(graphc.sort(place))
+            return carry * 0.5 + graphc.max_pool2d(image, 2) * rows, graphc.cumulative_sum(image, 1)
+
+        return graphc.scan(step, graphc.zeros((2, 3, 2, 2)), (images, places))
+
+    specs = graphc.spec((5, 2, 3, 4, 4)), graphc.spec((7, 4)), graphc.spec((5, 3), "int32")
+    before = graphc.trace(fn, *specs)
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-5)
+    (loop,) = scans(after)
+    assert not {"take", "sort", "max_pool2d", "cumsum"} & set(names(loop.op.body))
+
+
+def test_the_gradient_of_a_filter_is_one_convolution_behind_the_loop() -> None:
+    def slopes(images: Any, w: Any) -> Any:
+        def loss(w: Any) -> Any:
+            step = lambda c, e: (graphc.tanh(graphc.conv2d(c, w, padding=1) + e), None)  # noqa: E731
+            return graphc.sum(graphc.scan(step, images[0], images)[0])
+
+        return graphc.grad(loss)(w)
+
+    graph = run_all(slopes, graphc.spec((5, 2, 3, 4, 4)), graphc.spec((3, 3, 3, 3)))
+    after = graph["clean_hoisted"]
+    assert [n.op.name for n in after.nodes].count("conv2d_wgrad") == 1
+    assert not any("conv2d_wgrad" in names(n.op.body) for n in scans(after))
+    assert_same_meaning(graph["trace"], after, tolerance=1e-4)
+
+
+def test_a_loop_of_no_iterations_stays_as_it_is() -> None:
+    def fn(images: Any) -> Any:
+        step = lambda c, e: (c + 1, graphc.max_pool2d(e, 2))  # noqa: E731
+        return graphc.scan(step, 0.0, images)
+
+    before = graphc.trace(fn, graphc.spec((0, 2, 3, 4, 4)))
+    assert_same_meaning(before, hoist(before, CPU))
