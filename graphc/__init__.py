@@ -2,6 +2,7 @@
 
 from graphc import functions as _functions
 from graphc import nn, optim, text
+from graphc.batching import vmap
 from graphc.errors import CompileError, GraphError, PlanError, RunError
 from graphc.functions import *  # noqa: F403
 from graphc.functions.hints import missing as _missing
@@ -32,6 +33,7 @@ __all__ = [
     "text",
     "trace",
     "value_and_grad",
+    "vmap",
     *_functions.__all__,
 ]
 

@@ -108,6 +108,14 @@ class Builder:
         new = next((new for value, new in self.updates if value == old.value), old.value)
         return Tensor(new, self)
 
+    def type_of(self, buffer: StateBuffer) -> Type:
+        """The type of what `read_state` gives."""
+        return buffer.type
+
+    def keeps(self, state: Tensor) -> bool:
+        """Whether the tensor is state, which `update` may give other contents."""
+        return state.value in self.state
+
     def rebind_state(self, name: str, buffer: StateBuffer) -> None:
         """Let the state value `name` stand for `buffer` in place of the one that was read."""
         old = self.buffers[name]

@@ -106,7 +106,8 @@ def _symbol(path: str, value: Any) -> Any:
 
 def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     """The names of the function's positional parameters; `argN` where it has none."""
-    function = fn.forward if isinstance(fn, Module) else fn
+    whole = inspect.unwrap(fn)
+    function = whole.forward if isinstance(whole, Module) else fn
     try:
         names = [
             p.name
@@ -136,6 +137,7 @@ def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced
 
 def _owner(fn: Callable[..., Any]) -> Module | None:
     """The module that is traced, or whose method is."""
+    fn = inspect.unwrap(fn)
     owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
     return owner if isinstance(owner, Module) else None
 

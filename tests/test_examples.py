@@ -15,7 +15,16 @@ import pytest
 from tests.tools import ROOT, need_command, need_module
 
 EXAMPLES = ROOT / "examples"
-TESTED = {"char_lstm", "digits", "inspect_stages", "mlp", "own_layer", "own_op", "two_streams"}
+TESTED = {
+    "char_lstm",
+    "digits",
+    "inspect_stages",
+    "mlp",
+    "own_layer",
+    "own_op",
+    "two_streams",
+    "vmap",
+}
 
 
 def load(name: str) -> ModuleType:
@@ -90,6 +99,14 @@ def test_digits_keeps_edges_when_it_enlarges():
 
 def test_mlp_learns():
     assert load("mlp").main() < 0.02
+
+
+def test_vmap_trains_models_at_once_and_finds_the_sample_that_does_not_belong(capsys):
+    losses, norms = load("vmap").main()
+    assert losses.shape == (8,) and norms.shape == (64,)
+    assert losses.max() < 0.2  # of which 9 / 64 are the sample's
+    assert capsys.readouterr().out.splitlines()[-1] == "the sample that pulls hardest: 0"
+    assert norms.argmax() == 0
 
 
 def test_own_layer_learns():

@@ -19,6 +19,7 @@ ROOMS = (
     ("trace", "operand", "bounds", "functions"),
     ("vocabulary", "scan_gradient", "gradient"),
     ("nn", "optim", "weights", "tracing"),
+    ("batching",),
     ("passes",),
     ("kernels.program",),
     ("kernels.cpu", "kernels.cuda"),

@@ -105,8 +105,8 @@ class BodyBuilder(Builder):
     """The body of a scan under construction. Tensors of the surrounding builder that the body
     reads become its constants; names are unique in both."""
 
-    def __init__(self, outer: Builder, length: int) -> None:
-        super().__init__(outer.fresh(".".join([*outer.modules, "scan"])))
+    def __init__(self, outer: Builder, length: int, kind: str = "scan") -> None:
+        super().__init__(outer.fresh(".".join([*outer.modules, kind])))
         self.outer, self.length = outer, length
         self.training, self.seed = outer.training, outer.seed
         self.bounds = None if outer.bounds is None else []
@@ -151,6 +151,9 @@ class BodyBuilder(Builder):
 
     def contents(self, buffer: StateBuffer) -> Tensor:
         return self.own(self.outer.contents(buffer))
+
+    def type_of(self, buffer: StateBuffer) -> Type:
+        return self.outer.type_of(buffer)
 
     def update(self, old: Tensor, new: Tensor) -> None:
         raise error(

@@ -276,7 +276,7 @@ def _move(name: str, running: Any, batch: Tensor, momentum: Any) -> None:
     builder, latest = current_builder(), as_tensor(running)
     held = getattr(running, "state", None)
     state = builder.read_state(held) if isinstance(held, StateBuffer) else latest
-    if state.value not in builder.state:
+    if not builder.keeps(state):
         raise error(f"{name} {state.value.type} is not a parameter, so nothing keeps it")
     part = multiply(reshape(batch, state.shape), momentum)
     moved = add(multiply(cast(latest, batch.dtype), subtract(1, momentum)), part)

@@ -158,6 +158,7 @@ from graphc.nn.shape import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+from graphc.nn.stacking import stack_modules, unstack_modules
 from graphc.nn.transformer import (
     Transformer,
     TransformerDecoder,
@@ -304,6 +305,8 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "stack_modules",
+    "unstack_modules",
 ]
 
 

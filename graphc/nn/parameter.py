@@ -12,6 +12,7 @@ from graphc.ir import FLOATS, Type
 from graphc.lines import error, user_line
 from graphc.operand import Operand, Size
 from graphc.state import StateBuffer
+from graphc.trace import innermost_builder
 
 
 class Parameter(Operand):
@@ -53,7 +54,9 @@ class Parameter(Operand):
 
     @property
     def type(self) -> Type:
-        return self.state.type
+        """Shape and dtype; in a function that `vmap` maps over it, those of one sample."""
+        builder = innermost_builder()
+        return self.state.type if builder is None else builder.type_of(self.state)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -61,11 +61,22 @@ def _batch_of_scans(graph: Graph, width: int) -> tuple[int, frozenset[int]]:
     """The first extent of the carries of all scans, if it is one that fills registers of `width`
     lanes, and the lengths of the scans; 0 if there is none."""
     scans = [n.op for n in graph.nodes if isinstance(n.op, Scan)]
+    if not any(_may_have_lanes(op) for op in scans):
+        return 0, frozenset()
     carries = [v.type for op in scans for v in op.old_carries if v.type.rank > 1]
     batches = {t.shape[0] for t in carries}
     if len(batches) != 1 or max(batches) % width or not max(batches):
         return 0, frozenset()
     return batches.pop(), frozenset(op.length for op in scans)
+
+
+def _may_have_lanes(op: Scan) -> bool:
+    """Whether the first axis of carries may be that of lanes in some contraction of the body: not
+    one that numbers the matrices of both operands, as with models trained side by side."""
+    nodes = [n for k in op.body.nodes if isinstance(k.op, Fused) for n in k.op.body.nodes]
+    products = [n for n in nodes if isinstance(n.op, Contraction)]
+    maps = [n.op.axis_map(*(v.type for v in n.inputs))[0] for n in products]
+    return not maps or not all(0 in a and 0 in b for a, b in maps)
 
 
 def _batch_axis(type: Type, batch: int, times: Iterable[int]) -> int | None:
@@ -266,7 +277,7 @@ class _Assignment:
 def _row_operands(body: Graph) -> set[Value]:
     """The activation of a dense layer's large weight gradient: b of a matmul summed over n."""
     for node in body.nodes:
-        if isinstance(node.op, Contraction) and node.op.name == "matmul":
+        if isinstance(node.op, Contraction) and node.output.type.rank == 2:
             large = node.output.type.size >= LARGE_WEIGHT
             wide = node.output.type.shape[0] >= WIDE_WEIGHT
             if (large or wide) and node.inputs[1] in body.inputs:

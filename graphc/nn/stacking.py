@@ -1,0 +1,56 @@
+"""Several modules of one kind as one, whose parameters have a first axis for them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphc.lines import error
+from graphc.nn.module import Array, Module
+from graphc.state import StateBuffer
+
+
+def stack_modules(modules: Sequence[Module]) -> Module:
+    """A copy of the first module whose parameters hold those of all, along a new first axis.
+
+    `graphc.vmap(fn)(stack_modules(models), ...)` calls `fn` with each of the models: one program
+    computes, or trains, all of them. GraphError unless all have parameters of one set of names,
+    shapes and dtypes.
+    """
+    found = list(modules)
+    if not found or not all(isinstance(m, Module) for m in found):
+        got = ", ".join(dict.fromkeys(type(m).__name__ for m in found)) or "none"
+        raise error(f"stack_modules: expected one module or more, got {got}")
+    wanted = found[0].state_types()
+    for number, module in enumerate(found):
+        own = module.state_types()
+        for name in dict.fromkeys((*wanted, *own)):
+            if wanted.get(name) != own.get(name):
+                raise error(
+                    f"stack_modules: {name} is {wanted.get(name) or 'missing'} in module 0, "
+                    f"{own.get(name) or 'missing'} in module {number}"
+                )
+    parts = [dict(m.named_parameters()) for m in found]
+    return _holding(found[0], {n: np.stack([p[n].numpy() for p in parts]) for n in parts[0]})
+
+
+def unstack_modules(module: Module) -> list[Module]:
+    """What `stack_modules` put together, each as a module of its own with a copy of its
+    parameters."""
+    extents = {p.shape[:1] for p in module.parameters()}
+    if len(extents) != 1 or () in extents:
+        got = ", ".join(f"{n} {t}" for n, t in module.state_types().items()) or "none"
+        raise error(f"unstack_modules: expected parameters with one first extent, got {got}")
+    ((count,),) = extents
+    whole = {name: p.numpy() for name, p in module.named_parameters()}
+    return [_holding(module, {n: x[i] for n, x in whole.items()}) for i in range(count)]
+
+
+def _holding(module: Module, arrays: Mapping[str, Array]) -> Module:
+    """A copy of the module whose parameters hold these arrays, by their paths."""
+    result = copy.deepcopy(module)
+    for name, parameter in result.named_parameters():
+        parameter.state = StateBuffer(arrays[name], parameter.dtype)
+    return result
