@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST_WORKERS ?= 2
+CPP_FILES = $$(find benchmarks kernels runtime tests tools -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test campaign bench gpu-check lint format clean
@@ -26,13 +27,15 @@ bench: $(VENV)/.test  ## compare with PyTorch where it is installed
 gpu-check:       ## check and measure on a GPU; WHEELS=folder of packages where there is no network
 	$(PYTHON) -m tools.gpu_check $(if $(WHEELS),--wheels $(WHEELS)) $(ARGS)
 
-lint: $(VENV)/.dev  ## ruff and mypy
+lint: $(VENV)/.dev  ## ruff, mypy and clang-format
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP_FILES)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## format the Python files in place
+format: $(VENV)/.dev  ## format the Python, C++ and CUDA files in place
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP_FILES)
 
 clean:           ## remove the virtual environment and what tools leave behind
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

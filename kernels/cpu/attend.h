@@ -22,8 +22,9 @@
 #define NOINLINE __attribute__((noinline))
 
 namespace graphc::attend {
-constexpr int ROWS = 6;   // of sums in registers, beside 4 registers of b: 24 sums
-constexpr int STEP = 48;  // streamed places at once: multiples of ROWS, so that only the last ones leave a rest
+constexpr int ROWS = 6;  // of sums in registers, beside 4 registers of b: 24 sums
+constexpr int STEP =
+    48;  // streamed places at once: multiples of ROWS, so that only the last ones leave a rest
 constexpr int DIAGONAL = 24;  // the same where a causal mask cuts
 template <long A, long B, long C, long D> struct Strides {
   static constexpr long n = A, head = B, row = C, column = D;
@@ -38,7 +39,8 @@ template <int MOST, class Body> INLINE void with_registers(long count, const Bod
 }
 
 template <int R, int V, int PITCH, long ROW, long STRIDE, class T, class Start, class Finish>
-INLINE void tile(const T* a, const T* b, long steps, long row, const Start& start, const Finish& finish) {
+INLINE void tile(const T* a, const T* b, long steps, long row, const Start& start,
+                 const Finish& finish) {
   vec<T> sum[R][V];
 #pragma GCC unroll 8
   for (int r = 0; r < R; r++)
@@ -66,9 +68,11 @@ INLINE void tile(const T* a, const T* b, long steps, long row, const Start& star
 // start(r, v) is what the sum of register v of row r begins with; finish(r, v, sum) takes it. The rows are a multiple of ROWS, or
 // REST more.
 template <int V, int PITCH, int REST, long ROW, long STRIDE, class T, class Start, class Finish>
-INLINE void product(const T* a, const T* b, long rows, long steps, const Start& start, const Finish& finish) {
+INLINE void product(const T* a, const T* b, long rows, long steps, const Start& start,
+                    const Finish& finish) {
   long row = 0;
-  for (; row + ROWS <= rows; row += ROWS) tile<ROWS, V, PITCH, ROW, STRIDE>(a, b, steps, row, start, finish);
+  for (; row + ROWS <= rows; row += ROWS)
+    tile<ROWS, V, PITCH, ROW, STRIDE>(a, b, steps, row, start, finish);
   if constexpr (REST > 0)
     if (row < rows) tile<REST, V, PITCH, ROW, STRIDE>(a, b, steps, row, start, finish);
 }
@@ -89,7 +93,8 @@ INLINE void gather_places(const T* from, long live, T factor, T* to) {
     const auto columns = [&]<int N>(int f) INLINED {
       vec<T> r[W];
 #pragma GCC unroll 16
-      for (int i = 0; i < W; i++) r[i] = load<N, From::column>(x + least(i, last) * From::row + f * From::column) * factor;
+      for (int i = 0; i < W; i++)
+        r[i] = load<N, From::column>(x + least(i, last) * From::row + f * From::column) * factor;
       exchange_rows<1>(r);
 #pragma GCC unroll 16
       for (int i = 0; i < N; i++) store(to + (f + i) * PITCH + place, r[i]);
@@ -105,7 +110,8 @@ INLINE void scatter_places(const T* from, long live, const vec<T>* factor, T* to
     const auto columns = [&]<int N>(int f) INLINED {
       vec<T> r[W];
 #pragma GCC unroll 16
-      for (int i = 0; i < W; i++) r[i] = i < N ? load(from + (f + i) * PITCH + place) * factor[place / W] : vec<T>{};
+      for (int i = 0; i < W; i++)
+        r[i] = i < N ? load(from + (f + i) * PITCH + place) * factor[place / W] : vec<T>{};
       exchange_rows<1>(r);
 #pragma GCC unroll 16
       for (int i = 0; i < W; i++)
@@ -163,8 +169,10 @@ INLINE Register<S> seen(Register<S> x, const Arrays<S>& in, long t, long u, long
     else x += m;
   }
   if constexpr (S::CAUSAL) {
-    if (QUERIES_IN_LANES && u > t) x = select(as_mask(lanes() < int(least(u - t, W))), splat(-infinity<T>), x);
-    if (!QUERIES_IN_LANES && u + W - 1 > t) x = select(as_mask(lanes() > int(most(t - u, -1))), splat(-infinity<T>), x);
+    if (QUERIES_IN_LANES && u > t)
+      x = select(as_mask(lanes() < int(least(u - t, W))), splat(-infinity<T>), x);
+    if (!QUERIES_IN_LANES && u + W - 1 > t)
+      x = select(as_mask(lanes() > int(most(t - u, -1))), splat(-infinity<T>), x);
   }
   return x;
 }
@@ -177,7 +185,8 @@ INLINE Register<S> kept(Register<S> x, const Arrays<S>& in, long t, long u) {
     constexpr int step = QUERIES_IN_LANES ? S::KEYS : 1;
     constexpr typename S::T factor = 1 / (1 - double(S::DROPOUT));
     const long number = (in.rows + t) * S::KEYS + u;
-    const vec<float> uniform = philox_uniform<step, 1>(S::SEED, S::NUMBER, splat(*in.counter), number);
+    const vec<float> uniform =
+        philox_uniform<step, 1>(S::SEED, S::NUMBER, splat(*in.counter), number);
     return select(as_mask(uniform >= S::DROPOUT), x * factor, Register<S>{});
   }
 }
@@ -221,7 +230,8 @@ template <class S> struct ForwardBlock {
 
 // Keys [u, u + count) for the registers [first, first + V) of a block of queries from t on.
 template <class S, int V>
-NOINLINE void forward_step(ForwardBlock<S>& block, const Arrays<S>& in, long t, long u, long count, int first) {
+NOINLINE void forward_step(ForwardBlock<S>& block, const Arrays<S>& in, long t, long u, long count,
+                           int first) {
   using T = typename S::T;
   constexpr int P = ForwardBlock<S>::PITCH;
   T* const weights = block.weights + first * W;
@@ -230,7 +240,8 @@ NOINLINE void forward_step(ForwardBlock<S>& block, const Arrays<S>& in, long t, 
   for (int v = 0; v < V; v++) largest[v] = block.largest[first + v];
   const long from = t + first * W;
   product<V, P, S::KEYS % ROWS, S::K::row, S::K::column>(
-      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, [](long, int) INLINED { return vec<T>{}; },
+      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES,
+      [](long, int) INLINED { return vec<T>{}; },
       [&](long r, int v, vec<T> x) INLINED {
         x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
         largest[v] = x > largest[v] ? x : largest[v];
@@ -265,14 +276,14 @@ INLINE void forward_block(const Arrays<S>& in, long t, typename S::T* y, typenam
   using Block = ForwardBlock<S>;
   const long live = S::QUERIES - t;
   Block block;
-  gather_places<V, Block::PITCH, typename S::Q, S::FEATURES>(in.q + t * S::Q::row, live, T(S::SCALE), block.q);
+  gather_places<V, Block::PITCH, typename S::Q, S::FEATURES>(in.q + t * S::Q::row, live,
+                                                             T(S::SCALE), block.q);
   for (int v = 0; v < V; v++) {
     block.largest[v] = splat(-infinity<T>);
     block.total[v] = vec<T>{};
   }
-  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first) INLINED {
-    forward_step<S, N>(block, in, t, u, count, first);
-  });
+  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first)
+                             INLINED { forward_step<S, N>(block, in, t, u, count, first); });
   vec<T> inverse[V];
   for (int v = 0; v < V; v++) {
     const mask nothing = as_mask(block.total[v] == T(0));
@@ -280,12 +291,15 @@ INLINE void forward_block(const Arrays<S>& in, long t, typename S::T* y, typenam
     const vec<T> l = select(nothing, splat(infinity<T>), block.largest[v] + log(block.total[v]));
     if (logs && v * W < live) store_places(logs + t + v * W, live - v * W, l);
   }
-  if (y) scatter_places<V, Block::PITCH, S::Y::row, S::VALUES>(block.o, live, inverse, y + t * S::Y::row);
+  if (y)
+    scatter_places<V, Block::PITCH, S::Y::row, S::VALUES>(block.o, live, inverse,
+                                                          y + t * S::Y::row);
 }
 
 // Units [begin, end) of N * HEADS * QueryBlocks::COUNT.
 template <class S>
-INLINE void forward(const Arrays<S>& all, typename S::T* y, typename S::T* logs, long begin, long end) {
+INLINE void forward(const Arrays<S>& all, typename S::T* y, typename S::T* logs, long begin,
+                    long end) {
   constexpr long count = QueryBlocks<S>::COUNT;
   for (long unit = begin; unit < end; unit++) {
     const long n = unit / count / S::HEADS, head = unit / count % S::HEADS;

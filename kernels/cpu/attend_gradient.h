@@ -15,14 +15,16 @@ template <class S> struct QueryBlock {
 
 // Keys [u, u + count) for the registers [first, first + V) of a block of queries from t on.
 template <class S, int V>
-NOINLINE void query_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long u, long count, int first) {
+NOINLINE void query_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long u, long count,
+                         int first) {
   using T = typename S::T;
   constexpr int P = QueryBlock<S>::PITCH;
   T* const weights = block.weights + first * W;
   const long from = t + first * W;
   const auto zero = [](long, int) INLINED { return vec<T>{}; };
   product<V, P, S::KEYS % ROWS, S::K::row, S::K::column>(
-      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, zero, [&](long r, int v, vec<T> x) INLINED {
+      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, zero,
+      [&](long r, int v, vec<T> x) INLINED {
         x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
         store(weights + r * P + v * W, x);
       });
@@ -33,11 +35,13 @@ NOINLINE void query_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long
       store(w, exp(load(w) - block.logs[first + v]));
     }
   product<V, P, S::KEYS % ROWS, S::V::row, S::V::column>(
-      in.v + u * S::V::row, block.dy + first * W, count, S::VALUES, zero, [&](long r, int v, vec<T> x) INLINED {
+      in.v + u * S::V::row, block.dy + first * W, count, S::VALUES, zero,
+      [&](long r, int v, vec<T> x) INLINED {
         T* const w = weights + r * P + v * W;
         store(w, load(w) * (kept<S, true>(x, in, from + v * W, u + r) - block.delta[first + v]));
       });
-  accumulate<V, P, S::FEATURES, S::K::column, S::K::row>(in.k + u * S::K::row, weights, count, block.dq + first * W);
+  accumulate<V, P, S::FEATURES, S::K::column, S::K::row>(in.k + u * S::K::row, weights, count,
+                                                         block.dq + first * W);
 }
 
 template <class S, int V> INLINE void query_block(const Arrays<S>& in, long t, typename S::T* dq) {
@@ -45,39 +49,45 @@ template <class S, int V> INLINE void query_block(const Arrays<S>& in, long t, t
   using Block = QueryBlock<S>;
   const long live = S::QUERIES - t;
   Block block;
-  gather_places<V, Block::PITCH, typename S::Q, S::FEATURES>(in.q + t * S::Q::row, live, T(S::SCALE), block.q);
-  gather_places<V, Block::PITCH, typename S::DY, S::VALUES>(in.dy + t * S::DY::row, live, T(1), block.dy);
+  gather_places<V, Block::PITCH, typename S::Q, S::FEATURES>(in.q + t * S::Q::row, live,
+                                                             T(S::SCALE), block.q);
+  gather_places<V, Block::PITCH, typename S::DY, S::VALUES>(in.dy + t * S::DY::row, live, T(1),
+                                                            block.dy);
   vec<T> scale[V];
   for (int v = 0; v < V; v++) {
     block.logs[v] = load_places<S::LOGS::row>(in.logs + (t + v * W) * S::LOGS::row, live - v * W);
-    block.delta[v] = load_places<S::DELTA::row>(in.delta + (t + v * W) * S::DELTA::row, live - v * W);
+    block.delta[v] =
+        load_places<S::DELTA::row>(in.delta + (t + v * W) * S::DELTA::row, live - v * W);
     scale[v] = splat(T(S::SCALE));
   }
-  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first) INLINED {
-    query_step<S, N>(block, in, t, u, count, first);
-  });
-  scatter_places<V, Block::PITCH, S::DQ::row, S::FEATURES>(block.dq, live, scale, dq + t * S::DQ::row);
+  each_key_step<S, V>(t, [&]<int N>(long u, long count, int first)
+                             INLINED { query_step<S, N>(block, in, t, u, count, first); });
+  scatter_places<V, Block::PITCH, S::DQ::row, S::FEATURES>(block.dq, live, scale,
+                                                           dq + t * S::DQ::row);
 }
 
 template <class S> struct KeyBlock {
   using T = typename S::T;
   static constexpr int PITCH = S::KEY_REGISTERS * W;
-  alignas(64) T k[S::FEATURES * PITCH], v[S::VALUES * PITCH], weights[STEP * PITCH], dweights[STEP * PITCH];
+  alignas(64) T k[S::FEATURES * PITCH], v[S::VALUES * PITCH], weights[STEP * PITCH],
+      dweights[STEP * PITCH];
   alignas(64) T dk[S::FEATURES * PITCH] = {}, dv[S::VALUES * PITCH] = {};
 };
 
 // Queries [t, t + count) for the first V registers of a block of keys from u on.
-template <class S, int V> NOINLINE void key_step(KeyBlock<S>& block, const Arrays<S>& in, long t, long u, long count) {
+template <class S, int V> NOINLINE void key_step(KeyBlock<S>& block, const Arrays<S>& in, long t,
+                                                 long u, long count) {
   using T = typename S::T;
   constexpr int P = KeyBlock<S>::PITCH;
   const T *const q = in.q + t * S::Q::row, *const dy = in.dy + t * S::DY::row;
   T* const plain = S::DROPOUT == 0 ? block.weights : block.dweights;  // weights without dropout
   const auto zero = [](long, int) INLINED { return vec<T>{}; };
   constexpr int rest = S::QUERIES % ROWS;
-  product<V, P, rest, S::Q::row, S::Q::column>(q, block.k, count, S::FEATURES, zero, [&](long r, int v, vec<T> x) INLINED {
-    x = seen<S, false>(x, in, t + r, u + v * W, S::KEYS - u - v * W);
-    store(block.weights + r * P + v * W, x);
-  });
+  product<V, P, rest, S::Q::row, S::Q::column>(
+      q, block.k, count, S::FEATURES, zero, [&](long r, int v, vec<T> x) INLINED {
+        x = seen<S, false>(x, in, t + r, u + v * W, S::KEYS - u - v * W);
+        store(block.weights + r * P + v * W, x);
+      });
   for (long r = 0; r < count; r++) {
     const vec<T> l = splat(in.logs[(t + r) * S::LOGS::row]);
 #pragma GCC unroll 8
@@ -89,25 +99,30 @@ template <class S, int V> NOINLINE void key_step(KeyBlock<S>& block, const Array
     }
   }
   accumulate<V, P, S::VALUES, S::DY::column, S::DY::row>(dy, block.weights, count, block.dv);
-  product<V, P, rest, S::DY::row, S::DY::column>(dy, block.v, count, S::VALUES, zero, [&](long r, int v, vec<T> x) INLINED {
-    const vec<T> delta = splat(in.delta[(t + r) * S::DELTA::row]);
-    const vec<T> w = load(plain + r * P + v * W);
-    store(block.dweights + r * P + v * W, w * (kept<S, false>(x, in, t + r, u + v * W) - delta));
-  });
+  product<V, P, rest, S::DY::row, S::DY::column>(
+      dy, block.v, count, S::VALUES, zero, [&](long r, int v, vec<T> x) INLINED {
+        const vec<T> delta = splat(in.delta[(t + r) * S::DELTA::row]);
+        const vec<T> w = load(plain + r * P + v * W);
+        store(block.dweights + r * P + v * W,
+              w * (kept<S, false>(x, in, t + r, u + v * W) - delta));
+      });
   accumulate<V, P, S::FEATURES, S::Q::column, S::Q::row>(q, block.dweights, count, block.dk);
 }
 
 // dk and dv (either may be null) of keys [u, u + V * W) of one n and key head, summed over its heads.
 template <class S, int V>
-INLINE void key_block(const Arrays<S>& all, long n, long key_head, long u, typename S::T* dk, typename S::T* dv) {
+INLINE void key_block(const Arrays<S>& all, long n, long key_head, long u, typename S::T* dk,
+                      typename S::T* dv) {
   using T = typename S::T;
   using Block = KeyBlock<S>;
   constexpr long GROUP = S::HEADS / S::KEY_HEADS;
   const long live = S::KEYS - u, begin = S::CAUSAL ? u / ROWS * ROWS : 0;
   Block block;
   const Arrays<S> first = all.at(n, key_head * GROUP);
-  gather_places<V, Block::PITCH, typename S::K, S::FEATURES>(first.k + u * S::K::row, live, T(S::SCALE), block.k);
-  gather_places<V, Block::PITCH, typename S::V, S::VALUES>(first.v + u * S::V::row, live, T(1), block.v);
+  gather_places<V, Block::PITCH, typename S::K, S::FEATURES>(first.k + u * S::K::row, live,
+                                                             T(S::SCALE), block.k);
+  gather_places<V, Block::PITCH, typename S::V, S::VALUES>(first.v + u * S::V::row, live, T(1),
+                                                           block.v);
   for (long head = 0; head < GROUP; head++) {
     const Arrays<S> in = all.at(n, key_head * GROUP + head);
     for (long t = begin, count; t < S::QUERIES; t += count) {
@@ -127,17 +142,20 @@ INLINE void key_block(const Arrays<S>& all, long n, long key_head, long u, typen
 }
 
 // Units [begin, end) of N * HEADS * QueryBlocks::COUNT.
-template <class S> INLINE void query_gradient(const Arrays<S>& all, typename S::T* dq, long begin, long end) {
+template <class S> INLINE void query_gradient(const Arrays<S>& all, typename S::T* dq, long begin,
+                                              long end) {
   constexpr long count = QueryBlocks<S>::COUNT;
   for (long unit = begin; unit < end; unit++) {
     const long n = unit / count / S::HEADS, head = unit / count % S::HEADS;
     auto* const rows = dq + n * S::DQ::n + head * S::DQ::head;
-    QueryBlocks<S>::call(unit % count, [&]<int V>(long t) INLINED { query_block<S, V>(all.at(n, head), t, rows); });
+    QueryBlocks<S>::call(
+        unit % count, [&]<int V>(long t) INLINED { query_block<S, V>(all.at(n, head), t, rows); });
   }
 }
 // Units [begin, end) of N * KEY_HEADS * KeyBlocks::COUNT.
 template <class S>
-INLINE void key_gradient(const Arrays<S>& all, typename S::T* dk, typename S::T* dv, long begin, long end) {
+INLINE void key_gradient(const Arrays<S>& all, typename S::T* dk, typename S::T* dv, long begin,
+                         long end) {
   constexpr long count = KeyBlocks<S>::COUNT;
   for (long unit = begin; unit < end; unit++) {
     const long n = unit / count / S::KEY_HEADS, head = unit / count % S::KEY_HEADS;

@@ -39,276 +39,267 @@ namespace graphc::contract {
 
 // What most shapes do not say, to inherit from.
 struct Defaults {
-    using X = float;  // what the operands hold in memory
-    using Y = float;
-    static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
-    static constexpr long AHEAD = 0;
-    static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
-    static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false;
-    static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
-    static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
-    static constexpr Sum sums[] = {{0, 1, false}};
-    static constexpr long row(int) { return 0; }
-    template <int D> static long x_sum(const long*) { return 0; }
-    template <int D> static long y_sum(const long*) { return 0; }
-    template <int D> static bool guard(const long*) { return true; }
-    static bool begin(const long*) { return true; }
-    static constexpr bool inside(int, int, int, int, int, int) { return true; }
-    static constexpr bool x_inside(int, int, int, int) { return true; }
-    static constexpr bool present(int, int, int, int, int) { return true; }
-    static bool last(const long*, int, int) { return false; }
+  using X = float;  // what the operands hold in memory
+  using Y = float;
+  static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
+  static constexpr long AHEAD = 0;
+  static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
+  static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false;
+  static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
+  static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
+  static constexpr Sum sums[] = {{0, 1, false}};
+  static constexpr long row(int) { return 0; }
+  template <int D> static long x_sum(const long*) { return 0; }
+  template <int D> static long y_sum(const long*) { return 0; }
+  template <int D> static bool guard(const long*) { return true; }
+  static bool begin(const long*) { return true; }
+  static constexpr bool inside(int, int, int, int, int, int) { return true; }
+  static constexpr bool x_inside(int, int, int, int) { return true; }
+  static constexpr bool present(int, int, int, int, int) { return true; }
+  static bool last(const long*, int, int) { return false; }
 };
 
 constexpr int LINE = 64 / sizeof(float);  // of the cache, in elements
 
 template <int MR, int NV>
 struct Accumulators {
-    vec<float> at[MR][NV];
+  vec<float> at[MR][NV];
 };
 
 // ---- one tile ------------------------------------------------------------------------------------
 
 template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
 struct Tile {
-    static constexpr int MR = ROWS.size * S::ROW_SECTIONS, NV = OUTER.size * COLUMNS.size;
-    using Sums = Accumulators<MR, NV>;
-    using X = typename S::X;
-    using Y = typename PanelOr<typename S::Y, S::PACKED>::type;  // a panel holds floats
+  static constexpr int MR = ROWS.size * S::ROW_SECTIONS, NV = OUTER.size * COLUMNS.size;
+  using Sums = Accumulators<MR, NV>;
+  using X = typename S::X;
+  using Y = typename PanelOr<typename S::Y, S::PACKED>::type;  // a panel holds floats
 
-    // The lanes of column j that exist in step t. Every tile of a cut is like its first.
-    static constexpr unsigned lanes(int j, int t) {
-        unsigned mask = 0;
-        for (int l = 0; l < W; l++) {
-            const int o = j / COLUMNS.size, c = j % COLUMNS.size;
-            mask |= unsigned(S::inside(OUTER.start, COLUMNS.start, o, c, t, l)) << l;
-        }
-        return mask;
+  // The lanes of column j that exist in step t. Every tile of a cut is like its first.
+  static constexpr unsigned lanes(int j, int t) {
+    unsigned mask = 0;
+    for (int l = 0; l < W; l++) {
+      const int o = j / COLUMNS.size, c = j % COLUMNS.size;
+      mask |= unsigned(S::inside(OUTER.start, COLUMNS.start, o, c, t, l)) << l;
     }
-    static constexpr unsigned x_lanes(int t) {
-        unsigned mask = 0;
-        for (int l = 0; l < W; l++)
-            mask |= unsigned(S::x_inside(OUTER.start, COLUMNS.start, t, l)) << l;
-        return mask;
+    return mask;
+  }
+  static constexpr unsigned x_lanes(int t) {
+    unsigned mask = 0;
+    for (int l = 0; l < W; l++)
+      mask |= unsigned(S::x_inside(OUTER.start, COLUMNS.start, t, l)) << l;
+    return mask;
+  }
+  static constexpr unsigned column_lanes(int j) {  // those of the output
+    unsigned mask = 0;
+    for (int l = 0; l < W; l++) {
+      const int o = j / COLUMNS.size, c = j % COLUMNS.size;
+      mask |= unsigned(S::present(OUTER.start, COLUMNS.start, o, c, l)) << l;
     }
-    static constexpr unsigned column_lanes(int j) {  // those of the output
-        unsigned mask = 0;
-        for (int l = 0; l < W; l++) {
-            const int o = j / COLUMNS.size, c = j % COLUMNS.size;
-            mask |= unsigned(S::present(OUTER.start, COLUMNS.start, o, c, l)) << l;
-        }
-        return mask;
-    }
-    // A row's value: a scalar where X has no lanes, which multiplies as a broadcast.
-    template <int T>
-    static INLINE auto row(const X* x, int i) {
-        if constexpr (S::X_LANE == 0 && !is_narrow<X>)
-            return x[S::row(i) + S::x_step(T)];
-        else
-            return fetch<x_lanes(T), S::X_LANE>(x + S::row(i) + S::x_step(T));
-    }
-    template <int T, int J>
-    static INLINE vec<float> column(const Y* y) {
-        constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
-        if constexpr (S::PACKED) return load(y + (T * NV + J) * W);
-        else
-            return fetch<lanes(J, T), S::Y_LANE>(
-                y + S::column(OUTER.start, COLUMNS.start, o, c, T));
-    }
-    // Y at each outer place: its own address, or zeros where the place is outside.
-    struct Places {
-        const Y* at[OUTER.size];
-    };
-    template <int T, int J>
-    static INLINE vec<float> column(const Places& y) {
-        constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
-        return fetch<lanes(J, T), S::Y_LANE>(
-            y.at[o] + S::column(OUTER.start, COLUMNS.start, 0, c, T));
-    }
-    static constexpr long reach() {  // the largest offset from an outer place
-        long most = 0;
-        for (int c = 0; c < COLUMNS.size; c++)
-            for (int t = 0; t < S::EXTENT; t++) {
-                const long offset = S::column(OUTER.start, COLUMNS.start, 0, c, t);
-                most = offset > most ? offset : -offset > most ? -offset : most;
-            }
-        return most + W * (S::Y_LANE > 1 ? S::Y_LANE : 1);
-    }
-    static INLINE Places places(const Y* y, const long* at) {
-        static const Y zeros[2 * reach()] = {};
-        Places places;
+    return mask;
+  }
+  // A row's value: a scalar where X has no lanes, which multiplies as a broadcast.
+  template <int T>
+  static INLINE auto row(const X* x, int i) {
+    if constexpr (S::X_LANE == 0 && !is_narrow<X>) return x[S::row(i) + S::x_step(T)];
+    else return fetch<x_lanes(T), S::X_LANE>(x + S::row(i) + S::x_step(T));
+  }
+  template <int T, int J>
+  static INLINE vec<float> column(const Y* y) {
+    constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
+    if constexpr (S::PACKED) return load(y + (T * NV + J) * W);
+    else return fetch<lanes(J, T), S::Y_LANE>(y + S::column(OUTER.start, COLUMNS.start, o, c, T));
+  }
+  // Y at each outer place: its own address, or zeros where the place is outside.
+  struct Places {
+    const Y* at[OUTER.size];
+  };
+  template <int T, int J>
+  static INLINE vec<float> column(const Places& y) {
+    constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
+    return fetch<lanes(J, T), S::Y_LANE>(y.at[o] + S::column(OUTER.start, COLUMNS.start, 0, c, T));
+  }
+  static constexpr long reach() {  // the largest offset from an outer place
+    long most = 0;
+    for (int c = 0; c < COLUMNS.size; c++)
+      for (int t = 0; t < S::EXTENT; t++) {
+        const long offset = S::column(OUTER.start, COLUMNS.start, 0, c, t);
+        most = offset > most ? offset : -offset > most ? -offset : most;
+      }
+    return most + W * (S::Y_LANE > 1 ? S::Y_LANE : 1);
+  }
+  static INLINE Places places(const Y* y, const long* at) {
+    static const Y zeros[2 * reach()] = {};
+    Places places;
 #pragma GCC unroll 16
-        for (int o = 0; o < OUTER.size; o++)
-            places.at[o] = S::outer_inside(at, o) ? y + o * S::outer_stride() : zeros + reach();
-        return places;
+    for (int o = 0; o < OUTER.size; o++)
+      places.at[o] = S::outer_inside(at, o) ? y + o * S::outer_stride() : zeros + reach();
+    return places;
+  }
+  template <int T, int J, class From>
+  static INLINE void hold(vec<float> (&v)[NV], const From& y) {
+    if constexpr (lanes(J, T) != 0) {
+      v[J] = column<T, J>(y);
+      pin(v[J]);
     }
-    template <int T, int J, class From>
-    static INLINE void hold(vec<float> (&v)[NV], const From& y) {
-        if constexpr (lanes(J, T) != 0) {
-            v[J] = column<T, J>(y);
-            pin(v[J]);
-        }
-    }
-    template <int T, int J, class Row, class From>
-    static INLINE void rows_times(Sums& sums, const Row (&x)[MR], const From& y) {
-        if constexpr (lanes(J, T) != 0) {
-            vec<float> v = column<T, J>(y);
-            if constexpr (MR > 1) pin(v);
+  }
+  template <int T, int J, class Row, class From>
+  static INLINE void rows_times(Sums& sums, const Row (&x)[MR], const From& y) {
+    if constexpr (lanes(J, T) != 0) {
+      vec<float> v = column<T, J>(y);
+      if constexpr (MR > 1) pin(v);
 #pragma GCC unroll 32
-            for (int i = 0; i < MR; i++) sums.at[i][J] += x[i] * v;
-        }
+      for (int i = 0; i < MR; i++) sums.at[i][J] += x[i] * v;
     }
-    template <int T, int J, class Row>
-    static INLINE void multiply(Sums& sums, int i, Row x, const vec<float> (&v)[NV]) {
-        if constexpr (lanes(J, T) != 0) sums.at[i][J] += x * v[J];
-    }
-    static constexpr bool live(int t) {
-        for (int j = 0; j < NV; j++)
-            if (lanes(j, t) != 0) return true;
-        return false;
-    }
+  }
+  template <int T, int J, class Row>
+  static INLINE void multiply(Sums& sums, int i, Row x, const vec<float> (&v)[NV]) {
+    if constexpr (lanes(J, T) != 0) sums.at[i][J] += x * v[J];
+  }
+  static constexpr bool live(int t) {
+    for (int j = 0; j < NV; j++)
+      if (lanes(j, t) != 0) return true;
+    return false;
+  }
 
-    // One summed step: the operand with fewer registers is held, the other used as it is loaded.
-    template <int T, int... J, class From>
-    static INLINE void step(Sums& sums, const X* x, const From& y, Numbers<J...>) {
-        if constexpr (!live(T)) {
-            return;
-        } else if constexpr (MR <= NV) {
-            decltype(row<T>(x, 0)) rows[MR];
+  // One summed step: the operand with fewer registers is held, the other used as it is loaded.
+  template <int T, int... J, class From>
+  static INLINE void step(Sums& sums, const X* x, const From& y, Numbers<J...>) {
+    if constexpr (!live(T)) {
+      return;
+    } else if constexpr (MR <= NV) {
+      decltype(row<T>(x, 0)) rows[MR];
 #pragma GCC unroll 32
-            for (int i = 0; i < MR; i++) rows[i] = row<T>(x, i);
-            (rows_times<T, J>(sums, rows, y), ...);
-        } else {
-            vec<float> v[NV];
-            (hold<T, J>(v, y), ...);
+      for (int i = 0; i < MR; i++) rows[i] = row<T>(x, i);
+      (rows_times<T, J>(sums, rows, y), ...);
+    } else {
+      vec<float> v[NV];
+      (hold<T, J>(v, y), ...);
 #pragma GCC unroll 32
-            for (int i = 0; i < MR; i++) {
-                const auto one = row<T>(x, i);
-                (multiply<T, J>(sums, i, one, v), ...);
-            }
-        }
+      for (int i = 0; i < MR; i++) {
+        const auto one = row<T>(x, i);
+        (multiply<T, J>(sums, i, one, v), ...);
+      }
     }
-    // What a later step loads again must not be held until then: the sums need the registers.
-    static INLINE void forget() { asm volatile("" ::: "memory"); }
-    template <int FIRST, int... T, class From>
-    static INLINE void steps(Sums& sums, const X* x, const From& y, Numbers<T...>) {
-        ((step<FIRST + T>(sums, x, y, First<NV>{}), forget()), ...);
-    }
-    static INLINE long y_at(long z) { return S::PACKED ? z * NV * W : S::y_at(z); }
-    static INLINE void prefetch_rows(const X* x) {
+  }
+  // What a later step loads again must not be held until then: the sums need the registers.
+  static INLINE void forget() { asm volatile("" ::: "memory"); }
+  template <int FIRST, int... T, class From>
+  static INLINE void steps(Sums& sums, const X* x, const From& y, Numbers<T...>) {
+    ((step<FIRST + T>(sums, x, y, First<NV>{}), forget()), ...);
+  }
+  static INLINE long y_at(long z) { return S::PACKED ? z * NV * W : S::y_at(z); }
+  static INLINE void prefetch_rows(const X* x) {
 #pragma GCC unroll 32
-        for (int i = 0; i < MR; i++) __builtin_prefetch(x + S::row(i));
-    }
-    // Steps of the main loop are all like step HEAD, at a moving address.
-    static INLINE void innermost(Sums& sums, const X* x, const Y* y) {
-        steps<0>(sums, x, y, First<S::HEAD>{});
-        if constexpr (S::HEAD < S::MAIN) {
-            const X* x0 = x - S::x_step(S::HEAD);
-            const Y* y0 = y - y_at(S::HEAD);
+    for (int i = 0; i < MR; i++) __builtin_prefetch(x + S::row(i));
+  }
+  // Steps of the main loop are all like step HEAD, at a moving address.
+  static INLINE void innermost(Sums& sums, const X* x, const Y* y) {
+    steps<0>(sums, x, y, First<S::HEAD>{});
+    if constexpr (S::HEAD < S::MAIN) {
+      const X* x0 = x - S::x_step(S::HEAD);
+      const Y* y0 = y - y_at(S::HEAD);
 #pragma GCC unroll 1
-            for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL) {
-                if constexpr (S::AHEAD != 0)
-                    if (z % LINE == 0) prefetch_rows(x + S::x_at(z) + S::AHEAD);
-                steps<S::HEAD>(sums, x0 + S::x_at(z), y0 + y_at(z), First<S::UNROLL>{});
-            }
-        }
-        steps<S::MAIN>(sums, x, y, First<S::EXTENT - S::MAIN>{});
+      for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL) {
+        if constexpr (S::AHEAD != 0)
+          if (z % LINE == 0) prefetch_rows(x + S::x_at(z) + S::AHEAD);
+        steps<S::HEAD>(sums, x0 + S::x_at(z), y0 + y_at(z), First<S::UNROLL>{});
+      }
     }
-    template <int D>
-    static INLINE void sum(Sums& sums, const X* x, const Y* y, long* at) {
-        if constexpr (D == S::DEPTH) {
-            innermost(sums, x, y);
-        } else {
-            long begin = 0, end = S::sums[D].extent;
-            if constexpr (D == 0 && S::PARTS > 1) {
-                begin = at[S::AXES] * end / S::PARTS;
-                end = (at[S::AXES] + 1) * end / S::PARTS;
-            }
+    steps<S::MAIN>(sums, x, y, First<S::EXTENT - S::MAIN>{});
+  }
+  template <int D>
+  static INLINE void sum(Sums& sums, const X* x, const Y* y, long* at) {
+    if constexpr (D == S::DEPTH) {
+      innermost(sums, x, y);
+    } else {
+      long begin = 0, end = S::sums[D].extent;
+      if constexpr (D == 0 && S::PARTS > 1) {
+        begin = at[S::AXES] * end / S::PARTS;
+        end = (at[S::AXES] + 1) * end / S::PARTS;
+      }
 #pragma GCC unroll 1
-            for (long z = begin; z < end; z++) {
-                at[S::sums[D].axis] = z;
-                if constexpr (S::sums[D].guarded)
-                    if (!S::template guard<D>(at)) continue;
-                const X* xd = x + S::template x_sum<D>(at);
-                const Y* yd = y + S::template y_sum<D>(at);
-                if constexpr (S::MOVING && D + 1 == S::DEPTH)
-                    steps<0>(sums, xd, places(yd, at), First<S::EXTENT>{});
-                else
-                    sum<D + 1>(sums, xd, yd, at);
-            }
-        }
+      for (long z = begin; z < end; z++) {
+        at[S::sums[D].axis] = z;
+        if constexpr (S::sums[D].guarded)
+          if (!S::template guard<D>(at)) continue;
+        const X* xd = x + S::template x_sum<D>(at);
+        const Y* yd = y + S::template y_sum<D>(at);
+        if constexpr (S::MOVING && D + 1 == S::DEPTH)
+          steps<0>(sums, xd, places(yd, at), First<S::EXTENT>{});
+        else sum<D + 1>(sums, xd, yd, at);
+      }
     }
+  }
 
-    // The registers that the epilogue takes at once: one, or those of a group.
-    template <int N, int O, int C, class Epilogue>
-    static INLINE void finish_group(Sums& sums, const long* at, const Epilogue& epilogue) {
-        constexpr int rows = S::ROW_SECTIONS, outer = S::GROUP_OUTER, columns = S::GROUP_COLUMNS;
+  // The registers that the epilogue takes at once: one, or those of a group.
+  template <int N, int O, int C, class Epilogue>
+  static INLINE void finish_group(Sums& sums, const long* at, const Epilogue& epilogue) {
+    constexpr int rows = S::ROW_SECTIONS, outer = S::GROUP_OUTER, columns = S::GROUP_COLUMNS;
 #pragma GCC unroll 32
-        for (int i = 0; i < MR / rows; i++) {
-            if constexpr (rows * outer * columns == 1) {
-                S::template finish<N>(epilogue, sums.at[i][O * COLUMNS.size + C], at, i, O, C);
-            } else {
-                vec<float> group[rows * outer * columns];
+    for (int i = 0; i < MR / rows; i++) {
+      if constexpr (rows * outer * columns == 1) {
+        S::template finish<N>(epilogue, sums.at[i][O * COLUMNS.size + C], at, i, O, C);
+      } else {
+        vec<float> group[rows * outer * columns];
 #pragma GCC unroll 16
-                for (int e = 0; e < rows * outer * columns; e++)
-                    group[e] = sums.at[i * rows + e / (outer * columns)]
-                                      [(O * outer + e / columns % outer) * COLUMNS.size +
-                                       C * columns + e % columns];
-                S::template finish<N>(epilogue, group, at, i, O, C);
-            }
-        }
+        for (int e = 0; e < rows * outer * columns; e++)
+          group[e] =
+              sums.at[i * rows + e / (outer * columns)]
+                     [(O * outer + e / columns % outer) * COLUMNS.size + C * columns + e % columns];
+        S::template finish<N>(epilogue, group, at, i, O, C);
+      }
     }
-    template <int J, class Epilogue>
-    static INLINE void finish_number(Sums& sums, const long* at, const Epilogue& epilogue) {
-        constexpr int across = COLUMNS.size / S::GROUP_COLUMNS, o = J / across, c = J % across;
-        constexpr int first = o * S::GROUP_OUTER * COLUMNS.size + c * S::GROUP_COLUMNS;
-        if (S::LAST_LANES < W && S::last(at, first / COLUMNS.size, first % COLUMNS.size))
-            finish_group<S::LAST_LANES, o, c>(sums, at, epilogue);
-        else
-            finish_group<prefix(column_lanes(first)), o, c>(sums, at, epilogue);
-    }
-    template <int... J, class Epilogue>
-    static INLINE void finish(Sums& sums, const long* at, const Epilogue& epilogue, Numbers<J...>) {
-        (finish_number<J>(sums, at, epilogue), ...);
-    }
-    // Registers FIRST, FIRST + 1, ... of the tile, column by column: W of them at a time.
-    template <int FIRST>
-    static INLINE void add_lanes(Sums& sums, const long* at, float* out) {
-        if constexpr (FIRST < MR * NV) {
-            constexpr int count = MR * NV - FIRST < W ? MR * NV - FIRST : W;
-            vec<float> v[W] = {};
+  }
+  template <int J, class Epilogue>
+  static INLINE void finish_number(Sums& sums, const long* at, const Epilogue& epilogue) {
+    constexpr int across = COLUMNS.size / S::GROUP_COLUMNS, o = J / across, c = J % across;
+    constexpr int first = o * S::GROUP_OUTER * COLUMNS.size + c * S::GROUP_COLUMNS;
+    if (S::LAST_LANES < W && S::last(at, first / COLUMNS.size, first % COLUMNS.size))
+      finish_group<S::LAST_LANES, o, c>(sums, at, epilogue);
+    else finish_group<prefix(column_lanes(first)), o, c>(sums, at, epilogue);
+  }
+  template <int... J, class Epilogue>
+  static INLINE void finish(Sums& sums, const long* at, const Epilogue& epilogue, Numbers<J...>) {
+    (finish_number<J>(sums, at, epilogue), ...);
+  }
+  // Registers FIRST, FIRST + 1, ... of the tile, column by column: W of them at a time.
+  template <int FIRST>
+  static INLINE void add_lanes(Sums& sums, const long* at, float* out) {
+    if constexpr (FIRST < MR * NV) {
+      constexpr int count = MR * NV - FIRST < W ? MR * NV - FIRST : W;
+      vec<float> v[W] = {};
 #pragma GCC unroll 16
-            for (int e = 0; e < count; e++) v[e] = sums.at[(FIRST + e) % MR][(FIRST + e) / MR];
-            const vec<float> total = lanesums(v);
+      for (int e = 0; e < count; e++) v[e] = sums.at[(FIRST + e) % MR][(FIRST + e) / MR];
+      const vec<float> total = lanesums(v);
 #pragma GCC unroll 16
-            for (int e = 0; e < count; e++) {
-                const int i = (FIRST + e) % MR, j = (FIRST + e) / MR;
-                out[S::place(at, i, j / COLUMNS.size, j % COLUMNS.size)] = total[e];
-            }
-            add_lanes<FIRST + W>(sums, at, out);
-        }
+      for (int e = 0; e < count; e++) {
+        const int i = (FIRST + e) % MR, j = (FIRST + e) / MR;
+        out[S::place(at, i, j / COLUMNS.size, j % COLUMNS.size)] = total[e];
+      }
+      add_lanes<FIRST + W>(sums, at, out);
     }
-    template <class Epilogue>
-    static __attribute__((noinline)) void run(const X* x, const typename S::Y* memory, long* at,
-                                              const Epilogue& epilogue, Panel<S>& panel) {
-        Sums sums;
+  }
+  template <class Epilogue>
+  static __attribute__((noinline)) void run(const X* x, const typename S::Y* memory, long* at,
+                                            const Epilogue& epilogue, Panel<S>& panel) {
+    Sums sums;
 #pragma GCC unroll 32
-        for (int i = 0; i < MR; i++)
+    for (int i = 0; i < MR; i++)
 #pragma GCC unroll 32
-            for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
-        x += S::x_base(at), memory += S::y_base(at);
-        const Y* y;
-        if constexpr (S::PACKED) {
-            if (panel.from != memory) pack<S, COLUMNS>(memory, panel);
-            y = panel.at;
-        } else {
-            y = memory;
-        }
-        if (S::begin(at)) sum<0>(sums, x, y, at);
-        if constexpr (S::LANES_SUMMED)
-            add_lanes<0>(sums, at, epilogue.out);
-        else
-            finish(sums, at, epilogue, First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)>{});
+      for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
+    x += S::x_base(at), memory += S::y_base(at);
+    const Y* y;
+    if constexpr (S::PACKED) {
+      if (panel.from != memory) pack<S, COLUMNS>(memory, panel);
+      y = panel.at;
+    } else {
+      y = memory;
     }
+    if (S::begin(at)) sum<0>(sums, x, y, at);
+    if constexpr (S::LANES_SUMMED) add_lanes<0>(sums, at, epilogue.out);
+    else finish(sums, at, epilogue, First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)>{});
+  }
 };
 
 // ---- the sequence of tiles -----------------------------------------------------------------------
@@ -317,46 +308,45 @@ struct Tile {
 // logical index. STEP is the logical extent of one row or register.
 template <const auto& CUTS, int I, int STEP, class Then>
 INLINE void choose(long& at, const Then& then) {
-    constexpr Cut cut = CUTS[I];
-    if constexpr (I + 1 < sizeof CUTS / sizeof(Cut)) {
-        if (at >= cut.tiles) {
-            at -= cut.tiles;
-            choose<CUTS, I + 1, STEP>(at, then);
-            return;
-        }
+  constexpr Cut cut = CUTS[I];
+  if constexpr (I + 1 < sizeof CUTS / sizeof(Cut)) {
+    if (at >= cut.tiles) {
+      at -= cut.tiles;
+      choose<CUTS, I + 1, STEP>(at, then);
+      return;
     }
-    at = cut.start + at * cut.size * STEP;
-    then.template operator()<cut>();
+  }
+  at = cut.start + at * cut.size * STEP;
+  then.template operator()<cut>();
 }
 
 template <class S, class Epilogue>
-INLINE void tile(const typename S::X* x, const typename S::Y* y, long* at,
-                 const Epilogue& epilogue, Panel<S>& panel) {
-    choose<S::rows, 0, 1>(at[S::ROWS], [&]<Cut R>() {
-        choose<S::outer, 0, S::OUTER_STEP>(at[S::OUTER], [&]<Cut O>() {
-            choose<S::columns, 0, S::COLUMN_STEP>(at[S::COLUMNS], [&]<Cut C>() {
-                Tile<S, R, O, C>::run(x, y, at, epilogue, panel);
-            });
-        });
+INLINE void tile(const typename S::X* x, const typename S::Y* y, long* at, const Epilogue& epilogue,
+                 Panel<S>& panel) {
+  choose<S::rows, 0, 1>(at[S::ROWS], [&]<Cut R>() {
+    choose<S::outer, 0, S::OUTER_STEP>(at[S::OUTER], [&]<Cut O>() {
+      choose<S::columns, 0, S::COLUMN_STEP>(
+          at[S::COLUMNS], [&]<Cut C>() { Tile<S, R, O, C>::run(x, y, at, epilogue, panel); });
     });
+  });
 }
 
 // The tiles of one chunk: a range of the sequence of all kept loops.
 template <class S, class Epilogue>
 INLINE void run(const typename S::X* x, const typename S::Y* y, int chunk,
                 const Epilogue& epilogue) {
-    constexpr long total = S::TILES / S::GRAIN;
-    const long part = chunk / S::CHUNKS, own = chunk % S::CHUNKS;
-    const long begin = own * total / S::CHUNKS * S::GRAIN;
-    const long end = (own + 1) * total / S::CHUNKS * S::GRAIN;
-    Iteration<S> iteration(begin);
-    Panel<S> panel;
-    for (long u = begin; u < end; u++, iteration.next()) {
-        long at[S::AXES + 1] = {};
-        at[S::AXES] = part;
-        iteration.place(at);
-        if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue, panel);
-    }
+  constexpr long total = S::TILES / S::GRAIN;
+  const long part = chunk / S::CHUNKS, own = chunk % S::CHUNKS;
+  const long begin = own * total / S::CHUNKS * S::GRAIN;
+  const long end = (own + 1) * total / S::CHUNKS * S::GRAIN;
+  Iteration<S> iteration(begin);
+  Panel<S> panel;
+  for (long u = begin; u < end; u++, iteration.next()) {
+    long at[S::AXES + 1] = {};
+    at[S::AXES] = part;
+    iteration.place(at);
+    if (at[S::ROWS] < S::ROW_TILES) tile<S>(x, y, at, epilogue, panel);
+  }
 }
 
 }  // namespace graphc::contract

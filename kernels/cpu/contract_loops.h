@@ -17,43 +17,42 @@ template <int N> using First = Numbers<__integer_pack(N)...>;
 
 // `tiles` tiles of `size` (rows, or registers) from logical index `start` on.
 struct Cut {
-    int start, tiles, size;
+  int start, tiles, size;
 };
 struct Loop {
-    int axis;
-    long extent;
-    long stride;  // what one iteration adds to at[axis], in tiles for a tile's axis
+  int axis;
+  long extent;
+  long stride;  // what one iteration adds to at[axis], in tiles for a tile's axis
 };
 struct Sum {
-    int axis;
-    long extent;
-    bool guarded;
+  int axis;
+  long extent;
+  bool guarded;
 };
 
 // One iteration of each loop of S; the last loop is the innermost.
 template <class S>
 struct Iteration {
-    long number[S::LOOPS];
+  long number[S::LOOPS];
 
-    explicit Iteration(long u) {
+  explicit Iteration(long u) {
 #pragma GCC unroll 16
-        for (int d = S::LOOPS - 1; d >= 0; d--) {
-            number[d] = u % S::loops[d].extent;
-            u /= S::loops[d].extent;
-        }
+    for (int d = S::LOOPS - 1; d >= 0; d--) {
+      number[d] = u % S::loops[d].extent;
+      u /= S::loops[d].extent;
     }
-    INLINE void place(long* at) const {
+  }
+  INLINE void place(long* at) const {
 #pragma GCC unroll 16
-        for (int d = 0; d < S::LOOPS; d++)
-            at[S::loops[d].axis] += number[d] * S::loops[d].stride;
-    }
-    INLINE void next() {
+    for (int d = 0; d < S::LOOPS; d++) at[S::loops[d].axis] += number[d] * S::loops[d].stride;
+  }
+  INLINE void next() {
 #pragma GCC unroll 16
-        for (int d = S::LOOPS - 1; d >= 0; d--) {
-            if (++number[d] < S::loops[d].extent) return;
-            number[d] = 0;
-        }
+    for (int d = S::LOOPS - 1; d >= 0; d--) {
+      if (++number[d] < S::loops[d].extent) return;
+      number[d] = 0;
     }
+  }
 };
 
 // ---- the second phase ----------------------------------------------------------------------------
@@ -61,26 +60,26 @@ struct Iteration {
 // The partial sums of N neighbours, `size` elements apart, added in ascending order.
 template <int N, int PARTS, long SIZE>
 INLINE vec<float> add_parts(const float* p) {
-    vec<float> sum = load<N>(p);
-    for (int i = 1; i < PARTS; i++) sum += load<N>(p + i * SIZE);
-    return sum;
+  vec<float> sum = load<N>(p);
+  for (int i = 1; i < PARTS; i++) sum += load<N>(p + i * SIZE);
+  return sum;
 }
 
 // A chunk of ROWS rows of LANE elements: body<N>(row, first) for each register.
 template <long ROWS, long LANE, int CHUNKS, class Body>
 INLINE void over(int chunk, const Body& body) {
-    constexpr long blocks = (LANE + W - 1) / W;
-    const long end = (chunk + 1) * (ROWS * blocks) / CHUNKS;
-    for (long u = chunk * (ROWS * blocks) / CHUNKS; u < end; u++) {
-        const long row = u / blocks, first = u % blocks * W;
-        if constexpr (LANE % W != 0) {
-            if (first + W > LANE) {
-                body.template operator()<LANE % W>(row, first);
-                continue;
-            }
-        }
-        if constexpr (LANE >= W) body.template operator()<W>(row, first);
+  constexpr long blocks = (LANE + W - 1) / W;
+  const long end = (chunk + 1) * (ROWS * blocks) / CHUNKS;
+  for (long u = chunk * (ROWS * blocks) / CHUNKS; u < end; u++) {
+    const long row = u / blocks, first = u % blocks * W;
+    if constexpr (LANE % W != 0) {
+      if (first + W > LANE) {
+        body.template operator()<LANE % W>(row, first);
+        continue;
+      }
     }
+    if constexpr (LANE >= W) body.template operator()<W>(row, first);
+  }
 }
 
 // ---- any nest at all -----------------------------------------------------------------------------
@@ -90,51 +89,51 @@ INLINE void over(int chunk, const Body& body) {
 template <class S, int D>
 INLINE void add_products(typename S::T& sum, const typename S::A* a, const typename S::B* b,
                          long* at) {
-    if constexpr (D == S::DEPTH) {
-        sum += S::product(a, b, at);
-    } else {
-        for (long z = 0; z < S::sums[D].extent; z++) {
-            at[S::sums[D].axis] = z;
-            add_products<S, D + 1>(sum, a, b, at);
-        }
+  if constexpr (D == S::DEPTH) {
+    sum += S::product(a, b, at);
+  } else {
+    for (long z = 0; z < S::sums[D].extent; z++) {
+      at[S::sums[D].axis] = z;
+      add_products<S, D + 1>(sum, a, b, at);
     }
+  }
 }
 // The sums of one register, for each place of the pooling window at ROWS and COLUMNS.
 template <int N, class S, class Epilogue>
 INLINE void one_register(const typename S::A* a, const typename S::B* b, long* at,
                          const Epilogue& epilogue) {
-    vec<typename S::T> sums[S::WINDOW_ROWS * S::WINDOW_COLUMNS] = {};
-    const long first = at[S::LANE];
-    for (int l = 0; l < N; l++) {
-        at[S::LANE] = first + l;
-        for (int e = 0; e < S::WINDOW_ROWS * S::WINDOW_COLUMNS; e++) {
-            const long r = e / S::WINDOW_COLUMNS, s = e % S::WINDOW_COLUMNS;
-            typename S::T sum = 0;
-            at[S::ROWS] += r, at[S::COLUMNS] += s;
-            add_products<S, 0>(sum, a, b, at);
-            at[S::ROWS] -= r, at[S::COLUMNS] -= s;
-            sums[e][l] = sum;
-        }
+  vec<typename S::T> sums[S::WINDOW_ROWS * S::WINDOW_COLUMNS] = {};
+  const long first = at[S::LANE];
+  for (int l = 0; l < N; l++) {
+    at[S::LANE] = first + l;
+    for (int e = 0; e < S::WINDOW_ROWS * S::WINDOW_COLUMNS; e++) {
+      const long r = e / S::WINDOW_COLUMNS, s = e % S::WINDOW_COLUMNS;
+      typename S::T sum = 0;
+      at[S::ROWS] += r, at[S::COLUMNS] += s;
+      add_products<S, 0>(sum, a, b, at);
+      at[S::ROWS] -= r, at[S::COLUMNS] -= s;
+      sums[e][l] = sum;
     }
-    at[S::LANE] = first;
-    S::template finish<N>(epilogue, sums, at);
+  }
+  at[S::LANE] = first;
+  S::template finish<N>(epilogue, sums, at);
 }
 template <class S, class Epilogue>
 INLINE void plain(const typename S::A* a, const typename S::B* b, int chunk,
                   const Epilogue& epilogue) {
-    const long begin = chunk * S::TILES / S::CHUNKS, end = (chunk + 1) * S::TILES / S::CHUNKS;
-    Iteration<S> iteration(begin);
-    for (long u = begin; u < end; u++, iteration.next()) {
-        long at[S::AXES] = {};
-        iteration.place(at);
-        if constexpr (S::LANE_EXTENT % W != 0) {
-            if (at[S::LANE] + W > S::LANE_EXTENT) {
-                one_register<S::LANE_EXTENT % W, S>(a, b, at, epilogue);
-                continue;
-            }
-        }
-        one_register<W, S>(a, b, at, epilogue);
+  const long begin = chunk * S::TILES / S::CHUNKS, end = (chunk + 1) * S::TILES / S::CHUNKS;
+  Iteration<S> iteration(begin);
+  for (long u = begin; u < end; u++, iteration.next()) {
+    long at[S::AXES] = {};
+    iteration.place(at);
+    if constexpr (S::LANE_EXTENT % W != 0) {
+      if (at[S::LANE] + W > S::LANE_EXTENT) {
+        one_register<S::LANE_EXTENT % W, S>(a, b, at, epilogue);
+        continue;
+      }
     }
+    one_register<W, S>(a, b, at, epilogue);
+  }
 }
 
 }  // namespace graphc::contract

@@ -9,106 +9,106 @@ namespace graphc::contract {
 constexpr long floor_div(long a, long b) { return a / b - (a % b < 0); }
 // Whether `value` is a multiple of `divisor` in [0, end).
 constexpr bool exists(long value, long end, long divisor) {
-    return value >= 0 && value < end && value % divisor == 0;
+  return value >= 0 && value < end && value % divisor == 0;
 }
 
 constexpr int prefix(unsigned mask) {  // live lanes if they are the first ones, or -1
-    int n = 0;
-    while (n < W && (mask >> n & 1)) n++;
-    return mask >> n == 0 && n > 0 ? n : -1;
+  int n = 0;
+  while (n < W && (mask >> n & 1)) n++;
+  return mask >> n == 0 && n > 0 ? n : -1;
 }
 
 constexpr unsigned every_second_of(unsigned mask) {  // bit i at place 2 i
-    unsigned wide = 0;
-    for (int i = 0; i < 8; i++) wide |= (mask >> i & 1) << 2 * i;
-    return wide;
+  unsigned wide = 0;
+  for (int i = 0; i < 8; i++) wide |= (mask >> i & 1) << 2 * i;
+  return wide;
 }
 
 // The lanes of `mask` from p[lane * STEP]; the others are zero and not touched.
 template <unsigned MASK, int STEP>
 INLINE vec<float> fetch(const float* p) {
-    constexpr int live = prefix(MASK);
-    vec<float> v{};
-    if constexpr (STEP == 0) {
-        return splat(*p);
-    } else if constexpr ((STEP == 1 || STEP == 2) && live >= 0) {
-        return load<live, STEP>(p);
-    } else {
+  constexpr int live = prefix(MASK);
+  vec<float> v{};
+  if constexpr (STEP == 0) {
+    return splat(*p);
+  } else if constexpr ((STEP == 1 || STEP == 2) && live >= 0) {
+    return load<live, STEP>(p);
+  } else {
 #if defined(GRAPHC_AVX512)
-        // Masked lanes are not touched; inserting lanes one by one would compile for seconds.
-        if constexpr (STEP == 1) return __builtin_ia32_loadups512_mask(p, v, (unsigned short)MASK);
-        else if constexpr (STEP == 2)
-            return every_second<float>(
-                __builtin_ia32_loadups512_mask(p, v, (unsigned short)every_second_of(MASK & 0xff)),
-                __builtin_ia32_loadups512_mask(p + W - 1, v,
-                                               (unsigned short)(every_second_of(MASK >> 8) << 1)),
-                AllLanes{});
-        else
-            return __builtin_ia32_gathersiv16sf(v, p, lanes<int32_t>() * STEP, (unsigned short)MASK,
-                                                4);
+    // Masked lanes are not touched; inserting lanes one by one would compile for seconds.
+    if constexpr (STEP == 1) return __builtin_ia32_loadups512_mask(p, v, (unsigned short)MASK);
+    else if constexpr (STEP == 2)
+      return every_second<float>(
+          __builtin_ia32_loadups512_mask(p, v, (unsigned short)every_second_of(MASK & 0xff)),
+          __builtin_ia32_loadups512_mask(p + W - 1, v,
+                                         (unsigned short)(every_second_of(MASK >> 8) << 1)),
+          AllLanes{});
+    else
+      return __builtin_ia32_gathersiv16sf(v, p, lanes<int32_t>() * STEP, (unsigned short)MASK, 4);
 #endif
-        for (int l = 0; l < W; l++)
-            if (MASK >> l & 1) v[l] = p[long(l) * STEP];
-        return v;
-    }
+    for (int l = 0; l < W; l++)
+      if (MASK >> l & 1) v[l] = p[long(l) * STEP];
+    return v;
+  }
 }
 
-template <unsigned MASK, int STEP, class T> requires is_narrow<T>
+template <unsigned MASK, int STEP, class T>
+  requires is_narrow<T>
 INLINE vec<float> fetch(const T* p) {
-    constexpr int live = prefix(MASK);
-    if constexpr (STEP == 0) return splat<T>(*p);
-    else if constexpr (live >= 0) return load<live, STEP>(p);
-    else {
-        vec<uint16_t> v{};
-        for (int l = 0; l < W; l++)
-            if (MASK >> l & 1) v[l] = p[long(l) * STEP].bits;
-        return decode<T>(v);
-    }
+  constexpr int live = prefix(MASK);
+  if constexpr (STEP == 0) return splat<T>(*p);
+  else if constexpr (live >= 0) return load<live, STEP>(p);
+  else {
+    vec<uint16_t> v{};
+    for (int l = 0; l < W; l++)
+      if (MASK >> l & 1) v[l] = p[long(l) * STEP].bits;
+    return decode<T>(v);
+  }
 }
 
 // Blocks of H lanes of a, then of b: the sums of neighbours.
 template <int H, int... L>
 INLINE vec<float> add_blocks(vec<float> a, vec<float> b, Lanes<L...>) {
-    return __builtin_shufflevector(a, b, (L / H * 2 * H + L % H)...) +
-           __builtin_shufflevector(a, b, (L / H * 2 * H + L % H + H)...);
+  return __builtin_shufflevector(a, b, (L / H * 2 * H + L % H)...) +
+         __builtin_shufflevector(a, b, (L / H * 2 * H + L % H + H)...);
 }
 // Lane i of the result is the sum of the lanes of v[i]: halves, quarters, ... in a fixed order.
 template <int H = W / 2>
 INLINE vec<float> lanesums(vec<float>* v) {
 #pragma GCC unroll 16
-    for (int i = 0; i < H; i++) v[i] = add_blocks<H>(v[2 * i], v[2 * i + 1], AllLanes{});
-    if constexpr (H > 1) return lanesums<H / 2>(v);
-    return v[0];
+  for (int i = 0; i < H; i++) v[i] = add_blocks<H>(v[2 * i], v[2 * i + 1], AllLanes{});
+  if constexpr (H > 1) return lanesums<H / 2>(v);
+  return v[0];
 }
 
 // Keeps v in a register: GCC would else load it again for each row that multiplies it.
 INLINE void pin(vec<float>& v) {
 #if defined(__AVX512F__)
-    asm("" : "+v"(v));
+  asm("" : "+v"(v));
 #elif defined(__AVX__) && GRAPHC_LANES == 8
-    asm("" : "+x"(v));
+  asm("" : "+x"(v));
 #elif defined(__aarch64__) && GRAPHC_LANES == 4
-    asm("" : "+w"(v));
+  asm("" : "+w"(v));
 #endif
 }
 
 struct Largest {
-    vec<float> y;
-    vec<uint8_t> place;
+  vec<float> y;
+  vec<uint8_t> place;
 };
 // The largest of a window's registers and the first place that holds it; NaN if there is one.
 template <class... More>
 INLINE Largest largest(vec<float> first, More... more) {
-    vec<int32_t> place{};
-    int number = 0;
-    const auto consider = [&](vec<float> v) __attribute__((always_inline)) {
-        const mask better = ~(v <= first) & (first == first);
-        number++;
-        first = better ? v : first;
-        place = better ? splat<int32_t>(number) : place;
-    };
-    (consider(more), ...);
-    return {first, convert<uint8_t>(place)};
+  vec<int32_t> place{};
+  int number = 0;
+  const auto consider = [&](vec<float> v) __attribute__((always_inline)) {
+    const mask better = ~(v <= first) & (first == first);
+    number++;
+    first = better ? v : first;
+    place = better ? splat<int32_t>(number) : place;
+  };
+  (consider(more), ...);
+  return {first, convert<uint8_t>(place)};
 }
 
 }  // namespace graphc::contract

@@ -14,7 +14,9 @@ template <class V> INLINE mask isnan(V x) { return as_mask(x != x); }
 INLINE vec<float> abs(vec<float> x) { return from_bits(bits(x) & 0x7fffffff); }
 template <class V> INLINE V abs(V x) { return x < V{} ? -x : x; }
 INLINE vec<double> abs(vec<double> x) { return (vec<double>)((vec<int64_t>)x & INT64_MAX); }
-INLINE vec<float> copysign(vec<float> x, vec<float> sign) { return from_bits((bits(x) & 0x7fffffff) | (bits(sign) & INT32_MIN)); }
+INLINE vec<float> copysign(vec<float> x, vec<float> sign) {
+  return from_bits((bits(x) & 0x7fffffff) | (bits(sign) & INT32_MIN));
+}
 
 // NaN in either argument is the result.
 template <class V> INLINE V maximum(V a, V b) { return (a > b) | (a != a) ? a : b; }
@@ -25,7 +27,8 @@ template <class V> INLINE V relu_grad(V d, V y) { return y <= V{} ? V{} : d; }
 // Of the vector extension's operators there is no root.
 template <class V> INLINE V sqrt(V x) {
 #if defined(GRAPHC_AVX512)
-  if constexpr (__is_same(V, vec<float>)) return __builtin_ia32_sqrtps512_mask(x, x, (unsigned short)-1, 4);
+  if constexpr (__is_same(V, vec<float>))
+    return __builtin_ia32_sqrtps512_mask(x, x, (unsigned short)-1, 4);
 #elif defined(GRAPHC_AVX2)
   if constexpr (__is_same(V, vec<float>)) return __builtin_ia32_sqrtps256(x);
 #endif
@@ -169,8 +172,11 @@ INLINE vec<float> sine(vec<float> x, int phase) {
   const vec<float> r = convert<float>((wide - n * 1.5707963267948966) - n * 6.123233995736766e-17);
   const vec<int32_t> quadrant = convert<int32_t>(n) + phase;
   const vec<float> z = r * r;
-  const vec<float> odd = ((z * -1.9515295891e-4f + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
-  const vec<float> even = ((z * 2.443315711809948e-5f - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - z * 0.5f + 1.f;
+  const vec<float> odd =
+      ((z * -1.9515295891e-4f + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+  const vec<float> even =
+      ((z * 2.443315711809948e-5f - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
+      z * 0.5f + 1.f;
   vec<float> result = (quadrant & 1) != 0 ? even : odd;
   result = from_bits(bits(result) ^ ((quadrant & 2) << 30));
   const mask far = ~(abs(x) < 1073741824.f);
@@ -183,7 +189,8 @@ INLINE vec<float> sin(vec<float> x) { return sine(x, 0); }
 INLINE vec<float> cos(vec<float> x) { return sine(x, 1); }
 
 // x^y = 2^(y log2 x) in double precision, whose 53 bits leave a float's 24 whole for any exponent that does not overflow.
-INLINE vec<double> log2_wide(vec<float> x) {  // positive and finite, denormals too: exact as doubles
+INLINE vec<double> log2_wide(
+    vec<float> x) {  // positive and finite, denormals too: exact as doubles
   const vec<int64_t> raised = (vec<int64_t>)convert<double>(x) - 0x3fe6a09e667f3bcdll;
   const vec<double> e = convert<double>(raised >> 52);
   const vec<double> m = (vec<double>)((raised & 0xfffffffffffffll) + 0x3fe6a09e667f3bcdll);
@@ -222,16 +229,17 @@ INLINE vec<float> pow(vec<float> x, vec<float> y) {
   result = abs(y) == infinity ? (size == 1.f ? splat(1.f) : limit) : result;
   const mask negative = bits(x) < 0;
   result = negative & odd ? -result : result;
-  result = (x < 0.f) & ~whole & (size < infinity) & (abs(y) < infinity) ? splat(__builtin_nanf("")) : result;
+  result = (x < 0.f) & ~whole & (size < infinity) & (abs(y) < infinity) ? splat(__builtin_nanf(""))
+                                                                        : result;
   result = (x != x) | (y != y) ? splat(__builtin_nanf("")) : result;
   return (x == 1.f) | (y == 0.f) ? splat(1.f) : result;
 }
 
 // Double precision.
-#define GRAPHC_LIBRARY(name)                          \
-  INLINE vec<double> name(vec<double> x) {            \
-    GRAPHC_EACH(l) x[l] = __builtin_##name(x[l]);     \
-    return x;                                         \
+#define GRAPHC_LIBRARY(name)                      \
+  INLINE vec<double> name(vec<double> x) {        \
+    GRAPHC_EACH(l) x[l] = __builtin_##name(x[l]); \
+    return x;                                     \
   }
 GRAPHC_LIBRARY(exp)
 GRAPHC_LIBRARY(expm1)
@@ -275,20 +283,25 @@ template <class V> INLINE V floor_divide(V a, V b) {
   if constexpr (element<V>(0.5) != 0) {
     // From the exact remainder, as NumPy does: a / b may round up to the next integer. That of the sign of a, which is finite where b is not.
     V r;
-    GRAPHC_EACH(l) r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
-    const V whole = (a - r) / b, quotient = (r != 0) & ((r < 0) != (b < 0)) ? whole - element<V>(1) : whole, below = floor(quotient);
+    GRAPHC_EACH(l)
+    r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
+    const V whole = (a - r) / b,
+            quotient = (r != 0) & ((r < 0) != (b < 0)) ? whole - element<V>(1) : whole,
+            below = floor(quotient);
     const V near = quotient - below > element<V>(0.5) ? below + element<V>(1) : below;
     return b == 0 ? a / b : near;
   } else {
     const V safe = without_traps(b), quotient = a / safe;
-    const V down = ((a % safe != 0) & ((a < 0) != (safe < 0))) != 0 ? quotient - element<V>(1) : quotient;
+    const V down =
+        ((a % safe != 0) & ((a < 0) != (safe < 0))) != 0 ? quotient - element<V>(1) : quotient;
     return b == 0 ? V{} : b == safe ? down : V{} - a;
   }
 }
 template <class V> INLINE V remainder(V a, V b) {  // of the sign of b
   if constexpr (element<V>(0.5) != 0) {
     V r;
-    GRAPHC_EACH(l) r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
+    GRAPHC_EACH(l)
+    r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
     return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
   } else {
     const V safe = without_traps(b), r = a % safe;

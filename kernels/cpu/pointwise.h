@@ -17,7 +17,9 @@ struct Piece {
   long begin, end;
 };
 
-template <class D> constexpr long steps(int axis) { return axis == D::LANE ? (D::EXTENT[axis] + W - 1) / W : D::EXTENT[axis]; }
+template <class D> constexpr long steps(int axis) {
+  return axis == D::LANE ? (D::EXTENT[axis] + W - 1) / W : D::EXTENT[axis];
+}
 template <class D> constexpr long all_steps() {
   long product = 1;
   for (int d = 0; d < D::RANK; d++) product *= steps<D>(d);
@@ -25,9 +27,11 @@ template <class D> constexpr long all_steps() {
 }
 
 // LANE is -1 where the lanes belong to another domain, of whose elements N are live.
-template <class D, int N = W, class Body> INLINE void pointwise(long begin, long end, const Body& body) {
+template <class D, int N = W, class Body> INLINE void pointwise(long begin, long end,
+                                                                const Body& body) {
   constexpr int last = D::RANK - 1;
-  constexpr long extent = D::LANE < 0 ? W : D::EXTENT[most(D::LANE, 0)], rest = extent % W, full = extent / W;
+  constexpr long extent = D::LANE < 0 ? W : D::EXTENT[most(D::LANE, 0)], rest = extent % W,
+                 full = extent / W;
   constexpr int live = D::LANE < 0 ? N : W, tail = rest ? rest : live;
   constexpr long length = most(steps<D>(last), 1);
   while (begin < end) {

@@ -12,9 +12,12 @@ INLINE void multiply(uint32_t a, vec<uint32_t> b, vec<uint32_t>& high, vec<uint3
 
 // Philox4x32-10, word 0, as a float in [0, 1). Key (seed, number), counter (index low, index high, step, 0) with the index
 // (at + l * S) / D in lane l.
-template <int S, int D> INLINE vec<float> philox_uniform(uint32_t seed, uint32_t number, vec<int32_t> step, long at) {
-  const vec<uint64_t> index = (splat<uint64_t>(uint64_t(at)) + lanes<uint64_t>() * uint64_t(S)) / uint64_t(D);
-  vec<uint32_t> c0 = __builtin_convertvector(index, vec<uint32_t>), c1 = __builtin_convertvector(index >> 32, vec<uint32_t>);
+template <int S, int D> INLINE vec<float> philox_uniform(uint32_t seed, uint32_t number,
+                                                         vec<int32_t> step, long at) {
+  const vec<uint64_t> index =
+      (splat<uint64_t>(uint64_t(at)) + lanes<uint64_t>() * uint64_t(S)) / uint64_t(D);
+  vec<uint32_t> c0 = __builtin_convertvector(index, vec<uint32_t>),
+                c1 = __builtin_convertvector(index >> 32, vec<uint32_t>);
   vec<uint32_t> c2 = (vec<uint32_t>)step, c3{}, high0, low0, high1, low1;
   for (int round = 0; round < 10; round++) {
     multiply(0xD2511F53u, c0, high0, low0);
@@ -35,25 +38,31 @@ template <int N, int S, int D, long STRIDE, long EXTENT, bool UNIFORM, class C, 
 INLINE vec<T> take(C condition, const T* table, long at, I index) {
   if constexpr (UNIFORM) {
     const long place = index[0];
-    return load_if<N, S, D>(both(condition, place >= 0 && place < EXTENT), table, at + place * (STRIDE * D));
+    return load_if<N, S, D>(both(condition, place >= 0 && place < EXTENT), table,
+                            at + place * (STRIDE * D));
   } else {
     vec<T> v{};
     for (int l = 0; l < N; l++) {
       bool live = index[l] >= 0 && index[l] < EXTENT;
       if constexpr (__is_same(C, bool)) live = live && condition;
       else live = live && condition[l];
-      if (live) v[l] = __is_same(T, bool) ? T(-int(table[(at + l * long(S)) / D + index[l] * STRIDE])) : table[(at + l * long(S)) / D + index[l] * STRIDE];
+      if (live)
+        v[l] = __is_same(T, bool) ? T(-int(table[(at + l * long(S)) / D + index[l] * STRIDE]))
+                                  : table[(at + l * long(S)) / D + index[l] * STRIDE];
     }
     return v;
   }
 }
 template <int N, int S, int D, long STRIDE, long EXTENT, bool UNIFORM, class C, class T, class I>
-requires is_narrow<T> INLINE vec<T> take(C condition, const T* table, long at, I index) {
-  return decode<T>(take<N, S, D, STRIDE, EXTENT, UNIFORM>(condition, (const uint16_t*)table, at, index));
+  requires is_narrow<T>
+INLINE vec<T> take(C condition, const T* table, long at, I index) {
+  return decode<T>(
+      take<N, S, D, STRIDE, EXTENT, UNIFORM>(condition, (const uint16_t*)table, at, index));
 }
 template <int N, int S, int D, long STRIDE, long EXTENT, bool UNIFORM, class C, class I>
 INLINE mask take(C condition, const bool* table, long at, I index) {
-  return as_mask(take<N, S, D, STRIDE, EXTENT, UNIFORM>(condition, (const uint8_t*)table, at, index) != vec<uint8_t>{});
+  return as_mask(take<N, S, D, STRIDE, EXTENT, UNIFORM>(condition, (const uint8_t*)table, at,
+                                                        index) != vec<uint8_t>{});
 }
 
 // How many of the EXTENT ascending elements from (at + l * S) / D on, STRIDE apart, are less than value[l] (or equal, if RIGHT) in
@@ -70,7 +79,8 @@ INLINE vec<int64_t> search(C condition, const T* table, long at, V value) {
     while (low < high) {
       const long middle = (low + high) / 2;
       const T x = row[middle * STRIDE];
-      const bool before = RIGHT ? x <= value[l] || value[l] != value[l] : x < value[l] || (value[l] != value[l] && x == x);
+      const bool before = RIGHT ? x <= value[l] || value[l] != value[l]
+                                : x < value[l] || (value[l] != value[l] && x == x);
       low = before ? middle + 1 : low;
       high = before ? high : middle;
     }

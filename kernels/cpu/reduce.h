@@ -32,16 +32,18 @@ template <class Sums, int SIDE> struct Neighbours {
 };
 
 // The sums of steps [begin, end) of a row, by U independent chains.
-template <class Reduced, int U, int N, class Sums, class Body> INLINE Sums reduce(long begin, long end, const Body& body) {
+template <class Reduced, int U, int N, class Sums, class Body> INLINE Sums
+reduce(long begin, long end, const Body& body) {
   constexpr int step = Reduced::LANE == Reduced::RANK - 1 ? W : 1;
   Sums sums[U];
-  pointwise<Reduced, N>(begin, end, [&]<int M>(const long* j, long first, long stop) __attribute__((always_inline)) {
-    if constexpr (U > 1)
-      for (; first + (U - 1) * step < stop; first += U * step)
+  pointwise<Reduced, N>(
+      begin, end, [&]<int M>(const long* j, long first, long stop) __attribute__((always_inline)) {
+        if constexpr (U > 1)
+          for (; first + (U - 1) * step < stop; first += U * step)
 #pragma GCC unroll 8
-        for (int u = 0; u < U; u++) body.template operator()<M>(sums[u], j, first + u * step);
-    for (; first < stop; first += step) body.template operator()<M>(sums[0], j, first);
-  });
+            for (int u = 0; u < U; u++) body.template operator()<M>(sums[u], j, first + u * step);
+        for (; first < stop; first += step) body.template operator()<M>(sums[0], j, first);
+      });
 #pragma GCC unroll 8
   for (int u = 1; u < U; u++) sums[0].add(sums[u]);
   return sums[0];
@@ -57,7 +59,8 @@ INLINE bool loop(int phase, long piece, char* partials, Sums& sums, const Body& 
     return true;
   } else {
     if (phase == LOOP) {
-      Sums part = reduce<Reduced, U, N, Sums>(total * piece / PIECES, total * (piece + 1) / PIECES, body);
+      Sums part =
+          reduce<Reduced, U, N, Sums>(total * piece / PIECES, total * (piece + 1) / PIECES, body);
       part.across();
       if constexpr (BYTES > 0) __builtin_memcpy(partials + piece * BYTES, &part, sizeof part);
       return false;
@@ -75,16 +78,19 @@ INLINE bool loop(int phase, long piece, char* partials, Sums& sums, const Body& 
 
 // The rows with numbers [begin, end) by kept register; the body is called with the kept indices and the number.
 template <class Kept, class Body> INLINE void rows(long begin, long end, const Body& body) {
-  pointwise<Kept>(begin, end, [&]<int N>(const long* outer, long first, long stop) __attribute__((always_inline)) {
-    constexpr int last = Kept::RANK - 1, step = Kept::LANE == last ? W : 1;
-    long i[Kept::RANK];
-    for (int d = 0; d < last; d++) i[d] = outer[d];
-    for (; first < stop; first += step) {
-      i[last] = first;
-      long row = 0;
-      for (int d = 0; d < Kept::RANK; d++) row = row * steps<Kept>(d) + (d == Kept::LANE ? i[d] / W : i[d]);
-      body.template operator()<N>(i, row);
-    }
-  });
+  pointwise<Kept>(begin, end,
+                  [&]<int N>(const long* outer, long first, long stop)
+                      __attribute__((always_inline)) {
+                        constexpr int last = Kept::RANK - 1, step = Kept::LANE == last ? W : 1;
+                        long i[Kept::RANK];
+                        for (int d = 0; d < last; d++) i[d] = outer[d];
+                        for (; first < stop; first += step) {
+                          i[last] = first;
+                          long row = 0;
+                          for (int d = 0; d < Kept::RANK; d++)
+                            row = row * steps<Kept>(d) + (d == Kept::LANE ? i[d] / W : i[d]);
+                          body.template operator()<N>(i, row);
+                        }
+                      });
 }
 }  // namespace graphc

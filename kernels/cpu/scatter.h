@@ -24,8 +24,10 @@ struct ScatterMin {
 };
 
 // Units [begin, end). old(a, j, b), place(a, i, b) and source(a, i, b) read an element.
-template <class Join, long EXTENT, long COUNT, long B, long STRIP, class T, class Old, class Place, class Source>
-INLINE void scatter(long begin, long end, T* out, const Old& old, const Place& place, const Source& source) {
+template <class Join, long EXTENT, long COUNT, long B, long STRIP, class T, class Old, class Place,
+          class Source>
+INLINE void scatter(long begin, long end, T* out, const Old& old, const Place& place,
+                    const Source& source) {
   constexpr long strips = (B + STRIP - 1) / STRIP;
   for (long unit = begin; unit < end; unit++) {
     const long a = unit / strips, first = unit % strips * STRIP, last = least(first + STRIP, B);

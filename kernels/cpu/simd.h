@@ -33,9 +33,13 @@ constexpr long most(long a, long b) { return a > b ? a : b; }
 
 template <class T> struct vector_of;
 template <class V> struct element_of;
-#define GRAPHC_VECTOR(T)                                                                        \
-  template <> struct vector_of<T> { typedef T type __attribute__((vector_size(W * sizeof(T)))); }; \
-  template <> struct element_of<vector_of<T>::type> { using type = T; };
+#define GRAPHC_VECTOR(T)                                        \
+  template <> struct vector_of<T> {                             \
+    typedef T type __attribute__((vector_size(W * sizeof(T)))); \
+  };                                                            \
+  template <> struct element_of<vector_of<T>::type> {           \
+    using type = T;                                             \
+  };
 GRAPHC_VECTOR(float)
 GRAPHC_VECTOR(double)
 GRAPHC_VECTOR(int8_t)
@@ -48,8 +52,12 @@ GRAPHC_VECTOR(uint64_t)
 #undef GRAPHC_VECTOR
 template <> struct vector_of<bool> : vector_of<int32_t> {};
 // Floats of two bytes, in memory alone: registers hold them as float.
-struct half { uint16_t bits; };
-struct bfloat { uint16_t bits; };
+struct half {
+  uint16_t bits;
+};
+struct bfloat {
+  uint16_t bits;
+};
 template <> struct vector_of<half> : vector_of<float> {};
 template <> struct vector_of<bfloat> : vector_of<float> {};
 template <class T> constexpr bool is_narrow = __is_same(T, half) || __is_same(T, bfloat);
@@ -127,7 +135,9 @@ INLINE vec<uint16_t> narrow(vec<uint32_t> v) {
 // processor, as every part of a number is moved or rounded by integers, or by an addition whose last digit is the one wanted.
 template <class T> INLINE vec<float> decode(vec<uint16_t> bits);
 template <class T> INLINE vec<uint16_t> encode(vec<float> v);
-template <> INLINE vec<float> decode<bfloat>(vec<uint16_t> bits) { return (vec<float>)(widen(bits) << 16); }
+template <> INLINE vec<float> decode<bfloat>(vec<uint16_t> bits) {
+  return (vec<float>)(widen(bits) << 16);
+}
 template <> INLINE vec<uint16_t> encode<bfloat>(vec<float> v) {
   const vec<uint32_t> u = (vec<uint32_t>)v, upper = u >> 16;
   const auto is_nan = v != v;
@@ -143,8 +153,12 @@ template <> INLINE vec<uint16_t> encode<half>(vec<float> v) {
 }
 #elif defined(GRAPHC_AVX2) && defined(__F16C__)
 typedef short shorts8 __attribute__((vector_size(16)));
-template <> INLINE vec<float> decode<half>(vec<uint16_t> bits) { return __builtin_ia32_vcvtph2ps256((shorts8)bits); }
-template <> INLINE vec<uint16_t> encode<half>(vec<float> v) { return (vec<uint16_t>)__builtin_ia32_vcvtps2ph256(v, 0); }
+template <> INLINE vec<float> decode<half>(vec<uint16_t> bits) {
+  return __builtin_ia32_vcvtph2ps256((shorts8)bits);
+}
+template <> INLINE vec<uint16_t> encode<half>(vec<float> v) {
+  return (vec<uint16_t>)__builtin_ia32_vcvtps2ph256(v, 0);
+}
 #else
 template <> INLINE vec<float> decode<half>(vec<uint16_t> bits) {
   const vec<uint32_t> h = widen(bits), size = h & 0x7fff, moved = size << 13;
@@ -157,7 +171,8 @@ template <> INLINE vec<uint16_t> encode<half>(vec<float> v) {
   const vec<uint32_t> u = (vec<uint32_t>)v, size = u & 0x7fffffff;
   const vec<uint32_t> small = (vec<uint32_t>)((vec<float>)size + 0.5f) - 0x3f000000u;
   const vec<uint32_t> normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
-  const vec<uint32_t> infinity = vec<uint32_t>{} + 0x7c00, special = size > 0x7f800000 ? infinity | 0x200 : infinity;
+  const vec<uint32_t> infinity = vec<uint32_t>{} + 0x7c00,
+                      special = size > 0x7f800000 ? infinity | 0x200 : infinity;
   const vec<uint32_t> finite = size < 0x38800000 ? small : normal;
   return narrow((size < 0x47800000 ? finite : special) | u >> 16 & 0x8000);
 }
@@ -180,8 +195,12 @@ INLINE mask as_mask(vec<int8_t> m) { return widen(m); }
 INLINE vec<float> select(mask m, vec<float> a, vec<float> b) { return m ? a : b; }
 INLINE vec<int32_t> select(mask m, vec<int32_t> a, vec<int32_t> b) { return m ? a : b; }
 INLINE vec<uint32_t> select(mask m, vec<uint32_t> a, vec<uint32_t> b) { return m ? a : b; }
-INLINE vec<uint8_t> select(mask m, vec<uint8_t> a, vec<uint8_t> b) { return narrow<int8_t>(m) ? a : b; }
-INLINE vec<int8_t> select(mask m, vec<int8_t> a, vec<int8_t> b) { return narrow<int8_t>(m) ? a : b; }
+INLINE vec<uint8_t> select(mask m, vec<uint8_t> a, vec<uint8_t> b) {
+  return narrow<int8_t>(m) ? a : b;
+}
+INLINE vec<int8_t> select(mask m, vec<int8_t> a, vec<int8_t> b) {
+  return narrow<int8_t>(m) ? a : b;
+}
 template <class V> INLINE V select(mask m, V a, V b) {
   static_assert(sizeof(element<V>) == 8);
   return __builtin_convertvector(m, vec<int64_t>) ? a : b;
@@ -197,8 +216,10 @@ INLINE mask both(mask a, bool b) { return both(b, a); }
 template <class T, class V> INLINE vec<T> convert(V v) {
   if constexpr (is_narrow<T>) return round_to<T>(convert<float>(v));
   else if constexpr (__is_same(vec<T>, V)) return v;
-  else if constexpr (sizeof(T) == 1 && sizeof(element<V>) > 1) return narrow<T>(__builtin_convertvector(v, vec<int32_t>));
-  else if constexpr (sizeof(element<V>) == 1 && sizeof(T) > 1) return __builtin_convertvector(widen(v), vec<T>);
+  else if constexpr (sizeof(T) == 1 && sizeof(element<V>) > 1)
+    return narrow<T>(__builtin_convertvector(v, vec<int32_t>));
+  else if constexpr (sizeof(element<V>) == 1 && sizeof(T) > 1)
+    return __builtin_convertvector(widen(v), vec<T>);
   else return __builtin_convertvector(v, vec<T>);
 }
 template <class T> INLINE vec<T> from_bool(mask m) {
@@ -216,20 +237,26 @@ template <int N, class V> INLINE V keep(V v, V other) {
 template <int N, class T> INLINE vec<T> load_contiguous(const T* p) {
   vec<T> v{};
 #if defined(GRAPHC_AVX512)
-  if constexpr (N < W && __is_same(T, float)) return __builtin_ia32_loadups512_mask(p, v, (unsigned short)((1u << N) - 1));
-  if constexpr (N < W && __is_same(T, int32_t)) return (vec<T>)__builtin_ia32_loaddqusi512_mask(p, v, (unsigned short)((1u << N) - 1));
+  if constexpr (N < W && __is_same(T, float))
+    return __builtin_ia32_loadups512_mask(p, v, (unsigned short)((1u << N) - 1));
+  if constexpr (N < W && __is_same(T, int32_t))
+    return (vec<T>)__builtin_ia32_loaddqusi512_mask(p, v, (unsigned short)((1u << N) - 1));
 #elif defined(GRAPHC_AVX2)
-  if constexpr (N < W && __is_same(T, float)) return __builtin_ia32_maskloadps256((const vec<float>*)p, lanes() < N);
+  if constexpr (N < W && __is_same(T, float))
+    return __builtin_ia32_maskloadps256((const vec<float>*)p, lanes() < N);
 #endif
   __builtin_memcpy(&v, p, N * sizeof(T));
   return v;
 }
 template <int N, class T> INLINE void store_contiguous(T* p, vec<T> v) {
 #if defined(GRAPHC_AVX512)
-  if constexpr (N < W && __is_same(T, float)) return __builtin_ia32_storeups512_mask(p, v, (unsigned short)((1u << N) - 1));
-  if constexpr (N < W && __is_same(T, int32_t)) return __builtin_ia32_storedqusi512_mask(p, v, (unsigned short)((1u << N) - 1));
+  if constexpr (N < W && __is_same(T, float))
+    return __builtin_ia32_storeups512_mask(p, v, (unsigned short)((1u << N) - 1));
+  if constexpr (N < W && __is_same(T, int32_t))
+    return __builtin_ia32_storedqusi512_mask(p, v, (unsigned short)((1u << N) - 1));
 #elif defined(GRAPHC_AVX2)
-  if constexpr (N < W && __is_same(T, float)) return __builtin_ia32_maskstoreps256((vec<float>*)p, lanes() < N, v);
+  if constexpr (N < W && __is_same(T, float))
+    return __builtin_ia32_maskstoreps256((vec<float>*)p, lanes() < N, v);
 #endif
   __builtin_memcpy(p, &v, N * sizeof(T));
 }
@@ -249,8 +276,7 @@ template <int N = W, int S = 1, class T> INLINE vec<T> load(const T* p) {
     vec<T> behind{};
     if constexpr (2 * N > W) behind = load_contiguous<2 * N - W>(p + W - 1);
     return every_second<T>(load_contiguous<least(2 * N - 1, W)>(p), behind, AllLanes{});
-  }
-  else {
+  } else {
     vec<T> v{};
     for (int l = 0; l < N; l++) v[l] = p[l * long(S)];
     return v;
@@ -267,32 +293,44 @@ template <int N = W, int S = 1, class T> INLINE void store(T* p, vec<T> v) {
     for (int l = 0; l < N; l++) p[l * long(S)] = T(v[l]);
 }
 // A whole register of a value with lanes: those beyond the batch become zeros.
-template <int N = W, class T> INLINE void store_lanes(T* p, vec<T> v) { store<W, 1, T>(p, keep<N>(v, vec<T>{})); }
+template <int N = W, class T> INLINE void store_lanes(T* p, vec<T> v) {
+  store<W, 1, T>(p, keep<N>(v, vec<T>{}));
+}
 
 // Element (at + l * S) / D of p in lane l where the condition holds, else 0; nothing else is read.
 template <int N, int S, int D, class T> INLINE vec<T> load_if(mask m, const T* p, long at) {
   vec<T> v{};
 #if defined(GRAPHC_AVX512)
-  if constexpr (__is_same(T, float) && (D == 1 || (D > 1 && S == 1))) {  // masked lanes are not touched
+  if constexpr (__is_same(T, float) &&
+                (D == 1 || (D > 1 && S == 1))) {  // masked lanes are not touched
     const unsigned short live = __builtin_ia32_ptestmd512(m, m, (unsigned short)((1u << N) - 1));
-    if constexpr (D > 1)  // every D-th lane may be live: the first one's element, and those behind it in order
-      return __builtin_ia32_expandloadsf512_mask((const vec<float>*)(p + (at + __builtin_ctz(live | 1u << W)) / D), v, live);
+    if constexpr (
+        D >
+        1)  // every D-th lane may be live: the first one's element, and those behind it in order
+      return __builtin_ia32_expandloadsf512_mask(
+          (const vec<float>*)(p + (at + __builtin_ctz(live | 1u << W)) / D), v, live);
     if constexpr (S == 1) return __builtin_ia32_loadups512_mask(p + at, v, live);
 #if defined(__BMI2__)
     else if constexpr (S == 2) {  // bit l of the mask at place 2 l
       const unsigned wide = __builtin_ia32_pdep_si(live, 0x55555555);
-      return every_second<T>(__builtin_ia32_loadups512_mask(p + at, v, (unsigned short)wide),
-                             __builtin_ia32_loadups512_mask(p + at + W - 1, v, (unsigned short)(wide >> 15)), AllLanes{});
+      return every_second<T>(
+          __builtin_ia32_loadups512_mask(p + at, v, (unsigned short)wide),
+          __builtin_ia32_loadups512_mask(p + at + W - 1, v, (unsigned short)(wide >> 15)),
+          AllLanes{});
     }
 #endif
-    else return __builtin_ia32_gathersiv16sf(v, p + at, lanes<int32_t>() * S, live, 4);
+    else
+      return __builtin_ia32_gathersiv16sf(v, p + at, lanes<int32_t>() * S, live, 4);
   }
 #endif
   for (int l = 0; l < N; l++)
-    if (m[l]) v[l] = __is_same(T, bool) ? T(-int(p[(at + l * long(S)) / D])) : p[(at + l * long(S)) / D];
+    if (m[l])
+      v[l] = __is_same(T, bool) ? T(-int(p[(at + l * long(S)) / D])) : p[(at + l * long(S)) / D];
   return v;
 }
-template <int N, int S, int D, class T> requires is_narrow<T> INLINE vec<T> load_if(mask m, const T* p, long at) {
+template <int N, int S, int D, class T>
+  requires is_narrow<T>
+INLINE vec<T> load_if(mask m, const T* p, long at) {
   return decode<T>(load_if<N, S, D>(m, (const uint16_t*)p, at));
 }
 template <int N, int S, int D> INLINE mask load_if(mask m, const bool* p, long at) {
@@ -317,7 +355,8 @@ template <int S, long HIGH, int D> INLINE auto inside(long at) {
   constexpr long far = 1l << 29;
   if constexpr (S == 0) return bool(at >= 0 && at < HIGH && at % D == 0);
   else if constexpr (HIGH <= far && S * W <= far && -S * W <= far) {
-    const vec<int32_t> place = splat<int32_t>(least(most(at, -2 * far), 2 * far)) + lanes<int32_t>() * S;
+    const vec<int32_t> place =
+        splat<int32_t>(least(most(at, -2 * far), 2 * far)) + lanes<int32_t>() * S;
     const mask within = (place >= 0) & (place < int32_t(HIGH));
     if constexpr (D == 1) return within;
     else return mask(within & (place % D == 0));
@@ -339,7 +378,8 @@ INLINE float lanesum(vec<float> v) {
 #if GRAPHC_LANES == 16
   typedef float half __attribute__((vector_size(32)));
   typedef float quarter __attribute__((vector_size(16)));
-  const half a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  const half a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                 __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
   quarter b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
 #elif GRAPHC_LANES == 8
   typedef float quarter __attribute__((vector_size(16)));

@@ -51,10 +51,12 @@ template <class T, bool WIDE = sizeof(element<vec<T>>) == 8> struct Entries {
     typedef long long eight __attribute__((vector_size(64)));
     eight halves[2];
     __builtin_memcpy(halves, &bits, sizeof bits);
-    const unsigned which = __builtin_ia32_cmpd512_mask(chosen, mask{}, 4, (unsigned short)((1u << live) - 1));
+    const unsigned which =
+        __builtin_ia32_cmpd512_mask(chosen, mask{}, 4, (unsigned short)((1u << live) - 1));
     const int low = __builtin_popcount(which & 255);
     __builtin_ia32_compressstoredi512_mask((eight*)p, halves[0], (unsigned char)which);
-    __builtin_ia32_compressstoredi512_mask((eight*)(p + low), halves[1], (unsigned char)(which >> 8));
+    __builtin_ia32_compressstoredi512_mask((eight*)(p + low), halves[1],
+                                           (unsigned char)(which >> 8));
     return low + __builtin_popcount(which >> 8);
 #else
     return keep_lanes(*this, p, chosen, live);
@@ -77,8 +79,12 @@ template <class T> struct Entries<T, true> {
     keys[l] = e.key;
     lows[l] = e.low;
   }
-  INLINE long keep_to(Entry<T>* p, mask chosen, int live) const { return keep_lanes(*this, p, chosen, live); }
-  INLINE mask before(const Entries& o) const { return as_mask(keys < o.keys) | (as_mask(keys == o.keys) & as_mask(lows < o.lows)); }
+  INLINE long keep_to(Entry<T>* p, mask chosen, int live) const {
+    return keep_lanes(*this, p, chosen, live);
+  }
+  INLINE mask before(const Entries& o) const {
+    return as_mask(keys < o.keys) | (as_mask(keys == o.keys) & as_mask(lows < o.lows));
+  }
   INLINE static void exchange(Entries& a, Entries& b) {
     const mask good = a.before(b);
     const Entries first = {select(good, a.keys, b.keys), select(good, a.lows, b.lows)};
@@ -102,8 +108,12 @@ INLINE vec<uint64_t> key_of(vec<int64_t> v) { return (vec<uint64_t>)v ^ 1ull << 
 INLINE vec<uint32_t> key_of(vec<int32_t> v) { return (vec<uint32_t>)v ^ 0x80000000u; }
 INLINE vec<uint32_t> key_of(vec<int8_t> v) { return (vec<uint32_t>)(widen(v) + 128); }
 INLINE vec<uint32_t> key_of(vec<uint8_t> v) { return (vec<uint32_t>)widen(v); }
-INLINE vec<uint32_t> negative_zero(vec<float> v) { return (vec<uint32_t>)(bits(v) == INT32_MIN) & 1; }
-INLINE vec<uint32_t> negative_zero(vec<double> v) { return (vec<uint32_t>)as_mask((vec<int64_t>)v == INT64_MIN) & 1; }
+INLINE vec<uint32_t> negative_zero(vec<float> v) {
+  return (vec<uint32_t>)(bits(v) == INT32_MIN) & 1;
+}
+INLINE vec<uint32_t> negative_zero(vec<double> v) {
+  return (vec<uint32_t>)as_mask((vec<int64_t>)v == INT64_MIN) & 1;
+}
 template <class V> INLINE vec<uint32_t> negative_zero(V) { return vec<uint32_t>{}; }
 
 INLINE void value_of(vec<uint32_t> key, vec<uint32_t> low, vec<float>& v) {
@@ -114,19 +124,30 @@ INLINE void value_of(vec<uint64_t> key, vec<uint32_t> low, vec<double>& v) {
   const vec<uint64_t> sign = (vec<uint64_t>)((vec<int64_t>)~key >> 63);
   v = (vec<double>)((key ^ (sign | 1ull << 63)) | convert<uint64_t>(low & 1) << 63);
 }
-INLINE void value_of(vec<uint64_t> key, vec<uint32_t>, vec<int64_t>& v) { v = (vec<int64_t>)(key ^ 1ull << 63); }
-INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<int32_t>& v) { v = (vec<int32_t>)(key ^ 0x80000000u); }
-INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<int8_t>& v) { v = narrow<int8_t>((vec<int32_t>)key - 128); }
-INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<uint8_t>& v) { v = narrow<uint8_t>((vec<int32_t>)key); }
+INLINE void value_of(vec<uint64_t> key, vec<uint32_t>, vec<int64_t>& v) {
+  v = (vec<int64_t>)(key ^ 1ull << 63);
+}
+INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<int32_t>& v) {
+  v = (vec<int32_t>)(key ^ 0x80000000u);
+}
+INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<int8_t>& v) {
+  v = narrow<int8_t>((vec<int32_t>)key - 128);
+}
+INLINE void value_of(vec<uint32_t> key, vec<uint32_t>, vec<uint8_t>& v) {
+  v = narrow<uint8_t>((vec<int32_t>)key);
+}
 
 template <class T> struct Ordered {
   vec<T> value;
   vec<int32_t> place;
 };
-template <class T, bool DESCENDING, class K> INLINE K turned(K key) { return !DESCENDING ? key : sizeof(T) == 1 ? 255 - key : ~key; }
+template <class T, bool DESCENDING, class K> INLINE K turned(K key) {
+  return !DESCENDING ? key : sizeof(T) == 1 ? 255 - key : ~key;
+}
 template <class T, bool DESCENDING> INLINE Entries<T> pack(vec<T> v, vec<int32_t> place) {
   const vec<uint32_t> low = (vec<uint32_t>)place << 1;
-  if constexpr (__is_same(T, bool)) return Entries<T>::of(turned<T, DESCENDING>((vec<uint32_t>)v & 1), low);
+  if constexpr (__is_same(T, bool))
+    return Entries<T>::of(turned<T, DESCENDING>((vec<uint32_t>)v & 1), low);
   else return Entries<T>::of(turned<T, DESCENDING>(key_of(v)), low | negative_zero(v));
 }
 template <class T, bool DESCENDING> INLINE Ordered<T> unpack(const Entries<T>& e) {
@@ -148,7 +169,8 @@ template <long N, class E> INLINE void network(E* e) {
     long distance = p, turn = 0;
     for (long q = top;; q >>= 1) {
       for (long block = turn; block + distance < N; block += 2 * p)
-        for (long i = block; i < least(block + p, N - distance); i++) E::exchange(e[i], e[i + distance]);
+        for (long i = block; i < least(block + p, N - distance); i++)
+          E::exchange(e[i], e[i + distance]);
       if (q == p) break;
       distance = q - p;
       turn = p;
@@ -159,12 +181,15 @@ template <long N, class E> INLINE void network(E* e) {
 // Rows in the lanes: strips [begin, end) of one register.
 template <class Kept, class T, bool DESCENDING, long EXTENT, long COUNT, class Read, class Write>
 INLINE void sort_columns(long begin, long end, const Read& read, const Write& write) {
-  strips<Kept, 1>(begin, end, [&]<int R, int N>(const long* i, long r, long) __attribute__((always_inline)) {
-    Entries<T> entries[EXTENT];
-    for (long j = 0; j < EXTENT; j++) entries[j] = pack<T, DESCENDING>(read.template operator()<N>(i, r, j), splat(int32_t(j)));
-    network<EXTENT>(entries);
-    for (long j = 0; j < COUNT; j++) write.template operator()<N>(i, r, j, unpack<T, DESCENDING>(entries[j]));
-  });
+  strips<Kept, 1>(
+      begin, end, [&]<int R, int N>(const long* i, long r, long) __attribute__((always_inline)) {
+        Entries<T> entries[EXTENT];
+        for (long j = 0; j < EXTENT; j++)
+          entries[j] = pack<T, DESCENDING>(read.template operator()<N>(i, r, j), splat(int32_t(j)));
+        network<EXTENT>(entries);
+        for (long j = 0; j < COUNT; j++)
+          write.template operator()<N>(i, r, j, unpack<T, DESCENDING>(entries[j]));
+      });
 }
 
 // Sorts n entries of a; b is room for as many. The sorted ones lie where it says.
@@ -221,7 +246,8 @@ template <class T, long COUNT, long ROOM> struct Buffer {
   long size;
   Entry<T> last;  // what is not before it is not among the first COUNT
 
-  INLINE Buffer(Entry<T>* entries, Entry<T>* spare) : entries(entries), spare(spare), size(0), last(Entry<T>::last()) {}
+  INLINE Buffer(Entry<T>* entries, Entry<T>* spare)
+      : entries(entries), spare(spare), size(0), last(Entry<T>::last()) {}
   INLINE void sort() {
     Entry<T>* const sorted = sort_bytes(entries, spare, size);
     if (sorted == spare) spare = entries;
@@ -235,78 +261,85 @@ template <class T, long COUNT, long ROOM> struct Buffer {
 };
 
 // The axis in the lanes: rows [begin, end); `workspace` is room for 2 ROOM entries.
-template <class Kept, class T, bool DESCENDING, long EXTENT, long COUNT, long ROOM, class Read, class Write>
+template <class Kept, class T, bool DESCENDING, long EXTENT, long COUNT, long ROOM, class Read,
+          class Write>
 INLINE void sort_rows(long begin, long end, char* workspace, const Read& read, const Write& write) {
   Entry<T>* const memory = (Entry<T>*)workspace;
-  strips<Kept, 1>(begin, end, [&]<int R, int N>(const long* i, long r, long) __attribute__((always_inline)) {
-    Buffer<T, COUNT, ROOM> row(memory, memory + ROOM);
-    Entries<T> last;
-    for (int l = 0; l < W; l++) last.set(l, row.last);
-    registers<EXTENT>([&]<int M>(long j) __attribute__((always_inline)) {
-      const Entries<T> e = pack<T, DESCENDING>(read.template operator()<M>(i, r, j), splat(int32_t(j)) + lanes());
-      if constexpr (ROOM >= EXTENT) {
-        for (int l = 0; l < M; l++) row.entries[j + l] = e.lane(l);
-        row.size = j + M;
-      } else {
-        const mask good = e.before(last);
-        if (!any(good)) return;
-        row.size += e.keep_to(row.entries + row.size, good, M);
-        if (row.size + W <= ROOM) return;
-        row.cut();
-        for (int l = 0; l < W; l++) last.set(l, row.last);
-      }
-    });
-    row.sort();
-    registers<COUNT>([&]<int M>(long j) __attribute__((always_inline)) {
-      Entries<T> e{};
-      for (int l = 0; l < M; l++) e.set(l, row.entries[j + l]);
-      write.template operator()<M>(i, r, j, unpack<T, DESCENDING>(e));
-    });
-  });
+  strips<Kept, 1>(begin, end,
+                  [&]<int R, int N>(const long* i, long r, long) __attribute__((always_inline)) {
+                    Buffer<T, COUNT, ROOM> row(memory, memory + ROOM);
+                    Entries<T> last;
+                    for (int l = 0; l < W; l++) last.set(l, row.last);
+                    registers<EXTENT>([&]<int M>(long j) __attribute__((always_inline)) {
+                      const Entries<T> e = pack<T, DESCENDING>(read.template operator()<M>(i, r, j),
+                                                               splat(int32_t(j)) + lanes());
+                      if constexpr (ROOM >= EXTENT) {
+                        for (int l = 0; l < M; l++) row.entries[j + l] = e.lane(l);
+                        row.size = j + M;
+                      } else {
+                        const mask good = e.before(last);
+                        if (!any(good)) return;
+                        row.size += e.keep_to(row.entries + row.size, good, M);
+                        if (row.size + W <= ROOM) return;
+                        row.cut();
+                        for (int l = 0; l < W; l++) last.set(l, row.last);
+                      }
+                    });
+                    row.sort();
+                    registers<COUNT>([&]<int M>(long j) __attribute__((always_inline)) {
+                      Entries<T> e{};
+                      for (int l = 0; l < M; l++) e.set(l, row.entries[j + l]);
+                      write.template operator()<M>(i, r, j, unpack<T, DESCENDING>(e));
+                    });
+                  });
 }
 
 // Long rows in the lanes: strips [begin, end) of one register; `workspace` is room for (W + 1) ROOM entries.
-template <class Kept, class T, bool DESCENDING, long EXTENT, long COUNT, long ROOM, class Read, class Write>
-INLINE void sort_apart(long begin, long end, char* workspace, const Read& read, const Write& write) {
+template <class Kept, class T, bool DESCENDING, long EXTENT, long COUNT, long ROOM, class Read,
+          class Write>
+INLINE void sort_apart(long begin, long end, char* workspace, const Read& read,
+                       const Write& write) {
   Entry<T>* const memory = (Entry<T>*)workspace;
-  strips<Kept, 1>(begin, end, [&]<int R, int N>(const long* i, long r, long) __attribute__((always_inline)) {
-    Entry<T>*rows[N], *spare = memory + N * ROOM;
-    long sizes[N] = {};
-    Entries<T> last;
-    for (int l = 0; l < N; l++) rows[l] = memory + l * ROOM;
-    for (int l = 0; l < W; l++) last.set(l, Entry<T>::last());
-    auto sort = [&](int l) __attribute__((always_inline)) {
-      Buffer<T, COUNT, ROOM> row(rows[l], spare);
-      row.size = sizes[l];
-      row.cut();
-      rows[l] = row.entries;
-      spare = row.spare;
-      sizes[l] = COUNT;
-      last.set(l, row.last);
-    };
-    for (long j = 0; j < EXTENT; j++) {
-      const Entries<T> e = pack<T, DESCENDING>(read.template operator()<N>(i, r, j), splat(int32_t(j)));
-      if constexpr (ROOM >= EXTENT) {
-        for (int l = 0; l < N; l++) rows[l][j] = e.lane(l);
-      } else {
-        const mask good = e.before(last);
-        if (!any(good)) continue;
-        for (int l = 0; l < N; l++)
-          if (good[l]) {
-            rows[l][sizes[l]++] = e.lane(l);
-            if (sizes[l] == ROOM) sort(l);
+  strips<Kept, 1>(
+      begin, end, [&]<int R, int N>(const long* i, long r, long) __attribute__((always_inline)) {
+        Entry<T>*rows[N], *spare = memory + N * ROOM;
+        long sizes[N] = {};
+        Entries<T> last;
+        for (int l = 0; l < N; l++) rows[l] = memory + l * ROOM;
+        for (int l = 0; l < W; l++) last.set(l, Entry<T>::last());
+        auto sort = [&](int l) __attribute__((always_inline)) {
+          Buffer<T, COUNT, ROOM> row(rows[l], spare);
+          row.size = sizes[l];
+          row.cut();
+          rows[l] = row.entries;
+          spare = row.spare;
+          sizes[l] = COUNT;
+          last.set(l, row.last);
+        };
+        for (long j = 0; j < EXTENT; j++) {
+          const Entries<T> e =
+              pack<T, DESCENDING>(read.template operator()<N>(i, r, j), splat(int32_t(j)));
+          if constexpr (ROOM >= EXTENT) {
+            for (int l = 0; l < N; l++) rows[l][j] = e.lane(l);
+          } else {
+            const mask good = e.before(last);
+            if (!any(good)) continue;
+            for (int l = 0; l < N; l++)
+              if (good[l]) {
+                rows[l][sizes[l]++] = e.lane(l);
+                if (sizes[l] == ROOM) sort(l);
+              }
           }
-      }
-    }
-    for (int l = 0; l < N; l++) {
-      if (ROOM >= EXTENT) sizes[l] = EXTENT;
-      sort(l);
-    }
-    for (long j = 0; j < COUNT; j++) {
-      Entries<T> e{};
-      for (int l = 0; l < N; l++) e.set(l, rows[l][j]);
-      write.template operator()<N>(i, r, j, unpack<T, DESCENDING>(e));
-    }
-  });
+        }
+        for (int l = 0; l < N; l++) {
+          if (ROOM >= EXTENT) sizes[l] = EXTENT;
+          sort(l);
+        }
+        for (long j = 0; j < COUNT; j++) {
+          Entries<T> e{};
+          for (int l = 0; l < N; l++) e.set(l, rows[l][j]);
+          write.template operator()<N>(i, r, j, unpack<T, DESCENDING>(e));
+        }
+      });
 }
 }  // namespace graphc

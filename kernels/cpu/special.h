@@ -5,12 +5,13 @@
 #include "special_functions.h"
 #undef GRAPHC_SPECIAL
 
-extern "C" double lgamma_r(double, int*);  // of the C library: lgamma itself writes a global variable
+extern "C" double lgamma_r(double,
+                           int*);  // of the C library: lgamma itself writes a global variable
 
 namespace graphc {
 #define GRAPHC_EACH(l) for (int l = 0; l < W; l++)
-#define GRAPHC_WIDE(name)                                                                                \
-  INLINE vec<float> name(vec<float> x) { return convert<float>(wide_##name(convert<double>(x))); }       \
+#define GRAPHC_WIDE(name)                                                                          \
+  INLINE vec<float> name(vec<float> x) { return convert<float>(wide_##name(convert<double>(x))); } \
   INLINE vec<double> name(vec<double> x) { return wide_##name(x); }
 GRAPHC_WIDE(erfc)
 GRAPHC_WIDE(erfcx)
@@ -21,7 +22,9 @@ GRAPHC_WIDE(i0e)
 GRAPHC_WIDE(i1e)
 GRAPHC_WIDE(sinc)
 #undef GRAPHC_WIDE
-template <int N> INLINE vec<float> polygamma(vec<float> x) { return convert<float>(wide_polygamma<N>(convert<double>(x))); }
+template <int N> INLINE vec<float> polygamma(vec<float> x) {
+  return convert<float>(wide_polygamma<N>(convert<double>(x)));
+}
 template <int N> INLINE vec<double> polygamma(vec<double> x) { return wide_polygamma<N>(x); }
 
 INLINE vec<float> lgamma(vec<float> x) { return convert<float>(wide_lgamma(convert<double>(x))); }
@@ -32,7 +35,9 @@ INLINE vec<double> lgamma(vec<double> x) {
 }
 
 template <class V> INLINE V nextafter(V a, V b) {
-  GRAPHC_EACH(l) a[l] = sizeof(element<V>) == 4 ? __builtin_nextafterf(a[l], b[l]) : __builtin_nextafter(a[l], b[l]);
+  GRAPHC_EACH(l)
+  a[l] =
+      sizeof(element<V>) == 4 ? __builtin_nextafterf(a[l], b[l]) : __builtin_nextafter(a[l], b[l]);
   return a;
 }
 

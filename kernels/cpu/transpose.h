@@ -22,7 +22,8 @@ template <int S, class V> INLINE void exchange_rows(V (&r)[W]) {
 }
 
 // ROWS rows of `from`, of whose columns COLUMNS are live, become columns of `to`: rows of `to` are W wide if LANED, else ROWS wide.
-template <int ROWS, int COLUMNS, bool LANED, class T, class U> INLINE void transpose(const T* from, long from_stride, U* to, long to_stride) {
+template <int ROWS, int COLUMNS, bool LANED, class T, class U> INLINE void transpose(
+    const T* from, long from_stride, U* to, long to_stride) {
   vec<T> r[W];
 #pragma GCC unroll 16
   for (int i = 0; i < W; i++) r[i] = i < ROWS ? load<COLUMNS>(from + i * from_stride) : vec<T>{};
@@ -39,7 +40,8 @@ template <int ROWS, long M, class T> INLINE void to_lanes(const T* x, T* y, long
   if constexpr (M % W != 0)
     if (m < end) transpose<ROWS, M % W, true>(x + m, M, y + m * W, W);
 }
-template <int ROWS, long M, class T> INLINE void from_lanes(const T* y, T* x, long begin, long end) {
+template <int ROWS, long M, class T> INLINE void from_lanes(const T* y, T* x, long begin,
+                                                            long end) {
   long m = begin;
   for (; m + W <= end; m += W) transpose<W, ROWS, false>(y + m * W, W, x + m, M);
   if constexpr (M % W != 0)
@@ -55,12 +57,14 @@ template <int ROWS, long M, class T> INLINE void from_lanes(const T* y, T* x, lo
 }
 
 // Tiles [begin, end) of REPEATS values [N][M], which lie behind one another: n / W outside, runs of RUN elements of m inside.
-template <bool TO_LANES, long REPEATS, long N, long M, long RUN, class T> INLINE void relayout(const T* from, T* to, long begin, long end) {
+template <bool TO_LANES, long REPEATS, long N, long M, long RUN, class T> INLINE void relayout(
+    const T* from, T* to, long begin, long end) {
   constexpr long runs = (M + RUN - 1) / RUN, full = N / W, blocks = (N + W - 1) / W;
   constexpr int rest = N % W ? N % W : W;
   for (long tile = begin; tile < end; tile++) {
     const long repeat = REPEATS == 1 ? 0 : tile / (runs * blocks);
-    const long block = tile / runs - repeat * blocks, first = tile % runs * RUN, last = least(first + RUN, M);
+    const long block = tile / runs - repeat * blocks, first = tile % runs * RUN,
+               last = least(first + RUN, M);
     const long plain = (repeat * N + block * W) * M, laned = (repeat * blocks + block) * W * M;
     const T* x = from + (TO_LANES ? plain : laned);
     T* y = to + (TO_LANES ? laned : plain);

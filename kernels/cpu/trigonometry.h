@@ -5,7 +5,8 @@
 
 namespace graphc {
 #define GRAPHC_EACH(l) for (int l = 0; l < W; l++)
-constexpr float PI = 3.14159265f, HALF_PI = 1.57079633f, QUARTER_PI = 0.785398163f, LN_2 = 0.693147181f;
+constexpr float PI = 3.14159265f, HALF_PI = 1.57079633f, QUARTER_PI = 0.785398163f,
+                LN_2 = 0.693147181f;
 
 INLINE vec<float> ceil(vec<float> x) { return -floor(-x); }
 INLINE vec<float> round_even(vec<float> x) {  // adding 2^23 leaves no place for a fraction
@@ -56,7 +57,8 @@ INLINE vec<float> atan2(vec<float> y, vec<float> x) {
   angle = signbit(x) ? PI - angle : angle;
   return (x != x) | (y != y) ? splat(__builtin_nanf("")) : copysign(angle, y);
 }
-INLINE vec<float> hypot(vec<float> x, vec<float> y) {  // squares of floats do not overflow as doubles
+INLINE vec<float> hypot(vec<float> x,
+                        vec<float> y) {  // squares of floats do not overflow as doubles
   const vec<double> a = convert<double>(x), b = convert<double>(y);
   const mask infinite = (abs(x) == __builtin_inff()) | (abs(y) == __builtin_inff());
   return infinite ? splat(__builtin_inff()) : convert<float>(sqrt(a * a + b * b));
@@ -95,10 +97,10 @@ INLINE vec<float> log2(vec<float> x) { return scaled_log2(x, 1.0); }
 INLINE vec<float> log10(vec<float> x) { return scaled_log2(x, 0.30102999566398120); }
 
 // Double precision.
-#define GRAPHC_LIBRARY(name, builtin)              \
-  INLINE vec<double> name(vec<double> x) {         \
+#define GRAPHC_LIBRARY(name, builtin)                \
+  INLINE vec<double> name(vec<double> x) {           \
     GRAPHC_EACH(l) x[l] = __builtin_##builtin(x[l]); \
-    return x;                                      \
+    return x;                                        \
   }
 GRAPHC_LIBRARY(ceil, ceil)
 GRAPHC_LIBRARY(round_even, rint)
@@ -116,10 +118,10 @@ GRAPHC_LIBRARY(exp2, exp2)
 GRAPHC_LIBRARY(log2, log2)
 GRAPHC_LIBRARY(log10, log10)
 #undef GRAPHC_LIBRARY
-#define GRAPHC_LIBRARY(name)                                \
-  INLINE vec<double> name(vec<double> x, vec<double> y) {   \
-    GRAPHC_EACH(l) x[l] = __builtin_##name(x[l], y[l]);     \
-    return x;                                               \
+#define GRAPHC_LIBRARY(name)                              \
+  INLINE vec<double> name(vec<double> x, vec<double> y) { \
+    GRAPHC_EACH(l) x[l] = __builtin_##name(x[l], y[l]);   \
+    return x;                                             \
   }
 GRAPHC_LIBRARY(atan2)
 GRAPHC_LIBRARY(hypot)
@@ -130,10 +132,10 @@ INLINE mask signbit(vec<double> x) { return as_mask((vec<int64_t>)x < 0); }
 // What a quotient cut towards 0 leaves over; for integers 0 where b is 0.
 template <class V> INLINE V fmod(V a, V b) {
   if constexpr (element<V>(0.5) != 0) {
-    GRAPHC_EACH(l) a[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
+    GRAPHC_EACH(l)
+    a[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
     return a;
-  } else
-    return b == 0 ? V{} : a % without_traps(b);
+  } else return b == 0 ? V{} : a % without_traps(b);
 }
 
 // Shifts by a number of bits that the type has not leave the sign alone, or nothing.

@@ -66,10 +66,8 @@ struct Arrays {
     T x = product * static_cast<T>(S::SCALE);
     if constexpr (S::MASKED) {
       const auto m = mask[t * S::MASK::row + u * S::MASK::column];
-      if constexpr (sizeof(m) == 1)
-        x = m ? x : -infinity<T>();
-      else
-        x += m;
+      if constexpr (sizeof(m) == 1) x = m ? x : -infinity<T>();
+      else x += m;
     }
     return x;
   }
@@ -111,8 +109,9 @@ GRAPHC_INLINE void scores(T* stage, const A& a, const B& b, T (&sum)[Rows][per_t
     for (int i = threadIdx.x; i < (places + Columns) * depth; i += threads) {
       const int place = i / depth, f = first + i % depth;
       const bool exists = f < Features;
-      stage[place * pitch + i % depth] =
-          !exists ? T(0) : place < places ? a(place, f) : b(place - places, f);
+      stage[place * pitch + i % depth] = !exists          ? T(0)
+                                         : place < places ? a(place, f)
+                                                          : b(place - places, f);
     }
     __syncthreads();
 #pragma unroll 4
@@ -264,8 +263,7 @@ GRAPHC_INLINE void forward(const Arrays<S>& arrays, typename S::T* out, typename
       logs[(static_cast<long long>(unit.n) * S::HEADS + unit.head) * S::QUERIES + t0 + i] =
           all == 0 ? infinity<T>() : largest[i] + log(all);
   }
-  if (out)
-    store_rows<typename S::Y, Rows, S::VALUES, S::QUERIES>(out, unit, T(1), sum);
+  if (out) store_rows<typename S::Y, Rows, S::VALUES, S::QUERIES>(out, unit, T(1), sum);
 }
 
 template <class S, int Rows>

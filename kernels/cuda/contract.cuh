@@ -97,10 +97,8 @@ struct Loader {
       const auto place = Access::at(row[along_k ? i : 0], depth);
       const bool inside = place.inside && k < K;
       T* to = tile + (along_k ? Shared::at(line, x) : Shared::at(x, line));
-      if constexpr (bytes >= 4)
-        copy_async<bytes>(to, base + place.offset, inside);
-      else
-        *to = inside ? base[place.offset] : T{};
+      if constexpr (bytes >= 4) copy_async<bytes>(to, base + place.offset, inside);
+      else *to = inside ? base[place.offset] : T{};
     }
   }
 };
@@ -172,8 +170,7 @@ struct Registers {
 #pragma unroll
       for (int m = 0; m < TM; m++)
 #pragma unroll
-        for (int n = 0; n < TN; n++)
-          visitor(StripA::place(m, y), StripB::place(n, x), sum[m][n]);
+        for (int n = 0; n < TN; n++) visitor(StripA::place(m, y), StripB::place(n, x), sum[m][n]);
     }
   };
 };
@@ -231,8 +228,7 @@ struct Contract {
       sums.visit([&](int m, int n, T sum) {
         if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
       });
-    else
-      finish_sections(batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
+    else finish_sections(batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
   }
 
   // Every thread takes sums of other threads: they are exchanged where the operands' tiles were.
@@ -270,8 +266,7 @@ struct StorePartial {
 
 // The second launch: one thread per sum, grid (ceil(batches * M * N / blockDim.x)).
 template <class Problem, class Epilogue>
-GRAPHC_INLINE void finish_splits(const typename Problem::Sum* workspace,
-                                 const Epilogue& epilogue) {
+GRAPHC_INLINE void finish_splits(const typename Problem::Sum* workspace, const Epilogue& epilogue) {
   constexpr int M = Problem::M, N = Problem::N;
   constexpr long long count = static_cast<long long>(Problem::batches) * M * N;
   const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;

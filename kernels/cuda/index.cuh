@@ -17,8 +17,7 @@ template <class T, int Before, int Count, int After, int Extent, class IndexOf, 
 GRAPHC_INLINE void take_grad(const IndexOf& index, const Element& element, const Store& store) {
   constexpr int strips = (After + 31) / 32;
   const int lane = threadIdx.x % 32;
-  const long long warp =
-      static_cast<long long>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  const long long warp = static_cast<long long>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   const int after = static_cast<int>(warp % strips) * 32 + lane;
   const int row = static_cast<int>(warp / strips % Extent);
   const int before = static_cast<int>(warp / strips / Extent);

@@ -27,11 +27,12 @@ GRAPHC_INLINE void copy_async(void* shared, const void* global, bool inside) {
   const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   const int size = inside ? Bytes : 0;
   if constexpr (Bytes == 16)  // past L1: a tile is read once per block
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(to), "l"(global), "r"(size) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(size)
+                 : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"
-                 ::"r"(to), "l"(global), "r"(size), "n"(Bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(global), "r"(size),
+                 "n"(Bytes)
+                 : "memory");
 #endif
 }
 
@@ -75,13 +76,11 @@ GRAPHC_INLINE unsigned short float_to_half(float a) {
 #ifdef GRAPHC_SIM
   const unsigned bits = static_cast<unsigned>(__float_as_int(a)), size = bits & 0x7fffffff;
   unsigned h = 0x7c00;
-  if (size > 0x7f800000)
-    h = 0x7fff;
+  if (size > 0x7f800000) h = 0x7fff;
   else if (size < 0x38800000)  // the sum's last digit is the one wanted
     h = static_cast<unsigned>(__float_as_int(__int_as_float(static_cast<int>(size)) + 0.5f)) -
         0x3f000000;
-  else if (size < 0x47800000)
-    h = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+  else if (size < 0x47800000) h = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
   return static_cast<unsigned short>(h | (bits >> 16 & 0x8000));
 #else
   unsigned short c;

@@ -132,7 +132,7 @@ GRAPHC_INLINE mask to_bool(From x) {
   return convert<bool>(x);
 }
 
-#define GRAPHC_UNARY(name, single, whole)                               \
+#define GRAPHC_UNARY(name, single, whole)                   \
   GRAPHC_INLINE float name(float x) { return ::single(x); } \
   GRAPHC_INLINE double name(double x) { return ::whole(x); }
 GRAPHC_UNARY(exp, expf, exp)
@@ -163,7 +163,7 @@ GRAPHC_UNARY(round_even, rintf, rint)
 GRAPHC_UNARY(trunc, truncf, trunc)
 GRAPHC_UNARY(abs, fabsf, fabs)
 #undef GRAPHC_UNARY
-#define GRAPHC_BINARY(name, single, whole)                                     \
+#define GRAPHC_BINARY(name, single, whole)                              \
   GRAPHC_INLINE float name(float x, float y) { return ::single(x, y); } \
   GRAPHC_INLINE double name(double x, double y) { return ::whole(x, y); }
 GRAPHC_BINARY(pow, powf, pow)
@@ -180,9 +180,7 @@ GRAPHC_INLINE mask signbit(T x) {
 
 // Wraps at the most negative number, as NumPy does.
 GRAPHC_INLINE int abs(int x) { return x < 0 ? static_cast<int>(0u - x) : x; }
-GRAPHC_INLINE long long abs(long long x) {
-  return x < 0 ? static_cast<long long>(0ull - x) : x;
-}
+GRAPHC_INLINE long long abs(long long x) { return x < 0 ? static_cast<long long>(0ull - x) : x; }
 
 template <class T>
 GRAPHC_INLINE bool negative(T x) {
@@ -276,8 +274,7 @@ GRAPHC_INLINE T relu_grad(T d, T y) {
 
 // Uniform in [0, 1) from 24 bits of Philox4x32-10's first word; the key is (seed, number), the
 // counter (index's low word, its high word, step, 0).
-GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, unsigned step,
-                                   long long index) {
+GRAPHC_INLINE float philox_uniform(unsigned seed, unsigned number, unsigned step, long long index) {
   unsigned a = static_cast<unsigned>(index), b = static_cast<unsigned>(index >> 32);
   unsigned c = step, d = 0;
 #pragma unroll

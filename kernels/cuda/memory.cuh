@@ -91,8 +91,8 @@ GRAPHC_INLINE int64_t search(mask condition, const T* p, Offset offset, vec<T> v
   while (low < high) {
     const long long middle = (low + high) / 2;
     const T x = row[middle * Stride];
-    const bool before = Right ? x <= value || value != value
-                              : x < value || (value != value && x == x);
+    const bool before =
+        Right ? x <= value || value != value : x < value || (value != value && x == x);
     low = before ? middle + 1 : low;
     high = before ? high : middle;
   }

@@ -79,26 +79,40 @@ struct RunningMin {
 
 // f of each register of a state.
 template <class T, class F>
-GRAPHC_INLINE RunningSum<T> each_register(const RunningSum<T>& a, const F& f) { return {f(a.value)}; }
+GRAPHC_INLINE RunningSum<T> each_register(const RunningSum<T>& a, const F& f) {
+  return {f(a.value)};
+}
 template <class T, class F>
-GRAPHC_INLINE RunningProd<T> each_register(const RunningProd<T>& a, const F& f) { return {f(a.value)}; }
+GRAPHC_INLINE RunningProd<T> each_register(const RunningProd<T>& a, const F& f) {
+  return {f(a.value)};
+}
 template <class T, class F>
-GRAPHC_INLINE RunningLogsumexp<T> each_register(const RunningLogsumexp<T>& a, const F& f) { return {f(a.value)}; }
+GRAPHC_INLINE RunningLogsumexp<T> each_register(const RunningLogsumexp<T>& a, const F& f) {
+  return {f(a.value)};
+}
 template <class T, class F>
-GRAPHC_INLINE RunningMax<T> each_register(const RunningMax<T>& a, const F& f) { return {f(a.value), f(a.place)}; }
+GRAPHC_INLINE RunningMax<T> each_register(const RunningMax<T>& a, const F& f) {
+  return {f(a.value), f(a.place)};
+}
 template <class T, class F>
-GRAPHC_INLINE RunningMin<T> each_register(const RunningMin<T>& a, const F& f) { return {f(a.value), f(a.place)}; }
+GRAPHC_INLINE RunningMin<T> each_register(const RunningMin<T>& a, const F& f) {
+  return {f(a.value), f(a.place)};
+}
 
 // What a register holds in the warp's last lane, and `distance` lanes below. (NVRTC takes the call
 // of a generic lambda for a function of the host.)
 struct OfLastLane {
   template <class T>
-  GRAPHC_INLINE T operator()(T x) const { return __shfl_sync(0xffffffffu, x, 31); }
+  GRAPHC_INLINE T operator()(T x) const {
+    return __shfl_sync(0xffffffffu, x, 31);
+  }
 };
 struct OfLaneBelow {
   int distance;
   template <class T>
-  GRAPHC_INLINE T operator()(T x) const { return __shfl_up_sync(0xffffffffu, x, distance); }
+  GRAPHC_INLINE T operator()(T x) const {
+    return __shfl_up_sync(0xffffffffu, x, distance);
+  }
 };
 
 // The state of one element.
@@ -118,8 +132,8 @@ struct Prefix {
   static_assert(Along == 1 || Along % 32 == 0, "whole warps");
 
   const int across, along;
-  const Index place;  // the row's number; may be past the end
-  const Index row;    // the row that this thread reads: the last one if it has none
+  const Index place;        // the row's number; may be past the end
+  const Index row;          // the row that this thread reads: the last one if it has none
   const Index first, last;  // of the block's share of the columns
 
   GRAPHC_INLINE Prefix()

@@ -89,12 +89,9 @@ struct Reduce {
   GRAPHC_INLINE Stage reduce(const Body& body) const {
     Stage results = Stage::identity();
     each([&](Index column) { body(column, results); });
-    if constexpr (Along == 1)
-      return results;
-    else if constexpr (RowsApart)
-      return combine_adjacent(results);
-    else
-      return combine_apart(results);
+    if constexpr (Along == 1) return results;
+    else if constexpr (RowsApart) return combine_adjacent(results);
+    else return combine_apart(results);
   }
 
   // Stores the share's results as partial ones: workspace[split][row].

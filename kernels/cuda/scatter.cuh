@@ -13,23 +13,33 @@ namespace graphc {
 
 struct ScatterReplace {
   template <class T>
-  GRAPHC_INLINE static T join(T, T b) { return b; }
+  GRAPHC_INLINE static T join(T, T b) {
+    return b;
+  }
 };
 struct ScatterSum {
   template <class T>
-  GRAPHC_INLINE static T join(T a, T b) { return a + b; }
+  GRAPHC_INLINE static T join(T a, T b) {
+    return a + b;
+  }
 };
 struct ScatterProd {
   template <class T>
-  GRAPHC_INLINE static T join(T a, T b) { return a * b; }
+  GRAPHC_INLINE static T join(T a, T b) {
+    return a * b;
+  }
 };
 struct ScatterMax {
   template <class T>
-  GRAPHC_INLINE static T join(T a, T b) { return maximum(a, b); }
+  GRAPHC_INLINE static T join(T a, T b) {
+    return maximum(a, b);
+  }
 };
 struct ScatterMin {
   template <class T>
-  GRAPHC_INLINE static T join(T a, T b) { return minimum(a, b); }
+  GRAPHC_INLINE static T join(T a, T b) {
+    return minimum(a, b);
+  }
 };
 
 // old(before, j, after), place(before, i, after) and source(before, i, after) read an element,

@@ -68,7 +68,9 @@ GRAPHC_INLINE unsigned key_of(int v) { return static_cast<unsigned>(v) ^ 1u << 3
 GRAPHC_INLINE unsigned key_of(int8_t v) { return static_cast<unsigned>(v + 128); }
 GRAPHC_INLINE unsigned key_of(uint8_t v) { return v; }
 GRAPHC_INLINE unsigned key_of(mask v) { return v.value; }
-GRAPHC_INLINE bool negative_zero(float v) { return same_bits<int>(v) == static_cast<int>(1u << 31); }
+GRAPHC_INLINE bool negative_zero(float v) {
+  return same_bits<int>(v) == static_cast<int>(1u << 31);
+}
 GRAPHC_INLINE bool negative_zero(double v) { return same_bits<int64_t>(v) == INT64_MIN; }
 template <class T>
 GRAPHC_INLINE bool negative_zero(T) {
@@ -83,9 +85,13 @@ GRAPHC_INLINE void value_of(uint64_t key, bool negative, double& v) {
   const int64_t turned = static_cast<int64_t>(~key) >> 63 | INT64_MIN;
   v = same_bits<double>(static_cast<int64_t>(key) ^ turned ^ (negative ? INT64_MIN : 0));
 }
-GRAPHC_INLINE void value_of(uint64_t key, bool, int64_t& v) { v = static_cast<int64_t>(key) ^ INT64_MIN; }
+GRAPHC_INLINE void value_of(uint64_t key, bool, int64_t& v) {
+  v = static_cast<int64_t>(key) ^ INT64_MIN;
+}
 GRAPHC_INLINE void value_of(unsigned key, bool, int& v) { v = static_cast<int>(key ^ 1u << 31); }
-GRAPHC_INLINE void value_of(unsigned key, bool, int8_t& v) { v = static_cast<int8_t>(static_cast<int>(key) - 128); }
+GRAPHC_INLINE void value_of(unsigned key, bool, int8_t& v) {
+  v = static_cast<int8_t>(static_cast<int>(key) - 128);
+}
 GRAPHC_INLINE void value_of(unsigned key, bool, uint8_t& v) { v = static_cast<uint8_t>(key); }
 GRAPHC_INLINE void value_of(unsigned key, bool, mask& v) { v = key != 0; }
 

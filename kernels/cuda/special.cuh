@@ -7,7 +7,7 @@
 
 namespace graphc {
 
-#define GRAPHC_WIDE(name)                                                                       \
+#define GRAPHC_WIDE(name)                                                                  \
   GRAPHC_INLINE float name(float x) { return static_cast<float>(wide_##name<double>(x)); } \
   GRAPHC_INLINE double name(double x) { return wide_##name(x); }
 GRAPHC_WIDE(erfc)

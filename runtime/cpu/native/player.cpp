@@ -29,48 +29,47 @@ Program* graphc_load(const TaskSpec* tasks, int task_count, const int32_t* succe
                      int successor_count, const Argument* arguments, int argument_count,
                      const LoopSpec* loops, int loop_count, const Move* moves, int move_count,
                      int slots, int threads, int flush) {
-    try {
-        return new Program(tasks, task_count, successors, successor_count, arguments,
-                           argument_count, loops, loop_count, moves, move_count, slots, threads,
-                           flush != 0);
-    } catch (const std::bad_alloc&) {
-        return nullptr;
-    }
+  try {
+    return new Program(tasks, task_count, successors, successor_count, arguments, argument_count,
+                       loops, loop_count, moves, move_count, slots, threads, flush != 0);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 void graphc_free(Program* program) {
-    pool->forget(*program);
-    delete program;
+  pool->forget(*program);
+  delete program;
 }
 
 void graphc_play(Program* program, const uint64_t* bases) {
-    program->bind(bases);
-    pool->play(*program);
+  program->bind(bases);
+  pool->play(*program);
 }
 
 // Tasks `first` to `last` (exclusive) by this thread alone, in the order of the list, in these
 // iterations of the loops around them.
 void graphc_play_in_order(Program* program, const uint64_t* bases, int first, int last,
                           const int32_t* iterations) {
-    program->bind(bases);
-    program->seek(iterations);
-    graphc::FloatingPointMode mode(program->flush());
-    program->play_in_order(first, last);
-    program->rewind();
+  program->bind(bases);
+  program->seek(iterations);
+  graphc::FloatingPointMode mode(program->flush());
+  program->play_in_order(first, last);
+  program->rewind();
 }
 
 // As graphc_play; `times` takes the first start and the last end of each task, nanoseconds of one
 // clock, and how many it took in all iterations.
 void graphc_play_timed(Program* program, const uint64_t* bases, int64_t* times) {
-    program->bind(bases);
-    program->time(true);
-    pool->play(*program);
-    program->time(false);
-    for (int i = 0; i < program->task_count(); i++) {
-        times[3 * i] = program->task(i).start;
-        times[3 * i + 1] = program->task(i).stop;
-        times[3 * i + 2] = program->task(i).spent;
-    }
+  program->bind(bases);
+  program->time(true);
+  pool->play(*program);
+  program->time(false);
+  for (int i = 0; i < program->task_count(); i++) {
+    times[3 * i] = program->task(i).start;
+    times[3 * i + 1] = program->task(i).stop;
+    times[3 * i + 2] = program->task(i).spent;
+  }
 }
 
 }  // extern "C"

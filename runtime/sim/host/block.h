@@ -34,7 +34,7 @@ struct Thread {
   const char* file = "";  // where it waits
   int line = 0;
   int barrier_value = 0;  // of the barrier that it passed last
-  unsigned group = 0;  // of copies, the open one
+  unsigned group = 0;     // of copies, the open one
   std::vector<Copy> copies;
 
   unsigned lane() const { return number % 32; }

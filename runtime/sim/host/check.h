@@ -69,9 +69,9 @@ inline Actor actor(std::uint32_t serial) {
 
 inline std::string other_text(const Record& record) {
   if (record.block == several_blocks) return "threads of other blocks";
-  std::string who = record.thread == several_warps          ? "threads of several warps"
+  std::string who = record.thread == several_warps    ? "threads of several warps"
                     : record.thread & several_of_warp ? "other threads of the warp"
-                                                       : format("thread %u", record.thread);
+                                                      : format("thread %u", record.thread);
   if (record.block != launch.block.number) who += format(" of block %u", record.block);
   return who;
 }
@@ -119,8 +119,9 @@ inline void check_shared(const Access& access) {
   const bool dynamic = variable && launch.request.dynamic &&
                        variable->offset + launch.module.shared.start ==
                            reinterpret_cast<std::uintptr_t>(launch.request.dynamic);
-  const std::uint64_t size =
-      !variable ? 0 : dynamic ? launch.request.shared_bytes : variable->bytes;
+  const std::uint64_t size = !variable ? 0
+                             : dynamic ? launch.request.shared_bytes
+                                       : variable->bytes;
   if (!variable || offset + access.bytes > variable->offset + size) {
     std::string where = "of shared memory that no variable has";
     if (variable)
@@ -176,9 +177,9 @@ inline std::string global_name(const Access& access, const Range* range) {
     if (memory.before(other.start) != allocation) continue;
     const bool behind = access.address >= other.start;
     // Of an access that runs over the end of a range this says where it begins.
-    const std::uint64_t distance = !behind                        ? other.start - access.address
+    const std::uint64_t distance = !behind                       ? other.start - access.address
                                    : access.address < other.stop ? 0
-                                                                  : access.address - other.stop;
+                                                                 : access.address - other.stop;
     if (distance >= nearest) continue;
     nearest = distance;
     name = format("%lu bytes %s %s", distance, behind ? "behind the end of" : "before", other.name);

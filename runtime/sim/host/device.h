@@ -31,12 +31,12 @@ struct dim3 {
 };
 enum { warpSize = 32 };
 
-#define GRAPHC_SIM_VECTORS(type, name, align2, align4)                                    \
-  struct alignas(align2) name##2 { type x, y; };                                          \
-  struct name##3 { type x, y, z; };                                                       \
-  struct alignas(align4) name##4 { type x, y, z, w; };                                    \
-  inline name##2 make_##name##2(type x, type y) { return {x, y}; }                        \
-  inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }             \
+#define GRAPHC_SIM_VECTORS(type, name, align2, align4)                        \
+  struct alignas(align2) name##2 { type x, y; };                              \
+  struct name##3 { type x, y, z; };                                           \
+  struct alignas(align4) name##4 { type x, y, z, w; };                        \
+  inline name##2 make_##name##2(type x, type y) { return {x, y}; }            \
+  inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; } \
   inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 GRAPHC_SIM_VECTORS(float, float, 8, 16)
 GRAPHC_SIM_VECTORS(double, double, 16, 16)
@@ -107,12 +107,11 @@ inline T graphc_sim_value(graphc_sim_word bits) {
   __builtin_memcpy(&value, &bits, sizeof(T));
   return value;
 }
-#define GRAPHC_SIM_SHUFFLE(name, kind, Lane)                                             \
-  template <class T>                                                                     \
-  inline T name(unsigned mask, T value, Lane lane, int width = 32, GRAPHC_SIM_PLACE) {   \
-    return graphc_sim_value<T>(graphc_sim_shuffle(kind, mask, graphc_sim_bits(value),    \
-                                                  static_cast<unsigned>(lane), width,    \
-                                                  file, line));                          \
+#define GRAPHC_SIM_SHUFFLE(name, kind, Lane)                                                  \
+  template <class T>                                                                          \
+  inline T name(unsigned mask, T value, Lane lane, int width = 32, GRAPHC_SIM_PLACE) {        \
+    return graphc_sim_value<T>(graphc_sim_shuffle(                                            \
+        kind, mask, graphc_sim_bits(value), static_cast<unsigned>(lane), width, file, line)); \
   }
 GRAPHC_SIM_SHUFFLE(__shfl_sync, 0, int)
 GRAPHC_SIM_SHUFFLE(__shfl_up_sync, 1, unsigned)
@@ -141,13 +140,13 @@ template <class T>
 GRAPHC_SIM_WHOLE void graphc_sim_set(T* address, T value) {
   *address = value;
 }
-#define GRAPHC_SIM_ATOMIC(name, result)               \
-  template <class T>                                  \
-  __forceinline__ T name(T* address, T value) {       \
-    graphc_sim_atomic(address, sizeof(T));            \
-    const T old = graphc_sim_get(address);            \
-    graphc_sim_set(address, T(result));               \
-    return old;                                       \
+#define GRAPHC_SIM_ATOMIC(name, result)         \
+  template <class T>                            \
+  __forceinline__ T name(T* address, T value) { \
+    graphc_sim_atomic(address, sizeof(T));      \
+    const T old = graphc_sim_get(address);      \
+    graphc_sim_set(address, T(result));         \
+    return old;                                 \
   }
 GRAPHC_SIM_ATOMIC(atomicAdd, old + value)
 GRAPHC_SIM_ATOMIC(atomicMax, old > value ? old : value)
@@ -170,8 +169,8 @@ inline T __ldg(const T* p) {
 }
 
 extern "C" {
-#define GRAPHC_SIM_MATH(name)            \
-  float name##f(float) noexcept;         \
+#define GRAPHC_SIM_MATH(name)    \
+  float name##f(float) noexcept; \
   double name(double) noexcept;
 GRAPHC_SIM_MATH(acos)
 GRAPHC_SIM_MATH(acosh)
@@ -218,8 +217,8 @@ GRAPHC_SIM_MATH(tanh)
 GRAPHC_SIM_MATH(tgamma)
 GRAPHC_SIM_MATH(trunc)
 #undef GRAPHC_SIM_MATH
-#define GRAPHC_SIM_MATH(name)                  \
-  float name##f(float, float) noexcept;        \
+#define GRAPHC_SIM_MATH(name)           \
+  float name##f(float, float) noexcept; \
   double name(double, double) noexcept;
 GRAPHC_SIM_MATH(atan2)
 GRAPHC_SIM_MATH(copysign)
@@ -270,7 +269,7 @@ __attribute__((no_sanitize("thread"))) T next(const unsigned char* packed, unsig
 template <class... Arguments>
 struct Call {
   __attribute__((no_sanitize("thread"), always_inline)) Call(void (*kernel)(Arguments...),
-                                                            Arguments... arguments) {
+                                                             Arguments... arguments) {
     kernel(arguments...);
   }
 };
@@ -302,28 +301,29 @@ inline void set_mode() {
 }  // namespace graphc_sim
 
 #define GRAPHC_SIM_VISIBLE extern "C" __attribute__((visibility("default")))
-#define GRAPHC_SIM_KERNEL(name, threads)                                                       \
-  GRAPHC_SIM_VISIBLE void graphc_sim_run_##name(const unsigned char* packed) {                 \
-    graphc_sim::set_mode();                                                                    \
-    graphc_sim::call(&graphc::name, packed);                                                   \
-  }                                                                                            \
-  GRAPHC_SIM_VISIBLE unsigned graphc_sim_packed_##name() {                                     \
-    return graphc_sim::packed_bytes(&graphc::name);                                            \
-  }                                                                                            \
+#define GRAPHC_SIM_KERNEL(name, threads)                                       \
+  GRAPHC_SIM_VISIBLE void graphc_sim_run_##name(const unsigned char* packed) { \
+    graphc_sim::set_mode();                                                    \
+    graphc_sim::call(&graphc::name, packed);                                   \
+  }                                                                            \
+  GRAPHC_SIM_VISIBLE unsigned graphc_sim_packed_##name() {                     \
+    return graphc_sim::packed_bytes(&graphc::name);                            \
+  }                                                                            \
   GRAPHC_SIM_VISIBLE unsigned graphc_sim_threads_##name() { return threads; }
 // Touching one variable makes the system give this thread its shared memory.
-#define GRAPHC_SIM_MODULE(dynamic)                                             \
-  static thread_local char graphc_sim_first;                                   \
-  GRAPHC_SIM_VISIBLE void* graphc_sim_touch() { return &graphc_sim_first; }    \
-  GRAPHC_SIM_VISIBLE void* graphc_sim_dynamic() { return dynamic; }            \
+#define GRAPHC_SIM_MODULE(dynamic)                                          \
+  static thread_local char graphc_sim_first;                                \
+  GRAPHC_SIM_VISIBLE void* graphc_sim_touch() { return &graphc_sim_first; } \
+  GRAPHC_SIM_VISIBLE void* graphc_sim_dynamic() { return dynamic; }         \
   GRAPHC_SIM_CHECKED
 #ifdef GRAPHC_SIM_CHECK
-#define GRAPHC_SIM_CHECKED GRAPHC_SIM_VISIBLE void graphc_sim_checked() {}
+#define GRAPHC_SIM_CHECKED \
+  GRAPHC_SIM_VISIBLE void graphc_sim_checked() {}
 #else
 #define GRAPHC_SIM_CHECKED
 #endif
 // Room for `extern __shared__ T name[]`, the most that a launch can ask for.
-#define GRAPHC_SIM_DYNAMIC(name)                                                             \
-  asm(".section .tbss,\"awT\",@nobits\n.balign 1024\n.globl " #name "\n.hidden " #name       \
+#define GRAPHC_SIM_DYNAMIC(name)                                                                 \
+  asm(".section .tbss,\"awT\",@nobits\n.balign 1024\n.globl " #name "\n.hidden " #name           \
       "\n.type " #name ",@object\n.size " #name ",232448\n" #name ":\n.zero 232448\n.previous"); \
   extern thread_local char graphc_sim_dynamic_##name __asm__(#name);

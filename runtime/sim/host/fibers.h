@@ -68,8 +68,8 @@ class Stacks {
 
   char* make() {
     if (!base_) {
-      void* mapped = mmap(nullptr, all, PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* mapped =
+          mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (mapped == MAP_FAILED) throw std::bad_alloc();
       base_ = static_cast<char*>(mapped);
     }
@@ -78,9 +78,7 @@ class Stacks {
     return top(made_++);
   }
   // Neighbours' frames must not lie at the same distance from a page, or they share cache lines.
-  char* top(std::size_t i) const {
-    return base_ + (i + 1) * (stack + page) - i * 7 % 61 * 192;
-  }
+  char* top(std::size_t i) const { return base_ + (i + 1) * (stack + page) - i * 7 % 61 * 192; }
 
   char* base_ = nullptr;
   std::size_t made_ = 0;

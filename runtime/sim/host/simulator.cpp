@@ -31,8 +31,7 @@ EXPORT void graphc_sim_warp_barrier(unsigned mask, const char* file, int line) {
   warp_barrier(mask, file, line);
 }
 EXPORT unsigned long long graphc_sim_shuffle(int kind, unsigned mask, unsigned long long value,
-                                             unsigned lane, int width, const char* file,
-                                             int line) {
+                                             unsigned lane, int width, const char* file, int line) {
   return shuffle(kind, mask, value, lane, static_cast<unsigned>(width), file, line);
 }
 EXPORT unsigned graphc_sim_vote(unsigned mask, int predicate, const char* file, int line) {
@@ -63,16 +62,16 @@ __attribute__((visibility("default"))) void graphc_sim_copy_wait(int pending) {
 
 // What the compiler calls in a check build.
 
-#define ACCESS(bytes, prefix, aligned)                                                \
-  EXPORT void __tsan_##prefix##read##bytes(void* p) {                                 \
-    const auto at = reinterpret_cast<std::uintptr_t>(p);                              \
-    if (aligned) check_aligned(at, bytes, "reads", CALLER);                           \
-    check_access({at, bytes, false, false, CALLER});                                  \
-  }                                                                                   \
-  EXPORT void __tsan_##prefix##write##bytes(void* p) {                                \
-    const auto at = reinterpret_cast<std::uintptr_t>(p);                              \
-    if (aligned) check_aligned(at, bytes, "writes", CALLER);                          \
-    check_access({at, bytes, true, false, CALLER});                                   \
+#define ACCESS(bytes, prefix, aligned)                       \
+  EXPORT void __tsan_##prefix##read##bytes(void* p) {        \
+    const auto at = reinterpret_cast<std::uintptr_t>(p);     \
+    if (aligned) check_aligned(at, bytes, "reads", CALLER);  \
+    check_access({at, bytes, false, false, CALLER});         \
+  }                                                          \
+  EXPORT void __tsan_##prefix##write##bytes(void* p) {       \
+    const auto at = reinterpret_cast<std::uintptr_t>(p);     \
+    if (aligned) check_aligned(at, bytes, "writes", CALLER); \
+    check_access({at, bytes, true, false, CALLER});          \
   }
 #define ACCESSES(bytes) ACCESS(bytes, , true) ACCESS(bytes, unaligned_, false)
 ACCESSES(1)
@@ -81,12 +80,12 @@ ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
 EXPORT void __tsan_read_range(void* p, std::size_t bytes) {
-  check_access({reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), false, false,
-                CALLER});
+  check_access(
+      {reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), false, false, CALLER});
 }
 EXPORT void __tsan_write_range(void* p, std::size_t bytes) {
-  check_access({reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), true, false,
-                CALLER});
+  check_access(
+      {reinterpret_cast<std::uintptr_t>(p), static_cast<unsigned>(bytes), true, false, CALLER});
 }
 EXPORT void __tsan_init() {}
 EXPORT void __tsan_func_entry(void*) {}
@@ -94,8 +93,8 @@ EXPORT void __tsan_func_exit() {}
 EXPORT void __tsan_vptr_update(void*, void*) {}
 EXPORT void __ubsan_handle_out_of_bounds(void*, unsigned long index) {
   if (launch.current)
-    report(extent, CALLER, format("uses index %ld, which is outside of its array",
-                                  static_cast<long>(index)));
+    report(extent, CALLER,
+           format("uses index %ld, which is outside of its array", static_cast<long>(index)));
 }
 
 // Launching.
@@ -216,8 +215,8 @@ static void on_signal(int number, siginfo_t* info, void* context) {
   void* pc = reinterpret_cast<void*>(registers[REG_RIP] + 1);
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   const char* text = signal_text(number, address);
-  const std::string where = memory.contains(address) ? place_text(memory, address)
-                                                     : format("address 0x%lx", address);
+  const std::string where =
+      memory.contains(address) ? place_text(memory, address) : format("address 0x%lx", address);
   fail(pc, text ? text : "reads or writes " + where);
 }
 
@@ -228,7 +227,7 @@ class Signals {
     static char stack[64 << 10];
     const stack_t mine{stack, 0, sizeof stack};
     sigaltstack(&mine, &stack_);
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     for (int i = 0; i < count; i++) sigaction(numbers[i], &action, &old_[i]);
@@ -251,7 +250,7 @@ static void on_timer(int, siginfo_t*, void* context);
 class Timer {
  public:
   explicit Timer(std::uint32_t milliseconds) {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = on_timer;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
     sigaction(SIGVTALRM, &action, &old_);
@@ -271,8 +270,8 @@ class Timer {
 };
 
 static void on_timer(int, siginfo_t*, void* context) {
-  const auto pc = static_cast<std::uintptr_t>(
-      static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+  const auto pc =
+      static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
   if (launch.request.check && !launch.late) {
     launch.late = true;
     return Timer::start(100);
@@ -300,9 +299,8 @@ EXPORT std::uint64_t graphc_sim_base() { return memory.base(); }
 EXPORT std::uint64_t graphc_sim_size() { return Memory::size; }
 // The host, or a copy, has written bytes.
 EXPORT void graphc_sim_wrote(std::uint64_t address, std::uint64_t bytes) {
-  shadow.each_global(address, bytes, [](Cell& cell, std::uint8_t mask) {
-    cell.make_valid(for_good, mask);
-  });
+  shadow.each_global(address, bytes,
+                     [](Cell& cell, std::uint8_t mask) { cell.make_valid(for_good, mask); });
 }
 // The number of findings.
 EXPORT int graphc_sim_launch(const Request* request) {

@@ -24,7 +24,8 @@ inline int barrier(int kind, bool predicate, const char* file, int line) {
   Block& block = launch.block;
   if (block.alive != block.threads.size())
     fail(nullptr, format("waits at the barrier at %s:%d, which %zu threads that have ended never "
-                         "reach", file, line, block.threads.size() - block.alive));
+                         "reach",
+                         file, line, block.threads.size() - block.alive));
   if (block.arrived == 0) {
     block.barrier_kind = kind;
     block.barrier_file = file;
@@ -63,16 +64,17 @@ inline void meet(int kind, std::uint32_t mask, void* payload, const char* file, 
     fail(nullptr, format("lane %u calls at %s:%d with mask 0x%x, which is without it",
                          thread.lane(), file, line, mask));
   if (mask & warp.ended)
-    fail(nullptr, format("waits at %s:%d for lanes 0x%x, which have ended", file, line,
-                         mask & warp.ended));
+    fail(nullptr,
+         format("waits at %s:%d for lanes 0x%x, which have ended", file, line, mask & warp.ended));
   std::size_t at = 0;
   while (at < warp.meetings.size() && !(warp.meetings[at].mask & mask)) at++;
   if (at == warp.meetings.size()) warp.meetings.push_back({mask, 0, kind, line, file, {}});
   Meeting& meeting = warp.meetings[at];
   if (meeting.mask != mask || meeting.kind != kind)
-    fail(nullptr, format("calls at %s:%d with mask 0x%x, while lanes 0x%x of the warp wait at "
-                         "%s:%d with mask 0x%x", file, line, mask, meeting.arrived, meeting.file,
-                         meeting.line, meeting.mask));
+    fail(nullptr,
+         format("calls at %s:%d with mask 0x%x, while lanes 0x%x of the warp wait at "
+                "%s:%d with mask 0x%x",
+                file, line, mask, meeting.arrived, meeting.file, meeting.line, meeting.mask));
   meeting.payloads[thread.lane()] = payload;
   meeting.arrived |= me;
   if (meeting.arrived != mask) return wait_at(State::in_warp, file, line);
