@@ -185,6 +185,10 @@ def test_a_program_that_computes_gradients_itself_is_stale_too() -> None:
     model.head.bias.trainable = False
     with pytest.raises(graphc.GraphError, match=r"compiled when head\.bias had trainable=True"):
         gradients(X)
+    again = graphc.compile(
+        graphc.grad(loss_of_pair), model, graphc.spec((6, 4)), device="reference"
+    )
+    assert again(X).keys() == (BODY | HEAD) - {"head.bias"}
 
 
 def test_programs_that_do_not_update_a_parameter_do_not_mind_its_trainable() -> None:

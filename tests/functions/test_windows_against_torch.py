@@ -101,6 +101,10 @@ for axes in (1, 2, 3):
             ceil_mode=ceil,
             return_indices=True,
         )
+for whole in (True, False):  # windows that end behind the padding
+    settings = {"ceil_mode": True, "count_include_pad": whole}
+    case("avg_pool1d", normal(2, 3, 6), positional=(3, 2, 1), **settings)
+    case("avg_pool2d", normal(2, 3, 6, 7), positional=((3, 4), (2, 3), (1, 2)), **settings)
 case("unfold", image(2, batch=False), positional=(2,))
 case("fold", normal(8, 12), positional=((4, 5), 2))
 case("max_pool2d", np.full((1, 1, 4, 4), -np.inf), positional=(3, 2, 1, 2), return_indices=True)

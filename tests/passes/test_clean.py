@@ -1,5 +1,7 @@
 """Clean keeps the meaning and takes away what nobody needs."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,25 @@ def test_times_zero_stays_because_of_nan():
 def test_permutations_compose_and_vanish():
     twice = lambda x: graphc.permute_dims(graphc.permute_dims(x, (1, 0)), (1, 0))  # noqa: E731
     assert ops(cleaned(twice, X)) == []
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.0), (1.0, 0.0), (0.0, 2.0), (1.0, 2.0)])
+def test_sums_of_padded_pieces_are_a_concat_where_they_pad_by_zero(low, high):
+    def fn(x, y):
+        left = graphc.pad(x, ((0, 0), (0, 6)), value=low)
+        return left + graphc.pad(y, ((0, 0), (6, 0)), value=high)
+
+    assert ("concat" in ops(cleaned(fn, X, X))) == (low == high == 0)
+
+
+@pytest.mark.parametrize("first", list(itertools.permutations(range(3))), ids=str)
+def test_permutations_that_do_not_commute_compose_in_their_order(first):
+    for second in itertools.permutations(range(3)):
+        graph = cleaned(
+            lambda x, s=second: graphc.permute_dims(graphc.permute_dims(x, first), s) * 2.0,
+            graphc.spec((2, 3, 5)),
+        )
+        assert ops(graph).count("permute_dims") <= 1
 
 
 def test_the_transpose_of_a_product_is_the_product_of_transposes():

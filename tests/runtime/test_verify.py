@@ -300,6 +300,15 @@ def refusals() -> Iterator[tuple[str, Plan, str]]:
         "plan p: step 0 (s0 copy x) copies x=io+0..64 to x=work+0..128, which has another size",
     )
     yield (
+        "copy over a part of itself",
+        handmade(
+            launch("first", [IN], [replace(A, stop=128)]),
+            Copy(0, replace(A, stop=128), Range("work", 64, 192, "a")),
+            peak_bytes=192,
+        ),
+        "plan p: step 1 (s0 copy a) copies a=work+0..128 onto itself",
+    )
+    yield (
         "copy onto itself",
         handmade(FIRST, Copy(0, A, A)),
         "plan p: step 1 (s0 copy a) copies a=work+0..64 onto itself",
