@@ -10,6 +10,7 @@ import numpy as np
 import graphc
 from graphc.interpret import evaluate
 from graphc.ir import Graph, Type, verify
+from graphc.ops.constant import PLACED, Constant
 from graphc.passes import AFTER_GRADIENT, BEFORE_GRADIENT
 from graphc.target import Target
 
@@ -35,6 +36,8 @@ def assert_same_meaning(before: Graph, after: Graph, tolerance: float = 0.0) -> 
     verify(after)
     inputs = random_values(before.inputs)
     state = dict(zip([v.name for v in before.state], random_values(before.state, 1), strict=True))
+    constants = [n.op for n in before.nodes if isinstance(n.op, Constant)]
+    state |= {PLACED + op.value.digest: op.array for op in constants}
     with np.errstate(all="ignore"):
         expected = evaluate(before, inputs, state)
         got = evaluate(after, inputs, state)
