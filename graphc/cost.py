@@ -1,42 +1,18 @@
 """What a node costs: floating-point operations, bytes, and a rough time from both.
 
-The times rank launches for the scheduler. They are not predictions: one set of round figures
-stands for all machines of a kind, so that a plan does not depend on where it was made.
+The times rank launches for the scheduler, by the rates of a kind of machine (`target.py`). They are
+not predictions.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphc.ir import Node
 from graphc.ops.attention import Attention, AttentionGrad
 from graphc.ops.base import Contraction, Index, Source, View
 from graphc.ops.fused import Fused
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Operations per microsecond, bytes per microsecond, and microseconds per launch and for
-    one stream to see another's event."""
-
-    flops: float
-    bytes: float
-    launch: float
-    event: float
-
-
-MACHINES = {
-    "cpu": Machine(flops=200e3, bytes=40e3, launch=1.0, event=1.0),
-    "cuda": Machine(flops=20e6, bytes=2e6, launch=3.0, event=2.0),
-}
-"""A core with AVX-512, whose peak is 284 GFLOP/s and 42 GB/s, and a data-centre GPU; other devices
-count as "cpu"."""
-
-
-def machine(device: str) -> Machine:
-    """The figures for `device`, whose number (`cuda:1`) does not matter."""
-    return MACHINES.get(device.partition(":")[0], MACHINES["cpu"])
+from graphc.target import kind_of
 
 
 def node_flops(node: Node) -> int:
@@ -61,5 +37,5 @@ def node_bytes(node: Node) -> int:
 
 def estimate_microseconds(flops: int, nbytes: int, device: str = "cpu") -> float:
     """A launch's time by the roofline: the slower of arithmetic and memory, plus the launch."""
-    limits = machine(device)
+    limits = kind_of(device).rates
     return limits.launch + max(flops / limits.flops, nbytes / limits.bytes)

@@ -1,30 +1,99 @@
-"""What passes and lowering may know of the device: fixed before planning, free of stream and
-thread counts, so that results depend on neither."""
+"""What passes and lowering may know of a machine: what its kernels can do, and its figures.
+
+All of it is fixed before planning and free of stream and thread counts, so that results depend on
+neither. Nothing else in passes and lowering asks which device it works for: what holds for every
+machine of a kind stands in `KINDS`, the rest in the fields of `Target`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Operations per microsecond, bytes per microsecond, and microseconds per launch and for
+    one stream to see another's event. They rank launches and are no predictions: one set of round
+    figures stands for all machines of a kind, so that a plan does not depend on where it was
+    made."""
+
+    flops: float
+    bytes: float
+    launch: float
+    event: float
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the kernels of one kind of machine can do, beside computing every op."""
+
+    rates: Rates
+    vectors: bool = False
+    """Kernels compute registers of several elements, and may be given values that lie so."""
+    pools: bool = False
+    """A contraction with a batch in the lanes takes max pooling into its epilogue: a register tile
+    can hold whole windows of pixels."""
+    cuts_any_axis: bool = False
+    """A contraction takes the sections of any axis of its output into the epilogue: a register tile
+    has each of the nest's axes for itself, where a block's tile has rows and columns alone, so that
+    the axis cut must be all columns."""
+    converts_on_reads: bool = False
+    """A contraction converts its operands in registers, however often it reads an element: it
+    shares what it reads among a block. Else many reads want f32 in memory."""
+    overlaps_chunks: bool = False
+    """Kernels of several chunks may run beside each other: one does not occupy all threads."""
+    copied_bytes: int = 1
+    """What kernels copy as one, from addresses that are a multiple of it."""
+
+
+CPU = Kind(
+    Rates(flops=200e3, bytes=40e3, launch=1.0, event=1.0),
+    vectors=True,
+    pools=True,
+    cuts_any_axis=True,
+)
+"""A core with AVX-512; its peak was measured as 284 GFLOP/s and 42 GB/s."""
+GPU = Kind(
+    Rates(flops=20e6, bytes=2e6, launch=3.0, event=2.0),
+    converts_on_reads=True,
+    overlaps_chunks=True,
+    copied_bytes=16,
+)
+"""A data-centre GPU. Estimates, not measured: the round figures of an A100's data sheet."""
+SIMULATOR = replace(GPU, rates=CPU.rates)
+"""A GPU whose blocks run on the CPU, one after the other."""
+REFERENCE = Kind(CPU.rates)
+"""NumPy, node by node."""
+KINDS = {"cpu": CPU, "cuda": GPU, "sim": SIMULATOR, "reference": REFERENCE}
+
+
+def kind_of(device: str) -> Kind:
+    """The kind of `device`, whose number (`cuda:1`) does not matter."""
+    return KINDS[device.partition(":")[0]]
 
 
 @dataclass(frozen=True)
 class Target:
-    """`device` is "cpu", "cuda", "sim" or "reference". `lanes` is the number of float32 in a
-    vector register (16 with AVX-512, 8 with AVX2, 4 else) on the CPU and 1 elsewhere."""
+    """One machine. `device` is "cpu", "cuda", "sim" or "reference". `lanes` is the number of
+    float32 in a vector register (16 with AVX-512, 8 with AVX2, 4 else) on the CPU and 1
+    elsewhere."""
 
     device: str = "cpu"
     lanes: int = 16
     arch: str = ""
     """Resolved CPU features or compute capability, as the caches' keys need it."""
 
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.device)
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether values may have lanes: neighbours along an axis, together in a register."""
+        return self.kind.vectors and self.lanes > 1
+
     def fills_lanes(self, batch: int) -> bool:
         """Whether so many samples fill registers well enough for the batch of a convolution to lie
         in the lanes. With half of them empty, a training step of ResNet-18 takes 1.3 times as long
         as row-major."""
-        return self.lanes > 1 and batch >= 0.6 * self.lanes
-
-    @property
-    def cuts_any_axis(self) -> bool:
-        """Whether a contraction's kernel can take the sections of any axis of its output into the
-        epilogue: a register tile of the CPU has each of the nest's axes for itself, a GPU's tile
-        has rows and columns alone, so that the axis cut must be all columns."""
-        return self.device == "cpu"
+        return self.has_lanes and batch >= 0.6 * self.lanes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from graphc.ir import Node
@@ -13,6 +13,11 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.target import Target
 
+LOWERINGS: dict[str, Callable[[Node, Target], Kernel]] = {
+    "cpu": lower_cpu,
+    "cuda": lower_cuda,
+    "sim": lower_cuda,
+}
 CALLS_PER_NODE = 8
 """More than expression.py nests for one node of a body."""
 
@@ -21,10 +26,7 @@ def lower(node: Node, target: Target) -> Kernel:
     """The kernel that computes `node`, whose op is `Fused` or `Relayout`, on `target.device`: cpu,
     or cuda and sim, which share their text."""
     with _deep_enough(node):
-        if target.device in ("cuda", "sim"):
-            return lower_cuda(node, target)
-        assert target.device == "cpu", f"there are no kernels for the device {target.device}"
-        return lower_cpu(node, target)
+        return LOWERINGS[target.device](node, target)
 
 
 @contextmanager

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 import graphc
-from graphc.cost import MACHINES, estimate_microseconds, machine, node_bytes, node_flops
+from graphc.cost import estimate_microseconds, node_bytes, node_flops
 from graphc.ir import Graph, Node, Value
 from graphc.ops.fused import Fused
+from graphc.target import KINDS, kind_of
 
 
 def traced(*shapes: tuple[int, ...], function: object) -> Graph:
@@ -52,14 +53,14 @@ def test_input_that_is_read_twice_is_moved_once() -> None:
     assert node_bytes(graph.nodes[0]) == 2 * 12 * 4
 
 
-@pytest.mark.parametrize("device", MACHINES)
+@pytest.mark.parametrize("device", KINDS)
 def test_time_is_the_slower_of_arithmetic_and_memory_and_a_launch(device: str) -> None:
-    limits = MACHINES[device]
+    limits = KINDS[device].rates
     assert estimate_microseconds(0, 0, device) == limits.launch
     assert estimate_microseconds(10**9, 1, device) == limits.launch + 10**9 / limits.flops
     assert estimate_microseconds(1, 10**9, device) == limits.launch + 10**9 / limits.bytes
 
 
-def test_number_of_the_device_does_not_matter_and_others_count_as_cpu() -> None:
-    assert machine("cuda:1") is MACHINES["cuda"]
-    assert machine("reference") is machine("cpu") is MACHINES["cpu"]
+def test_number_of_the_device_does_not_matter_and_what_plays_on_the_cpu_counts_as_cpu() -> None:
+    assert kind_of("cuda:1").rates is KINDS["cuda"].rates
+    assert kind_of("reference").rates is kind_of("sim").rates is KINDS["cpu"].rates

@@ -63,7 +63,7 @@ class Pointwise(Op):
     """The largest error of a float32 result on a CPU, in units of its last place; 0.5 is exact but
     for the rounding."""
     operations: ClassVar[int] = 1
-    """What an element costs, in operations of `graphc.cost.MACHINES`: its time on a core with
+    """What an element costs, in operations of `graphc.target.CPU`: its time on a core with
     AVX-512 in units of 5 picoseconds, as measured (docs/ops.md). 1 is an operator of one
     instruction; an op whose expression calls a function says more."""
 

@@ -77,7 +77,7 @@ def _is_plain_axis(contraction: Node, axis: int, target: Target) -> bool:
     if cut in left_axes and cut in right_axes:
         return False
     own = left_axes - right_axes if cut in left_axes else right_axes - left_axes
-    return target.cuts_any_axis or own <= {cut}
+    return target.kind.cuts_any_axis or own <= {cut}
 
 
 def _absorb_readers(

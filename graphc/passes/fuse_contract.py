@@ -70,7 +70,7 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
 def _holds_windows(contraction: Node, target: Target) -> bool:
     """Whether the kernel's tile will be pixels of a batch in the lanes."""
     batch = next(iter(contraction.output.type.shape), 0)
-    return target.device == "cpu" and target.fills_lanes(batch)
+    return target.kind.pools and target.fills_lanes(batch)
 
 
 def _pooling_of(

@@ -28,7 +28,7 @@ LEAST_BATCH = 256
 
 def lane_weights(graph: Graph, target: Target) -> Graph:
     """`graph` with such weights converted before they are read."""
-    if target.device != "cpu" or target.lanes == 1:
+    if not target.has_lanes:
         return graph
     conversion = _Conversion(graph, Layout(0, target.lanes))
     for node in graph.nodes:

@@ -37,7 +37,7 @@ WIDE_WEIGHT = 64
 
 def layout(graph: Graph, target: Target) -> Graph:
     """`graph` with layouts on its values and the conversions that they need."""
-    if target.device != "cpu" or target.lanes == 1:
+    if not target.has_lanes:
         return graph
     batch, times = _batch_of_convolutions(graph), frozenset[int]()
     if not target.fills_lanes(batch):

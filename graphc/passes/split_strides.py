@@ -46,7 +46,7 @@ class _Phase:
 
 def split_strides(graph: Graph, target: Target) -> Graph:
     """The same results with every strided gradient of a row-major convolution in dense parts."""
-    if target.device != "cpu" or target.lanes == 1:
+    if not target.has_lanes:
         return graph
     names = Names(graph)
     nodes: list[Node] = []

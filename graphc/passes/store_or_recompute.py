@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graphc.cost import machine
 from graphc.ir import Graph, Node, Value
 from graphc.messages import decide
 from graphc.ops.base import Pointwise, Random, Source, View
@@ -68,7 +67,7 @@ class _Pair:
         assert isinstance(forward.op, Scan) and isinstance(backward.op, Scan)
         self.forward, self.backward = forward, backward
         self.ahead, self.behind = forward.op, backward.op
-        self.machine = machine(target.device)
+        self.rates = target.kind.rates
         self.taken = taken
         self.twin = self._match_inputs()
         """Value of the backward body -> the value of the forward body that it repeats."""
@@ -154,13 +153,13 @@ class _Pair:
             return {"capacity": 0.0}
         if not isinstance(node.op, Pointwise | Random):
             return {}
-        return {"capacity": node.op.operations * node.output.type.size / self.machine.flops}
+        return {"capacity": node.op.operations * node.output.type.size / self.rates.flops}
 
     def _storing(self, value: Value) -> float:
         """The microseconds of writing and reading a value; none if it is stacked already."""
         if self.twin[value] in (*self.ahead.elements, *self.ahead.stacks):
             return 0.0
-        return 2 * value.type.nbytes / self.machine.bytes
+        return 2 * value.type.nbytes / self.rates.bytes
 
     def _still_repeated(self, needed: Sequence[Value], chosen: Sequence[Value]) -> list[Value]:
         """The pointwise values that are computed again."""

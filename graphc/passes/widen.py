@@ -81,7 +81,7 @@ class _Widening:
 
     def _reads_registers(self, op: Op) -> bool:
         """Whether kernels compute an operand of `op` where they read it."""
-        contracts = isinstance(op, Contraction) and self.target.device in ("cuda", "sim")
+        contracts = isinstance(op, Contraction) and self.target.kind.converts_on_reads
         return contracts or isinstance(op, Pointwise | Reduction)
 
     def _read(self, value: Value, node: Node, registers: bool) -> Value:

@@ -11,9 +11,7 @@ from graphc.runtime.planner.assembly import Assembly, PlanBody
 from graphc.runtime.planner.body import plan_body
 from graphc.runtime.planner.schedule import arrange
 from graphc.runtime.planner.tasks import OLD, Access, Tasks
-
-VECTOR = 16
-"""Bytes that a GPU's kernels copy as one, from addresses that are a multiple of it."""
+from graphc.target import kind_of
 
 
 def make_tasks(
@@ -25,8 +23,7 @@ def make_tasks(
     Raises PlanError for a node without a kernel.
     """
     arrange_body = partial(arrange, streams=streams, device=device, looped=True)
-    alignment = 1 if device == "cpu" else VECTOR
-    plan = partial(plan_body, kernels, arrange_body, alignment)
+    plan = partial(plan_body, kernels, arrange_body, kind_of(device).copied_bytes)
     return _Program(graph, kernels, plan).tasks_in_order()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphc.cost import estimate_microseconds, machine
+from graphc.cost import estimate_microseconds
 from graphc.runtime.planner.memory import Packing, lower_bound, plan_memory, reuse_edges
 from graphc.runtime.planner.order import ancestors, memory_order
 from graphc.runtime.planner.streams import (
@@ -17,6 +17,7 @@ from graphc.runtime.planner.streams import (
     stream_order,
 )
 from graphc.runtime.planner.tasks import Task, Tasks, bits
+from graphc.target import kind_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def arrange(tasks: Tasks, streams: int, device: str, looped: bool = False) -> Ar
     in_turn = stream_order(tasks.predecessors, Schedule(serial, (0,) * len(serial)))
     bound = lower_bound(tasks, serial, ancestors(in_turn, serial))
     microseconds = [_microseconds(tasks, task, device) for task in tasks.tasks]
-    schedule = assign_streams(tasks, serial, microseconds, streams, machine(device).event)
+    schedule = assign_streams(tasks, serial, microseconds, streams, kind_of(device).rates.event)
     before = expected_order(tasks.predecessors, schedule)
     packing = plan_memory(tasks, schedule.order, before, bound)
     reuse = reuse_edges(tasks, packing.starts, before)

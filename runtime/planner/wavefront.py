@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graphc.cost import machine
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Move
 from graphc.runtime.planner.loops import LoopTask, Part, operand_name
 from graphc.runtime.planner.order import ancestors
 from graphc.runtime.planner.schedule import arrange
 from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, bits, executable_order
+from graphc.target import kind_of
 
 GAIN = 0.9
 """The share of the time of loops one after another that a wavefront must not exceed."""
@@ -95,11 +95,13 @@ def _together(tasks: Tasks, a: int, b: int, streams: int, device: str) -> Tasks 
     scanned = tuple(pair for pair in part.scanned if pair[0] != link[0])
     parts = (*first.parts, replace(part, scanned=scanned))
     body = _body(parts)
-    if device == "cpu" and any(t.kernel and max(t.kernel.phases) > 1 for t in body.tasks):
+    if not kind_of(device).overlaps_chunks and any(
+        t.kernel and max(t.kernel.phases) > 1 for t in body.tasks
+    ):
         return None
     arrangement = arrange(body, streams, device, looped=True)
     apart = sum(loop.count * loop.arrangement.microseconds for loop in (first, second))
-    together = arrangement.microseconds + machine(device).event
+    together = arrangement.microseconds + kind_of(device).rates.event
     if (first.count + 1) * together > GAIN * apart:
         return None
     buffers, memory = tasks.buffers, None

@@ -1,4 +1,4 @@
-"""How long an element of an op takes on this CPU, in operations of `graphc.cost.MACHINES`.
+"""How long an element of an op takes on this CPU, in operations of `graphc.target.CPU`.
 
 `python -m tests.ops.operation_costs` prints the figure of every op beside the one it states.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 import graphc
-from graphc.cost import MACHINES
 from graphc.functions.tensors import cast
 from graphc.ir import Type
 from graphc.ops.base import Op, Pointwise, Random
 from graphc.ops.random import PhiloxUniform
+from graphc.target import CPU
 from graphc.trace import Tensor, emit
 from tests.ops.sample import Sample, of
 from tests.ops.samples import SAMPLES
@@ -55,7 +55,7 @@ def measured(sample: Sample) -> float:
         return _total([cast(x, "f32") for x in parts])
 
     nanoseconds = 1000 * (_microseconds(results, arrays) - _microseconds(inputs, arrays))
-    return nanoseconds / (TERMS * ELEMENTS) * MACHINES["cpu"].flops / 1000
+    return nanoseconds / (TERMS * ELEMENTS) * CPU.rates.flops / 1000
 
 
 def _sized(sample: Sample, kinds: tuple[Type, ...]) -> Sample:
