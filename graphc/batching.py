@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from graphc import tree
-from graphc.functions.loops import BodyBuilder
-from graphc.functions.tensors import as_tensor
+from graphc.functions.array.loops import BodyBuilder
+from graphc.functions.array.tensors import as_tensor
 from graphc.ir import Type, Value
 from graphc.lines import error
 from graphc.nn.module import Module

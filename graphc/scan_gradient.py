@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from graphc.functions import zeros_like
-from graphc.functions.loops import BodyBuilder
+from graphc.functions.array.loops import BodyBuilder
 from graphc.ir import FLOATS, Node, Value, Where
 from graphc.ops.scan import Scan, stacked
 from graphc.trace import Builder, Tensor, current_builder

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from graphc import functions
-from graphc.functions.gathering import sum_by_index
+from graphc.functions.array.gathering import sum_by_index
 from graphc.ir import Graph, Node, Value
 from graphc.ir.vocabulary import Tensor as Traced
 from graphc.ir.vocabulary import Tensors

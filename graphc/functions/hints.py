@@ -69,31 +69,27 @@ KEYWORDS = {
 """Keywords of PyTorch's -> those of graphc, the first that a function has."""
 
 
-def torch_function(function: Any, kind: str) -> GraphError:
+def torch_function(function: Any, kind: str, functions: Sequence[str]) -> GraphError:
     """The error of a function of PyTorch's on a traced tensor or a parameter."""
-    from graphc import functions
-
     name = getattr(function, "__name__", str(function)).strip("_")
     plain = name.removesuffix("_")
     known = OTHER_NAMES.get(plain, plain)
-    use = f"use graphc.{known}" if known in functions.__all__ else missing(name, functions.__all__)
+    use = f"use graphc.{known}" if known in functions else missing(name, functions)
     return GraphError(
         f"torch's {name} works on PyTorch's tensors, got a graphc {kind}; {use} "
         f"({', '.join(user_line())})"
     )
 
 
-def missing_attribute(name: str, methods: Sequence[str]) -> str:
+def missing_attribute(name: str, methods: Sequence[str], functions: Sequence[str]) -> str:
     """The end of the AttributeError for a tensor's or parameter's `name`: what to use, if known."""
-    from graphc import functions
-
     if name in ATTRIBUTES:
         return f": {ATTRIBUTES[name]}"
     plain = name.removesuffix("_")
     known = OTHER_NAMES.get(plain, plain)
     if known in methods:
         return f": use x.{known}(...)"
-    return f": use graphc.{known}(x, ...)" if known in functions.__all__ else ""
+    return f": use graphc.{known}(x, ...)" if known in functions else ""
 
 
 def with_keyword_hints(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,8 +8,7 @@ from graphc import functions
 from graphc.ir import FLOATS, INTEGERS
 from graphc.lines import error
 from graphc.nn.parameter import Parameter
-from graphc.operand import Operand
-from graphc.trace import current_builder
+from graphc.trace import Operand, current_builder
 
 
 class Buffer(Parameter):

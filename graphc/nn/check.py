@@ -7,7 +7,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.errors import GraphError
-from graphc.trace import Tensor, user_line
+from graphc.lines import user_line
+from graphc.trace import Tensor
 
 
 def fail(message: str) -> NoReturn:

@@ -23,12 +23,13 @@ from graphc.dlpack import host_array
 from graphc.dtypes import can_hold
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type, dtype_name
+from graphc.lines import user_line
 from graphc.nn.buffer import Buffer
 from graphc.nn.missing import device_hint, missing_method
 from graphc.nn.parameter import Parameter
 from graphc.nn.summary import Summary, summary_of
 from graphc.state import StateBuffer, overwrite, snapshot
-from graphc.trace import Builder, current_builder, innermost_builder, user_line
+from graphc.trace import Builder, current_builder, innermost_builder
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")

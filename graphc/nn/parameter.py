@@ -10,9 +10,8 @@ from graphc.dlpack import host_array
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.lines import error, user_line
-from graphc.operand import Operand, Size
 from graphc.state import StateBuffer
-from graphc.trace import innermost_builder
+from graphc.trace import Operand, Size, innermost_builder
 
 
 class Parameter(Operand):

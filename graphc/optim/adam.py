@@ -6,8 +6,9 @@ import math
 
 from graphc import functions
 from graphc.errors import GraphError
+from graphc.lines import user_line
 from graphc.optim.rule import Groups, Rate, Rule
-from graphc.trace import Tensor, user_line
+from graphc.trace import Tensor
 
 
 class Adam(Rule):

@@ -19,14 +19,14 @@ from graphc import functions
 from graphc.dtypes import convert
 from graphc.errors import GraphError
 from graphc.ir import NARROW, Type, Where
-from graphc.lines import error
+from graphc.lines import error, user_line
 from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
 from graphc.optim.clock import Clock
 from graphc.optim.construction import checked
 from graphc.optim.groups import Group, group_of, make_groups
 from graphc.state import StateBuffer, overwrite, snapshot
-from graphc.trace import Builder, Tensor, user_line
+from graphc.trace import Builder, Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Rate = float | Callable[[int], float]

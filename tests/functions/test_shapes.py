@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
-from graphc.functions.tensors import result_dtype
+from graphc.functions.array.tensors import result_dtype
 from tests.functions.tracing import run, traced
 from tests.tools import need_module
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 import graphc
-from graphc.functions.tensors import cast
+from graphc.functions.array.tensors import cast
 from graphc.ir import Type
 from graphc.ops.base import Op, Pointwise, Random
 from graphc.ops.random import PhiloxUniform

@@ -1,0 +1,1 @@
+"""Array functions, by the names of the Python Array API where it has them."""

@@ -1,0 +1,197 @@
+"""scan: a loop over the first axis whose body is traced once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from graphc import ops, tree
+from graphc.functions.array.tensors import as_tensor, error
+from graphc.ir import Type, Value
+from graphc.ops.base import Op
+from graphc.ops.scan import Scan
+from graphc.state import StateBuffer
+from graphc.trace import Builder, Tensor, current_builder
+
+__all__ = ["scan"]
+
+
+def scan(
+    fn: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    reverse: bool = False,
+    length: int | None = None,
+) -> tuple[Any, Any]:
+    """`carry, y[t] = fn(carry, x[t])` for t = 0 .. n - 1, or downwards if `reverse`; returns the
+    last carry and the y of all iterations, stacked along a new first axis.
+
+    fn       a function of the carry and the elements of one iteration; it may read tensors and
+             parameters from outside, and call `scan` itself. Returns (new carry, y)
+    init     the first carry: a tensor, or tuples, lists and dicts of tensors
+    xs       the same, of tensors with a first axis of n; None if there are none
+    length   n, where there are no `xs`
+
+    The body is compiled once, whatever n is. A new carry has the structure, shapes and dtypes of
+    the old one; `y` may have any, None too.
+    """
+    outer = current_builder()
+    first = tree.map_leaves(lambda _, leaf: as_tensor(leaf), init)
+    scanned = tree.map_leaves(lambda _, leaf: as_tensor(leaf), xs)
+    count = _length(scanned, length)
+    body = BodyBuilder(outer, count)
+    with body.building():
+        carry = tree.map_leaves(lambda path, leaf: body.carry(path, leaf), first)
+        element = tree.map_leaves(lambda path, leaf: body.element(path, leaf), scanned)
+        result = fn(carry, element)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise error(
+                f"scan: expected the function to return (carry, y), got {_describe(result)}"
+            )
+        new, y = (tree.map_leaves(lambda _, leaf: as_tensor(leaf), part) for part in result)
+        _check_carry(first, new)
+        carries = [body.own(t) for _, t in tree.leaves(new)]
+        stacks = [body.own(t) for _, t in tree.leaves(y)]
+    results = iter(body.emit_scan(carries, stacks, reverse))
+    last = tree.map_leaves(lambda _, __: next(results), new)
+    return last, tree.map_leaves(lambda _, __: next(results), y)
+
+
+def _length(scanned: Any, length: int | None) -> int:
+    """The number of iterations: the first extent of all leaves, or `length`."""
+    found = {path: t.shape[:1] for path, t in tree.leaves(scanned)}
+    if () in found.values():
+        path = next(p for p, shape in found.items() if not shape)
+        raise error(f"scan: xs{_at(path)} is a scalar, expected a first axis to scan")
+    extents: set[int] = {shape[0] for shape in found.values()}
+    if length is not None:
+        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+            raise error(f"scan: length expected a number of iterations, got {length!r}")
+        extents.add(length)
+    if len(extents) > 1:
+        shown = ", ".join(f"xs{_at(path)} {shape[0]}" for path, shape in found.items())
+        wanted = "" if length is None else f", length {length}"
+        raise error(f"scan: expected one number of iterations, got {shown}{wanted}")
+    if not extents:
+        raise error("scan: expected xs, or length=, got neither")
+    return extents.pop()
+
+
+def _check_carry(old: Any, new: Any) -> None:
+    if tree.structure(old) != tree.structure(new):
+        raise error(
+            f"scan: the carry begins as {tree.structure(old)}, "
+            f"the function returns {tree.structure(new)}"
+        )
+    for (path, before), (_, after) in zip(tree.leaves(old), tree.leaves(new), strict=True):
+        if before.value.type != after.value.type:
+            raise error(
+                f"scan: the carry{_at(path)} begins as {before.value.type}, "
+                f"the function returns {after.value.type}"
+            )
+
+
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
+
+
+def _describe(result: Any) -> str:
+    size = f" of {len(result)}" if isinstance(result, tuple) else ""
+    return f"{type(result).__name__}{size}"
+
+
+class BodyBuilder(Builder):
+    """The body of a scan under construction. Tensors of the surrounding builder that the body
+    reads become its constants; names are unique in both."""
+
+    def __init__(self, outer: Builder, length: int, kind: str = "scan") -> None:
+        super().__init__(outer.fresh(".".join([*outer.modules, kind])))
+        self.outer, self.length = outer, length
+        self.training, self.seed = outer.training, outer.seed
+        self.bounds = None if outer.bounds is None else []
+        self.modules, self.where = list(outer.modules), outer.where
+        self.trainable_read = outer.trainable_read
+        self._names = outer._names
+        self.captured: dict[Value, Tensor] = {}
+        """Outer value -> the constant of the body that stands for it."""
+        self.carries: list[tuple[Tensor, Tensor]] = []
+        """(initial value, a tensor of `outer`; the old carry, an input of the body)."""
+        self.elements: list[tuple[Tensor, Tensor]] = []
+        """(scanned value, a tensor of `outer`; its element, an input of the body)."""
+        self._iteration: Tensor | None = None
+
+    def carry(self, name: str, initial: Tensor) -> Tensor:
+        """A carry that begins as `initial`, a tensor of the surrounding builder."""
+        tensor = self._symbol(f"carry.{name}" if name else "carry", initial.value.type)
+        self.carries.append((self.outer.own(initial), tensor))
+        return tensor
+
+    def element(self, name: str, scanned: Tensor) -> Tensor:
+        """An element of `scanned`, a tensor of the surrounding builder."""
+        whole = scanned.value.type
+        tensor = self._symbol(f"x.{name}" if name else "x", Type(whole.shape[1:], whole.dtype))
+        self.elements.append((self.outer.own(scanned), tensor))
+        return tensor
+
+    def _symbol(self, name: str, type: Type) -> Tensor:
+        return Tensor(Value(self.fresh(f"{self.name}.{name}"), type), self)
+
+    def own(self, tensor: Tensor) -> Tensor:
+        if tensor.builder is self:
+            return tensor
+        source = self.outer.own(tensor)
+        if source.value not in self.captured:
+            name = self.fresh(f"{self.name}.{source.value.name}")
+            self.captured[source.value] = Tensor(Value(name, source.value.type), self)
+        return self.captured[source.value]
+
+    def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
+        return self.own(self.outer.read_state(buffer, name))
+
+    def contents(self, buffer: StateBuffer) -> Tensor:
+        return self.own(self.outer.contents(buffer))
+
+    def type_of(self, buffer: StateBuffer) -> Type:
+        return self.outer.type_of(buffer)
+
+    def update(self, old: Tensor, new: Tensor) -> None:
+        raise error(
+            "scan: its function expected no side effects, got an update of state "
+            "(running statistics of a norm layer?); return new values as the carry"
+        )
+
+    def random_step(self) -> tuple[int, int, Tensor]:
+        """As outside, with a counter that differs from iteration to iteration."""
+        with self.outer.building():
+            seed, number, counter = self.outer.random_step()
+            if self._iteration is None:
+                (iota,) = self.outer.emit(ops.Iota((self.length,), 0))
+                self._iteration = self.element("t", iota)
+        return seed, number, self.own(counter) * self.length + self._iteration
+
+    def random_offset(self) -> Tensor | None:
+        key = self.outer.random_offset()
+        return None if key is None else self.own(key)
+
+    def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
+        return super().emit(op, *map(self.own, inputs), name=name)
+
+    def emit_scan(
+        self, carries: list[Tensor], stacks: list[Tensor], reverse: bool
+    ) -> tuple[Tensor, ...]:
+        """The scan in the surrounding builder, its body ending with these tensors of its own."""
+        constants = list(self.captured.values())
+        inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
+        self.inputs = [t.value for t in inputs]
+        bounds = self.bounds or []
+        body = self.graph([*carries, *stacks, *(b.tensor for b in bounds)])
+        op = Scan(body, self.length, len(self.carries), len(self.elements), reverse)
+        sources = [Tensor(v, self.outer) for v in self.captured]
+        sources += [t for t, _ in (*self.carries, *self.elements)]
+        results = self.outer.emit(op, *sources)
+        if bounds and self.outer.bounds is not None:
+            whole = results[len(results) - len(bounds) :]
+            found = zip(bounds, whole, strict=True)
+            self.outer.bounds += [replace(b, tensor=t) for b, t in found]
+        return results[: len(results) - len(bounds)]

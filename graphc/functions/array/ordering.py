@@ -1,0 +1,261 @@
+"""Elements in order of size: sorting, selection, order statistics, binary search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.functions.array.creation import arange
+from graphc.functions.array.cumulative import cummax
+from graphc.functions.array.elementwise import (
+    floor,
+    floor_divide,
+    isnan,
+    logical_not,
+    maximum,
+    not_equal,
+    where,
+)
+from graphc.functions.array.gathering import take_along_axis
+from graphc.functions.array.no_axes import or_without_axes
+from graphc.functions.array.numeric import ceil, lerp, round
+from graphc.functions.array.rearrange import moveaxis
+from graphc.functions.array.reductions import any, argmax, sum
+from graphc.functions.array.shapes import broadcast_to, expand_dims, reshape, squeeze
+from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, promoted
+from graphc.functions.array.values_alone import values_alone
+from graphc.ir import FLOATS
+from graphc.trace import Tensor, current_builder, emit
+
+__all__ = [
+    "argsort",
+    "bucketize",
+    "kthvalue",
+    "median",
+    "mode",
+    "msort",
+    "nanmedian",
+    "nanquantile",
+    "quantile",
+    "searchsorted",
+    "sort",
+    "topk",
+]
+
+INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+@or_without_axes
+def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
+    """The places along `axis` of the elements in order, i64; equal ones keep theirs (stable), NaN
+    counts as the largest."""
+    return _sorted("argsort", x, axis, descending)[1]
+
+
+@or_without_axes
+def sort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
+    """The elements in order along `axis`, without the places of `argsort`; NaN counts as the
+    largest."""
+    return values_alone(_sorted("sort", x, axis, descending)[0], "sort", axis)
+
+
+@or_without_axes
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """The k largest (or smallest) elements along `axis`, in order, and their places, i64. Of equal
+    ones the first comes first."""
+    tensor = as_tensor(x)
+    place = axis_of("topk", axis, tensor)
+    if not isinstance(k, int | np.integer) or not 0 <= k <= tensor.shape[place]:
+        raise error(
+            f"topk: k expected an integer from 0 to {tensor.shape[place]} for axis {place} of "
+            f"{tensor.value.type}, got {k!r}"
+        )
+    return _first(tensor, place, int(k), largest)
+
+
+def msort(x: Any) -> Tensor:
+    """The elements in order along the first axis."""
+    return _sorted("msort", x, 0, False)[0]
+
+
+@or_without_axes
+def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
+    """The k-th smallest element along `axis`, k counted from 1, and its place, i64. NaN counts as
+    the largest."""
+    tensor = as_tensor(x)
+    place = axis_of("kthvalue", axis, tensor)
+    if not isinstance(k, int | np.integer) or not 1 <= k <= tensor.shape[place]:
+        raise error(
+            f"kthvalue: k expected an integer from 1 to {tensor.shape[place]} for axis {place} of "
+            f"{tensor.value.type}, got {k!r}"
+        )
+    values, places = _first(tensor, place, int(k))
+    at = (*(slice(None),) * place, slice(int(k) - 1, int(k)))
+    return _kept(values[at], place, keepdims), _kept(places[at], place, keepdims)
+
+
+@or_without_axes
+def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The element in the middle along `axis` (the lower of two) and its place, i64; NaN, at its
+    first place, if any is. Of all elements, without a place, where `axis` is None."""
+    tensor, place = _with_elements("median", x, axis)
+    extent = tensor.shape[place]
+    value, where_it_is = kthvalue(tensor, (extent + 1) // 2, place, keepdims=True)
+    if tensor.dtype in FLOATS:
+        lost = isnan(tensor)
+        value = where(any(lost, place, keepdims=True), float("nan"), value)
+        where_it_is = where(isnan(value), argmax(cast(lost, "i32"), place, True), where_it_is)
+    return _pair(value, where_it_is, place, axis, keepdims)
+
+
+@or_without_axes
+def nanmedian(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """`median` of the elements that are not NaN; NaN if all are."""
+    tensor, place = _with_elements("nanmedian", x, axis)
+    values, places = _first(tensor, place, tensor.shape[place])
+    count = sum(cast(logical_not(isnan(values)), "i64"), place, keepdims=True)
+    middle = maximum(floor_divide(count - 1, 2), 0)
+    value, where_it_is = (take_along_axis(t, middle, place) for t in (values, places))
+    return _pair(value, where_it_is, place, axis, keepdims)
+
+
+@or_without_axes
+def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
+    """The element that is there most often along `axis`, the smallest of several, and its last
+    place, i64."""
+    tensor, place = _with_elements("mode", x, axis)
+    values, places = _first(tensor, place, tensor.shape[place])
+    extent = tensor.shape[place]
+    index = arange(extent, dtype="i32")
+    ramp = broadcast_to(
+        reshape(index, [extent if a == place else 1 for a in range(tensor.ndim)]), tensor.shape
+    )
+    before = (*(slice(None),) * place, slice(0, extent - 1))
+    after = (*(slice(None),) * place, slice(1, extent))
+    starts = cast(not_equal(values[before], values[after]), "i32") * ramp[after]
+    low = tuple(int(a == place) for a in range(tensor.ndim))
+    none = (0,) * tensor.ndim
+    start, _ = cummax(emit(ops.Pad(low, none, none, 0), starts), place)
+    found = argmax(ramp - start, place, keepdims=True)
+    value, where_it_is = (take_along_axis(t, found, place) for t in (values, places))
+    return _kept(value, place, keepdims), _kept(where_it_is, place, keepdims)
+
+
+def quantile(
+    x: Any, q: Any, axis: int | None = None, keepdims: bool = False, interpolation: str = "linear"
+) -> Tensor:
+    """The q-quantiles of floats along `axis` (of all elements if None), NaN if any is; q in [0, 1],
+    a number or several, whose axis then comes first. Between two elements `interpolation` says:
+    linear, lower, higher, nearest or midpoint."""
+    return _quantile("quantile", x, q, axis, keepdims, interpolation)
+
+
+def nanquantile(
+    x: Any, q: Any, axis: int | None = None, keepdims: bool = False, interpolation: str = "linear"
+) -> Tensor:
+    """`quantile` of the elements that are not NaN; NaN if all are."""
+    return _quantile("nanquantile", x, q, axis, keepdims, interpolation)
+
+
+def _quantile(name: str, x: Any, q: Any, axis: int | None, keepdims: bool, kind: str) -> Tensor:
+    if not as_tensor(x).ndim and axis in (0, -1):
+        axis = None
+    tensor, place = _with_elements(name, x, axis)
+    fractions = as_tensor(q if isinstance(q, Tensor) else np.asarray(q, np.float64))
+    if tensor.dtype not in FLOATS or fractions.ndim > 1:
+        raise error(
+            f"{name}: expected floats and q of one axis or none, got {tensor.value.type} and "
+            f"{fractions.value.type}"
+        )
+    if kind not in INTERPOLATIONS:
+        raise error(f"{name}: interpolation expected {', '.join(INTERPOLATIONS)}, got {kind!r}")
+    values = moveaxis(_first(tensor, place, tensor.shape[place])[0], place, -1)
+    lost = isnan(values)
+    last = as_tensor(tensor.shape[place] - 1, tensor.dtype)
+    if name == "nanquantile":
+        last = sum(cast(logical_not(lost), tensor.dtype), -1, keepdims=True) - 1
+    ranks = maximum(reshape(cast(fractions, tensor.dtype), (-1,)) * last, 0)
+    ranks = broadcast_to(ranks, (*values.shape[:-1], ranks.shape[-1]))
+    if name == "quantile":
+        ranks = where(any(lost, -1, keepdims=True), last, ranks)
+    y = _between(values, ranks, kind)
+    if keepdims:
+        rank = tensor.ndim if axis is not None else as_tensor(x).ndim
+        y = expand_dims(y, place) if axis is not None else reshape(y, (*(1,) * rank, -1))
+    return moveaxis(y, -1, 0) if fractions.ndim else squeeze(y, -1)
+
+
+def _between(values: Tensor, ranks: Tensor, kind: str) -> Tensor:
+    """The elements of ascending `values` at `ranks` of the last axis, which may lie between two."""
+    rounding = {"lower": floor, "higher": ceil, "nearest": round}
+    if kind in rounding:
+        return take_along_axis(values, cast(rounding[kind](ranks), "i64"), -1)
+    below = floor(ranks)
+    low = take_along_axis(values, cast(below, "i64"), -1)
+    high = take_along_axis(values, cast(ceil(ranks), "i64"), -1)
+    return lerp(low, high, 0.5 if kind == "midpoint" else ranks - below)
+
+
+def searchsorted(
+    sorted_sequence: Any,
+    values: Any,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Tensor:
+    """For each of `values` the number of elements of `sorted_sequence`, ascending along its last
+    axis, that are less (or equal, if `right` or side="right"): i64. The sequence has one axis, or
+    the other axes of the values. `sorter`: the places of its elements in order."""
+    if side not in (None, "left", "right") or (right and side == "left"):
+        raise error(f"searchsorted: side expected left or right, as right={right}, got {side!r}")
+    table, wanted = promoted(sorted_sequence, values)
+    if sorter is not None:
+        table = take_along_axis(table, sorter, -1)
+    if table.ndim == 1 and wanted.ndim != 1:
+        flat = reshape(wanted, (-1,))
+        return reshape(_searched(table, flat, right or side == "right"), wanted.shape)
+    return _searched(table, wanted, right or side == "right")
+
+
+def bucketize(x: Any, boundaries: Any, right: bool = False) -> Tensor:
+    """For each element of x the number of `boundaries` (one axis, ascending) that are less (or
+    equal, if `right`): i64."""
+    return searchsorted(boundaries, x, right)
+
+
+def _searched(table: Tensor, values: Tensor, right: bool) -> Tensor:
+    return emit(ops.Searchsorted(right), table, values)
+
+
+def _with_elements(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
+    """x, flat if `axis` is None, and the axis, along which there are elements."""
+    tensor = as_tensor(x)
+    if axis is None:
+        tensor = reshape(tensor, (-1,))
+    place = axis_of(name, 0 if axis is None else axis, tensor)
+    if tensor.shape[place] == 0:
+        raise error(f"{name}: no elements along axis {place} of {tensor.value.type}")
+    return tensor, place
+
+
+def _kept(x: Tensor, axis: int, keepdims: bool) -> Tensor:
+    return x if keepdims else squeeze(x, axis)
+
+
+def _pair(value: Tensor, place: Tensor, axis: int, given: int | None, keepdims: bool) -> Any:
+    values = _kept(value, axis, keepdims)
+    return values if given is None else (values, _kept(place, axis, keepdims))
+
+
+def _sorted(name: str, x: Any, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
+    tensor = as_tensor(x)
+    place = axis_of(name, axis, tensor)
+    return _first(tensor, place, tensor.shape[place], descending)
+
+
+def _first(x: Tensor, axis: int, count: int, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """The first `count` elements in order, and their places."""
+    values, places = current_builder().emit(ops.Sort(axis, count, descending), x)
+    return values, places

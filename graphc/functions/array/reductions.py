@@ -1,0 +1,227 @@
+"""Reductions over axes, with the names and arguments of the Python Array API."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from graphc import ops
+from graphc.functions.array.elementwise import (
+    abs,
+    equal,
+    isnan,
+    logical_or,
+    multiply,
+    not_equal,
+    pow,
+    sqrt,
+    square,
+    stop_gradient,
+    subtract,
+    where,
+)
+from graphc.functions.array.precision import in_float32
+from graphc.functions.array.shapes import reshape
+from graphc.functions.array.tensors import Axes, as_tensor, axes_of, axis_of, cast, dtype_of, error
+from graphc.functions.array.values_alone import values_alone
+from graphc.ir import FLOATS
+from graphc.trace import Tensor, emit
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]
+
+
+def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The sum over `axis` (one, several, or all for None); 0 over nothing.
+
+    Integers and booleans are summed as i64 unless `dtype` says otherwise.
+    """
+    tensor = summable(x, dtype)
+    return emit(ops.Sum(axes_of("sum", axis, tensor), keepdims), tensor)
+
+
+def prod(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The product over `axis` (one, several, or all for None); 1 over nothing.
+
+    Integers and booleans are multiplied as i64 unless `dtype` says otherwise.
+    """
+    tensor = summable(x, dtype)
+    return emit(ops.Prod(axes_of("prod", axis, tensor), keepdims), tensor)
+
+
+def summable(x: Any, dtype: Any) -> Tensor:
+    """`x` as it is summed: in `dtype`, else in its own dtype if that is a float, else in i64."""
+    tensor = as_tensor(x)
+    if dtype is not None:
+        return cast(tensor, dtype_of(dtype))
+    return tensor if tensor.dtype in FLOATS else cast(tensor, "i64")
+
+
+def count_nonzero(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The number of elements over `axis` that are not 0: i64."""
+    return sum(cast(as_tensor(x), "bool"), axis, keepdims=keepdims)
+
+
+@in_float32
+def norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """(sum of |x|^ord)^(1 / ord) of floats over `axis`, as linalg.vector_norm: the largest and the
+    smallest magnitude for the orders inf and -inf, the number of elements that are not 0 for 0."""
+    tensor = _floats("norm", x)
+    if ord == math.inf:
+        return max(abs(tensor), axis, keepdims)
+    if ord == -math.inf:
+        return min(abs(tensor), axis, keepdims)
+    if ord == 0:
+        return cast(count_nonzero(tensor, axis, keepdims), tensor.dtype)
+    if ord == 1:
+        return sum(abs(tensor), axis, keepdims=keepdims)
+    if ord == 2:
+        return _root(sum(square(tensor), axis, keepdims=keepdims))
+    # The powers of 0 have no slope, or one of NaN, and neither has the root: PyTorch takes 0.
+    size = abs(tensor)
+    origin = equal(size, 0)
+    powers = where(origin, 0.0 if ord > 0 else math.inf, pow(where(origin, 1, size), ord))
+    total = sum(powers, axis, keepdims=keepdims)
+    nothing = equal(total, 0)
+    root = pow(where(nothing, 1, total), 1 / ord)
+    return where(nothing, 0.0 if ord > 0 else math.inf, root)
+
+
+def _root(x: Tensor) -> Tensor:
+    """The square root, through which no gradient flows at 0, where it has no slope."""
+    nothing = equal(x, 0)
+    return where(nothing, 0, sqrt(where(nothing, 1, x)))
+
+
+@in_float32
+def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The mean of floats over `axis` (one, several, or all for None); NaN over nothing."""
+    tensor = _floats("mean", x)
+    axes = axes_of("mean", axis, tensor)
+    count = math.prod(tensor.shape[a] for a in axes)
+    return multiply(emit(ops.Sum(axes, keepdims), tensor), 1 / count if count else math.nan)
+
+
+def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The largest element over `axis`, NaN if any is: values alone, without the places of `argmax`.
+    Equal ones share the gradient."""
+    return _extreme("max", ops.Max, x, axis, keepdims)
+
+
+def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The smallest element over `axis`, NaN if any is: values alone, without the places of
+    `argmin`. Equal ones share the gradient."""
+    return _extreme("min", ops.Min, x, axis, keepdims)
+
+
+def _extreme(
+    name: str, op: type[ops.Max] | type[ops.Min], x: Any, axis: Axes, keepdims: bool
+) -> Tensor:
+    tensor = as_tensor(x)
+    numbers = cast(tensor, "i32") if tensor.dtype == "bool" else tensor
+    found = cast(emit(op(axes_of(name, axis, tensor), keepdims), numbers), tensor.dtype)
+    return values_alone(found, name, axis)
+
+
+@in_float32
+def var(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """The sum of squared deviations from the mean, divided by (count - correction)."""
+    tensor = _floats("var", x)
+    axes = axes_of("var", axis, tensor)
+    count = math.prod(tensor.shape[a] for a in axes)
+    if count <= correction:
+        raise error(
+            f"var: {count} elements along axes {axes} of {tensor.value.type} "
+            f"are not more than correction={correction}"
+        )
+    average = mean(tensor, axes, keepdims=True)
+    biased = biased_variance(tensor, average, axes)
+    unbiased = biased if not correction else multiply(biased, count / (count - correction))
+    return unbiased if keepdims else sum(unbiased, axes)
+
+
+def biased_variance(x: Tensor, average: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The mean squared deviation over `axes`, which it keeps, from their mean `average`.
+
+    Written as E[(x - c)^2] - (E[x] - c)^2 for the constant c = E[x]. The second term is 0, but
+    makes the gradient exact at any order without a sum over x in it; differentiating (x - E[x])^2
+    itself needs one more pass over the data for a sum that is 0.
+    """
+    centre = stop_gradient(average)
+    spread = mean(square(subtract(x, centre)), axes, keepdims=True)
+    return subtract(spread, square(subtract(average, centre)))
+
+
+@in_float32
+def std(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """The square root of `var`; the gradient where that is 0 is 0."""
+    return _root(var(x, axis, correction, keepdims))
+
+
+def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether any element over `axis` is not 0: booleans; false over nothing."""
+    tensor = as_tensor(x)
+    flags = cast(cast(tensor, "bool"), "i32")
+    largest = max if _has_elements("any", tensor, axis) else sum
+    return not_equal(largest(flags, axis, keepdims=keepdims), 0)
+
+
+def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether no element over `axis` is 0: booleans; true over nothing."""
+    tensor = as_tensor(x)
+    flags = cast(cast(tensor, "bool"), "i32")
+    smallest = min if _has_elements("all", tensor, axis) else prod
+    return not_equal(smallest(flags, axis, keepdims=keepdims), 0)
+
+
+def _has_elements(name: str, x: Tensor, axis: Axes) -> bool:
+    return math.prod(x.shape[a] for a in axes_of(name, axis, x)) > 0
+
+
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The first place along `axis` (among all elements in row-major order for None) of the largest
+    element (or of NaN): i64."""
+    return _first("argmax", x, axis, keepdims)
+
+
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The first place along `axis` (among all elements in row-major order for None) of the smallest
+    element (or of NaN): i64."""
+    return _first("argmin", x, axis, keepdims)
+
+
+def _first(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
+    tensor = as_tensor(x)
+    if axis is None or not tensor.ndim:
+        axes_of(name, axis, tensor)
+        found = _first(name, reshape(tensor, -1), 0, False)
+        return reshape(found, (1,) * tensor.ndim) if keepdims else found
+    place = axis_of(name, axis, tensor)
+    extent = tensor.shape[place]
+    shape = tuple(extent if a == place else 1 for a in range(tensor.ndim))
+    extreme = (max if name == "argmax" else min)(tensor, place, keepdims=True)
+    found = equal(tensor, extreme)
+    if tensor.dtype in FLOATS:
+        found = logical_or(found, isnan(tensor))
+    ramp = emit(ops.Iota(shape, place, "i64"))
+    return min(where(found, ramp, extent), place, keepdims)
+
+
+def _floats(name: str, x: Any) -> Tensor:
+    tensor = as_tensor(x)
+    if tensor.dtype not in FLOATS:
+        raise error(f"{name}: expected floats, got {tensor.value.type}")
+    return tensor

@@ -1,0 +1,193 @@
+"""Other shapes and orders of the same elements, and elements put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.functions.array.tensors import (
+    Axes,
+    as_tensor,
+    axes_of,
+    axis_of,
+    error,
+    promoted,
+    shape_of,
+)
+from graphc.trace import Tensor, emit
+
+__all__ = [
+    "broadcast_to",
+    "concat",
+    "expand_dims",
+    "flatten",
+    "flip",
+    "matrix_transpose",
+    "pad",
+    "permute_dims",
+    "reshape",
+    "squeeze",
+    "stack",
+    "transpose",
+]
+
+
+def reshape(x: Any, shape: Any, *more: int) -> Tensor:
+    """The same elements in row-major order, in another shape, given as a tuple or one by one; one
+    extent may be -1 and follows from the others."""
+    tensor = as_tensor(x)
+    wanted = [*(shape if isinstance(shape, Sequence) else (shape,)), *more]
+    if wanted.count(-1) == 1:
+        rest = math.prod(n for n in wanted if n != -1)
+        if rest == 0 or tensor.size % rest:
+            raise error(
+                f"reshape: {tensor.value.type} has {tensor.size} elements, "
+                f"which shape {wanted} does not divide"
+            )
+        wanted[wanted.index(-1)] = tensor.size // rest
+    extents = shape_of("reshape", wanted)
+    return tensor if extents == tensor.shape else emit(ops.Reshape(extents), tensor)
+
+
+def flatten(x: Any, start_axis: int = 1, end_axis: int = -1) -> Tensor:
+    """The axes from `start_axis` to `end_axis`, both included, as one: [n, c, h, w] becomes
+    [n, c * h * w]."""
+    tensor = as_tensor(x)
+    start, end = (axis_of("flatten", a, tensor) for a in (start_axis, end_axis))
+    if start > end:
+        raise error(f"flatten: start_axis {start_axis} lies behind end_axis {end_axis}")
+    shape = tensor.shape
+    merged = math.prod(shape[start : end + 1])
+    return reshape(tensor, (*shape[:start], merged, *shape[end + 1 :]))
+
+
+def permute_dims(x: Any, axes: Sequence[int]) -> Tensor:
+    """Output axis d is input axis axes[d]."""
+    tensor = as_tensor(x)
+    order = tuple(axis_of("permute_dims", a, tensor) for a in axes)
+    if sorted(order) != list(range(tensor.ndim)):
+        raise error(
+            f"permute_dims: axes {tuple(axes)} are not a permutation of those of "
+            f"{tensor.value.type}"
+        )
+    return emit(ops.PermuteDims(order), tensor)
+
+
+def transpose(x: Any, axes: Sequence[int] | None = None, *more: int) -> Tensor:
+    """The axes in the order `axes`, reversed for None, as in NumPy."""
+    tensor = as_tensor(x)
+    if more or isinstance(axes, int):
+        got = ", ".join(map(repr, (axes, *more)))
+        raise error(
+            f"transpose: expected all axes in one tuple, got {got}; "
+            "graphc.swapaxes exchanges two axes"
+        )
+    return permute_dims(tensor, range(tensor.ndim)[::-1] if axes is None else axes)
+
+
+def matrix_transpose(x: Any) -> Tensor:
+    """The last two axes exchanged."""
+    tensor = as_tensor(x)
+    if tensor.ndim < 2:
+        raise error(f"matrix_transpose: expected 2 axes or more, got {tensor.value.type}")
+    *batch, rows, columns = range(tensor.ndim)
+    return permute_dims(tensor, (*batch, columns, rows))
+
+
+def expand_dims(x: Any, axis: int = 0) -> Tensor:
+    """A new axis of extent 1, number `axis` of the result."""
+    tensor = as_tensor(x)
+    place = axis_of("expand_dims", axis, tensor, extra=1)
+    return reshape(tensor, (*tensor.shape[:place], 1, *tensor.shape[place:]))
+
+
+def squeeze(x: Any, axis: Axes = None) -> Tensor:
+    """Without the axes `axis`, whose extents must be 1; None removes all of extent 1."""
+    tensor = as_tensor(x)
+    if axis is None:
+        return reshape(tensor, tuple(n for n in tensor.shape if n != 1))
+    axes = axes_of("squeeze", axis, tensor)
+    for a in axes:
+        if tensor.shape[a] != 1:
+            raise error(f"squeeze: axis {a} of {tensor.value.type} has extent {tensor.shape[a]}")
+    return reshape(tensor, tuple(n for a, n in enumerate(tensor.shape) if a not in axes))
+
+
+def broadcast_to(x: Any, shape: Any) -> Tensor:
+    """x repeated along new leading axes and axes of extent 1."""
+    tensor = as_tensor(x)
+    extents = shape_of("broadcast_to", shape)
+    return tensor if extents == tensor.shape else emit(ops.BroadcastTo(extents), tensor)
+
+
+def flip(x: Any, axis: Axes = None) -> Tensor:
+    """The elements in reverse order along `axis` (one, several, or all for None)."""
+    tensor = as_tensor(x)
+    return emit(ops.Flip(axes_of("flip", axis, tensor)), tensor)
+
+
+def concat(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """The arrays one behind the other along `axis`; flattened before for None."""
+    tensors = promoted(*_several("concat", arrays))
+    if axis is None:
+        tensors, axis = [reshape(t, -1) for t in tensors], 0
+    place = axis_of("concat", axis, tensors[0])
+    return emit(ops.Concat(place), *tensors)
+
+
+def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
+    """The arrays, of one shape, along a new axis, number `axis` of the result."""
+    tensors = promoted(*_several("stack", arrays))
+    for t in tensors:
+        if t.shape != tensors[0].shape:
+            raise error(f"stack: {tensors[0].value.type} and {t.value.type} differ in shape")
+    place = axis_of("stack", axis, tensors[0], extra=1)
+    return concat([expand_dims(t, place) for t in tensors], place)
+
+
+def _several(name: str, arrays: Any) -> Sequence[Any]:
+    if isinstance(arrays, Tensor) or not isinstance(arrays, Sequence) or not arrays:
+        raise error(f"{name}: expected a list or tuple of at least one tensor")
+    return arrays
+
+
+def pad(
+    x: Any, widths: int | Sequence[Sequence[int]], value: float = 0.0, mode: str = "constant"
+) -> Tensor:
+    """x with `widths[axis] = (before, after)` elements around it, or one number of them on all
+    sides: of `value` for mode "constant", mirrored without the edge for "reflect", the edge for
+    "replicate", those of the other end for "circular"."""
+    tensor = as_tensor(x)
+    pairs = _pairs(widths, tensor)
+    if mode != "constant":
+        from graphc.functions.array.rearrange import padded_from_within
+
+        return padded_from_within(tensor, pairs, mode)
+    low, high = tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
+    return emit(ops.Pad(low, high, (0,) * tensor.ndim, value), tensor)
+
+
+def _pairs(widths: Any, x: Tensor) -> list[tuple[int, int]]:
+    """(before, after) of each axis of x, or GraphError. A single pair is none for all axes: for
+    PyTorch it would be that of the last one."""
+    number = _is_width(widths)
+    given = [(widths, widths)] * x.ndim if number else widths
+    pairs = [tuple(p) for p in given] if _holds_sequences(given) else []
+    if len(pairs) != x.ndim or any(len(p) != 2 or not all(map(_is_width, p)) for p in pairs):
+        raise error(
+            f"pad: expected a pair of non-negative widths for each axis of {x.value.type}, "
+            f"or one number, got {pairs or widths}"
+        )
+    return [(int(before), int(after)) for before, after in pairs]
+
+
+def _is_width(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
+
+
+def _holds_sequences(value: Any) -> bool:
+    return isinstance(value, Iterable) and all(hasattr(v, "__len__") for v in value)

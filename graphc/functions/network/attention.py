@@ -1,0 +1,175 @@
+"""Attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.functions.array import reductions
+from graphc.functions.array.elementwise import add, equal, less_equal, multiply, where
+from graphc.functions.array.matrix_product import matmul
+from graphc.functions.array.precision import in_float32
+from graphc.functions.array.rearrange import repeat
+from graphc.functions.array.shapes import broadcast_to, matrix_transpose, permute_dims, reshape
+from graphc.functions.array.tensors import as_tensor, cast, error, floating, promoted
+from graphc.functions.network.activation import softmax
+from graphc.functions.network.dropouts import dropout
+from graphc.trace import Tensor, current_builder, emit
+
+__all__ = ["scaled_dot_product_attention"]
+
+MOST_FEATURES = 256
+"""Of a head, for the op: with more, the weights lie in memory as a whole."""
+
+
+@in_float32
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query key^T * scale + mask) value: [..., t, e], [..., u, e], [..., u, d] to
+    [..., t, d].
+
+    `attn_mask` broadcasts with [..., t, u]: booleans (false: not seen) or numbers to add.
+    `is_causal` lets position i see positions up to i. `scale` is 1 / sqrt(e) unless given. A row
+    that sees nothing gives zeros. `dropout_p` drops weights, whether in training or not. With
+    `enable_gqa`, key and value may have fewer heads, axis -3: each serves as many neighbours.
+    """
+    name = "scaled_dot_product_attention"
+    q, k, v = (floating(x) for x in promoted(query, key, value))
+    if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise error(
+            f"{name}: expected query [..., t, e], key [..., u, e] and value [..., u, d], "
+            f"got {_types(q, k, v)}"
+        )
+    number = not isinstance(dropout_p, bool) and isinstance(dropout_p, int | float)
+    if not number or not 0 <= dropout_p <= 1:
+        raise error(f"{name}: dropout_p expected a probability from 0 to 1, got {dropout_p!r}")
+    operands = [q, k, v]
+    if attn_mask is not None:
+        mask = as_tensor(attn_mask)
+        operands.append(mask if mask.dtype == "bool" else cast(mask, q.dtype))
+    inputs, leading = _aligned(name, operands, enable_gqa)
+    shape = (*leading, q.shape[-2], v.shape[-1])
+    if 0 in (*shape, k.shape[-2]) or dropout_p == 1:
+        return broadcast_to(as_tensor(np.zeros((), q.value.type.numpy_dtype)), shape)
+    if q.shape[-1] == 0 or max(q.shape[-1], v.shape[-1]) > MOST_FEATURES:
+        q, k, v, *masks = inputs
+        return reshape(_composed(q, k, v, masks, float(dropout_p), is_causal, scale), shape)
+    factor = float(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    op, builder = ops.Attention(bool(is_causal), factor), current_builder()
+    if dropout_p:
+        seed, place, counter = builder.random_key()
+        op = replace(op, dropout=float(dropout_p), seed=seed, number=place)
+        inputs.append(counter)
+    y, _ = builder.emit(op, *inputs)
+    n, t, h, d = y.shape
+    heads_first = reshape(y, (n, 1, t, d)) if h == 1 else permute_dims(y, (0, 2, 1, 3))
+    return reshape(heads_first, shape)
+
+
+def _types(*tensors: Tensor) -> str:
+    *first, last = (str(t.value.type) for t in tensors)
+    return f"{', '.join(first)} and {last}"
+
+
+def _aligned(
+    name: str, operands: Sequence[Tensor], grouped: bool
+) -> tuple[list[Tensor], tuple[int, ...]]:
+    """query, key, value and what may be a mask as the op takes them, [n, heads, ...], and the
+    leading axes of the result."""
+    most = max(2, *(x.ndim for x in operands))
+    flat = most < 4 and not grouped  # the batch is all that leads: one head each
+    tensors = []
+    for x in operands:
+        shape = (1,) * (2 - x.ndim) + x.shape
+        shape = (*shape[:-2], 1, *shape[-2:]) if flat else shape
+        tensors.append(reshape(x, (1,) * (max(most, 4) - len(shape)) + shape))
+    q, k, v, *mask = tensors
+    groups = [x.shape[-3] for x in (k, v)]
+    try:
+        batch = np.broadcast_shapes(*(x.shape[:-3] for x in tensors))
+        same = (q, *mask) if grouped else tensors
+        (h,) = np.broadcast_shapes(*(x.shape[-3:-2] for x in same))
+        if any(m not in (1, n) for x in mask for m, n in _ends(x, q, k)):
+            raise ValueError
+    except ValueError:
+        raise error(f"{name}: shapes do not broadcast: {_types(*operands)}") from None
+    if grouped and (groups[0] != groups[1] or not groups[0] or h % groups[0]):
+        raise error(
+            f"{name}: enable_gqa expected a multiple of equal heads of key and value for query, "
+            f"got {h}, {groups[0]} and {groups[1]}"
+        )
+    g = groups[0] if grouped or groups == [1, 1] else h
+    inputs = [_fitted(x, (*batch, n)) for x, n in ((q, h), (k, g), (v, g))]
+    inputs += [x if len(batch) == 1 else _fitted(x, (*batch, x.shape[-3])) for x in mask]
+    leading = batch if flat else (*batch, h)
+    return inputs, leading[len(leading) - most + 2 :]
+
+
+def _ends(mask: Tensor, query: Tensor, key: Tensor) -> list[tuple[int, int]]:
+    """The extents of the mask beside those of queries and keys."""
+    return list(zip(mask.shape[-2:], (query.shape[-2], key.shape[-2]), strict=True))
+
+
+def _fitted(x: Tensor, leading: tuple[int, ...]) -> Tensor:
+    """x with these leading axes, those before the heads merged into one."""
+    tail = x.shape[-2:]
+    x = broadcast_to(x, (*leading, *tail))
+    return x if len(leading) == 2 else reshape(x, (-1, leading[-1], *tail))
+
+
+def _composed(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    masks: Sequence[Tensor],
+    p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
+    """What the op computes, from others."""
+    k, v = (x if x.shape[1] == 1 else repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = _scores(q, k, masks, is_causal, scale)
+    nothing = equal(reductions.max(scores, -1, keepdims=True), -math.inf)
+    return matmul(where(nothing, 0, dropout(softmax(scores, -1), p, training=True)), v)
+
+
+def attention_weights(
+    q: Tensor,
+    k: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """What each position takes of each other's value: [..., t, e], [..., u, e] to [..., t, u];
+    arguments as of `scaled_dot_product_attention`, but a row that sees nothing gives NaN."""
+    masks = [] if attn_mask is None else [as_tensor(attn_mask)]
+    scores = _scores(q, k, masks, is_causal, scale)
+    return dropout(softmax(scores, -1), dropout_p, training=True)
+
+
+def _scores(
+    q: Tensor, k: Tensor, masks: Sequence[Tensor], is_causal: bool, scale: float | None
+) -> Tensor:
+    factor = 1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale
+    scores = multiply(matmul(q, matrix_transpose(k)), factor)
+    if is_causal:
+        rows, columns = emit(ops.Iota((q.shape[-2], 1), 0)), emit(ops.Iota((1, k.shape[-2]), 1))
+        scores = where(less_equal(columns, rows), scores, -math.inf)
+    for mask in masks:
+        seen = mask.dtype == "bool"
+        scores = where(mask, scores, -math.inf) if seen else add(scores, mask)
+    return scores

@@ -1,0 +1,197 @@
+"""Fully connected layers and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from graphc import ops
+from graphc.functions.array.elementwise import add, multiply
+from graphc.functions.array.matrix_product import matmul
+from graphc.functions.array.precision import biased
+from graphc.functions.array.shapes import expand_dims, matrix_transpose, pad, reshape
+from graphc.functions.array.tensors import as_tensor, error, promoted
+from graphc.functions.network.windows import of_images, pair, single
+from graphc.trace import Tensor, emit
+
+__all__ = ["bilinear", "conv1d", "conv2d", "conv_transpose2d", "linear"]
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """x [..., in] times the transposed `weight` [out, in], plus `bias` [out]: [..., out]."""
+    tensor, w = promoted(x, weight)
+    if w.ndim != 2:
+        raise error(f"linear: expected a weight of 2 axes, got {w.value.type}")
+    if not tensor.ndim or tensor.shape[-1] != w.shape[1]:
+        features = f"has {tensor.shape[-1]} features" if tensor.ndim else "has no axes"
+        raise error(
+            f"linear: x {tensor.value.type} {features}, weight {w.value.type} expects {w.shape[1]}"
+        )
+
+    def product(x: Tensor, weight: Tensor) -> Tensor:
+        return matmul(x, matrix_transpose(weight))
+
+    if bias is None:
+        return product(tensor, w)
+    return biased(product, tensor, w, _bias("linear", bias, w))
+
+
+@of_images(2)
+def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
+    """y[..., k] = sum over i, j of x1[..., i] * weight[k, i, j] * x2[..., j], plus `bias` [k]."""
+    a, b, w = promoted(x1, x2, weight)
+    fits = w.ndim == 3 and a.shape[-1:] == w.shape[1:2] and b.shape[-1:] == w.shape[2:]
+    if not fits or a.shape[:-1] != b.shape[:-1]:
+        raise error(
+            f"bilinear: x1 {a.value.type} and x2 {b.value.type} do not fit weight {w.value.type}"
+        )
+    k, i, j = w.shape
+    products = multiply(expand_dims(a, -1), expand_dims(b, -2))
+    y = linear(reshape(products, (*a.shape[:-1], i * j)), reshape(w, (k, i * j)))
+    return y if bias is None else add(y, as_tensor(bias))
+
+
+def conv2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The cross-correlation of x [n, c, h, w] with `weight` [k, c / groups, r, s], plus `bias` [k]:
+    [n, k, p, q]. Without n in x there is none in the result.
+
+    `stride`, `padding` and `dilation` are one number or (rows, columns); padding "valid" is none,
+    "same" keeps h and w, for stride 1.
+    """
+    tensor, w = promoted(x, weight)
+    steps = pair("conv2d", "stride", stride)
+    spacing = pair("conv2d", "dilation", dilation)
+    if not isinstance(groups, int) or groups < 1:
+        raise error(f"conv2d: groups expected a positive integer, got {groups!r}")
+    if isinstance(padding, str):
+        tensor, around = _named_padding(tensor, w, padding, steps, spacing)
+    else:
+        around = pair("conv2d", "padding", padding, at_least=0)
+    op = ops.Conv2d(steps, around, spacing, groups)
+    if bias is None:
+        return emit(op, tensor, w)
+    return biased(partial(emit, op), tensor, w, reshape(_bias("conv2d", bias, w), (1, -1, 1, 1)))
+
+
+@of_images(1)
+def conv1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The cross-correlation of x [n, c, w] with `weight` [k, c / groups, s], plus `bias` [k]:
+    [n, k, q]. Arguments as of `conv2d`."""
+    tensor, w = promoted(x, weight)
+    if tensor.ndim != 3 or w.ndim != 3:
+        raise error(
+            f"conv1d: x {tensor.value.type} and weight {w.value.type} must have 3 axes each"
+        )
+    step, spacing = single("conv1d", "stride", stride), single("conv1d", "dilation", dilation)
+    around: Any = padding
+    if not isinstance(padding, str):
+        around = (0, single("conv1d", "padding", padding, at_least=0))
+    images, taps = (reshape(t, (*t.shape[:2], 1, t.shape[2])) for t in (tensor, w))
+    y = conv2d(images, taps, bias, (1, step), around, (1, spacing), groups)
+    return reshape(y, (*y.shape[:2], y.shape[3]))
+
+
+@of_images(2)
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """The transposed convolution of x [n, k, p, q] with `weight` [k, c / groups, r, s], plus `bias`
+    [c]: [n, c, h, w], the gradient of conv2d with these arguments.
+
+    h = (p - 1) * stride - 2 * padding + dilation * (r - 1) + output_padding + 1; w likewise.
+    """
+    name = "conv_transpose2d"
+    tensor, w = promoted(x, weight)
+    steps, spacing = pair(name, "stride", stride), pair(name, "dilation", dilation)
+    around = pair(name, "padding", padding, at_least=0)
+    extra = pair(name, "output_padding", output_padding, at_least=0)
+    if tensor.ndim != 4 or w.ndim != 4 or tensor.shape[1] != w.shape[0]:
+        raise error(
+            f"{name}: x {tensor.value.type} and weight {w.value.type} must have 4 axes each and "
+            "the same number of channels in axis 1 of x and axis 0 of weight"
+        )
+    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+        raise error(f"{name}: groups expected a divisor of {w.shape[0]} channels, got {groups!r}")
+    check_output_padding(name, extra, steps, spacing)
+    more = tuple(e // s for e, s in zip(extra, steps, strict=True))
+    if any(more):  # as a convolution has it, its output is not shorter than x
+        tensor = pad(tensor, [(0, 0), (0, 0), *((0, m) for m in more)])
+        extra = extra[0] % steps[0], extra[1] % steps[1]
+    height, width = (
+        (tensor.shape[2 + i] - 1) * steps[i]
+        - 2 * around[i]
+        + spacing[i] * (w.shape[2 + i] - 1)
+        + extra[i]
+        + 1
+        for i in (0, 1)
+    )
+    if height < 1 or width < 1:
+        raise error(f"{name}: padding {around} leaves nothing of x {tensor.value.type}")
+    op = ops.Conv2dDgrad(steps, around, spacing, groups, (height, width))
+    if bias is None:
+        return emit(op, tensor, w)
+    b, channels = as_tensor(bias), w.shape[1] * groups
+    if b.shape != (channels,):
+        raise error(f"{name}: bias {b.value.type} does not fit the {channels} output channels")
+    return biased(partial(emit, op), tensor, w, reshape(b, (1, channels, 1, 1)))
+
+
+def check_output_padding(
+    name: str, extra: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> None:
+    """GraphError unless `extra` is below stride or dilation along each axis."""
+    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
+        spaced = "" if set(dilation) == {1} else f" or dilation {tuple(dilation)}"
+        raise error(f"{name}: output_padding {extra} is not below stride {stride}{spaced}")
+
+
+def _named_padding(
+    x: Tensor, w: Tensor, padding: str, stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[Tensor, tuple[int, int]]:
+    """x and the padding that the op adds on both sides; an odd total is padded before."""
+    if padding == "valid":
+        return x, (0, 0)
+    if padding != "same":
+        raise error(f'conv2d: padding expected numbers, "same" or "valid", got {padding!r}')
+    if stride != (1, 1):
+        raise error(f'conv2d: padding="same" expected stride 1, got {stride}')
+    if w.ndim != 4:
+        return x, (0, 0)  # which the op reports
+    total = [d * (taps - 1) for d, taps in zip(dilation, w.shape[2:], strict=True)]
+    if any(t % 2 for t in total):
+        x = pad(x, [(0, 0), (0, 0), (0, total[0] % 2), (0, total[1] % 2)])
+    return x, (total[0] // 2, total[1] // 2)
+
+
+def _bias(name: str, bias: Any, weight: Tensor) -> Tensor:
+    tensor = as_tensor(bias)
+    if tensor.shape != weight.shape[:1]:
+        raise error(
+            f"{name}: bias {tensor.value.type} does not fit weight {weight.value.type}, "
+            f"which expects [{weight.shape[0]}]"
+        )
+    return tensor

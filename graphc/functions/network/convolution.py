@@ -1,0 +1,212 @@
+"""Convolutions of other ranks than images have, from conv2d."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.functions.array.rearrange import swapaxes
+from graphc.functions.array.shapes import concat, expand_dims, flip, permute_dims, reshape, squeeze
+from graphc.functions.array.tensors import as_tensor, error, promoted
+from graphc.functions.network.contraction import check_output_padding, conv2d, conv_transpose2d
+from graphc.functions.network.windows import of_images, pair, single, triple
+from graphc.trace import Tensor, emit
+
+__all__ = ["conv3d", "conv_transpose1d", "conv_transpose3d", "fold", "unfold"]
+
+Size = int | Sequence[int]
+
+
+@of_images(3)
+def conv3d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The cross-correlation of x [n, c, d, h, w] with `weight` [k, c / groups, t, r, s], plus
+    `bias` [k]: [n, k, o, p, q]. `stride`, `padding` and `dilation` are one number or (depth, rows,
+    columns).
+
+    One conv2d, whose images are the depths of the result and whose channels are those of x at each
+    depth that `weight` covers.
+    """
+    tensor, w = promoted(x, weight)
+    if tensor.ndim != 5 or w.ndim != 5:
+        raise error(
+            f"conv3d: x {tensor.value.type} and weight {w.value.type} must have 5 axes each"
+        )
+    steps, spacing = triple("conv3d", "stride", stride), triple("conv3d", "dilation", dilation)
+    around = triple("conv3d", "padding", padding, at_least=0)
+    slices = _depths(tensor, w.shape[2], steps[0], around[0], spacing[0])
+    n, c, taps, depth, *image = slices.shape
+    images = reshape(permute_dims(slices, (0, 3, 1, 2, 4, 5)), (n * depth, c * taps, *image))
+    kernel = reshape(w, (w.shape[0], w.shape[1] * taps, *w.shape[3:]))
+    y = conv2d(images, kernel, bias, steps[1:], around[1:], spacing[1:], groups)
+    return swapaxes(reshape(y, (n, depth, *y.shape[1:])), 1, 2)
+
+
+def _depths(x: Tensor, taps: int, stride: int, padding: int, dilation: int) -> Tensor:
+    """[n, c, taps, depth, h, w]: what each tap meets at each depth of the result."""
+    low = (0, 0, padding, 0, 0)
+    padded = emit(ops.Pad(low, low, (0,) * 5), x) if padding else x
+    depth = (padded.shape[2] - dilation * (taps - 1) - 1) // stride + 1
+    if depth < 1:
+        raise error(f"conv3d: {taps} taps of weight do not fit the depth of x {x.value.type}")
+    reach = (depth - 1) * stride + 1
+    starts = [tap * dilation for tap in range(taps)]
+    parts = [expand_dims(padded[:, :, s : s + reach : stride], 2) for s in starts]
+    return concat(parts, 2) if taps > 1 else parts[0]
+
+
+@of_images(1)
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+) -> Tensor:
+    """The transposed convolution of x [n, k, q] with `weight` [k, c / groups, s], plus `bias` [c]:
+    [n, c, w]. Arguments as of `conv_transpose2d`."""
+    tensor, w = promoted(x, weight)
+    if tensor.ndim != 3 or w.ndim != 3:
+        raise error(
+            f"conv_transpose1d: x {tensor.value.type} and weight {w.value.type} must have 3 axes "
+            "each"
+        )
+    name = "conv_transpose1d"
+    y = conv_transpose2d(
+        expand_dims(tensor, 2),
+        expand_dims(w, 2),
+        bias,
+        (1, single(name, "stride", stride)),
+        (0, single(name, "padding", padding, at_least=0)),
+        (0, single(name, "output_padding", output_padding, at_least=0)),
+        groups,
+        (1, single(name, "dilation", dilation)),
+    )
+    return squeeze(y, 2)
+
+
+@of_images(3)
+def conv_transpose3d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+) -> Tensor:
+    """The transposed convolution of x [n, k, o, p, q] with `weight` [k, c / groups, t, r, s], plus
+    `bias` [c]: [n, c, d, h, w]. Arguments as of `conv_transpose2d`.
+
+    A conv3d of x, with stride - 1 zeros between its elements, and the mirrored weight.
+    """
+    name = "conv_transpose3d"
+    tensor, w = promoted(x, weight)
+    if tensor.ndim != 5 or w.ndim != 5 or tensor.shape[1] != w.shape[0]:
+        raise error(
+            f"{name}: x {tensor.value.type} and weight {w.value.type} must have 5 axes each and "
+            "the same number of channels in axis 1 of x and axis 0 of weight"
+        )
+    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+        raise error(f"{name}: groups expected a divisor of {w.shape[0]} channels, got {groups!r}")
+    steps, spacing = triple(name, "stride", stride), triple(name, "dilation", dilation)
+    around = triple(name, "padding", padding, at_least=0)
+    extra = triple(name, "output_padding", output_padding, at_least=0)
+    check_output_padding(name, extra, steps, spacing)
+    reach = [d * (taps - 1) for d, taps in zip(spacing, w.shape[2:], strict=True)]
+    low = [r - p for r, p in zip(reach, around, strict=True)]
+    high = [r - p + e for r, p, e in zip(reach, around, extra, strict=True)]
+    grown = ops.Pad(
+        (0, 0, *(max(n, 0) for n in low)),
+        (0, 0, *(max(n, 0) for n in high)),
+        (0, 0, *(s - 1 for s in steps)),
+    )
+    wide = emit(grown, tensor)
+    wide = wide[
+        (
+            ...,
+            *(
+                slice(max(-a, 0), n - max(-b, 0))
+                for a, b, n in zip(low, high, wide.shape[2:], strict=True)
+            ),
+        )
+    ]
+    k, channels, *taps = w.shape
+    apart = swapaxes(reshape(w, (groups, k // groups, channels, *taps)), 1, 2)
+    mirrored = flip(reshape(apart, (groups * channels, k // groups, *taps)), (2, 3, 4))
+    b, outputs = None if bias is None else as_tensor(bias), channels * groups
+    if b is not None and b.shape != (outputs,):
+        raise error(f"{name}: bias {b.value.type} does not fit the {outputs} output channels")
+    return conv3d(wide, mirrored, b, dilation=spacing, groups=groups)
+
+
+@of_images(2)
+def unfold(
+    x: Any, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
+) -> Tensor:
+    """The windows of x [n, c, h, w] as columns: [n, c * r * s, p * q]."""
+    tensor = as_tensor(x)
+    if tensor.ndim != 4:
+        raise error(f"unfold: expected x of 4 axes, got {tensor.value.type}")
+    r, s = pair("unfold", "kernel_size", kernel_size)
+    (down, right), (dy, dx) = pair("unfold", "stride", stride), pair("unfold", "dilation", dilation)
+    low = (0, 0, *pair("unfold", "padding", padding, at_least=0))
+    padded = emit(ops.Pad(low, low, (0,) * 4), tensor) if any(low) else tensor
+    n, c, height, width = padded.shape
+    p, q = (height - dy * (r - 1) - 1) // down + 1, (width - dx * (s - 1) - 1) // right + 1
+    if p < 1 or q < 1:
+        raise error(f"unfold: windows {(r, s)} do not fit x {tensor.value.type}")
+    parts = []
+    for i in range(0, r * dy, dy):
+        for j in range(0, s * dx, dx):
+            rows = slice(i, i + (p - 1) * down + 1, down)
+            part = padded[:, :, rows, j : j + (q - 1) * right + 1 : right]
+            parts.append(reshape(part, (n, c, 1, p * q)))
+    return reshape(concat(parts, 2), (n, c * r * s, p * q))
+
+
+@of_images(1)
+def fold(
+    x: Any,
+    output_size: Size,
+    kernel_size: Size,
+    dilation: Size = 1,
+    padding: Size = 0,
+    stride: Size = 1,
+) -> Tensor:
+    """The images [n, c, *output_size] whose windows are the columns of x [n, c * r * s, p * q], as
+    `unfold` gives them; windows add up where they overlap."""
+    tensor = as_tensor(x)
+    r, s = pair("fold", "kernel_size", kernel_size)
+    height, width = pair("fold", "output_size", output_size)
+    steps, spacing = pair("fold", "stride", stride), pair("fold", "dilation", dilation)
+    around = pair("fold", "padding", padding, at_least=0)
+    p, q = (
+        (n + 2 * a - d * (k - 1) - 1) // step + 1
+        for n, a, d, k, step in zip((height, width), around, spacing, (r, s), steps, strict=True)
+    )
+    if tensor.ndim != 3 or tensor.shape[1] % (r * s) or tensor.shape[2] != p * q:
+        raise error(
+            f"fold: expected x [n, c * {r * s}, {p * q}] for images {(height, width)}, got "
+            f"{tensor.value.type}"
+        )
+    n, channels = tensor.shape[0], tensor.shape[1] // (r * s)
+    # The transposed convolution whose every input channel is one place of the window.
+    taps = as_tensor(np.eye(r * s).reshape(r * s, 1, r, s), tensor.dtype)
+    images = reshape(tensor, (n * channels, r * s, p, q))
+    y = emit(ops.Conv2dDgrad(steps, around, spacing, 1, (height, width)), images, taps)
+    return reshape(y, (n, channels, height, width))

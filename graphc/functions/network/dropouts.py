@@ -1,0 +1,145 @@
+"""Activations that are random in training: dropout in its forms, and others with its settings.
+
+`training` defaults to whether the program updates parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from graphc import ops
+from graphc.functions.array.creation import zeros_like
+from graphc.functions.array.elementwise import (
+    add,
+    divide,
+    equal,
+    greater,
+    greater_equal,
+    multiply,
+    stop_gradient,
+    subtract,
+    where,
+)
+from graphc.functions.array.random import gumbel, uniform
+from graphc.functions.array.reductions import argmax
+from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, floating
+from graphc.functions.network.activation import leaky_relu, softmax
+from graphc.trace import Tensor, current_builder, emit
+
+__all__ = [
+    "alpha_dropout",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "feature_alpha_dropout",
+    "gumbel_softmax",
+    "rrelu",
+]
+
+
+def dropout(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """In training, x / (1 - p) with each element set to 0 with probability p; else x."""
+    tensor = floating(x)
+    return _dropped("dropout", tensor, p, training, tensor.shape)
+
+
+def dropout1d(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """`dropout` of whole channels of x [n, c, w] or [c, w]."""
+    return _of_channels("dropout1d", x, p, training, 1)
+
+
+def dropout2d(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """`dropout` of whole channels of x [n, c, h, w] or [c, h, w]."""
+    return _of_channels("dropout2d", x, p, training, 2)
+
+
+def dropout3d(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """`dropout` of whole channels of x [n, c, d, h, w] or [c, d, h, w]."""
+    return _of_channels("dropout3d", x, p, training, 3)
+
+
+def _of_channels(name: str, x: Any, p: float, training: bool | None, axes: int) -> Tensor:
+    tensor = floating(x)
+    if tensor.ndim - axes not in (1, 2):
+        raise error(f"{name}: expected x of {axes + 1} or {axes + 2} axes, got {tensor.value.type}")
+    return _dropped(name, tensor, p, training, (*tensor.shape[:-axes], *(1,) * axes))
+
+
+def _dropped(
+    name: str, x: Tensor, p: float, training: bool | None, shape: tuple[int, ...]
+) -> Tensor:
+    """x with draws of `shape` setting to 0 what they stand for."""
+    if not _draws(name, p, training):
+        return x
+    if p == 1:
+        return zeros_like(x)
+    return where(greater_equal(uniform(shape), p), multiply(x, 1 / (1 - p)), 0)
+
+
+def _draws(name: str, p: float, training: bool | None) -> bool:
+    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+        raise error(f"{name}: p expected a probability from 0 to 1, got {p!r}")
+    return bool(current_builder().training if training is None else training) and p > 0
+
+
+_FLOOR = -1.7580993408473766
+"""What selu tends to far below 0 (Klambauer et al., NeurIPS 2017)."""
+
+
+def alpha_dropout(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """In training, each element with probability p set to where selu ends below, and all scaled so
+    that mean and variance stay; else x."""
+    tensor = floating(x)
+    return _floored("alpha_dropout", tensor, p, training, tensor.shape)
+
+
+def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """`alpha_dropout` of whole channels of x [n, c, ...]."""
+    tensor = floating(x)
+    if tensor.ndim < 2:
+        raise error(f"feature_alpha_dropout: expected 2 axes or more, got {tensor.value.type}")
+    shape = (*tensor.shape[:2], *(1,) * (tensor.ndim - 2))
+    return _floored("feature_alpha_dropout", tensor, p, training, shape)
+
+
+def _floored(
+    name: str, x: Tensor, p: float, training: bool | None, shape: tuple[int, ...]
+) -> Tensor:
+    if not _draws(name, p, training):
+        return x
+    if p == 1:
+        return zeros_like(x)
+    scale = 1 / math.sqrt((1 - p) * (1 + p * _FLOOR**2))
+    kept = where(greater_equal(uniform(shape), p), x, _FLOOR)
+    return add(multiply(kept, scale), -scale * _FLOOR * p)
+
+
+def rrelu(
+    x: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool | None = None
+) -> Tensor:
+    """x above 0, elsewhere x times a slope: uniform in [lower, upper] in training, else their
+    mean."""
+    if not lower <= upper:
+        raise error(f"rrelu: lower {lower} is above upper {upper}")
+    tensor = floating(x)
+    if not (current_builder().training if training is None else training):
+        return leaky_relu(tensor, (lower + upper) / 2)
+    slope = add(multiply(cast(uniform(tensor.shape), tensor.dtype), upper - lower), lower)
+    return where(greater(tensor, 0), tensor, multiply(tensor, slope))
+
+
+def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, axis: int = -1) -> Tensor:
+    """softmax((logits + noise) / tau, axis), whose largest place is a draw by softmax(logits); with
+    `hard` 1 there and 0 elsewhere, with the gradient of the soft result."""
+    tensor = as_tensor(logits)
+    place = axis_of("gumbel_softmax", axis, tensor)
+    noise = cast(gumbel(tensor.shape), tensor.dtype)
+    soft = softmax(divide(add(tensor, noise), tau), place)
+    if not hard:
+        return soft
+    shape = tuple(n if a == place else 1 for a, n in enumerate(tensor.shape))
+    ramp = emit(ops.Iota(shape, place, "i64"))
+    chosen = cast(equal(ramp, argmax(soft, place, keepdims=True)), soft.dtype)
+    return add(stop_gradient(subtract(chosen, soft)), soft)

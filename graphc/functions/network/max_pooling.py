@@ -1,0 +1,146 @@
+"""The largest elements of windows of images, and where they stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.functions.array.elementwise import add, floor_divide, multiply
+from graphc.functions.array.gathering import take_along_axis
+from graphc.functions.array.places import first_largest, pixel_of
+from graphc.functions.array.shapes import expand_dims, pad, reshape, squeeze
+from graphc.functions.array.tensors import as_tensor
+from graphc.functions.network.convolution import unfold
+from graphc.functions.network.pooling import by_depth, extended, of_rank, row, window
+from graphc.functions.network.windows import of_images, pair, single, triple
+from graphc.trace import Tensor, current_builder
+
+__all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
+
+Size = int | Sequence[int]
+
+
+@of_images(2)
+def max_pool2d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window of x [n, c, h, w]: [n, c, p, q]; NaN if any is. Without n
+    if x has none. With `return_indices` also the number h * w + w of its pixel, i64.
+
+    `stride` is `kernel_size` unless given. The first of equal elements gets the gradient. With
+    `ceil_mode` windows may end behind the padding, but none begins there.
+    """
+    name = "max_pool2d"
+    size, steps, around = window(name, kernel_size, stride, padding)
+    spacing = pair(name, "dilation", dilation)
+    reach = tuple(d * (k - 1) + 1 for d, k in zip(spacing, size, strict=True))
+    tensor = images = as_tensor(x)
+    if tensor.ndim == 4 and ceil_mode:
+        images = extended(tensor, reach, steps, around, -math.inf)
+    if tensor.ndim == 4 and spacing != (1, 1):
+        largest, place = _dilated(images, tensor.shape, size, steps, around, spacing)
+    else:
+        largest, place = current_builder().emit(ops.MaxPool2d(size, steps, around), images)
+    if not return_indices:
+        return largest
+    return largest, pixel_of(place, size, steps, around, spacing, tensor.shape[3])
+
+
+def _dilated(
+    x: Tensor,
+    shape: Sequence[int],
+    size: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+) -> tuple[Tensor, Tensor]:
+    """The largest element of each window and its place in it. Of x, what lies beyond `shape` is
+    padding too, and is never the place of one."""
+    widths = [(0, 0), (0, 0), *((p, p) for p in padding)]
+    windows = unfold(pad(x, widths, -math.inf), size, dilation, 0, stride)
+    taps = size[0] * size[1]
+    spans = [n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)]
+    pixels = [
+        (n - d * (k - 1) - 1) // s + 1
+        for n, d, k, s in zip(spans, dilation, size, stride, strict=True)
+    ]
+    within = [
+        (0 <= place) & (place < extent)
+        for extent, place in (
+            (
+                shape[2 + i],
+                np.arange(pixels[i]) * stride[i]
+                - padding[i]
+                + np.arange(size[i])[:, None] * dilation[i],
+            )
+            for i in (0, 1)
+        )
+    ]  # [r, p] and [s, q]
+    inside = within[0][:, None, :, None] & within[1][None, :, None, :]
+    columns = reshape(windows, (*x.shape[:2], taps, *pixels))
+    found = first_largest(columns, 2, inside.reshape(taps, *pixels))
+    largest, place = (squeeze(t, 2) for t in found)
+    return largest, place
+
+
+@of_images(1)
+def max_pool1d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window of x [n, c, w]: [n, c, q]; settings and what is returned
+    as of `max_pool2d`."""
+    images = expand_dims(of_rank("max_pool1d", x, 3), 2)
+    windows = row("max_pool1d", kernel_size, stride, padding)
+    spacing = (1, single("max_pool1d", "dilation", dilation))
+    found = max_pool2d(images, *windows, spacing, ceil_mode, return_indices)
+    return tuple(squeeze(t, 2) for t in found) if return_indices else squeeze(found, 2)
+
+
+@of_images(3)
+def max_pool3d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window of x [n, c, d, h, w]; settings and what is returned as of
+    `max_pool2d`."""
+    spacing = triple("max_pool3d", "dilation", dilation)
+    places: list[Tensor] = []
+
+    def pool(x: Tensor, size: Size, stride: Size, padding: Size, axes: slice) -> Any:
+        apart = spacing[1:] if axes.start else (spacing[0], 1)
+        found = max_pool2d(x, size, stride, padding, apart, ceil_mode, return_indices)
+        if not return_indices:
+            return found
+        places.append(found[1])
+        return found[0]
+
+    y = by_depth("max_pool3d", pool, x, kernel_size, stride, padding)
+    if not return_indices:
+        return y
+    n, c, d, h, w = as_tensor(x).shape
+    in_image, in_columns = places
+    count = y.shape[3] * y.shape[4]
+    depth = floor_divide(in_columns, count)
+    pixel = take_along_axis(reshape(in_image, (n, c, d, count)), depth, 2)
+    return y, reshape(add(multiply(depth, h * w), pixel), y.shape)

@@ -1,0 +1,283 @@
+"""Normalisation to mean 0 and variance 1, with the arguments of torch.nn.functional."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.functions.array.elementwise import (
+    add,
+    divide,
+    maximum,
+    multiply,
+    negative,
+    pow,
+    rsqrt,
+    square,
+    stop_gradient,
+    subtract,
+)
+from graphc.functions.array.precision import in_float32
+from graphc.functions.array.reductions import biased_variance, mean, norm
+from graphc.functions.array.shapes import pad, reshape
+from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, floating, shape_of
+from graphc.ir import DTYPES
+from graphc.state import StateBuffer
+from graphc.trace import Tensor, current_builder
+
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "normalize",
+    "rms_norm",
+]
+
+
+@in_float32
+def batch_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool | None = None,
+    momentum: Any = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """x [n, c, ...] normalised per channel, then times `weight` [c] plus `bias` [c].
+
+    In training (by default: if the program updates parameters), and where there are no running
+    statistics, with the mean and the biased variance of the batch; else with the running ones.
+    Training moves the running statistics [c], which must be state, by `momentum` (a number or a
+    scalar tensor) towards the batch's mean and unbiased variance.
+    """
+    tensor = floating(x)
+    if tensor.ndim < 2:
+        raise error(f"batch_norm: expected x of 2 axes or more, got {tensor.value.type}")
+    if (running_mean is None) != (running_var is None):
+        raise error("batch_norm: running_mean and running_var go together, only one is given")
+    training = current_builder().training if training is None else training
+    old_mean = _per_channel("batch_norm", "running_mean", running_mean, tensor)
+    old_variance = _per_channel("batch_norm", "running_var", running_var, tensor)
+    scale = _per_channel("batch_norm", "weight", weight, tensor)
+    shift = _per_channel("batch_norm", "bias", bias, tensor)
+    if not training and old_mean is not None and old_variance is not None:
+        factor = rsqrt(add(old_variance, eps))
+        factor = factor if scale is None else multiply(factor, scale)
+        return _shifted(multiply(subtract(tensor, old_mean), factor), shift)
+    axes = (0, *range(2, tensor.ndim))
+    y, average, variance = _normalized(tensor, axes, eps, scale, shift)
+    if training and running_mean is not None:
+        count = math.prod(tensor.shape[a] for a in axes)
+        if count < 2:
+            raise error(
+                "batch_norm: expected more than 1 element per channel in training, "
+                f"got x {tensor.value.type}"
+            )
+        _move("batch_norm: running_mean", running_mean, average, momentum)
+        unbiased = multiply(variance, count / (count - 1))
+        _move("batch_norm: running_var", running_var, unbiased, momentum)
+    return y
+
+
+@in_float32
+def layer_norm(
+    x: Any,
+    normalized_shape: int | Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """x normalised over its last axes, whose extents are `normalized_shape`, then times `weight`
+    plus `bias`, both of that shape."""
+    tensor = floating(x)
+    shape = shape_of("layer_norm", normalized_shape)
+    first = tensor.ndim - len(shape)
+    if not shape or first < 0 or tensor.shape[first:] != shape:
+        raise error(
+            f"layer_norm: x {tensor.value.type} does not end in normalized_shape {list(shape)}"
+        )
+    y, _, _ = _normalized(tensor, tuple(range(first, tensor.ndim)), eps)
+    w, b = (None if t is None else as_tensor(t) for t in (weight, bias))
+    for name, t in (("weight", w), ("bias", b)):
+        if t is not None and t.shape != shape:
+            raise error(
+                f"layer_norm: {name} {t.value.type} does not have normalized_shape {list(shape)}"
+            )
+    return _shifted(y if w is None else multiply(y, w), b)
+
+
+@in_float32
+def group_norm(
+    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """x [n, c, ...] normalised over the channels of each of `num_groups` groups, then times
+    `weight` [c] plus `bias` [c]."""
+    tensor = floating(x)
+    if tensor.ndim < 2 or num_groups < 1 or tensor.shape[1] % num_groups:
+        raise error(
+            f"group_norm: {num_groups} groups do not divide the channels of x {tensor.value.type}"
+        )
+    n, c, *pixels = tensor.shape
+    grouped = reshape(tensor, (n, num_groups, c // num_groups * math.prod(pixels)))
+    y = reshape(_normalized(grouped, (2,), eps)[0], tensor.shape)
+    scale = _per_channel("group_norm", "weight", weight, tensor)
+    shift = _per_channel("group_norm", "bias", bias, tensor)
+    return _shifted(y if scale is None else multiply(y, scale), shift)
+
+
+@in_float32
+def instance_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool | None = None,
+    momentum: Any = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """x [n, c, ...] normalised over the elements of each channel of each n, then times `weight` [c]
+    plus `bias` [c].
+
+    Running statistics [c], which must be state, move by `momentum` towards the means over n of each
+    channel's mean and unbiased variance. Without `use_input_stats` (by default: where there are
+    running statistics and the program does not train) these take the place of x's own.
+    """
+    tensor = floating(x)
+    if tensor.ndim < 3:
+        raise error(f"instance_norm: expected x of 3 axes or more, got {tensor.value.type}")
+    if use_input_stats is None:
+        use_input_stats = running_mean is None or current_builder().training
+    if not use_input_stats:
+        return batch_norm(tensor, running_mean, running_var, weight, bias, False, 0.0, eps)
+    _, c, *pixels = tensor.shape
+    if running_mean is not None:
+        count = math.prod(pixels)
+        if count < 2:
+            raise error(
+                "instance_norm: expected more than 1 element per channel in training, "
+                f"got x {tensor.value.type}"
+            )
+        axes = tuple(range(2, tensor.ndim))
+        average = mean(tensor, axes, keepdims=True)
+        variance = multiply(biased_variance(tensor, average, axes), count / (count - 1))
+        _move("instance_norm: running_mean", running_mean, mean(average, 0), momentum)
+        _move("instance_norm: running_var", running_var, mean(variance, 0), momentum)
+    return group_norm(tensor, c, weight, bias, eps)
+
+
+@in_float32
+def rms_norm(
+    x: Any,
+    normalized_shape: int | Sequence[int],
+    weight: Any = None,
+    eps: float | None = None,
+) -> Tensor:
+    """x over the root of its mean square (plus `eps`, by default that of the dtype) along its last
+    axes, whose extents are `normalized_shape`, then times `weight` of that shape."""
+    tensor = floating(x)
+    shape = shape_of("rms_norm", normalized_shape)
+    first = tensor.ndim - len(shape)
+    if not shape or first < 0 or tensor.shape[first:] != shape:
+        raise error(
+            f"rms_norm: x {tensor.value.type} does not end in normalized_shape {list(shape)}"
+        )
+    small = float(np.finfo(DTYPES[tensor.dtype]).eps) if eps is None else eps
+    power = mean(square(tensor), tuple(range(first, tensor.ndim)), keepdims=True)
+    y = multiply(tensor, rsqrt(add(power, small)))
+    if weight is None:
+        return y
+    w = as_tensor(weight)
+    if w.shape != shape:
+        raise error(f"rms_norm: weight {w.value.type} does not have normalized_shape {list(shape)}")
+    return multiply(y, w)
+
+
+@in_float32
+def normalize(x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
+    """x over its norm of order `p` along `axis`, which counts as `eps` at least."""
+    tensor = floating(x)
+    axis_of("normalize", axis, tensor)
+    return divide(tensor, maximum(norm(tensor, p, axis, keepdims=True), eps))
+
+
+@in_float32
+def local_response_norm(
+    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x [n, c, ...] over (k + alpha * mean of x^2 over `size` channels around each)^beta; channels
+    that do not exist count as 0."""
+    tensor = floating(x)
+    if tensor.ndim < 3 or size < 1:
+        raise error(
+            "local_response_norm: expected x of 3 axes or more and a positive size, got "
+            f"{tensor.value.type} and {size}"
+        )
+    c = tensor.shape[1]
+    rest = (0, 0)
+    widths = [rest, (size // 2, (size - 1) // 2), *[rest] * (tensor.ndim - 2)]
+    powers = pad(square(tensor), widths)
+    total = powers[:, :c]
+    for i in range(1, size):
+        total = add(total, powers[:, i : i + c])
+    return divide(tensor, pow(add(multiply(total, alpha / size), k), beta))
+
+
+def _normalized(
+    x: Tensor,
+    axes: tuple[int, ...],
+    eps: float,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mean) / sqrt(variance + eps) * scale + shift; the mean and the biased variance over
+    `axes`, which they keep. `scale` and `shift` have extent 1 along the axes.
+
+    With c = mean as a constant, (x - mean) * f is (x - c) * f - (mean - c) * f. The second part is
+    0 and small, and the gradient of the mean flows through it: so the backward pass needs the sums
+    of dy and of dy * (x - c) and nothing else over the data. (As for `biased_variance`.)
+    """
+    average = mean(x, axes, keepdims=True)
+    centre = stop_gradient(average)
+    variance = biased_variance(x, average, axes)
+    factor = rsqrt(add(variance, eps))
+    factor = factor if scale is None else multiply(factor, scale)
+    slack = multiply(subtract(average, centre), factor)
+    offset = negative(slack) if shift is None else subtract(shift, slack)
+    return add(multiply(subtract(x, centre), factor), offset), average, variance
+
+
+def _shifted(y: Tensor, shift: Tensor | None) -> Tensor:
+    return y if shift is None else add(y, shift)
+
+
+def _per_channel(name: str, argument: str, value: Any, x: Tensor) -> Tensor | None:
+    """`value` [c] in a shape that broadcasts along axis 1 of x."""
+    if value is None:
+        return None
+    tensor = as_tensor(value)
+    if tensor.shape != x.shape[1:2]:
+        raise error(
+            f"{name}: x {x.value.type} has {x.shape[1]} channels, "
+            f"{argument} {tensor.value.type} does not"
+        )
+    return reshape(tensor, (1, x.shape[1], *(1,) * (x.ndim - 2)))
+
+
+def _move(name: str, running: Any, batch: Tensor, momentum: Any) -> None:
+    """Let the state `running` become (1 - momentum) * running + momentum * batch."""
+    builder, latest = current_builder(), as_tensor(running)
+    held = getattr(running, "state", None)
+    state = builder.read_state(held) if isinstance(held, StateBuffer) else latest
+    if not builder.keeps(state):
+        raise error(f"{name} {state.value.type} is not a parameter, so nothing keeps it")
+    part = multiply(reshape(batch, state.shape), momentum)
+    moved = add(multiply(cast(latest, batch.dtype), subtract(1, momentum)), part)
+    builder.update(state, cast(moved, state.dtype))

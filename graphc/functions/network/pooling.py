@@ -1,0 +1,218 @@
+"""Means and norms over windows of images, and what all pooling shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.functions.array.elementwise import greater, multiply, pow, relu, where
+from graphc.functions.array.shapes import expand_dims, pad, reshape, squeeze
+from graphc.functions.array.tensors import as_tensor, error, floating
+from graphc.functions.network.windows import of_images, pair, single, triple
+from graphc.trace import Tensor, current_builder
+
+__all__ = [
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+]
+
+Size = int | Sequence[int]
+
+
+@of_images(2)
+def avg_pool2d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean over each window of x [n, c, h, w]: [n, c, p, q]; without n if x has none.
+
+    `stride` is `kernel_size` unless given. Padding counts as zeros, or not at all; what `ceil_mode`
+    adds behind it never counts. `divisor_override` takes the place of the number of elements.
+    """
+    name = "avg_pool2d"
+    size, steps, around = window(name, kernel_size, stride, padding)
+    tensor, whole = as_tensor(x), bool(count_include_pad)
+    longer = tensor
+    if tensor.ndim == 4 and ceil_mode:
+        longer = extended(tensor, size, steps, around, 0.0)
+    if longer is tensor and divisor_override is None:
+        (mean,) = current_builder().emit(ops.AvgPool2d(size, steps, around, whole), tensor)
+        return mean
+    (mean,) = current_builder().emit(ops.AvgPool2d(size, steps, around, True), longer)
+    taps = size[0] * size[1]
+    if divisor_override is not None:
+        if not isinstance(divisor_override, int) or divisor_override < 1:
+            raise error(
+                f"{name}: divisor_override expected a positive integer, got {divisor_override!r}"
+            )
+        return multiply(mean, taps / divisor_override)
+    rows, columns = (
+        _counts(tensor.shape[2 + i], mean.shape[2 + i], size[i], steps[i], around[i], whole)
+        for i in (0, 1)
+    )
+    share = taps / (rows[:, None] * columns)
+    return multiply(mean, as_tensor(share, mean.dtype))
+
+
+@of_images(1)
+def avg_pool1d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean over each window of x [n, c, w]: [n, c, q]; arguments as of `avg_pool2d`."""
+    images = expand_dims(of_rank("avg_pool1d", x, 3), 2)
+    windows = row("avg_pool1d", kernel_size, stride, padding)
+    return squeeze(avg_pool2d(images, *windows, ceil_mode, count_include_pad), 2)
+
+
+@of_images(3)
+def avg_pool3d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean over each window of x [n, c, d, h, w]; arguments as of `avg_pool2d`."""
+
+    def pool(x: Tensor, size: Size, stride: Size, padding: Size, axes: slice) -> Tensor:
+        divisor = None
+        if divisor_override is not None:
+            divisor = divisor_override if axes.start else 1
+        return avg_pool2d(x, size, stride, padding, ceil_mode, count_include_pad, divisor)
+
+    return by_depth("avg_pool3d", pool, x, kernel_size, stride, padding)
+
+
+def by_depth(
+    name: str,
+    pool: Callable[[Tensor, Size, Size, Size, slice], Tensor],
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+) -> Tensor:
+    """Windows of images first, then of what they leave along the depth; `pool` is told which of the
+    three axes it gets."""
+    tensor = of_rank(name, x, 5)
+    size = triple(name, "kernel_size", kernel_size)
+    steps = size if stride is None else triple(name, "stride", stride)
+    around = triple(name, "padding", padding, at_least=0)
+    n, c, d, h, w = tensor.shape
+    inner, outer = slice(1, 3), slice(0, 1)
+    flat = reshape(tensor, (n, c * d, h, w))
+    images = pool(flat, size[inner], steps[inner], around[inner], inner)
+    p, q = images.shape[2:]
+    columns = reshape(images, (n, c, d, p * q))
+    y = pool(columns, (size[0], 1), (steps[0], 1), (around[0], 0), outer)
+    return reshape(y, (n, c, y.shape[2], p, q))
+
+
+def extended(
+    x: Tensor, reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], value: float
+) -> Tensor:
+    """x with elements of `value` behind it for windows that begin in it or in the padding before
+    it, but end behind the padding."""
+    more = []
+    for n, k, s, p in zip(x.shape[2:], reach, stride, padding, strict=True):
+        windows = -(-(n + 2 * p - k) // s) + 1
+        windows -= (windows - 1) * s >= n + p
+        more.append(max(0, (windows - 1) * s + k - n - 2 * p))
+    return pad(x, [(0, 0), (0, 0), *((0, m) for m in more)], value) if any(more) else x
+
+
+def _counts(
+    extent: int, windows: int, size: int, stride: int, padding: int, whole: bool
+) -> np.ndarray[Any, Any]:
+    """The elements of each window along an axis, of the padding too if `whole`."""
+    start = np.arange(windows) * stride - padding
+    stop = np.minimum(start + size, extent + padding)
+    return stop - start if whole else np.minimum(stop, extent) - np.maximum(start, 0)
+
+
+@of_images(2)
+def lp_pool2d(
+    x: Any,
+    norm_type: float,
+    kernel_size: Size,
+    stride: Size | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """(sum of x^norm_type)^(1 / norm_type) over each window of x [n, c, h, w]; 0 where that sum is
+    negative."""
+    size = pair("lp_pool2d", "kernel_size", kernel_size)
+    powers = avg_pool2d(pow(floating(x), norm_type), size, stride, ceil_mode=ceil_mode)
+    return _root(powers, math.prod(size), norm_type)
+
+
+@of_images(1)
+def lp_pool1d(
+    x: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """`lp_pool2d` of x [n, c, w]."""
+    powers = avg_pool1d(pow(floating(x), norm_type), kernel_size, stride, ceil_mode=ceil_mode)
+    return _root(powers, single("lp_pool1d", "kernel_size", kernel_size), norm_type)
+
+
+@of_images(3)
+def lp_pool3d(
+    x: Any,
+    norm_type: float,
+    kernel_size: Size,
+    stride: Size | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """`lp_pool2d` of x [n, c, d, h, w]."""
+    size = triple("lp_pool3d", "kernel_size", kernel_size)
+    powers = avg_pool3d(pow(floating(x), norm_type), size, stride, ceil_mode=ceil_mode)
+    return _root(powers, math.prod(size), norm_type)
+
+
+def _root(mean: Tensor, count: int, norm_type: float) -> Tensor:
+    """The root of order `norm_type` of `count` times the mean; 0 where it is negative."""
+    total = multiply(relu(mean), float(count))
+    above = greater(total, 0)
+    return where(above, pow(where(above, total, 1), 1 / norm_type), 0)
+
+
+def of_rank(name: str, x: Any, rank: int) -> Tensor:
+    tensor = as_tensor(x)
+    if tensor.ndim != rank:
+        raise error(f"{name}: expected x of {rank} axes, got {tensor.value.type}")
+    return tensor
+
+
+def window(
+    name: str, kernel_size: Size, stride: Size | None, padding: Size
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    size = pair(name, "kernel_size", kernel_size)
+    steps = size if stride is None else pair(name, "stride", stride)
+    return size, steps, pair(name, "padding", padding, at_least=0)
+
+
+def row(
+    name: str, kernel_size: Size, stride: Size | None, padding: Size
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Kernel size, stride and padding for images of one row."""
+    size = single(name, "kernel_size", kernel_size)
+    step = size if stride is None else single(name, "stride", stride)
+    return (1, size), (1, step), (0, single(name, "padding", padding, at_least=0))

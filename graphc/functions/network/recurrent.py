@@ -1,0 +1,95 @@
+"""One step of recurrent layers, by the names and in the gate order of PyTorch.
+
+Shapes: x [..., in], states [..., h]; weights [gates * h, in] and [gates * h, h]; biases
+[gates * h], which may be None. In a `scan` the part of x leaves the loop, and the gates of a step
+are computed where the recurrent product is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.functions.array.elementwise import add, multiply, relu, sigmoid, subtract, tanh
+from graphc.functions.array.rearrange import split
+from graphc.functions.array.tensors import as_tensor, error
+from graphc.functions.network.contraction import linear
+from graphc.trace import Tensor
+
+__all__ = ["gru_cell", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"]
+
+
+def rnn_tanh_cell(
+    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> Tensor:
+    """tanh(w_ih x + b_ih + w_hh h + b_hh)."""
+    return tanh(_gates("rnn_tanh_cell", 1, x, h, w_ih, w_hh, b_ih, b_hh))
+
+
+def rnn_relu_cell(
+    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> Tensor:
+    """relu(w_ih x + b_ih + w_hh h + b_hh)."""
+    return relu(_gates("rnn_relu_cell", 1, x, h, w_ih, w_hh, b_ih, b_hh))
+
+
+def lstm_cell(
+    x: Any,
+    state: tuple[Any, Any],
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any = None,
+    b_hh: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """The new (h, c): with the gates i, f, g, o, the rows of w_ih x + b_ih + w_hh h + b_hh,
+    c' = sigmoid(f) c + sigmoid(i) tanh(g) and h' = sigmoid(o) tanh(c').
+
+    h may have fewer features than c: those of a projection.
+    """
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        raise error(f"lstm_cell: expected the state (h, c), got {type(state).__name__}")
+    h, c = map(as_tensor, state)
+    z = _gates("lstm_cell", 4, x, h, w_ih, w_hh, b_ih, b_hh)
+    i, f, g, o = split(z, z.shape[-1] // 4, axis=-1)
+    if c.shape[-1:] != i.shape[-1:]:
+        raise error(f"lstm_cell: c expected {i.shape[-1]} features, got {c.value.type}")
+    new = add(multiply(sigmoid(f), c), multiply(sigmoid(i), tanh(g)))
+    return multiply(sigmoid(o), tanh(new)), new
+
+
+def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    """The new h: with r and z the sigmoid of the first rows of w_ih x + b_ih + w_hh h + b_hh,
+    n = tanh(W x + b + r (U h + d)) of the last, h' = (1 - z) n + z h."""
+    before = as_tensor(h)
+    _check("gru_cell", 3, as_tensor(x), before, as_tensor(w_ih), as_tensor(w_hh))
+    of_x, of_h = linear(x, w_ih, b_ih), linear(before, w_hh, b_hh)
+    extent = of_x.shape[-1] // 3
+    x_r, x_z, x_n = split(of_x, extent, axis=-1)
+    h_r, h_z, h_n = split(of_h, extent, axis=-1)
+    z = sigmoid(add(x_z, h_z))
+    n = tanh(add(x_n, multiply(sigmoid(add(x_r, h_r)), h_n)))
+    return add(multiply(subtract(1, z), n), multiply(z, before))
+
+
+def _gates(
+    cell: str, gates: int, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any
+) -> Tensor:
+    """w_ih x + b_ih + w_hh h + b_hh."""
+    x, h, w_ih, w_hh = map(as_tensor, (x, h, w_ih, w_hh))
+    _check(cell, gates, x, h, w_ih, w_hh)
+    bias = b_hh if b_ih is None else b_ih if b_hh is None else add(b_ih, b_hh)
+    return add(linear(x, w_ih, bias), linear(h, w_hh))
+
+
+def _check(cell: str, gates: int, x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor) -> None:
+    rows = w_hh.shape[0] if w_hh.ndim == 2 else -1
+    if w_ih.ndim != 2 or w_ih.shape[0] != rows or rows % gates:
+        raise error(
+            f"{cell}: expected weights of {gates} times the hidden features, [{gates} * h, in] and "
+            f"[{gates} * h, h], got {w_ih.value.type} and {w_hh.value.type}"
+        )
+    for name, tensor, weight in (("x", x, w_ih), ("h", h, w_hh)):
+        if tensor.shape[-1:] != weight.shape[1:]:
+            raise error(
+                f"{cell}: {name} expected {weight.shape[1]} features for weight "
+                f"{weight.value.type}, got {tensor.value.type}"
+            )

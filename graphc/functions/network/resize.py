@@ -1,0 +1,248 @@
+"""Images of other sizes. Along each axis a resized image is a product with a constant matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.functions.array.matrix_product import matmul
+from graphc.functions.array.places import first_largest
+from graphc.functions.array.precision import in_float32
+from graphc.functions.array.rearrange import moveaxis
+from graphc.functions.array.shapes import broadcast_to, concat
+from graphc.functions.array.tensors import as_tensor, error, floating
+from graphc.functions.network.max_pooling import max_pool1d, max_pool2d, max_pool3d
+from graphc.functions.network.pooling import avg_pool1d, avg_pool2d, avg_pool3d
+from graphc.functions.network.windows import of_images
+from graphc.trace import Tensor, emit
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "interpolate",
+]
+
+Extents = int | Sequence[int | None] | None
+
+PLAIN = ("nearest", "nearest-exact", "area")
+"""Modes of `interpolate` for x of any rank."""
+RANKS = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4}
+"""The rank that each other mode expects."""
+
+
+@in_float32
+def interpolate(
+    x: Any,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool = False,
+) -> Tensor:
+    """x [n, c, ...] with images of `size`, or of floor(extent * scale_factor), one number or one
+    per axis behind the channels.
+
+    Mode "nearest" takes the element at floor(place * ratio), "nearest-exact" that at
+    floor((place + 1/2) * ratio), "area" the mean of those covered, as adaptive pooling; "linear" (3
+    axes), "bilinear" (4) and "trilinear" (5) weigh the two nearest along each axis, "bicubic" (4)
+    the four nearest. With `align_corners` the first and last elements stay where they are, else the
+    edges of the image do.
+    """
+    tensor = floating(x)
+    spatial = tensor.shape[2:]
+    if mode not in PLAIN and RANKS.get(mode) != tensor.ndim:
+        known = [f'"{m}"' for m in PLAIN] + [f'"{m}" for {r} axes' for m, r in RANKS.items()]
+        raise error(
+            f"interpolate: mode expected {', '.join(known)}, got {mode!r} for x {tensor.value.type}"
+        )
+    if (size is None) == (scale_factor is None):
+        raise error("interpolate: expected either size or scale_factor")
+    given: Any = scale_factor if size is None else size
+    numbers = list(given) if isinstance(given, Sequence) else [given] * len(spatial)
+    if len(numbers) != len(spatial) or min(numbers, default=1) <= 0:
+        raise error(
+            f"interpolate: expected {len(spatial)} positive numbers for x {tensor.value.type}, "
+            f"got {given!r}"
+        )
+    for axis, (extent, number) in enumerate(zip(spatial, numbers, strict=True), 2):
+        count = int(number) if size is not None else math.floor(extent * number)
+        ratio = extent / count if size is not None else 1 / number
+        if mode.startswith("nearest"):
+            tensor = _nearest(tensor, axis, count, ratio, 0.5 if mode == "nearest-exact" else 0.0)
+        elif mode == "area":
+            tensor = _weighed(tensor, axis, _means(extent, count))
+        else:
+            weights = _cubic if mode == "bicubic" else _linear
+            tensor = _weighed(tensor, axis, weights(extent, count, ratio, align_corners))
+    return tensor
+
+
+def _nearest(x: Tensor, axis: int, count: int, ratio: float, shift: float) -> Tensor:
+    numbers = np.arange(count, dtype=np.float32) + np.float32(shift)
+    places = np.floor(numbers * np.float32(ratio)).astype(np.int32)
+    places = np.minimum(places, x.shape[axis] - 1)
+    if count == x.shape[axis]:
+        return x
+    return emit(ops.Take(axis), x, as_tensor(places))
+
+
+def _linear(extent: int, count: int, ratio: float, align_corners: bool) -> np.ndarray[Any, Any]:
+    """[count, extent]: how much of each element each place of the result takes."""
+    places = np.arange(count, dtype=np.float64)
+    if align_corners:
+        source = places * ((extent - 1) / (count - 1) if count > 1 else 0.0)
+    else:
+        source = np.maximum((places + 0.5) * ratio - 0.5, 0.0)
+    low = np.minimum(source.astype(np.int64), extent - 1)
+    high = np.minimum(low + 1, extent - 1)
+    share = np.minimum(source - low, 1.0)
+    matrix = np.zeros((count, extent))
+    np.add.at(matrix, (np.arange(count), low), 1 - share)
+    np.add.at(matrix, (np.arange(count), high), share)
+    return matrix
+
+
+def _means(extent: int, count: int) -> np.ndarray[Any, Any]:
+    """[count, extent]: the mean over each part of the axis."""
+    matrix = np.zeros((count, extent))
+    for i, (start, stop) in enumerate(_cuts(extent, count)):
+        matrix[i, start:stop] = 1 / (stop - start)
+    return matrix
+
+
+_SHARPNESS = -0.75
+"""The second derivative of the cubic at 1, as in PyTorch and OpenCV; Keys, IEEE Trans. Acoustics,
+Speech, and Signal Processing 29 (1981), takes -1 / 2."""
+
+
+def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> np.ndarray[Any, Any]:
+    """As `_linear`, of the four nearest elements, those of the edge standing for ones beyond it."""
+    places = np.arange(count, dtype=np.float64)
+    if align_corners:
+        source = places * ((extent - 1) / (count - 1) if count > 1 else 0.0)
+    else:
+        source = (places + 0.5) * ratio - 0.5
+    matrix = np.zeros((count, extent))
+    for tap in range(-1, 3):
+        place = np.floor(source) + tap
+        d, a = np.abs(source - place), _SHARPNESS
+        inner = ((a + 2) * d - (a + 3)) * d * d + 1
+        outer = ((d - 5) * d + 8) * d * a - 4 * a
+        index = np.clip(place, 0, extent - 1).astype(np.int64)
+        np.add.at(matrix, (np.arange(count), index), np.where(d <= 1, inner, outer))
+    return matrix
+
+
+def _weighed(x: Tensor, axis: int, matrix: np.ndarray[Any, Any]) -> Tensor:
+    """The product of `matrix` [count, extent] with x along `axis`."""
+    weights = as_tensor(matrix.T, x.dtype)
+    if axis == x.ndim - 1:
+        return matmul(x, weights)
+    return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)
+
+
+def _cuts(extent: int, count: int) -> list[tuple[int, int]]:
+    """The first place of each part of an axis, and the one behind its last."""
+    return [(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]
+
+
+@of_images(2)
+def adaptive_avg_pool2d(x: Any, output_size: Extents) -> Tensor:
+    """x [n, c, h, w] as [n, c, p, q] with `output_size` = (p, q), where None keeps an extent, or
+    one number for both: the mean over rows floor(i h / p) to ceil((i + 1) h / p) and columns
+    likewise."""
+    return _adaptive_mean("adaptive_avg_pool2d", x, output_size, 2)
+
+
+@of_images(1)
+def adaptive_avg_pool1d(x: Any, output_size: Extents) -> Tensor:
+    """x [n, c, w] as [n, c, output_size]: means as of `adaptive_avg_pool2d`."""
+    return _adaptive_mean("adaptive_avg_pool1d", x, output_size, 1)
+
+
+@of_images(3)
+def adaptive_avg_pool3d(x: Any, output_size: Extents) -> Tensor:
+    """x [n, c, d, h, w] as [n, c, *output_size]: means as of `adaptive_avg_pool2d`."""
+    return _adaptive_mean("adaptive_avg_pool3d", x, output_size, 3)
+
+
+@of_images(2)
+def adaptive_max_pool2d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+    """The largest elements of the windows of `adaptive_avg_pool2d`, the first of equal ones; with
+    `return_indices` also the number h * w + w of its pixel, i64."""
+    return _adaptive_max("adaptive_max_pool2d", x, output_size, 2, return_indices)
+
+
+@of_images(1)
+def adaptive_max_pool1d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+    """The largest elements of the windows of `adaptive_avg_pool1d`; as `adaptive_max_pool2d`."""
+    return _adaptive_max("adaptive_max_pool1d", x, output_size, 1, return_indices)
+
+
+@of_images(3)
+def adaptive_max_pool3d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+    """The largest elements of the windows of `adaptive_avg_pool3d`; as `adaptive_max_pool2d`."""
+    return _adaptive_max("adaptive_max_pool3d", x, output_size, 3, return_indices)
+
+
+def _adaptive_mean(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
+    tensor, counts = _images(name, x, output_size, axes)
+    windows = _equal_windows(tensor, counts)
+    if windows is not None:
+        return (avg_pool1d, avg_pool2d, avg_pool3d)[axes - 1](tensor, windows)
+    for axis, count in enumerate(counts, 2):
+        extent = tensor.shape[axis]
+        tensor = _weighed(tensor, axis, _means(extent, count)) if count != extent else tensor
+    return tensor
+
+
+def _adaptive_max(name: str, x: Any, output_size: Any, axes: int, return_indices: bool) -> Any:
+    tensor, counts = _images(name, x, output_size, axes)
+    windows = _equal_windows(tensor, counts)
+    if windows is not None:
+        pool = (max_pool1d, max_pool2d, max_pool3d)[axes - 1]
+        return pool(tensor, windows, return_indices=return_indices)
+    shape = tensor.shape
+    numbers = [as_tensor(np.arange(math.prod(shape[2:])).reshape(shape[2:]))]
+    numbers = [broadcast_to(n, shape) for n in numbers] if return_indices else []
+    # From the last axis on: the first of equal elements is that of the first row.
+    for axis in reversed(range(2, tensor.ndim)):
+        before = (slice(None),) * axis
+        parts = []
+        for cut in _cuts(shape[axis], counts[axis - 2]):
+            part = (*before, slice(*cut))
+            value, _, *places = first_largest(tensor[part], axis, None, *(n[part] for n in numbers))
+            parts.append((value, *places))
+        tensor, *numbers = (concat(found, axis) for found in zip(*parts, strict=True))
+    return (tensor, *numbers) if return_indices else tensor
+
+
+def _images(name: str, x: Any, output_size: Any, axes: int) -> tuple[Tensor, tuple[int, ...]]:
+    """x as a float tensor of so many axes behind the channels, and their new extents."""
+    tensor = floating(x)
+    if tensor.ndim != axes + 2:
+        raise error(f"{name}: expected x of {axes + 2} axes, got {tensor.value.type}")
+    given = output_size if isinstance(output_size, Sequence) else (output_size,) * axes
+    kept = [e if n is None else n for n, e in zip(given, tensor.shape[2:], strict=False)]
+    if len(given) != axes or not all(isinstance(n, int | np.integer) and n > 0 for n in kept):
+        raise error(
+            f"{name}: output_size expected a positive integer or {axes} of them, "
+            f"got {output_size!r}"
+        )
+    return tensor, tuple(int(n) for n in kept)
+
+
+def _equal_windows(x: Tensor, counts: tuple[int, ...]) -> Any:
+    """The size of windows that part the images equally, if there is one."""
+    pairs = list(zip(x.shape[2:], counts, strict=True))
+    if any(extent % count for extent, count in pairs):
+        return None
+    sizes = tuple(extent // count for extent, count in pairs)
+    return sizes if len(sizes) > 1 else sizes[0]

@@ -1,0 +1,15 @@
+"""Running a Python function on symbolic tensors: the graph under construction, and its tensors."""
+
+from graphc.trace.builder import Builder, Tensor, current_builder, emit, innermost_builder, spec
+from graphc.trace.operand import Operand, Size
+
+__all__ = [
+    "Builder",
+    "Operand",
+    "Size",
+    "Tensor",
+    "current_builder",
+    "emit",
+    "innermost_builder",
+    "spec",
+]

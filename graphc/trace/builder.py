@@ -1,0 +1,330 @@
+"""Running a Python function on symbolic tensors: each operation becomes a node of a graph."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.ir import Graph, Node, Type, Value, Where, dtype_name, infer_types
+from graphc.lines import error, user_line
+from graphc.ops.base import Op
+from graphc.state import StateBuffer
+from graphc.trace.operand import Operand, Size
+
+
+class Builder:
+    """A graph under construction. Ops on tensors append to it while its `building()` is open."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.inputs: list[Value] = []
+        self.state: list[Value] = []
+        self.nodes: list[Node] = []
+        self.updates: list[tuple[Value, Value]] = []
+        self.modules: list[str] = []
+        """The module path at this moment, one attribute name per level."""
+        self.where: Where | None = None
+        """If set, the origin of every node emitted, in place of the user's current line."""
+        self.training = False
+        """Whether dropout drops and batch norm uses the batch's statistics: in this module, at
+        this moment."""
+        self.seed = 0
+        self.bounds: list[Any] | None = None
+        """A `Bound` for each tensor of indices, where GRAPHC_CHECK=bounds asks for them."""
+        self.draw_key: Callable[[], int] | None = None
+        """Gives the number, below 2^30, from which the counter of random ops counts; else 0."""
+        self.trainable_read: list[tuple[str, Any, bool]] = []
+        """(name, parameter, its `trainable`) wherever that decided what the graph computes."""
+        self.buffers: dict[str, StateBuffer] = {}
+        """What each state value is bound to, by the value's name."""
+        self._known_names: dict[int, str] = {}
+        self._state_tensors: dict[int, Tensor] = {}
+        self._random_ops = 0
+        self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """How many names begin with a base, at least."""
+
+    def fresh(self, base: str) -> str:
+        """A name not used yet: `base`, or `base` with `.1`, `.2`, ... behind it."""
+        name, n = base, self._numbers.get(base, 0)
+        while name in self._names:
+            n += 1
+            name = f"{base}.{n}"
+        self._names.add(name)
+        self._numbers[base] = n
+        return name
+
+    def reserve(self, names: set[str]) -> None:
+        """Let `names` be used already; those that this builder makes are added to them."""
+        self._names = names
+        self._numbers = {}
+
+    def own(self, tensor: Tensor) -> Tensor:
+        """`tensor` as this graph knows it; GraphError if it belongs to another trace."""
+        if tensor.builder is not self:
+            raise error(
+                f"{tensor.value} : {tensor.value.type} belongs to another function: what a "
+                "function computes leaves it through what it returns"
+            )
+        return tensor
+
+    def input(self, name: str, type: Type) -> Tensor:
+        value = Value(self.fresh(name), type)
+        self.inputs.append(value)
+        return Tensor(value, self)
+
+    def add_state(self, name: str, type: Type) -> Tensor:
+        value = Value(self.fresh(name), type)
+        self.state.append(value)
+        return Tensor(value, self)
+
+    def name_state(self, buffer: StateBuffer, name: str) -> None:
+        """Let `buffer` be called `name` when the traced function first reads it."""
+        self._known_names.setdefault(id(buffer), name)
+
+    def known_name(self, buffer: StateBuffer) -> str:
+        """The name that `name_state` gave to `buffer`, or ""."""
+        return self._known_names.get(id(buffer), "")
+
+    def read_state(self, buffer: StateBuffer, name: str = "state") -> Tensor:
+        """The tensor that stands for `buffer`: a state value of this graph. After an `update`
+        of it, still the old contents."""
+        if id(buffer) not in self._state_tensors:
+            tensor = self.add_state(self._known_names.get(id(buffer), name), buffer.type)
+            self._state_tensors[id(buffer)] = tensor
+            self.buffers[tensor.value.name] = buffer
+        return self._state_tensors[id(buffer)]
+
+    def contents(self, buffer: StateBuffer) -> Tensor:
+        """What `buffer` holds at this point of the function: the last update if there was one."""
+        old = self.read_state(buffer)
+        new = next((new for value, new in self.updates if value == old.value), old.value)
+        return Tensor(new, self)
+
+    def type_of(self, buffer: StateBuffer) -> Type:
+        """The type of what `read_state` gives."""
+        return buffer.type
+
+    def keeps(self, state: Tensor) -> bool:
+        """Whether the tensor is state, which `update` may give other contents."""
+        return state.value in self.state
+
+    def rebind_state(self, name: str, buffer: StateBuffer) -> None:
+        """Let the state value `name` stand for `buffer` in place of the one that was read."""
+        old = self.buffers[name]
+        self._state_tensors[id(buffer)] = self._state_tensors.pop(id(old))
+        self.buffers[name] = buffer
+
+    def random_key(self) -> tuple[int, int, Tensor]:
+        """(seed, number of the random op in this program, counter i32[]) for a Philox op.
+
+        The counter goes up by one at each call of the program, from the program's key on.
+        """
+        seed, number, step = self.random_step()
+        key = self.random_offset()
+        return seed, number, step if key is None else step + key
+
+    def random_step(self) -> tuple[int, int, Tensor]:
+        """As `random_key`, with a counter that begins at 0."""
+        step = self._random_state("random.step")
+        if step is None:
+            step = self.read_state(StateBuffer(0, np.int32), "random.step")
+            self.update(step, step + 1)
+        self._random_ops += 1
+        return self.seed, self._random_ops - 1, step
+
+    def random_offset(self) -> Tensor | None:
+        """The program's key i32[], which is state; None where there is none to draw."""
+        key = self._random_state("random.key")
+        if key is None and self.draw_key is not None:
+            key = self.read_state(StateBuffer(self.draw_key(), np.int32), "random.key")
+        return key
+
+    def _random_state(self, name: str) -> Tensor | None:
+        return next((t for t in self._state_tensors.values() if t.value.name == name), None)
+
+    def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
+        """Append `op` on `inputs`; the outputs. A GraphError gets the user's line at its end."""
+        where = self.where or Where(".".join(self.modules), user_line())
+        inputs = tuple(map(self.own, inputs))
+        try:
+            types = infer_types(op, [t.value.type for t in inputs])
+        except GraphError as error:
+            if where.lines and error.args and "(" + where.lines[0] not in error.args[0]:
+                error.args = (f"{error.args[0]} ({where.lines[0]})",)
+            raise
+        base = name or self._base_name(op, where)
+        outputs = tuple(Value(self.fresh(base), t) for t in types)
+        self.nodes.append(Node(op, tuple(t.value for t in inputs), outputs, where))
+        return tuple(Tensor(v, self) for v in outputs)
+
+    def _base_name(self, op: Op, where: Where) -> str:
+        prefix = "d." if where.derived else ""
+        return f"{prefix}{where.module}.{op.name}" if where.module else f"{prefix}{op.name}"
+
+    def update(self, old: Tensor, new: Tensor) -> None:
+        """Let the state `old` be `new` after this program has run."""
+        self.updates = [(o, n) for o, n in self.updates if o != old.value]
+        self.updates.append((old.value, new.value))
+
+    def graph(self, outputs: Sequence[Tensor]) -> Graph:
+        return Graph(
+            self.name,
+            tuple(self.inputs),
+            tuple(self.state),
+            tuple(self.nodes),
+            tuple(t.value for t in outputs),
+            tuple(self.updates),
+        )
+
+    @contextmanager
+    def building(self) -> Iterator[Builder]:
+        """Make this the builder that ops append to."""
+        _open.builders.append(self)
+        try:
+            yield self
+        finally:
+            _open.builders.pop()
+
+    @contextmanager
+    def module(self, name: str, training: bool) -> Iterator[None]:
+        """Let nodes emitted inside carry `name` in their module path, in a module that trains or
+        not."""
+        self.modules.append(name)
+        try:
+            with self.mode(training):
+                yield
+        finally:
+            self.modules.pop()
+
+    @contextmanager
+    def mode(self, training: bool) -> Iterator[None]:
+        """Let `training` be what random and normalising functions see inside."""
+        before, self.training = self.training, training
+        try:
+            yield
+        finally:
+            self.training = before
+
+    @contextmanager
+    def at(self, where: Where) -> Iterator[None]:
+        """Let nodes emitted inside carry `where`."""
+        before, self.where = self.where, where
+        try:
+            yield
+        finally:
+            self.where = before
+
+    @classmethod
+    def extend(cls, graph: Graph, origin: Builder | None = None) -> Builder:
+        """A builder that goes on where `graph` ends, with the state bindings and the settings of
+        the builder that it comes from."""
+        builder = cls(graph.name)
+        builder.inputs, builder.state = list(graph.inputs), list(graph.state)
+        builder.nodes, builder.updates = list(graph.nodes), list(graph.updates)
+        values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
+        builder._names = {v.name for v in values}
+        if origin is not None:
+            builder.training, builder.seed = origin.training, origin.seed
+            builder._known_names = dict(origin._known_names)
+            builder._random_ops = origin._random_ops
+            for value in graph.state:
+                buffer = origin.buffers[value.name]
+                builder.buffers[value.name] = buffer
+                builder._state_tensors[id(buffer)] = Tensor(value, builder)
+        return builder
+
+
+class _Open(threading.local):
+    """The builders that are open on this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.builders: list[Builder] = []
+
+
+_open = _Open()
+
+
+def innermost_builder() -> Builder | None:
+    """This thread's innermost open builder, if there is one."""
+    return _open.builders[-1] if _open.builders else None
+
+
+def current_builder() -> Builder:
+    """This thread's innermost open builder, or GraphError outside a trace."""
+    if not _open.builders:
+        raise GraphError(
+            "graphc functions work on traced tensors: call them inside a function that is given "
+            f"to graphc.compile or graphc.trace ({', '.join(user_line())})"
+        )
+    return _open.builders[-1]
+
+
+def emit(op: Op, *inputs: Tensor) -> Tensor:
+    """Append `op` to the current builder; its only output."""
+    (output,) = current_builder().emit(op, *inputs)
+    return output
+
+
+class Tensor(Operand):
+    """A value of the graph being traced."""
+
+    __slots__ = ("builder", "value")
+
+    def __init__(self, value: Value, builder: Builder) -> None:
+        self.value, self.builder = value, builder
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The short dtype name, such as "f32"."""
+        return self.value.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return Size(self.value.type.size)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.value} : {self.value.type})"
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            "a traced tensor has no truth value: the graph is the same for every input; "
+            f"use graphc.where(condition, a, b) ({', '.join(user_line())})"
+        )
+
+    def _unreadable(self, reader: str) -> GraphError:
+        return GraphError(
+            f"a traced tensor has no elements yet: {reader} cannot read it; "
+            f"use graphc's functions ({', '.join(user_line())})"
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise GraphError(f"len() of a tensor without axes ({', '.join(user_line())})")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+
+def spec(shape: Sequence[int] | int, dtype: Any = "float32") -> Type:
+    """The type of an input: its shape (elements per axis) and dtype."""
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    for extent in extents:
+        if not isinstance(extent, (int, np.integer)) or extent < 0:
+            raise GraphError(f"spec: a shape holds non-negative integers, got {shape!r}")
+    return Type(tuple(int(e) for e in extents), dtype_name(dtype))

@@ -1,0 +1,162 @@
+"""The operators and methods that tensors and parameters have alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from graphc.errors import GraphError
+from graphc.lines import user_line
+
+if TYPE_CHECKING:
+    from graphc.trace.builder import Tensor
+
+
+class Operand:
+    """Anything with NumPy's operators, indexing and usual methods in a traced function: tensors
+    and, in modules, parameters. Each method is the function of that name in graphc.functions."""
+
+    __array_priority__ = 1000
+    functions: ClassVar[Any]
+    """The package `graphc.functions`, which stands above this folder and sets it."""
+    if TYPE_CHECKING:  # set below, from tables
+        # fmt: off
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __rand__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __ror__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __rxor__(self, other: Any) -> Tensor: ...
+        def __lshift__(self, other: Any) -> Tensor: ...
+        def __rlshift__(self, other: Any) -> Tensor: ...
+        def __rshift__(self, other: Any) -> Tensor: ...
+        def __rrshift__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        # fmt: on
+
+    def _unreadable(self, reader: str) -> GraphError:
+        """The error of `reader`, which wants to see elements."""
+        raise NotImplementedError
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
+        raise self._unreadable("NumPy functions")
+
+    def __array_function__(self, *_: Any) -> Any:
+        # Else np.sum(x) would call x.sum(axis=None, dtype=None, out=None).
+        raise self._unreadable("NumPy functions")
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: Any, **__: Any) -> Any:
+        functions = Operand.functions
+        raise functions.hints.torch_function(function, cls.__name__, functions.__all__)
+
+    def __float__(self) -> float:
+        raise self._unreadable("float() and Python's math functions")
+
+    def __int__(self) -> int:
+        raise self._unreadable("int()")
+
+    def __index__(self) -> int:
+        raise self._unreadable("range(), a list's index or a shape")
+
+    def __complex__(self) -> complex:
+        raise self._unreadable("complex()")
+
+    def __format__(self, specification: str) -> str:
+        if specification:
+            raise self._unreadable(f"the format {specification!r}")
+        return repr(self)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise GraphError(
+            "a tensor's elements are not assigned to: graphc.where, concat, scatter and pad give "
+            f"a new tensor ({', '.join(user_line())})"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        # An AttributeError, so that hasattr() and getattr() with a default work as for any object.
+        message = f"{type(self).__name__} has no {name!r}"
+        if not name.startswith("_"):
+            functions = Operand.functions
+            known = functions.hints.missing_attribute(name, _METHODS, functions.__all__)
+            message += f"{known} ({', '.join(user_line())})"
+        raise AttributeError(message)
+
+
+class Size(int):
+    """A number of elements. A call is answered by what PyTorch's `x.size(0)` is here."""
+
+    def __call__(self, *_: Any) -> Any:
+        raise GraphError(
+            "size is the number of elements: x.shape[i] is the extent of an axis "
+            f"({', '.join(user_line())})"
+        )
+
+
+def _method(name: str, reflected: bool = False) -> Callable[..., Any]:
+    def method(self: Operand, *args: Any, **kwargs: Any) -> Any:
+        function = getattr(Operand.functions, name)
+        return function(args[0], self) if reflected else function(self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+# fmt: off
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "pow",
+    "matmul": "matmul", "mod": "remainder", "floordiv": "floor_divide",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}
+_COMPARISONS = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "eq": "equal", "ne": "not_equal",
+}
+_METHODS = ("sum", "mean", "max", "min", "reshape", "permute_dims", "flatten", "astype", "exp",
+            "log", "sqrt", "tanh", "sigmoid", "relu", "abs", "transpose", "squeeze", "expand_dims",
+            "broadcast_to", "softmax")
+# fmt: on
+for _name, _function in _OPERATORS.items():
+    setattr(Operand, f"__{_name}__", _method(_function))
+    setattr(Operand, f"__r{_name}__", _method(_function, reflected=True))
+for _name, _function in _COMPARISONS.items():
+    setattr(Operand, f"__{_name}__", _method(_function))
+for _name in _METHODS:
+    setattr(Operand, _name, _method(_name))
+for _name, _function in {
+    "neg": "negative",
+    "abs": "abs",
+    "getitem": "getitem",
+    "invert": "bitwise_not",
+}.items():
+    setattr(Operand, f"__{_name}__", _method(_function))
+Operand.__hash__ = object.__hash__  # type: ignore[method-assign]
+Operand.T = Operand.mT = property(_method("matrix_transpose"))  # type: ignore[attr-defined]
