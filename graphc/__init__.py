@@ -6,7 +6,7 @@ from graphc.batching import vmap
 from graphc.errors import CompileError, GraphError, PlanError, RunError
 from graphc.functions import *  # noqa: F403
 from graphc.functions.hints import missing as _missing
-from graphc.gradient import grad, value_and_grad
+from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.program import Program, compile
 from graphc.trace import Tensor, spec

@@ -15,6 +15,7 @@ from typing import Any, cast
 from graphc import tree
 from graphc.functions.array.loops import BodyBuilder
 from graphc.functions.array.tensors import as_tensor
+from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Type, Value
 from graphc.lines import error
 from graphc.nn.module import Module
@@ -22,7 +23,6 @@ from graphc.nn.parameter import Parameter
 from graphc.ops.axes import repeated
 from graphc.state import StateBuffer
 from graphc.trace import Builder, Tensor, current_builder
-from graphc.vocabulary import Known, Vocabulary
 
 Axis = int | None
 

@@ -14,7 +14,7 @@ from graphc.compiled import Executable
 from graphc.compiled import Program as Program
 from graphc.errors import RunError
 from graphc.failures import stage
-from graphc.gradient import check_scalar_loss, gradients, one_like
+from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.lines import error
 from graphc.messages import decisions
@@ -67,9 +67,11 @@ def compile(
     Raises GraphError for mistakes in the model or the arguments, CompileError if the compiler
     is missing or fails.
     """
-    from graphc import passes  # not before it is needed: they are a tenth of the package's import
-    from graphc.passes.own_ops import check_own_ops
-    from graphc.passes.runner import run_passes
+    from graphc.passes import (
+        pipeline as passes,  # not before it is needed: they are a tenth of the package's import
+    )
+    from graphc.passes.rewriting.own_ops import check_own_ops
+    from graphc.passes.rewriting.runner import run_passes
 
     settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL)
     if precision != "float32":

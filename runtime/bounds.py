@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import GraphError
-from graphc.passes.rewrite import drop_dead
+from graphc.passes.rewriting.rewrite import drop_dead
 from graphc.runtime.reference import ReferenceExecutable
 from graphc.trace import Builder
 

@@ -14,8 +14,8 @@ from graphc.interpret import evaluate
 from graphc.ir import Graph
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.scan import bodies
-from graphc.passes import AFTER_GRADIENT, OPTIONAL
-from graphc.passes.runner import run_passes
+from graphc.passes.pipeline import AFTER_GRADIENT, OPTIONAL
+from graphc.passes.rewriting.runner import run_passes
 from graphc.program import Program
 from graphc.target import Target
 from graphc.text import graph_text, large_constants, parse

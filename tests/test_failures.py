@@ -11,7 +11,7 @@ import graphc
 from graphc.errors import BUGS, GraphError, PlanError
 from graphc.failures import stage
 from graphc.ir import Graph
-from graphc.passes.runner import run_passes
+from graphc.passes.rewriting.runner import run_passes
 from graphc.target import Target
 
 END = "; device='reference' computes the program without kernels"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.passes import OPTIONAL
+from graphc.passes.pipeline import OPTIONAL
 from tests.scan_checks import (
     Case,
     assert_bits_agree,

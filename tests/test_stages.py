@@ -10,8 +10,8 @@ import pytest
 import graphc
 from graphc import optim
 from graphc.ir import Graph, verify
-from graphc.passes import AFTER_GRADIENT
-from graphc.passes.runner import run_passes
+from graphc.passes.pipeline import AFTER_GRADIENT
+from graphc.passes.rewriting.runner import run_passes
 from graphc.target import Target
 from graphc.text import graph_text, large_constants, parse
 from tests.small_models import MODELS, loss_fn

@@ -23,8 +23,8 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
 from graphc.ops.fused import Fused
 from graphc.ops.pooling import MaxPool2d
-from graphc.passes.fuse_contract import can_pool
-from graphc.passes.sections import sections_of_sums
+from graphc.passes.fuse.contract import can_pool
+from graphc.passes.fuse.sections import sections_of_sums
 from graphc.target import Target
 
 NEAR_BYTES, FAR_BYTES = 24 * 1024, 256 * 1024

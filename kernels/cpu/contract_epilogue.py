@@ -12,7 +12,7 @@ from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
 from graphc.kernels.program.nest import Nest
 from graphc.kernels.program.pieces import every_section, pieces
 from graphc.ops.pooling import MaxPool2d
-from graphc.passes.sections import sections_of_sums
+from graphc.passes.fuse.sections import sections_of_sums
 
 FINISH_CHUNK = 8192
 """Elements of the output per chunk of the second phase, divided by the partial sums."""

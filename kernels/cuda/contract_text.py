@@ -26,7 +26,7 @@ from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.nest import contraction_nest, sectioned_nest
 from graphc.kernels.program.pieces import every_section, pieces
 from graphc.ops.fused import Fused
-from graphc.passes.sections import sections_of_sums
+from graphc.passes.fuse.sections import sections_of_sums
 
 FINISH_THREADS = 128
 

@@ -23,7 +23,7 @@ from graphc.ops.base import Affine, Contraction, View
 from graphc.ops.base import Operand as OperandIndex
 from graphc.ops.pooling import MaxPool2d
 from graphc.ops.widen import Widen
-from graphc.passes.sections import Sections
+from graphc.passes.fuse.sections import Sections
 
 Window = tuple[tuple[int, int], tuple[int, int]]
 """The iteration axes of output rows and columns, and the window's extent along each."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from graphc.ir import Graph, Value
 from graphc.kernels.program.access import Place
-from graphc.passes.sections import Sections, sections_joined
+from graphc.passes.fuse.sections import Sections, sections_joined
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import functions as f
-from graphc.gradient import gradients
+from graphc.gradients.reverse import gradients
 from graphc.trace import Tensor, current_builder
 from tests.functions.tracing import run
 

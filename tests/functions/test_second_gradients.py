@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
-from graphc.gradient import gradients
+from graphc.gradients.reverse import gradients
 from graphc.trace import Tensor, current_builder
 from tests.functions.comparison import normal
 from tests.functions.tracing import run

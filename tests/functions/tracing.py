@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.gradient import gradients
+from graphc.gradients.reverse import gradients
 from graphc.interpret import evaluate
 from graphc.ir import FLOATS, Graph, Type, dtype_name, verify
 from graphc.trace import Builder, Tensor

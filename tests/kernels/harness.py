@@ -22,7 +22,7 @@ from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused
-from graphc.passes.widen import widen
+from graphc.passes.fuse.widen import widen
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, find_compiler
 from graphc.target import Target
 from graphc.trace import Builder

@@ -19,7 +19,7 @@ from graphc.kernels.cpu.schedule import choose
 from graphc.kernels.program.nest import contraction_nest, sectioned_nest
 from graphc.ops import Conv2dDgrad, Matmul
 from graphc.ops.fused import Fused
-from graphc.passes.sections import sections_of_sums
+from graphc.passes.fuse.sections import sections_of_sums
 from graphc.trace import Tensor, emit
 from tests.kernels.harness import build, single, traced
 

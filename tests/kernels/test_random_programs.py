@@ -7,10 +7,10 @@ import pytest
 
 from graphc import functions as f
 from graphc.errors import GraphError
-from graphc.gradient import gradients
+from graphc.gradients.reverse import gradients
 from graphc.ir import FLOATS, Graph, Node, Type
-from graphc.passes import AFTER_GRADIENT, BEFORE_GRADIENT
-from graphc.passes.runner import run_passes
+from graphc.passes.pipeline import AFTER_GRADIENT, BEFORE_GRADIENT
+from graphc.passes.rewriting.runner import run_passes
 from graphc.runtime.build import cpu_target
 from graphc.trace import Builder, Tensor
 from tests.kernels.harness import Built, build

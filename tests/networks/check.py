@@ -11,7 +11,7 @@ import numpy as np
 
 import graphc
 from graphc import optim, program
-from graphc.passes import OPTIONAL
+from graphc.passes.pipeline import OPTIONAL
 from graphc.runtime.reference import ReferenceExecutable
 from tests.networks.kinds.heads import Array
 from tests.networks.network import Network

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from graphc.gradients.vocabulary import Vocabulary
 from graphc.interpret import evaluate
 from graphc.ir import Type, dtype_name, verify
 from graphc.ops import Op, PhiloxUniform, Reduction
 from graphc.ops.axes import SUMMED
 from graphc.ops.base import REGISTRY
 from graphc.trace import Builder
-from graphc.vocabulary import Vocabulary
 from tests.ops.samples import CORE, MANY, SAMPLES, Sample
 
 SIZE = 3

@@ -76,7 +76,7 @@ def test_every_op_means_the_same_in_every_dtype_that_it_accepts(dtype: str, devi
 
 @pytest.mark.parametrize("dtype", NARROW)
 def test_contractions_read_two_bytes_however_often(dtype: str, monkeypatch) -> None:
-    monkeypatch.setattr(sys.modules["graphc.passes.widen"], "FEW_READS", 10**9)
+    monkeypatch.setattr(sys.modules["graphc.passes.fuse.widen"], "FEW_READS", 10**9)
     chosen = (in_dtype(s, dtype) for s in CORE if isinstance(s.op, Contraction))
     samples = [s for s in chosen if s is not None]
     assert len(samples) > 12

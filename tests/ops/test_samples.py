@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.gradient import gradients
+from graphc.gradients.reverse import gradients
 from graphc.interpret import evaluate
 from graphc.ir import FLOATS, Graph, dtype_name, verify
 from graphc.ops.base import REGISTRY, Affine, Contraction, Operand, View

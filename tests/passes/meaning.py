@@ -11,7 +11,7 @@ import graphc
 from graphc.interpret import evaluate
 from graphc.ir import Graph, Type, verify
 from graphc.ops.constant import PLACED, Constant
-from graphc.passes import AFTER_GRADIENT, BEFORE_GRADIENT
+from graphc.passes.pipeline import AFTER_GRADIENT, BEFORE_GRADIENT
 from graphc.target import Target
 
 CPU = Target("cpu", lanes=16)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.passes.clean import clean
-from graphc.passes.commute import commute
+from graphc.passes.simplify.clean import clean
+from graphc.passes.simplify.commute import commute
 from tests.passes.meaning import CPU, assert_same_meaning, ops
 
 X = graphc.spec((4, 6))

@@ -150,7 +150,7 @@ def test_all_parameters_are_updated_by_one_kernel():
 
 
 def test_the_batch_lies_in_the_lanes_of_convolutional_networks():
-    from graphc.passes.layout import layout
+    from graphc.passes.layout.layout import layout
 
     graph = layout(stages_of(20)["fuse_updates"], CPU)
     laned = [v for n in graph.nodes for v in n.outputs if v.type.layout.axis == 0]
@@ -159,7 +159,7 @@ def test_the_batch_lies_in_the_lanes_of_convolutional_networks():
 
 
 def test_a_small_batch_stays_row_major():
-    from graphc.passes.layout import layout
+    from graphc.passes.layout.layout import layout
 
     graph = stages_of(4)["fuse_updates"]
     assert layout(graph, CPU) == graph

@@ -15,18 +15,19 @@ import graphc
 from graphc import nn, optim
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Type, Value
-from graphc.passes import AFTER_GRADIENT, algebra
-from graphc.passes.bodies import through_bodies
-from graphc.passes.clean import Sweep, clean
-from graphc.passes.commute import commute
-from graphc.passes.measure import measure
-from graphc.passes.partition import Partition
-from graphc.passes.rewrite import resolve, topological
-from graphc.passes.runner import run_passes
+from graphc.passes.fuse.partition import Partition
+from graphc.passes.pipeline import AFTER_GRADIENT
+from graphc.passes.rewriting.bodies import through_bodies
+from graphc.passes.rewriting.measure import measure
+from graphc.passes.rewriting.rewrite import resolve, topological
+from graphc.passes.rewriting.runner import run_passes
+from graphc.passes.simplify import algebra
+from graphc.passes.simplify.clean import Sweep, clean
+from graphc.passes.simplify.commute import commute
 from tests.passes.meaning import CPU, assert_same_meaning, ops, run_all
 
-clean_module = import_module("graphc.passes.clean")
-fuse_pointwise_module = import_module("graphc.passes.fuse_pointwise")
+clean_module = import_module("graphc.passes.simplify.clean")
+fuse_pointwise_module = import_module("graphc.passes.fuse.pointwise")
 SECONDS = 60
 """More than any of these takes, far less than for ever."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.arithmetic import Add
-from graphc.passes.partition import Partition
+from graphc.passes.fuse.partition import Partition
 
 F = Type((2,))
 

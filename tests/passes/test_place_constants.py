@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.passes.place_constants import place_constants
+from graphc.passes.fuse.place_constants import place_constants
 from tests.passes.meaning import CPU, ops
 
 X = graphc.spec((3, 4))

@@ -6,7 +6,7 @@ from typing import Any
 
 import graphc
 from graphc.ir import Graph
-from graphc.passes.recompute import recompute
+from graphc.passes.simplify.recompute import recompute
 from tests.passes.meaning import CPU, assert_same_meaning, ops, run_all
 
 X, WEIGHT = graphc.spec((64, 32)), graphc.spec((48, 32))

@@ -3,7 +3,7 @@
 import numpy as np
 
 import graphc
-from graphc.passes.clean import clean
+from graphc.passes.simplify.clean import clean
 from tests.passes.meaning import CPU, assert_same_meaning, ops, run_all
 
 X = graphc.spec((2, 5, 12))

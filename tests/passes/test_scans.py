@@ -13,9 +13,9 @@ from graphc import nn, optim
 from graphc.errors import GraphError
 from graphc.ir import Graph, Node, verify
 from graphc.ops.scan import Scan
-from graphc.passes.clean import clean
-from graphc.passes.hoist import hoist
-from graphc.passes.layout import layout
+from graphc.passes.layout.layout import layout
+from graphc.passes.loops.hoist import hoist
+from graphc.passes.simplify.clean import clean
 from graphc.target import Target
 from tests.nn.running import random
 from tests.passes.meaning import CPU, assert_same_meaning, run_all

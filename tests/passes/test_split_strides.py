@@ -7,7 +7,7 @@ import pytest
 
 import graphc
 from graphc.ir import Graph, Type
-from graphc.passes.split_strides import split_strides
+from graphc.passes.layout.split_strides import split_strides
 from graphc.target import Target
 from tests.passes.meaning import CPU, assert_same_meaning, ops
 

@@ -13,8 +13,8 @@ from graphc.interpret import evaluate
 from graphc.ir import NARROW, Graph, Type, verify
 from graphc.ops.fused import Fused
 from graphc.ops.widen import Widen
-from graphc.passes import AFTER_GRADIENT
-from graphc.passes.widen import widen
+from graphc.passes.fuse.widen import widen
+from graphc.passes.pipeline import AFTER_GRADIENT
 from graphc.target import Target
 
 CPU, GPU = Target("cpu"), Target("cuda", lanes=1, arch="sm_90a")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import graphc
-from graphc.gradient import gradients
+from graphc.gradients.reverse import gradients
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, current_builder
 from tests.functions.tracing import traced

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Pointwise
-from graphc.passes.groups import fuse_groups, is_free
+from graphc.passes.fuse.groups import fuse_groups
+from graphc.passes.rewriting.free import is_free
 from graphc.target import Target
 
 TEMPLATES = ("prefix", "sort")

@@ -17,10 +17,10 @@ import numpy as np
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Op, Source
 from graphc.ops.constant import Constant
-from graphc.passes.algebra import rules_of
-from graphc.passes.measure import Weights, measure, must_fall
-from graphc.passes.prune_scans import prune_scans
-from graphc.passes.rewrite import Names, drop_dead, resolve, substitute
+from graphc.passes.rewriting.measure import Weights, measure, must_fall
+from graphc.passes.rewriting.rewrite import Names, drop_dead, resolve, substitute
+from graphc.passes.simplify.algebra import rules_of
+from graphc.passes.simplify.prune_scans import prune_scans
 from graphc.target import Target
 
 FOLD_LIMIT = 65536

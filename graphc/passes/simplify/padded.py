@@ -14,7 +14,7 @@ from graphc.ops.arithmetic import Add
 from graphc.ops.join import Concat, Pad
 
 if TYPE_CHECKING:
-    from graphc.passes.clean import Sweep
+    from graphc.passes.simplify.clean import Sweep
 
 MOST_TERMS = 16
 """Of a sum that is looked at."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from graphc import functions, tree
+from graphc.gradients.scan import scan_gradient
+from graphc.gradients.vocabulary import Vocabulary
 from graphc.ir import FLOATS, Node, Value, Where
 from graphc.lines import error
 from graphc.ops.scan import Scan
-from graphc.scan_gradient import scan_gradient
 from graphc.trace import Builder, Operand, Tensor, current_builder
-from graphc.vocabulary import Vocabulary
 
 _RULES = Vocabulary()
 

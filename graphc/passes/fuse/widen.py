@@ -22,8 +22,8 @@ from graphc.ops.base import Contraction, Op, Pointwise, Reduction, View
 from graphc.ops.logic import Cast
 from graphc.ops.pooling import MaxPool2d
 from graphc.ops.widen import Widen
-from graphc.passes.groups import is_free
-from graphc.passes.rewrite import Names, drop_dead
+from graphc.passes.rewriting.free import is_free
+from graphc.passes.rewriting.rewrite import Names, drop_dead
 from graphc.target import Target
 
 FEW_READS = 64

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.passes.measure import must_fall
-from graphc.passes.rewrite import Names, drop_dead, substitute
+from graphc.passes.rewriting.measure import must_fall
+from graphc.passes.rewriting.rewrite import Names, drop_dead, substitute
 from graphc.target import Target
 
 

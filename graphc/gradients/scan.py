@@ -30,7 +30,7 @@ def scan_gradient(
 ) -> list[Tensor | None]:
     """The gradient of each input of a scan; None for those that are not of a float dtype.
 
-    `gradients` is `graphc.gradient.gradients`, which differentiates the body.
+    `gradients` is `graphc.gradients.reverse.gradients`, which differentiates the body.
     """
     outer = current_builder()
     old = _stack_old_carries(outer, outputs)

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.pooling import MaxPool2d
-from graphc.passes.absorb_sections import absorb_operands, absorb_sections
-from graphc.passes.groups import fuse_groups, is_free, of_update_rule
-from graphc.passes.partition import Partition
-from graphc.passes.places import read_elsewhere, readers, stored
+from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections
+from graphc.passes.fuse.groups import fuse_groups, of_update_rule
+from graphc.passes.fuse.partition import Partition
+from graphc.passes.fuse.places import read_elsewhere, readers, stored
+from graphc.passes.rewriting.free import is_free
 from graphc.target import Target
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from graphc import functions
+from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.axes import SUMMED, folded
@@ -20,7 +21,6 @@ from graphc.ops.reduction import Sum
 from graphc.ops.scan import Scan
 from graphc.ops.view import PermuteDims, Reshape, Slice
 from graphc.trace import Tensor, emit
-from graphc.vocabulary import Known, Vocabulary
 
 
 def can_stack(node: Node) -> bool:

@@ -25,7 +25,7 @@ from graphc.ops.constant import Constant
 from graphc.ops.convolution import Conv2dDgrad
 from graphc.ops.join import Pad
 from graphc.ops.view import BroadcastTo, Slice
-from graphc.passes.rewrite import Names, substitute
+from graphc.passes.rewriting.rewrite import Names, substitute
 from graphc.target import Target
 
 Emit = Callable[..., Value]

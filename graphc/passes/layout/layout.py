@@ -22,9 +22,9 @@ from graphc.ops.base import Contraction, Reduction
 from graphc.ops.fused import Fused
 from graphc.ops.layout import Relayout
 from graphc.ops.scan import Scan
-from graphc.passes.batch import carries_batch
-from graphc.passes.bodies import unique_names
-from graphc.passes.rewrite import Names, drop_dead
+from graphc.passes.layout.batch import carries_batch
+from graphc.passes.rewriting.bodies import unique_names
+from graphc.passes.rewriting.rewrite import Names, drop_dead
 from graphc.target import Target
 
 LARGE_WEIGHT = 16384

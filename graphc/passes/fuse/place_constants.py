@@ -13,8 +13,8 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import StopGradient
 from graphc.ops.base import Contraction, Index, Source, View, Window
 from graphc.ops.constant import PLACED, Constant
-from graphc.passes.groups import INLINE_ELEMENTS
-from graphc.passes.rewrite import Names, substitute
+from graphc.passes.rewriting.free import INLINE_ELEMENTS
+from graphc.passes.rewriting.rewrite import Names, substitute
 from graphc.target import Target
 
 

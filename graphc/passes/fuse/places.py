@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphc.ir import Node, Value
 from graphc.ops.base import Pointwise, Reduction, View
 from graphc.ops.widen import Widen
-from graphc.passes.groups import is_free
-from graphc.passes.sections import sections_joined
+from graphc.passes.fuse.sections import sections_joined
+from graphc.passes.rewriting.free import is_free
 
 
 def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:

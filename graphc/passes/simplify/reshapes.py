@@ -14,7 +14,7 @@ from graphc.ops.join import Concat
 from graphc.ops.view import Reshape, Slice
 
 if TYPE_CHECKING:
-    from graphc.passes.clean import Sweep
+    from graphc.passes.simplify.clean import Sweep
 
 Shape = tuple[int, ...]
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.base import Contraction, Pointwise, Reduction, View
@@ -25,15 +26,14 @@ from graphc.ops.join import Pad
 from graphc.ops.reduction import Sum
 from graphc.ops.scan import Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
-from graphc.passes.bodies import unique_names, values_of
-from graphc.passes.groups import is_free
-from graphc.passes.measure import must_fall
-from graphc.passes.over_time import Totals, can_stack, summed_axes
-from graphc.passes.prune_scans import prune_scans
-from graphc.passes.rewrite import drop_dead, resolve, substitute, topological
+from graphc.passes.loops.over_time import Totals, can_stack, summed_axes
+from graphc.passes.rewriting.bodies import unique_names, values_of
+from graphc.passes.rewriting.free import is_free
+from graphc.passes.rewriting.measure import must_fall
+from graphc.passes.rewriting.rewrite import drop_dead, resolve, substitute, topological
+from graphc.passes.simplify.prune_scans import prune_scans
 from graphc.target import Target
 from graphc.trace import Builder, Tensor
-from graphc.vocabulary import Known, Vocabulary
 
 
 def hoist(graph: Graph, target: Target) -> Graph:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from graphc.ir import Graph, Node
 from graphc.ops.attention import AttentionGrad
 from graphc.ops.join import Concat
-from graphc.passes.groups import fuse_groups
+from graphc.passes.fuse.groups import fuse_groups
 from graphc.target import Target
 
 HEADS = 2

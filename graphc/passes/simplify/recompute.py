@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value, Where
 from graphc.ops.base import Pointwise, Source
-from graphc.passes.rewrite import Names, topological
+from graphc.passes.rewriting.rewrite import Names, topological
 from graphc.target import Target
 
 CHEAP = frozenset({"add", "subtract", "multiply", "negative", "square", "relu"})

@@ -11,24 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Source, View
-from graphc.ops.constant import Constant
 from graphc.ops.fused import Fused
-from graphc.ops.widen import Widen
-from graphc.passes.naming import KernelNames
-from graphc.passes.rewrite import drop_dead, topological
-
-INLINE_ELEMENTS = 16
-"""A constant of at most this many elements is printed into the kernels that read it."""
-
-
-def is_free(node: Node) -> bool:
-    """Whether a kernel computes this node where it reads it, at no cost."""
-    if isinstance(node.op, Constant):
-        return node.output.type.size <= INLINE_ELEMENTS
-    if isinstance(node.op, View):
-        return node.op.index(node.inputs[0].type) is not None
-    return isinstance(node.op, Source | Widen)
+from graphc.passes.rewriting.free import is_free
+from graphc.passes.rewriting.naming import KernelNames
+from graphc.passes.rewriting.rewrite import drop_dead, topological
 
 
 def of_update_rule(node: Node) -> bool:

@@ -22,11 +22,12 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise, Reduction
 from graphc.ops.fused import Fused
 from graphc.ops.scan import Scan
-from graphc.passes.groups import fuse_groups, is_free, of_update_rule
-from graphc.passes.measure import must_fall
-from graphc.passes.partition import Partition
-from graphc.passes.places import read_elsewhere, through_unit_reshapes
-from graphc.passes.sections import sections_joined
+from graphc.passes.fuse.groups import fuse_groups, of_update_rule
+from graphc.passes.fuse.partition import Partition
+from graphc.passes.fuse.places import read_elsewhere, through_unit_reshapes
+from graphc.passes.fuse.sections import sections_joined
+from graphc.passes.rewriting.free import is_free
+from graphc.passes.rewriting.measure import must_fall
 from graphc.target import Target
 
 Shape = tuple[int, ...]

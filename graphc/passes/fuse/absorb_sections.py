@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.view import Slice
-from graphc.passes.groups import is_free, of_update_rule
-from graphc.passes.partition import Partition
-from graphc.passes.places import read_elsewhere, readers, stored
-from graphc.passes.sections import MOST_SECTIONS, Sections, section_read, sections_joined
+from graphc.passes.fuse.groups import of_update_rule
+from graphc.passes.fuse.partition import Partition
+from graphc.passes.fuse.places import read_elsewhere, readers, stored
+from graphc.passes.fuse.sections import MOST_SECTIONS, Sections, section_read, sections_joined
+from graphc.passes.rewriting.free import is_free
 from graphc.target import Target
 
 

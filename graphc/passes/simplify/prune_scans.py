@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.scan import Scan
-from graphc.passes.rewrite import drop_dead, substitute
+from graphc.passes.rewriting.rewrite import drop_dead, substitute
 
 
 def prune_scans(graph: Graph) -> Graph:

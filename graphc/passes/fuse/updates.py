@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value, Where
 from graphc.ops.fused import Fused
-from graphc.passes.groups import of_update_rule
-from graphc.passes.partition import Partition
-from graphc.passes.rewrite import topological
+from graphc.passes.fuse.groups import of_update_rule
+from graphc.passes.fuse.partition import Partition
+from graphc.passes.rewriting.rewrite import topological
 from graphc.target import Target
 
 NAME = "update_parameters"

@@ -16,8 +16,8 @@ from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Value
 from graphc.ops.fused import Fused
 from graphc.ops.layout import Relayout
 from graphc.ops.scan import Scan
-from graphc.passes.layout import with_types
-from graphc.passes.rewrite import Names
+from graphc.passes.layout.layout import with_types
+from graphc.passes.rewriting.rewrite import Names
 from graphc.target import Target
 
 LEAST_BYTES = 2 * 1024 * 1024

@@ -11,11 +11,11 @@ from graphc.dtypes import widened
 from graphc.ir import Node, Value
 from graphc.ops.base import REGISTRY, Pointwise
 from graphc.ops.constant import Constant
-from graphc.passes.padded import concat_of_padded
-from graphc.passes.reshapes import before_reshape, concat_of_reshapes, reshape_of_slice
+from graphc.passes.simplify.padded import concat_of_padded
+from graphc.passes.simplify.reshapes import before_reshape, concat_of_reshapes, reshape_of_slice
 
 if TYPE_CHECKING:
-    from graphc.passes.clean import Sweep
+    from graphc.passes.simplify.clean import Sweep
 
 Rule = Callable[[Node, "Sweep"], Value | None]
 

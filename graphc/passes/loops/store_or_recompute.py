@@ -22,9 +22,9 @@ from graphc.ops.base import Pointwise, Random, Source, View
 from graphc.ops.join import Concat
 from graphc.ops.scan import Scan, bodies, stacked
 from graphc.ops.view import Slice
-from graphc.passes.bodies import unique_names, values_of
-from graphc.passes.prune_scans import prune_scans
-from graphc.passes.rewrite import drop_dead, substitute, topological
+from graphc.passes.rewriting.bodies import unique_names, values_of
+from graphc.passes.rewriting.rewrite import drop_dead, substitute, topological
+from graphc.passes.simplify.prune_scans import prune_scans
 from graphc.target import Target
 
 

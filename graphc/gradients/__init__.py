@@ -1,0 +1,1 @@
+"""Reverse mode over graphs and loops, and the vocabulary that rules are handed."""

@@ -1,0 +1,1 @@
+"""Nodes gathered into kernels."""

@@ -1,0 +1,1 @@
+"""Work taken out of loops, and what loops store."""

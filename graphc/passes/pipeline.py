@@ -1,0 +1,80 @@
+"""The passes, and the order in which they run.
+
+store_or_recompute  right behind differentiation, be it the function's own (`_traced`) or that of
+                    compile, while backward scans still repeat the forward ones node by node
+commute             before differentiation, so that the backward pass sees the cheaper order
+hoist               before differentiation, so that what is hoisted has an ordinary gradient; and
+                    after it, where the sums of weight gradients leave their loops
+clean               fewer nodes for everything that follows
+recompute           behind the last clean, which would join again what it repeats
+split_strides       before fusion, which gathers what belongs to each part
+place_constants     before fusion, which treats large constants as memory
+widen               before fusion, which lets conversions vanish into their readers
+fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
+fuse_attend         likewise: the concat is of no use to others
+fuse_axis           before what it absorbs finds a home elsewhere
+fuse_pointwise      what is left; every node is a kernel afterwards
+fuse_updates        after fusion, when an update rule is one kernel per parameter
+layout              late: it needs to know the kernels, and decides once for each
+lane_weights        last: it looks at kernels with the batch in the lanes
+"""
+
+from graphc.passes.fuse.attend import fuse_attend
+from graphc.passes.fuse.axis import fuse_axis
+from graphc.passes.fuse.contract import fuse_contract
+from graphc.passes.fuse.place_constants import place_constants
+from graphc.passes.fuse.pointwise import fuse_pointwise
+from graphc.passes.fuse.updates import fuse_updates
+from graphc.passes.fuse.widen import widen
+from graphc.passes.layout.lane_weights import lane_weights
+from graphc.passes.layout.layout import layout
+from graphc.passes.layout.split_strides import split_strides
+from graphc.passes.loops.hoist import hoist
+from graphc.passes.loops.store_or_recompute import store_or_recompute
+from graphc.passes.rewriting.bodies import through_bodies
+from graphc.passes.rewriting.runner import Pass
+from graphc.passes.simplify.clean import clean, simplify
+from graphc.passes.simplify.commute import commute
+from graphc.passes.simplify.recompute import recompute
+
+BEFORE_GRADIENT: tuple[tuple[str, Pass], ...] = (
+    ("store_or_recompute_traced", store_or_recompute),
+    ("simplify", through_bodies(simplify)),
+    ("commute", through_bodies(commute)),
+    ("hoist", hoist),
+)
+AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
+    ("store_or_recompute", store_or_recompute),
+    ("clean", through_bodies(clean)),
+    ("hoist_gradient", hoist),
+    ("clean_hoisted", through_bodies(clean)),
+    ("recompute", recompute),
+    ("split_strides", through_bodies(split_strides)),
+    ("place_constants", through_bodies(place_constants)),
+    ("widen", through_bodies(widen)),
+    ("fuse_contract", through_bodies(fuse_contract)),
+    ("fuse_attend", through_bodies(fuse_attend)),
+    ("fuse_axis", through_bodies(fuse_axis)),
+    ("fuse_pointwise", through_bodies(fuse_pointwise)),
+    ("fuse_updates", fuse_updates),
+    ("layout", layout),
+    ("lane_weights", lane_weights),
+)
+OPTIONAL = (
+    "store_or_recompute_traced",
+    "store_or_recompute",
+    "simplify",
+    "commute",
+    "hoist",
+    "clean",
+    "hoist_gradient",
+    "clean_hoisted",
+    "recompute",
+    "split_strides",
+    "fuse_updates",
+    "layout",
+    "lane_weights",
+)
+"""Passes that `disable` may switch off; the others make the graph executable."""
+
+__all__ = ["AFTER_GRADIENT", "BEFORE_GRADIENT", "OPTIONAL"]

@@ -1,0 +1,1 @@
+"""What passes are written with: substitution, names, measures that fall, bodies, the runner."""

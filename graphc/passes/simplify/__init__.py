@@ -1,0 +1,1 @@
+"""Fewer and simpler nodes."""
