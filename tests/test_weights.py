@@ -128,6 +128,8 @@ def test_floats_of_two_bytes_are_files_of_torch_and_back(tmp_path: Path, dtype: 
     for name, tensor in theirs.state_dict().items():
         np.testing.assert_array_equal(ours.state_dict()[name], tensor.float().numpy())
     save_weights(tmp_path / "ours", ours)
+    # As the format has it, the elements begin on a multiple of eight bytes.
+    assert int.from_bytes((tmp_path / "ours").read_bytes()[:8], "little") % 8 == 0
     for name, tensor in load_file(tmp_path / "ours").items():
         assert tensor.dtype == getattr(torch, dtype)
         assert torch.equal(tensor, theirs.state_dict()[name])

@@ -238,6 +238,15 @@ def test_the_gradient_of_a_gradient_passes_through_scans() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+def test_what_was_computed_before_a_gradient_counts_as_a_constant() -> None:
+    def fn(x: Any) -> Any:
+        before = graphc.square(x)
+        return graphc.grad(lambda x: graphc.sum(before * x))(x)
+
+    x = random(3)
+    np.testing.assert_array_equal(run(fn, x), x * x)
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_gradient_inside_a_body_reaches_what_was_captured(depth: int) -> None:
     def fn(w: Any, x: Any) -> Any:

@@ -140,3 +140,15 @@ def test_a_kernel_overwrites_its_dying_input_where_it_allows_it() -> None:
     plan.verify()
     places = {s.kernel: s.writes[0] for s in plan.steps if isinstance(s, Launch)}
     assert places["a"] == places["b"] != places["c"]
+
+
+def test_a_larger_output_is_not_written_over_a_smaller_input() -> None:
+    x = Value("x", Type((16,)))
+    a = kernel_node("a", [x], [16])
+    b = kernel_node("b", [a.output], [32])
+    c = kernel_node("c", [b.output], [16])
+    kernels = {n: opaque_kernel(n, inplace=((0, 0),)) for n in "abc"}
+    plan = make_plan(Graph("g", (x,), (), (a, b, c), (c.output,)), kernels, device="cpu")
+    plan.verify()
+    places = {s.kernel: s.writes[0] for s in plan.steps if isinstance(s, Launch)}
+    assert not places["a"].overlaps(places["b"]) and plan.peak_bytes == 192
