@@ -1,0 +1,60 @@
+"""The documents name every module, and nothing that is not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tools import ROOT
+from tools.write_module_index import HEADING, PAGE, TREES, page
+
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+EXAMPLE = re.compile(r"FILE|NAME|KEY|lenet\.py|net\.py|model\.py")
+"""Names that stand for others."""
+
+
+def files() -> set[str]:
+    """Every file of the project, by its place, with `graphc/` before the two folders beside it."""
+    folders = (*TREES, "benchmarks", "docs", "examples", "tests", "tools")
+    found = {p.relative_to(ROOT) for folder in folders for p in (ROOT / folder).rglob("*")}
+    return {str(p) for p in found} | {f"graphc/{p}" for p in found} | {"README.md", "LICENSE"}
+
+
+def test_the_index_of_modules_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "run python tools/write_module_index.py"
+
+
+def test_every_module_is_named_in_the_architecture() -> None:
+    index = PAGE.read_text().partition(HEADING)[2]
+    missing = []
+    for tree in TREES:
+        for path in (ROOT / tree).rglob("*.py"):
+            folder = path.relative_to(ROOT).parent
+            section = index.partition(f"### `{folder}/`\n")[2].partition("\n### ")[0]
+            linked = folder.parts[:2] in (("graphc", "kernels"), ("graphc", "runtime"))
+            if not linked and f"\n- `{path.name}`: " not in section:
+                missing.append(str(path))
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_every_file_that_a_document_names_exists(document: Path) -> None:
+    text = document.read_text().partition(HEADING)[0]
+    named = set(re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|h|cuh|cpp|cu|md|so|txt))`", text))
+    ends = {"/" + name for name in files()}
+    gone = [n for n in named if not any(e.endswith("/" + n) for e in ends)]
+    assert [n for n in gone if not EXAMPLE.search(n)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.M | re.S)
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def test_the_list_of_documents_is_whole() -> None:
+    text = (ROOT / "docs" / "README.md").read_text()
+    assert {d.name for d in DOCUMENTS if f"]({d.name})" not in text} == {"README.md"}

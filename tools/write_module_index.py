@@ -1,0 +1,62 @@
+"""Write the index of modules at the end of docs/architecture.md: each with what its first sentence
+says it is for.
+
+Run `python tools/write_module_index.py`; a test says when it is out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "architecture.md"
+TREES = ("graphc", "kernels", "runtime")
+HEADING = "## Every module\n"
+HEADERS = (".h", ".cuh", ".cpp")
+
+
+def page() -> str:
+    """The page with the index as it ought to be."""
+    return PAGE.read_text().partition(HEADING)[0] + index()
+
+
+def index() -> str:
+    lines = [HEADING, "Written by `tools/write_module_index.py` from the first sentence of each.\n"]
+    for folder, files in groupby(sources(), key=lambda path: path.parent):
+        lines.append(f"### `{folder.relative_to(ROOT)}/`\n")
+        lines += [f"- `{path.name}`: {purpose(path)}" for path in files]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def sources() -> list[Path]:
+    """Python modules and headers, a folder's own files before its folders. The links to the trees
+    beside graphc are not followed."""
+    paths = [path for tree in TREES for path in (ROOT / tree).rglob("*") if not _linked(path)]
+    found = [path for path in paths if path.suffix in (".py", *HEADERS)]
+    return sorted(found, key=lambda p: (p.parent.parts, p.name != "__init__.py", p.name))
+
+
+def _linked(path: Path) -> bool:
+    return path.relative_to(ROOT).parts[:2] in (("graphc", "kernels"), ("graphc", "runtime"))
+
+
+def purpose(path: Path) -> str:
+    """The first sentence of a module's docstring or of a header's comment."""
+    text = path.read_text()
+    if path.suffix in HEADERS:
+        comment = re.match(r"(?://.*\n)*", text)
+        assert comment is not None
+        said = re.sub(r"^// ?", "", comment[0], flags=re.M).removeprefix(f"{path.name}: ")
+    else:
+        said = ast.get_docstring(ast.parse(text)) or ""
+    assert said, f"{path.relative_to(ROOT)} does not say what it is for"
+    sentence = re.split(r"(?<=[.:])\s*\n\s*\n|(?<=[\w+)][.])\s+(?=[A-Z`])|\n\s*\n", said.strip())[0]
+    return " ".join(sentence.split()).rstrip(".:")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
