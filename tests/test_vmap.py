@@ -12,7 +12,7 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.errors import GraphError
-from graphc.ops.base import REGISTRY, Op
+from graphc.ops.base import REGISTRY, Op, View
 from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import Launch
 from graphc.trace import emit
@@ -135,6 +135,25 @@ def test_gradients_of_each_sample_are_those_of_the_function_alone() -> None:
         np.testing.assert_allclose(losses[i], loss, rtol=1e-5)
         for name, slope in expected.items():
             np.testing.assert_allclose(slopes[name][i], slope, rtol=1e-3, atol=1e-6)
+
+
+def test_gradients_of_each_sample_are_written_once() -> None:
+    """The gradient of a dense layer's weight is an outer product for each sample: one kernel that
+    writes it, in as many launches as the gradient of their sum."""
+    model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 10))
+
+    def loss(model: Any, x: Any, y: Any) -> Any:
+        return graphc.sum((model(x) - y) ** 2)
+
+    specs = graphc.spec((32, 12)), graphc.spec((32, 10))
+    alone = on_reference(graphc.grad(loss), model, *specs)
+    each = on_reference(graphc.vmap(graphc.grad(loss), (None, 0, 0)), model, *specs)
+    kernels = [n for n in each.graph.nodes if hasattr(n.op, "body")]
+    assert len(kernels) <= len([n for n in alone.graph.nodes if hasattr(n.op, "body")])
+    weights = [n for n in kernels for v in n.outputs if v.type.size >= 32 * 10 * 16]
+    assert len(weights) == 2
+    for node in weights:
+        assert [n.op.name for n in _body(node) if not isinstance(n.op, View)] == ["multiply"]
 
 
 def test_a_loop_over_samples_of_which_only_the_carry_differs() -> None:

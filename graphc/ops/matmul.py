@@ -58,6 +58,8 @@ class Matmul(Contraction):
             rows = f.matmul(f.reshape(b, b.shape[:2]), f.matrix_transpose(a))
             return (f.reshape(rows, (*rows.shape, 1)),)
         a, b = (aligned(f, x, rank) if s else x for x, s in zip(inputs, stacked, strict=True))
+        if all(stacked) and a.shape[-1] == 1:
+            return (a * b,)  # an outer product for each sample: nothing is summed
         return (f.matmul(a, b),)
 
     def iteration(self, a: Type, b: Type) -> Iteration:

@@ -104,6 +104,17 @@ def test_the_transpose_of_a_product_is_the_product_of_transposes():
     assert ops(graph) == ["permute_dims", "permute_dims", "matmul"]
 
 
+def test_a_transposed_outer_product_is_that_of_the_transposed():
+    fn = lambda a, b: graphc.permute_dims(a * b, (1, 0))  # noqa: E731
+    graph = cleaned(fn, graphc.spec((4, 1)), graphc.spec((1, 6)))
+    assert ops(graph) == ["permute_dims", "permute_dims", "multiply"]
+
+
+def test_what_an_op_makes_of_a_whole_value_is_transposed_as_one():
+    fn = lambda a, b: graphc.permute_dims(a * b, (1, 0))  # noqa: E731
+    assert ops(cleaned(fn, X, graphc.spec((1, 6)))) == ["multiply", "permute_dims"]
+
+
 def test_pointwise_ops_read_through_broadcasts():
     def fn(x):
         return x * graphc.broadcast_to(graphc.sum(x, axis=1, keepdims=True), (4, 6))

@@ -98,6 +98,20 @@ def permute_of_matmul(node: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(inner.op, flipped, inner)
 
 
+def permute_of_outer(node: Node, sweep: Sweep) -> Value | None:
+    """The operands permuted in place of what an op makes of them by broadcasting each, as the
+    transposed gradient of one sample's weight: that is written once, where it is wanted."""
+    inner = sweep.producer(node.inputs[0])
+    if inner is None or not isinstance(inner.op, Pointwise) or inner.output in sweep.shared:
+        return None
+    whole = inner.output.type
+    wide = [v for v in inner.inputs if v.type.rank]
+    if not wide or any(v.type.rank != whole.rank or v.type.size >= whole.size for v in wide):
+        return None
+    moved = {v: sweep.emit(node.op, (v,), node) for v in dict.fromkeys(wide)}
+    return sweep.emit(inner.op, tuple(moved.get(v, v) for v in inner.inputs), inner)
+
+
 def reshape_twice(node: Node, sweep: Sweep) -> Value | None:
     inner = _of_same_op(node, sweep)
     if inner is None:
@@ -143,7 +157,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "add": (concat_of_padded,),
     "concat": (concat_of_reshapes,),
     "subtract": (neutral(0, (1,)),),
-    "permute_dims": (permute_nothing, permute_twice, permute_of_matmul),
+    "permute_dims": (permute_nothing, permute_twice, permute_of_matmul, permute_of_outer),
     "reshape": (input_if_same_type, reshape_twice, reshape_of_slice),
     "sum": (sum_of_nothing,),
     "prod": (sum_of_nothing,),
