@@ -44,7 +44,8 @@ class Case:
         model.scan = self.scan
         update = optim.SGD(lr=0.5) if model.mode == "train" else None
         specs = model.inputs
-        return model, graphc.compile(run, model, *specs, device=device, update=update, **options)
+        settings = {"device": device, "update": update, "seed": 0, **options}
+        return model, graphc.compile(run, model, *specs, **settings)
 
     def stages(self) -> dict[str, Graph]:
         """The program's stages, and again those behind the gradient for vectors of 16."""
