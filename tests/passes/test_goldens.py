@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from graphc.ir import Graph, verify
-from graphc.passes import AFTER_GRADIENT, BEFORE_GRADIENT
-from graphc.passes.runner import Pass
+from graphc.passes.pipeline import AFTER_GRADIENT, BEFORE_GRADIENT
+from graphc.passes.rewriting.runner import Pass
 from graphc.text import graph_text, parse
 from tests.passes.meaning import CPU, assert_same_meaning
 
