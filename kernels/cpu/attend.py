@@ -6,9 +6,9 @@ from __future__ import annotations
 from graphc.ir import Node
 from graphc.kernels.cpu.shell import argument_order, array_text, chunk_count, framed, symbol
 from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
 FLOPS_PER_NANOSECOND = 100.0
@@ -22,9 +22,8 @@ def lower_attend(node: Node, target: Target) -> Kernel:
     units = _units(problem, blocks, target.lanes)
     chunks = chunk_count(problem.flops / FLOPS_PER_NANOSECOND, sum(units))
     shape = shape_text(problem, QUERY_REGISTERS=blocks[0], KEY_REGISTERS=blocks[1])
-    dtypes = {p: v.type.dtype for v, p in problem.pointers.items()}
     sections = (
-        array_text(problem.arrays, dtypes),
+        array_text(problem.arrays),
         "\n".join([*shape, ""]),
         _shell(node, problem, units, chunks),
     )

@@ -8,11 +8,11 @@ if there are two outputs, `place`.
 from __future__ import annotations
 
 from graphc.ir import Node
-from graphc.kernels.cpu.shell import argument_order, array_dtypes, array_text, domain_text
+from graphc.kernels.cpu.shell import argument_order, array_text, domain_text
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space
-from graphc.kernels.program.expression import C_TYPES
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 
 
 def rows_text(space: Space) -> str:
@@ -20,7 +20,7 @@ def rows_text(space: Space) -> str:
     kept = space.kept
     extents = tuple(space.domain.extents[d] for d in kept) or (1,)
     lane = -1 if space.in_lanes else len(kept) - 1
-    arrays = array_text(space.whole.arrays, array_dtypes(space.whole))
+    arrays = array_text(space.whole.arrays)
     return arrays + domain_text("Kept", Domain(extents, lane, space.domain.width))
 
 
@@ -43,7 +43,7 @@ def functor_lines(space: Space, state: str) -> list[str]:
 def pointer_lines(node: Node, space: Space) -> list[str]:
     """Definitions of the pointers that the functors use."""
     assert isinstance(node.op, Fused)
-    used = frozenset().union(*(s.pointers for s in space.whole.statements))
+    used = space.whole.pointers
     order, outputs = argument_order(node), set(node.op.body.outputs)
     return [
         f"  {'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "

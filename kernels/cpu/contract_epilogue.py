@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.access import Domain, Place, linear_index, merge_axes
-from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.names import Names
 from graphc.kernels.program.nest import Nest
 from graphc.kernels.program.pieces import every_section, pieces
+from graphc.kernels.program.statement import Address, Function, Load, Program
+from graphc.ops.logic import C_TYPES
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.fuse.sections import sections_of_sums
 
@@ -68,8 +71,7 @@ def epilogue_of(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
         here = (n, k, _scaled(p, rows, r), _scaled(q, columns, s))
         largest.append(walk.value(pool.inputs[0], here))
     results = [(v.name, v.type.dtype) for v in pool.outputs]
-    template = f"largest({', '.join(f'${i}' for i in range(len(largest)))})"
-    registers = walk.emit_all("compute", results, template, largest)
+    registers = walk.compute_all(results, Function("largest"), *largest)
     for value, register in zip(pool.outputs, registers, strict=True):
         _give(walk, value, register, everything)
     return _epilogue(body, nest, walk, domain)
@@ -98,9 +100,8 @@ def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
     here = domain.identity()
     for places in every_section(here, sections) if sections else [here]:
         access = linear_index(shape, places, domain)
-        template = f"add_parts<$N, {parts}, {size}>(workspace + @0)"
-        total = walk.emit("load", "sum", output.type.dtype, template, (), (access,))
-        walk.give(output, places, total)
+        results, memory = [("sum", output.type.dtype)], Address("workspace", access)
+        walk.give(output, places, *walk.call(results, "add_parts", (parts, size), memory))
     epilogue = _epilogue(body, nest, walk, domain)
     merged, groups = merge_axes(domain, epilogue.program.accesses)
     epilogue = Epilogue(
@@ -128,12 +129,11 @@ def _epilogue(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> Epilogue:
     for (value, piece), register in zip(wanted, registers, strict=True):
         walk.store(value, piece.target, register)
     program = walk.program()
-    used = frozenset[str]().union(*(s.pointers for s in program.statements))
     values = (*body.inputs, *body.outputs)
     pointers = tuple(
         (walk.pointers[v], i, C_TYPES[v.type.dtype])
         for i, v in enumerate(values)
-        if walk.pointers[v] in used
+        if walk.pointers[v] in program.pointers
     )
     return Epilogue(program, domain, pointers, _inplace(body, nest, walk))
 
@@ -151,6 +151,6 @@ def _inplace(body: Graph, nest: Nest, walk: Walk) -> tuple[tuple[int, int], ...]
             stores = [s for s in walk.statements if walk.pointers[output] in s.pointers]
             written = {s.accesses for s in stores}
             same = output.type == value.type and all(s.accesses in written for s in loads)
-            if same and all(s.kind == "load" for s in loads):
+            if same and all(isinstance(s, Load) for s in loads):
                 pairs.append((i, o))
     return tuple(pairs)

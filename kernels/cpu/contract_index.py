@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphc.kernels.program.expression import identifier
+from graphc.kernels.program.names import identifier
 from graphc.kernels.program.nest import Border, Nest, Read
 
 

@@ -17,11 +17,12 @@ from graphc.kernels.cpu.contract_index import (
     sum_lines,
 )
 from graphc.kernels.cpu.contract_shape import shape_lines
-from graphc.kernels.cpu.shell import array_dtypes, array_text, framed, symbol
+from graphc.kernels.cpu.shell import array_text, framed, symbol
 from graphc.kernels.cpu.tile import Schedule
-from graphc.kernels.program.expression import C_TYPES, Program
 from graphc.kernels.program.nest import Nest, Read, Window
+from graphc.kernels.program.statement import Program
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 
 
 def tiled_text(
@@ -128,7 +129,7 @@ def plain_loops(
 
 def _file(node: Node, lines: list[str], *programs: Program) -> str:
     """The kernel's file: constant arrays of the programs, then `lines` to the end of the shell."""
-    arrays = "".join(array_text(p.arrays, array_dtypes(p)) for p in programs)
+    arrays = "".join(array_text(p.arrays) for p in programs)
     text = "\n".join(["using namespace graphc::contract;", "", *lines, "}", ""])
     return framed(node, "contract", arrays, text)
 

@@ -9,10 +9,12 @@ from typing import Any
 from graphc.ir import Node, Value
 from graphc.kernels.cpu.shell import argument_order, array_text, chunk_count, framed, symbol
 from graphc.kernels.program.access import Access, Domain, merge_axes, merged
-from graphc.kernels.program.expression import C_TYPES, Names, Walk
+from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.names import Names
 from graphc.ops.base import View
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
 
@@ -88,7 +90,7 @@ class Reader:
         """The constants as memory of the kernel."""
         producers = self.body.producers
         arrays = {p: producers[v].op.reference()[0] for v, p in self.constants.items()}
-        return array_text(arrays, {p: v.type.dtype for v, p in self.constants.items()})
+        return array_text(arrays)
 
     def _source(self, value: Value, domain: Domain) -> tuple[Value, Access]:
         """The input or constant that `value` is a view of, and where its elements lie."""

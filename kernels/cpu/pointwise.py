@@ -7,14 +7,12 @@ the update of sixty parameters is one loop in the kernel's text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.cpu.shell import (
     argument_order,
-    array_dtypes,
     array_text,
     chunk_count,
     domain_text,
@@ -25,10 +23,13 @@ from graphc.kernels.cpu.shell import (
     wrapped,
 )
 from graphc.kernels.program.access import Access, Domain, access_cost, merge_axes
-from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import pieces, space
+from graphc.kernels.program.statement import Program
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
 
@@ -56,16 +57,15 @@ class Part:
     @property
     def used(self) -> dict[str, Value]:
         """The pointers that the program mentions, in the order in which it does."""
-        names = {n: None for s in self.program.statements for n in sorted(s.pointers)}
         values = {name: value for value, name in self.pointers.items()}
-        return {name: values[name] for name in names if name in values}
+        return {name: values[name] for name in self.program.pointers if name in values}
 
 
 def lower_pointwise(node: Node, target: Target) -> Kernel:
     """The kernel of a body without reductions and contractions."""
     assert isinstance(node.op, Fused)
     parts = [p for p in find_parts(node.op.body, target.lanes) if p.units]
-    groups: dict[str, list[Part]] = {}
+    groups: dict[object, list[Part]] = {}
     for part in parts:
         groups.setdefault(_likeness(part), []).append(part)
     costs = [program_cost(p.program, target.lanes) for p in parts]
@@ -87,10 +87,7 @@ def lower_pointwise(node: Node, target: Target) -> Kernel:
         "pointwise",
         framed(node, "pointwise", *(f.text(order) for f in functions), shell),
         phases=(chunks,),
-        flops=sum(
-            p.domain.size * sum(s.kind in ("compute", "call") for s in p.program.statements)
-            for p in parts
-        ),
+        flops=sum(p.domain.size * p.program.work for p in parts),
         bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
         inplace=inplace_pairs(node, [(p.program, p.domain, p.pointers) for p in parts]),
     )
@@ -99,7 +96,7 @@ def lower_pointwise(node: Node, target: Target) -> Kernel:
 def find_parts(body: Graph, width: int) -> list[Part]:
     """The parts of a pointwise body, in the order of the outputs."""
     names = Names()
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     return [_part(body, outputs, pointers, width) for outputs in connected_outputs(body)]
 
 
@@ -183,13 +180,13 @@ def _program(
     return walk.program()
 
 
-def _likeness(part: Part) -> str:
+def _likeness(part: Part) -> object:
     """Equal for parts that one function can compute, given pointers and, if flat, an extent."""
-    extents = "" if part.flat else str(part.domain)
-    kinds = [f"{name} {value.type.dtype}" for name, value in part.used.items()]
-    text = "\n".join([extents, *kinds, *part.program.lines(_indices(part))])
-    seen: dict[str, str] = {}
-    return re.sub(r"\b\w+_(data\b|\b)", lambda m: seen.setdefault(m[0], f"n{len(seen)}"), text)
+    registers = [r.name for s in part.program.statements for r in s.results]
+    names = {name: f"name{i}" for i, name in enumerate((*part.used, *registers))}
+    lines = part.program.renamed(names).lines(_indices(part))
+    dtypes = tuple(value.type.dtype for value in part.used.values())
+    return None if part.flat else part.domain, dtypes, tuple(lines)
 
 
 def _indices(part: Part) -> list[str]:
@@ -230,7 +227,7 @@ class _Function:
             "}",
         ]
         text = "".join(f"{line}\n" for line in lines)
-        arrays = array_text(part.program.arrays, array_dtypes(part.program))
+        arrays = array_text(part.program.arrays)
         domain = domain_text(f"Domain_{self.name}", part.domain) if self.sized else ""
         return arrays + domain + self._slots(order) + text
 

@@ -15,8 +15,8 @@ from graphc.kernels.cpu.shell import (
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import PLACED, STATES, Space, lane_axes, only_node, space_of
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import Kernel
+from graphc.ops.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 from graphc.target import Target
 

@@ -15,10 +15,12 @@ from graphc.ir import Graph, Node, Value
 from graphc.kernels.cpu.pointwise import lane_candidates, lane_cost
 from graphc.kernels.cpu.shell import chunk_count, inplace_pairs, program_cost, symbol
 from graphc.kernels.program.access import Domain, Place, merge_axes
-from graphc.kernels.program.expression import Names, Program, Walk
+from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.names import Names
+from graphc.kernels.program.statement import Program, joined
 from graphc.ops.axes import SUMMED, Axes
-from graphc.ops.base import Array, Reduction
+from graphc.ops.base import Reduction
 from graphc.ops.fused import Fused
 from graphc.target import Target
 
@@ -100,11 +102,7 @@ class Rows:
 
     @property
     def whole(self) -> Program:
-        statements = tuple(s for p in self.programs for s in p.statements)
-        arrays: dict[str, Array] = {}
-        for program in self.programs:
-            arrays.update(program.arrays)
-        return Program(statements, arrays, self.after.axes)
+        return joined(self.programs)
 
 
 def lower_reduce(node: Node, target: Target) -> Kernel:
@@ -123,7 +121,7 @@ def lower_reduce(node: Node, target: Target) -> Kernel:
     source, workspace = reduce_text(node, rows, pieces, min(wanted, max(units, 1)))
     last = 1 if rows.loops[-1].sums or rows.after.statements else 0
     phases = (units * pieces,) * len(rows.loops) + (units,) * last
-    inner = sum(s.kind in ("compute", "call") for x in rows.loops for s in x.body.statements)
+    inner = sum(x.body.work for x in rows.loops)
     sums = sum(len(x.sums) for x in rows.loops)
     shape = _input_shape(_reductions(node.op.body))
     size = Domain(shape).size
@@ -142,7 +140,7 @@ def lower_reduce(node: Node, target: Target) -> Kernel:
 def find_rows(body: Graph, width: int) -> Rows:
     """The loops of `body` with the cheapest axis in the lanes."""
     names = Names()
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     reductions = _reductions(body)
     shape = _input_shape(reductions) or (1,)
     best: tuple[float, Rows] | None = None

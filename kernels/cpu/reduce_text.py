@@ -8,15 +8,15 @@ from graphc.ir import DTYPES, FLOATS, Node
 from graphc.kernels.cpu.reduce import Loop, Rows, Sum
 from graphc.kernels.cpu.shell import (
     argument_order,
-    array_dtypes,
     array_text,
     domain_text,
     framed,
     symbol,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.expression import C_TYPES, Program
 from graphc.kernels.program.literals import literal
+from graphc.kernels.program.statement import Program
+from graphc.ops.logic import C_TYPES
 
 _JOIN = {
     "sum": "{0} + {1}",
@@ -32,7 +32,7 @@ def reduce_text(node: Node, rows: Rows, pieces: int, chunks: int) -> tuple[str, 
     printer = _Printer(node, rows, pieces)
     body = printer.row()
     text = [
-        array_text(rows.whole.arrays, array_dtypes(rows.whole)),
+        array_text(rows.whole.arrays),
         printer.kept_domain(),
         _domain("Reduced", rows.domain, rows.reduced_axes),
         *(_sums_text(f"Sums{k}", x.sums, printer.across) for k, x in enumerate(rows.loops)),
@@ -61,8 +61,9 @@ def identity(sum: Sum) -> str:
         value = f"{kind}({'-' if low else ''}__builtin_inf())"
     else:
         bits = 8 * DTYPES[sum.dtype].itemsize
-        value = f"{'' if sum.dtype[0] == 'i' else 'U'}INT{bits}_{'MIN' if low else 'MAX'}"
-        value = "0" if value.startswith("U") and low else value
+        signed = sum.dtype[0] == "i"
+        value = f"{'' if signed else 'U'}INT{bits}_{'MIN' if low else 'MAX'}"
+        value = "0" if low and not signed else value
     return f"splat<{kind}>({value})"
 
 
@@ -165,7 +166,7 @@ class _Printer:
         )
 
     def _pointers(self) -> list[str]:
-        names = frozenset().union(*(s.pointers for s in self.rows.whole.statements))
+        names = self.rows.whole.pointers
         outputs = set(self.node.op.body.outputs)  # type: ignore[attr-defined]
         order = argument_order(self.node)
         lines = []

@@ -8,9 +8,9 @@ from graphc.ir import Node, Value
 from graphc.kernels.cpu.index import Reader
 from graphc.kernels.cpu.shell import chunk_count, framed, symbol
 from graphc.kernels.program.axis import JOINS, only_node
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 from graphc.ops.scatter import Scatter
 from graphc.target import Target
 

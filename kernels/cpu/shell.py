@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from graphc.ir import Node, Value
+from graphc.ir import Node, Value, dtype_name
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.expression import C_TYPES, Program, Statement
 from graphc.kernels.program.literals import memory_literal
+from graphc.kernels.program.statement import Call, Compute, Load, Program, Statement, Store
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 
 CHUNK_NANOSECONDS = 20_000.0
 """Long enough that taking a chunk costs nothing, short enough that workers end together."""
@@ -67,24 +68,15 @@ def domain_text(name: str, domain: Domain) -> str:
     )
 
 
-def array_text(arrays: Mapping[str, Array], dtypes: Mapping[str, str]) -> str:
+def array_text(arrays: Mapping[str, Array]) -> str:
     """Constants of more than one element, as the kernel's own memory."""
     lines = []
     for name, array in arrays.items():
-        elements = ", ".join(memory_literal(x, dtypes[name]) for x in array.ravel())
-        kind = C_TYPES[dtypes[name]]
+        dtype = dtype_name(array.dtype)
+        elements = ", ".join(memory_literal(x, dtype) for x in array.ravel())
+        kind = C_TYPES[dtype]
         lines += wrapped(f"alignas(64) static const {kind} {name}[] = {{{elements}}};", "  ")
     return "".join(f"{line}\n" for line in lines)
-
-
-def array_dtypes(program: Program) -> dict[str, str]:
-    """The dtype of each constant array that `program` loads from."""
-    return {
-        name: s.dtypes[0]
-        for name in program.arrays
-        for s in program.statements
-        if s.kind == "load" and name in s.pointers
-    }
 
 
 def argument_order(node: Node) -> dict[Value, int]:
@@ -98,13 +90,14 @@ def argument_order(node: Node) -> dict[Value, int]:
 
 def statement_cost(statement: Statement, width: int) -> float:
     """Nanoseconds per register, roughly: what chunks are cut by."""
-    if statement.kind in ("load", "store"):
-        access = statement.accesses[0]
-        contiguous = access.lane_stride in (0, 1) and "load_if" not in statement.template
-        return 1.0 if contiguous else 0.5 * width
-    if statement.kind == "call":
+    if isinstance(statement, Load | Store):
+        (access,) = statement.accesses
+        guarded = isinstance(statement, Load) and not statement.plain
+        return 1.0 if access.lane_stride in (0, 1) and not guarded else 0.5 * width
+    if isinstance(statement, Call):
         return 0.5 * width + 5.0
     # 16 elements of 5 picoseconds per operation; short functions take longer beside others.
+    assert isinstance(statement, Compute)
     return max(6.0, 0.08 * statement.operations) if statement.operations >= FUNCTION else 0.3
 
 
@@ -170,7 +163,7 @@ def _inplace(value: Value, output: Value, touches: Mapping[Value, dict[int, _Num
     for number, own in touches.get(value, {}).items():
         stores = touches.get(output, {}).get(number, [])
         written = {s.accesses for _, s in stores}
-        if any(s.kind != "load" or "load_if" in s.template for _, s in own):
+        if not all(isinstance(s, Load) and s.plain for _, s in own):
             return False
         if not all(s.accesses in written for _, s in own):
             return False

@@ -10,8 +10,8 @@ from graphc.kernels.cpu.shell import argument_order, chunk_count, framed, symbol
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space, lane_axes, only_node, space_of
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import Kernel
+from graphc.ops.logic import C_TYPES
 from graphc.ops.sort import Sort
 from graphc.target import Target
 

@@ -10,8 +10,9 @@ import math
 
 from graphc.ir import Node, Type
 from graphc.kernels.cpu.shell import chunk_count
-from graphc.kernels.program.expression import C_TYPES, identifier
 from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.names import identifier
+from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
 RUN = 1024

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.nest import Border, Nest, Read
+from graphc.ops.logic import C_TYPES
 
 UNTESTED = -1
 """The extent of a border that is only there for its sum."""
@@ -98,11 +98,9 @@ class OperandAccess:
             terms += [str(self.read.offset)] if self.read.offset else []
             for total, border in zip(sums, self.borders, strict=True):
                 total += [str(border.offset)] if border.offset else []
-        fields = [terms, *sums]
-        values = ", ".join(" + ".join(f).replace("+ -", "- ") or "0" for f in fields)
+        offset, *rest = (" + ".join(f).replace("+ -", "- ") or "0" for f in (terms, *sums))
         cast = "static_cast<unsigned>" if not self._wide else ""
-        head, _, rest = values.partition(", ")
-        return [*lines, f"    return {{{cast}({head}){', ' + rest if rest else ''}}};"]
+        return [*lines, f"    return {{{', '.join([f'{cast}({offset})', *rest])}}};"]
 
     def _at(self, offset: str) -> list[str]:
         lines, tests = [], []

@@ -15,8 +15,9 @@ from graphc.kernels.cuda.shell import (
     symbol_of,
 )
 from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
-from graphc.kernels.program.expression import Names, Program
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.names import Names
+from graphc.kernels.program.statement import Program
 from graphc.ops.fused import Fused
 
 THREADS = 256
@@ -30,38 +31,41 @@ def lower_attend(node: Node) -> Kernel:
     assert isinstance(node.op, Fused)
     problem, body = find_problem(node), node.op.body
     names = Names(problem.arrays)
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     signature = Signature(pointers, body.inputs, body.outputs)
     n, h, g, t, u, e, d = problem.extents
     results = problem.writes(pointers)
     launches, kernels = [], []
 
-    def launch(part: str, call: str, heads: int, places: int, features: int) -> None:
+    def launch(
+        part: str, function: str, writes: list[str], heads: int, places: int, features: int
+    ) -> None:
         rows = _rows(problem, n * heads, places, features)
         blocks = n * heads * -(-places // (16 * rows))
         symbol = symbol_of(node, part)
         resident = 1 if rows == 1 else 2
-        lines = _call(problem, pointers, call, rows)
+        lines = _call(problem, pointers, function, writes, rows)
         launches.append(GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1)))
         kernels.append(kernel_text(symbol, signature, THREADS, lines, resident))
 
     if problem.forward:
-        launch("kernel", f"forward|{', '.join(results)}", h, t, d)
+        launch("kernel", "forward", results, h, t, d)
     elif problem.wanted[0]:
-        launch("query", f"query_gradient|{results[0]}", h, t, e)
+        launch("query", "query_gradient", results[:1], h, t, e)
     if not problem.forward and any(problem.wanted[1:]):
-        launch("key", f"key_gradient|{', '.join(results[1:])}", g, u, e + d)
+        launch("key", "key_gradient", results[1:], g, u, e + d)
     sections = [constant_arrays(Program((), problem.arrays, {})), shape_text(problem), *kernels]
     return make_kernel(node, source(node, ("attend",), sections), launches, flops=problem.flops)
 
 
-def _call(problem: Problem, pointers: dict[Value, str], call: str, rows: int) -> list[str]:
+def _call(
+    problem: Problem, pointers: dict[Value, str], function: str, writes: list[str], rows: int
+) -> list[str]:
     reads = problem.reads(pointers)
-    function, _, results = call.partition("|")
     return [
         f"const attend::Arrays<Shape> arrays{{{', '.join(reads[:4])},",
         f"                                    {', '.join(reads[4:])}, 0}};",
-        f"attend::{function}<Shape, {rows}>(arrays, {results});",
+        f"attend::{function}<Shape, {rows}>(arrays, {', '.join(writes)});",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphc.kernels.cuda.shell import decomposed
 from graphc.kernels.program.axis import Space
+from graphc.kernels.program.statement import Program, joined
 
 
 def names(space: Space) -> list[str]:
@@ -12,10 +13,11 @@ def names(space: Space) -> list[str]:
     return [f"i{kept.index(d)}" if d in kept else "j" for d in range(space.domain.rank)]
 
 
-def row_indices(space: Space, row: str, index: str, lines: list[str]) -> list[str]:
-    """Definitions of the row's indices that `lines` use, from its number `row`."""
+def row_indices(space: Space, row: str, index: str, *programs: Program) -> list[str]:
+    """Definitions of the row's indices that `programs` use, from its number `row`."""
     extents = [space.domain.extents[d] for d in space.kept]
-    return decomposed(row, [f"i{d}" for d in range(len(extents))], extents, index, lines)
+    used = joined(programs).used(names(space))
+    return decomposed(row, [f"i{d}" for d in range(len(extents))], extents, index, used)
 
 
 def read_lines(space: Space) -> list[str]:

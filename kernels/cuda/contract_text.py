@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,11 +20,14 @@ from graphc.kernels.cuda.shell import (
 )
 from graphc.kernels.program.access import Domain, Place, merge_axes
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.names import Names
 from graphc.kernels.program.nest import contraction_nest, sectioned_nest
 from graphc.kernels.program.pieces import every_section, pieces
+from graphc.kernels.program.statement import Program
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
 
 FINISH_THREADS = 128
@@ -133,7 +135,7 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
         Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.section_place
     )
     names = Names()
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     sums = {} if sections else {output: "sum"}
     walk = Walk(body, domain, pointers, names, given=sums)
     if sections:
@@ -148,11 +150,13 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
     _, groups = merge_axes(domain, program.accesses, kinds)
     index = index_type(body)
     axes = [tuple(kept[d] for d in group) for group in groups]
-    lines = program.merged(groups).lines([nest.axes[group[-1]].name for group in axes], "1")
+    indices = [nest.axes[group[-1]].name for group in axes]
+    merged = program.merged(groups)
+    used = merged.used(indices)
     members = {
         name: f"{'const ' if v in body.inputs else ''}{C_TYPES[v.type.dtype]}* {name};"
         for v, name in pointers.items()
-        if any(re.search(rf"\b{name}\b", line) for line in lines)
+        if name in program.pointers
     }
     total = f"const {element}* sum" if sections else f"{element} sum"
     text = [
@@ -160,27 +164,28 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
         *(f"  {member}" for member in members.values()),
         "",
         f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {total}) const {{",
-        *(f"    {line}" for group in axes for line in _index(problem, group, index, lines)),
-        *(f"    {line}" for line in lines),
+        *(
+            f"    {_index(problem, group, name, index)}"
+            for group, name in zip(axes, indices, strict=True)
+            if name in used
+        ),
+        *(f"    {line}" for line in merged.lines(indices, "1")),
         "  }",
         "};",
     ]
     return _Epilogue(program, pointers, tuple(members), text, constant_arrays(program))
 
 
-def _index(problem: Problem, group: tuple[int, ...], index: str, lines: Sequence[str]) -> list[str]:
+def _index(problem: Problem, group: tuple[int, ...], name: str, index: str) -> str:
     """The definition of the index of merged kept axes, from that of the batch, row or column."""
     nest = problem.nest
-    name = nest.axes[group[-1]].name
-    if not any(re.search(rf"\b{name}\b", line) for line in lines):
-        return []
     for whole, axes in zip(("batch", "row", "column"), problem.kept, strict=True):
         if group[0] in axes:
             after = axes[axes.index(group[-1]) + 1 :]
             step, extent = nest.extents(after), nest.extents(group)
             text = f"{whole} / {step}" if step > 1 else whole
             first = step * extent == nest.extents(axes)
-            return [f"const {index} {name} = {text if first else f'{text} % {extent}'};"]
+            return f"const {index} {name} = {text if first else f'{text} % {extent}'};"
     raise AssertionError(f"{name} is kept")
 
 

@@ -19,10 +19,12 @@ from graphc.kernels.cuda.shell import (
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import C_TYPES, Names, Walk
+from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.names import Names
 from graphc.ops.fused import Fused
 from graphc.ops.indexing import TakeGrad
+from graphc.ops.logic import C_TYPES
 
 THREADS = 128
 
@@ -43,7 +45,7 @@ def lower_index(node: Node) -> Kernel:
     count, extent = indices.type.size, table.type.shape[axis]
     check_counts(node, rows=before, indices=count, elements_per_row=after, places=extent)
     names = Names()
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     kind = C_TYPES[dy.type.dtype]
     text = Text(body, pointers, names)
     sizes = f"{kind}, {before}, {count}, {after}, {extent}"
@@ -106,9 +108,9 @@ class Text:
         program = walk.program()
         self.constants += constant_arrays(program)
         names = [f"{whole}{d}" for whole, extents in indices.items() for d in range(len(extents))]
-        lines = program.lines(names, "1")
+        used = program.used(names)
         split: list[str] = []
         for whole, extents in indices.items():
             mine = [f"{whole}{d}" for d in range(len(extents))]
-            split += decomposed(whole, mine, extents, self._index, lines)
-        return [f"      {line}" for line in (*split, *lines)]
+            split += decomposed(whole, mine, extents, self._index, used)
+        return [f"      {line}" for line in (*split, *program.lines(names, "1"))]

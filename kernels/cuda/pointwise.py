@@ -7,7 +7,6 @@ one functor, so that the text does not grow with their number.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,10 +27,13 @@ from graphc.kernels.cuda.shell import (
     wrapped,
 )
 from graphc.kernels.program.access import Domain, merge_axes
-from graphc.kernels.program.expression import C_TYPES, Names, Program, Walk
+from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import pieces, space
+from graphc.kernels.program.statement import Program, joined
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 
 THREADS = 256
 
@@ -57,27 +59,27 @@ class Part:
         scalars, elements = self.program.split(frozenset())
         if self.count == 1:
             scalars, elements = replace(self.program, statements=()), self.program
-        head = scalars.lines(self._names, "1")
+        head = scalars.lines(self.names, "1")
         if per_thread == 1:
-            lines = elements.lines(self._names, "1")
-            body = [f"  {line}" for line in (*self._define(lines, index), *lines)]
+            lines = elements.lines(self.names, "1")
+            body = [f"  {line}" for line in (*self._define(elements, index), *lines)]
             return [*head, f"each({count}, {block}, [&]({index} i) {{", *body, "});"]
         loads, functors = loads_first(
-            elements, self._names, f"{index} i", lambda lines: self._define(lines, index)
+            elements, self.names, f"{index} i", lambda program: self._define(program, index)
         )
         return [*head, *loads, f"each<{per_thread}>({count}, {block},", *functors]
 
     @property
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         """The domain's indices."""
         rank = len(self.extents)
         return [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
 
-    def _define(self, lines: Sequence[str], index: str) -> list[str]:
-        """The definitions of the indices that `lines` use, from i."""
+    def _define(self, program: Program, index: str) -> list[str]:
+        """The definitions of the indices that `program` uses, from i."""
         if len(self.extents) < 2:
             return []
-        return decomposed("i", self._names, self.extents, index, lines)
+        return decomposed("i", self.names, self.extents, index, program.used(self.names))
 
 
 def lower_pointwise(node: Node) -> Kernel:
@@ -86,15 +88,11 @@ def lower_pointwise(node: Node) -> Kernel:
     assert isinstance(op, Fused)
     body = op.body
     names = Names()
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     parts = [p for group in grouped(body) if (p := make_part(body, group, pointers, names)).count]
     if not parts:
         return make_kernel(node, source(node, (), ()), ())
-    whole = Program(
-        tuple(s for p in parts for s in p.program.statements),
-        {n: a for p in parts for n, a in p.program.arrays.items()},
-        {},
-    )
+    whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
     shared = frozenset(v for pair in inplace for v in pair)
     signature = Signature(pointers, body.inputs, body.outputs, shared)
@@ -158,11 +156,10 @@ def _parts(
 ) -> tuple[list[list[str]], list[str]]:
     """The functors of the parts, one for all that are alike, and the kernel's statements."""
     types = {p: v.type.dtype for v, p in pointers.items()}
-    alike: dict[str, list[tuple[Part, tuple[str, ...]]]] = {}
+    alike: dict[object, list[tuple[Part, tuple[str, ...]]]] = {}
     for part in parts:
-        text = "\n".join(part.lines(index, per_thread, "block", "count"))
-        members = tuple(dict.fromkeys(n for n in re.findall(r"\w+", text) if n in types))
-        alike.setdefault(_skeleton(text, members, types, part), []).append((part, members))
+        members = tuple(p for p in part.program.pointers if p in types)
+        alike.setdefault(_likeness(part, members, types), []).append((part, members))
     functors, lines, first = [], [], 0
     for number, group in enumerate(alike.values()):
         name, (example, members) = f"Part{number}", group[0]
@@ -195,12 +192,10 @@ def _parts(
     return functors, lines
 
 
-def _skeleton(text: str, members: Sequence[str], types: Mapping[str, str], part: Part) -> str:
-    """The text of a part with its names replaced: equal for parts that one functor can do."""
-    written = re.findall(r"store<1, \d+>\((\w+)", text)
-    registers = (r for s in part.program.statements for r in s.registers)
-    numbers = {name: f"name{i}" for i, name in enumerate((*members, *registers))}
-    plain = re.sub(r"\w+", lambda m: numbers.get(m.group(), m.group()), text)
-    kinds = ",".join(f"{types[m]}{'*' if m in written else ''}" for m in members)
-    shape = part.extents if len(part.extents) > 1 else ()
-    return f"{kinds} {shape}\n{plain}"
+def _likeness(part: Part, members: Sequence[str], types: Mapping[str, str]) -> object:
+    """Equal for parts that one functor can do, given pointers and, of one axis, an extent."""
+    registers = [r.name for s in part.program.statements for r in s.results]
+    names = {name: f"name{i}" for i, name in enumerate((*members, *registers))}
+    lines = part.program.renamed(names).lines(part.names, "1")
+    extents = part.extents if len(part.extents) > 1 else ()
+    return extents, tuple(types[m] for m in members), tuple(lines)

@@ -20,9 +20,9 @@ from graphc.kernels.cuda.shell import (
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import PLACED, STATES, Space, only_node, space_of
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 
 THREADS = 256
@@ -90,6 +90,7 @@ def _along(space: Space, columns: int) -> int:
 def _lines(space: Space, index: str, state: str, pieces: int, last: bool) -> list[str]:
     """The statements of one launch; the last one writes."""
     states = f"reinterpret_cast<{state}*>(workspace)" if pieces > 1 else "nullptr"
+    used = [space.read]
     call = [
         f"rows.{'run' if last else 'totals'}(",
         f"    {states},",
@@ -98,9 +99,10 @@ def _lines(space: Space, index: str, state: str, pieces: int, last: bool) -> lis
         "    }" + ("," if last else ");"),
     ]
     if last:
+        used.append(space.write)
         call += [
             f"    [&]({index} j, const {state}& state) {{",
             *(f"      {line}" for line in write_lines(space)),
             "    });",
         ]
-    return ["const Rows rows;", *row_indices(space, "rows.row", index, call), *call]
+    return ["const Rows rows;", *row_indices(space, "rows.row", index, *used), *call]

@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.cuda.shell import BLOCKS, store_outputs
 from graphc.kernels.program.access import Access, Domain, Place, merge_axes
-from graphc.kernels.program.expression import Names, Program, Walk
+from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.names import Names
+from graphc.kernels.program.statement import Program, joined
 from graphc.ops.base import Reduction
 
 THREADS = 256
@@ -125,9 +127,7 @@ class Plan:
     @property
     def programs(self) -> tuple[Program, Program]:
         """What threads do for their columns, and for their rows."""
-        statements = tuple(s for loop in self.loops for s in loop.program.statements)
-        arrays = {n: a for loop in self.loops for n, a in loop.program.arrays.items()}
-        return Program(statements, arrays, {}), self.rows
+        return joined(loop.program for loop in self.loops), self.rows
 
 
 def plan_reduce(body: Graph) -> Plan:
@@ -136,7 +136,7 @@ def plan_reduce(body: Graph) -> Plan:
     source = next(n.inputs[0] for n in body.nodes if n.op is first)
     space = Space(source.type.shape, first.axes)
     names = Names()
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     loops = _loops(body, space, pointers, names)
     per_row = [v for v in dict.fromkeys(body.outputs) if v.type.shape != space.shape]
     walk = _walk(body, space, pointers, names, loops)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from graphc.kernels.cuda.shell import (
     source,
     symbol_of,
 )
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.literals import literal
+from graphc.kernels.program.statement import Program, joined
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 
 COMBINE = {
     "sum": "{} + {}",
@@ -73,7 +74,7 @@ def _launches(plan: Plan, index: str) -> list[tuple[str, list[str], int]]:
     finish, last = _row_outputs(plan), plan.loops[len(plan.stages) :]
     if plan.shape.splits == 1:
         lines = [x for loop in plan.loops for x in _loop(plan, loop, index)]
-        return [("kernel", _kernel(plan, index, [*lines, *finish]), 1)]
+        return [("kernel", _kernel(plan, index, [*lines, *finish], plan.programs), 1)]
     launches, known = [], list[str]()
     for loop, offset in zip(plan.stages, _offsets(plan), strict=False):
         stage = f"Stage{loop.number}"
@@ -82,34 +83,32 @@ def _launches(plan: Plan, index: str) -> list[tuple[str, list[str], int]]:
         store = f"rows.store_partial({place}, {name});"
         lines = [*known, *_loop(plan, loop, index, results=False), store]
         part = "kernel" if loop.number == 0 else name
-        launches.append((part, _kernel(plan, index, lines), plan.shape.splits))
+        launches.append((part, _kernel(plan, index, lines, [loop.program]), plan.shape.splits))
         known += [f"const {stage} {name} = rows.combine_partial({place});", *_results(loop)]
     if finish or last:
         lines = [*known, *(x for loop in last for x in _loop(plan, loop, index)), *finish]
         splits = plan.shape.splits if last else 1
-        launches.append(("finish", _kernel(plan, index, lines), splits))
+        programs = [*(loop.program for loop in last), plan.rows]
+        launches.append(("finish", _kernel(plan, index, lines, programs), splits))
     return launches
 
 
-def _kernel(plan: Plan, index: str, lines: Sequence[str]) -> list[str]:
-    """The statements of a kernel, with the row's indices before those that use them."""
-    names = _names(plan)[: plan.kept]
-    return [
-        "const Rows rows;",
-        *decomposed("rows.row", names, plan.extents[: plan.kept], index, lines),
-        *lines,
-    ]
+def _kernel(plan: Plan, index: str, lines: Sequence[str], programs: Iterable[Program]) -> list[str]:
+    """The statements of a kernel, with the row's indices that its programs use before them."""
+    names, extents = _names(plan), plan.extents[: plan.kept]
+    used = joined(programs).used(names)
+    rows = decomposed("rows.row", names[: plan.kept], extents, index, used)
+    return ["const Rows rows;", *rows, *lines]
 
 
 def _loop(plan: Plan, loop: Loop, index: str, results: bool = True) -> list[str]:
     """The statements of a loop: what is the same for a whole row, then each column."""
     names = _names(plan)
     rows, columns = loop.program.split(frozenset(range(plan.kept)))
-    names_of_columns = names[plan.kept :]
 
-    def define(lines: Sequence[str]) -> list[str]:
+    def define(program: Program) -> list[str]:
         extents = plan.extents[plan.kept :]
-        return decomposed("column", names_of_columns, extents, index, lines)
+        return decomposed("column", names[plan.kept :], extents, index, program.used(names))
 
     head = rows.lines(names, "1")
     if not loop.results and plan.shape.columns >= 4 * plan.shape.along * plan.shape.splits:
@@ -117,7 +116,7 @@ def _loop(plan: Plan, loop: Loop, index: str, results: bool = True) -> list[str]
         return [*head, *loads, "rows.each(", *functors]
     inner = columns.lines(names, "1")
     inner += [_combined(r, "results.", _operand(r)) for r in loop.results]
-    body = [f"  {line}" for line in (*define(inner), *inner)]
+    body = [f"  {line}" for line in (*define(columns), *inner)]
     if not loop.results:
         return [*head, f"rows.each([&]({index} column) {{", *body, "});"]
     stage = f"Stage{loop.number}"

@@ -9,8 +9,8 @@ from graphc.kernels.cuda.index import Text, split_axes
 from graphc.kernels.cuda.shell import Signature, kernel_text, make_kernel, source, symbol_of
 from graphc.kernels.program.axis import JOINS, only_node
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import Names
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.names import Names
 from graphc.ops.fused import Fused
 from graphc.ops.scatter import Scatter
 
@@ -31,7 +31,7 @@ def lower_scatter(node: Node) -> Kernel:
     before = rows // behind
     check_counts(node, rows=before, indices=count, elements_per_row=behind, places=extent)
     names = Names()
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     text = Text(body, pointers, names)
     sizes = f"{rows}, {extent}, {count}, {behind}, {str(warps).lower()}"
     lines = [f"scatter<{JOINS[op.combine]}, {sizes}>(", f"    {pointers[output]},"]

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphc.ir import Graph, Node, Value, dtype_name
 from graphc.kernels.program.access import Place
-from graphc.kernels.program.expression import C_TYPES, Program, Walk, identifier
+from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.literals import memory_literal
+from graphc.kernels.program.names import identifier
 from graphc.kernels.program.pieces import Piece
+from graphc.kernels.program.statement import Load, Program
+from graphc.kernels.program.window import WINDOWS
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 
 BLOCKS = 264
 """Blocks that fill a large device: two for each of 132 multiprocessors. A constant, so that
@@ -82,7 +85,9 @@ def source(node: Node, headers: Sequence[str], sections: Sequence[Sequence[str]]
     """The text of a kernel's file. It lies within the namespace of the headers, whose functions
     hide the toolkit's of the same name, and in one of its own, so that files can be joined."""
     body = "\n\n".join("\n".join(lines) for lines in sections if lines)
-    headers = [*headers, "window"] if "Pooling<" in body else headers
+    assert isinstance(node.op, Fused)
+    pools = any(n.op.name in WINDOWS for n in node.op.body.nodes)
+    headers = [*headers, "window"] if pools and headers else headers
     includes = "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
     space = f"graphc::{symbol_of(node, 'text')}"
     inside = f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
@@ -120,24 +125,24 @@ def store_pieces(walk: Walk, outputs: Sequence[tuple[Value, Piece]]) -> None:
 
 
 def loads_first(
-    program: Program, names: Sequence[str], argument: str, define: Callable[[list[str]], list[str]]
+    program: Program, names: Sequence[str], argument: str, define: Callable[[Program], list[str]]
 ) -> tuple[list[str], list[str]]:
     """The type `Loads` of what an element's plain loads give, and the end of a call with two
     functors of `argument`: one loads, the other does the rest. `define` gives the definitions of
-    the indices that lines use."""
-    loads = tuple(s for s in program.statements if s.kind == "load" and not s.operands)
-    rest = tuple(s for s in program.statements if s not in loads)
-    registers = ", ".join(s.registers[0] for s in loads)
-    first = replace(program, statements=loads).lines(names, "1")
-    second = replace(program, statements=rest).lines(names, "1")
-    unpacked = [f"const auto [{registers}] = loads;"] if loads else []
-    fields = [f"  vec<{C_TYPES[s.dtypes[0]]}> {s.registers[0]};" for s in loads]
+    the indices that a program uses."""
+    loads = program.only(lambda s: isinstance(s, Load) and not s.operands)
+    rest = program.only(lambda s: s not in loads.statements)
+    results = [r for s in loads.statements for r in s.results]
+    registers = ", ".join(r.name for r in results)
+    unpacked = [f"const auto [{registers}] = loads;"] if results else []
+    fields = [f"  vec<{C_TYPES[r.dtype]}> {r.name};" for r in results]
+    first, second = loads.lines(names, "1"), rest.lines(names, "1")
     functors = [
         f"    [&]({argument}) {{",
-        *(f"      {line}" for line in (*define(first), *first, f"return Loads{{{registers}}};")),
+        *(f"      {line}" for line in (*define(loads), *first, f"return Loads{{{registers}}};")),
         "    },",
         f"    [&]({argument}, const Loads& loads) {{",
-        *(f"      {line}" for line in (*unpacked, *define(second), *second)),
+        *(f"      {line}" for line in (*unpacked, *define(rest), *second)),
         "    });",
     ]
     return ["struct Loads {", *fields, "};"], functors
@@ -173,20 +178,20 @@ def _inplace(program: Program, reads: Sequence[int], stores: Sequence[int]) -> b
         return False
     written = {program.statements[i].accesses for i in stores}
     used = [program.statements[i] for i in reads]
-    return all(s.kind == "load" and s.accesses in written for s in used)
+    return all(isinstance(s, Load) and s.accesses in written for s in used)
 
 
 def decomposed(
-    whole: str, names: Sequence[str], extents: Sequence[int], index: str, lines: Sequence[str]
+    whole: str, names: Sequence[str], extents: Sequence[int], index: str, used: Collection[str]
 ) -> list[str]:
     """Definitions of the indices `names`, of these extents, from the linear index `whole`; only of
-    those that `lines` use."""
+    those that are `used`."""
     size, step = math.prod(extents), math.prod(extents)
     definitions = []
     for name, extent in zip(names, extents, strict=True):
         first, step = step == size, step // max(extent, 1)
         text = f"{whole} / {step}" if step > 1 else whole
-        if any(re.search(rf"\b{name}\b", line) for line in lines):
+        if name in used:
             definitions.append(f"const {index} {name} = {text if first else f'{text} % {extent}'};")
     return definitions
 

@@ -20,9 +20,10 @@ from graphc.kernels.cuda.shell import (
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space, only_node, space_of
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.statement import Program
 from graphc.ops.fused import Fused
+from graphc.ops.logic import C_TYPES
 from graphc.ops.sort import Sort
 
 THREADS = 256
@@ -103,11 +104,10 @@ class _Text:
 
     def _sort(self, tiles: int) -> list[str]:
         extents = f"{self.rows}, {self.space.extent}, {self.per_row}, {tiles}, {self.size}"
-        read = read_lines(self.space)
         lines = [
             f"sort_tiles<{self.kind}, {self.descending}, {extents}, {self.run}>(",
             "    [&](int row, int j) {",
-            *self._row("row", read),
+            *self._row("row", self.space.read, read_lines(self.space)),
             "    },",
             f"    [&](int tile, int j, const Entry<{self.kind}>& entry) {{",
         ]
@@ -131,10 +131,11 @@ class _Text:
 
     def _write(self, row: str) -> list[str]:
         state = f"const Ordered<{self.kind}> state = unpack<{self.kind}, {self.descending}>(entry);"
-        return [f"      {state}", *self._row(row, write_lines(self.space))]
+        return [f"      {state}", *self._row(row, self.space.write, write_lines(self.space))]
 
-    def _row(self, row: str, lines: list[str]) -> list[str]:
-        return [f"      {x}" for x in (*row_indices(self.space, row, self.index, lines), *lines)]
+    def _row(self, row: str, program: Program, lines: list[str]) -> list[str]:
+        indices = row_indices(self.space, row, self.index, program)
+        return [f"      {x}" for x in (*indices, *lines)]
 
     def _entries(self, half: int) -> str:
         offset = f" + {half * self.half * self.entry_bytes}ll" if half else ""

@@ -10,13 +10,13 @@ from graphc.cost import node_flops
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.access import row_major_strides
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import C_TYPES
 from graphc.kernels.program.literals import literal
 from graphc.kernels.program.operands import Operand, constant_operands, find_operands
 from graphc.ops.attention import Attention
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 from graphc.ops.join import Concat
+from graphc.ops.logic import C_TYPES
 
 EXTENTS = ("n", "heads", "key_heads", "queries", "keys", "features", "values")
 """What the problem's extents are called."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from graphc.ir import Node, Value
 from graphc.kernels.program.access import Domain, access_cost, merge_axes
-from graphc.kernels.program.expression import Names, Program, Walk
+from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.names import Names
+from graphc.kernels.program.statement import Program, joined
 from graphc.ops.fused import Fused
 
 STATES = {
@@ -67,8 +69,7 @@ class Space:
 
     @property
     def whole(self) -> Program:
-        arrays = {**self.read.arrays, **self.write.arrays}
-        return Program((*self.read.statements, *self.write.statements), arrays, {})
+        return joined((self.read, self.write))
 
     @property
     def cost(self) -> float:
@@ -102,7 +103,7 @@ def space_of(node: Node, inner: Node, axis: int, domain: Domain) -> Space:
     """What to read and to write for `inner`, whose input has the axes of `domain`."""
     assert isinstance(node.op, Fused)
     body, x, names = node.op.body, inner.inputs[0], Names()
-    pointers = {v: names.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+    pointers = names.pointers(body)
     walk = Walk(body, domain, pointers, names)
     operand = walk.value(x, domain.identity())
     read, walk.statements = walk.program(), []

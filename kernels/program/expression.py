@@ -1,16 +1,13 @@
 """Turning a body graph into straight-line code: statements over registers, each written once.
 
 `Walk` goes from a wanted value at an index of the domain up to the body's inputs and composes
-index maps on the way: views cost nothing, operands are read where they lie. The text is C++ for
-the CPU's headers (a register is a vector) and CUDA's (one element): `load<N, 1>(x_data + i0)`.
+index maps on the way: views cost nothing, operands are read where they lie.
 """
 
 from __future__ import annotations
 
-import keyword
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.program.access import (
@@ -21,114 +18,28 @@ from graphc.kernels.program.access import (
     broadcast_places,
     linear_index,
     memory_access,
-    merged,
     place_of,
 )
 from graphc.kernels.program.literals import splat
+from graphc.kernels.program.names import Names
+from graphc.kernels.program.pieces import Piece
+from graphc.kernels.program.statement import (
+    Address,
+    Argument,
+    Call,
+    Compute,
+    Formula,
+    Function,
+    Literal,
+    Load,
+    Masked,
+    Program,
+    Register,
+    Statement,
+    Store,
+)
 from graphc.ops.base import Affine, Array, Pointwise, Source, View
-from graphc.ops.logic import C_TYPES as C_TYPES
-
-
-@dataclass(frozen=True)
-class Statement:
-    """`registers = template`, where the template holds `$N` for the live lanes, `$0`, `$1`, ...
-    for the operands (registers), `@0`, `@1`, ... for the accesses' offsets.
-
-    `kind` is load, constant, index, compute, call or store; a store has no registers.
-    """
-
-    kind: str
-    registers: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    template: str
-    operands: tuple[str, ...] = ()
-    accesses: tuple[Access, ...] = ()
-    operations: int = 1
-    """What an element costs: `Pointwise.operations`."""
-
-    @property
-    def pointers(self) -> frozenset[str]:
-        """The memory that it reads or writes: pointers end in _data."""
-        return frozenset(re.findall(r"\w+_data\b", self.template))
-
-    def text(self, indices: Sequence[str], live: str) -> str:
-        """One C++ statement; `indices` are the names of the domain's indices."""
-
-        def fill(match: re.Match[str]) -> str:
-            kind, which = match.groups()
-            if which == "N":
-                return live
-            if kind == "@":
-                return self.accesses[int(which)].text(indices)
-            return self.operands[int(which)]
-
-        expression = re.sub(r"([$@])(N|\d+)", fill, self.template)
-        if not self.registers:
-            return f"{expression};"
-        if len(self.registers) > 1:
-            return f"const auto [{', '.join(self.registers)}] = {expression};"
-        kind = self.dtypes[0] if self.dtypes[0] == "auto" else f"vec<{C_TYPES[self.dtypes[0]]}>"
-        return f"const {kind} {self.registers[0]} = {expression};"
-
-
-@dataclass(frozen=True)
-class Program:
-    """Statements in order. `arrays` are constants of more than one element, by pointer name;
-    `axes` the domain axes that each register depends on."""
-
-    statements: tuple[Statement, ...]
-    arrays: Mapping[str, Array]
-    axes: Mapping[str, frozenset[int]]
-
-    @property
-    def accesses(self) -> tuple[Access, ...]:
-        return tuple(a for s in self.statements for a in s.accesses)
-
-    def merged(self, groups: Sequence[Sequence[int]]) -> Program:
-        """This program over a domain whose axes `merge_axes` has merged."""
-        new = {d: i for i, g in enumerate(groups) for d in g}
-        statements = tuple(
-            replace(s, accesses=tuple(merged(a, groups) for a in s.accesses))
-            for s in self.statements
-        )
-        axes = {r: frozenset(new[d] for d in ds if d in new) for r, ds in self.axes.items()}
-        return Program(statements, self.arrays, axes)
-
-    def split(self, invariant: frozenset[int]) -> tuple[Program, Program]:
-        """The statements that depend on axes in `invariant` alone, and the others."""
-
-        def early(s: Statement) -> bool:
-            return bool(s.registers) and all(self.axes[r] <= invariant for r in s.registers)
-
-        first = tuple(s for s in self.statements if early(s))
-        later = tuple(s for s in self.statements if not early(s))
-        return replace(self, statements=first), replace(self, statements=later)
-
-    def lines(self, indices: Sequence[str], live: str = "N") -> list[str]:
-        """The C++ statements."""
-        return [s.text(indices, live) for s in self.statements]
-
-
-class Names:
-    """C identifiers for values: the value's own name as far as C allows, never twice."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
-
-    def fresh(self, name: str, suffix: str = "") -> str:
-        base = identifier(name)
-        candidate, n = f"{base}_{suffix}", 0
-        while candidate in self._taken:
-            n += 1
-            candidate = f"{base}{n}_{suffix}"
-        self._taken.add(candidate)
-        return candidate
-
-
-def identifier(name: str) -> str:
-    """`name` as a C identifier without double or outer underscores: d.conv1 -> d_conv1."""
-    plain = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_") or "value"
-    return f"v{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) else plain
+from graphc.ops.logic import C_TYPES
 
 
 class Walk:
@@ -203,49 +114,51 @@ class Walk:
             for p in places
         )
 
-    def store(self, value: Value, places: Sequence[Place], register: str, live: str = "$N") -> None:
+    def store(self, value: Value, places: Sequence[Place], register: str) -> None:
         """Write `register` to the output `value`, at `places`."""
-        access = memory_access(value.type, places, self.domain)
-        pointer = self.pointers[value]
-        if value.type.layout.axis is not None:
-            template = f"store_lanes<{live}>({pointer} + @0, $0)"
-        else:
-            template = f"store<{live}, {access.lane_stride}>({pointer} + @0, $0)"
-        self.statements.append(Statement("store", (), (), template, (register,), (access,)))
+        address = Address(self.pointers[value], memory_access(value.type, places, self.domain))
+        lanes = value.type.layout.axis is not None
+        self.statements.append(Store((), (address, register), lanes))
 
-    def emit(
-        self,
-        kind: str,
-        name: str,
-        dtype: str,
-        template: str,
-        operands: Iterable[str] = (),
-        accesses: Iterable[Access] = (),
-        operations: int = 1,
+    def store_all(self, wanted: Sequence[tuple[Value, Piece]]) -> None:
+        """Store pieces of outputs; all are computed first, so that any may overwrite an input."""
+        registers = [self.value(piece.value, piece.source) for _, piece in wanted]
+        for (value, piece), register in zip(wanted, registers, strict=True):
+            self.store(value, piece.target, register)
+
+    def compute(
+        self, name: str, dtype: str, formula: Formula, *operands: Argument, operations: int = 1
     ) -> str:
-        """Append a statement with one register; its name."""
-        results = ((name, dtype),)
-        return self.emit_all(kind, results, template, operands, accesses, operations)[0]
+        """Append a formula of one register; its name."""
+        return self._append(Compute(self._fresh((name, dtype)), operands, formula, operations))[0]
 
-    def emit_all(
-        self,
-        kind: str,
-        results: Sequence[tuple[str, str]],
-        template: str,
-        operands: Iterable[str] = (),
-        accesses: Iterable[Access] = (),
-        operations: int = 1,
+    def compute_all(
+        self, results: Sequence[tuple[str, str]], formula: Formula, *operands: Argument
     ) -> tuple[str, ...]:
-        """Append a statement with several registers, given as (name, dtype)."""
-        operands, accesses = tuple(operands), tuple(accesses)
-        dtypes = tuple(dtype for _, dtype in results)
-        registers = tuple(self.names.fresh(name) for name, _ in results)
-        statement = Statement(kind, registers, dtypes, template, operands, accesses, operations)
+        """Append a formula of several registers, given as (name, dtype); their names."""
+        return self._append(Compute(self._fresh(*results), operands, formula))
+
+    def call(
+        self,
+        results: Sequence[tuple[str, str]],
+        function: str,
+        settings: Sequence[object],
+        *arguments: Argument,
+        live: bool = True,
+    ) -> tuple[str, ...]:
+        """Append a call; the names of its registers, which are given as (name, dtype)."""
+        return self._append(Call(self._fresh(*results), arguments, function, tuple(settings), live))
+
+    def _fresh(self, *results: tuple[str, str]) -> tuple[Register, ...]:
+        return tuple(Register(self.names.fresh(name), dtype) for name, dtype in results)
+
+    def _append(self, statement: Statement) -> tuple[str, ...]:
         self.statements.append(statement)
+        accesses, registers = statement.accesses, tuple(r.name for r in statement.results)
         axes = {d for a in accesses for d, s in enumerate(a.strides) if s}
         if self.domain.lane is not None and any(a.lane_stride for a in accesses):
             axes.add(self.domain.lane)
-        depends = frozenset(axes.union(*(self.axes[r] for r in operands)))
+        depends = frozenset(axes.union(*(self.axes[r] for r in statement.operands)))
         self.axes.update(dict.fromkeys(registers, depends))
         return registers
 
@@ -253,16 +166,16 @@ class Walk:
         self, value: Value, type: Type, places: Sequence[Place], guards: tuple[Guard, ...]
     ) -> str:
         """A register with the memory of the body input `value`, seen as a `type`, at `places`."""
-        pointer = self.pointers[value]
         access = memory_access(type, places, self.domain)
-        lane, divisor = access.lane_stride, access.divisor
-        if not guards and divisor == 1:
-            template = f"load<$N, {lane}>({pointer} + @0)"
-            return self.emit("load", value.name, type.dtype, template, (), (access,))
-        template = f"load_if<$N, {lane}, {divisor}>($0, {pointer}, @0)"
-        return self.emit(
-            "load", value.name, type.dtype, template, (self.condition(guards),), (access,)
-        )
+        condition = self.condition(guards) if guards or access.divisor != 1 else None
+        return self._load(value.name, type.dtype, self.pointers[value], access, condition)
+
+    def _load(
+        self, name: str, dtype: str, pointer: str, access: Access, condition: Argument | None
+    ) -> str:
+        plain = (Address(pointer, access),)
+        arguments = plain if condition is None else (condition, Address(pointer), access)
+        return self._append(Load(self._fresh((name, dtype)), arguments))[0]
 
     def condition(self, guards: Sequence[Guard]) -> str:
         """A register that says where all of `guards` pass: bool, or a mask if lanes differ."""
@@ -271,13 +184,11 @@ class Walk:
             key = ("guard", guard)
             if key not in self._known:
                 a = guard.access
-                template = f"inside<{a.lane_stride}, {guard.high}, {a.divisor}>(@0)"
-                self._known[key] = self.emit("index", "inside", "auto", template, (), (a,))
+                inside = Function("inside", (a.lane_stride, guard.high, a.divisor))
+                self._known[key] = self.compute("inside", "auto", inside, a, operations=0)
             one, joint = self._known[key], ("guards", tuple(guards[: i + 1]))
             if whole and joint not in self._known:
-                self._known[joint] = self.emit(
-                    "compute", "inside", "auto", "both($0, $1)", (whole, one)
-                )
+                self._known[joint] = self.compute("inside", "auto", Function("both"), whole, one)
             whole = self._known[joint] if whole else one
         return whole
 
@@ -345,13 +256,16 @@ class Walk:
     def _constant(self, value: Value, array: Array, places: Sequence[Place]) -> str:
         dtype = value.type.dtype
         if array.size == 1:
-            template = splat(array.reshape(())[()], dtype)
-            return self.emit("constant", value.name, dtype, template)
+            return self.constant(value.name, dtype, array.reshape(())[()])
         pointer = self.names.fresh(value.name, "data")
         self.arrays[pointer] = array
         access = linear_index(value.type.shape, places, self.domain)
-        template = f"load_if<$N, {access.lane_stride}, {access.divisor}>(true, {pointer}, @0)"
-        return self.emit("load", value.name, dtype, template, (), (access,))
+        return self._load(value.name, dtype, pointer, access, Literal("true"))
+
+    def constant(self, name: str, dtype: str, number: object) -> str:
+        """A register that holds `number` in every lane."""
+        literal = Literal(splat(number, dtype))
+        return self.compute(name, dtype, Function(), literal, operations=0)
 
     def _pointwise(
         self,
@@ -366,19 +280,19 @@ class Walk:
             self.value(v, broadcast_places(v.type.shape, shape, places, self.domain), guards)
             for v in node.inputs
         ]
-        slots = tuple(f"${i}" for i in range(len(operands)))
-        dtype = value.type.dtype
-        if op.name in ("cast", "widen"):
-            template = cast(node.inputs[0].type.dtype, dtype)
-        else:
-            template = op.scalar_expression(*slots)
-            if dtype == "bool" and any(v.type.dtype != "bool" for v in node.inputs):
-                template = f"as_mask({template})"
-        return self.emit("compute", value.name, dtype, template, operands, operations=op.operations)
+        dtype, formula = value.type.dtype, _formula(op, node)
+        return self.compute(value.name, dtype, formula, *operands, operations=op.operations)
 
 
-def cast(source: str, target: str) -> str:
-    """The template of a conversion: booleans are masks, not numbers."""
+def _formula(op: Pointwise, node: Node) -> Formula:
+    dtypes, dtype = [v.type.dtype for v in node.inputs], node.output.type.dtype
+    if op.name in ("cast", "widen"):
+        return _cast(dtypes[0], dtype)
+    return Masked(op) if dtype == "bool" and any(d != "bool" for d in dtypes) else op
+
+
+def _cast(source: str, target: str) -> Function:
+    """A conversion: booleans are masks, not numbers."""
     if target == "bool":
-        return "$0" if source == "bool" else "to_bool($0)"
-    return f"{'from_bool' if source == 'bool' else 'convert'}<{C_TYPES[target]}>($0)"
+        return Function() if source == "bool" else Function("to_bool")
+    return Function("from_bool" if source == "bool" else "convert", (C_TYPES[target],))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from graphc.ir import Graph, Value
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.expression import Names, Walk
+from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.names import Names
 from graphc.ops.base import Array, Source, View
 
 

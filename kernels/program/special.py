@@ -12,10 +12,12 @@ from typing import Any
 
 from graphc.ir import Node
 from graphc.kernels.program.access import Guard, Place, inside, linear_index, place_access, place_of
-from graphc.kernels.program.expression import C_TYPES, Walk
+from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.literals import splat
-from graphc.kernels.program.window import strides, window
+from graphc.kernels.program.statement import Address, Function, Literal
+from graphc.kernels.program.window import WINDOWS, strides, window
 from graphc.ops.base import Affine
+from graphc.ops.logic import C_TYPES
 
 Places = tuple[Place, ...]
 Guards = tuple[Guard, ...]
@@ -26,8 +28,8 @@ def iota(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, .
     op: Any = node.op
     access = place_access(places[op.axis], walk.domain)
     dtype = node.output.type.dtype
-    template = f"iota<{C_TYPES[dtype]}, {access.lane_stride}, {access.divisor}>(@0)"
-    return (walk.emit("index", node.output.name, dtype, template, (), (access,)),)
+    iota = Function("iota", (C_TYPES[dtype], access.lane_stride, access.divisor))
+    return (walk.compute(node.output.name, dtype, iota, access, operations=0),)
 
 
 def philox_uniform(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
@@ -35,17 +37,17 @@ def philox_uniform(walk: Walk, node: Node, places: Places, guards: Guards) -> tu
     op: Any = node.op
     step = walk.value(node.inputs[0], (), guards)
     access = linear_index(node.output.type.shape, places, walk.domain)
-    lanes = f"{access.lane_stride}, {access.divisor}"
-    seed = int(op.seed) & 0xFFFFFFFF
-    template = f"philox_uniform<{lanes}>({seed}u, {op.number}u, $0, @0)"
-    return (walk.emit("call", node.output.name, "f32", template, (step,), (access,)),)
+    lanes = (access.lane_stride, access.divisor)
+    key = Literal(f"{int(op.seed) & 0xFFFFFFFF}u"), Literal(f"{op.number}u")
+    results = [(node.output.name, "f32")]
+    return walk.call(results, "philox_uniform", lanes, *key, step, access, live=False)
 
 
 def pad(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The input's element, or the op's value where there is none."""
     op: Any = node.op
     x = node.inputs[0]
-    outside = splat(op.value, x.type.dtype)
+    name, dtype = node.output.name, x.type.dtype
     inner: list[Place] = []
     added: list[Guard] = []
     for d, place in enumerate(places):
@@ -54,7 +56,7 @@ def pad(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ..
         shifted = Place(shifted.coefficients, shifted.offset, shifted.divisor * gap)
         verdict = inside(shifted, x.type.shape[d], walk.domain)
         if verdict is False:
-            return (walk.emit("constant", node.output.name, x.type.dtype, outside),)
+            return (walk.constant(name, dtype, op.value),)
         if isinstance(verdict, Guard):
             added.append(verdict)
         inner.append(shifted)
@@ -63,8 +65,8 @@ def pad(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ..
     if not added:
         return (register,)
     condition = walk.condition(tuple(added))
-    template = f"select($0, $1, {outside})"
-    return (walk.emit("compute", node.output.name, x.type.dtype, template, (condition, register)),)
+    outside = Literal(splat(op.value, dtype))
+    return (walk.compute(name, dtype, Function("select"), condition, register, outside),)
 
 
 def concat(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
@@ -88,7 +90,7 @@ def concat(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str,
     for guard, register in reversed(candidates):
         assert guard is not None
         operands = (walk.condition((guard,)), register, result)
-        result = walk.emit("compute", node.output.name, dtype, "select($0, $1, $2)", operands)
+        result = walk.compute(node.output.name, dtype, Function("select"), *operands)
     return (result,)
 
 
@@ -111,11 +113,10 @@ def _taken(
     pointer, accesses = strides(walk, table, (*before, None, *after))
     extent = table.type.shape[axis]
     base, stride = accesses[0], accesses[1].offset
-    shape = f"{base.lane_stride}, {base.divisor}, {stride}, {extent}, {str(uniform).lower()}"
-    operands = (index, walk.condition(guards)) if guards else (index,)
-    template = f"take<$N, {shape}>({'$1' if guards else 'true'}, {pointer}, @0, $0)"
-    dtype = table.type.dtype
-    return (walk.emit("call", node.output.name, dtype, template, operands, (base,)),)
+    shape = (base.lane_stride, base.divisor, stride, extent, str(uniform).lower())
+    condition = walk.condition(guards) if guards else Literal("true")
+    results = [(node.output.name, table.type.dtype)]
+    return walk.call(results, "take", shape, condition, Address(pointer), base, index)
 
 
 def take_along_axis(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
@@ -131,11 +132,11 @@ def searchsorted(walk: Walk, node: Node, places: Places, guards: Guards) -> tupl
     table, values = node.inputs
     register = walk.value(values, places, guards)
     pointer, (base, step) = strides(walk, table, (*places[:-1], None))
-    right = str(op.right).lower()
-    shape = f"{base.lane_stride}, {base.divisor}, {step.offset}, {table.type.shape[-1]}, {right}"
-    operands = (register, walk.condition(guards)) if guards else (register,)
-    template = f"search<$N, {shape}>({'$1' if guards else 'true'}, {pointer}, @0, $0)"
-    return (walk.emit("call", node.output.name, "i64", template, operands, (base,)),)
+    right, extent = str(op.right).lower(), table.type.shape[-1]
+    shape = (base.lane_stride, base.divisor, step.offset, extent, right)
+    condition = walk.condition(guards) if guards else Literal("true")
+    results = [(node.output.name, "i64")]
+    return walk.call(results, "search", shape, condition, Address(pointer), base, register)
 
 
 SPECIAL: Mapping[str, Callable[[Walk, Node, Places, Guards], tuple[str, ...]]] = {
@@ -146,5 +147,5 @@ SPECIAL: Mapping[str, Callable[[Walk, Node, Places, Guards], tuple[str, ...]]] =
     "take": take,
     "take_along_axis": take_along_axis,
     "searchsorted": searchsorted,
-    **dict.fromkeys(("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad"), window),
+    **dict.fromkeys(WINDOWS, window),
 }

@@ -6,10 +6,14 @@ from typing import Any
 
 from graphc.ir import Node, Value
 from graphc.kernels.program.access import Access, Guard, Place, memory_access, place_access
-from graphc.kernels.program.expression import C_TYPES, Walk
+from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.statement import Address
+from graphc.ops.logic import C_TYPES
 
 Places = tuple[Place, ...]
 Guards = tuple[Guard, ...]
+
+WINDOWS = ("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad")
 
 
 def window(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
@@ -27,20 +31,13 @@ def window(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str,
     assert all(a.divisor == 1 for a in lanes), f"{op.name} is read between its pixels"
     reads = [strides(walk, v, (n, c, None, None)) for v in node.inputs]
     kinds = [f"Reads<{a.lane_stride}, {h.offset}, {w.offset}>" for _, (a, h, w) in reads]
-    arguments = [f"{pointer} + @{i}" for i, (pointer, _) in enumerate(reads)]
-    settings = ["$N", f"Pooling<{', '.join(map(str, numbers))}{counts}>", *kinds]
+    settings: list[object] = [f"Pooling<{', '.join(map(str, numbers))}{counts}>", *kinds]
     if op.name == "max_pool2d":
-        settings.insert(1, C_TYPES[node.outputs[1].type.dtype])
-    settings += [str(a.lane_stride) for a in lanes]
-    count = len(reads)
-    arguments += [f"@{count}", f"@{count + 1}"]
-    return walk.emit_all(
-        "call",
-        [(v.name, v.type.dtype) for v in node.outputs],
-        f"{op.name}<{', '.join(settings)}>({', '.join(arguments)})",
-        (),
-        (*(accesses[0] for _, accesses in reads), *lanes),
-    )
+        settings.insert(0, C_TYPES[node.outputs[1].type.dtype])
+    settings += [a.lane_stride for a in lanes]
+    results = [(v.name, v.type.dtype) for v in node.outputs]
+    memory = (Address(pointer, accesses[0]) for pointer, accesses in reads)
+    return walk.call(results, op.name, settings, *memory, *lanes)
 
 
 def strides(

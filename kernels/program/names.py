@@ -1,0 +1,35 @@
+"""C identifiers for values."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+
+from graphc.ir import Graph, Value
+
+
+class Names:
+    """C identifiers for values: the value's own name as far as C allows, never twice."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    def fresh(self, name: str, suffix: str = "") -> str:
+        base = identifier(name)
+        candidate, n = f"{base}_{suffix}", 0
+        while candidate in self._taken:
+            n += 1
+            candidate = f"{base}{n}_{suffix}"
+        self._taken.add(candidate)
+        return candidate
+
+    def pointers(self, body: Graph) -> dict[Value, str]:
+        """Names for the memory of the body's inputs and outputs."""
+        return {v: self.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+
+
+def identifier(name: str) -> str:
+    """`name` as a C identifier without double or outer underscores: d.conv1 -> d_conv1."""
+    plain = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_") or "value"
+    return f"v{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) else plain
