@@ -138,11 +138,15 @@ def test_dropout_drops_the_same_weights_on_every_device() -> None:
 DEVICES = ("reference", "cpu", "sim")
 
 
-def test_a_row_that_sees_nothing_gives_zeros_as_in_pytorch() -> None:
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("features", [4, 300])
+def test_a_row_that_sees_nothing_gives_zeros_as_in_pytorch(features: int, device: str) -> None:
+    """With many features the weights lie in memory, and other ops compute them."""
     torch = need_module("torch")
-    q, mask = normal(1, 1, 3, 4), np.array([[1, 1, 0], [0, 0, 0], [1, 0, 1]], bool)
+    q = normal(1, 1, 3, features)
+    mask = np.array([[1, 1, 0], [0, 0, 0], [1, 0, 1]], bool)
     program = graphc.compile(
-        lambda q: f.scaled_dot_product_attention(q, q, q, mask), graphc.spec(q.shape), device="cpu"
+        lambda q: f.scaled_dot_product_attention(q, q, q, mask), graphc.spec(q.shape), device=device
     )
     x = torch.from_numpy(q)
     want = torch.nn.functional.scaled_dot_product_attention(x, x, x, torch.from_numpy(mask))

@@ -133,18 +133,20 @@ def test_stacks_of_a_scan_are_reshaped(device: str) -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 2.5])
-def test_padded_terms_that_a_scan_adds_up(device: str, value: float) -> None:
-    """Their sum over time is padded by as many times the value."""
+def test_terms_that_a_scan_adds_up(device: str, value: float) -> None:
+    """The sum of padded ones over time is padded by as many times the value, that of one that all
+    iterations share is as many times it."""
 
     def total(x: Any, w: Any) -> Any:
         def step(carry: Any, e: Any) -> Any:
-            h, added = carry
+            h, padded, shared = carry
             h = graphc.tanh(h @ w + e)
-            return (h, added + graphc.pad(h @ w, ((0, 1), (2, 0)), value=value)), None
+            padded = padded + graphc.pad(h @ w, ((0, 1), (2, 0)), value=value)
+            return (h, padded, shared + w), None
 
         _, n, f = x.shape
-        first = graphc.zeros((n, f)), graphc.ones((n + 1, f + 2))
-        return graphc.scan(step, first, x)[0][1]
+        first = graphc.zeros((n, f)), graphc.ones((n + 1, f + 2)), graphc.ones((f, f))
+        return graphc.scan(step, first, x)[0][1:]
 
     for n in BATCHES[device]:
         assert_same(total, device, normal(4, n, 6), normal(6, 6))

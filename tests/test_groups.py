@@ -247,6 +247,18 @@ def test_groups_and_averages_are_restored() -> None:
     assert "missing groups.0.lr : f32[]" in str(raised.value)
 
 
+def test_a_group_with_a_rate_of_its_own_is_restored_to_that_of_the_rule() -> None:
+    def rule(rate: float) -> optim.Rule:
+        model = net()
+        made = optim.SGD([{"params": model.body, "lr": rate}, {"params": model.head}], lr=0.1)
+        compiled(model, made)
+        return made
+
+    resumed = rule(0.5)
+    resumed.load_state_dict(rule(0.1).state_dict())
+    assert [group.lr for group in resumed.groups] == [0.1, 0.1]
+
+
 class Signed(optim.Rule):
     """An own rule with groups: w -= lr * sign(g)."""
 

@@ -238,6 +238,31 @@ def test_the_gradient_of_a_gradient_passes_through_scans() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+def test_a_carry_that_no_iteration_reads_is_the_last_of_the_new_ones() -> None:
+    x = random(4, 3)
+    last, _ = run(lambda x: graphc.scan(lambda _, e: (e * 2, e), graphc.zeros(3), x), x)
+    np.testing.assert_array_equal(last, x[-1] * 2)
+
+
+def test_samples_differ_in_a_carry_that_only_reads_another() -> None:
+    """One whose first value is the samples' own only an iteration later."""
+
+    def fn(x: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            first, second, third = carry
+            return (second, third, third + x * element), first
+
+        zeros = (graphc.zeros(3),) * 3
+        return graphc.scan(step, zeros, graphc.ones((5, 3)))
+
+    x = random(2, 3)
+    (first, *others), stack = run(graphc.vmap(fn), x)
+    for i, row in enumerate(x):
+        (one, *rest), own = run(fn, row)
+        for a, b in zip((first, *others, stack), (one, *rest, own), strict=True):
+            np.testing.assert_allclose(a[i], b, rtol=1e-6)
+
+
 def test_what_was_computed_before_a_gradient_counts_as_a_constant() -> None:
     def fn(x: Any) -> Any:
         before = graphc.square(x)

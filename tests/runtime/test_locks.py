@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from graphc.locks import HOST, new_lock, refuse_reentry
 from graphc.program import Program
 from graphc.runtime.cpu.executable import load
 from graphc.runtime.cuda.device import find_device
+from graphc.state import StateBuffer
 from tests.runtime.handmade import kernel, launch, plan
 
 DEVICES = ("cpu", "reference", "sim")
@@ -233,3 +234,21 @@ def test_a_thread_that_holds_no_lock_is_not_within_a_call() -> None:
     with new_lock(), pytest.raises(RunError) as caught:
         refuse_reentry("anything")
     assert str(caught.value) == WITHIN.format("anything")
+
+
+def test_state_is_read_and_written_while_no_device_with_a_copy_of_it_is_in_a_call() -> None:
+    buffer, lock = StateBuffer(np.zeros(2, np.float32)), new_lock()
+    buffer.copies["other"] = SimpleNamespace(lock=lock)
+    threads = [
+        threading.Thread(target=act)
+        for act in (buffer.numpy, lambda: buffer.assign(np.ones(2, np.float32)))
+    ]
+    with lock:
+        for thread in threads:
+            thread.start()
+            thread.join(0.1)
+            assert thread.is_alive()
+        np.testing.assert_array_equal(buffer.array, 0)
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(buffer.array, 1)

@@ -70,6 +70,30 @@ def test_layers_play_at_once_each_an_iteration_behind(count: int) -> None:
     assert sorted(played) == sorted([f"cell{n}" for n in range(count)] * LENGTH)
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_carries_take_turns_in_two_buffers_at_every_stage(count: int) -> None:
+    """What is stacked is not the carry, which has no memory for more than the old and the new."""
+    x, h = Value("x", stacked(ROW, LENGTH)), Value("h", ROW)
+    kernels = {f"cell{n}": opaque_kernel(f"cell{n}", flops=10**8) for n in range(count)}
+    nodes: list[Node] = []
+    scanned, ends = x, []
+    for n in range(count):
+        old, element = Value(f"old{n}", ROW), Value(f"x{n}", ROW)
+        cell = kernel_node(f"cell{n}", [old, element], [16, 16])
+        body = Graph(f"body{n}", (old, element), (), (cell,), cell.outputs)
+        ends.append(Value(f"last{n}", ROW))
+        stack = Value(f"stack{n}", stacked(ROW, LENGTH))
+        nodes.append(Node(Scan(body, LENGTH, 1, 1), (h, scanned), (ends[-1], stack)))
+        scanned = stack
+    graph = Graph("layers", (x, h), (), tuple(nodes), (*ends, scanned))
+    plan = make_plan(graph, kernels, device="cpu", streams=count)
+    (loop,) = loops(plan)
+    moves = {m.period for s in loop.steps if isinstance(s, Launch) for m in s.reads[0].moves}
+    assert loop.stages == count and moves == {2}
+    plan.verify()
+    assert plan_meaning(plan, random.Random(0)) == graph_meaning(graph, kernels)
+
+
 def test_one_stream_plays_one_layer_after_the_other() -> None:
     plan = make_plan(*layers(2), device="cpu", streams=1)
     assert [loop.stages for loop in loops(plan)] == [1, 1]
