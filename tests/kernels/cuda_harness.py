@@ -1,9 +1,8 @@
-"""Generated CUDA kernels without a device: built by g++ with a host header and run by fibers on one
-core, and built by nvcc to count registers."""
+"""Generated CUDA kernels without a device: the nodes they are made of, what is near enough, and
+what nvcc says of their registers. tests/sim/playing.py runs them on the simulated GPU."""
 
 from __future__ import annotations
 
-import ctypes
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -15,7 +14,6 @@ import numpy as np
 
 import graphc
 from graphc.ir import FLOATS, Graph, Node, Type, Value
-from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused
@@ -24,8 +22,6 @@ from graphc.target import Target
 HERE = Path(__file__).parent
 KERNELS = HERE.parent.parent / "kernels"
 TARGET = Target("cuda", lanes=1, arch="sm_90a")
-GUARD = 256
-"""Bytes before and after each array that a kernel must leave alone."""
 
 
 def single(op: Op, inputs: Sequence[Value], name: str) -> Node:
@@ -58,48 +54,6 @@ def arrays_of(node: Node, seed: int = 0) -> list[Array]:
     ]
 
 
-@dataclass(frozen=True)
-class Host:
-    """Kernels built for the host."""
-
-    library: ctypes.CDLL
-    kernels: dict[str, Kernel]
-
-    def run(self, node: Node, inputs: Sequence[Array], reverse: bool = False) -> list[Array]:
-        """The outputs of the node's kernel; threads and blocks run in order or in reverse."""
-        assert isinstance(node.op, Fused)
-        kernel = self.kernels[node.op.kernel]
-        given = [_Buffer(a) for a in inputs]
-        made = [_Buffer(np.full(v.type.shape, 119, v.type.numpy_dtype)) for v in node.outputs]
-        scratch = _Buffer(np.full(kernel.workspace, 0xFF, np.uint8))
-        buffers = [*given, *made, *([scratch] if kernel.workspace else [])]
-        pointers = (ctypes.c_void_p * len(buffers))(*(b.address for b in buffers))
-        for launch in kernel.launches:
-            grid = (ctypes.c_uint * 3)(*launch.grid)
-            entry = getattr(self.library, f"run_{launch.symbol}")
-            entry(pointers, grid, ctypes.c_uint(launch.block[0]), ctypes.c_bool(reverse))
-        for buffer in buffers:
-            buffer.check(kernel.name)
-        return [b.array for b in made]
-
-
-class _Buffer:
-    """A copy of an array at an address that 64 divides, between guards."""
-
-    def __init__(self, array: Array) -> None:
-        self._bytes = np.full(array.nbytes + 2 * GUARD + 64, 0xA5, np.uint8)
-        self._start = GUARD + -(self._bytes.ctypes.data + GUARD) % 64
-        self._stop = self._start + array.nbytes
-        self.address = self._bytes.ctypes.data + self._start
-        flat = self._bytes[self._start : self._stop].view(array.dtype)
-        self.array = flat.reshape(array.shape)
-        self.array[...] = array
-
-    def check(self, name: str) -> None:
-        outside = (self._bytes[: self._start], self._bytes[self._stop :])
-        assert all((part == 0xA5).all() for part in outside), f"{name} wrote outside an array"
-
-
 def assert_close(got: Array, want: Array, length: int) -> None:
     """Equal but for the rounding of `length` sums of floats, in units of the largest element."""
     assert (got.shape, got.dtype) == (want.shape, want.dtype)
@@ -114,27 +68,6 @@ def assert_close(got: Array, want: Array, length: int) -> None:
 
 def joined(kernels: Sequence[Kernel]) -> str:
     return "\n".join(k.source for k in kernels)
-
-
-def build_host(nodes: Sequence[Node], folder: Path, compiler: str) -> Host:
-    """Lower the nodes and build their kernels for the host, all in one file."""
-    lowered = {n.op.kernel: lower(n, TARGET) for n in nodes if isinstance(n.op, Fused)}
-    assert len(lowered) == len(nodes), "names are unique"
-    entries = [
-        f'extern "C" void run_{launch.symbol}(void** a, const unsigned* grid, unsigned threads, '
-        f"bool reverse) {{ host::start(&graphc::{re.sub('[^0-9A-Za-z]+', '_', name)}_text::"
-        f"{launch.symbol}, a, grid, threads, reverse); }}"
-        for name, kernel in lowered.items()
-        for launch in kernel.launches
-    ]
-    text, library = folder / "kernels.cpp", folder / "kernels.so"
-    text.write_text("\n".join([joined(list(lowered.values())), *entries, ""]))
-    flags = ["-std=c++17", "-O1", "-fPIC", "-shared", "-march=x86-64-v3", "-ffp-contract=fast"]
-    warnings = ["-Wall", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"]
-    header = str(HERE / "cuda_host.h")
-    command = [compiler, *flags, *warnings, "-Werror", "-I", str(KERNELS), "-include", header]
-    _run([*command, str(text), "-o", str(library)])
-    return Host(ctypes.CDLL(str(library)), lowered)
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,15 @@ import graphc
 from graphc.kernels.cuda.contract import TILES, choose_tile
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
+from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cuda_harness import (
     TARGET,
     arrays_of,
     assert_close,
     build_device,
-    build_host,
     traced,
 )
+from tests.sim.playing import Played, simulator
 from tests.tools import need_command
 
 
@@ -59,11 +60,12 @@ NODES = [
 ]
 
 
-def test_each_form_of_product_is_right_in_any_order_of_threads(tmp_path):
-    host = build_host(NODES, tmp_path, need_command("g++"))
+def test_each_form_of_product_is_right_in_any_order_of_threads():
+    need_command("g++", "clang++")
+    played = Played(simulator(check=True), NODES)
     for node in NODES:
         arrays = arrays_of(node)
-        ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
+        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
         for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
             assert_close(got, want, 1000)
             np.testing.assert_array_equal(got, other)

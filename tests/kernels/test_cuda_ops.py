@@ -10,16 +10,16 @@ import pytest
 from graphc.ir import Node, Value
 from graphc.kernels.lower import lower
 from graphc.runtime.cuda.compile import OPTIONS, parse_usage
+from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cuda_harness import (
     TARGET,
-    Host,
     assert_close,
     build_device,
-    build_host,
     joined,
     single,
 )
 from tests.ops.samples import CORE, Sample
+from tests.sim.playing import Played, simulator
 from tests.tools import need_command, need_nvrtc
 
 
@@ -35,25 +35,26 @@ PER_FILE = 40
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    return build_host(NODES, tmp_path_factory.mktemp("host"), need_command("g++"))
+def played() -> Played:
+    need_command("g++", "clang++")
+    return Played(simulator(), NODES)
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=[str(s) for s in CORE])
-def test_the_text_computes_what_the_op_means(host: Host, number: int):
+def test_the_text_computes_what_the_op_means(played: Played, number: int):
     sample, node = CORE[number], NODES[number]
     arrays = sample.arrays()
     with np.errstate(all="ignore"):
         expected = sample.op.reference(*arrays)
     length = max([1, *(a.size for a in arrays)])
-    for got, want in zip(host.run(node, arrays), expected, strict=True):
+    for got, want in zip(played.run(node, arrays), expected, strict=True):
         assert_close(got, want, length)
 
 
-def test_no_result_depends_on_the_order_of_threads(host: Host):
+def test_no_result_depends_on_the_order_of_threads(played: Played):
     for sample, node in zip(CORE, NODES, strict=True):
         arrays = sample.arrays(seed=1)
-        ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
+        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
         for a, b in zip(ahead, back, strict=True):
             np.testing.assert_array_equal(a, b, err_msg=str(sample))
 

@@ -10,7 +10,9 @@ import graphc
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
-from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, build_host, traced
+from graphc.runtime.sim.native import BACKWARD, FORWARD
+from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, traced
+from tests.sim.playing import Played, simulator
 from tests.tools import need_command
 
 
@@ -48,11 +50,12 @@ def kernel_of(name: str) -> Kernel:
     return lower(BY_NAME[name], TARGET)
 
 
-def test_each_part_is_right_in_any_order_of_threads(tmp_path):
-    host = build_host(NODES, tmp_path, need_command("g++"))
+def test_each_part_is_right_in_any_order_of_threads():
+    need_command("g++", "clang++")
+    played = Played(simulator(check=True), NODES)
     for node in NODES:
         arrays = arrays_of(node)
-        ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
+        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
         for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
             assert_close(got, want, 1)
             np.testing.assert_array_equal(got, other)

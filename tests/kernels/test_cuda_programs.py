@@ -14,7 +14,8 @@ from graphc.ir import Graph, Value
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 from graphc.program import Program
-from tests.kernels.cuda_harness import Host, assert_close, build_host
+from tests.kernels.cuda_harness import assert_close
+from tests.sim.playing import Played, simulator
 from tests.tools import need_command
 
 
@@ -79,16 +80,17 @@ def values(graph: Graph) -> dict[Value, Array]:
     }
 
 
-def test_every_kernel_of_a_training_step_means_what_its_body_means(program, tmp_path):
+def test_every_kernel_of_a_training_step_means_what_its_body_means(program):
     graph = program.graph
     nodes = [n for n in graph.nodes if isinstance(n.op, Fused)]
-    host: Host = build_host(nodes, tmp_path, need_command("g++"))
-    assert {n: k.source for n, k in host.kernels.items()} == program.kernels
+    need_command("g++", "clang++")
+    played = Played(simulator(check=True), nodes)
+    assert {n: k.source for n, k in played.kernels.items()} == program.kernels
     known = values(graph)
     for node in graph.nodes:
         arrays = [known[v] for v in node.inputs]
         expected = node.op.reference(*arrays)
-        results = host.run(node, arrays) if isinstance(node.op, Fused) else expected
+        results = played.run(node, arrays) if isinstance(node.op, Fused) else expected
         length = max(a.size for a in arrays)
         for got, want in zip(results, expected, strict=True):
             assert_close(got, want, length)

@@ -13,15 +13,16 @@ from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.elementary import ReluGrad
 from graphc.ops.fused import Fused
+from graphc.runtime.sim.native import BACKWARD, FORWARD
 from graphc.trace import emit
 from tests.kernels.cuda_harness import (
     TARGET,
     arrays_of,
     assert_close,
     build_device,
-    build_host,
     traced,
 )
+from tests.sim.playing import Played, simulator
 from tests.tools import need_command
 
 
@@ -71,11 +72,12 @@ NODES = [
 BY_NAME = {n.op.kernel: n for n in NODES if isinstance(n.op, Fused)}
 
 
-def test_each_form_of_reduction_is_right_in_any_order_of_threads(tmp_path):
-    host = build_host(NODES, tmp_path, need_command("g++"))
+def test_each_form_of_reduction_is_right_in_any_order_of_threads():
+    need_command("g++", "clang++")
+    played = Played(simulator(check=True), NODES)
     for node in NODES:
         arrays = arrays_of(node)
-        ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
+        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
         length = max(a.size for a in arrays)
         for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
             assert_close(got, want, length)

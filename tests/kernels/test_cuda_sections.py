@@ -10,15 +10,16 @@ import pytest
 
 import graphc
 from graphc.kernels.lower import lower
+from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cells import gru, lstm, lstm_backward, peephole
 from tests.kernels.cuda_harness import (
     TARGET,
     arrays_of,
     assert_close,
     build_device,
-    build_host,
     traced,
 )
+from tests.sim.playing import Played, simulator
 from tests.tools import need_command
 
 
@@ -38,11 +39,12 @@ CELLS = (lstm, gru, peephole, lstm_backward)
 NODES = [node_of(cell, *size) for cell in CELLS for size in ((5, 1), (3, 7), (40, 24), (70, 33))]
 
 
-def test_cells_of_any_size_are_right_in_any_order_of_threads(tmp_path):
-    host = build_host(NODES, tmp_path, need_command("g++"))
+def test_cells_of_any_size_are_right_in_any_order_of_threads():
+    need_command("g++", "clang++")
+    played = Played(simulator(check=True), NODES)
     for node in NODES:
         arrays = arrays_of(node)
-        ahead, back = host.run(node, arrays), host.run(node, arrays, reverse=True)
+        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
         for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
             assert_close(got, want, 100)
             np.testing.assert_array_equal(got, other)

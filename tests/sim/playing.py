@@ -16,6 +16,7 @@ from graphc.ops.base import Array
 from graphc.ops.fused import Fused
 from graphc.runtime.sim import Simulator
 from graphc.runtime.sim.module import Function
+from graphc.runtime.sim.native import ORDERS
 from graphc.runtime.sim.objects import DeviceAllocation, Stream
 from graphc.target import Target
 
@@ -57,6 +58,19 @@ def packed(*arguments: Any) -> bytes:
     return struct.pack("".join(letters[type(a)] for a in arguments), *values)
 
 
+class InOrder:
+    """In place of a scheduler's random numbers: threads and blocks run in this order, of ORDERS."""
+
+    def __init__(self, order: int) -> None:
+        self._order = order
+
+    def choice(self, items: Sequence[Any]) -> Any:
+        return self._order if items is ORDERS else items[0]
+
+    def getrandbits(self, count: int) -> int:
+        return 1
+
+
 class Played:
     """The kernels of fused nodes on a device; `edit` may change their text."""
 
@@ -81,8 +95,11 @@ class Played:
                     self._functions[launch.symbol] = module.get_function(launch.symbol)
         self.stream: Stream = device.Stream(1)
 
-    def run(self, node: Node, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs of the node's kernel, whose launches declare what they read and write."""
+    def run(self, node: Node, inputs: Sequence[Array], order: int | None = None) -> list[Array]:
+        """The outputs of the node's kernel, whose launches declare what they read and write.
+        Threads and blocks run in `order`, or in any."""
+        if order is not None:
+            self.device.scheduler.random = InOrder(order)
         assert isinstance(node.op, Fused)
         kernel = self.kernels[node.op.kernel]
         device = self.device

@@ -8,8 +8,7 @@ import pytest
 
 from graphc.runtime.sim.module import Module
 from graphc.runtime.sim.native import ORDERS
-from tests.sim.playing import fetch, packed, place, simulator
-from tests.sim.test_kernel_bugs import Fixed
+from tests.sim.playing import InOrder, fetch, packed, place, simulator
 
 VALUES = {
     "up": "__shfl_up_sync(0xffffffffu, x[t], 3)",
@@ -90,7 +89,7 @@ def run(module: Module, name: str, grid=(1, 1, 1), block=(64, 1, 1)) -> np.ndarr
     device, results = module._driver, []
     size = int(np.prod(grid) * np.prod(block)) * (4 if name == "vectors" else 1)
     for order in ORDERS:
-        device.scheduler.random = Fixed(order)
+        device.scheduler.random = InOrder(order)
         x, y = place(device, np.arange(size, dtype=np.int32)), device.mem_alloc(4 * size)
         stream = device.Stream(1)
         module.get_function(name)._launch_kernel(grid, block, packed(x, y), 0, stream)

@@ -10,7 +10,7 @@ import pytest
 from graphc.runtime.sim import LaunchError, Simulator
 from graphc.runtime.sim.native import FORWARD, ORDERS
 from tests.sim.bugs import BUGS, Bug
-from tests.sim.playing import packed, place, simulator, whole
+from tests.sim.playing import InOrder, packed, place, simulator, whole
 
 X = np.arange(256, dtype=np.float32)
 
@@ -31,7 +31,7 @@ def play() -> Callable[[Bug, bool, int], np.ndarray]:
         if bug.alone:
             module = device.module_from_buffer(device.compile(bug.text(wrong), bug.name))
         function = module.get_function(bug.name if wrong else f"{bug.name}_right")
-        device.scheduler.random = Fixed(order)
+        device.scheduler.random = InOrder(order)
         nbytes = 4 * bug.written
         x, y = place(device, X), device.mem_alloc(nbytes)
         function._launch_kernel(
@@ -49,19 +49,6 @@ def play() -> Callable[[Bug, bool, int], np.ndarray]:
         return result
 
     return run
-
-
-class Fixed:
-    """Chooses one order for all launches."""
-
-    def __init__(self, order: int) -> None:
-        self._order = order
-
-    def choice(self, items):
-        return self._order if items is ORDERS else items[0]
-
-    def getrandbits(self, count: int) -> int:
-        return 1
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=["forward", "backward", "shuffled"])
@@ -105,7 +92,7 @@ def test_a_block_that_waits_for_another_is_ended(check: bool):
     }"""
     function = device.module_from_buffer(device.compile(text, "spin")).get_function("spin")
     flag, stream = place(device, np.zeros(1, np.float32)), device.Stream(1)
-    device.scheduler.random = Fixed(FORWARD)
+    device.scheduler.random = InOrder(FORWARD)
     function._launch_kernel((2, 1, 1), (1, 1, 1), packed(flag), 0, stream)
     with pytest.raises(LaunchError) as caught:
         stream.synchronize()
