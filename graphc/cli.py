@@ -98,7 +98,8 @@ def _compiler_lines() -> Iterator[str]:
     from graphc.runtime.compilers import find_compiler
 
     target = cpu_target()
-    yield f"cpu        {target.lanes} float32 in a vector"
+    first, second = (nbytes // 1024 for nbytes in (target.caches.first, target.caches.second))
+    yield f"cpu        {target.lanes} float32 in a vector, caches of {first} and {second} KiB"
     try:
         compiler = find_compiler()
         yield f"compiler   {compiler.command[0]}: {compiler.version}"

@@ -73,6 +73,28 @@ def kind_of(device: str) -> Kind:
 
 
 @dataclass(frozen=True)
+class Caches:
+    """Bytes of the first-level data cache and of the second-level cache that one core has. The
+    defaults are those of the cores that `docs/performance.md` was measured on; they stand for
+    what a system does not say."""
+
+    first: int = 32 * 1024
+    second: int = 1024 * 1024
+
+    @property
+    def near(self) -> int:
+        """Bytes that may stay in the first level beside what streams past. A choice: three
+        quarters, since what streams past needs a few lines alone."""
+        return self.first * 3 // 4
+
+    @property
+    def far(self) -> int:
+        """Bytes that may stay in the second level, where more of an operand streams past. A choice:
+        a quarter, since code and what other kernels left lie there too."""
+        return self.second // 4
+
+
+@dataclass(frozen=True)
 class Target:
     """One machine. `device` is "cpu", "cuda", "sim" or "reference". `lanes` is the number of
     float32 in a vector register (16 with AVX-512, 8 with AVX2, 4 else) on the CPU and 1
@@ -82,6 +104,13 @@ class Target:
     lanes: int = 16
     arch: str = ""
     """Resolved CPU features or compute capability, as the caches' keys need it."""
+    caches: Caches = Caches()
+    """Of a CPU's core. They are in the text of the kernels that they change, and so in its keys."""
+
+    @property
+    def registers(self) -> int:
+        """Vector registers of a core: of AVX-512, AVX2, NEON."""
+        return {16: 32, 8: 16, 4: 32}[self.lanes]
 
     @property
     def kind(self) -> Kind:

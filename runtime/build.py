@@ -30,6 +30,7 @@ from graphc.runtime.compilers import (
     run,
     side_by_side,
 )
+from graphc.runtime.cpu.caches import read_caches
 from graphc.target import Target
 
 FLAGS = (
@@ -115,7 +116,7 @@ def cpu_target() -> Target:
     else:
         lanes, vectors = 4, "128 bit"
     digest = hashlib.sha256(" ".join(features).encode()).hexdigest()[:12]
-    return Target("cpu", lanes, f"{platform.machine()} {vectors} {digest}")
+    return Target("cpu", lanes, f"{platform.machine()} {vectors} {digest}", read_caches())
 
 
 @functools.cache

@@ -27,9 +27,6 @@ from graphc.passes.fuse.contract import can_pool
 from graphc.passes.fuse.sections import sections_of_sums
 from graphc.target import Target
 
-NEAR_BYTES, FAR_BYTES = 24 * 1024, 256 * 1024
-"""What may stay in the first-level and in the second-level cache beside what streams past."""
-
 SHORTEST_PART = 400
 """Summed steps below which adding the lanes of partial sums would cost too much."""
 
@@ -49,7 +46,7 @@ def lower_contract(node: Node, target: Target) -> Kernel:
     lane = _batch_lane(body, nest)
     schedule = None
     if out.dtype == "f32" and out.size and all(axis.extent for axis in nest.axes):
-        schedule = choose(nest, target.lanes, lane, _contiguous(nest), window)
+        schedule = choose(nest, target, lane, _contiguous(nest), window)
     if schedule is None:
         return _plain(node, nest, target.lanes, lane, window)
     return _tiled(node, nest, order_loops(schedule), target.lanes)
@@ -151,7 +148,8 @@ def _row_group(schedule: Schedule, passes: tuple[int, ...]) -> int:
         return schedule.rows.tiles
     length = roles.length * math.prod(roles.steps(a) for a in roles.sums)
     streamed = length * math.prod(passes) * (roles.width if roles.lane_stride(roles.y) else 1)
-    cache = NEAR_BYTES if 4 * streamed < 2 * FAR_BYTES else FAR_BYTES
+    caches = roles.target.caches
+    cache = caches.near if 4 * streamed < 2 * caches.far else caches.far
     lanes = roles.width if roles.lane_stride(roles.x) else 1
     rows = schedule.rows.size * roles.row_sections
     fitting = max(1, cache // (4 * rows * length * lanes))
@@ -194,7 +192,7 @@ def _parts(schedule: Schedule, wanted: int) -> int:
         parts = -(-FEWEST_CHUNKS // schedule.tiles)
     if roles.lanes_summed:
         touched = sum(r.type.nbytes for r in (roles.x, roles.y))
-        parts = max(parts, touched // (4 * FAR_BYTES))
+        parts = max(parts, touched // (4 * roles.target.caches.far))
     return max(1, min(parts, most, outermost))
 
 

@@ -23,9 +23,6 @@ from graphc.kernels.cpu.tile import Roles, Schedule, TileAxis
 from graphc.kernels.program.nest import Border, Nest, Quotient, Read
 from graphc.ops.logic import C_TYPES
 
-STREAMED_BYTES = 1024 * 1024
-"""A larger operand does not stay in the second-level cache."""
-
 
 def shape_lines(schedule: Schedule) -> list[str]:
     """`struct Shape`: whatever differs from the template's defaults."""
@@ -129,7 +126,7 @@ def _ahead(schedule: Schedule) -> int:
     0 where it does not."""
     roles = schedule.roles
     x, inner = roles.x, roles.inner
-    if x.type.nbytes <= STREAMED_BYTES or roles.lane_stride(x) or roles.rows is None:
+    if x.type.nbytes <= roles.target.caches.second or roles.lane_stride(x) or roles.rows is None:
         return 0
     if inner == x.lanes and inner is not None and schedule.main > schedule.head:
         return 2 * x.block

@@ -14,12 +14,11 @@ from dataclasses import replace
 from graphc.kernels.cpu.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
 from graphc.kernels.cpu.tile_cost import TileCost
 from graphc.kernels.program.nest import Border, Nest, Window
+from graphc.target import Target
 
-REGISTERS = {16: 32, 8: 16, 4: 32}
-"""Vector registers of the machine by floats per register: AVX-512, AVX2, NEON."""
-
-PANEL_BYTES = 256 * 1024
-"""Of a packed panel, which lies on the stack and should stay in the second-level cache."""
+STACK_BYTES = 256 * 1024
+"""Bytes of a packed panel at most, however large the caches are: it lies on the stack of the thread
+that plays the kernel. macOS gives threads 512 KiB, other systems more."""
 
 MOST_WITH_ADDRESSES = 24
 """Sums of a tile with an address per outer place: beyond, the compiler spills."""
@@ -30,7 +29,7 @@ UNROLLED_PRODUCTS = 640
 
 def choose(
     nest: Nest,
-    width: int,
+    target: Target,
     lane: int | None,
     contiguous: int | None,
     window: Window | None = None,
@@ -38,17 +37,17 @@ def choose(
     """The cheapest schedule, or None if the template fits none. `lane` is the axis that must lie
     in the lanes, if one must; `contiguous` the kept axis along which the output is. With `window`
     the columns of a tile are whole windows of output pixels."""
-    found = _chosen(nest, width, lane, contiguous, window)
+    found = _chosen(nest, target, lane, contiguous, window)
     return found and replace(found, roles=replace(found.roles, nest=nest))
 
 
 @functools.lru_cache(maxsize=1024)
 def _chosen(
-    nest: Nest, width: int, lane: int | None, contiguous: int | None, window: Window | None
+    nest: Nest, target: Target, lane: int | None, contiguous: int | None, window: Window | None
 ) -> Schedule | None:
     """The choice for every nest that equals this one: layers repeat."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
-    for roles in _candidates(nest, width, lane, window):
+    for roles in _candidates(nest, target, lane, window):
         if roles.allowed():
             model = TileCost(roles, contiguous)
             for sizes in _sizes(roles):
@@ -71,7 +70,7 @@ def _chosen(
 
 
 def _candidates(
-    nest: Nest, width: int, forced: int | None, window: Window | None
+    nest: Nest, target: Target, forced: int | None, window: Window | None
 ) -> Iterator[Roles]:
     sections = nest.sections
     kept = [a for a in nest.kept if (nest.axes[a].extent > 1 or a == forced) and a != sections]
@@ -96,12 +95,13 @@ def _candidates(
             for row, (outer, column), inner in itertools.product(
                 [*rows, None], pairs, inner_choices
             ):
-                yield Roles(nest, x, y, width, lane, row, outer, column, inner, window)
+                yield Roles(nest, x, y, target, lane, row, outer, column, inner, window)
 
 
 def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     """(rows, outer, columns) of tiles that fit the registers."""
-    registers = REGISTERS[roles.width]
+    registers = roles.target.registers
+    panel_bytes = min(roles.target.caches.far, STACK_BYTES)
     sections = roles.row_sections
     row_sizes = _axis_sizes(roles, roles.rows, (registers - 2) // sections)
     outer_sizes = _axis_sizes(roles, roles.outer, 4)
@@ -112,7 +112,7 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     column_sizes = _axis_sizes(roles, roles.columns, registers // 2)
     for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
         nv = outer * columns
-        if roles.packed and 4 * roles.length * nv * roles.width > PANEL_BYTES:
+        if roles.packed and 4 * roles.length * nv * roles.width > panel_bytes:
             continue
         mr = rows * sections
         if (roles.window or roles.moving) and mr * nv > MOST_WITH_ADDRESSES:

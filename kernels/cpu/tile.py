@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from graphc.kernels.program.nest import Border, Nest, Read, Window
+from graphc.target import Target
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,9 @@ class TileAxis:
         return self.cuts[0].size
 
 
-FAR_ROWS = 1024
-"""Elements: rows of Y so far apart share few sets of the caches."""
+PAGE = 1024
+"""Elements of f32 in a page of 4 KiB: prefetchers stay within it, and addresses a multiple of it
+apart share one set of a first-level cache, which has a line per page and way."""
 
 NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 
@@ -51,12 +53,12 @@ NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 @dataclass(frozen=True)
 class Roles:
     """What each axis is for. `inner` is the summed axis of the innermost loop; the lane axis stands
-    for its blocks of `width` there."""
+    for its blocks of `width` there, the lanes of `target`."""
 
     nest: Nest
     x: Read
     y: Read
-    width: int
+    target: Target
     lane: int
     rows: int | None
     outer: int | None
@@ -64,6 +66,10 @@ class Roles:
     inner: int | None
     window: Window | None = None
     """Pooling windows that `outer` and `columns` must hold whole."""
+
+    @cached_property
+    def width(self) -> int:
+        return self.target.lanes
 
     @cached_property
     def row_sections(self) -> int:
@@ -141,7 +147,7 @@ class Roles:
         if y.lanes is not None or y.quotients or self.inner == self.lane:
             return False
         lane, inner = y.strides[self.lane], y.strides[self.inner]
-        if not (lane > 1 and inner == 1) and not (lane == 1 and inner >= FAR_ROWS):
+        if not (lane > 1 and inner == 1) and not (lane == 1 and inner >= PAGE):
             return False
         return self.length >= self.width and not y.borders and self.lane_stride(self.x) == 0
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from graphc.kernels.cpu.tile import Roles
+from graphc.kernels.cpu.tile import PAGE, Roles
 from graphc.kernels.program.nest import Read
 
 LOAD_CYCLES = {0: 0.5, 1: 0.5, 2: 1.5}
@@ -117,11 +117,11 @@ class TileCost:
         together = min(mr, 1 + (mr - 1) * self.row_stride / 16)
         if self.y_streams:
             lines += 6.0 * of_y
-        # Rows a multiple of 4 KiB apart share one set of the first-level cache.
-        ways = 8 * (1024 // math.gcd(self.row_stride, 1024))
+        # Rows a multiple of a page apart share one set of the first-level cache.
+        ways = self.roles.target.caches.first // 4 // math.gcd(self.row_stride, PAGE)
         return lines + together * min(1.0, self.x_stride / 16) / 2 + 2.2 * max(0, mr - ways)
 
 
 def _distance(stride: int) -> float:
     """What it costs more to load lines `stride` elements apart: prefetchers stay within a page."""
-    return 3.0 if stride >= 1024 else 1.3 if stride > 64 else 1.0
+    return 3.0 if stride >= PAGE else 1.3 if stride > 64 else 1.0

@@ -20,6 +20,7 @@ from graphc.kernels.program.nest import contraction_nest, sectioned_nest
 from graphc.ops import Conv2dDgrad, Matmul
 from graphc.ops.fused import Fused
 from graphc.passes.fuse.sections import sections_of_sums
+from graphc.target import Target
 from graphc.trace import Tensor, emit
 from tests.kernels.harness import build, single, traced
 
@@ -70,7 +71,7 @@ def test_tiles_that_leave_out_or_repeat_elements_are_found() -> None:
     node = single(Matmul(), [Type((70, 30)), Type((30, 90))])
     assert isinstance(node.op, Fused)
     nest = contraction_nest(node.op.body)
-    schedule = choose(nest, 16, None, 1)
+    schedule = choose(nest, Target("cpu", 16), None, 1)
     assert schedule is not None
     schedule = order_loops(schedule)
     check_tiled("product", schedule)

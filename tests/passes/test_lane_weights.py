@@ -34,7 +34,7 @@ def weight_layouts(graph):
 def test_the_weight_of_a_backward_step_lies_in_lanes_only_if_it_is_large(monkeypatch):
     small = program(16).stages["lane_weights"]
     assert 0 not in weight_layouts(small)
-    monkeypatch.setattr(sys.modules["graphc.passes.layout.lane_weights"], "LEAST_BYTES", 1)
+    monkeypatch.setattr(sys.modules["graphc.passes.layout.lane_weights"], "LEAST_CACHES", 0)
     large = program(16).stages
     assert 0 in weight_layouts(large["lane_weights"])
     assert_same_meaning(large["layout"], large["lane_weights"])
@@ -42,7 +42,7 @@ def test_the_weight_of_a_backward_step_lies_in_lanes_only_if_it_is_large(monkeyp
 
 def test_a_large_batch_reads_its_weight_in_lanes_too(monkeypatch):
     """The gradient of what enters the second layer: 16 steps of 16."""
-    monkeypatch.setattr(sys.modules["graphc.passes.layout.lane_weights"], "LEAST_BYTES", 1)
+    monkeypatch.setattr(sys.modules["graphc.passes.layout.lane_weights"], "LEAST_CACHES", 0)
     lanes = {}
     for steps in (8, 16):
         graph = program(16, steps, layers=2).stages["lane_weights"]
@@ -55,8 +55,8 @@ def test_a_large_batch_reads_its_weight_in_lanes_too(monkeypatch):
 def test_training_is_the_same_either_way(monkeypatch):
     x = np.random.default_rng(0).standard_normal((2, 16, 16)).astype(np.float32)
     losses = []
-    for least in (1, 2**30):
-        monkeypatch.setattr(sys.modules["graphc.passes.layout.lane_weights"], "LEAST_BYTES", least)
+    for least in (0, 2**30):
+        monkeypatch.setattr(sys.modules["graphc.passes.layout.lane_weights"], "LEAST_CACHES", least)
         train = program(16)
         losses.append([float(train(x)) for _ in range(3)])
     np.testing.assert_allclose(*losses, rtol=1e-5)
