@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.access import Domain, Place, linear_index, merge_axes
 from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.nest import Nest
 from graphc.kernels.program.pieces import every_section, pieces
-from graphc.kernels.program.statement import Address, Function, Load, Program
+from graphc.kernels.program.statement import Address, Function, Program
 from graphc.ops.logic import C_TYPES
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.fuse.sections import sections_of_sums
@@ -115,19 +116,14 @@ def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
 
 def _walk(body: Graph, domain: Domain) -> Walk:
     names = Names()
-    return Walk(body, domain, {v: names.fresh(v.name, "data") for v in body.inputs}, names)
+    return Walk(body, domain, names.pointers(body), names)
 
 
 def _epilogue(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> Epilogue:
     sections = sections_of_sums(body)
     here, shape = domain.identity(), domain.extents
     wanted = [(v, p) for v in body.outputs for p in pieces(body, v, here, shape, sections)]
-    registers = [walk.value(p.value, p.source) for _, p in wanted]
-    outputs = {v: walk.names.fresh(v.name, "data") for v in body.outputs}
-    # An output's pointer is known to the stores alone: its value is computed, not read.
-    walk.pointers = {**walk.pointers, **outputs}
-    for (value, piece), register in zip(wanted, registers, strict=True):
-        walk.store(value, piece.target, register)
+    walk.store_all(wanted)
     program = walk.program()
     values = (*body.inputs, *body.outputs)
     pointers = tuple(
@@ -135,22 +131,6 @@ def _epilogue(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> Epilogue:
         for i, v in enumerate(values)
         if walk.pointers[v] in program.pointers
     )
-    return Epilogue(program, domain, pointers, _inplace(body, nest, walk))
-
-
-def _inplace(body: Graph, nest: Nest, walk: Walk) -> tuple[tuple[int, int], ...]:
-    """Inputs that the epilogue reads only where it writes an output of the same type; all stores
-    come after all loads."""
-    operands = {nest.a.input, nest.b.input}
-    pairs = []
-    for i, value in enumerate(body.inputs):
-        loads = [s for s in walk.statements if walk.pointers[value] in s.pointers]
-        if i in operands or not loads:
-            continue
-        for o, output in enumerate(body.outputs):
-            stores = [s for s in walk.statements if walk.pointers[output] in s.pointers]
-            written = {s.accesses for s in stores}
-            same = output.type == value.type and all(s.accesses in written for s in loads)
-            if same and all(isinstance(s, Load) for s in loads):
-                pairs.append((i, o))
-    return tuple(pairs)
+    operands = [body.inputs[read.input] for read in (nest.a, nest.b)]
+    inplace = inplace_pairs(body, [program], walk.pointers, operands)
+    return Epilogue(program, domain, pointers, inplace)

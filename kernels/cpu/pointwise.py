@@ -17,13 +17,13 @@ from graphc.kernels.cpu.shell import (
     chunk_count,
     domain_text,
     framed,
-    inplace_pairs,
     program_cost,
     symbol,
     wrapped,
 )
 from graphc.kernels.program.access import Access, Domain, access_cost, merge_axes
 from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import pieces, space
@@ -64,7 +64,8 @@ class Part:
 def lower_pointwise(node: Node, target: Target) -> Kernel:
     """The kernel of a body without reductions and contractions."""
     assert isinstance(node.op, Fused)
-    parts = [p for p in find_parts(node.op.body, target.lanes) if p.units]
+    body = node.op.body
+    parts = [p for p in find_parts(body, target.lanes) if p.units]
     groups: dict[object, list[Part]] = {}
     for part in parts:
         groups.setdefault(_likeness(part), []).append(part)
@@ -89,7 +90,7 @@ def lower_pointwise(node: Node, target: Target) -> Kernel:
         phases=(chunks,),
         flops=sum(p.domain.size * p.program.work for p in parts),
         bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
-        inplace=inplace_pairs(node, [(p.program, p.domain, p.pointers) for p in parts]),
+        inplace=inplace_pairs(body, [p.program for p in parts], Names().pointers(body)),
     )
 
 
@@ -174,9 +175,7 @@ def _program(
     walk = Walk(body, domain, pointers)
     here, shape = domain.identity(), domain.extents
     wanted = [(v, p) for v in outputs for p in pieces(body, v, here[: v.type.rank], shape)]
-    registers = [walk.value(p.value, p.source) for _, p in wanted]
-    for (value, piece), register in zip(wanted, registers, strict=True):
-        walk.store(value, piece.target, register)
+    walk.store_all(wanted)
     return walk.program()
 
 

@@ -8,14 +8,15 @@ from graphc.kernels.cpu.shell import (
     argument_order,
     chunk_count,
     framed,
-    inplace_pairs,
     program_cost,
     symbol,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import PLACED, STATES, Space, lane_axes, only_node, space_of
 from graphc.kernels.program.counts import check_counts
+from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 from graphc.target import Target
@@ -34,7 +35,7 @@ def lower_prefix(node: Node, target: Target) -> Kernel:
     """The kernel of a body of one running result; it reads row-major inputs through views."""
     inner = only_node(node, "prefix")
     op, x = inner.op, inner.inputs[0]
-    assert isinstance(op, Prefix)
+    assert isinstance(op, Prefix) and isinstance(node.op, Fused)
     if op.combine in PLACED:
         check_counts(node, elements_per_row=x.type.shape[op.axis])
     spaces = (
@@ -58,7 +59,7 @@ def lower_prefix(node: Node, target: Target) -> Kernel:
         workspace=strips * strip * pieces * state_bytes if pieces > 1 else 0,
         flops=x.type.size,
         bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
-        inplace=inplace_pairs(node, [(space.whole, space.domain, space.pointers)]),
+        inplace=inplace_pairs(node.op.body, [space.whole], space.pointers),
     )
 
 

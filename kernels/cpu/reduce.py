@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.cpu.pointwise import lane_candidates, lane_cost
-from graphc.kernels.cpu.shell import chunk_count, inplace_pairs, program_cost, symbol
+from graphc.kernels.cpu.shell import chunk_count, program_cost, symbol
 from graphc.kernels.program.access import Domain, Place, merge_axes
 from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
+from graphc.kernels.program.pieces import element_at
 from graphc.kernels.program.statement import Program, joined
 from graphc.ops.axes import SUMMED, Axes
 from graphc.ops.base import Reduction
@@ -133,7 +135,7 @@ def lower_reduce(node: Node, target: Target) -> Kernel:
         workspace=workspace,
         flops=size * (inner + sums),
         bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
-        inplace=inplace_pairs(node, [(rows.whole, rows.domain, rows.pointers)]),
+        inplace=inplace_pairs(node.op.body, [rows.whole], rows.pointers),
     )
 
 
@@ -199,8 +201,7 @@ class _Builder:
         loops = [self._loop(k, [v for v in inner if self.depth[v] == k]) for k in range(last)]
         for value in dict.fromkeys(self.body.outputs):
             if not self._varies(value):
-                register = self.walk.value(value, self.places[value])
-                self.walk.store(value, self.places[value], register)
+                self.walk.store_all([element_at(value, self.places[value])])
         after = self._taken()
         return self._merged(loops, after)
 
@@ -213,9 +214,7 @@ class _Builder:
         own = [n for n in self.reductions if self.depth[n.output] == k + 1]
         identity = self.domain.identity()
         operands = [self.walk.value(n.inputs[0], identity[: n.inputs[0].type.rank]) for n in own]
-        stored = [(v, self.walk.value(v, self.places[v])) for v in outputs]
-        for value, register in stored:
-            self.walk.store(value, self.places[value], register)
+        self.walk.store_all([element_at(v, self.places[v]) for v in outputs])
         before, body = self._taken().split(self.kept)
         self.walk.forget(but=self.kept)
         return Loop(before, body, tuple(map(self._sum, own, operands)))

@@ -3,7 +3,7 @@ costs that chunks are cut by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from graphc.ir import Node, Value, dtype_name
 from graphc.kernels.program.access import Domain
@@ -122,51 +122,3 @@ def balanced(chunks: int, units: int) -> int:
     near = (chunks + step // 2) // step * step
     counts = [c for c in (near, near + step) if c <= units]
     return min(counts, key=lambda c: -(-units // c) * c, default=chunks // step * step)
-
-
-def inplace_pairs(
-    node: Node, programs: Iterable[tuple[Program, Domain, Mapping[Value, str]]]
-) -> tuple[tuple[int, int], ...]:
-    """(input, output) pairs where each element is read only to make the same element of the output,
-    in statements that come before its store. Each program's domain is the output's own, or that of
-    sections of it, whose stores all come after its loads."""
-    assert isinstance(node.op, Fused)
-    body, touches = node.op.body, _touches(programs)
-    return tuple(
-        (i, o)
-        for i, value in enumerate(body.inputs)
-        for o, output in enumerate(body.outputs)
-        if value.type == output.type and _inplace(value, output, touches)
-    )
-
-
-_Numbered = list[tuple[int, Statement]]
-
-
-def _touches(
-    programs: Iterable[tuple[Program, Domain, Mapping[Value, str]]],
-) -> dict[Value, dict[int, _Numbered]]:
-    """The statements that load or store each value, numbered in their order, by program."""
-    touches: dict[Value, dict[int, _Numbered]] = {}
-    for number, (program, _, pointers) in enumerate(programs):
-        by_pointer: dict[str, _Numbered] = {}
-        for place, statement in enumerate(program.statements):
-            for pointer in statement.pointers:
-                by_pointer.setdefault(pointer, []).append((place, statement))
-        for value, pointer in pointers.items():
-            if pointer in by_pointer:
-                touches.setdefault(value, {})[number] = by_pointer[pointer]
-    return touches
-
-
-def _inplace(value: Value, output: Value, touches: Mapping[Value, dict[int, _Numbered]]) -> bool:
-    for number, own in touches.get(value, {}).items():
-        stores = touches.get(output, {}).get(number, [])
-        written = {s.accesses for _, s in stores}
-        if not all(isinstance(s, Load) and s.plain for _, s in own):
-            return False
-        if not all(s.accesses in written for _, s in own):
-            return False
-        if min(p for p, _ in stores) < max(p for p, _ in own):
-            return False
-    return True

@@ -32,7 +32,7 @@ def lower_attend(node: Node) -> Kernel:
     problem, body = find_problem(node), node.op.body
     names = Names(problem.arrays)
     pointers = names.pointers(body)
-    signature = Signature(pointers, body.inputs, body.outputs)
+    signature = Signature(pointers, body)
     n, h, g, t, u, e, d = problem.extents
     results = problem.writes(pointers)
     launches, kernels = [], []

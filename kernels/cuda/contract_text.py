@@ -11,16 +11,15 @@ from graphc.kernels.cuda.shell import (
     Signature,
     constant_arrays,
     index_type,
-    inplace_pairs,
     kernel_text,
     make_kernel,
     source,
-    store_pieces,
     symbol_of,
 )
 from graphc.kernels.program.access import Domain, Place, merge_axes
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.nest import contraction_nest, sectioned_nest
@@ -52,11 +51,9 @@ def lower_contract(node: Node) -> Kernel:
     epilogue = _epilogue(op.body, problem, C_TYPES[output.dtype])
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     operands = [op.body.inputs[x.read.input] for x in (problem.a, problem.b)]
-    inplace = epilogue.inplace(op.body, operands)
-    shared = frozenset(v for pair in inplace for v in pair)
-    signature = Signature(
-        epilogue.pointers, op.body.inputs, op.body.outputs, shared, workspace=splits > 1
-    )
+    # Operands are read by many blocks: they are never overwritten.
+    inplace = inplace_pairs(op.body, [epilogue.program], epilogue.pointers, operands)
+    signature = Signature(epilogue.pointers, op.body, inplace, splits > 1)
     arguments = ", ".join(epilogue.pointers[v] for v in operands)
     kernels, launches = _kernels(node, problem, tile, splits, epilogue, signature, arguments)
     sections = (
@@ -73,7 +70,7 @@ def lower_contract(node: Node) -> Kernel:
         launches,
         workspace=splits * count * itemsize if splits > 1 else 0,
         flops=problem.nest.flops,
-        inplace=[(op.body.inputs.index(x), op.body.outputs.index(y)) for x, y in inplace],
+        inplace=inplace,
     )
 
 
@@ -120,11 +117,6 @@ class _Epilogue:
     text: list[str]
     constants: list[str]
 
-    def inplace(self, body: Graph, operands: Sequence[Value]) -> tuple[tuple[Value, Value], ...]:
-        """Operands are read by many blocks: they are never overwritten."""
-        pairs = inplace_pairs(body, [self.program], self.pointers)
-        return tuple((x, y) for x, y in pairs if x not in operands)
-
 
 def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
     nest, sections = problem.nest, sections_of_sums(body)
@@ -144,7 +136,7 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
     shape = output.type.shape
     section = sections.shape(shape) if sections else shape
     wanted = [(v, p) for v in body.outputs for p in pieces(body, v, places, section, sections)]
-    store_pieces(walk, wanted)
+    walk.store_all(wanted)
     program = walk.program()
     kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
     _, groups = merge_axes(domain, program.accesses, kinds)

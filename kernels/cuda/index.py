@@ -14,7 +14,6 @@ from graphc.kernels.cuda.shell import (
     kernel_text,
     make_kernel,
     source,
-    store_outputs,
     symbol_of,
 )
 from graphc.kernels.program.access import Domain
@@ -22,6 +21,7 @@ from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names
+from graphc.kernels.program.pieces import element_at
 from graphc.ops.fused import Fused
 from graphc.ops.indexing import TakeGrad
 from graphc.ops.logic import C_TYPES
@@ -62,7 +62,7 @@ def lower_index(node: Node) -> Kernel:
         "    });",
     ]
     symbol = symbol_of(node)
-    signature = Signature(pointers, body.inputs, body.outputs)
+    signature = Signature(pointers, body)
     warps = before * extent * -(-after // 32)
     blocks = -(-warps // (THREADS // 32))
     sections = [text.constants, kernel_text(symbol, signature, THREADS, lines)]
@@ -101,7 +101,7 @@ class Text:
         """Statements that store the outputs, given the element `sum` of `value`."""
         walk = self._walk(value, {value: "sum"})
         places = walk.domain.identity()
-        store_outputs(walk, [(v, places) for v in self._body.outputs])
+        walk.store_all([element_at(v, places) for v in self._body.outputs])
         return self._lines(walk, indices)
 
     def _lines(self, walk: Walk, indices: Mapping[str, Sequence[int]]) -> list[str]:

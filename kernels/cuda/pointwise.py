@@ -17,17 +17,16 @@ from graphc.kernels.cuda.shell import (
     constant_arrays,
     decomposed,
     index_type,
-    inplace_pairs,
     kernel_text,
     loads_first,
     make_kernel,
     source,
-    store_pieces,
     symbol_of,
     wrapped,
 )
 from graphc.kernels.program.access import Domain, merge_axes
 from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import pieces, space
@@ -94,8 +93,7 @@ def lower_pointwise(node: Node) -> Kernel:
         return make_kernel(node, source(node, (), ()), ())
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
-    shared = frozenset(v for pair in inplace for v in pair)
-    signature = Signature(pointers, body.inputs, body.outputs, shared)
+    signature = Signature(pointers, body, inplace)
     per_thread = 4 if sum(p.count for p in parts) >= BLOCKS * THREADS * 4 else 1
     index = index_type(body)
     if len(parts) == 1:
@@ -111,7 +109,7 @@ def lower_pointwise(node: Node) -> Kernel:
         node,
         source(node, ("pointwise",), sections),
         [GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1))],
-        inplace=[(body.inputs.index(x), body.outputs.index(y)) for x, y in inplace],
+        inplace=inplace,
     )
 
 
@@ -145,7 +143,7 @@ def make_part(
     walk = Walk(body, domain, pointers, names)
     here = domain.identity()
     wanted = [(v, p) for v in outputs for p in pieces(body, v, here, domain.extents)]
-    store_pieces(walk, wanted)
+    walk.store_all(wanted)
     program = walk.program()
     merged, groups = merge_axes(domain, program.accesses)
     return Part(tuple(outputs), merged.extents, program.merged(groups))

@@ -11,7 +11,6 @@ from graphc.kernels.cuda.shell import (
     Signature,
     constant_arrays,
     index_type,
-    inplace_pairs,
     kernel_text,
     make_kernel,
     source,
@@ -20,6 +19,7 @@ from graphc.kernels.cuda.shell import (
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import PLACED, STATES, Space, only_node, space_of
 from graphc.kernels.program.counts import check_counts
+from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
@@ -54,8 +54,7 @@ def lower_prefix(node: Node) -> Kernel:
     most = columns // (along * LEAST_COLUMNS)
     pieces = max(1, min(most, -(-BLOCKS // blocks))) if 2 * blocks <= BLOCKS else 1
     inplace = inplace_pairs(body, [space.whole], space.pointers)
-    shared = frozenset(v for pair in inplace for v in pair)
-    signature = Signature(space.pointers, body.inputs, body.outputs, shared, pieces > 1)
+    signature = Signature(space.pointers, body, inplace, pieces > 1)
     index, state = index_type(body), f"{STATES[prefix.combine]}<{C_TYPES[space.dtype]}>"
     settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(prefix.reverse).lower()}"
     kinds = [f"using Rows = Prefix<{settings}, {pieces}, {state}>;"]
@@ -72,7 +71,7 @@ def lower_prefix(node: Node) -> Kernel:
         launches,
         workspace=_STATE_BYTES * rows * pieces if pieces > 1 else 0,
         flops=space.domain.size,
-        inplace=[(body.inputs.index(x), body.outputs.index(y)) for x, y in inplace],
+        inplace=inplace,
     )
 
 

@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.cuda.shell import BLOCKS, store_outputs
+from graphc.kernels.cuda.shell import BLOCKS
 from graphc.kernels.program.access import Access, Domain, Place, merge_axes
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.names import Names
+from graphc.kernels.program.pieces import element_at
 from graphc.kernels.program.statement import Program, joined
 from graphc.ops.base import Reduction
 
@@ -140,7 +141,7 @@ def plan_reduce(body: Graph) -> Plan:
     loops = _loops(body, space, pointers, names)
     per_row = [v for v in dict.fromkeys(body.outputs) if v.type.shape != space.shape]
     walk = _walk(body, space, pointers, names, loops)
-    store_outputs(walk, [(v, space.per_row(v.type.shape)) for v in per_row])
+    walk.store_all([element_at(v, space.per_row(v.type.shape)) for v in per_row])
     rows = walk.program()
     accesses = [a for p in (*(loop.program for loop in loops), rows) for a in p.accesses]
     kinds = [d < space.kept for d in range(len(space.shape))]
@@ -160,10 +161,10 @@ def _loops(body: Graph, space: Space, pointers: Mapping[Value, str], names: Name
     loops: list[Loop] = []
     for number in range(stages + 1):
         mine = [n for n in reductions if depths[n.inputs[0]] == number]
-        outputs = [(v, space.element()) for v in full if depths[v] == number]
+        outputs = [element_at(v, space.element()) for v in full if depths[v] == number]
         walk = _walk(body, space, pointers, names, loops)
         operands = [walk.value(n.inputs[0], space.element()) for n in mine]
-        store_outputs(walk, outputs)
+        walk.store_all(outputs)
         results = tuple(
             _result(node, operand, names) for node, operand in zip(mine, operands, strict=True)
         )

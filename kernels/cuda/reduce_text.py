@@ -14,13 +14,13 @@ from graphc.kernels.cuda.shell import (
     constant_arrays,
     decomposed,
     index_type,
-    inplace_pairs,
     kernel_text,
     loads_first,
     make_kernel,
     source,
     symbol_of,
 )
+from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.literals import literal
 from graphc.kernels.program.statement import Program, joined
@@ -45,9 +45,8 @@ def lower_reduce(node: Node) -> Kernel:
     plan = plan_reduce(body)
     shape = plan.shape
     inplace = inplace_pairs(body, plan.programs, plan.pointers) if shape.splits == 1 else ()
-    shared = frozenset(v for pair in inplace for v in pair)
     split = shape.splits > 1
-    signature = Signature(plan.pointers, body.inputs, body.outputs, shared, workspace=split)
+    signature = Signature(plan.pointers, body, inplace, split)
     index = index_type(body)
     launches, kernels = [], []
     for part, lines, splits in _launches(plan, index):
@@ -65,7 +64,7 @@ def lower_reduce(node: Node) -> Kernel:
         source(node, ("reduce",), sections),
         launches,
         workspace=_offsets(plan)[-1] if split else 0,
-        inplace=[(body.inputs.index(x), body.outputs.index(y)) for x, y in inplace],
+        inplace=inplace,
     )
 
 

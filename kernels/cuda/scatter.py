@@ -39,7 +39,7 @@ def lower_scatter(node: Node) -> Kernel:
         read = text.read(value, split_axes(value, op.axis, 1))
         lines += ["    [&](int before, int i, int after) {", *read, f"    }}{end}"]
     symbol = symbol_of(node)
-    signature = Signature(pointers, body.inputs, body.outputs)
+    signature = Signature(pointers, body)
     blocks = -(-rows * (32 if warps else 1) // THREADS)
     sections = [text.constants, kernel_text(symbol, signature, THREADS, lines)]
     launch = GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1))

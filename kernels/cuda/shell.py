@@ -10,12 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc.ir import Graph, Node, Value, dtype_name
-from graphc.kernels.program.access import Place
-from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.literals import memory_literal
 from graphc.kernels.program.names import identifier
-from graphc.kernels.program.pieces import Piece
 from graphc.kernels.program.statement import Load, Program
 from graphc.kernels.program.window import WINDOWS
 from graphc.ops.fused import Fused
@@ -29,25 +26,24 @@ kernels, and with them results, do not depend on the device."""
 @dataclass(frozen=True)
 class Signature:
     """The parameters of a kernel: C types and names of the body's inputs, its outputs and, last,
-    the workspace."""
+    the workspace. Those of `inplace` pairs are not `__restrict__`."""
 
     pointers: Mapping[Value, str]
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    shared: frozenset[Value] = frozenset()
-    """Values that may lie in the same memory as another: they are not `__restrict__`."""
+    body: Graph
+    inplace: tuple[tuple[int, int], ...] = ()
     workspace: bool = False
 
     def types(self) -> tuple[str, ...]:
-        values = [(v, True) for v in self.inputs] + [(v, False) for v in self.outputs]
-        restrict = [" " if v in self.shared else "__restrict__ " for v, _ in values]
+        inputs, outputs = ({pair[side] for pair in self.inplace} for side in (0, 1))
+        values = [("const ", v, i in inputs) for i, v in enumerate(self.body.inputs)]
+        values += [("", v, o in outputs) for o, v in enumerate(self.body.outputs)]
         return tuple(
-            f"{'const ' if read else ''}{C_TYPES[v.type.dtype]}* {r}".rstrip()
-            for (v, read), r in zip(values, restrict, strict=True)
+            f"{const}{C_TYPES[v.type.dtype]}*{'' if shared else ' __restrict__'}"
+            for const, v, shared in values
         ) + (("unsigned char* __restrict__",) if self.workspace else ())
 
     def names(self) -> tuple[str, ...]:
-        names = tuple(self.pointers[v] for v in (*self.inputs, *self.outputs))
+        names = tuple(self.pointers[v] for v in (*self.body.inputs, *self.body.outputs))
         return names + (("workspace",) if self.workspace else ())
 
     def parameters(self) -> tuple[str, ...]:
@@ -112,18 +108,6 @@ def constant_arrays(program: Program) -> list[str]:
     return lines
 
 
-def store_outputs(walk: Walk, outputs: Sequence[tuple[Value, tuple[Place, ...]]]) -> None:
-    """Store outputs at places; all are computed first, so that any may overwrite an input."""
-    store_pieces(walk, [(value, Piece(value, places, places)) for value, places in outputs])
-
-
-def store_pieces(walk: Walk, outputs: Sequence[tuple[Value, Piece]]) -> None:
-    """Store pieces of outputs; all are computed first, so that any may overwrite an input."""
-    registers = [walk.value(piece.value, piece.source) for _, piece in outputs]
-    for (value, piece), register in zip(outputs, registers, strict=True):
-        walk.store(value, piece.target, register)
-
-
 def loads_first(
     program: Program, names: Sequence[str], argument: str, define: Callable[[Program], list[str]]
 ) -> tuple[list[str], list[str]]:
@@ -146,39 +130,6 @@ def loads_first(
         "    });",
     ]
     return ["struct Loads {", *fields, "};"], functors
-
-
-def inplace_pairs(
-    body: Graph, programs: Sequence[Program], pointers: Mapping[Value, str]
-) -> tuple[tuple[Value, Value], ...]:
-    """Inputs and outputs that may lie in the same memory: all reads of the input are in the program
-    that stores the output, before that, and of the very element. Threads keep their elements."""
-    uses: dict[str, dict[int, list[int]]] = {}
-    for number, program in enumerate(programs):
-        for place, statement in enumerate(program.statements):
-            for pointer in statement.pointers:
-                uses.setdefault(pointer, {}).setdefault(number, []).append(place)
-    pairs = []
-    for x in body.inputs:
-        readers = uses.get(pointers[x], {})
-        if len(readers) != 1:
-            continue
-        ((number, reads),) = readers.items()
-        for y in dict.fromkeys(body.outputs):
-            stores = uses.get(pointers[y], {}).get(number, [])
-            same = (x.type.shape, x.type.dtype) == (y.type.shape, y.type.dtype)
-            if same and _inplace(programs[number], reads, stores):
-                pairs.append((x, y))
-    return tuple(pairs)
-
-
-def _inplace(program: Program, reads: Sequence[int], stores: Sequence[int]) -> bool:
-    """Whether the statements `reads` load what one of `stores` then overwrites."""
-    if not stores or reads[-1] > stores[0]:
-        return False
-    written = {program.statements[i].accesses for i in stores}
-    used = [program.statements[i] for i in reads]
-    return all(isinstance(s, Load) and s.accesses in written for s in used)
 
 
 def decomposed(

@@ -84,8 +84,7 @@ class _Text:
         """Entries of half the workspace."""
         split = self.per_row > 1
         self.workspace = 2 * self.half * self.entry_bytes if split else 0
-        values = node.op.body.inputs, node.op.body.outputs
-        self.signature = Signature(space.pointers, *values, workspace=split)
+        self.signature = Signature(space.pointers, node.op.body, workspace=split)
 
     def launches(self) -> Iterator[tuple[str, int, list[str]]]:
         """For each launch its part of the kernel's name, its blocks and its statements."""

@@ -42,6 +42,11 @@ def pieces(
     return [Piece(output, at, at) for at in every_section(here, sections)]
 
 
+def element_at(output: Value, places: tuple[Place, ...]) -> tuple[Value, Piece]:
+    """The element of `output` at `places`, to store there."""
+    return output, Piece(output, places, places)
+
+
 def every_section(places: tuple[Place, ...], sections: Sections) -> list[tuple[Place, ...]]:
     """The places, in a value with sections, of the index `places` of a section."""
     return [within(places, sections, number) for number in range(sections.count)]

@@ -1,0 +1,48 @@
+"""Which outputs of a kernel may lie in the memory of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from graphc.ir import Graph, Value
+from graphc.kernels.program.statement import Load, Program, Statement
+
+_Touches = dict[int, list[tuple[int, Statement]]]
+"""The statements that read or write a value, by the program, with their places in it."""
+
+
+def inplace_pairs(
+    body: Graph,
+    programs: Sequence[Program],
+    pointers: Mapping[Value, str],
+    operands: Collection[Value] = (),
+) -> tuple[tuple[int, int], ...]:
+    """The numbers of (input, output) pairs where each element is read only to make the same element
+    of the output, by the same program, in statements that come before its store. `operands` are
+    read by others too."""
+    touches: dict[str, _Touches] = {}
+    for number, program in enumerate(programs):
+        for place, statement in enumerate(program.statements):
+            for pointer in statement.pointers:
+                own = touches.setdefault(pointer, {})
+                own.setdefault(number, []).append((place, statement))
+    return tuple(
+        (i, o)
+        for i, x in enumerate(body.inputs)
+        for o, y in enumerate(body.outputs)
+        if x.type == y.type
+        and x not in operands
+        and _inplace(touches.get(pointers[x], {}), touches.get(pointers[y], {}))
+    )
+
+
+def _inplace(reads: _Touches, stores: _Touches) -> bool:
+    for number, loads in reads.items():
+        own = stores.get(number, [])
+        written = {s.accesses for _, s in own}
+        plain = all(isinstance(s, Load) and s.plain for _, s in loads)
+        if not plain or not all(s.accesses in written for _, s in loads):
+            return False
+        if min(place for place, _ in own) < max(place for place, _ in loads):
+            return False
+    return True
