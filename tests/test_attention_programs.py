@@ -39,6 +39,10 @@ CASES: dict[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any]]] = {
     "without heads": ((Q[1:], K[1:], V[1:]), {"is_causal": True}),
     "matrices": ((Q[2:], K[2:], V[2:]), {"attn_mask": seen(21, 37)}),
     "five axes": (((3, *Q), (3, *K), (3, *V)), {"attn_mask": seen(4, 21, 37)}),
+    "causal over several blocks": (
+        ((1, 1, 70, 4), (1, 1, 70, 4), (1, 1, 70, 3)),
+        {"is_causal": True},
+    ),
     "many features": (((1, 1, 3, 300), (1, 1, 4, 300), (1, 1, 4, 2)), {"is_causal": True}),
 }
 

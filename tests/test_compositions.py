@@ -169,6 +169,38 @@ def test_windows_of_nothing_but_minus_infinity(device: str) -> None:
         assert_same(graphc.grad(loss), device, x)
 
 
+def test_a_nan_wins_the_windows_that_hold_it(device: str) -> None:
+    """And takes their gradient, wherever it stands among larger and smaller elements."""
+
+    def pooled(x: Any) -> Any:
+        return graphc.max_pool2d(x, 2), graphc.max_pool2d(x, 3, stride=2, padding=1)
+
+    def loss(x: Any) -> Any:
+        whole, padded = pooled(x)
+        return graphc.sum(whole * 2) + graphc.sum(padded)
+
+    for n in BATCHES[device]:
+        x = normal(n, 2, 6, 6)
+        x[0, 0, 2, 3] = x[0, 1, 0, 0] = x[n - 1, 0, 5, 5] = np.nan
+        assert_same(pooled, device, x)
+        assert_same(graphc.grad(loss), device, x)
+
+
+def test_averages_of_windows_that_overlap(device: str) -> None:
+    """And their gradients, by rows and columns of different strides."""
+
+    def average(x: Any) -> Any:
+        y = graphc.avg_pool2d(x, (3, 2), stride=(2, 1), padding=1)
+        return y, graphc.avg_pool2d(x, 3, 2, 1, count_include_pad=False)
+
+    def loss(x: Any) -> Any:
+        return sum(graphc.sum(graphc.square(y)) for y in average(x))
+
+    for n in BATCHES[device]:
+        assert_same(average, device, normal(n, 2, 7, 6))
+        assert_same(graphc.grad(loss), device, normal(n, 2, 7, 6))
+
+
 def test_dropout_in_a_scan_drops_the_same_backward(device: str) -> None:
     """The gradient of x is not 0 exactly where y took x in; each iteration draws its own."""
 

@@ -49,6 +49,13 @@ for exponent in (-1, -0.5, 0.5, 0, 1, 2, 3, 4, 2.5, -2):
     case(
         f"pow {exponent}", lambda x, e=exponent: x**e, lambda t, x, e=exponent: x**e, positive(3, 4)
     )
+case(
+    "pow of zero",
+    lambda a, b: f.pow(a, b),
+    lambda t, a, b: a**b,
+    np.array([0.0, 0.0, 0.0, 0.0, 2.0]),
+    np.array([-1.0, 0.0, 0.5, 2.0, 0.0]),
+)
 case("number to the power", lambda x: 2.5**x, lambda t, x: 2.5**x, X)
 case("where", lambda a, b: f.where(a > b, a, b * 2), lambda t, a, b: t.where(a > b, a, b * 2), A, B)
 case("clip", lambda x: f.clip(x, -0.5, 0.7), lambda t, x: t.clip(x, -0.5, 0.7), X)

@@ -425,3 +425,9 @@ def test_a_module_outside_a_traced_function_says_where_it_belongs() -> None:
         r"given to graphc\.compile or graphc\.trace \(test_module\.py:\d+\)$",
     ):
         nn.ReLU()(np.zeros(2))
+
+
+def test_to_converts_floats_alone() -> None:
+    norm = nn.BatchNorm1d(3).to("bfloat16")
+    kinds = {name: parameter.dtype for name, parameter in norm.named_parameters()}
+    assert kinds.pop("num_batches_tracked") == "i64" and set(kinds.values()) == {"bf16"}

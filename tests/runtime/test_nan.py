@@ -13,6 +13,8 @@ import pytest
 import graphc
 from graphc.errors import RunError
 from graphc.ops.fused import Fused
+from graphc.runtime.nan import kernels_of, reads_of
+from graphc.runtime.plan.plan import Launch
 
 DEVICES = ("cpu", "sim", "reference")
 
@@ -75,6 +77,22 @@ def test_values_with_a_batch_in_the_lanes_are_found_too(batch: int, device: str)
         rf"{line(image, 'graphc.log')}; the state is unchanged",
         message_of(program, x, weight),
     )
+
+
+@pytest.mark.parametrize("batch", [3, 20])
+def test_what_a_kernel_reads_has_the_shapes_of_its_node(batch: int) -> None:
+    """Without the lanes that fill a register up."""
+    program = graphc.compile(
+        image, graphc.spec((batch, 1, 6, 6)), graphc.spec((2, 1, 3, 3)), device="cpu"
+    )
+    nodes, laned = kernels_of(program.graph), 0
+    for step in (s for s in program.plan.steps if isinstance(s, Launch) and s.kernel in nodes):
+        stored = [np.zeros(place.stop - place.start, np.uint8) for place in step.reads]
+        reads = reads_of(step, nodes, stored)
+        types = [v.type for v in reads.node.inputs]
+        assert [x.shape for x in reads.arrays] == [t.shape for t in types]
+        laned += sum(t.layout.axis is not None for t in types)
+    assert (laned > 0) == (batch == 20)
 
 
 def loop(x: Any) -> Any:
