@@ -1,14 +1,10 @@
-"""Lowering of pointwise bodies: one loop per part, several parts per launch.
-
-A part is a set of connected outputs of one shape, with the program that computes them. Parts that
-differ in nothing but pointers and, in one dimension, their extent share one C++ function, so that
-the update of sixty parameters is one loop in the kernel's text.
-"""
+"""Lowering of pointwise bodies: one loop per part, several parts per launch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.cpu.shell import (
@@ -21,57 +17,28 @@ from graphc.kernels.cpu.shell import (
     symbol,
     wrapped,
 )
-from graphc.kernels.program.access import Access, Domain, access_cost, merge_axes
-from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.access import Access, Domain, access_cost
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
-from graphc.kernels.program.pieces import pieces, space
-from graphc.kernels.program.statement import Program
+from graphc.kernels.program.parts import Part, grouped, make_part
+from graphc.kernels.program.pieces import space
 from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
 from graphc.target import Target
-
-
-@dataclass(frozen=True)
-class Part:
-    """One loop: its outputs, its merged domain, the program over it."""
-
-    outputs: tuple[Value, ...]
-    domain: Domain
-    program: Program
-    pointers: Mapping[Value, str] = field(compare=False)
-
-    @property
-    def units(self) -> int:
-        """Registers to compute."""
-        units = 1
-        for axis in range(self.domain.rank):
-            units *= self.domain.steps(axis)
-        return units
-
-    @property
-    def flat(self) -> bool:
-        return self.domain.rank == 1
-
-    @property
-    def used(self) -> dict[str, Value]:
-        """The pointers that the program mentions, in the order in which it does."""
-        values = {name: value for value, name in self.pointers.items()}
-        return {name: values[name] for name in self.program.pointers if name in values}
 
 
 def lower_pointwise(node: Node, target: Target) -> Kernel:
     """The kernel of a body without reductions and contractions."""
     assert isinstance(node.op, Fused)
     body = node.op.body
-    parts = [p for p in find_parts(body, target.lanes) if p.units]
+    parts = [p for p in find_parts(body, target.lanes) if _units(p)]
     groups: dict[object, list[Part]] = {}
     for part in parts:
-        groups.setdefault(_likeness(part), []).append(part)
+        groups.setdefault(part.likeness, []).append(part)
     costs = [program_cost(p.program, target.lanes) for p in parts]
-    total = sum(c * p.units for c, p in zip(costs, parts, strict=True))
-    chunks = chunk_count(total, sum(p.units for p in parts))
+    total = sum(c * _units(p) for c, p in zip(costs, parts, strict=True))
+    chunks = chunk_count(total, sum(_units(p) for p in parts))
     functions = [_Function(f"part{i}", group) for i, group in enumerate(groups.values())]
     order = argument_order(node)
     name = symbol(node)
@@ -98,46 +65,19 @@ def find_parts(body: Graph, width: int) -> list[Part]:
     """The parts of a pointwise body, in the order of the outputs."""
     names = Names()
     pointers = names.pointers(body)
-    return [_part(body, outputs, pointers, width) for outputs in connected_outputs(body)]
+    return [_laned(body, outputs, pointers, width) for outputs in grouped(body)]
 
 
-def connected_outputs(body: Graph) -> list[tuple[Value, ...]]:
-    """The outputs, grouped by the shape they are computed over and by what they are computed from.
-    Scalars do not connect larger outputs: the step count of an optimizer leaves its parameters
-    apart."""
-    ancestors = {v: frozenset((v,)) for v in body.inputs}
-    for node in body.nodes:
-        higher = frozenset[Value]().union(*(ancestors[v] for v in node.inputs))
-        ancestors.update((v, higher | {v}) for v in node.outputs)
-
-    groups: list[tuple[set[Value], list[Value]]] = []
-    for output in dict.fromkeys(body.outputs):
-        reach = {v for v in ancestors[output] if v.type.rank or not output.type.rank}
-        shape = space(body, output)
-        same = [g for g in groups if space(body, g[1][0]) == shape and g[0] & reach]
-        members = [v for g in same for v in g[1]]
-        groups = [g for g in groups if g not in same]
-        groups.append((reach.union(*(g[0] for g in same)), [*members, output]))
-    order = {v: i for i, v in enumerate(body.outputs)}
-    return [tuple(sorted(g, key=order.__getitem__)) for _, g in groups]
-
-
-def _part(
+def _laned(
     body: Graph, outputs: tuple[Value, ...], pointers: Mapping[Value, str], width: int
 ) -> Part:
+    """The part with the cheapest axis in the lanes."""
     shape = space(body, outputs[0])
-    best: tuple[float, Program, Domain] | None = None
     laned = [v for v in outputs if v.type.layout.axis is not None]
-    for lane in lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs))):
-        domain = Domain(shape or (1,), lane, width)
-        program = _program(body, outputs, pointers, domain)
-        cost = lane_cost(program.accesses, domain)
-        if best is None or cost < best[0]:
-            best = cost, program, domain
-    assert best is not None
-    _, program, domain = best
-    domain, groups = merge_axes(domain, program.accesses)
-    return Part(outputs, domain, program.merged(groups), pointers)
+    lanes = lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs)))
+    domains = (Domain(shape or (1,), lane, width) for lane in lanes)
+    parts = (make_part(body, outputs, domain, pointers) for domain in domains)
+    return min(parts, key=lambda p: lane_cost(p.program.accesses, p.domain)).merged
 
 
 def _read(body: Graph, outputs: Sequence[Value]) -> list[Value]:
@@ -169,23 +109,9 @@ def lane_cost(accesses: Sequence[Access], domain: Domain) -> float:
     return waste * sum(access_cost(a, domain.width) for a in accesses)
 
 
-def _program(
-    body: Graph, outputs: Sequence[Value], pointers: Mapping[Value, str], domain: Domain
-) -> Program:
-    walk = Walk(body, domain, pointers)
-    here, shape = domain.identity(), domain.extents
-    wanted = [(v, p) for v in outputs for p in pieces(body, v, here[: v.type.rank], shape)]
-    walk.store_all(wanted)
-    return walk.program()
-
-
-def _likeness(part: Part) -> object:
-    """Equal for parts that one function can compute, given pointers and, if flat, an extent."""
-    registers = [r.name for s in part.program.statements for r in s.results]
-    names = {name: f"name{i}" for i, name in enumerate((*part.used, *registers))}
-    lines = part.program.renamed(names).lines(_indices(part))
-    dtypes = tuple(value.type.dtype for value in part.used.values())
-    return None if part.flat else part.domain, dtypes, tuple(lines)
+def _units(part: Part) -> int:
+    """Registers to compute."""
+    return math.prod(map(part.domain.steps, range(part.domain.rank)))
 
 
 def _indices(part: Part) -> list[str]:
@@ -202,7 +128,7 @@ class _Function:
     @property
     def sized(self) -> bool:
         """Whether the extent is a constant of the function."""
-        return len(self.parts) == 1 or not self.parts[0].flat
+        return len(self.parts) == 1 or not self.parts[0].domain.rank == 1
 
     def text(self, order: Mapping[Value, int]) -> str:
         part = self.parts[0]
@@ -251,7 +177,7 @@ class _Function:
         return "".join(f"{line}\n" for line in [*comment, *lines])
 
     def single_shell(self, kernel: str, chunks: int) -> str:
-        units = self.parts[0].units
+        units = _units(self.parts[0])
         cut = [f"chunk * {units}L / {chunks}", f"(chunk + 1) * {units}L / {chunks}"]
         call = f"{self.name}(arguments, slots_{self.name}[0], {cut[0]}, {cut[1]});"
         return _shell(kernel, [call])
@@ -274,11 +200,11 @@ def _cut(
     left = budget
     for i, (part, cost) in enumerate(zip(parts, costs, strict=True)):
         done = 0
-        while done < part.units:
+        while done < _units(part):
             if left <= 0:
                 chunks.append([])
                 left = budget
-            end = min(part.units, done + max(1, round(left / cost)))
+            end = min(_units(part), done + max(1, round(left / cost)))
             chunks[-1].append((i, done, end))
             left -= (end - done) * cost
             done = end

@@ -1,16 +1,11 @@
-"""Pointwise bodies for pointwise.cuh.
-
-Outputs that are computed from the same arrays over one shape are a part: a range of blocks of the
-launch. Parts that do the same to different arrays, as the update of every parameter does, share
-one functor, so that the text does not grow with their number.
-"""
+"""Pointwise bodies for pointwise.cuh: each part is a range of blocks of the launch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Node
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     Signature,
@@ -24,12 +19,12 @@ from graphc.kernels.cuda.shell import (
     symbol_of,
     wrapped,
 )
-from graphc.kernels.program.access import Domain, merge_axes
-from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names
-from graphc.kernels.program.pieces import pieces, space
+from graphc.kernels.program.parts import Part, grouped, make_part
+from graphc.kernels.program.pieces import space
 from graphc.kernels.program.statement import Program, joined
 from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
@@ -38,47 +33,42 @@ THREADS = 256
 
 
 @dataclass(frozen=True)
-class Part:
-    """Outputs over one domain: `program` stores them at each index of `extents`."""
+class _Text:
+    """What the threads of a part do."""
 
-    outputs: tuple[Value, ...]
-    extents: tuple[int, ...]
-    program: Program
+    part: Part
+    index: str
+    per_thread: int
 
     @property
-    def count(self) -> int:
-        return Domain(self.extents).size
+    def blocks(self) -> int:
+        return -(-self.part.domain.size // (THREADS * self.per_thread))
 
-    def blocks(self, per_thread: int) -> int:
-        return -(-self.count // (THREADS * per_thread))
-
-    def lines(self, index: str, per_thread: int, block: str, count: str) -> list[str]:
+    def lines(self, block: str, count: str) -> list[str]:
         """The statements of a thread: what is the same for all elements, then each element. A
         single element is read by the thread that stores it alone: it may be in place."""
-        scalars, elements = self.program.split(frozenset())
-        if self.count == 1:
-            scalars, elements = replace(self.program, statements=()), self.program
-        head = scalars.lines(self.names, "1")
-        if per_thread == 1:
-            lines = elements.lines(self.names, "1")
-            body = [f"  {line}" for line in (*self._define(elements, index), *lines)]
+        program, index = self.part.program, self.index
+        scalars, elements = program.split(frozenset())
+        if self.part.domain.size == 1:
+            scalars, elements = replace(program, statements=()), program
+        head = scalars.lines(self._names, "1")
+        if self.per_thread == 1:
+            lines = elements.lines(self._names, "1")
+            body = [f"  {line}" for line in (*self._define(elements), *lines)]
             return [*head, f"each({count}, {block}, [&]({index} i) {{", *body, "});"]
-        loads, functors = loads_first(
-            elements, self.names, f"{index} i", lambda program: self._define(program, index)
-        )
-        return [*head, *loads, f"each<{per_thread}>({count}, {block},", *functors]
+        loads, functors = loads_first(elements, self._names, f"{index} i", self._define)
+        return [*head, *loads, f"each<{self.per_thread}>({count}, {block},", *functors]
 
     @property
-    def names(self) -> list[str]:
+    def _names(self) -> list[str]:
         """The domain's indices."""
-        rank = len(self.extents)
+        rank = self.part.domain.rank
         return [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
 
-    def _define(self, program: Program, index: str) -> list[str]:
+    def _define(self, program: Program) -> list[str]:
         """The definitions of the indices that `program` uses, from i."""
-        if len(self.extents) < 2:
-            return []
-        return decomposed("i", self.names, self.extents, index, program.used(self.names))
+        names, extents = self._names, self.part.domain.extents
+        return decomposed("i", names, extents, self.index, program.used(names) - {"i"})
 
 
 def lower_pointwise(node: Node) -> Kernel:
@@ -88,23 +78,24 @@ def lower_pointwise(node: Node) -> Kernel:
     body = op.body
     names = Names()
     pointers = names.pointers(body)
-    parts = [p for group in grouped(body) if (p := make_part(body, group, pointers, names)).count]
+    domains = ((group, Domain(space(body, group[0]))) for group in grouped(body))
+    parts = [make_part(body, g, d, pointers, names).merged for g, d in domains if d.size]
     if not parts:
         return make_kernel(node, source(node, (), ()), ())
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
     signature = Signature(pointers, body, inplace)
-    per_thread = 4 if sum(p.count for p in parts) >= BLOCKS * THREADS * 4 else 1
+    per_thread = 4 if sum(p.domain.size for p in parts) >= BLOCKS * THREADS * 4 else 1
     index = index_type(body)
+    texts = [_Text(part, index, per_thread) for part in parts]
     if len(parts) == 1:
-        count = f"{index}({parts[0].count})"
         functors: list[list[str]] = []
-        lines = parts[0].lines(index, per_thread, "blockIdx.x", count)
+        lines = texts[0].lines("blockIdx.x", f"{index}({parts[0].domain.size})")
     else:
-        functors, lines = _parts(parts, pointers, index, per_thread)
+        functors, lines = _together(texts)
     symbol = symbol_of(node)
     sections = [constant_arrays(whole), *functors, kernel_text(symbol, signature, THREADS, lines)]
-    blocks = sum(p.blocks(per_thread) for p in parts)
+    blocks = sum(text.blocks for text in texts)
     return make_kernel(
         node,
         source(node, ("pointwise",), sections),
@@ -113,87 +104,42 @@ def lower_pointwise(node: Node) -> Kernel:
     )
 
 
-def grouped(body: Graph) -> list[tuple[Value, ...]]:
-    """The outputs in groups of one shape (of a section, where a concat makes it) that read a common
-    array of more than one element, or none."""
-    arrays: dict[Value, frozenset[Value]] = {
-        v: frozenset((v,)) if v.type.size > 1 else frozenset() for v in body.inputs
-    }
-    for node in body.nodes:
-        read = frozenset[Value]().union(*(arrays[v] for v in node.inputs))
-        made = {v for v in node.outputs if not node.inputs and v.type.size > 1}
-        arrays.update(dict.fromkeys(node.outputs, read | made))
-    groups: list[tuple[list[Value], frozenset[Value]]] = []
-    for output in dict.fromkeys(body.outputs):
-        members, read = [output], arrays[output]
-        for group in list(groups):
-            same_shape = space(body, group[0][0]) == space(body, output)
-            if same_shape and (group[1] & read or not group[1] | read):
-                groups.remove(group)
-                members, read = [*group[0], *members], group[1] | read
-        groups.append((members, read))
-    return [tuple(members) for members, _ in groups]
-
-
-def make_part(
-    body: Graph, outputs: Sequence[Value], pointers: Mapping[Value, str], names: Names
-) -> Part:
-    """The part that stores these outputs of one shape."""
-    domain = Domain(space(body, outputs[0]))
-    walk = Walk(body, domain, pointers, names)
-    here = domain.identity()
-    wanted = [(v, p) for v in outputs for p in pieces(body, v, here, domain.extents)]
-    walk.store_all(wanted)
-    program = walk.program()
-    merged, groups = merge_axes(domain, program.accesses)
-    return Part(tuple(outputs), merged.extents, program.merged(groups))
-
-
-def _parts(
-    parts: Sequence[Part], pointers: Mapping[Value, str], index: str, per_thread: int
-) -> tuple[list[list[str]], list[str]]:
+def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:
     """The functors of the parts, one for all that are alike, and the kernel's statements."""
-    types = {p: v.type.dtype for v, p in pointers.items()}
-    alike: dict[object, list[tuple[Part, tuple[str, ...]]]] = {}
-    for part in parts:
-        members = tuple(p for p in part.program.pointers if p in types)
-        alike.setdefault(_likeness(part, members, types), []).append((part, members))
+    alike: dict[object, list[_Text]] = {}
+    for text in texts:
+        alike.setdefault(text.part.likeness, []).append(text)
     functors, lines, first = [], [], 0
     for number, group in enumerate(alike.values()):
-        name, (example, members) = f"Part{number}", group[0]
-        written = {pointers[v] for v in example.outputs}
-        functors.append(
-            [
-                f"struct {name} {{",
-                *(
-                    f"  {'' if m in written else 'const '}{C_TYPES[types[m]]}* {m};"
-                    for m in members
-                ),
-                "",
-                f"  GRAPHC_INLINE void run({index} count, int block) const {{",
-                *(f"    {x}" for x in example.lines(index, per_thread, "block", "count")),
-                "  }",
-                "};",
-            ]
-        )
-        last = first + sum(p.blocks(per_thread) for p, _ in group)
-        lines += [f"if (blockIdx.x < {last}) {{", f"  {name} part;", f"  {index} count, first;"]
-        for position, (part, arguments) in enumerate(group):
-            end = first + part.blocks(per_thread)
+        name, example = f"Part{number}", group[0]
+        functors.append(_functor(name, example))
+        last = first + sum(text.blocks for text in group)
+        lines += [f"if (blockIdx.x < {last}) {{", f"  {name} part;"]
+        lines.append(f"  {example.index} count, first;")
+        for position, text in enumerate(group):
+            end = first + text.blocks
             test = f"if (blockIdx.x < {end}) " if position + 1 < len(group) else ""
             head = f"  {'} else ' if position else ''}{test}{{"
-            assign = wrapped("    part = {", arguments, "};")
-            lines += [head, *assign, f"    count = {part.count}, first = {first};"]
+            assign = wrapped("    part = {", tuple(text.part.used), "};")
+            lines += [head, *assign, f"    count = {text.part.domain.size}, first = {first};"]
             first = end
         lines.append("  }")
         lines += ["  part.run(count, blockIdx.x - first);", "  return;", "}"]
     return functors, lines
 
 
-def _likeness(part: Part, members: Sequence[str], types: Mapping[str, str]) -> object:
-    """Equal for parts that one functor can do, given pointers and, of one axis, an extent."""
-    registers = [r.name for s in part.program.statements for r in s.results]
-    names = {name: f"name{i}" for i, name in enumerate((*members, *registers))}
-    lines = part.program.renamed(names).lines(part.names, "1")
-    extents = part.extents if len(part.extents) > 1 else ()
-    return extents, tuple(types[m] for m in members), tuple(lines)
+def _functor(name: str, text: _Text) -> list[str]:
+    """The struct of the arrays of a part, with what is done to them."""
+    used, outputs = text.part.used, text.part.outputs
+    return [
+        f"struct {name} {{",
+        *(
+            f"  {'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* {member};"
+            for member, value in used.items()
+        ),
+        "",
+        f"  GRAPHC_INLINE void run({text.index} count, int block) const {{",
+        *(f"    {x}" for x in text.lines("block", "count")),
+        "  }",
+        "};",
+    ]
