@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,13 +21,11 @@ from graphc.trace import Tensor
 Activation = str | Callable[[Tensor], Tensor]
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and two dense layers, each beside a residual connection and a LayerNorm
-    behind it (in front if `norm_first`).
+class _Layer(Module):
+    """Attentions and then two dense layers, each beside a residual connection and a LayerNorm
+    behind it (in front if `norm_first`)."""
 
-    `activation`, between the dense layers, is "relu", "gelu" or a function. `dropout` drops
-    attention weights and the results of both parts and of the activation in training programs.
-    """
+    _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
 
     def __init__(
         self,
@@ -41,15 +39,41 @@ class TransformerEncoderLayer(Module):
         norm_first: bool = False,
         bias: bool = True,
     ) -> None:
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
+        for name in self._attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
+            setattr(self, name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias)
         self.norm_first = bool(norm_first)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.activation = _activation("TransformerEncoderLayer", activation)
+        parts = range(1, len(self._attentions) + 2)
+        for number in parts:
+            setattr(self, f"norm{number}", LayerNorm(d_model, layer_norm_eps, bias=bias))
+        for number in parts:
+            setattr(self, f"dropout{number}", Dropout(dropout))
+        self.activation = _activation(type(self).__name__, activation)
+
+    def _through(self, x: Tensor, *attentions: Callable[[Tensor], Any]) -> Tensor:
+        """What the attentions and the dense layers make of x, one after the other."""
+        for number, part in enumerate((*attentions, self._fed_forward), 1):
+            norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
+            if self.norm_first:
+                x = x + dropout(part(norm(x)))
+            else:
+                x = norm(x + dropout(part(x)))
+        return x
+
+    def _fed_forward(self, x: Tensor) -> Any:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and two dense layers, each beside a residual connection and a LayerNorm
+    behind it (in front if `norm_first`).
+
+    `activation`, between the dense layers, is "relu", "gelu" or a function. `dropout` drops
+    attention weights and the results of both parts and of the activation in training programs.
+    """
 
     def forward(
         self,
@@ -62,85 +86,18 @@ class TransformerEncoderLayer(Module):
         `MultiheadAttention`."""
 
         def attended(x: Tensor) -> Any:
-            y, _ = self.self_attn(
-                x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal
-            )
-            return self.dropout1(y)
+            masks = (src_key_padding_mask, False, src_mask)
+            return self.self_attn(x, x, x, *masks, is_causal=is_causal)[0]
 
-        def fed_forward(x: Tensor) -> Any:
-            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-        if self.norm_first:
-            x = src + attended(self.norm1(src))
-            y: Tensor = x + fed_forward(self.norm2(x))
-            return y
-        x = self.norm1(src + attended(src))
-        y = self.norm2(x + fed_forward(x))
-        return y
+        return self._through(src, attended)
 
 
-class TransformerEncoder(Module):
-    """`num_layers` copies of `encoder_layer` in a row, and `norm` behind the last. PyTorch's
-    `enable_nested_tensor` and `mask_check` change nothing here."""
-
-    def __init__(
-        self,
-        encoder_layer: Module,
-        num_layers: int,
-        norm: Module | None = None,
-        enable_nested_tensor: bool = True,
-        mask_check: bool = True,
-    ) -> None:
-        count = check.integer("TransformerEncoder", "num_layers", num_layers)
-        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(count))
-        self.num_layers = count
-        self.norm = norm
-
-    def forward(
-        self,
-        src: Tensor,
-        mask: Any = None,
-        src_key_padding_mask: Any = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """y like src; arguments as of the layers."""
-        x = src
-        for layer in self.layers:
-            x = layer(x, mask, src_key_padding_mask, is_causal)
-        return x if self.norm is None else self.norm(x)
-
-
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to an encoder's result and two dense layers, each beside a residual
     connection and a LayerNorm behind it (in front if `norm_first`); arguments as of
     `TransformerEncoderLayer`."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-    ) -> None:
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
-        self.multihead_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, bias)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias)
-        self.norm_first = bool(norm_first)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _activation("TransformerDecoderLayer", activation)
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,
@@ -157,44 +114,61 @@ class TransformerDecoderLayer(Module):
         of u positions; masks as of `MultiheadAttention`."""
 
         def attended(x: Tensor) -> Any:
-            y, _ = self.self_attn(
-                x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal
-            )
-            return self.dropout1(y)
+            masks = (tgt_key_padding_mask, False, tgt_mask)
+            return self.self_attn(x, x, x, *masks, is_causal=tgt_is_causal)[0]
 
         def informed(x: Tensor) -> Any:
-            y, _ = self.multihead_attn(
-                x,
-                memory,
-                memory,
-                memory_key_padding_mask,
-                False,
-                memory_mask,
-                is_causal=memory_is_causal,
-            )
-            return self.dropout2(y)
+            masks = (memory_key_padding_mask, False, memory_mask)
+            return self.multihead_attn(x, memory, memory, *masks, is_causal=memory_is_causal)[0]
 
-        def fed_forward(x: Tensor) -> Any:
-            return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-        x: Tensor = tgt
-        for part, norm in (
-            (attended, self.norm1),
-            (informed, self.norm2),
-            (fed_forward, self.norm3),
-        ):
-            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
-        return x
+        return self._through(tgt, attended, informed)
 
 
-class TransformerDecoder(Module):
+class _Stack(Module):
+    """Copies of a layer in a row, and `norm` behind the last."""
+
+    def _set_layers(self, layer: Module, num_layers: int, norm: Module | None) -> None:
+        count = check.integer(type(self).__name__, "num_layers", num_layers)
+        self.layers = ModuleList(copy.deepcopy(layer) for _ in range(count))
+        self.num_layers = count
+        self.norm = norm
+
+    def _through(self, x: Tensor, *arguments: Any) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, *arguments)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerEncoder(_Stack):
+    """`num_layers` copies of `encoder_layer` in a row, and `norm` behind the last. PyTorch's
+    `enable_nested_tensor` and `mask_check` change nothing here."""
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        self._set_layers(encoder_layer, num_layers, norm)
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Any = None,
+        src_key_padding_mask: Any = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """y like src; arguments as of the layers."""
+        return self._through(src, mask, src_key_padding_mask, is_causal)
+
+
+class TransformerDecoder(_Stack):
     """`num_layers` copies of `decoder_layer` in a row, and `norm` behind the last."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        count = check.integer("TransformerDecoder", "num_layers", num_layers)
-        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(count))
-        self.num_layers = count
-        self.norm = norm
+        self._set_layers(decoder_layer, num_layers, norm)
 
     def forward(
         self,
@@ -208,19 +182,8 @@ class TransformerDecoder(Module):
         memory_is_causal: bool = False,
     ) -> Tensor:
         """y like tgt; arguments as of the layers."""
-        x = tgt
-        for layer in self.layers:
-            x = layer(
-                x,
-                memory,
-                tgt_mask,
-                memory_mask,
-                tgt_key_padding_mask,
-                memory_key_padding_mask,
-                tgt_is_causal,
-                memory_is_causal,
-            )
-        return x if self.norm is None else self.norm(x)
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self._through(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
 
 
 class Transformer(Module):
