@@ -16,7 +16,7 @@ from graphc import tree
 from graphc.functions.array.loops import BodyBuilder
 from graphc.functions.array.tensors import as_tensor
 from graphc.gradients.vocabulary import Known, Vocabulary
-from graphc.ir import Type, Value
+from graphc.ir import Names, Type, Value
 from graphc.lines import error
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
@@ -65,7 +65,7 @@ class _Samples(BodyBuilder):
 
     def __init__(self, outer: Builder) -> None:
         super().__init__(outer, 0, "vmap")
-        self._names = set()
+        self.names = Names()
         self.f = Vocabulary()
         self.known: dict[Value, Known] = {}
         self.sizes: list[tuple[str, int]] = []

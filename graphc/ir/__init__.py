@@ -1,6 +1,7 @@
 """Graphs: values and their types, what an op is, equations in order, and their check."""
 
 from graphc.ir.graph import Graph, Node, infer_types, verify
+from graphc.ir.names import Names
 from graphc.ir.op import REGISTRY, Axes, Flags, Op
 from graphc.ir.types import (
     DTYPES,
@@ -30,6 +31,7 @@ __all__ = [
     "Gradients",
     "Graph",
     "Layout",
+    "Names",
     "Node",
     "Op",
     "Tensor",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import GraphError
-from graphc.ir import Graph, Node, Type, Value, Where, dtype_name, infer_types
+from graphc.ir import Graph, Names, Node, Type, Value, Where, dtype_name, infer_types
 from graphc.lines import error, user_line
 from graphc.ops.base import Op
 from graphc.state import StateBuffer
@@ -45,24 +45,12 @@ class Builder:
         self._known_names: dict[int, str] = {}
         self._state_tensors: dict[int, Tensor] = {}
         self._random_ops = 0
-        self._names: set[str] = set()
-        self._numbers: dict[str, int] = {}
-        """How many names begin with a base, at least."""
+        self.names = Names()
+        """Those of values; a builder may be given another's."""
 
     def fresh(self, base: str) -> str:
         """A name not used yet: `base`, or `base` with `.1`, `.2`, ... behind it."""
-        name, n = base, self._numbers.get(base, 0)
-        while name in self._names:
-            n += 1
-            name = f"{base}.{n}"
-        self._names.add(name)
-        self._numbers[base] = n
-        return name
-
-    def reserve(self, names: set[str]) -> None:
-        """Let `names` be used already; those that this builder makes are added to them."""
-        self._names = names
-        self._numbers = {}
+        return self.names.fresh(base)
 
     def own(self, tensor: Tensor) -> Tensor:
         """`tensor` as this graph knows it; GraphError if it belongs to another trace."""
@@ -228,7 +216,7 @@ class Builder:
         builder.inputs, builder.state = list(graph.inputs), list(graph.state)
         builder.nodes, builder.updates = list(graph.nodes), list(graph.updates)
         values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
-        builder._names = {v.name for v in values}
+        builder.names = Names(v.name for v in values)
         if origin is not None:
             builder.training, builder.seed = origin.training, origin.seed
             builder._known_names = dict(origin._known_names)

@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Iterable
 
+from graphc import ir
 from graphc.ir import Graph, Value
 
 
@@ -13,16 +14,10 @@ class Names:
     """C identifiers for values: the value's own name as far as C allows, never twice."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
+        self._names = ir.Names(taken, mark="")
 
     def fresh(self, name: str, suffix: str = "") -> str:
-        base = identifier(name)
-        candidate, n = f"{base}_{suffix}", 0
-        while candidate in self._taken:
-            n += 1
-            candidate = f"{base}{n}_{suffix}"
-        self._taken.add(candidate)
-        return candidate
+        return self._names.fresh(identifier(name), f"_{suffix}")
 
     def pointers(self, body: Graph) -> dict[Value, str]:
         """Names for the memory of the body's inputs and outputs."""

@@ -112,7 +112,7 @@ class BodyBuilder(Builder):
         self.bounds = None if outer.bounds is None else []
         self.modules, self.where = list(outer.modules), outer.where
         self.trainable_read = outer.trainable_read
-        self._names = outer._names
+        self.names = outer.names
         self.captured: dict[Value, Tensor] = {}
         """Outer value -> the constant of the body that stands for it."""
         self.carries: list[tuple[Tensor, Tensor]] = []

@@ -14,14 +14,14 @@ from graphc.ops.arithmetic import StopGradient
 from graphc.ops.base import Contraction, Index, Source, View, Window
 from graphc.ops.constant import PLACED, Constant
 from graphc.passes.rewriting.free import INLINE_ELEMENTS
-from graphc.passes.rewriting.rewrite import Names, substitute
+from graphc.passes.rewriting.rewrite import names_of, substitute
 from graphc.target import Target
 
 
 def place_constants(graph: Graph, target: Target) -> Graph:
     """`graph` with such constants as state values named by their digest."""
     in_memory = set(_operands_in_memory(graph))
-    names = Names(graph)
+    names = names_of(graph)
     placed: dict[Value, Value] = {}
     nodes: list[Node] = []
     for node in graph.nodes:

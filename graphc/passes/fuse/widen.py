@@ -23,7 +23,7 @@ from graphc.ops.logic import Cast
 from graphc.ops.pooling import MaxPool2d
 from graphc.ops.widen import Widen
 from graphc.passes.rewriting.free import is_free
-from graphc.passes.rewriting.rewrite import Names, drop_dead
+from graphc.passes.rewriting.rewrite import drop_dead, names_of
 from graphc.target import Target
 
 FEW_READS = 64
@@ -52,7 +52,7 @@ class _Widening:
     views of those, are copies of."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
-        self.target, self.names = target, Names(graph)
+        self.target, self.names = target, names_of(graph)
         self.nodes: list[Node] = []
         self.producers = graph.producers
         self.stored: dict[Value, Value] = {}

@@ -17,7 +17,7 @@ from graphc.ops.fused import Fused
 from graphc.ops.layout import Relayout
 from graphc.ops.scan import Scan
 from graphc.passes.layout.layout import with_types
-from graphc.passes.rewriting.rewrite import Names
+from graphc.passes.rewriting.rewrite import names_of
 from graphc.target import Target
 
 LEAST_CACHES = 2
@@ -44,7 +44,7 @@ def lane_weights(graph: Graph, target: Target) -> Graph:
 
 class _Conversion:
     def __init__(self, graph: Graph, target: Target) -> None:
-        self.names, self.layout = Names(graph), Layout(0, target.lanes)
+        self.names, self.layout = names_of(graph), Layout(0, target.lanes)
         self.least_bytes = LEAST_CACHES * target.caches.second
         self.nodes: list[Node] = []
         self.laned: dict[Value, Value] = {}

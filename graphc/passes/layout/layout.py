@@ -24,7 +24,7 @@ from graphc.ops.layout import Relayout
 from graphc.ops.scan import Scan
 from graphc.passes.layout.batch import carries_batch
 from graphc.passes.rewriting.bodies import unique_names
-from graphc.passes.rewriting.rewrite import Names, drop_dead
+from graphc.passes.rewriting.rewrite import drop_dead, names_of
 from graphc.target import Target
 
 LARGE_WEIGHT = 16384
@@ -103,7 +103,7 @@ class _Assignment:
         self.graph, self.width, self.batch, self.times = graph, width, batch, times
         self.where = where or Where()
         """Where a body's values come from that it takes from outside and gives back."""
-        self.names = Names(graph)
+        self.names = names_of(graph)
         self.nodes: list[Node] = []
         self.on_batch = dict(on_batch)
         """Values, by their old names, with the axis that is the batch."""

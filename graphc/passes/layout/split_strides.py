@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Names, Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.base import Op
 from graphc.ops.constant import Constant
 from graphc.ops.convolution import Conv2dDgrad
 from graphc.ops.join import Pad
 from graphc.ops.view import BroadcastTo, Slice
-from graphc.passes.rewriting.rewrite import Names, substitute
+from graphc.passes.rewriting.rewrite import names_of, substitute
 from graphc.target import Target
 
 Emit = Callable[..., Value]
@@ -48,7 +48,7 @@ def split_strides(graph: Graph, target: Target) -> Graph:
     """The same results with every strided gradient of a row-major convolution in dense parts."""
     if not target.has_lanes:
         return graph
-    names = Names(graph)
+    names = names_of(graph)
     nodes: list[Node] = []
     substitution: dict[Value, Value] = {}
     for node in graph.nodes:

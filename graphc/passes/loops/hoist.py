@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from graphc.gradients.vocabulary import Known, Vocabulary
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Names, Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.base import Contraction, Pointwise, Reduction, View
 from graphc.ops.constant import Constant
@@ -40,20 +40,20 @@ def hoist(graph: Graph, target: Target) -> Graph:
     """`graph` with less work in its scans; nested ones give to the bodies around them first."""
     if not any(isinstance(n.op, Scan) for n in graph.nodes):
         return graph
-    taken = {v.name for g in (graph, *bodies(graph)) for v in values_of(g)}
-    return unique_names(_hoist(graph, taken))
+    names = Names(v.name for g in (graph, *bodies(graph)) for v in values_of(g))
+    return unique_names(_hoist(graph, names))
 
 
-def _hoist(graph: Graph, taken: set[str]) -> Graph:
+def _hoist(graph: Graph, names: Names) -> Graph:
     graph = prune_scans(graph)
     builder = Builder(graph.name)
-    builder.reserve(taken)
+    builder.names = names
     substitution: dict[Value, Value] = {}
     origin = {v: n for n in graph.nodes for v in n.outputs}
     for node in graph.nodes:
         node = replace(node, inputs=tuple(resolve(v, substitution) for v in node.inputs))
         if isinstance(node.op, Scan) and node.op.length:
-            body = _hoist(node.op.body, taken)
+            body = _hoist(node.op.body, names)
             node = _with_views(replace(node, op=replace(node.op, body=body)), origin, builder)
             with builder.building(), builder.at(node.where):
                 _Loop(builder, node, substitution).rebuild()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Names, Node, Value
 from graphc.messages import decide
 from graphc.ops.base import Pointwise, Random, Source, View
 from graphc.ops.join import Concat
@@ -33,11 +33,11 @@ def store_or_recompute(graph: Graph, target: Target) -> Graph:
     cost. What was decided is told to `messages.decide`."""
     graph = prune_scans(graph)
     pairs = _pairs(graph)
-    taken = {v.name for g in (graph, *bodies(graph)) for v in values_of(g)}
+    names = Names(v.name for g in (graph, *bodies(graph)) for v in values_of(g))
     for forward, backward in pairs:
         producers = graph.producers
         ahead, behind = producers[forward], producers[backward]
-        found = _Pair(ahead, behind, target, taken).stored()
+        found = _Pair(ahead, behind, target, names).stored()
         if found is not None:
             nodes = {id(ahead): found[0], id(behind): found[1]}
             graph = replace(graph, nodes=tuple(nodes.get(id(n), n) for n in graph.nodes))
@@ -63,12 +63,12 @@ def _pairs(graph: Graph) -> list[tuple[Value, Value]]:
 class _Pair:
     """A forward scan and one that may be its gradient."""
 
-    def __init__(self, forward: Node, backward: Node, target: Target, taken: set[str]) -> None:
+    def __init__(self, forward: Node, backward: Node, target: Target, names: Names) -> None:
         assert isinstance(forward.op, Scan) and isinstance(backward.op, Scan)
         self.forward, self.backward = forward, backward
         self.ahead, self.behind = forward.op, backward.op
         self.rates = target.kind.rates
-        self.taken = taken
+        self.names = names
         self.twin = self._match_inputs()
         """Value of the backward body -> the value of the forward body that it repeats."""
         self.repeated = self._match_nodes()
@@ -190,16 +190,16 @@ class _Pair:
             if len(twins) > 1:
                 join = Concat(axis)
                 (kind,) = join.infer(*(v.type for v in twins))
-                whole = Value(self._fresh(f"{whole.name}.gates"), kind)
+                whole = Value(self.names.fresh(f"{whole.name}.gates"), kind)
                 where = next(n.where for n in nodes if twins[0] in n.outputs)
                 nodes.append(Node(join, twins, (whole,), where))
             outer = stacks.get(whole) or elements.get(whole)
             if outer is None:
                 outer = Value(
-                    self._fresh(f"{whole.name}.stack"), stacked(whole.type, self.ahead.length)
+                    self.names.fresh(f"{whole.name}.stack"), stacked(whole.type, self.ahead.length)
                 )
                 stacks[whole] = outer
-            element = Value(self._fresh(f"{whole.name}.saved"), whole.type)
+            element = Value(self.names.fresh(f"{whole.name}.saved"), whole.type)
             added.append((element, outer))
             reading += self._sections(group, element, axis, new)
         ahead = self._forward_with(nodes, stacks)
@@ -221,14 +221,6 @@ class _Pair:
         outputs = (*self.forward.outputs[:carries], *stacks.values())
         return replace(self.forward, op=replace(self.ahead, body=body), outputs=outputs)
 
-    def _fresh(self, base: str) -> str:
-        name, n = base, 0
-        while name in self.taken:
-            n += 1
-            name = f"{base}.{n}"
-        self.taken.add(name)
-        return name
-
     def _sections(
         self, group: Sequence[Value], element: Value, axis: int, new: dict[Value, Value]
     ) -> list[Node]:
@@ -242,7 +234,7 @@ class _Pair:
             starts = tuple(number * extent if d == axis else 0 for d in range(rank))
             stops = tuple(s + n for s, n in zip(starts, value.type.shape, strict=True))
             op = Slice(starts, stops, (1,) * rank)
-            new[value] = Value(self._fresh(f"{value.name}.saved"), value.type)
+            new[value] = Value(self.names.fresh(f"{value.name}.saved"), value.type)
             where = next(n.where for n in self.repeated if value in n.outputs)
             nodes.append(Node(op, (element,), (new[value],), where))
         return nodes

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Names, Node, Value
 from graphc.ops.fused import Fused
 from graphc.ops.scan import Scan
 from graphc.target import Target
@@ -70,15 +70,15 @@ def unique_names(graph: Graph) -> Graph:
 
 class _Renaming:
     def __init__(self, graph: Graph) -> None:
-        self.values = {v.name for v in values_of(graph)}
-        self.kernels = {n.op.kernel for n in graph.nodes if isinstance(n.op, Fused)}
+        self.values = Names(v.name for v in values_of(graph))
+        self.kernels = Names((n.op.kernel for n in graph.nodes if isinstance(n.op, Fused)), "_")
         self.graph = replace(graph, nodes=tuple(map(self.node, graph.nodes)))
 
     def node(self, node: Node) -> Node:
         if not isinstance(node.op, Scan):
             return node
         body = node.op.body
-        new = {v: replace(v, name=_fresh(v.name, self.values, ".")) for v in values_of(body)}
+        new = {v: replace(v, name=self.values.fresh(v.name)) for v in values_of(body)}
         nodes = tuple(self._renamed(n, new) for n in body.nodes)
         body = replace(
             body,
@@ -91,7 +91,7 @@ class _Renaming:
     def _renamed(self, node: Node, new: dict[Value, Value]) -> Node:
         op = node.op
         if isinstance(op, Fused):
-            kernel = _fresh(op.kernel, self.kernels, "_")
+            kernel = self.kernels.fresh(op.kernel)
             if kernel != op.kernel:
                 op = replace(op, kernel=kernel, body=replace(op.body, name=kernel))
         return replace(
@@ -100,12 +100,3 @@ class _Renaming:
             inputs=tuple(new[v] for v in node.inputs),
             outputs=tuple(new[v] for v in node.outputs),
         )
-
-
-def _fresh(base: str, taken: set[str], mark: str) -> str:
-    """`base`, or `base` with a mark and a number behind it; adds it to `taken`."""
-    name, n = base, 1
-    while name in taken:
-        name, n = f"{base}{mark}{n}", n + 1
-    taken.add(name)
-    return name

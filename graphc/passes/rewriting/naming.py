@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Names, Node, Value
 from graphc.ops.base import Contraction, Reduction, View
 from graphc.ops.fused import Fused
 from graphc.ops.logic import Cast
@@ -21,7 +21,7 @@ class KernelNames:
 
     def __init__(self, graph: Graph) -> None:
         self._state = set(graph.state)
-        self._taken = {n.op.kernel for n in graph.nodes if isinstance(n.op, Fused)}
+        self._names = Names((n.op.kernel for n in graph.nodes if isinstance(n.op, Fused)), "_", 2)
 
     def name(self, group: Sequence[Node], producers: Mapping[Value, Node]) -> str:
         """`conv1_bias_relu`, `conv2_dgrad_relu_grad`, `fc1_wgrad`, `d_softmax_sum`, ..."""
@@ -38,7 +38,7 @@ class KernelNames:
             words = words[1:]
         name = "_".join([*parts, *dict.fromkeys(words)])
         name = re.sub(r"\W", "_", name)[:LONGEST].rstrip("_")
-        return self._unique(name if name[0].isalpha() else f"m{name}")
+        return self._names.fresh(name if name[0].isalpha() else f"m{name}")
 
     def _word(self, node: Node, producers: Mapping[Value, Node]) -> str:
         op = node.op.name
@@ -56,11 +56,3 @@ class KernelNames:
         while value in producers and isinstance(producers[value].op, View | Widen | Cast):
             value = producers[value].inputs[0]
         return value
-
-    def _unique(self, base: str) -> str:
-        name, n = base, 1
-        while name in self._taken:
-            n += 1
-            name = f"{base}_{n}"
-        self._taken.add(name)
-        return name

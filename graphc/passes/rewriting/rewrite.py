@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from graphc.errors import PlanError
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Names, Node, Value
 
 
 def resolve(value: Value, substitution: Mapping[Value, Value]) -> Value:
@@ -46,20 +46,10 @@ def drop_dead(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(reversed(kept)), state=state)
 
 
-class Names:
-    """Fresh value names in a graph."""
-
-    def __init__(self, graph: Graph) -> None:
-        values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
-        self._taken = {v.name for v in values}
-
-    def fresh(self, base: str) -> str:
-        name, n = base, 0
-        while name in self._taken:
-            n += 1
-            name = f"{base}.{n}"
-        self._taken.add(name)
-        return name
+def names_of(graph: Graph) -> Names:
+    """What hands out further names of values in a graph."""
+    values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
+    return Names(v.name for v in values)
 
 
 def topological(nodes: Iterable[Node]) -> tuple[Node, ...]:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Names, Node, Value
 from graphc.ops.base import Op, Source
 from graphc.ops.constant import Constant
 from graphc.passes.rewriting.measure import Weights, measure, must_fall
-from graphc.passes.rewriting.rewrite import Names, drop_dead, resolve, substitute
+from graphc.passes.rewriting.rewrite import drop_dead, names_of, resolve, substitute
 from graphc.passes.simplify.algebra import rules_of
 from graphc.passes.simplify.prune_scans import prune_scans
 from graphc.target import Target
@@ -75,7 +75,7 @@ class Sweep:
 
 
 def _sweep(name: str, graph: Graph, untouched: frozenset[str]) -> Graph:
-    sweep = Sweep(Names(graph), _shared(graph))
+    sweep = Sweep(names_of(graph), _shared(graph))
     seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
     for original in graph.nodes:
         inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.passes.rewriting.measure import must_fall
-from graphc.passes.rewriting.rewrite import Names, drop_dead, substitute
+from graphc.passes.rewriting.rewrite import drop_dead, names_of, substitute
 from graphc.target import Target
 
 
 def commute(graph: Graph, target: Target) -> Graph:
     """The same results with relu after max pooling, where nothing else reads the relu."""
     producers, consumers = graph.producers, graph.consumers
-    names = Names(graph)
+    names = names_of(graph)
     nodes: list[Node] = []
     substitution: dict[Value, Value] = {}
     results = set(graph.results)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value, Where
 from graphc.ops.base import Pointwise, Source
-from graphc.passes.rewriting.rewrite import Names, topological
+from graphc.passes.rewriting.rewrite import names_of, topological
 from graphc.target import Target
 
 CHEAP = frozenset({"add", "subtract", "multiply", "negative", "square", "relu"})
@@ -68,7 +68,7 @@ def _within_reach(node: Node, stored: set[Value], producers: Mapping[Value, Node
 def _with_repeats(
     graph: Graph, repeated: set[Value], stored: set[Value], producers: Mapping[Value, Node]
 ) -> Graph:
-    names = Names(graph)
+    names = names_of(graph)
     twins: dict[Value, Value] = {}
     added: list[Node] = []
 
