@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,23 +136,38 @@ def test_layers_stay_apart_where_their_kernels_take_all_threads() -> None:
     assert [loop.stages for loop in loops(plan)] == [2]
 
 
-def test_wavefront_has_the_bits_of_one_stream() -> None:
-    def fn(x: graphc.Tensor, h: graphc.Tensor, w: graphc.Tensor) -> graphc.Tensor:
+@pytest.mark.parametrize("elementwise", [False, True])
+@pytest.mark.parametrize(("rows", "options"), [
+    (64, {"device": "sim"}),
+    (8, {"device": "cpu", "threads": 1}),
+    (8, {"device": "cpu", "threads": 2}),
+])  # fmt: skip
+def test_wavefront_has_the_bits_of_one_stream(
+    rows: int, options: dict[str, Any], elementwise: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU too, where loops of kernels so short would stay apart."""
+    monkeypatch.setattr("graphc.runtime.planner.wavefront.GAIN", 1e9)
+
+    def fn(x: graphc.Tensor, h: graphc.Tensor, w: graphc.Tensor) -> tuple[graphc.Tensor, ...]:
         def step(h: graphc.Tensor, x: graphc.Tensor) -> tuple[graphc.Tensor, graphc.Tensor]:
             new = graphc.tanh(h @ w) * x
             return new, new
 
-        once = graphc.scan(step, h, x)[1]
-        return graphc.scan(step, h, once)[1]
+        def in_place(h: graphc.Tensor, x: graphc.Tensor) -> tuple[graphc.Tensor, graphc.Tensor]:
+            return graphc.tanh(h * w) + x, h - x
 
-    shapes = (4, 64, 64), (64, 64), (64, 64)
+        first, once = graphc.scan(in_place if elementwise else step, h, x)
+        last, twice = graphc.scan(in_place if elementwise else step, h, once)
+        return first, last, twice
+
+    shapes = (4, rows, rows), (rows, rows), (rows, rows)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     results = []
     for streams in (1, 2):
         specs = map(graphc.spec, shapes)
-        program = graphc.compile(fn, *specs, device="sim", streams=streams)
+        program = graphc.compile(fn, *specs, streams=streams, **options)
         assert program.plan is not None
         assert [loop.stages for loop in loops(program.plan)] == ([1, 1] if streams == 1 else [2])
-        results.append(program(*arrays).tobytes())
+        results.append([array.tobytes() for array in program(*arrays)])
     assert results[0] == results[1]
