@@ -20,6 +20,7 @@ CHECKS = ("nan", "race", "bounds")
 DENORMALS = ("flush", "keep")
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_STREAMS = 8
+"""Queues of kernels that a plan may have."""
 
 T = TypeVar("T")
 

@@ -15,7 +15,8 @@ from graphc.ir import DTYPES, Type, dtype_name
 from graphc.locks import HOST, Lock, holding, refuse_reentry
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector register."""
+"""Bytes: a cache line, and the widest vector register. Every buffer starts on a multiple of it, in
+every segment."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, np.dtype[Any]]:

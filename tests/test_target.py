@@ -65,3 +65,41 @@ def test_only_vectors_make_lanes() -> None:
 
 def test_the_number_of_a_device_does_not_matter() -> None:
     assert kind_of("cuda:1") is kind_of("cuda")
+
+
+def constants(path: Path) -> dict[str, tuple[object, bool]]:
+    """The figures that a module names in capitals: name -> value, and whether a docstring
+    follows."""
+    body = ast.parse(path.read_text()).body
+    found = {}
+    for node, behind in zip(body, [*body[1:], ast.Pass()], strict=True):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).strip("_").isupper():
+            parts = list(ast.walk(node.value))
+            numbers = [p.value for p in parts if isinstance(p, ast.Constant)]
+            if any(isinstance(n, int | float) for n in numbers):
+                told = isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant)
+                found[ast.unparse(node.targets[0])] = ast.unparse(node.value), told
+    return found
+
+
+FIGURES = {
+    path.relative_to(ROOT).as_posix(): constants(path)
+    for folder in (*ASKING, "runtime/planner")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+
+
+def test_every_figure_says_what_it_is_of() -> None:
+    assert sum(map(len, FIGURES.values())) > 40
+    silent = [
+        f"{p} {n}" for p, found in FIGURES.items() for n, (_, told) in found.items() if not told
+    ]
+    assert silent == []
+
+
+def test_no_figure_has_two_homes() -> None:
+    homes: dict[tuple[str, object], list[str]] = {}
+    for path, found in FIGURES.items():
+        for name, (value, _) in found.items():
+            homes.setdefault((name, value), []).append(path)
+    assert {key: paths for key, paths in homes.items() if len(paths) > 1} == {}

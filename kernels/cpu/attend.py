@@ -9,9 +9,10 @@ from graphc.kernels.program.attend_shape import Problem, find_problem, shape_tex
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
-from graphc.target import Target
+from graphc.target import CPU, Target
 
-FLOPS_PER_NANOSECOND = 100.0
+FLOPS_PER_NANOSECOND = CPU.rates.flops / 2000
+"""An estimate that chunks are cut by: half of what a core reaches at best."""
 
 
 def lower_attend(node: Node, target: Target) -> Kernel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphc.ir import Node
 from graphc.kernels.cpu.axis import functor_lines, pointer_lines, rows_text
 from graphc.kernels.cpu.shell import (
+    FEW_STEPS,
     argument_order,
     chunk_count,
     framed,
@@ -22,11 +23,11 @@ from graphc.ops.prefix import Prefix
 from graphc.target import Target
 
 STRIPS = (16, 8, 4)
+"""Registers of neighbouring rows that a sweep may take together, the most first."""
 ENOUGH_STRIPS = 16
 """Where there are so many, no axis is cut: its elements would be joined twice."""
-FEW_STEPS = 64
-"""The fewest steps per piece of an axis that is cut."""
 _JOIN_NANOSECONDS = {"logsumexp": 12.0}
+"""Of joining a register of states, where that is no single instruction; an estimate."""
 _LANE_BYTES = 12
 """Bytes per lane of a state at most: a double and a place."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.cpu.pointwise import lane_candidates, lane_cost
-from graphc.kernels.cpu.shell import chunk_count, program_cost, symbol
+from graphc.kernels.cpu.shell import FEW_STEPS, chunk_count, program_cost, symbol
 from graphc.kernels.program.access import Domain, Place, merge_axes
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.inplace import inplace_pairs
@@ -25,9 +25,6 @@ from graphc.ops.axes import SUMMED, Axes
 from graphc.ops.base import Reduction
 from graphc.ops.fused import Fused
 from graphc.target import Target
-
-FEW_STEPS = 64
-"""The fewest registers per piece of a row that is cut."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from graphc.ops.logic import C_TYPES
 
 CHUNK_NANOSECONDS = 20_000.0
 """Long enough that taking a chunk costs nothing, short enough that workers end together."""
+FEW_STEPS = 64
+"""The fewest registers per piece of a row or axis that is cut: the pieces are joined afterwards."""
 _LIBRARY = frozenset(
     "abs cos erf exp expm1 floor fmod fmodf log log1p main memcpy memset pow remainder sin sqrt "
     "sqrtf tanh".split()

@@ -48,6 +48,7 @@ PAGE = 1024
 apart share one set of a first-level cache, which has a line per page and way."""
 
 NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
+"""One row or register, along no axis."""
 
 
 @dataclass(frozen=True)

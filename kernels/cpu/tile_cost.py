@@ -7,16 +7,22 @@ from __future__ import annotations
 import itertools
 import math
 
+from graphc.kernels.cpu.shell import CHUNK_NANOSECONDS
 from graphc.kernels.cpu.tile import PAGE, Roles
 from graphc.kernels.program.nest import Read
 
 LOAD_CYCLES = {0: 0.5, 1: 0.5, 2: 1.5}
 """Cycles to load a register whose lanes are so many elements apart; others are gathered."""
 
-CHUNK_CYCLES = 80_000
-"""Work of a chunk where there is enough of it: 20 microseconds."""
+GIGAHERTZ = 4
+"""Cycles per nanosecond of the core that this is a model of."""
+
+CHUNK_CYCLES = round(CHUNK_NANOSECONDS) * GIGAHERTZ
+"""Work of a chunk where there is enough of it."""
 
 FEWEST_CHUNKS = 12
+"""Chunks that work which is worth an eighth as much each is cut into: 2, 3, 4 and 6 workers share
+them evenly."""
 
 PANEL_ROWS = 128
 """Tiles of rows that pay for packing a panel, if there are so many."""

@@ -7,6 +7,7 @@ from typing import Any
 from graphc.ir import Node, Value
 from graphc.kernels.cuda.shell import (
     BLOCKS,
+    THREADS,
     Signature,
     constant_arrays,
     kernel_text,
@@ -20,7 +21,6 @@ from graphc.kernels.program.names import Names
 from graphc.kernels.program.statement import Program
 from graphc.ops.fused import Fused
 
-THREADS = 256
 MOST_WORDS = 64
 """Of sums and scores in a thread's registers: a multiprocessor then holds two blocks."""
 

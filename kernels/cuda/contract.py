@@ -12,12 +12,10 @@ import math
 from dataclasses import dataclass, replace
 
 from graphc.kernels.cuda.access import OperandAccess, operand_access
-from graphc.kernels.cuda.shell import BLOCKS
+from graphc.kernels.cuda.shell import BLOCKS, SHARED_BYTES
 from graphc.kernels.program.access import row_major_strides
 from graphc.kernels.program.nest import Nest, Read
 
-SHARED_BYTES = 48 * 1024
-"""What static arrays of a block may take."""
 LEAST_STEPS = 4
 """Steps of the pipeline that a split is worth."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.cuda.contract import Problem, Tile, choose_tile, make_problem
 from graphc.kernels.cuda.shell import (
+    FEW_THREADS,
     Signature,
     constant_arrays,
     index_type,
@@ -28,8 +29,6 @@ from graphc.kernels.program.statement import Program
 from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
-
-FINISH_THREADS = 128
 
 
 def lower_contract(node: Node) -> Kernel:
@@ -97,11 +96,11 @@ def _kernels(
     part = "StorePartial<Problem>{partial}"
     first = [partial, f"Contract<Problem, Tile>::run({operands}, {part});"]
     second = [partial, f"finish_splits<Problem>(partial, {whole});"]
-    blocks = -(-batches * m * n // FINISH_THREADS)
-    launches.append(GridLaunch(finish, (blocks, 1, 1), (FINISH_THREADS, 1, 1)))
+    blocks = -(-batches * m * n // FEW_THREADS)
+    launches.append(GridLaunch(finish, (blocks, 1, 1), (FEW_THREADS, 1, 1)))
     kernels = [
         kernel_text(symbol, signature, tile.threads, first, tile.blocks),
-        kernel_text(finish, signature, FINISH_THREADS, second),
+        kernel_text(finish, signature, FEW_THREADS, second),
     ]
     return kernels, launches
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.cuda.shell import (
+    FEW_THREADS,
     Signature,
     constant_arrays,
     decomposed,
@@ -25,8 +26,6 @@ from graphc.kernels.program.pieces import element_at
 from graphc.ops.fused import Fused
 from graphc.ops.indexing import TakeGrad
 from graphc.ops.logic import C_TYPES
-
-THREADS = 128
 
 
 def lower_index(node: Node) -> Kernel:
@@ -64,9 +63,9 @@ def lower_index(node: Node) -> Kernel:
     symbol = symbol_of(node)
     signature = Signature(pointers, body)
     warps = before * extent * -(-after // 32)
-    blocks = -(-warps // (THREADS // 32))
-    sections = [text.constants, kernel_text(symbol, signature, THREADS, lines)]
-    launch = GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1))
+    blocks = -(-warps // (FEW_THREADS // 32))
+    sections = [text.constants, kernel_text(symbol, signature, FEW_THREADS, lines)]
+    launch = GridLaunch(symbol, (blocks, 1, 1), (FEW_THREADS, 1, 1))
     return make_kernel(node, source(node, ("index",), sections), [launch])
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from graphc.ir import Node
 from graphc.kernels.cuda.shell import (
     BLOCKS,
+    THREADS,
     Signature,
     constant_arrays,
     decomposed,
@@ -28,8 +29,6 @@ from graphc.kernels.program.pieces import space
 from graphc.kernels.program.statement import Program, joined
 from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
-
-THREADS = 256
 
 
 @dataclass(frozen=True)

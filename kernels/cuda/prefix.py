@@ -8,6 +8,7 @@ from graphc.ir import Node
 from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
     BLOCKS,
+    THREADS,
     Signature,
     constant_arrays,
     index_type,
@@ -25,12 +26,12 @@ from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 
-THREADS = 256
 FEW_COLUMNS = 16
 """So many columns of a row are one thread's."""
 LEAST_COLUMNS = 32
 """Columns per thread that a piece is worth."""
 _STATE_BYTES = 16
+"""Bytes of a state at most: a value and a place of eight bytes each."""
 
 
 def lower_prefix(node: Node) -> Kernel:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.cuda.shell import BLOCKS
+from graphc.kernels.cuda.shell import BLOCKS, THREADS
 from graphc.kernels.program.access import Access, Domain, Place, merge_axes
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.names import Names
@@ -24,7 +24,6 @@ from graphc.kernels.program.pieces import element_at
 from graphc.kernels.program.statement import Program, joined
 from graphc.ops.base import Reduction
 
-THREADS = 256
 LEAST_COLUMNS = 8
 """Columns per thread that a split is worth."""
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from graphc.ir import DTYPES, FLOATS, Node
-from graphc.kernels.cuda.reduce import THREADS, Loop, Plan, Result, plan_reduce
+from graphc.kernels.cuda.reduce import Loop, Plan, Result, plan_reduce
 from graphc.kernels.cuda.shell import (
+    THREADS,
     Signature,
     constant_arrays,
     decomposed,

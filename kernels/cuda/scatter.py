@@ -6,15 +6,20 @@ import math
 
 from graphc.ir import Node
 from graphc.kernels.cuda.index import Text, split_axes
-from graphc.kernels.cuda.shell import Signature, kernel_text, make_kernel, source, symbol_of
+from graphc.kernels.cuda.shell import (
+    FEW_THREADS,
+    Signature,
+    kernel_text,
+    make_kernel,
+    source,
+    symbol_of,
+)
 from graphc.kernels.program.axis import JOINS, only_node
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names
 from graphc.ops.fused import Fused
 from graphc.ops.scatter import Scatter
-
-THREADS = 128
 
 
 def lower_scatter(node: Node) -> Kernel:
@@ -40,7 +45,7 @@ def lower_scatter(node: Node) -> Kernel:
         lines += ["    [&](int before, int i, int after) {", *read, f"    }}{end}"]
     symbol = symbol_of(node)
     signature = Signature(pointers, body)
-    blocks = -(-rows * (32 if warps else 1) // THREADS)
-    sections = [text.constants, kernel_text(symbol, signature, THREADS, lines)]
-    launch = GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1))
+    blocks = -(-rows * (32 if warps else 1) // FEW_THREADS)
+    sections = [text.constants, kernel_text(symbol, signature, FEW_THREADS, lines)]
+    launch = GridLaunch(symbol, (blocks, 1, 1), (FEW_THREADS, 1, 1))
     return make_kernel(node, source(node, ("scatter",), sections), [launch])

@@ -18,6 +18,12 @@ from graphc.kernels.program.window import WINDOWS
 from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
 
+THREADS = 256
+"""Threads of a block: eight warps, of which eight blocks fill a multiprocessor's 2048 threads."""
+FEW_THREADS = 128
+"""Threads of a block whose threads or warps work alone, each on rows of its own."""
+SHARED_BYTES = 48 * 1024
+"""Bytes of shared memory that static arrays of a block may take, by CUDA's programming guide."""
 BLOCKS = 264
 """Blocks that fill a large device: two for each of 132 multiprocessors. A constant, so that
 kernels, and with them results, do not depend on the device."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from graphc.ir import DTYPES, Node
 from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
+    THREADS,
     Signature,
     constant_arrays,
     index_type,
@@ -26,8 +27,8 @@ from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
 from graphc.ops.sort import Sort
 
-THREADS = 256
 TILE_BYTES = 16384
+"""Bytes of entries that a block sorts in shared memory: a third of what static arrays may take."""
 PER_BLOCK = 512
 """Entries that a block sorts at least, if there are so many."""
 PER_THREAD = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from graphc.config import MAX_STREAMS
 from graphc.errors import PlanError
 from graphc.ir import Graph
 from graphc.kernels.program.kernel import Kernel
@@ -28,8 +29,6 @@ from graphc.runtime.planner.schedule import Arrangement, arrange
 from graphc.runtime.planner.tasks import Access, Task, Tasks
 from graphc.runtime.planner.wavefront import merge_wavefronts
 
-MOST_STREAMS = 8
-
 
 def make_plan(
     graph: Graph,
@@ -46,7 +45,7 @@ def make_plan(
     a scan have none. `streams` is 1 to 8. Raises PlanError for a node without a kernel, or two
     kernels of one name.
     """
-    assert 1 <= streams <= MOST_STREAMS, f"streams (={streams}) is 1 to {MOST_STREAMS}"
+    assert 1 <= streams <= MAX_STREAMS, f"streams (={streams}) is 1 to {MAX_STREAMS}"
     tasks = make_tasks(graph, kernels, streams, device)
     tasks, merged = merge_wavefronts(tasks, streams, device)
     arrangement = arrange(tasks, streams, device)

@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING
 from graphc.ir import Value, Where
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import STILL, Move
+from graphc.state import ALIGNMENT
 
 if TYPE_CHECKING:
     from graphc.runtime.planner.loops import LoopTask
-
-ALIGNMENT = 64
-"""Bytes: every buffer starts on a multiple of it, in every segment."""
 
 
 OLD, FIRST, NEW = 0, 1, 2

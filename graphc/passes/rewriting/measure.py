@@ -30,6 +30,7 @@ from graphc.ops.view import PermuteDims, Reshape
 Weight = tuple[int, int]
 
 OP, BARRIER = 64, 16
+"""What an op weighs, and what a reshape of a product beside it adds; reasons stand above."""
 
 
 class Weights:
