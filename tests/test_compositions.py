@@ -145,7 +145,7 @@ def test_terms_that_a_scan_adds_up(device: str, value: float) -> None:
             return (h, padded, shared + w), None
 
         _, n, f = x.shape
-        first = graphc.zeros((n, f)), graphc.ones((n + 1, f + 2)), graphc.ones((f, f))
+        first = graphc.zeros((n, f)), graphc.ones((n + 1, f + 2)), np.eye(f, dtype=np.float32)
         return graphc.scan(step, first, x)[0][1:]
 
     for n in BATCHES[device]:

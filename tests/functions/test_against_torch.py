@@ -56,6 +56,12 @@ case(
     np.array([0.0, 0.0, 0.0, 0.0, 2.0]),
     np.array([-1.0, 0.0, 0.5, 2.0, 0.0]),
 )
+case(
+    "trapezoid at distances",
+    lambda x: f.trapezoid(x, dx=0.3),
+    lambda t, x: t.trapezoid(x, dx=0.3),
+    X,
+)
 case("number to the power", lambda x: 2.5**x, lambda t, x: 2.5**x, X)
 case("where", lambda a, b: f.where(a > b, a, b * 2), lambda t, a, b: t.where(a > b, a, b * 2), A, B)
 case("clip", lambda x: f.clip(x, -0.5, 0.7), lambda t, x: t.clip(x, -0.5, 0.7), X)
