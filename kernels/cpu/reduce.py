@@ -20,6 +20,7 @@ from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import element_at
+from graphc.kernels.program.stages import depths, reductions_of
 from graphc.kernels.program.statement import Program, joined
 from graphc.ops.axes import SUMMED, Axes
 from graphc.ops.base import Reduction
@@ -122,7 +123,7 @@ def lower_reduce(node: Node, target: Target) -> Kernel:
     phases = (units * pieces,) * len(rows.loops) + (units,) * last
     inner = sum(x.body.work for x in rows.loops)
     sums = sum(len(x.sums) for x in rows.loops)
-    shape = _input_shape(_reductions(node.op.body))
+    shape = _input_shape(reductions_of(node.op.body))
     size = Domain(shape).size
     return Kernel(
         symbol(node),
@@ -140,7 +141,7 @@ def find_rows(body: Graph, width: int) -> Rows:
     """The loops of `body` with the cheapest axis in the lanes."""
     names = Names()
     pointers = names.pointers(body)
-    reductions = _reductions(body)
+    reductions = reductions_of(body)
     shape = _input_shape(reductions) or (1,)
     best: tuple[float, Rows] | None = None
     for lane in _batch_axes(body, reductions) or lane_candidates(
@@ -166,10 +167,6 @@ def _batch_axes(body: Graph, reductions: Sequence[Node]) -> list[int]:
     return [axis for axis in found if axis is not None]
 
 
-def _reductions(body: Graph) -> list[Node]:
-    return [n for n in body.nodes if isinstance(n.op, Reduction)]
-
-
 def _input_shape(reductions: Sequence[Node]) -> tuple[int, ...]:
     shapes = {n.inputs[0].type.shape for n in reductions}
     axes = {n.op.axes for n in reductions if isinstance(n.op, Reduction)}
@@ -182,13 +179,13 @@ class _Builder:
 
     def __init__(self, body: Graph, domain: Domain, pointers: Mapping[Value, str]) -> None:
         self.body, self.domain, self.pointers = body, domain, pointers
-        self.reductions = _reductions(body)
+        self.reductions = reductions_of(body)
         op = self.reductions[0].op
         assert isinstance(op, Reduction)
         self.reduced = frozenset(op.axes)
         self.kept = frozenset(range(domain.rank)) - self.reduced
         self.places = _places(body, self.reductions, domain)
-        self.depth = _depths(body)
+        self.depth = depths(body)
         self.walk = Walk(body, domain, pointers)
 
     def rows(self) -> Rows:
@@ -239,16 +236,6 @@ class _Builder:
         reduced = frozenset(i for i, g in enumerate(groups) if g[-1] in self.reduced)
         merged = tuple(Loop(x.before.merged(groups), x.body.merged(groups), x.sums) for x in loops)
         return Rows(domain, reduced, merged, after.merged(groups), self.pointers)
-
-
-def _depths(body: Graph) -> dict[Value, int]:
-    """How many loops must have ended before each value of the body is known."""
-    depth = dict.fromkeys(body.inputs, 0)
-    for node in body.nodes:
-        deepest = max((depth[v] for v in node.inputs), default=0)
-        deepest += isinstance(node.op, Reduction)
-        depth.update(dict.fromkeys(node.outputs, deepest))
-    return depth
 
 
 def _places(

@@ -21,6 +21,7 @@ from graphc.kernels.program.access import Access, Domain, Place, merge_axes
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import element_at
+from graphc.kernels.program.stages import depths, reductions_of
 from graphc.kernels.program.statement import Program, joined
 from graphc.ops.base import Reduction
 
@@ -153,14 +154,13 @@ def plan_reduce(body: Graph) -> Plan:
 
 
 def _loops(body: Graph, space: Space, pointers: Mapping[Value, str], names: Names) -> list[Loop]:
-    depths = _depths(body)
-    reductions = [n for n in body.nodes if isinstance(n.op, Reduction)]
-    stages = 1 + max(depths[n.inputs[0]] for n in reductions)
+    depth, found = depths(body), reductions_of(body)
+    stages = 1 + max(depth[n.inputs[0]] for n in found)
     full = [v for v in dict.fromkeys(body.outputs) if v.type.shape == space.shape]
     loops: list[Loop] = []
     for number in range(stages + 1):
-        mine = [n for n in reductions if depths[n.inputs[0]] == number]
-        outputs = [element_at(v, space.element()) for v in full if depths[v] == number]
+        mine = [n for n in found if depth[n.inputs[0]] == number]
+        outputs = [element_at(v, space.element()) for v in full if depth[v] == number]
         walk = _walk(body, space, pointers, names, loops)
         operands = [walk.value(n.inputs[0], space.element()) for n in mine]
         walk.store_all(outputs)
@@ -185,15 +185,6 @@ def _walk(
     given = {r.value: r.given for loop in before for r in loop.results}
     rows = dict.fromkeys(given, frozenset(range(space.kept)))
     return Walk(body, space.domain, pointers, names, given, rows)
-
-
-def _depths(body: Graph) -> dict[Value, int]:
-    """How many stages, one after another, each value needs."""
-    depths = dict.fromkeys(body.inputs, 0)
-    for node in body.nodes:
-        depth = max((depths[v] for v in node.inputs), default=0) + isinstance(node.op, Reduction)
-        depths.update(dict.fromkeys(node.outputs, depth))
-    return depths
 
 
 def choose_shape(extents: Sequence[int], kept: int, accesses: Sequence[Access]) -> Shape:

@@ -1,0 +1,51 @@
+"""Statements tell what they do without being printed."""
+
+import graphc
+from graphc.ir import Type
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.names import Names
+from graphc.kernels.program.parts import Part, grouped, make_part
+from tests.kernels.harness import traced
+
+VECTOR, MATRIX = Type((6,), "f32"), Type((4, 6), "f32")
+
+
+def part_of(fn, *inputs: Type) -> Part:
+    body = traced("part", fn, inputs).op.body
+    (outputs,) = grouped(body)
+    domain = Domain(body.outputs[0].type.shape, len(body.outputs[0].type.shape) - 1, 4)
+    return make_part(body, outputs, domain, Names().pointers(body))
+
+
+def test_a_program_names_its_memory_and_its_indices():
+    program = part_of(lambda x, b: x * b, MATRIX, VECTOR).program
+    assert program.pointers == ("x0_data", "x1_data", "multiply_data")
+    assert program.used(("i", "j")) == {"i", "j"}
+    bias = program.only(lambda s: "x1_data" in s.pointers)
+    assert bias.used(("i", "j")) == {"j"}
+
+
+def test_parts_are_alike_whatever_their_names_and_lengths():
+    one, other = Type((6,), "f32"), Type((9,), "f32")
+    assert part_of(lambda x, y: x - y, one, one).likeness == (
+        part_of(lambda a, b: a - b, other, other).likeness
+    )
+
+
+def test_parts_that_swap_operands_or_compute_otherwise_are_not_alike():
+    kinds = [lambda x, y: x - y, lambda x, y: y - x + 0 * x, lambda x, y: graphc.exp(x) - y]
+    assert len({part_of(fn, VECTOR, VECTOR).likeness for fn in kinds}) == 3
+
+
+def test_an_output_lies_in_an_input_that_is_read_where_it_is_written():
+    def pairs(fn, *inputs: Type):
+        body = traced("part", fn, inputs).op.body
+        part = make_part(body, body.outputs, Domain(body.outputs[0].type.shape), pointers(body))
+        return inplace_pairs(body, [part.program], part.pointers)
+
+    def pointers(body):
+        return Names().pointers(body)
+
+    assert pairs(lambda x: graphc.exp(x), MATRIX) == ((0, 0),)
+    assert pairs(lambda x: x + graphc.flip(x, 0), MATRIX) == ()
