@@ -22,6 +22,7 @@ from pathlib import Path
 from graphc.errors import CompileError
 from graphc.messages import log
 from graphc.runtime import cache
+from graphc.runtime.caches import read_caches
 from graphc.runtime.compilers import (
     Beside,
     Compiler,
@@ -30,7 +31,6 @@ from graphc.runtime.compilers import (
     run,
     side_by_side,
 )
-from graphc.runtime.cpu.caches import read_caches
 from graphc.target import Target
 
 FLAGS = (

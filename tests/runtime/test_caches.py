@@ -17,7 +17,7 @@ from graphc.passes.pipeline import AFTER_GRADIENT
 from graphc.passes.rewriting.runner import run_passes
 from graphc.program import make_plan_of
 from graphc.runtime.build import cpu_target
-from graphc.runtime.cpu.caches import CORE, read_caches
+from graphc.runtime.caches import CORE, read_caches
 from graphc.target import Caches, Target
 from tests.kernels.harness import traced
 
