@@ -37,7 +37,6 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     return biased(product, tensor, w, _bias("linear", bias, w))
 
 
-@of_images(2)
 def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
     """y[..., k] = sum over i, j of x1[..., i] * weight[k, i, j] * x2[..., j], plus `bias` [k]."""
     a, b, w = promoted(x1, x2, weight)
@@ -52,6 +51,7 @@ def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
     return y if bias is None else add(y, as_tensor(bias))
 
 
+@of_images(2)
 def conv2d(
     x: Any,
     weight: Any,

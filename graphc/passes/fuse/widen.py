@@ -87,7 +87,7 @@ class _Widening:
     def _read(self, value: Value, node: Node, registers: bool) -> Value:
         """f32 in place of a float of two bytes that `node` reads."""
         if isinstance(node.op, Contraction) and not registers:
-            a, b = (v.type for v in node.inputs)
+            a, b = (replace(v.type, dtype="f32") for v in node.inputs)
             products = math.prod(node.op.iteration(a, b).extents)
             registers = products <= FEW_READS * value.type.size
         return self._widened(value, node) if registers else self._copied(value, node)
