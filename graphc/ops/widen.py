@@ -15,6 +15,7 @@ class Widen(Pointwise):
 
     name: ClassVar[str] = "widen"
     expression: ClassVar[str] = "convert<float>({a})"
+    operations: ClassVar[int] = 1
     accepts: ClassVar[tuple[str, ...]] = NARROW
     gives: ClassVar[str] = "f32"
 
