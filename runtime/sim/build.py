@@ -44,7 +44,7 @@ GCC = (
     "-fno-extern-tls-init",
 )
 """What clang does without being told."""
-LINK = ("-nodefaultlibs", "-Wl,-Bsymbolic,--no-as-needed,-lm,-lc")
+LINK = ("-nodefaultlibs", "-Wl,-Bsymbolic,--no-as-needed", "-lm", "-lc")
 CHECK = (
     "-fsanitize=thread",
     "-fsanitize=bounds",

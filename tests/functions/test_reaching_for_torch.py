@@ -120,7 +120,9 @@ def test_trace_of_a_tensor_is_the_sum_of_its_diagonal(offset: int) -> None:
 
 
 def test_trace_of_a_function_has_no_offset() -> None:
-    with pytest.raises(graphc.GraphError, match=r"^trace: got offset=, expected training= or seed"):
+    with pytest.raises(
+        graphc.GraphError, match=r"^trace: got offset=, expected training= or seed="
+    ):
         graphc.trace(lambda x: x, graphc.spec(3), offset=1)
 
 
