@@ -38,8 +38,8 @@ MODULES = (
 )
 WITHOUT_RULE = ("scatter_reduce prod", "product with zeros", "moveaxis")
 """What torch.func cannot do for samples."""
-IN_PLACE = "['ignore_index', 'label_smoothing', 'weight']"
-"""The arguments with which PyTorch's cross entropy computes in place, which torch.func refuses."""
+IN_PLACE = "label_smoothing"
+"""The argument with which PyTorch's cross entropy computes in place, which torch.func refuses."""
 UNSPECIFIED = ("kthvalue of NaN", "scatter 1")
 """Which of several NaNs, or of several elements for one place, PyTorch takes."""
 CASES = [
