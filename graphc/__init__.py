@@ -34,7 +34,7 @@ __all__ = [
     "trace",
     "value_and_grad",
     "vmap",
-    *_functions.__all__,
+    *_functions.NAMES,
 ]
 
 

@@ -10,6 +10,8 @@ from typing import Any, overload
 import numpy as np
 
 from graphc import tree
+from graphc.functions.array.matrix_trace import trace as matrix_trace
+from graphc.functions.array.tensors import as_tensor
 from graphc.ir import Graph, Type, dtype_name
 from graphc.lines import error
 from graphc.nn.initialize import draw_key
@@ -43,9 +45,7 @@ def trace(fn: Any, *args: Any, training: bool = False, seed: int = 0, **more: An
     diagonal number `offset` of the last two axes.
     """
     if isinstance(fn, Operand):
-        from graphc import functions
-
-        return functions.trace(fn, *args, **more)
+        return matrix_trace(fn, *args, **more)
     if more:
         raise error(f"trace: got {next(iter(more))}=, expected training= or seed=")
     traced = trace_function(fn, args, training, seed)
@@ -143,8 +143,6 @@ def _owner(fn: Callable[..., Any]) -> Module | None:
 
 
 def _result(path: str, value: Any) -> Tensor:
-    from graphc import functions
-
     if isinstance(value, Operand | int | float | np.ndarray | np.generic):
-        return functions.as_tensor(value)
+        return as_tensor(value)
     raise error(f"the function returns tensors, got {type(value).__name__} at {path or '0'}")

@@ -53,8 +53,6 @@ LAZY = {
     "runtime.plan.plan": "text and HTML are not part of playing",
     "kernels.program.expression": "the walk and the special ops that it meets use each other",
     "kernels.cpu.reduce": "the sizes and the text of a template use each other",
-    "functions": "modules of one folder use each other",
-    "tracing": "tracing a parameter needs the functions",
 }
 """Modules and folders that import inside functions, and why."""
 

@@ -2,37 +2,15 @@
 neural-network functions by those of torch.nn.functional with `axis` for `dim`.
 
 Arguments may be tensors, parameters, NumPy arrays and Python numbers, which take the dtype of their
-partners. Other dtypes are promoted as `torch.result_type` does. The names are those of the modules'
-`__all__`.
+partners. Other dtypes are promoted as `torch.result_type` does. Users get every function of the
+modules below whose name has no underscore in front.
 """
 
 import sys
+from types import FunctionType
+from typing import TYPE_CHECKING
 
 from graphc.functions import hints as hints
-from graphc.functions.array import (
-    arithmetic,
-    arrange,
-    creation,
-    cumulative,
-    elementwise,
-    gathering,
-    indexing,
-    loops,
-    matrices,
-    matrix_product,
-    numeric,
-    ordering,
-    products,
-    random,
-    rearrange,
-    reductions,
-    scattering,
-    shapes,
-    special,
-    statistics,
-    subscripts,
-    trigonometry,
-)
 from graphc.functions.array.arithmetic import *
 from graphc.functions.array.arrange import *
 from graphc.functions.array.creation import *
@@ -45,6 +23,7 @@ from graphc.functions.array.matrices import *
 from graphc.functions.array.matrix_product import *
 from graphc.functions.array.numeric import *
 from graphc.functions.array.ordering import *
+from graphc.functions.array.padding import *
 from graphc.functions.array.products import *
 from graphc.functions.array.random import *
 from graphc.functions.array.rearrange import *
@@ -55,24 +34,8 @@ from graphc.functions.array.special import *
 from graphc.functions.array.statistics import *
 from graphc.functions.array.subscripts import *
 from graphc.functions.array.tensors import as_tensor as as_tensor
+from graphc.functions.array.tensors import astype as astype
 from graphc.functions.array.trigonometry import *
-from graphc.functions.hints import with_keyword_hints
-from graphc.functions.network import (
-    activation,
-    attention,
-    contraction,
-    convolution,
-    dropouts,
-    images,
-    loss,
-    losses,
-    margins,
-    max_pooling,
-    normalization,
-    pooling,
-    recurrent,
-    resize,
-)
 from graphc.functions.network.activation import *
 from graphc.functions.network.attention import *
 from graphc.functions.network.contraction import *
@@ -89,45 +52,36 @@ from graphc.functions.network.recurrent import *
 from graphc.functions.network.resize import *
 from graphc.trace import Operand
 
-__all__ = ["as_tensor"]
-__all__ += arithmetic.__all__
-__all__ += arrange.__all__
-__all__ += creation.__all__
-__all__ += cumulative.__all__
-__all__ += elementwise.__all__
-__all__ += gathering.__all__
-__all__ += indexing.__all__
-__all__ += loops.__all__
-__all__ += matrices.__all__
-__all__ += matrix_product.__all__
-__all__ += numeric.__all__
-__all__ += ordering.__all__
-__all__ += products.__all__
-__all__ += random.__all__
-__all__ += rearrange.__all__
-__all__ += reductions.__all__
-__all__ += scattering.__all__
-__all__ += shapes.__all__
-__all__ += special.__all__
-__all__ += statistics.__all__
-__all__ += subscripts.__all__
-__all__ += trigonometry.__all__
-__all__ += activation.__all__
-__all__ += attention.__all__
-__all__ += contraction.__all__
-__all__ += convolution.__all__
-__all__ += dropouts.__all__
-__all__ += images.__all__
-__all__ += loss.__all__
-__all__ += losses.__all__
-__all__ += margins.__all__
-__all__ += max_pooling.__all__
-__all__ += normalization.__all__
-__all__ += pooling.__all__
-__all__ += recurrent.__all__
-__all__ += resize.__all__
+if not TYPE_CHECKING:
+    from graphc.functions.array.matrix_trace import trace as trace
 
-for _name in __all__:
-    globals()[_name] = with_keyword_hints(globals()[_name])
+_SHARED = (
+    "averages",
+    "draws",
+    "indices",
+    "no_axes",
+    "places",
+    "precision",
+    "reducing",
+    "scores",
+    "tensors",
+    "values_alone",
+    "windows",
+)
+"""The modules of both folders that the others are written with; users do not call these."""
+
+
+def _is_public(name: str, found: object) -> bool:
+    folder, _, module = getattr(found, "__module__", "").rpartition(".")
+    own = folder in (f"{__name__}.array", f"{__name__}.network") and module not in _SHARED
+    return own and isinstance(found, FunctionType) and not name.startswith("_")
+
+
+NAMES = [name for name, found in globals().items() if _is_public(name, found)]
+NAMES += ["as_tensor", "astype"]
+for _name in NAMES:
+    globals()[_name] = hints.with_keyword_hints(globals()[_name])
+if not TYPE_CHECKING:  # type checkers see what is imported
+    __all__ = NAMES
 
 Operand.functions = sys.modules[__name__]

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from graphc import functions
-from graphc.functions.array.gathering import sum_by_index
+from graphc import functions, ops
 from graphc.ir import Graph, Node, Value
 from graphc.ir.vocabulary import Tensor as Traced
 from graphc.ir.vocabulary import Tensors
@@ -31,7 +30,6 @@ class Vocabulary:
     """What `Op.grad` and `Op.batched` are handed; `graphc.ir.vocabulary` lists it. Everything is
     appended to the current builder."""
 
-    sum_by_index = staticmethod(sum_by_index)
     astype = staticmethod(functions.astype)
     broadcast_to = staticmethod(functions.broadcast_to)
     cos = staticmethod(functions.cos)
@@ -71,6 +69,13 @@ class Vocabulary:
     def emit_all(self, op: Op, *inputs: Any) -> tuple[Tensor, ...]:
         """All outputs of `op`."""
         return current_builder().emit(op, *inputs)
+
+    def sum_by_index(self, indices: Traced, x: Traced, axis: int, extent: int) -> Tensor:
+        """y[..., j, ...] = the sum of x[..., i, ...] over the i along `axis` with
+        indices[..., i, ...] = j, for j below `extent`."""
+        shape = (*x.shape[:axis], extent, *x.shape[axis + 1 :])
+        nothing = functions.broadcast_to(functions.as_tensor(0, x.dtype), shape)
+        return self.emit(ops.Scatter(axis, "sum"), nothing, indices, x)
 
     def moved(self, x: Traced, source: int, destination: int) -> Tensor:
         """x with axis `source` as axis `destination`, one of them being the first, and the others

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from graphc import functions
-from graphc.functions.network.attention import attention_weights
+from graphc.functions.network.scores import attention_weights
 from graphc.nn import check, initialize
 from graphc.nn.linear import Linear
 from graphc.nn.module import Module

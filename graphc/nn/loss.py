@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphc import functions
-from graphc.functions.network.loss import reduced
+from graphc.functions.network.reducing import reduced
 from graphc.nn import check
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter

@@ -13,7 +13,7 @@ from graphc.trace import Tensor
 State = tuple[Tensor, ...]
 
 
-class Recurrent(Module):
+class _Recurrent(Module):
     """What RNN, LSTM and GRU share: layers, directions, states and lengths.
 
     weight_ih_l{k}: f32[gates * hidden_size, features of the layer's input]; weight_hh_l{k}:
@@ -177,8 +177,8 @@ class Recurrent(Module):
         return ", ".join(parts if self.bias else [*parts, "bias=False"])
 
 
-class RNN(Recurrent):
-    """h' = tanh(W x + b + R h + d), or relu: see `Recurrent`."""
+class RNN(_Recurrent):
+    """h' = tanh(W x + b + R h + d), or relu: see `_Recurrent`."""
 
     gates = 1
 
@@ -203,8 +203,8 @@ class RNN(Recurrent):
         return (_simple_cell(self.nonlinearity, x, state[0], *_of(self, names, place)),)
 
 
-class LSTM(Recurrent):
-    """Long short-term memory: `functions.lstm_cell` over time. See `Recurrent`.
+class LSTM(_Recurrent):
+    """Long short-term memory: `functions.lstm_cell` over time. See `_Recurrent`.
 
     With `proj_size` h' is multiplied by weight_hr_l{k}: f32[proj_size, hidden_size].
     """
@@ -219,8 +219,8 @@ class LSTM(Recurrent):
         return h, c
 
 
-class GRU(Recurrent):
-    """Gated recurrent unit: `functions.gru_cell` over time. See `Recurrent`."""
+class GRU(_Recurrent):
+    """Gated recurrent unit: `functions.gru_cell` over time. See `_Recurrent`."""
 
     gates = 3
 
@@ -243,7 +243,7 @@ class GRU(Recurrent):
         return (functions.gru_cell(x, state[0], *_of(self, names, place)),)
 
 
-class RecurrentCell(Module):
+class _RecurrentCell(Module):
     """What the cells share: weight_ih f32[gates * hidden_size, input_size], weight_hh
     f32[gates * hidden_size, hidden_size], bias_ih and bias_hh f32[gates * hidden_size]."""
 
@@ -273,7 +273,7 @@ class RecurrentCell(Module):
         )
 
 
-class RNNCell(RecurrentCell):
+class RNNCell(_RecurrentCell):
     """One step of an `RNN`: h' from x [n, input_size] and h [n, hidden_size], zeros if None."""
 
     gates = 1
@@ -289,7 +289,7 @@ class RNNCell(RecurrentCell):
         return _simple_cell(self.nonlinearity, x, h, *self.weights)
 
 
-class LSTMCell(RecurrentCell):
+class LSTMCell(_RecurrentCell):
     """One step of an `LSTM`: (h', c') from x [n, input_size] and (h, c), zeros if None."""
 
     gates = 4
@@ -299,7 +299,7 @@ class LSTMCell(RecurrentCell):
         return functions.lstm_cell(x, state, *self.weights)
 
 
-class GRUCell(RecurrentCell):
+class GRUCell(_RecurrentCell):
     """One step of a `GRU`: h' from x [n, input_size] and h [n, hidden_size], zeros if None."""
 
     gates = 3
@@ -308,7 +308,7 @@ class GRUCell(RecurrentCell):
         return functions.gru_cell(x, self._zeros(x) if hx is None else hx, *self.weights)
 
 
-def _of(layer: Recurrent, names: tuple[str, ...], place: str) -> tuple[Parameter | None, ...]:
+def _of(layer: _Recurrent, names: tuple[str, ...], place: str) -> tuple[Parameter | None, ...]:
     return tuple(layer._weight(name, place) for name in names)
 
 

@@ -33,26 +33,6 @@ from graphc.functions.array.tensors import as_tensor, astype, cast, error, float
 from graphc.ir import FLOATS, INTEGERS
 from graphc.trace import Tensor, emit
 
-__all__ = [
-    "addcdiv",
-    "addcmul",
-    "allclose",
-    "deg2rad",
-    "float_power",
-    "fmax",
-    "fmin",
-    "frac",
-    "gcd",
-    "isclose",
-    "isin",
-    "isneginf",
-    "isposinf",
-    "lcm",
-    "ldexp",
-    "nextafter",
-    "rad2deg",
-]
-
 
 def fmax(x1: Any, x2: Any) -> Tensor:
     """The larger of x1 and x2; the other one where one is NaN."""

@@ -14,29 +14,6 @@ from graphc.functions.array.shapes import broadcast_to, concat, expand_dims, fli
 from graphc.functions.array.tensors import as_tensor, astype, axis_of, error
 from graphc.trace import Tensor
 
-__all__ = [
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "broadcast_arrays",
-    "chunk",
-    "column_stack",
-    "dsplit",
-    "dstack",
-    "fliplr",
-    "flipud",
-    "hsplit",
-    "hstack",
-    "logspace",
-    "narrow",
-    "ravel",
-    "rot90",
-    "select",
-    "tensor_split",
-    "vsplit",
-    "vstack",
-]
-
 
 def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` parts along `axis`, of one extent but for the last."""

@@ -21,18 +21,6 @@ from graphc.functions.array.tensors import (
 )
 from graphc.trace import Tensor, emit
 
-__all__ = [
-    "arange",
-    "full",
-    "full_like",
-    "ones",
-    "ones_like",
-    "tril",
-    "triu",
-    "zeros",
-    "zeros_like",
-]
-
 
 def full(shape: Any, fill_value: Scalar, dtype: Any = None) -> Tensor:
     """`fill_value` everywhere; f32, i64 or bool unless `dtype` says otherwise."""

@@ -6,20 +6,9 @@ from typing import Any
 
 from graphc import ops
 from graphc.functions.array.no_axes import or_without_axes
-from graphc.functions.array.reductions import summable
-from graphc.functions.array.tensors import as_tensor, axis_of, cast, floating
+from graphc.functions.array.tensors import as_tensor, axis_of, cast, floating, summable
 from graphc.ops.base import Op
 from graphc.trace import Tensor, current_builder, emit
-
-__all__ = [
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "cumulative_prod",
-    "cumulative_sum",
-    "logcumsumexp",
-]
 
 
 @or_without_axes

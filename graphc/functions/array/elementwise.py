@@ -9,7 +9,6 @@ from graphc import ops
 from graphc.functions.array.precision import scaled
 from graphc.functions.array.tensors import (
     as_tensor,
-    astype,
     cast,
     error,
     floating,
@@ -18,52 +17,6 @@ from graphc.functions.array.tensors import (
 )
 from graphc.ir import FLOATS, NARROW
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "abs",
-    "add",
-    "astype",
-    "clip",
-    "cos",
-    "divide",
-    "equal",
-    "erf",
-    "exp",
-    "expm1",
-    "floor",
-    "floor_divide",
-    "greater",
-    "greater_equal",
-    "isfinite",
-    "isnan",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
-    "not_equal",
-    "pow",
-    "reciprocal",
-    "relu",
-    "remainder",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sqrt",
-    "square",
-    "stop_gradient",
-    "subtract",
-    "tanh",
-    "where",
-]
 
 
 def add(x1: Any, x2: Any) -> Tensor:

@@ -8,21 +8,12 @@ import numpy as np
 
 from graphc import ops
 from graphc.functions.array.elementwise import divide, floor_divide, maximum, where
-from graphc.functions.array.indexing import checked_indices, take
+from graphc.functions.array.indexing import take
+from graphc.functions.array.indices import checked_indices
 from graphc.functions.array.shapes import broadcast_to
 from graphc.functions.array.tensors import as_tensor, axis_of, error, promoted
 from graphc.ir import DTYPES, FLOATS
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "gather",
-    "index_select",
-    "masked_fill",
-    "scatter",
-    "scatter_add",
-    "scatter_reduce",
-    "take_along_axis",
-]
 
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
@@ -136,14 +127,6 @@ def _scatter(name: str, x: Any, axis: int, index: Any, src: Any, combine: str) -
     places = _padded_to(places, tensor.shape, place, -1)
     source = _padded_to(source, tensor.shape, place, 0)
     return emit(ops.Scatter(place, combine), tensor, places, source)
-
-
-def sum_by_index(indices: Any, x: Any, axis: int, extent: int) -> Tensor:
-    """y[..., j, ...] = the sum of x[..., i, ...] over the i along `axis` with
-    indices[..., i, ...] = j, for j below `extent`."""
-    shape = (*x.shape[:axis], extent, *x.shape[axis + 1 :])
-    nothing = broadcast_to(as_tensor(0, x.dtype), shape)
-    return emit(ops.Scatter(axis, "sum"), nothing, indices, x)
 
 
 def _padded_to(x: Tensor, shape: tuple[int, ...], but: int, value: int) -> Tensor:

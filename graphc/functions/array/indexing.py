@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from graphc import ops
 from graphc.bounds import expect_below
 from graphc.functions.array.elementwise import equal
+from graphc.functions.array.indices import checked_indices, integer_indices
 from graphc.functions.array.shapes import reshape
-from graphc.functions.array.tensors import as_tensor, astype, axis_of, cast, error, is_integer
-from graphc.ir import INTEGERS
-from graphc.trace import Operand, Tensor, emit
-
-__all__ = ["embedding", "one_hot", "take"]
+from graphc.functions.array.tensors import as_tensor, astype, axis_of, error, is_integer
+from graphc.trace import Tensor, emit
 
 
 def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
@@ -44,26 +40,7 @@ def one_hot(x: Any, num_classes: int, dtype: Any = "i64") -> Tensor:
     """[..., num_classes] with 1 at place x[...] (integers) and 0 elsewhere: out of range, all 0."""
     if not is_integer(num_classes) or num_classes < 1:
         raise error(f"one_hot: num_classes expected a positive integer, got {num_classes!r}")
-    labels = _indices("one_hot", x)
+    labels = integer_indices("one_hot", x)
     expect_below("one_hot", labels, int(num_classes))
     ramp = emit(ops.Iota((int(num_classes),), 0, labels.dtype))
     return astype(equal(reshape(labels, (*labels.shape, 1)), ramp), dtype)
-
-
-def checked_indices(name: str, x: Any, extent: int) -> Tensor:
-    """The indices, which must be below `extent` as far as they are known."""
-    if not isinstance(x, Operand):
-        known = np.asarray(x)
-        wrong = known[(known < 0) | (known >= extent)]
-        if wrong.size:
-            raise error(f"{name}: index {wrong.flat[0]} is not in the range 0 to {extent - 1}")
-    indices = _indices(name, x)
-    expect_below(name, indices, extent)
-    return indices
-
-
-def _indices(name: str, x: Any) -> Tensor:
-    tensor = as_tensor(x)
-    if tensor.dtype not in INTEGERS:
-        raise error(f"{name}: expected integer indices, got {tensor.value.type}")
-    return tensor if tensor.dtype in ("i32", "i64") else cast(tensor, "i32")

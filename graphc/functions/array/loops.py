@@ -14,8 +14,6 @@ from graphc.ops.scan import Scan
 from graphc.state import StateBuffer
 from graphc.trace import Builder, Tensor, current_builder
 
-__all__ = ["scan"]
-
 
 def scan(
     fn: Callable[..., Any],

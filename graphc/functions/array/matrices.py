@@ -13,36 +13,13 @@ from graphc.functions.array.creation import ones_like
 from graphc.functions.array.elementwise import add, equal, multiply, subtract, where
 from graphc.functions.array.indexing import take
 from graphc.functions.array.matrix_product import matmul
+from graphc.functions.array.padding import pad
 from graphc.functions.array.products import outer, tensordot
-from graphc.functions.array.rearrange import diagonal, eye, meshgrid, moveaxis, roll
-from graphc.functions.array.reductions import norm, sum
-from graphc.functions.array.shapes import concat, expand_dims, pad, reshape, stack
+from graphc.functions.array.rearrange import eye, meshgrid, moveaxis, roll
+from graphc.functions.array.reductions import norm
+from graphc.functions.array.shapes import concat, expand_dims, reshape, stack
 from graphc.functions.array.tensors import as_tensor, axis_of, error, floating, promoted
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "addmm",
-    "addmv",
-    "addr",
-    "baddbmm",
-    "block_diag",
-    "cartesian_prod",
-    "cdist",
-    "combinations",
-    "cross",
-    "diag_embed",
-    "diagflat",
-    "dist",
-    "inner",
-    "kron",
-    "matrix_power",
-    "multi_dot",
-    "pdist",
-    "trace",
-    "tril_indices",
-    "triu_indices",
-    "vander",
-]
 
 
 def addmm(x: Any, mat1: Any, mat2: Any, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -166,11 +143,6 @@ def _chained(matrices: list[Tensor]) -> Tensor:
         return matrices[i] if j == i + 1 else matmul(product(i, k), product(k, j))
 
     return product(0, n)
-
-
-def trace(x: Any, offset: int = 0) -> Tensor:
-    """The sum along diagonal `offset` of the last two axes."""
-    return sum(diagonal(x, offset, -2, -1), -1)
 
 
 def cdist(x1: Any, x2: Any, p: float = 2.0) -> Tensor:

@@ -12,8 +12,6 @@ from graphc.functions.array.shapes import reshape
 from graphc.functions.array.tensors import error, promoted
 from graphc.trace import Tensor, emit
 
-__all__ = ["matmul"]
-
 
 def matmul(x1: Any, x2: Any) -> Tensor:
     """The matrix product of [..., m, k] and [..., k, n]: [..., m, n]; leading axes broadcast.

@@ -10,6 +10,7 @@ from graphc.dtypes import largest
 from graphc.functions.array.elementwise import (
     abs,
     add,
+    clip,
     equal,
     exp,
     greater,
@@ -33,33 +34,6 @@ from graphc.functions.array.tensors import as_tensor, floating, promoted
 from graphc.ir import DTYPES, FLOATS
 from graphc.ops.base import Op
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "bitwise_and",
-    "bitwise_left_shift",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "ceil",
-    "copysign",
-    "exp2",
-    "fmod",
-    "heaviside",
-    "isinf",
-    "lerp",
-    "log2",
-    "log10",
-    "logaddexp",
-    "logaddexp2",
-    "logit",
-    "nan_to_num",
-    "positive",
-    "round",
-    "signbit",
-    "trunc",
-    "xlogy",
-]
 
 
 def ceil(x: Any) -> Tensor:
@@ -140,8 +114,6 @@ def xlogy(x1: Any, x2: Any) -> Tensor:
 
 def logit(x: Any, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), the inverse of sigmoid; of x moved into [eps, 1 - eps] if that is given."""
-    from graphc.functions.array.elementwise import clip
-
     tensor = floating(x) if eps is None else clip(floating(x), eps, 1 - eps)
     return subtract(log(tensor), log1p(negative(tensor)))
 

@@ -29,21 +29,6 @@ from graphc.functions.array.values_alone import values_alone
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, current_builder, emit
 
-__all__ = [
-    "argsort",
-    "bucketize",
-    "kthvalue",
-    "median",
-    "mode",
-    "msort",
-    "nanmedian",
-    "nanquantile",
-    "quantile",
-    "searchsorted",
-    "sort",
-    "topk",
-]
-
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from graphc.functions.array.elementwise import (
     logical_or,
     multiply,
     remainder,
+    stop_gradient,
+    subtract,
     where,
 )
 from graphc.functions.array.reductions import max, min
-from graphc.functions.array.tensors import as_tensor, cast
+from graphc.functions.array.tensors import as_tensor, axes_of, cast, floating
 from graphc.trace import Tensor, emit
 
 
@@ -65,3 +68,13 @@ def pixel_of(
 
 def _only(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     return tuple(n if a == axis else 1 for a, n in enumerate(shape))
+
+
+def shifted(name: str, x: Any, axis: int) -> Tensor:
+    """x less its largest element along `axis`, so that no exponential overflows. The shift cancels
+    in what follows, so no gradient flows through it."""
+    tensor = floating(x)
+    axes_of(name, axis, tensor)
+    if not tensor.size:
+        return tensor
+    return subtract(tensor, stop_gradient(max(tensor, axis, keepdims=True)))

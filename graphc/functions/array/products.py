@@ -14,8 +14,6 @@ from graphc.functions.array.shapes import broadcast_to, expand_dims, permute_dim
 from graphc.functions.array.tensors import axis_of, error, promoted
 from graphc.trace import Tensor
 
-__all__ = ["einsum", "outer", "tensordot", "vecdot"]
-
 Named = tuple[Tensor, str]
 """A tensor and a letter for each of its axes."""
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from graphc import ops
+from graphc.functions.array.draws import MOST, gumbel, uniform
 from graphc.functions.array.elementwise import (
     add,
     cos,
@@ -15,9 +15,7 @@ from graphc.functions.array.elementwise import (
     greater,
     less,
     log,
-    maximum,
     multiply,
-    negative,
     sqrt,
     stop_gradient,
     subtract,
@@ -35,36 +33,9 @@ from graphc.functions.array.tensors import (
     promoted,
     shape_of,
 )
-from graphc.trace import Tensor, current_builder, emit
-
-__all__ = [
-    "bernoulli",
-    "multinomial",
-    "normal",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "randperm",
-]
+from graphc.trace import Tensor
 
 Shape = int | Sequence[int]
-MOST = 2**24
-"""So many different numbers has a uniform draw."""
-
-
-def uniform(shape: tuple[int, ...]) -> Tensor:
-    """f32 of `shape`, uniform in [0, 1): multiples of 2^-24."""
-    seed, number, counter = current_builder().random_key()
-    return emit(ops.PhiloxUniform(seed, number, shape), counter)
-
-
-def gumbel(shape: tuple[int, ...]) -> Tensor:
-    """f32 of `shape`: -log(-log(u)) of uniform u, which added to logarithms of weights makes the
-    largest place a draw by these weights."""
-    return negative(log(negative(log(maximum(uniform(shape), 0.5 / MOST)))))
 
 
 def rand(shape: Shape, dtype: Any = "f32") -> Tensor:

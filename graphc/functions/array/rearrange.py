@@ -6,38 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from graphc import ops
 from graphc.functions.array.elementwise import equal, where
 from graphc.functions.array.gathering import take_along_axis
+from graphc.functions.array.padding import pad
 from graphc.functions.array.shapes import (
     broadcast_to,
     concat,
     expand_dims,
-    flip,
     permute_dims,
     reshape,
     squeeze,
 )
-from graphc.functions.array.shapes import pad as pad_constant
-from graphc.functions.array.tensors import Axes, as_tensor, axis_of, error, shape_of
+from graphc.functions.array.tensors import Axes, as_tensor, astype, axis_of, error, part, shape_of
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "diag",
-    "diagonal",
-    "expand",
-    "eye",
-    "linspace",
-    "meshgrid",
-    "moveaxis",
-    "repeat",
-    "roll",
-    "split",
-    "swapaxes",
-    "tile",
-    "unflatten",
-    "unstack",
-]
 
 
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
@@ -115,14 +99,9 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axes = None) -> Tensor:
         extent = tensor.shape[place]
         cut = -by % extent if extent else 0
         if cut:
-            parts = [_part(tensor, place, cut, extent), _part(tensor, place, 0, cut)]
+            parts = [part(tensor, place, cut, extent), part(tensor, place, 0, cut)]
             tensor = concat(parts, place)
     return tensor
-
-
-def _part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-    part: Tensor = x[(*(slice(None),) * axis, slice(start, stop))]
-    return part
 
 
 def split(x: Any, split_size: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
@@ -140,14 +119,14 @@ def split(x: Any, split_size: int | Sequence[int], axis: int = 0) -> tuple[Tenso
     else:
         sizes = [min(split_size, extent - n) for n in range(0, extent, split_size)]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return tuple(_part(tensor, place, s, s + n) for s, n in zip(starts, sizes, strict=True))
+    return tuple(part(tensor, place, s, s + n) for s, n in zip(starts, sizes, strict=True))
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """The elements along `axis`, which they lack."""
     tensor = as_tensor(x)
     place = axis_of("unstack", axis, tensor)
-    parts = (_part(tensor, place, i, i + 1) for i in range(tensor.shape[place]))
+    parts = (part(tensor, place, i, i + 1) for i in range(tensor.shape[place]))
     return tuple(squeeze(p, place) for p in parts)
 
 
@@ -168,8 +147,6 @@ def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Tensor:
 
 def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = "f32") -> Tensor:
     """[n_rows, n_cols] with 1 where column = row + k, else 0; square unless n_cols is given."""
-    from graphc.functions.array.tensors import astype
-
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     rows, columns = (emit(ops.Iota(shape_of("eye", shape), a)) for a in (0, 1))
     return astype(equal(columns, rows + k), dtype)
@@ -177,10 +154,6 @@ def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = "f32") 
 
 def linspace(start: float, stop: float, num: int, dtype: Any = "f32") -> Tensor:
     """[num] numbers from `start` to `stop`, both included, at equal distances."""
-    import numpy as np
-
-    from graphc.functions.array.tensors import astype
-
     return astype(as_tensor(np.linspace(start, stop, num)), dtype)
 
 
@@ -207,7 +180,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
         raise error(f"diag: expected 1 or 2 axes, got {tensor.value.type}")
     n = tensor.shape[0]
     square = where(eye(n, dtype="bool"), expand_dims(tensor, 0), as_tensor(0, tensor.dtype))
-    return pad_constant(square, [(max(-k, 0), max(k, 0)), (max(k, 0), max(-k, 0))])
+    return pad(square, [(max(-k, 0), max(k, 0)), (max(k, 0), max(-k, 0))])
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
@@ -225,38 +198,3 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     if indexing == "xy" and rank > 1:
         grids = [swapaxes(g, 0, 1) for g in grids]
     return tuple(grids)
-
-
-def padded_from_within(x: Any, widths: Sequence[tuple[int, ...]], mode: str) -> Tensor:
-    """`pad` with its elements from x."""
-    tensor = as_tensor(x)
-    if mode not in ("reflect", "replicate", "circular"):
-        raise error(
-            f'pad: mode expected "constant", "reflect", "replicate" or "circular", got {mode!r}'
-        )
-    for axis, (before, after) in enumerate(widths):
-        extent = tensor.shape[axis]
-        most = {"reflect": extent - 1, "circular": extent}.get(mode, max(before, after))
-        if max(before, after) > most or (not extent and before + after):
-            raise error(
-                f'pad: mode="{mode}" adds at most {most} elements to axis {axis} of '
-                f"{tensor.value.type}, got {(before, after)}"
-            )
-        parts = _around(tensor, axis, before, after, mode)
-        tensor = concat([p for p in parts if p.shape[axis]], axis) if before + after else tensor
-    return tensor
-
-
-def _around(x: Tensor, axis: int, before: int, after: int, mode: str) -> tuple[Tensor, ...]:
-    extent = x.shape[axis]
-    if mode == "circular":
-        return _part(x, axis, extent - before, extent), x, _part(x, axis, 0, after)
-    if mode == "reflect":
-        low, high = _part(x, axis, 1, before + 1), _part(x, axis, extent - 1 - after, extent - 1)
-        return flip(low, axis), x, flip(high, axis)
-    shape = list(x.shape)
-    edges = []
-    for start, count in ((0, before), (extent - 1, after)):
-        shape[axis] = count
-        edges.append(broadcast_to(_part(x, axis, start, start + 1), tuple(shape)))
-    return edges[0], x, edges[1]

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from graphc import ops
+from graphc.functions.array.averages import average, biased_variance
 from graphc.functions.array.elementwise import (
     abs,
     equal,
@@ -16,32 +17,22 @@ from graphc.functions.array.elementwise import (
     pow,
     sqrt,
     square,
-    stop_gradient,
-    subtract,
     where,
 )
 from graphc.functions.array.precision import in_float32
 from graphc.functions.array.shapes import reshape
-from graphc.functions.array.tensors import Axes, as_tensor, axes_of, axis_of, cast, dtype_of, error
+from graphc.functions.array.tensors import (
+    Axes,
+    as_tensor,
+    axes_of,
+    axis_of,
+    cast,
+    error,
+    summable,
+)
 from graphc.functions.array.values_alone import values_alone
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "count_nonzero",
-    "max",
-    "mean",
-    "min",
-    "norm",
-    "prod",
-    "std",
-    "sum",
-    "var",
-]
 
 
 def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
@@ -60,14 +51,6 @@ def prod(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -
     """
     tensor = summable(x, dtype)
     return emit(ops.Prod(axes_of("prod", axis, tensor), keepdims), tensor)
-
-
-def summable(x: Any, dtype: Any) -> Tensor:
-    """`x` as it is summed: in `dtype`, else in its own dtype if that is a float, else in i64."""
-    tensor = as_tensor(x)
-    if dtype is not None:
-        return cast(tensor, dtype_of(dtype))
-    return tensor if tensor.dtype in FLOATS else cast(tensor, "i64")
 
 
 def count_nonzero(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -110,9 +93,7 @@ def _root(x: Tensor) -> Tensor:
 def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean of floats over `axis` (one, several, or all for None); NaN over nothing."""
     tensor = _floats("mean", x)
-    axes = axes_of("mean", axis, tensor)
-    count = math.prod(tensor.shape[a] for a in axes)
-    return multiply(emit(ops.Sum(axes, keepdims), tensor), 1 / count if count else math.nan)
+    return average(tensor, axes_of("mean", axis, tensor), keepdims)
 
 
 def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -147,22 +128,9 @@ def var(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = Fal
             f"var: {count} elements along axes {axes} of {tensor.value.type} "
             f"are not more than correction={correction}"
         )
-    average = mean(tensor, axes, keepdims=True)
-    biased = biased_variance(tensor, average, axes)
+    biased = biased_variance(tensor, average(tensor, axes, keepdims=True), axes)
     unbiased = biased if not correction else multiply(biased, count / (count - correction))
     return unbiased if keepdims else sum(unbiased, axes)
-
-
-def biased_variance(x: Tensor, average: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """The mean squared deviation over `axes`, which it keeps, from their mean `average`.
-
-    Written as E[(x - c)^2] - (E[x] - c)^2 for the constant c = E[x]. The second term is 0, but
-    makes the gradient exact at any order without a sum over x in it; differentiating (x - E[x])^2
-    itself needs one more pass over the data for a sum that is 0.
-    """
-    centre = stop_gradient(average)
-    spread = mean(square(subtract(x, centre)), axes, keepdims=True)
-    return subtract(spread, square(subtract(average, centre)))
 
 
 @in_float32

@@ -8,22 +8,14 @@ from graphc import ops
 from graphc.functions.array import reductions
 from graphc.functions.array.creation import zeros
 from graphc.functions.array.elementwise import add, equal, greater, multiply, subtract, where
-from graphc.functions.array.indexing import checked_indices
+from graphc.functions.array.indices import checked_indices
 from graphc.functions.array.matrices import diag_embed
+from graphc.functions.array.padding import pad
 from graphc.functions.array.rearrange import moveaxis
 from graphc.functions.array.reductions import any
-from graphc.functions.array.shapes import broadcast_to, expand_dims, pad, reshape
+from graphc.functions.array.shapes import broadcast_to, expand_dims, reshape
 from graphc.functions.array.tensors import as_tensor, axis_of, error, promoted
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "diagonal_scatter",
-    "index_add",
-    "index_copy",
-    "index_fill",
-    "select_scatter",
-    "slice_scatter",
-]
 
 
 def index_add(x: Any, axis: int, index: Any, source: Any, alpha: float = 1) -> Tensor:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from graphc import ops
 from graphc.functions.array.tensors import (
@@ -19,21 +17,6 @@ from graphc.functions.array.tensors import (
     shape_of,
 )
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "broadcast_to",
-    "concat",
-    "expand_dims",
-    "flatten",
-    "flip",
-    "matrix_transpose",
-    "pad",
-    "permute_dims",
-    "reshape",
-    "squeeze",
-    "stack",
-    "transpose",
-]
 
 
 def reshape(x: Any, shape: Any, *more: int) -> Tensor:
@@ -153,41 +136,3 @@ def _several(name: str, arrays: Any) -> Sequence[Any]:
     if isinstance(arrays, Tensor) or not isinstance(arrays, Sequence) or not arrays:
         raise error(f"{name}: expected a list or tuple of at least one tensor")
     return arrays
-
-
-def pad(
-    x: Any, widths: int | Sequence[Sequence[int]], value: float = 0.0, mode: str = "constant"
-) -> Tensor:
-    """x with `widths[axis] = (before, after)` elements around it, or one number of them on all
-    sides: of `value` for mode "constant", mirrored without the edge for "reflect", the edge for
-    "replicate", those of the other end for "circular"."""
-    tensor = as_tensor(x)
-    pairs = _pairs(widths, tensor)
-    if mode != "constant":
-        from graphc.functions.array.rearrange import padded_from_within
-
-        return padded_from_within(tensor, pairs, mode)
-    low, high = tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
-    return emit(ops.Pad(low, high, (0,) * tensor.ndim, value), tensor)
-
-
-def _pairs(widths: Any, x: Tensor) -> list[tuple[int, int]]:
-    """(before, after) of each axis of x, or GraphError. A single pair is none for all axes: for
-    PyTorch it would be that of the last one."""
-    number = _is_width(widths)
-    given = [(widths, widths)] * x.ndim if number else widths
-    pairs = [tuple(p) for p in given] if _holds_sequences(given) else []
-    if len(pairs) != x.ndim or any(len(p) != 2 or not all(map(_is_width, p)) for p in pairs):
-        raise error(
-            f"pad: expected a pair of non-negative widths for each axis of {x.value.type}, "
-            f"or one number, got {pairs or widths}"
-        )
-    return [(int(before), int(after)) for before, after in pairs]
-
-
-def _is_width(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
-
-
-def _holds_sequences(value: Any) -> bool:
-    return isinstance(value, Iterable) and all(hasattr(v, "__len__") for v in value)

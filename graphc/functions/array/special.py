@@ -25,26 +25,6 @@ from graphc.functions.array.numeric import xlogy
 from graphc.functions.array.tensors import error, floating, promoted
 from graphc.trace import Tensor, emit
 
-__all__ = [
-    "digamma",
-    "entr",
-    "erfc",
-    "erfcx",
-    "erfinv",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "lgamma",
-    "log_ndtr",
-    "multigammaln",
-    "ndtr",
-    "ndtri",
-    "polygamma",
-    "sinc",
-    "xlog1py",
-]
-
 
 def erfc(x: Any) -> Tensor:
     """1 - erf(x), accurate where that is near 0."""

@@ -21,7 +21,7 @@ from graphc.functions.array.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.array.indexing import checked_indices
+from graphc.functions.array.indices import checked_indices
 from graphc.functions.array.matrix_product import matmul
 from graphc.functions.array.rearrange import diagonal
 from graphc.functions.array.reductions import max, mean, min, std, sum, var
@@ -29,21 +29,6 @@ from graphc.functions.array.shapes import concat, expand_dims, matrix_transpose,
 from graphc.functions.array.tensors import Axes, as_tensor, axis_of, cast, error, floating
 from graphc.ir import FLOATS
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "aminmax",
-    "bincount",
-    "corrcoef",
-    "cov",
-    "cumulative_trapezoid",
-    "diff",
-    "histc",
-    "nanmean",
-    "nansum",
-    "std_mean",
-    "trapezoid",
-    "var_mean",
-]
 
 
 def nansum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:

@@ -28,8 +28,6 @@ from graphc.functions.array.tensors import as_tensor, cast, error, is_integer
 from graphc.ir import FLOATS
 from graphc.trace import Operand, Tensor, emit
 
-__all__ = ["getitem"]
-
 
 def getitem(x: Any, key: Any) -> Tensor:
     """x[key]: integers, slices with any step, None and Ellipsis, as in NumPy; and integer tensors,

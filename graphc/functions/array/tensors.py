@@ -177,3 +177,16 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
         if not isinstance(extent, int | np.integer) or isinstance(extent, bool) or extent < 0:
             raise error(f"{name}: a shape holds non-negative integers, got {shape!r}")
     return tuple(int(e) for e in extents)
+
+
+def summable(x: Any, dtype: Any) -> Tensor:
+    """`x` as it is summed: in `dtype`, else in its own dtype if that is a float, else in i64."""
+    tensor = as_tensor(x)
+    if dtype is not None:
+        return cast(tensor, dtype_of(dtype))
+    return tensor if tensor.dtype in FLOATS else cast(tensor, "i64")
+
+
+def part(x: Tensor, axis: int, start: int | None, stop: int | None, step: int = 1) -> Tensor:
+    """The elements from place `start` to before `stop` of `axis`, counted from the front."""
+    return x[(*(slice(None),) * axis, slice(start, stop, step))]

@@ -8,20 +8,6 @@ from graphc import ops
 from graphc.functions.array.tensors import floating, promoted
 from graphc.trace import Tensor, emit
 
-__all__ = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cosh",
-    "hypot",
-    "sinh",
-    "tan",
-]
-
 
 def tan(x: Any) -> Tensor:
     """The tangent of x in radians."""

@@ -29,6 +29,7 @@ from graphc.functions.array.elementwise import (
     tanh,
     where,
 )
+from graphc.functions.array.places import shifted
 from graphc.functions.array.precision import in_float32
 from graphc.functions.array.reductions import max, sum
 from graphc.functions.array.shapes import reshape
@@ -42,33 +43,6 @@ from graphc.functions.array.tensors import (
     floating,
 )
 from graphc.trace import Tensor
-
-__all__ = [
-    "celu",
-    "elu",
-    "gelu",
-    "glu",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "leaky_relu",
-    "log_softmax",
-    "logsigmoid",
-    "logsumexp",
-    "mish",
-    "prelu",
-    "relu6",
-    "selu",
-    "silu",
-    "softmax",
-    "softmin",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "tanhshrink",
-    "threshold",
-]
 
 
 @in_float32
@@ -285,13 +259,3 @@ def logsumexp(x: Any, axis: Axes = -1, keepdims: bool = False) -> Tensor:
     total = log(sum(exp(subtract(tensor, finite)), axes, keepdims=True))
     result = add(total, finite)
     return result if keepdims else sum(result, axes)
-
-
-def shifted(name: str, x: Any, axis: int) -> Tensor:
-    """x less its largest element along `axis`, so that no exponential overflows. The shift cancels
-    in what follows, so no gradient flows through it."""
-    tensor = floating(x)
-    axes_of(name, axis, tensor)
-    if not tensor.size:
-        return tensor
-    return subtract(tensor, stop_gradient(max(tensor, axis, keepdims=True)))

@@ -11,17 +11,16 @@ import numpy as np
 
 from graphc import ops
 from graphc.functions.array import reductions
-from graphc.functions.array.elementwise import add, equal, less_equal, multiply, where
+from graphc.functions.array.elementwise import equal, where
 from graphc.functions.array.matrix_product import matmul
 from graphc.functions.array.precision import in_float32
 from graphc.functions.array.rearrange import repeat
-from graphc.functions.array.shapes import broadcast_to, matrix_transpose, permute_dims, reshape
+from graphc.functions.array.shapes import broadcast_to, permute_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, floating, promoted
 from graphc.functions.network.activation import softmax
 from graphc.functions.network.dropouts import dropout
-from graphc.trace import Tensor, current_builder, emit
-
-__all__ = ["scaled_dot_product_attention"]
+from graphc.functions.network.scores import scores
+from graphc.trace import Tensor, current_builder
 
 MOST_FEATURES = 256
 """Of a head, for the op: with more, the weights lie in memory as a whole."""
@@ -141,35 +140,6 @@ def _composed(
 ) -> Tensor:
     """What the op computes, from others."""
     k, v = (x if x.shape[1] == 1 else repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
-    scores = _scores(q, k, masks, is_causal, scale)
-    nothing = equal(reductions.max(scores, -1, keepdims=True), -math.inf)
-    return matmul(where(nothing, 0, dropout(softmax(scores, -1), p, training=True)), v)
-
-
-def attention_weights(
-    q: Tensor,
-    k: Tensor,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> Tensor:
-    """What each position takes of each other's value: [..., t, e], [..., u, e] to [..., t, u];
-    arguments as of `scaled_dot_product_attention`, but a row that sees nothing gives NaN."""
-    masks = [] if attn_mask is None else [as_tensor(attn_mask)]
-    scores = _scores(q, k, masks, is_causal, scale)
-    return dropout(softmax(scores, -1), dropout_p, training=True)
-
-
-def _scores(
-    q: Tensor, k: Tensor, masks: Sequence[Tensor], is_causal: bool, scale: float | None
-) -> Tensor:
-    factor = 1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale
-    scores = multiply(matmul(q, matrix_transpose(k)), factor)
-    if is_causal:
-        rows, columns = emit(ops.Iota((q.shape[-2], 1), 0)), emit(ops.Iota((1, k.shape[-2]), 1))
-        scores = where(less_equal(columns, rows), scores, -math.inf)
-    for mask in masks:
-        seen = mask.dtype == "bool"
-        scores = where(mask, scores, -math.inf) if seen else add(scores, mask)
-    return scores
+    logits = scores(q, k, masks, is_causal, scale)
+    nothing = equal(reductions.max(logits, -1, keepdims=True), -math.inf)
+    return matmul(where(nothing, 0, dropout(softmax(logits, -1), p, training=True)), v)

@@ -9,13 +9,12 @@ from typing import Any
 from graphc import ops
 from graphc.functions.array.elementwise import add, multiply
 from graphc.functions.array.matrix_product import matmul
+from graphc.functions.array.padding import pad
 from graphc.functions.array.precision import biased
-from graphc.functions.array.shapes import expand_dims, matrix_transpose, pad, reshape
+from graphc.functions.array.shapes import expand_dims, matrix_transpose, reshape
 from graphc.functions.array.tensors import as_tensor, error, promoted
-from graphc.functions.network.windows import of_images, pair, single
+from graphc.functions.network.windows import check_output_padding, of_images, pair, single
 from graphc.trace import Tensor, emit
-
-__all__ = ["bilinear", "conv1d", "conv2d", "conv_transpose2d", "linear"]
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
@@ -158,15 +157,6 @@ def conv_transpose2d(
     if b.shape != (channels,):
         raise error(f"{name}: bias {b.value.type} does not fit the {channels} output channels")
     return biased(partial(emit, op), tensor, w, reshape(b, (1, channels, 1, 1)))
-
-
-def check_output_padding(
-    name: str, extra: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> None:
-    """GraphError unless `extra` is below stride or dilation along each axis."""
-    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
-        spaced = "" if set(dilation) == {1} else f" or dilation {tuple(dilation)}"
-        raise error(f"{name}: output_padding {extra} is not below stride {stride}{spaced}")
 
 
 def _named_padding(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,16 @@ from graphc import ops
 from graphc.functions.array.rearrange import swapaxes
 from graphc.functions.array.shapes import concat, expand_dims, flip, permute_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, error, promoted
-from graphc.functions.network.contraction import check_output_padding, conv2d, conv_transpose2d
-from graphc.functions.network.windows import of_images, pair, single, triple
+from graphc.functions.network.contraction import conv2d, conv_transpose2d
+from graphc.functions.network.windows import (
+    Size,
+    check_output_padding,
+    of_images,
+    pair,
+    single,
+    triple,
+)
 from graphc.trace import Tensor, emit
-
-__all__ = ["conv3d", "conv_transpose1d", "conv_transpose3d", "fold", "unfold"]
-
-Size = int | Sequence[int]
 
 
 @of_images(3)

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphc import ops
 from graphc.functions.array.creation import zeros_like
+from graphc.functions.array.draws import gumbel, uniform
 from graphc.functions.array.elementwise import (
     add,
     divide,
@@ -21,22 +22,10 @@ from graphc.functions.array.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.array.random import gumbel, uniform
 from graphc.functions.array.reductions import argmax
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, floating
 from graphc.functions.network.activation import leaky_relu, softmax
 from graphc.trace import Tensor, current_builder, emit
-
-__all__ = [
-    "alpha_dropout",
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "feature_alpha_dropout",
-    "gumbel_softmax",
-    "rrelu",
-]
 
 
 def dropout(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:

@@ -31,16 +31,6 @@ from graphc.functions.array.shapes import expand_dims, permute_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, promoted, shape_of
 from graphc.trace import Tensor, emit
 
-__all__ = [
-    "affine_grid",
-    "channel_shuffle",
-    "grid_sample",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-]
-
-Size = int | Sequence[int]
-
 
 def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
     """x [..., c r^2, h, w] as [..., c, h r, w r] for r = `upscale_factor`."""

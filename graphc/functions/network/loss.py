@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from graphc import ops
@@ -10,7 +9,6 @@ from graphc.bounds import expect_below
 from graphc.functions.array.elementwise import (
     abs,
     add,
-    divide,
     equal,
     exp,
     log,
@@ -21,21 +19,15 @@ from graphc.functions.array.elementwise import (
     subtract,
     where,
 )
+from graphc.functions.array.places import shifted
 from graphc.functions.array.precision import in_float32
 from graphc.functions.array.reductions import mean, sum
 from graphc.functions.array.shapes import reshape
-from graphc.functions.array.tensors import as_tensor, cast, error, floating, promoted
-from graphc.functions.network.activation import log_softmax, shifted, softplus
+from graphc.functions.array.tensors import as_tensor, cast, error, floating
+from graphc.functions.network.activation import log_softmax, softplus
+from graphc.functions.network.reducing import alike, reduced
 from graphc.ir import FLOATS, INTEGERS
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-]
 
 
 @in_float32
@@ -202,26 +194,3 @@ def _label_weights(
 
 def _difference(name: str, input: Any, target: Any) -> Tensor:
     return subtract(*alike(name, input, target))
-
-
-def alike(name: str, input: Any, target: Any) -> list[Tensor]:
-    """Both as floats of one dtype and, or GraphError, of one shape."""
-    pair = [floating(t) for t in promoted(input, target)]
-    if pair[0].shape != pair[1].shape:
-        raise error(
-            f"{name}: input {pair[0].value.type} and target {pair[1].value.type} differ in shape"
-        )
-    return pair
-
-
-def reduced(name: str, loss: Tensor, reduction: str, weights: Tensor | None = None) -> Tensor:
-    """The loss per label reduced as asked; the mean divides by the sum of `weights`."""
-    if reduction == "none":
-        return loss
-    if reduction == "sum":
-        return sum(loss)
-    if reduction != "mean":
-        raise error(f'{name}: reduction expected "mean", "sum" or "none", got {reduction!r}')
-    if weights is None:
-        return multiply(sum(loss), 1 / loss.size if loss.size else math.nan)
-    return divide(sum(loss), sum(weights))

@@ -32,24 +32,8 @@ from graphc.functions.array.precision import in_float32
 from graphc.functions.array.reductions import norm, sum
 from graphc.functions.array.tensors import floating, promoted
 from graphc.functions.network.activation import logsigmoid
-from graphc.functions.network.loss import alike, reduced
+from graphc.functions.network.reducing import alike, reduced
 from graphc.trace import Tensor
-
-__all__ = [
-    "binary_cross_entropy",
-    "cosine_embedding_loss",
-    "cosine_similarity",
-    "gaussian_nll_loss",
-    "hinge_embedding_loss",
-    "huber_loss",
-    "kl_div",
-    "margin_ranking_loss",
-    "pairwise_distance",
-    "poisson_nll_loss",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "triplet_margin_loss",
-]
 
 
 @in_float32
@@ -222,8 +206,6 @@ def gaussian_nll_loss(
     """(log(var) + (input - target)^2 / var) / 2 with var of at least `eps`, through which limit the
     gradient passes; with `full` plus log(2 pi) / 2."""
     x, t = alike("gaussian_nll_loss", input, target)
-    from graphc.functions.array.elementwise import stop_gradient
-
     spread = floating(var)
     limited = add(spread, stop_gradient(subtract(maximum(spread, eps), spread)))
     loss = multiply(add(log(limited), divide(square(subtract(x, t)), limited)), 0.5)

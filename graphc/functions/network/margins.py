@@ -27,17 +27,10 @@ from graphc.functions.array.reductions import any, mean, sum
 from graphc.functions.array.shapes import expand_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, floating
 from graphc.functions.network.activation import logsigmoid
-from graphc.functions.network.loss import alike, reduced
 from graphc.functions.network.losses import pairwise_distance
+from graphc.functions.network.reducing import alike, reduced
 from graphc.ir import INTEGERS
 from graphc.trace import Tensor, emit
-
-__all__ = [
-    "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
-    "triplet_margin_with_distance_loss",
-]
 
 
 def multi_margin_loss(

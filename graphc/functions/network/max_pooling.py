@@ -11,17 +11,24 @@ import numpy as np
 from graphc import ops
 from graphc.functions.array.elementwise import add, floor_divide, multiply
 from graphc.functions.array.gathering import take_along_axis
+from graphc.functions.array.padding import pad
 from graphc.functions.array.places import first_largest, pixel_of
-from graphc.functions.array.shapes import expand_dims, pad, reshape, squeeze
+from graphc.functions.array.shapes import expand_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor
 from graphc.functions.network.convolution import unfold
-from graphc.functions.network.pooling import by_depth, extended, of_rank, row, window
-from graphc.functions.network.windows import of_images, pair, single, triple
+from graphc.functions.network.windows import (
+    Size,
+    by_depth,
+    extended,
+    of_images,
+    of_rank,
+    pair,
+    row,
+    single,
+    triple,
+    window,
+)
 from graphc.trace import Tensor, current_builder
-
-__all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
-
-Size = int | Sequence[int]
 
 
 @of_images(2)

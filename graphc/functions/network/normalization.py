@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.functions.array.averages import biased_variance
 from graphc.functions.array.elementwise import (
     add,
     divide,
@@ -20,23 +21,14 @@ from graphc.functions.array.elementwise import (
     stop_gradient,
     subtract,
 )
+from graphc.functions.array.padding import pad
 from graphc.functions.array.precision import in_float32
-from graphc.functions.array.reductions import biased_variance, mean, norm
-from graphc.functions.array.shapes import pad, reshape
+from graphc.functions.array.reductions import mean, norm
+from graphc.functions.array.shapes import reshape
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, floating, shape_of
 from graphc.ir import DTYPES
 from graphc.state import StateBuffer
 from graphc.trace import Tensor, current_builder
-
-__all__ = [
-    "batch_norm",
-    "group_norm",
-    "instance_norm",
-    "layer_norm",
-    "local_response_norm",
-    "normalize",
-    "rms_norm",
-]
 
 
 @in_float32

@@ -1,30 +1,29 @@
-"""Means and norms over windows of images, and what all pooling shares."""
+"""Means and norms over windows of images."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphc import ops
 from graphc.functions.array.elementwise import greater, multiply, pow, relu, where
-from graphc.functions.array.shapes import expand_dims, pad, reshape, squeeze
+from graphc.functions.array.shapes import expand_dims, squeeze
 from graphc.functions.array.tensors import as_tensor, error, floating
-from graphc.functions.network.windows import of_images, pair, single, triple
+from graphc.functions.network.windows import (
+    Size,
+    by_depth,
+    extended,
+    of_images,
+    of_rank,
+    pair,
+    row,
+    single,
+    triple,
+    window,
+)
 from graphc.trace import Tensor, current_builder
-
-__all__ = [
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
-]
-
-Size = int | Sequence[int]
 
 
 @of_images(2)
@@ -103,43 +102,6 @@ def avg_pool3d(
     return by_depth("avg_pool3d", pool, x, kernel_size, stride, padding)
 
 
-def by_depth(
-    name: str,
-    pool: Callable[[Tensor, Size, Size, Size, slice], Tensor],
-    x: Any,
-    kernel_size: Size,
-    stride: Size | None,
-    padding: Size,
-) -> Tensor:
-    """Windows of images first, then of what they leave along the depth; `pool` is told which of the
-    three axes it gets."""
-    tensor = of_rank(name, x, 5)
-    size = triple(name, "kernel_size", kernel_size)
-    steps = size if stride is None else triple(name, "stride", stride)
-    around = triple(name, "padding", padding, at_least=0)
-    n, c, d, h, w = tensor.shape
-    inner, outer = slice(1, 3), slice(0, 1)
-    flat = reshape(tensor, (n, c * d, h, w))
-    images = pool(flat, size[inner], steps[inner], around[inner], inner)
-    p, q = images.shape[2:]
-    columns = reshape(images, (n, c, d, p * q))
-    y = pool(columns, (size[0], 1), (steps[0], 1), (around[0], 0), outer)
-    return reshape(y, (n, c, y.shape[2], p, q))
-
-
-def extended(
-    x: Tensor, reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], value: float
-) -> Tensor:
-    """x with elements of `value` behind it for windows that begin in it or in the padding before
-    it, but end behind the padding."""
-    more = []
-    for n, k, s, p in zip(x.shape[2:], reach, stride, padding, strict=True):
-        windows = -(-(n + 2 * p - k) // s) + 1
-        windows -= (windows - 1) * s >= n + p
-        more.append(max(0, (windows - 1) * s + k - n - 2 * p))
-    return pad(x, [(0, 0), (0, 0), *((0, m) for m in more)], value) if any(more) else x
-
-
 def _counts(
     extent: int, windows: int, size: int, stride: int, padding: int, whole: bool
 ) -> np.ndarray[Any, Any]:
@@ -192,27 +154,3 @@ def _root(mean: Tensor, count: int, norm_type: float) -> Tensor:
     total = multiply(relu(mean), float(count))
     above = greater(total, 0)
     return where(above, pow(where(above, total, 1), 1 / norm_type), 0)
-
-
-def of_rank(name: str, x: Any, rank: int) -> Tensor:
-    tensor = as_tensor(x)
-    if tensor.ndim != rank:
-        raise error(f"{name}: expected x of {rank} axes, got {tensor.value.type}")
-    return tensor
-
-
-def window(
-    name: str, kernel_size: Size, stride: Size | None, padding: Size
-) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    size = pair(name, "kernel_size", kernel_size)
-    steps = size if stride is None else pair(name, "stride", stride)
-    return size, steps, pair(name, "padding", padding, at_least=0)
-
-
-def row(
-    name: str, kernel_size: Size, stride: Size | None, padding: Size
-) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Kernel size, stride and padding for images of one row."""
-    size = single(name, "kernel_size", kernel_size)
-    step = size if stride is None else single(name, "stride", stride)
-    return (1, size), (1, step), (0, single(name, "padding", padding, at_least=0))

@@ -15,8 +15,6 @@ from graphc.functions.array.tensors import as_tensor, error
 from graphc.functions.network.contraction import linear
 from graphc.trace import Tensor
 
-__all__ = ["gru_cell", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"]
-
 
 def rnn_tanh_cell(
     x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None

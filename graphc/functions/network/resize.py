@@ -20,16 +20,6 @@ from graphc.functions.network.pooling import avg_pool1d, avg_pool2d, avg_pool3d
 from graphc.functions.network.windows import of_images
 from graphc.trace import Tensor, emit
 
-__all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-    "interpolate",
-]
-
 Extents = int | Sequence[int | None] | None
 
 PLAIN = ("nearest", "nearest-exact", "area")

@@ -10,12 +10,14 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from graphc import tree
-from graphc.functions.array.shapes import expand_dims, squeeze
+from graphc.functions.array.padding import pad
+from graphc.functions.array.shapes import expand_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, error
 from graphc.trace import Tensor
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Size = int | Sequence[int]
 
 _EXPECTED = ("", ", or two of them", ", or three of them")
 
@@ -76,3 +78,73 @@ def of_images(axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return batched
 
     return decorated
+
+
+def by_depth(
+    name: str,
+    pool: Callable[[Tensor, Size, Size, Size, slice], Tensor],
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+) -> Tensor:
+    """Windows of images first, then of what they leave along the depth; `pool` is told which of the
+    three axes it gets."""
+    tensor = of_rank(name, x, 5)
+    size = triple(name, "kernel_size", kernel_size)
+    steps = size if stride is None else triple(name, "stride", stride)
+    around = triple(name, "padding", padding, at_least=0)
+    n, c, d, h, w = tensor.shape
+    inner, outer = slice(1, 3), slice(0, 1)
+    flat = reshape(tensor, (n, c * d, h, w))
+    images = pool(flat, size[inner], steps[inner], around[inner], inner)
+    p, q = images.shape[2:]
+    columns = reshape(images, (n, c, d, p * q))
+    y = pool(columns, (size[0], 1), (steps[0], 1), (around[0], 0), outer)
+    return reshape(y, (n, c, y.shape[2], p, q))
+
+
+def extended(
+    x: Tensor, reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], value: float
+) -> Tensor:
+    """x with elements of `value` behind it for windows that begin in it or in the padding before
+    it, but end behind the padding."""
+    more = []
+    for n, k, s, p in zip(x.shape[2:], reach, stride, padding, strict=True):
+        windows = -(-(n + 2 * p - k) // s) + 1
+        windows -= (windows - 1) * s >= n + p
+        more.append(max(0, (windows - 1) * s + k - n - 2 * p))
+    return pad(x, [(0, 0), (0, 0), *((0, m) for m in more)], value) if any(more) else x
+
+
+def of_rank(name: str, x: Any, rank: int) -> Tensor:
+    tensor = as_tensor(x)
+    if tensor.ndim != rank:
+        raise error(f"{name}: expected x of {rank} axes, got {tensor.value.type}")
+    return tensor
+
+
+def window(
+    name: str, kernel_size: Size, stride: Size | None, padding: Size
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    size = pair(name, "kernel_size", kernel_size)
+    steps = size if stride is None else pair(name, "stride", stride)
+    return size, steps, pair(name, "padding", padding, at_least=0)
+
+
+def row(
+    name: str, kernel_size: Size, stride: Size | None, padding: Size
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Kernel size, stride and padding for images of one row."""
+    size = single(name, "kernel_size", kernel_size)
+    step = size if stride is None else single(name, "stride", stride)
+    return (1, size), (1, step), (0, single(name, "padding", padding, at_least=0))
+
+
+def check_output_padding(
+    name: str, extra: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> None:
+    """GraphError unless `extra` is below stride or dilation along each axis."""
+    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
+        spaced = "" if set(dilation) == {1} else f" or dilation {tuple(dilation)}"
+        raise error(f"{name}: output_padding {extra} is not below stride {stride}{spaced}")

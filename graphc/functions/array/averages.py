@@ -1,0 +1,27 @@
+"""Means and variances over axes, without the care for arguments."""
+
+from __future__ import annotations
+
+import math
+
+from graphc import ops
+from graphc.functions.array.elementwise import multiply, square, stop_gradient, subtract
+from graphc.trace import Tensor, emit
+
+
+def average(x: Tensor, axes: tuple[int, ...], keepdims: bool = False) -> Tensor:
+    """The mean over `axes`; NaN over nothing."""
+    count = math.prod(x.shape[a] for a in axes)
+    return multiply(emit(ops.Sum(axes, keepdims), x), 1 / count if count else math.nan)
+
+
+def biased_variance(x: Tensor, mean: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The mean squared deviation over `axes`, which it keeps, from their mean `mean`.
+
+    Written as E[(x - c)^2] - (E[x] - c)^2 for the constant c = E[x]. The second term is 0, but
+    makes the gradient exact at any order without a sum over x in it; differentiating (x - E[x])^2
+    itself needs one more pass over the data for a sum that is 0.
+    """
+    centre = stop_gradient(mean)
+    spread = average(square(subtract(x, centre)), axes, keepdims=True)
+    return subtract(spread, square(subtract(mean, centre)))

@@ -1,0 +1,46 @@
+"""How much each position of attention takes of each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from graphc import ops
+from graphc.functions.array.elementwise import add, less_equal, multiply, where
+from graphc.functions.array.matrix_product import matmul
+from graphc.functions.array.shapes import matrix_transpose
+from graphc.functions.array.tensors import as_tensor
+from graphc.functions.network.activation import softmax
+from graphc.functions.network.dropouts import dropout
+from graphc.trace import Tensor, emit
+
+
+def attention_weights(
+    q: Tensor,
+    k: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """What each position takes of each other's value: [..., t, e], [..., u, e] to [..., t, u];
+    arguments as of `scaled_dot_product_attention`, but a row that sees nothing gives NaN."""
+    masks = [] if attn_mask is None else [as_tensor(attn_mask)]
+    logits = scores(q, k, masks, is_causal, scale)
+    return dropout(softmax(logits, -1), dropout_p, training=True)
+
+
+def scores(
+    q: Tensor, k: Tensor, masks: Sequence[Tensor], is_causal: bool, scale: float | None
+) -> Tensor:
+    """Products of queries and keys, scaled and masked."""
+    factor = 1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale
+    logits = multiply(matmul(q, matrix_transpose(k)), factor)
+    if is_causal:
+        rows, columns = emit(ops.Iota((q.shape[-2], 1), 0)), emit(ops.Iota((1, k.shape[-2]), 1))
+        logits = where(less_equal(columns, rows), logits, -math.inf)
+    for mask in masks:
+        seen = mask.dtype == "bool"
+        logits = where(mask, logits, -math.inf) if seen else add(logits, mask)
+    return logits
