@@ -97,14 +97,13 @@ def origin(node: Node, value: Value, inputs: Sequence[Array]) -> Nan | None:
 
 
 def _in_loop(op: Scan, inputs: Sequence[Array]) -> Nan | None:
-    first = op.constants
-    constants, carries = inputs[:first], list(inputs[first : first + op.carries])
+    constants, carries, scanned = op.split_inputs(inputs)
     for t in reversed(range(op.length)) if op.reverse else range(op.length):
-        arguments = [*constants, *carries, *(x[t] for x in inputs[first + op.carries :])]
+        arguments = [*constants, *carries, *(x[t] for x in scanned)]
         found = first_nan(op.body, arguments, {})
         if found is not None:
             return replace(found, iterations=(t, *found.iterations))
-        carries = list(evaluate(op.body, arguments)[0][: op.carries])
+        carries, _ = op.split_outputs(evaluate(op.body, arguments)[0])
     return None
 
 

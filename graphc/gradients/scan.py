@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from graphc.functions import zeros_like
 from graphc.functions.array.loops import BodyBuilder
 from graphc.ir import FLOATS, Node, Value, Where
 from graphc.ops.scan import Scan, stacked
 from graphc.trace import Builder, Tensor, current_builder
-
-_T = TypeVar("_T")
 
 
 def scan_gradient(
@@ -34,7 +31,7 @@ def scan_gradient(
     """
     outer = current_builder()
     old = _stack_old_carries(outer, outputs)
-    constants, _, scanned = _parts(op, inputs)
+    constants, _, scanned = op.split_inputs(inputs)
     body = BodyBuilder(outer, op.length)
     with body.building():
         before = [body.element(f"old.{i}", stack) for i, stack in enumerate(old)]
@@ -48,7 +45,7 @@ def scan_gradient(
         found = gradients(
             [results[i] for i in active], [s for s in seeds if s is not None], read, body
         )
-        to_constants, to_old, to_elements = _parts(op, found)
+        to_constants, to_old, to_elements = op.split_inputs(found)
         carries = [
             zeros_like(t) if g is None else g
             for t, g in zip(before, to_old, strict=True)
@@ -67,41 +64,34 @@ def scan_gradient(
     return [*d_constants, *d_old, *d_elements]
 
 
-def _parts(op: Scan, items: Sequence[_T]) -> tuple[Sequence[_T], Sequence[_T], Sequence[_T]]:
-    """What belongs to the constants, to the carries and to the scanned values."""
-    first, last = op.constants, op.constants + op.carries
-    return items[:first], items[first:last], items[last:]
-
-
 def _seeds(
     body: BodyBuilder, op: Scan, outputs: Sequence[Tensor], grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """The gradients of the body's outputs as its carries and elements; None for zero."""
     seeds: list[Tensor | None] = []
-    for number, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
-        if number >= op.carries:
-            seeds.append(None if grad is None else body.element(f"d.{number}", grad))
-        elif output.dtype in FLOATS:
+    carries, stacks = op.split_outputs([*enumerate(zip(outputs, grads, strict=True))])
+    for number, (output, grad) in carries:
+        if output.dtype in FLOATS:
             with body.outer.building():
                 initial = zeros_like(output) if grad is None else grad
             seeds.append(body.carry(f"d.{number}", initial))
         else:
             seeds.append(None)
+    for number, (_, grad) in stacks:
+        seeds.append(None if grad is None else body.element(f"d.{number}", grad))
     return seeds
 
 
 def _stack_old_carries(outer: Builder, outputs: Sequence[Tensor]) -> list[Tensor]:
     """The old carries of all iterations as further outputs of the forward scan."""
     number = next(n for n, node in enumerate(outer.nodes) if outputs[0].value in node.outputs)
-    node = outer.nodes[number]
-    op = node.op
-    assert isinstance(op, Scan)
-    added = [
-        Value(outer.fresh(f"{v.name}.old"), stacked(v.type, op.length)) for v in op.old_carries
-    ]
-    body = replace(op.body, outputs=(*op.body.outputs, *op.old_carries))
-    outer.nodes[number] = replace(node, op=replace(op, body=body), outputs=(*node.outputs, *added))
-    return [Tensor(v, outer) for v in added]
+    loop = Scan.bind(outer.nodes[number])
+    added = tuple(
+        (v, Value(outer.fresh(f"{v.name}.old"), stacked(v.type, loop.op.length)))
+        for v in loop.op.old_carries
+    )
+    outer.nodes[number] = replace(loop, stacks=(*loop.stacks, *added)).rebuilt()
+    return [Tensor(v, outer) for _, v in added]
 
 
 def _repeat(body: Builder, nodes: Iterable[Node], known: dict[Value, Tensor]) -> None:

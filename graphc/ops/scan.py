@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from graphc.errors import GraphError
 from graphc.interpret import evaluate
-from graphc.ir import Graph, Layout, Type, Value, verify
+from graphc.ir import Graph, Layout, Node, Type, Value, verify
 from graphc.ir.vocabulary import Tensors, Vocabulary
 from graphc.ops.axes import Axes, repeated
 from graphc.ops.base import Array, Flags, Op
+
+_T = TypeVar("_T")
+Pairs = tuple[tuple[Value, Value], ...]
+"""(a value of a loop's body, the value outside that it is of)."""
 
 
 @dataclass(frozen=True)
@@ -39,34 +43,30 @@ class Scan(Op):
     widens: ClassVar[bool] = False
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
-        wanted = [v.type for v in self.body.inputs]
-        first = len(wanted) - self.xs
-        expected = [*wanted[:first], *(stacked(t, self.length) for t in wanted[first:])]
+        constants, carries, elements = self.split_inputs([v.type for v in self.body.inputs])
+        expected = [*constants, *carries, *(stacked(t, self.length) for t in elements)]
         if list(inputs) != expected:
             raise GraphError(
                 f"scan: its body expects {' and '.join(map(str, expected)) or 'nothing'}, "
                 f"got {' and '.join(map(str, inputs)) or 'nothing'}"
             )
         verify(self.body)
-        outputs = [v.type for v in self.body.outputs]
         for before, after in zip(self.old_carries, self.new_carries, strict=True):
             if before.type != after.type:
                 raise GraphError(
                     f"scan: the carry %{before.name} begins as {before.type}, "
                     f"an iteration makes it {after.type}"
                 )
-        stacks = (stacked(t, self.length) for t in outputs[self.carries :])
-        return (*outputs[: self.carries], *stacks)
+        ends, stacks = self.split_outputs([v.type for v in self.body.outputs])
+        return (*ends, *(stacked(t, self.length) for t in stacks))
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
-        first = self.constants
-        constants, carries = inputs[:first], inputs[first : first + self.carries]
-        scanned = inputs[first + self.carries :]
+        constants, carries, scanned = self.split_inputs(inputs)
         stacks: list[list[Array]] = [[] for _ in self.stacks]
         for t in reversed(range(self.length)) if self.reverse else range(self.length):
             results, _ = evaluate(self.body, (*constants, *carries, *(x[t] for x in scanned)))
-            carries = results[: self.carries]
-            for stack, element in zip(stacks, results[self.carries :], strict=True):
+            carries, made = self.split_outputs(results)
+            for stack, element in zip(stacks, made, strict=True):
                 stack.append(element)
         ys = (np.stack(stack[::-1] if self.reverse else stack) for stack in stacks)
         if not self.length:
@@ -80,46 +80,41 @@ class Scan(Op):
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
         """The same loop over iterations of all samples."""
         flags = self._varying(stacked)
-        first, last = self.constants, self.constants + self.carries
         begin = [
             repeated(f, x, size) if flag and not own else x
             for x, flag, own in zip(inputs, flags, stacked, strict=True)
         ]
+        constants, initial, scanned = self.split_inputs(begin)
+        _, carried, moving = self.split_inputs(flags)
         stacks: list[bool] = []
 
         def step(carries: Tensors, elements: Tensors) -> tuple[Tensors, Tensors]:
-            read = [*begin[:first], *carries, *elements]
-            results = f.samples(self.body, read, flags, size)
+            results = f.samples(self.body, [*constants, *carries, *elements], flags, size)
+            ends, made = self.split_outputs(results)
             new = [
                 repeated(f, x, size) if flag and not own else x
-                for (x, own), flag in zip(results, flags[first:last], strict=False)
+                for (x, own), flag in zip(ends, carried, strict=True)
             ]
-            stacks.extend(own for _, own in results[self.carries :])
-            return tuple(new), tuple(x for x, _ in results[self.carries :])
+            stacks.extend(own for _, own in made)
+            return tuple(new), tuple(x for x, _ in made)
 
-        scanned = tuple(
-            f.moved(x, 0, 1) if flag else x
-            for x, flag in zip(begin[last:], flags[last:], strict=True)
-        )
-        ends, ys = f.scan(step, tuple(begin[first:last]), scanned, self.reverse, self.length)
-        wide = [
-            x if flag else repeated(f, x, size)
-            for x, flag in zip(ends, flags[first:last], strict=True)
-        ]
+        xs = tuple(f.moved(x, 0, 1) if flag else x for x, flag in zip(scanned, moving, strict=True))
+        ends, ys = f.scan(step, tuple(initial), xs, self.reverse, self.length)
+        wide = [x if flag else repeated(f, x, size) for x, flag in zip(ends, carried, strict=True)]
         pairs = zip(ys, stacks, strict=True)
         return [*wide, *(f.moved(y, 1, 0) if s else repeated(f, y, size) for y, s in pairs)]
 
     def _varying(self, stacked: Flags) -> list[bool]:
         """Which of the body's inputs differ from sample to sample: a carry also where an iteration
         makes it differ."""
-        flags, first = list(stacked), self.constants
+        constants, carries, elements = self.split_inputs(list(stacked))
         while True:
+            flags = [*constants, *carries, *elements]
             differ = varying(self.body, flags)
-            new = [v in differ for v in self.new_carries]
-            before = flags[first : first + self.carries]
-            if all(b or not n for b, n in zip(before, new, strict=True)):
+            pairs = zip(carries, self.new_carries, strict=True)
+            before, carries = carries, [flag or new in differ for flag, new in pairs]
+            if carries == before:
                 return flags
-            flags[first : first + self.carries] = [b or n for b, n in zip(before, new, strict=True)]
 
     @property
     def draws(self) -> bool:
@@ -148,30 +143,95 @@ class Scan(Op):
         body = replace(self.body, inputs=inputs, nodes=nodes, outputs=rename(self.body.outputs))
         return replace(self, body=body)
 
-    @property
-    def constants(self) -> int:
-        """How many inputs every iteration reads whole."""
-        return len(self.body.inputs) - self.carries - self.xs
+    def split_inputs(self, items: Sequence[_T]) -> tuple[Sequence[_T], Sequence[_T], Sequence[_T]]:
+        """One item for each input: those of the constants, of the carries, of what is scanned."""
+        last = len(items) - self.xs
+        first = last - self.carries
+        return items[:first], items[first:last], items[last:]
+
+    def split_outputs(self, items: Sequence[_T]) -> tuple[Sequence[_T], Sequence[_T]]:
+        """One item for each output: those of the carries, of the stacks."""
+        return items[: self.carries], items[self.carries :]
 
     @property
-    def old_carries(self) -> tuple[Value, ...]:
+    def constants(self) -> Sequence[Value]:
+        """The body's inputs that are the same in every iteration."""
+        return self.split_inputs(self.body.inputs)[0]
+
+    @property
+    def old_carries(self) -> Sequence[Value]:
         """The body's inputs that the iteration before left."""
-        return self.body.inputs[self.constants : self.constants + self.carries]
+        return self.split_inputs(self.body.inputs)[1]
 
     @property
-    def new_carries(self) -> tuple[Value, ...]:
-        """The body's outputs that the next iteration reads."""
-        return self.body.outputs[: self.carries]
-
-    @property
-    def elements(self) -> tuple[Value, ...]:
+    def elements(self) -> Sequence[Value]:
         """The body's inputs that are elements of scanned values."""
-        return self.body.inputs[self.constants + self.carries :]
+        return self.split_inputs(self.body.inputs)[2]
 
     @property
-    def stacks(self) -> tuple[Value, ...]:
+    def new_carries(self) -> Sequence[Value]:
+        """The body's outputs that the next iteration reads."""
+        return self.split_outputs(self.body.outputs)[0]
+
+    @property
+    def stacks(self) -> Sequence[Value]:
         """The body's outputs that are stacked."""
-        return self.body.outputs[self.carries :]
+        return self.split_outputs(self.body.outputs)[1]
+
+    @staticmethod
+    def bind(node: Node) -> BoundScan:
+        """What a scan reads and makes, by name."""
+        op = node.op
+        assert isinstance(op, Scan), f"{op.name} is no scan"
+        constants, old, elements = op.split_inputs(
+            list(zip(op.body.inputs, node.inputs, strict=True))
+        )
+        new, stacks = op.split_outputs(list(zip(op.body.outputs, node.outputs, strict=True)))
+        pairs = zip(old, new, strict=True)
+        carries = tuple(Carry(b, a, first, last) for (b, first), (a, last) in pairs)
+        return BoundScan(node, op, tuple(constants), carries, tuple(elements), tuple(stacks))
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What iterations hand on: the body's values before and after one, and outside of the loop the
+    first of them and the last."""
+
+    old: Value
+    new: Value
+    initial: Value
+    last: Value
+
+
+@dataclass(frozen=True)
+class BoundScan:
+    """A scan's node with what it reads and makes by name; `rebuilt` makes a node of it again."""
+
+    node: Node
+    op: Scan
+    constants: Pairs
+    carries: tuple[Carry, ...]
+    scanned: Pairs
+    stacks: Pairs
+
+    def rebuilt(self, nodes: Iterable[Node] | None = None) -> Node:
+        """The node with these constants, carries, scanned values and stacks, its body with `nodes`
+        if given."""
+        carries = self.carries
+        inputs = (*self.constants, *((c.old, c.initial) for c in carries), *self.scanned)
+        outputs = (*((c.new, c.last) for c in carries), *self.stacks)
+        body = replace(
+            self.op.body,
+            inputs=tuple(inner for inner, _ in inputs),
+            nodes=self.op.body.nodes if nodes is None else tuple(nodes),
+            outputs=tuple(inner for inner, _ in outputs),
+        )
+        return replace(
+            self.node,
+            op=replace(self.op, body=body, carries=len(carries), xs=len(self.scanned)),
+            inputs=tuple(outer for _, outer in inputs),
+            outputs=tuple(outer for _, outer in outputs),
+        )
 
 
 def varying(graph: Graph, stacked: Flags) -> set[Value]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.scan import Scan
+from graphc.ops.scan import BoundScan, Scan
 from graphc.runtime.planner.loops import (
     Body,
     LoopTask,
@@ -58,7 +58,7 @@ class Assembly:
         """The bodies of loops by the first output of their nodes."""
         for node in self.nodes:
             if isinstance(node.op, Scan):
-                self.make_body(node, node.op)
+                self.make_body(Scan.bind(node))
 
     def buffer(self, segment: str, nbytes: int, least: int | None = None) -> int:
         start = self.ends.get(segment)
@@ -77,23 +77,23 @@ class Assembly:
             self.home[root] = Access(buffer, root.name, turn=turn)
         return self.home[root]
 
-    def make_body(self, node: Node, op: Scan) -> None:
+    def make_body(self, loop: BoundScan) -> None:
         """Plan a loop's body, and give the carries that need it memory of their own."""
-        outputs = node.outputs[op.carries :]
+        outputs = [y for _, y in loop.stacks]
         wanted = [k for k, y in enumerate(outputs) if self.roots[y] == y and self.uses[y]]
-        xs = [self.roots[v] for v in node.inputs[op.constants + op.carries :]]
+        xs = [self.roots[x] for _, x in loop.scanned]
         dying = [j for j, x in enumerate(xs) if self.uses[x] == 1 and self.lies_alone(x)]
         free = [k for k in wanted if outputs[k] not in self.results]
-        body = self.plan_body(op, wanted, dying, free)
-        self.bodies[node.outputs[0]] = body
+        body = self.plan_body(loop.op, wanted, dying, free)
+        self.bodies[loop.node.outputs[0]] = body
         for i, slot in body.slots.items():
             if not slot.own:
                 continue
-            buffer = self.buffer("work", slot.nbytes)
-            self.home[node.outputs[i]] = slot.last_access(buffer, node.outputs[i].name)
+            buffer, end = self.buffer("work", slot.nbytes), loop.carries[i].last
+            self.home[end] = slot.last_access(buffer, end.name)
             for start, element in ((slot.new_stack, slot.new), (slot.old_stack, slot.old)):
                 if start is not None:
-                    y = outputs[_stack_of(op, element, wanted)]
+                    y = outputs[_stack_of(loop.op, element, wanted)]
                     self.home[y] = Access(buffer, y.name, (start, y.type.nbytes))
 
     def lies_alone(self, root: Value) -> bool:
@@ -106,9 +106,10 @@ class Assembly:
         for node in reversed(self.nodes):
             if not isinstance(node.op, Scan):
                 continue
+            carries = Scan.bind(node).carries
             for i, slot in self.bodies[node.outputs[0]].slots.items():
-                last = self.settle(node.outputs[i], "work")
-                initial = self.roots[node.inputs[node.op.constants + i]]
+                last = self.settle(carries[i].last, "work")
+                initial = self.roots[carries[i].initial]
                 free = initial in self.producer and initial not in self.home
                 if free and self.uses[initial] == 1 and self.buffers[last.buffer].start is None:
                     self.home[initial] = _first_access(slot, last, initial)
@@ -121,7 +122,7 @@ class Assembly:
                         self.settle(value, "work")
         for node in self.nodes:
             if isinstance(node.op, Scan):
-                self.loop(node, node.op)
+                self.loop(Scan.bind(node))
             else:
                 self.launch(node)
 
@@ -154,26 +155,26 @@ class Assembly:
             writes.append(Access(scratch, f"{node.outputs[0].name}.workspace"))
         self.tasks.append(Task(kernel, reads, tuple(writes), node.where))
 
-    def loop(self, node: Node, op: Scan) -> None:
+    def loop(self, loop: BoundScan) -> None:
         """The task of a loop, after the copies of initial values to where it expects them."""
-        body = self.bodies[node.outputs[0]]
+        node, body = loop.node, self.bodies[loop.node.outputs[0]]
         inputs = [self.home[self.roots[v]] for v in node.inputs]
-        operands = {f"constant {i}": a for i, a in enumerate(inputs[: op.constants + op.carries])}
+        constants, begin, xs = loop.op.split_inputs(inputs)
+        operands = {f"constant {i}": a for i, a in enumerate(constants)}
+        operands.update((f"constant carry {i}", a) for i, a in enumerate(begin))
         carries = []
         for i, slot in body.slots.items():
-            last = self.home[node.outputs[i]]
-            initial = inputs[op.constants + i]
-            first = _first_access(slot, last, self.roots[node.inputs[op.constants + i]])
+            last, initial = self.home[loop.carries[i].last], begin[i]
+            first = _first_access(slot, last, self.roots[loop.carries[i].initial])
             if initial.place != first.place:
                 self.copy(initial, first)
                 initial = first
             carries.append((slot, initial, last))
             part = None if slot.own else last.part
             operands[f"carry {i}"] = Access(last.buffer, f"{slot.old.name}.slots", part)
-        xs = inputs[op.constants + op.carries :]
         operands.update((f"scanned {j}", x) for j, x in enumerate(xs))
         stacks = []
-        for k, y in enumerate(node.outputs[op.carries :]):
+        for k, (_, y) in enumerate(loop.stacks):
             if k in body.overlays:
                 x = xs[body.overlays[k]]
                 self.home[y] = replace(x, value=y.name, turn=x.turn + 1)
@@ -182,7 +183,7 @@ class Assembly:
                 operands[f"stack {k}"] = self.home[y]
         used = body.used
         scanned = [
-            (v, x) for j, (v, x) in enumerate(zip(op.elements, xs, strict=True))
+            (v, x) for j, (v, x) in enumerate(zip(loop.op.elements, xs, strict=True))
             if f"scanned {j}" in used
         ]  # fmt: skip
         name, memory = node.outputs[0].name, None

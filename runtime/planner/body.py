@@ -58,7 +58,7 @@ class _Body(Assembly):
         self.stacks: dict[int, Value] = {}
         self.overlays: dict[int, int] = {}
         self.copies: list[tuple[Value, Access]] = []
-        for i, v in enumerate(op.body.inputs[: op.constants]):
+        for i, v in enumerate(op.constants):
             self.place(v, f"constant {i}", v.type.nbytes)
         for j, v in enumerate(op.elements):
             self.place(v, f"scanned {j}", v.type.nbytes, *self.entries(v))
@@ -88,7 +88,7 @@ class _Body(Assembly):
         op = self.op
         old, new = op.old_carries[i], self.roots[op.new_carries[i]]
         if new == old:
-            return self.place(old, f"constant {op.constants + i}", old.type.nbytes)
+            return self.place(old, f"constant carry {i}", old.type.nbytes)
         fresh = new in self.producer and new not in self.home
         stacked = [self.roots[op.stacks[k]] for k in self.wanted]
         if fresh and (new in stacked or old in stacked):

@@ -148,8 +148,8 @@ class Body:
     @property
     def inplace(self) -> tuple[tuple[int, int], ...]:
         """(input, output) pairs of the loop that may be the same memory, as of a kernel."""
-        first = self.op.constants
-        return tuple((first + i, i) for i, slot in self.slots.items() if not slot.own)
+        _, numbers, _ = self.op.split_inputs(range(len(self.op.body.inputs)))
+        return tuple((numbers[i], i) for i, slot in self.slots.items() if not slot.own)
 
 
 @dataclass(frozen=True)
@@ -201,16 +201,14 @@ def operand_name(stage: int, name: str) -> str:
 def twins(node: Node, roots: Mapping[Value, Value]) -> dict[Value, Value]:
     """Outputs of a scan that are another value: an input, or an output of the same contents that
     comes before. `roots` are those of the graph around it, for what comes before the node."""
-    op = node.op
-    assert isinstance(op, Scan)
-    inner = body_roots(op.body)
+    loop = Scan.bind(node)
+    inner = body_roots(loop.op.body)
     found: dict[Value, Value] = {}
-    for i, (old, new) in enumerate(zip(op.old_carries, op.new_carries, strict=True)):
-        if inner[new] == old or not op.length:
-            found[node.outputs[i]] = roots[node.inputs[op.constants + i]]
-    xs = zip(op.elements, node.inputs[op.constants + op.carries :], strict=True)
-    first = {v: roots[x] for v, x in xs}
-    for output, element in zip(node.outputs[op.carries :], op.stacks, strict=True):
+    for carry in loop.carries:
+        if inner[carry.new] == carry.old or not loop.op.length:
+            found[carry.last] = roots[carry.initial]
+    first = {v: roots[x] for v, x in loop.scanned}
+    for element, output in loop.stacks:
         twin = first.setdefault(inner[element], output)
         if twin != output:
             found[output] = twin

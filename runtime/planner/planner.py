@@ -147,9 +147,10 @@ def _loop(
     for stage, part in enumerate(loop.parts):
         own = {name: places.range(access) for name, access in part.operands.items()}
         operands.update((operand_name(stage, name), place) for name, place in own.items())
-        for i, value in enumerate(part.body.op.body.inputs):
-            if f"constant {i}" in own:
-                names[value.name] = own[f"constant {i}"].value
+        op = part.body.op
+        kept = [(f"constant {i}", v) for i, v in enumerate(op.constants)]
+        kept += [(f"constant carry {i}", v) for i, v in enumerate(op.old_carries)]
+        names.update((v.name, own[name].value) for name, v in kept if name in own)
     memory = places.range(loop.memory) if loop.memory else None
     inner = _Places(loop.tasks, loop.arrangement, places.depth + 1, operands, memory, names)
     numbered = list(enumerate(loop.parts))

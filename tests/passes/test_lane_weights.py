@@ -28,7 +28,7 @@ def program(size, steps=2, layers=1):
 def weight_layouts(graph):
     """Those of the constants of the backward loop."""
     backward = [n.op for n in graph.nodes if isinstance(n.op, Scan) and n.op.reverse]
-    return [v.type.layout.axis for op in backward for v in op.body.inputs[: op.constants]]
+    return [v.type.layout.axis for op in backward for v in op.constants]
 
 
 def test_the_weight_of_a_backward_step_lies_in_lanes_only_if_it_is_large(monkeypatch):

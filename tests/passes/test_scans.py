@@ -48,6 +48,37 @@ def stages(kind: str, disable: tuple[str, ...] = ()) -> dict[str, Graph]:
     return program.stages
 
 
+def test_a_scan_taken_apart_by_name_is_built_back() -> None:
+    (scan,) = scans(graphc.trace(*sums_and_products()))
+    loop = Scan.bind(scan)
+    kinds = [[v.type.shape for v in pair] for pair in (*loop.constants, *loop.scanned)]
+    assert kinds == [[(3,), (3,)], [(), (STEPS,)]]
+    assert [c.initial.type.shape for c in loop.carries] == [(), (3,)]
+    assert loop.rebuilt() == scan
+    turned = replace(loop, carries=loop.carries[::-1]).rebuilt()
+    assert turned.outputs == (scan.outputs[1], scan.outputs[0], scan.outputs[2])
+    graph = Graph("turned", turned.inputs, (), (turned,), turned.outputs)
+    verify(graph)
+    a, b, xs = (random(*v.type.shape) for v in turned.inputs[1:])
+    w = random(3)
+    before, after = scan.op.reference(w, b, a, xs), turned.op.reference(w, a, b, xs)
+    for x, y in zip(before, (after[1], after[0], after[2]), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def sums_and_products() -> tuple[Any, ...]:
+    """A scan of one constant, two carries of different shapes, one scanned value, one stack."""
+
+    def fn(w: Any, xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            total, product = carry[0] + x, carry[1] * w * x
+            return (total, product), total * 2
+
+        return graphc.scan(step, (graphc.zeros(()), graphc.ones(3)), xs)
+
+    return fn, graphc.spec(3), graphc.spec(STEPS)
+
+
 def test_the_product_with_the_input_leaves_the_loop() -> None:
     graph = stages("LSTM")["hoist"]
     (scan,) = scans(graph)
@@ -155,7 +186,7 @@ def test_layouts_reach_the_loop_where_the_batch_fills_the_lanes() -> None:
     for scan in (forward, backward):
         for value in (*scan.op.old_carries, *scan.op.new_carries, *scan.op.stacks):
             assert str(value.type.layout) == "{lanes=0x16}"
-        assert all(str(v.type.layout) == "{lanes=1x16}" for v in scan.outputs[scan.op.carries :])
+        assert all(str(v.type.layout) == "{lanes=1x16}" for _, v in Scan.bind(scan).stacks)
     graph = layout(stages("GRU")["fuse_updates"], Target("cpu", lanes=12))
     assert not any("lanes" in line for line in str(graph).splitlines())
 

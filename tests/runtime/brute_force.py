@@ -200,15 +200,14 @@ def _evaluated(graph: Graph, kernels: dict[str, Kernel], known: dict[Value, Word
 
 
 def _looped(node: Node, op: Scan, kernels: dict[str, Kernel], values: list[Words]) -> list[Words]:
-    first = op.constants + op.carries
-    constants, carries, xs = values[: op.constants], values[op.constants : first], values[first:]
-    stacks = [given("", v.type.nbytes) for v in node.outputs[op.carries :]]
+    constants, carries, xs = op.split_inputs(values)
+    stacks = [given("", v.type.nbytes) for v in op.split_outputs(node.outputs)[1]]
     for t in reversed(range(op.length)) if op.reverse else range(op.length):
         elements = [x.reshape(op.length, -1)[t] for x in xs]
         inputs = zip(op.body.inputs, (*constants, *carries, *elements), strict=True)
         results = _evaluated(op.body, kernels, dict(inputs))
-        carries = results[: op.carries]
-        for stack, element in zip(stacks, results[op.carries :], strict=True):
+        carries, made = op.split_outputs(results)
+        for stack, element in zip(stacks, made, strict=True):
             stack.reshape(op.length, -1)[t] = element
     return [*carries, *stacks]
 

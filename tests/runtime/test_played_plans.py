@@ -132,14 +132,13 @@ def looped(
     op: Scan, kernels: Mapping[str, Kernel], arrays: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """What a scan makes of these."""
-    first = op.constants + op.carries
-    constants, carries, xs = arrays[: op.constants], arrays[op.constants : first], arrays[first:]
+    constants, carries, xs = op.split_inputs(arrays)
     stacks = [np.zeros((op.length, v.type.size), np.uint32) for v in op.stacks]
     for t in reversed(range(op.length)) if op.reverse else range(op.length):
         elements = [x.reshape(op.length, -1)[t] for x in xs]
         results, _ = evaluated(op.body, kernels, [*constants, *carries, *elements], {})
-        carries = results[: op.carries]
-        for stack, element in zip(stacks, results[op.carries :], strict=True):
+        carries, made = op.split_outputs(results)
+        for stack, element in zip(stacks, made, strict=True):
             stack[t] = element
     return [*carries, *(stack.reshape(-1) for stack in stacks)]
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Value
 from graphc.ops.fused import Fused
 from graphc.ops.layout import Relayout
-from graphc.ops.scan import Scan
+from graphc.ops.scan import BoundScan, Scan
 from graphc.passes.layout.layout import with_types
 from graphc.passes.rewriting.rewrite import names_of
 from graphc.target import Target
@@ -33,8 +33,8 @@ def lane_weights(graph: Graph, target: Target) -> Graph:
     conversion = _Conversion(graph, target)
     for node in graph.nodes:
         if isinstance(node.op, Scan):
-            for number in range(node.op.constants):
-                node = conversion.of_constant(node, number)
+            for number in range(len(node.op.constants)):
+                node = conversion.of_constant(Scan.bind(node), number)
         else:
             for value in node.inputs:
                 node = conversion.of_operand(node, value)
@@ -56,24 +56,19 @@ class _Conversion:
             return node
         return _with_input(node, weight, self._convert(weight, node))
 
-    def of_constant(self, node: Node, number: int) -> Node:
+    def of_constant(self, loop: BoundScan, number: int) -> Node:
         """The scan with a constant in lanes, if all its readers gain by that."""
-        op, value = node.op, node.inputs[number]
-        assert isinstance(op, Scan)
-        old, body = op.body.inputs[number], op.body
+        (old, value), body = loop.constants[number], loop.op.body
         readers = body.consumers.get(old, [])
         large = value.type.nbytes >= self.least_bytes
         if not large or old in body.outputs or not self._gains(old, readers):
-            return node
-        laned = self._convert(value, node)
+            return loop.node
+        laned = self._convert(value, loop.node)
         new = replace(old, type=laned.type)
-        body = replace(
-            body,
-            inputs=tuple(new if v == old else v for v in body.inputs),
-            nodes=tuple(_with_input(n, old, new) if n in readers else n for n in body.nodes),
-        )
-        inputs = (*node.inputs[:number], laned, *node.inputs[number + 1 :])
-        return replace(node, op=replace(op, body=body), inputs=inputs)
+        constants = [*loop.constants]
+        constants[number] = (new, laned)
+        nodes = (_with_input(n, old, new) if n in readers else n for n in body.nodes)
+        return replace(loop, constants=tuple(constants)).rebuilt(nodes)
 
     def _gains(self, weight: Value, readers: list[Node]) -> bool:
         if weight.type.layout != ROW_MAJOR or weight.type.rank != 2 or not readers:

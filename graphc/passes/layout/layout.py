@@ -21,7 +21,7 @@ from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.base import Contraction, Reduction
 from graphc.ops.fused import Fused
 from graphc.ops.layout import Relayout
-from graphc.ops.scan import Scan
+from graphc.ops.scan import BoundScan, Scan
 from graphc.passes.layout.batch import carries_batch
 from graphc.passes.rewriting.bodies import unique_names
 from graphc.passes.rewriting.rewrite import drop_dead, names_of
@@ -142,7 +142,7 @@ class _Assignment:
             if node.op.name == "reshape":
                 self._reshape(node)
             elif isinstance(node.op, Scan):
-                self._scan(node)
+                self._scan(Scan.bind(node))
             else:
                 self._kernel(node)
 
@@ -169,38 +169,31 @@ class _Assignment:
                 return place if source.shape[axis] % self.width == 0 else None
         return None
 
-    def _scan(self, node: Node) -> None:
-        op = node.op
-        assert isinstance(op, Scan)
-        inside: dict[Value, int] = {}
-        for number, (value, inner) in enumerate(zip(node.inputs, op.body.inputs, strict=True)):
-            if number < op.constants:
-                axis = self.on_batch.get(value)
-            elif inner in op.old_carries:
-                axis = 0 if inner.type.rank > 1 and inner.type.shape[0] == self.batch else None
-            else:
-                whole = self.on_batch.get(value, _batch_axis(value.type, self.batch, self.times))
-                axis = whole - 1 if whole else None
-            if axis is not None:
-                inside[inner] = axis
+    def _scan(self, loop: BoundScan) -> None:
+        op, node = loop.op, loop.node
+        inside = {v: self.on_batch[o] for v, o in loop.constants if o in self.on_batch}
+        matrices = (v for v in op.old_carries if v.type.rank > 1)
+        inside |= {v: 0 for v in matrices if v.type.shape[0] == self.batch}
+        for inner, outer in loop.scanned:
+            axis = self.on_batch.get(outer, _batch_axis(outer.type, self.batch, self.times))
+            if axis:
+                inside[inner] = axis - 1
         body = _Assignment(op.body, self.width, inside, self.batch, self.times, node.where)
         new_body = body.run_body(op)
         inputs = tuple(
             self._as_lanes(v, inside[b] + (b in op.elements)) if b in inside else self._as_row(v)
             for v, b in zip(node.inputs, op.body.inputs, strict=True)
         )
-        outputs = []
-        for number, value in enumerate(node.outputs):
-            stack = number >= op.carries
-            like = op.stacks[number - op.carries] if stack else op.old_carries[number]
+        made = [(c.last, c.old, 0) for c in loop.carries]
+        for value, like, deeper in made + [(y, v, 1) for v, y in loop.stacks]:
             if like in body.on_batch:
-                self.on_batch[value] = body.on_batch[like] + stack
+                self.on_batch[value] = body.on_batch[like] + deeper
                 self.laned[value] = self._with_lanes(value)
             else:
                 self.row[value] = value
-            outputs.append(self.laned.get(value, value))
+        outputs = tuple(self.laned.get(v, v) for v in node.outputs)
         op = replace(op, body=new_body)
-        self.nodes.append(replace(node, op=op, inputs=inputs, outputs=tuple(outputs)))
+        self.nodes.append(replace(node, op=op, inputs=inputs, outputs=outputs))
 
     def _kernel(self, node: Node) -> None:
         op = node.op

@@ -24,7 +24,7 @@ from graphc.ops.base import Contraction, Pointwise, Reduction, View
 from graphc.ops.constant import Constant
 from graphc.ops.join import Pad
 from graphc.ops.reduction import Sum
-from graphc.ops.scan import Scan, bodies, stacked
+from graphc.ops.scan import BoundScan, Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
 from graphc.passes.loops.over_time import Totals, can_stack, summed_axes
 from graphc.passes.rewriting.bodies import unique_names, values_of
@@ -66,40 +66,33 @@ def _hoist(graph: Graph, names: Names) -> Graph:
 def _with_views(node: Node, origin: dict[Value, Node], builder: Builder) -> Node:
     """The scan with the views and small constants that it reads as constants inside its body, where
     reading them costs nothing."""
-    op = node.op
-    assert isinstance(op, Scan)
-    inputs, constants, inside = list(node.inputs), list(op.body.inputs), list[Node]()
-    place = 0
-    while place < len(constants) - op.carries - op.xs:
-        source, inner = origin.get(inputs[place]), constants[place]
+    loop = Scan.bind(node)
+    waiting, constants, inside = list(loop.constants), [], list[Node]()
+    while waiting:
+        inner, outer = waiting.pop(0)
+        source = origin.get(outer)
         if source is None or not is_free(source) or len(source.outputs) != 1:
-            place += 1
+            constants.append((inner, outer))
             continue
         read = tuple(
             Value(builder.fresh(f"{inner.name}.{i}"), v.type) for i, v in enumerate(source.inputs)
         )
         inside.insert(0, replace(source, inputs=read, outputs=(inner,)))
-        inputs[place : place + 1] = source.inputs
-        constants[place : place + 1] = read
-    body = replace(op.body, inputs=tuple(constants), nodes=(*inside, *op.body.nodes))
-    return replace(node, op=replace(op, body=body), inputs=tuple(inputs))
+        waiting = [*zip(read, source.inputs, strict=True), *waiting]
+    return replace(loop, constants=tuple(constants)).rebuilt((*inside, *loop.op.body.nodes))
 
 
 class _Loop:
     """A scan that is being taken apart: what goes before it, into it and behind it."""
 
     def __init__(self, builder: Builder, node: Node, substitution: dict[Value, Value]) -> None:
-        assert isinstance(node.op, Scan)
-        self.builder, self.node, self.op = builder, node, node.op
+        self.builder, self.node, self.loop = builder, node, Scan.bind(node)
+        self.op, self.body = self.loop.op, self.loop.op.body
         self.f = Vocabulary()
         self.substitution = substitution
-        self.body = node.op.body
         self.producers = self.body.producers
         self.consumers = self.body.consumers
-        first, last = self.op.constants, self.op.constants + self.op.carries
-        self.constants = dict(zip(self.body.inputs[:first], node.inputs[:first], strict=True))
-        self.initial = node.inputs[first:last]
-        self.elements = dict(zip(self.op.elements, node.inputs[last:], strict=True))
+        self.constants, self.elements = dict(self.loop.constants), dict(self.loop.scanned)
 
     def rebuild(self) -> None:
         """Append the nodes before the scan, the scan, and the nodes behind it."""
@@ -107,7 +100,7 @@ class _Loop:
         known = self.compute_leading(before)
         sums = self.sums()
         after = self.trailing(before, sums)
-        stacks = dict(zip(self.op.stacks, self.node.outputs[self.op.carries :], strict=True))
+        stacks = dict(self.loop.stacks)
         added = self.frontier(after, sums, known)
         inner = self.emit_scan(before, after, sums, stacks, added, known)
         self.compute_trailing(after, sums, stacks, {**known, **inner})
@@ -165,7 +158,8 @@ class _Loop:
     def sums(self) -> dict[Value, Value]:
         """Carries that only add up: old carry -> the term of one iteration."""
         found: dict[Value, Value] = {}
-        for old, new in zip(self.op.old_carries, self.op.new_carries, strict=True):
+        for carry in self.loop.carries:
+            old, new = carry.old, carry.new
             node = self.producers.get(new)
             if node is None or not isinstance(node.op, Add) or old not in node.inputs:
                 continue
@@ -201,8 +195,7 @@ class _Loop:
 
     def trailing(self, before: set[int], sums: dict[Value, Value]) -> list[Node]:
         """The nodes that move behind the loop, in order."""
-        pairs = zip(self.op.old_carries, self.op.new_carries, strict=True)
-        stays = {new for old, new in pairs if old not in sums}
+        stays = {c.new for c in self.loop.carries if c.old not in sums}
         for node in reversed(self.body.nodes):
             if not can_stack(node) or any(v in stays for v in node.outputs):
                 stays.update(node.inputs)
@@ -238,8 +231,7 @@ class _Loop:
             self._views_of(node.inputs[0], moved, adding, stays)
 
     def _totals(self, sums: dict[Value, Value]) -> list[Value]:
-        pairs = zip(self.op.old_carries, self.op.new_carries, strict=True)
-        return [new for old, new in pairs if old in sums]
+        return [c.new for c in self.loop.carries if c.old in sums]
 
     def frontier(
         self, after: list[Node], sums: dict[Value, Value], known: dict[Value, Known]
@@ -267,37 +259,20 @@ class _Loop:
             must_fall("hoist", "a move", len(self.body.nodes), len(nodes), self.node)
         read = {v for n in nodes for v in n.inputs}
         made = {v for n in nodes for v in n.outputs}
-        triples = list(
-            zip(
-                self.op.old_carries,
-                self.op.new_carries,
-                self.initial,
-                self.node.outputs,
-                strict=False,
-            )
-        )
-        carries = [t for t in triples if t[0] not in sums]
+        carries = tuple(c for c in self.loop.carries if c.old not in sums)
         outputs = {v: o for v, o in stacks.items() if v in made or v in self.body.inputs}
         for value in added:
             if value not in outputs:
                 name = self.builder.fresh(f"{value.name}.stack")
                 outputs[value] = Value(name, stacked(value.type, self.op.length))
-        read |= {t[1] for t in carries} | set(outputs)
+        read |= {c.new for c in carries} | set(outputs)
         moved = [v for n in self.body.nodes if id(n) in before for v in n.outputs if v in read]
-        constants = {**self.constants}
-        elements = {**self.elements}
+        constants, scanned = [*self.loop.constants], [*self.loop.scanned]
         for value in moved:
-            (elements if known[value].stacked else constants)[value] = known[value].tensor.value
-        body = replace(
-            self.body,
-            inputs=(*constants, *(t[0] for t in carries), *elements),
-            nodes=tuple(nodes),
-            outputs=(*(t[1] for t in carries), *outputs),
-        )
-        op = replace(self.op, body=body, carries=len(carries), xs=len(elements))
-        inputs = (*constants.values(), *(t[2] for t in carries), *elements.values())
-        results = (*(t[3] for t in carries), *outputs.values())
-        self.builder.nodes.append(Node(op, inputs, results, self.node.where))
+            outer = known[value].tensor.value
+            (scanned if known[value].stacked else constants).append((value, outer))
+        pairs = (tuple(constants), carries, tuple(scanned), tuple(outputs.items()))
+        self.builder.nodes.append(BoundScan(self.node, self.op, *pairs).rebuilt(nodes))
         return {v: Known(self.tensor(o), True) for v, o in outputs.items()}
 
     def compute_trailing(
@@ -318,15 +293,15 @@ class _Loop:
                 self.substitution[output] = tensor.value
         made = {v: n for n in after for v in n.outputs}
         totals = Totals(made, known, self.op.length)
-        for number, old in enumerate(self.op.old_carries):
-            if old in sums:
-                where = self.producers[sums[old]].where if sums[old] in self.producers else None
+        for carry in self.loop.carries:
+            if carry.old in sums:
+                term = sums[carry.old]
+                where = self.producers[term].where if term in self.producers else None
                 with self.builder.at(where or self.node.where):
-                    total = totals.total(sums[old])
-                    initial = self.initial[number]
-                    if not self._is_zero(initial):
-                        total = self.tensor(initial) + total
-                self.substitution[self.node.outputs[number]] = total.value
+                    total = totals.total(term)
+                    if not self._is_zero(carry.initial):
+                        total = self.tensor(carry.initial) + total
+                self.substitution[carry.last] = total.value
 
     def _is_zero(self, value: Value) -> bool:
         producers = {v: n for n in self.builder.nodes for v in n.outputs}

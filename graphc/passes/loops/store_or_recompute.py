@@ -13,7 +13,7 @@ stack in the form of the value that was sliced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph, Names, Node, Value
@@ -51,7 +51,7 @@ def _pairs(graph: Graph) -> list[tuple[Value, Value]]:
     for node in graph.nodes:
         if not isinstance(node.op, Scan):
             continue
-        for value in node.inputs[len(node.inputs) - node.op.xs :]:
+        for _, value in Scan.bind(node).scanned:
             source = producers.get(value)
             if source is not None and isinstance(source.op, Scan):
                 same = source.op.length == node.op.length
@@ -64,9 +64,8 @@ class _Pair:
     """A forward scan and one that may be its gradient."""
 
     def __init__(self, forward: Node, backward: Node, target: Target, names: Names) -> None:
-        assert isinstance(forward.op, Scan) and isinstance(backward.op, Scan)
-        self.forward, self.backward = forward, backward
-        self.ahead, self.behind = forward.op, backward.op
+        self.forward, self.backward = Scan.bind(forward), Scan.bind(backward)
+        self.ahead, self.behind = self.forward.op, self.backward.op
         self.rates = target.kind.rates
         self.names = names
         self.twin = self._match_inputs()
@@ -74,18 +73,10 @@ class _Pair:
         self.repeated = self._match_nodes()
 
     def _match_inputs(self) -> dict[Value, Value]:
-        op, node = self.ahead, self.forward
-        first, last = op.constants, op.constants + op.carries
-        constants = dict(zip(node.inputs[:first], op.body.inputs, strict=False))
-        elements = dict(zip(node.inputs[last:], op.elements, strict=True))
-        elements |= dict(zip(node.outputs[op.carries :], op.stacks, strict=True))
-        start, end = self.behind.constants, self.behind.constants + self.behind.carries
-        inner, outer = self.behind.body.inputs, self.backward.inputs
-        twin = {
-            v: constants[o] for v, o in zip(inner[:start], outer, strict=False) if o in constants
-        }
-        pairs = zip(inner[end:], outer[end:], strict=True)
-        return twin | {v: elements[o] for v, o in pairs if o in elements}
+        constants = {outer: inner for inner, outer in self.forward.constants}
+        moving = {o: v for v, o in (*self.forward.scanned, *self.forward.stacks)}
+        twin = {v: constants[o] for v, o in self.backward.constants if o in constants}
+        return twin | {v: moving[o] for v, o in self.backward.scanned if o in moving}
 
     def _match_nodes(self) -> list[Node]:
         """The nodes of the backward body that repeat one of the forward body; fills `twin`."""
@@ -117,7 +108,7 @@ class _Pair:
         said = [f"stores {_words(added)}"] if added else []
         said += [f"recomputes {_words(again)}"] if again else []
         if said:
-            name = self.forward.where.module or self.ahead.body.name
+            name = self.forward.node.where.module or self.ahead.body.name
             decide(f"store_or_recompute: {name} {' and '.join(said)}")
 
     def _needed(self) -> list[Value]:
@@ -175,12 +166,7 @@ class _Pair:
 
     def _rewrite(self, chosen: Sequence[Value]) -> tuple[Node, Node]:
         nodes = list(self.ahead.body.nodes)
-        stacks = dict(
-            zip(self.ahead.stacks, self.forward.outputs[self.ahead.carries :], strict=True)
-        )
-        elements = dict(
-            zip(self.ahead.elements, self.forward.inputs[-self.ahead.xs :], strict=False)
-        )
+        stacks, elements = dict(self.forward.stacks), dict(self.forward.scanned)
         new: dict[Value, Value] = {}
         reading: list[Node] = []
         added: list[tuple[Value, Value]] = []
@@ -202,24 +188,11 @@ class _Pair:
             element = Value(self.names.fresh(f"{whole.name}.saved"), whole.type)
             added.append((element, outer))
             reading += self._sections(group, element, axis, new)
-        ahead = self._forward_with(nodes, stacks)
+        ahead = replace(self.forward, stacks=tuple(stacks.items())).rebuilt(nodes)
         body = substitute(self.behind.body, (*reading, *self.behind.body.nodes), new)
-        body = replace(body, inputs=(*body.inputs, *(e for e, _ in added)))
         body = drop_dead(replace(body, nodes=topological(body.nodes)))
-        op = replace(self.behind, body=body, xs=self.behind.xs + len(added))
-        inputs = (*self.backward.inputs, *(o for _, o in added))
-        return ahead, replace(self.backward, op=op, inputs=inputs)
-
-    def _forward_with(self, nodes: Sequence[Node], stacks: Mapping[Value, Value]) -> Node:
-        """The forward scan with these nodes in its body and these stacks."""
-        carries = self.ahead.carries
-        body = replace(
-            self.ahead.body,
-            nodes=tuple(nodes),
-            outputs=(*self.ahead.new_carries, *stacks),
-        )
-        outputs = (*self.forward.outputs[:carries], *stacks.values())
-        return replace(self.forward, op=replace(self.ahead, body=body), outputs=outputs)
+        loop = Scan.bind(replace(self.backward.node, op=replace(self.behind, body=body)))
+        return ahead, replace(loop, scanned=(*loop.scanned, *added)).rebuilt()
 
     def _sections(
         self, group: Sequence[Value], element: Value, axis: int, new: dict[Value, Value]

@@ -33,24 +33,20 @@ def _apply(function: Pass, graph: Graph, target: Target) -> Graph:
     nodes = []
     for node in graph.nodes:
         if isinstance(node.op, Scan):
-            node = _inside(function, node, target)
-            assert isinstance(node.op, Scan)
-            inner = zip(node.inputs, node.op.body.inputs, strict=True)
-            state.update((outer, None) for outer, own in inner if outer == own)
+            node = _inside(function, node, node.op, target)
+            state.update((outer, None) for own, outer in Scan.bind(node).constants if outer == own)
         nodes.append(node)
     return function(replace(graph, state=tuple(state), nodes=tuple(nodes)), target)
 
 
-def _inside(function: Pass, node: Node, target: Target) -> Node:
-    op = node.op
-    assert isinstance(op, Scan)
-    first = op.constants
-    source = dict(zip(op.body.inputs[:first], node.inputs[:first], strict=True))
-    body = replace(op.body, inputs=op.body.inputs[first:], state=op.body.inputs[:first])
+def _inside(function: Pass, node: Node, op: Scan, target: Target) -> Node:
+    constants, *moving = op.split_inputs(node.inputs)
+    source = dict(zip(op.constants, constants, strict=True))
+    body = replace(op.body, inputs=(*op.old_carries, *op.elements), state=tuple(source))
     body = _apply(function, body, target)
-    constants = tuple(source.get(v, v) for v in body.state)
+    inputs = (*(source.get(v, v) for v in body.state), *(v for part in moving for v in part))
     body = replace(body, inputs=(*body.state, *body.inputs), state=())
-    return replace(node, op=replace(op, body=body), inputs=(*constants, *node.inputs[first:]))
+    return replace(node, op=replace(op, body=body), inputs=inputs)
 
 
 def values_of(graph: Graph) -> Iterator[Value]:

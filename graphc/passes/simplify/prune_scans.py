@@ -24,42 +24,30 @@ def prune_scans(graph: Graph) -> Graph:
 
 
 def _pruned(node: Node, used: set[Value], substitution: dict[Value, Value]) -> Node:
-    op = node.op
-    assert isinstance(op, Scan)
-    first, last = op.constants, op.constants + op.carries
-    carries = list(
-        zip(op.old_carries, op.new_carries, node.inputs[first:last], node.outputs, strict=False)
-    )
-    constants = list(zip(op.body.inputs[:first], node.inputs[:first], strict=True))
-    for old, new, initial, output in carries:
-        if old == new:
-            substitution[output] = initial
-            constants.append((old, initial))
-    carries = [c for c in carries if c[0] != c[1]]
+    loop = Scan.bind(node)
+    kept = [c for c in loop.carries if c.old == c.new]
+    substitution.update((c.last, c.initial) for c in kept)
+    constants = (*loop.constants, *((c.old, c.initial) for c in kept))
+    carries = [c for c in loop.carries if c.old != c.new]
     stacks: dict[Value, Value] = {}
-    for inner, output in zip(op.stacks, node.outputs[op.carries :], strict=True):
+    for inner, output in loop.stacks:
         if output in used:
             if inner in stacks:
                 substitution[output] = stacks[inner]
             stacks.setdefault(inner, output)
-    live = {new for _, new, _, output in carries if output in used} | set(stacks)
-    needed = _needed(op.body, live)
-    while more := {new for old, new, _, _ in carries if old in needed and new not in live}:
+    body = loop.op.body
+    live = {c.new for c in carries if c.last in used} | set(stacks)
+    needed = _needed(body, live)
+    while more := {c.new for c in carries if c.old in needed and c.new not in live}:
         live |= more
-        needed = _needed(op.body, live)
-    carries = [c for c in carries if c[1] in live and (c[3] in used or c[0] in needed)]
-    elements = list(zip(op.elements, node.inputs[last:], strict=True))
-    constants, elements = ([p for p in part if p[0] in needed] for part in (constants, elements))
-    body = replace(
-        op.body,
-        inputs=tuple(p[0] for p in (*constants, *carries, *elements)),
-        outputs=(*(c[1] for c in carries), *stacks),
-    )
-    small = replace(op, body=drop_dead(body), carries=len(carries), xs=len(elements))
-    inputs = (*(p[1] for p in constants), *(c[2] for c in carries), *(p[1] for p in elements))
+        needed = _needed(body, live)
     return replace(
-        node, op=small, inputs=inputs, outputs=(*(c[3] for c in carries), *stacks.values())
-    )
+        loop,
+        constants=tuple(p for p in constants if p[0] in needed),
+        carries=tuple(c for c in carries if c.new in live and (c.last in used or c.old in needed)),
+        scanned=tuple(p for p in loop.scanned if p[0] in needed),
+        stacks=tuple(stacks.items()),
+    ).rebuilt(n for n in body.nodes if needed.intersection(n.outputs))
 
 
 def _needed(body: Graph, results: set[Value]) -> set[Value]:
