@@ -52,7 +52,6 @@ LAZY = {
     "ir.graph": "notebooks alone want HTML",
     "runtime.plan.plan": "text and HTML are not part of playing",
     "kernels.program.expression": "the walk and the special ops that it meets use each other",
-    "kernels.cpu.reduce": "the sizes and the text of a template use each other",
 }
 """Modules and folders that import inside functions, and why."""
 

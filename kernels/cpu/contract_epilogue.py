@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Node
 from graphc.kernels.program.access import Domain, Place, linear_index, merge_axes
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.inplace import inplace_pairs
@@ -54,27 +54,25 @@ def epilogue_of(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
     shape = sections.shape(shape) if sections else shape
     domain = Domain(shape, axis, width)
     walk = _walk(body, domain)
-    everything = frozenset(range(domain.rank))
     if sections:
         for number, places in enumerate(every_section(domain.identity(), sections)):
             walk.give(nest.node.output, places, f"sum[{number}]")
         return _epilogue(body, nest, walk, domain)
     if pool is None:
-        _give(walk, nest.node.output, "sum", everything)
-        walk.given_places[nest.node.output] = domain.identity()
+        walk.give(nest.node.output, domain.identity(), "sum")
         return _epilogue(body, nest, walk, domain)
     assert isinstance(pool.op, MaxPool2d)
     n, k, p, q = domain.identity()
     largest = []
     rows, columns = pool.op.kernel_size
     for number, (r, s) in enumerate(itertools.product(range(rows), range(columns))):
-        _give(walk, nest.node.output, f"sum[{number}]", everything)
         here = (n, k, _scaled(p, rows, r), _scaled(q, columns, s))
+        walk.give(nest.node.output, here, f"sum[{number}]")
         largest.append(walk.value(pool.inputs[0], here))
     results = [(v.name, v.type.dtype) for v in pool.outputs]
     registers = walk.compute_all(results, Function("largest"), *largest)
     for value, register in zip(pool.outputs, registers, strict=True):
-        _give(walk, value, register, everything)
+        walk.give(value, domain.identity(), register)
     return _epilogue(body, nest, walk, domain)
 
 
@@ -87,11 +85,6 @@ def _scaled(place: Place, factor: int, offset: int) -> Place:
     return Place(tuple(factor * c for c in place.coefficients), offset)
 
 
-def _give(walk: Walk, value: Value, register: str, axes: frozenset[int]) -> None:
-    walk.given[value] = register
-    walk.axes[register] = axes
-
-
 def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
     """The epilogue on `parts` partial sums that lie in the workspace in the output's order."""
     output, sections = nest.node.output, sections_of_sums(body)
@@ -102,7 +95,8 @@ def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
     for places in every_section(here, sections) if sections else [here]:
         access = linear_index(shape, places, domain)
         results, memory = [("sum", output.type.dtype)], Address("workspace", access)
-        walk.give(output, places, *walk.call(results, "add_parts", (parts, size), memory))
+        (register,) = walk.call(results, "add_parts", (parts, size), memory)
+        walk.give(output, places, register)
     epilogue = _epilogue(body, nest, walk, domain)
     merged, groups = merge_axes(domain, epilogue.program.accesses)
     epilogue = Epilogue(
@@ -124,7 +118,7 @@ def _epilogue(body: Graph, nest: Nest, walk: Walk, domain: Domain) -> Epilogue:
     here, shape = domain.identity(), domain.extents
     wanted = [(v, p) for v in body.outputs for p in pieces(body, v, here, shape, sections)]
     walk.store_all(wanted)
-    program = walk.program()
+    program = walk.taken()
     values = (*body.inputs, *body.outputs)
     pointers = tuple(
         (walk.pointers[v], i, C_TYPES[v.type.dtype])

@@ -8,7 +8,7 @@ from graphc.kernels.cpu.contract import lower_contract
 from graphc.kernels.cpu.index import lower_index
 from graphc.kernels.cpu.pointwise import lower_pointwise
 from graphc.kernels.cpu.prefix import lower_prefix
-from graphc.kernels.cpu.reduce import lower_reduce
+from graphc.kernels.cpu.reduce_text import lower_reduce
 from graphc.kernels.cpu.scatter import lower_scatter
 from graphc.kernels.cpu.sort import lower_sort
 from graphc.kernels.cpu.transpose import lower_relayout

@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from graphc.ir import DTYPES, FLOATS, Node
-from graphc.kernels.cpu.reduce import Loop, Rows, Sum
+from graphc.ir import DTYPES, Node
+from graphc.kernels.cpu.reduce import laned_rows, neighbours
 from graphc.kernels.cpu.shell import (
+    FEW_STEPS,
     argument_order,
     array_text,
+    chunk_count,
     domain_text,
     framed,
+    program_cost,
     symbol,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.literals import literal
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.literals import splat
+from graphc.kernels.program.rows import Loop, Rows, Sum, reduced_shape
 from graphc.kernels.program.statement import Program
+from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
+from graphc.target import Target
 
-_JOIN = {
-    "sum": "{0} + {1}",
-    "prod": "{0} * {1}",
-    "max": "maximum({0}, {1})",
-    "min": "minimum({0}, {1})",
-}
 _ACROSS = {"sum": "lanesum", "prod": "laneprod", "max": "lanemax", "min": "lanemin"}
 
 
-def reduce_text(node: Node, rows: Rows, pieces: int, chunks: int) -> tuple[str, int]:
-    """The source, and the bytes of workspace: of each loop, each row and each piece the sums."""
-    printer = _Printer(node, rows, pieces)
-    body = printer.row()
-    text = [
-        array_text(rows.whole.arrays),
-        printer.kept_domain(),
-        _domain("Reduced", rows.domain, rows.reduced_axes),
-        *(_sums_text(f"Sums{k}", x.sums, printer.across) for k, x in enumerate(rows.loops)),
-        body,
-        printer.shell(chunks),
-    ]
-    return framed(node, "reduce", *text), printer.workspace
+def lower_reduce(node: Node, target: Target) -> Kernel:
+    """The kernel of a body with reductions and without contractions."""
+    assert isinstance(node.op, Fused)
+    rows = laned_rows(node.op.body, target.lanes)
+    side = neighbours(rows)
+    units = _registers(rows, rows.kept_axes) // side
+    steps = _registers(rows, rows.reduced_axes)
+    once = (program_cost(p, target.lanes) for p in (*(x.before for x in rows.loops), rows.after))
+    each = (program_cost(loop.body, target.lanes) for loop in rows.loops)
+    per_row = side * (sum(each) * steps + sum(once))
+    wanted = chunk_count(per_row * units, units * max(steps // FEW_STEPS, 1))
+    pieces = -(-wanted // units) if units and wanted >= 2 * units else 1
+    chunks = min(wanted, max(units, 1))
+    printer = _Printer(node, rows, side, units, pieces)
+    last = 1 if rows.loops[-1].sums or rows.after.statements else 0
+    phases = (units * pieces,) * len(rows.loops) + (units,) * last
+    work = sum(x.body.work + len(x.sums) for x in rows.loops)
+    return Kernel(
+        symbol(node),
+        "reduce",
+        printer.file(chunks),
+        phases=phases if pieces > 1 else (chunks,),
+        workspace=printer.workspace,
+        flops=Domain(reduced_shape(node.op.body)).size * work,
+        bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
+        inplace=inplace_pairs(node.op.body, [rows.whole], rows.pointers),
+    )
+
+
+def _registers(rows: Rows, axes: Sequence[int]) -> int:
+    """Registers, or rows, along `axes`."""
+    return math.prod(map(rows.domain.steps, axes))
 
 
 def _domain(name: str, domain: Domain, axes: Sequence[int]) -> str:
@@ -49,32 +71,13 @@ def _domain(name: str, domain: Domain, axes: Sequence[int]) -> str:
     return domain_text(name, Domain(extents, lane, domain.width))
 
 
-def identity(sum: Sum) -> str:
-    """The C++ value that changes nothing when joined."""
-    kind = C_TYPES[sum.dtype]
-    if sum.combine == "sum":
-        return f"vec<{kind}>{{}}"
-    if sum.combine == "prod":
-        return f"splat<{kind}>({literal(1, sum.dtype)})"
-    low = sum.combine == "max"
-    if sum.dtype in FLOATS:
-        value = f"{kind}({'-' if low else ''}__builtin_inf())"
-    else:
-        bits = 8 * DTYPES[sum.dtype].itemsize
-        signed = sum.dtype[0] == "i"
-        value = f"{'' if signed else 'U'}INT{bits}_{'MIN' if low else 'MAX'}"
-        value = "0" if low and not signed else value
-    return f"splat<{kind}>({value})"
-
-
 def _sums_text(name: str, sums: Sequence[Sum], across: bool) -> str:
     lines = [f"struct {name} {{"]
     for s in sums:
-        lines.append(f"  vec<{C_TYPES[s.dtype]}> {s.result} = {identity(s)};")
+        lines.append(f"  vec<{C_TYPES[s.dtype]}> {s.result} = {_identity(s)};")
     other = "o" if sums else ""
     lines.append(f"  INLINE void add(const {name}& {other}) {{")
-    for s in sums:
-        lines.append(f"    {s.result} = {_JOIN[s.combine].format(s.result, 'o.' + s.result)};")
+    lines += [f"    {s.joined('', f'o.{s.result}')}" for s in sums]
     lines += ["  }", "  INLINE void across() {"]
     for s in sums if across else ():
         joined = f"{_ACROSS[s.combine]}({s.result})"
@@ -83,19 +86,19 @@ def _sums_text(name: str, sums: Sequence[Sum], across: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _lane_bytes(dtype: str) -> int:
-    """Bytes per lane of a register of sums, which are never floats of two bytes."""
-    return DTYPES[dtype].itemsize
+def _identity(sum: Sum) -> str:
+    """The register that changes nothing when joined."""
+    return splat(sum.identity, sum.dtype)
 
 
 class _Printer:
-    def __init__(self, node: Node, rows: Rows, pieces: int) -> None:
+    def __init__(self, node: Node, rows: Rows, side: int, units: int, pieces: int) -> None:
         self.node, self.rows, self.pieces = node, rows, pieces
+        self.side, self.units = side, units
         self.across = rows.domain.lane in rows.reduced
         """Whether the lanes of a register belong to one row."""
-        self.side = rows.neighbours
-        self.units = rows.count(rows.kept_axes) // self.side
         self.workspace = 0
+        """Bytes: of each loop, each row and each piece the sums."""
         kept, reduced = rows.kept_axes, rows.reduced_axes
         self.indices = [
             f"i[{kept.index(d)}]" if d in kept else f"j[{reduced.index(d)}]"
@@ -106,7 +109,20 @@ class _Printer:
         if self.side > 1:
             self.indices[kept[-1]] = "at"
 
-    def kept_domain(self) -> str:
+    def file(self, chunks: int) -> str:
+        """The source; `workspace` is known then."""
+        rows = self.rows
+        sections = [
+            array_text(rows.whole.arrays),
+            self._kept_domain(),
+            _domain("Reduced", rows.domain, rows.reduced_axes),
+            *(_sums_text(f"Sums{k}", x.sums, self.across) for k, x in enumerate(rows.loops)),
+            self._row(),
+            self._shell(chunks),
+        ]
+        return framed(self.node, "reduce", *sections)
+
+    def _kept_domain(self) -> str:
         """The rows, or the groups of neighbouring rows."""
         axes, domain = self.rows.kept_axes, self.rows.domain
         if self.side == 1:
@@ -133,7 +149,7 @@ class _Printer:
             "}",
         ]
 
-    def row(self) -> str:
+    def _row(self) -> str:
         lines = [
             "template <int N>",
             "static INLINE void row(void* const* arguments, const long* i, long number, int phase, "
@@ -146,7 +162,7 @@ class _Printer:
             lines += [f"  {line}" for line in self._lines(self.rows.after, "N")]
         return "".join(f"{line}\n" for line in [*lines, "}"])
 
-    def shell(self, chunks: int) -> str:
+    def _shell(self, chunks: int) -> str:
         name = symbol(self.node)
         if not self.units:
             return f'extern "C" void {name}(void* const*, int, int) {{}}\n'
@@ -179,7 +195,7 @@ class _Printer:
         return lines
 
     def _loop(self, k: int, loop: Loop) -> list[str]:
-        widest = max((_lane_bytes(s.dtype) for s in loop.sums), default=0)
+        widest = max((DTYPES[s.dtype].itemsize for s in loop.sums), default=0)
         size = widest * len(loop.sums) * self.rows.domain.width * self.side
         size = size if self.pieces > 1 else 0
         partials = "nullptr"
@@ -220,8 +236,8 @@ class _Printer:
         ]
 
     def _join(self, s: Sum) -> str:
-        live = f"keep<M>({s.operand}, {identity(s)})" if self.across else s.operand
-        return f"sums.{s.result} = {_JOIN[s.combine].format('sums.' + s.result, live)};"
+        live = f"keep<M>({s.operand}, {_identity(s)})" if self.across else s.operand
+        return s.joined("sums.", live)
 
     def _chains(self, loop: Loop) -> int:
         """Independent chains of sums: enough to hide the latency of an addition, as long as the

@@ -127,16 +127,17 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
     )
     names = Names()
     pointers = names.pointers(body)
-    sums = {} if sections else {output: "sum"}
-    walk = Walk(body, domain, pointers, names, given=sums)
-    if sections:
+    walk = Walk(body, domain, pointers, names)
+    if sections is None:
+        walk.give(output, places, "sum")
+    else:
         for i, here in enumerate(every_section(places, sections)):
             walk.give(output, here, f"sum[{i}]")
     shape = output.type.shape
     section = sections.shape(shape) if sections else shape
     wanted = [(v, p) for v in body.outputs for p in pieces(body, v, places, section, sections)]
     walk.store_all(wanted)
-    program = walk.program()
+    program = walk.taken()
     kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
     _, groups = merge_axes(domain, program.accesses, kinds)
     index = index_type(body)

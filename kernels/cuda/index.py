@@ -87,24 +87,25 @@ class Text:
         self._index = index_type(body)
         self.constants: list[str] = []
 
-    def _walk(self, value: Value, given: Mapping[Value, str]) -> Walk:
-        return Walk(self._body, Domain(value.type.shape), self._pointers, self._names, given)
+    def _walk(self, value: Value) -> Walk:
+        return Walk(self._body, Domain(value.type.shape), self._pointers, self._names)
 
     def read(self, value: Value, indices: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Statements that return an element of `value`."""
-        walk = self._walk(value, {})
+        walk = self._walk(value)
         register = walk.value(value, walk.domain.identity())
         return [*self._lines(walk, indices), f"      return {register};"]
 
     def write(self, value: Value, indices: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Statements that store the outputs, given the element `sum` of `value`."""
-        walk = self._walk(value, {value: "sum"})
+        walk = self._walk(value)
         places = walk.domain.identity()
+        walk.give(value, places, "sum")
         walk.store_all([element_at(v, places) for v in self._body.outputs])
         return self._lines(walk, indices)
 
     def _lines(self, walk: Walk, indices: Mapping[str, Sequence[int]]) -> list[str]:
-        program = walk.program()
+        program = walk.taken()
         self.constants += constant_arrays(program)
         names = [f"{whole}{d}" for whole, extents in indices.items() for d in range(len(extents))]
         used = program.used(names)

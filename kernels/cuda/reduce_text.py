@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
-from graphc.ir import DTYPES, FLOATS, Node
-from graphc.kernels.cuda.reduce import Loop, Plan, Result, plan_reduce
+from graphc.ir import DTYPES, Node
+from graphc.kernels.cuda.reduce import Shape, choose_shape
 from graphc.kernels.cuda.shell import (
     THREADS,
     Signature,
@@ -21,19 +19,14 @@ from graphc.kernels.cuda.shell import (
     source,
     symbol_of,
 )
+from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.literals import literal
+from graphc.kernels.program.rows import Loop, Rows, Sum, find_rows, reduced_shape
 from graphc.kernels.program.statement import Program, joined
 from graphc.ops.fused import Fused
 from graphc.ops.logic import C_TYPES
-
-COMBINE = {
-    "sum": "{} + {}",
-    "prod": "{} * {}",
-    "max": "maximum({}, {})",
-    "min": "minimum({}, {})",
-}
 
 
 def lower_reduce(node: Node) -> Kernel:
@@ -43,166 +36,153 @@ def lower_reduce(node: Node) -> Kernel:
     body = op.body
     if all(v.type.size == 0 for v in body.outputs):
         return make_kernel(node, source(node, (), ()), ())
-    plan = plan_reduce(body)
-    shape = plan.shape
-    inplace = inplace_pairs(body, plan.programs, plan.pointers) if shape.splits == 1 else ()
+    rows = find_rows(body, Domain(reduced_shape(body)), apart=True)
+    shape = choose_shape(rows)
     split = shape.splits > 1
-    signature = Signature(plan.pointers, body, inplace, split)
-    index = index_type(body)
+    inplace = () if split else inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
+    signature = Signature(rows.pointers, body, inplace, split)
+    text = _Text(rows, shape, index_type(body))
     launches, kernels = [], []
-    for part, lines, splits in _launches(plan, index):
+    for part, lines, splits in text.launches():
         symbol = symbol_of(node, part)
         kernels.append(kernel_text(symbol, signature, THREADS, lines))
         launches.append(GridLaunch(symbol, (shape.blocks, splits, 1), (THREADS, 1, 1)))
-    rows = (
-        f"using Rows = Reduce<{index}, {shape.rows}, {shape.columns}, {shape.across}, "
+    settings = (
+        f"using Rows = Reduce<{text.index}, {shape.rows}, {shape.columns}, {shape.across}, "
         f"{shape.along}, {str(shape.rows_apart).lower()}, {shape.splits}>;"
     )
-    constants = [x for p in plan.programs for x in constant_arrays(p)]
-    sections = [constants, *(_struct(s) for s in plan.stages), [rows], *kernels]
+    structs = (_struct(k, loop) for k, loop in enumerate(text.stages))
+    sections = [constant_arrays(rows.whole), *structs, [settings], *kernels]
     return make_kernel(
         node,
         source(node, ("reduce",), sections),
         launches,
-        workspace=_offsets(plan)[-1] if split else 0,
+        workspace=text.offsets[-1] if split else 0,
         inplace=inplace,
     )
 
 
-def _launches(plan: Plan, index: str) -> list[tuple[str, list[str], int]]:
-    """For each launch its part of the kernel's name, its statements and its splits."""
-    finish, last = _row_outputs(plan), plan.loops[len(plan.stages) :]
-    if plan.shape.splits == 1:
-        lines = [x for loop in plan.loops for x in _loop(plan, loop, index)]
-        return [("kernel", _kernel(plan, index, [*lines, *finish], plan.programs), 1)]
-    launches, known = [], list[str]()
-    for loop, offset in zip(plan.stages, _offsets(plan), strict=False):
-        stage = f"Stage{loop.number}"
-        place = f"reinterpret_cast<{stage}*>(workspace + {offset})"
-        name = f"stage{loop.number}"
-        store = f"rows.store_partial({place}, {name});"
-        lines = [*known, *_loop(plan, loop, index, results=False), store]
-        part = "kernel" if loop.number == 0 else name
-        launches.append((part, _kernel(plan, index, lines, [loop.program]), plan.shape.splits))
-        known += [f"const {stage} {name} = rows.combine_partial({place});", *_results(loop)]
-    if finish or last:
-        lines = [*known, *(x for loop in last for x in _loop(plan, loop, index)), *finish]
-        splits = plan.shape.splits if last else 1
-        programs = [*(loop.program for loop in last), plan.rows]
-        launches.append(("finish", _kernel(plan, index, lines, programs), splits))
-    return launches
+@dataclass(frozen=True)
+class _Text:
+    """The statements of the launches. A stage is a loop that has sums."""
+
+    rows: Rows
+    shape: Shape
+    index: str
+
+    @property
+    def stages(self) -> list[Loop]:
+        return [loop for loop in self.rows.loops if loop.sums]
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each stage's partial results begin in the workspace, and its size, in bytes."""
+        offsets = [0]
+        for loop in self.stages:
+            sizes = list(map(_bytes, loop.sums))
+            size = -(-sum(sizes) // max(sizes)) * max(sizes) * self.shape.rows * self.shape.splits
+            offsets.append(offsets[-1] + -(-size // 16) * 16)
+        return offsets
+
+    @property
+    def names(self) -> list[str]:
+        """The domain's indices: i of the row, j of the column."""
+        kept, reduced = self.rows.kept_axes, self.rows.reduced_axes
+        return [
+            f"i{kept.index(d)}" if d in kept else f"j{reduced.index(d)}"
+            for d in range(self.rows.domain.rank)
+        ]
+
+    def launches(self) -> list[tuple[str, list[str], int]]:
+        """For each launch its part of the kernel's name, its statements and its splits."""
+        rows, splits = self.rows, self.shape.splits
+        count, finish = len(self.stages), self._row_outputs()
+        rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
+        if splits == 1:
+            lines = [x for k in range(count) for x in self._loop(k)]
+            return [("kernel", self._kernel([*lines, *rest, *finish], [rows.whole]), 1)]
+        launches, known = [], list[str]()
+        for k, loop in enumerate(self.stages):
+            place = f"reinterpret_cast<Stage{k}*>(workspace + {self.offsets[k]})"
+            store = f"rows.store_partial({place}, stage{k});"
+            lines = [*known, *self._loop(k), store]
+            part = f"stage{k}" if k else "kernel"
+            launches.append((part, self._kernel(lines, [loop.whole]), splits))
+            known.append(f"const Stage{k} stage{k} = rows.combine_partial({place});")
+            known += _results(k, loop)
+        if finish or rest:
+            programs = [*(loop.whole for loop in rows.loops[count:]), rows.after]
+            lines = self._kernel([*known, *rest, *finish], programs)
+            launches.append(("finish", lines, splits if rest else 1))
+        return launches
+
+    def _kernel(self, lines: Sequence[str], programs: Iterable[Program]) -> list[str]:
+        """The statements of a kernel, with the row's indices that its programs use before them."""
+        row = self._indices("rows.row", self.rows.kept_axes, joined(programs))
+        return ["const Rows rows;", *row, *lines]
+
+    def _indices(self, whole: str, axes: Sequence[int], program: Program) -> list[str]:
+        """Definitions of the indices along `axes` that the program uses, from the linear index."""
+        names, extents = self.names, [self.rows.domain.extents[d] for d in axes]
+        return decomposed(whole, [names[d] for d in axes], extents, self.index, program.used(names))
+
+    def _loop(self, number: int) -> list[str]:
+        """The statements of a loop: what is the same for a whole row, then each column."""
+        loop, names, shape = self.rows.loops[number], self.names, self.shape
+
+        def define(program: Program) -> list[str]:
+            return self._indices("column", self.rows.reduced_axes, program)
+
+        head = loop.before.lines(names, "1")
+        if not loop.sums and shape.columns >= 4 * shape.along * shape.splits:
+            loads, functors = loads_first(loop.body, names, f"{self.index} column", define)
+            return [*head, *loads, "rows.each(", *functors]
+        inner = [*define(loop.body), *loop.body.lines(names, "1")]
+        inner += [s.joined("results.", _operand(s)) for s in loop.sums]
+        body = [f"  {line}" for line in inner]
+        if not loop.sums:
+            return [*head, f"rows.each([&]({self.index} column) {{", *body, "});"]
+        stage = f"Stage{number}"
+        call = f"const {stage} stage{number} = rows.reduce<{stage}>("
+        call += f"[&]({self.index} column, {stage}& results) {{"
+        results = _results(number, loop) if shape.splits == 1 else ()
+        return [*head, call, *body, "});", *results]
+
+    def _row_outputs(self) -> list[str]:
+        """The statements that compute and store what there is once per row."""
+        lines = self.rows.after.lines(self.names, "1")
+        return ["if (rows.stores()) {", *(f"  {x}" for x in lines), "}"] if lines else []
 
 
-def _kernel(plan: Plan, index: str, lines: Sequence[str], programs: Iterable[Program]) -> list[str]:
-    """The statements of a kernel, with the row's indices that its programs use before them."""
-    names, extents = _names(plan), plan.extents[: plan.kept]
-    used = joined(programs).used(names)
-    rows = decomposed("rows.row", names[: plan.kept], extents, index, used)
-    return ["const Rows rows;", *rows, *lines]
-
-
-def _loop(plan: Plan, loop: Loop, index: str, results: bool = True) -> list[str]:
-    """The statements of a loop: what is the same for a whole row, then each column."""
-    names = _names(plan)
-    rows, columns = loop.program.split(frozenset(range(plan.kept)))
-
-    def define(program: Program) -> list[str]:
-        extents = plan.extents[plan.kept :]
-        return decomposed("column", names[plan.kept :], extents, index, program.used(names))
-
-    head = rows.lines(names, "1")
-    if not loop.results and plan.shape.columns >= 4 * plan.shape.along * plan.shape.splits:
-        loads, functors = loads_first(columns, names, f"{index} column", define)
-        return [*head, *loads, "rows.each(", *functors]
-    inner = columns.lines(names, "1")
-    inner += [_combined(r, "results.", _operand(r)) for r in loop.results]
-    body = [f"  {line}" for line in (*define(columns), *inner)]
-    if not loop.results:
-        return [*head, f"rows.each([&]({index} column) {{", *body, "});"]
-    stage = f"Stage{loop.number}"
-    call = f"const {stage} stage{loop.number} = rows.reduce<{stage}>("
-    call += f"[&]({index} column, {stage}& results) {{"
-    return [*head, call, *body, "});", *(_results(loop) if results else ())]
-
-
-def _row_outputs(plan: Plan) -> list[str]:
-    """The statements that compute and store what there is once per row."""
-    lines = plan.rows.lines(_names(plan), "1")
-    return ["if (rows.stores()) {", *(f"  {x}" for x in lines), "}"] if lines else []
-
-
-def _results(loop: Loop) -> list[str]:
+def _results(number: int, loop: Loop) -> list[str]:
     """The results of a stage as registers."""
-    lines = []
-    for r in loop.results:
-        kind = C_TYPES[r.value.type.dtype]
-        field = f"stage{loop.number}.{r.field}"
-        lines.append(f"const vec<{kind}> {r.given} = static_cast<{kind}>({field});")
-    return lines
+    kinds = ((s.result, C_TYPES[s.dtype]) for s in loop.sums)
+    return [f"const vec<{t}> {r} = static_cast<{t}>(stage{number}.{r});" for r, t in kinds]
 
 
-def _struct(loop: Loop) -> list[str]:
+def _struct(number: int, loop: Loop) -> list[str]:
     """The type of a stage's results."""
-    name = f"Stage{loop.number}"
-    results = sorted(loop.results, key=_bytes, reverse=True)
-    identity = ", ".join(_identity(r) for r in results)
+    name, sums = f"Stage{number}", sorted(loop.sums, key=_bytes, reverse=True)
+    identity = ", ".join(literal(s.identity, s.dtype) for s in sums)
     return [
         f"struct {name} {{",
-        *(f"  {_field_type(r)} {r.field};" for r in results),
+        *(f"  {'int' if _small(s) else C_TYPES[s.dtype]} {s.result};" for s in sums),
         f"  GRAPHC_INLINE static {name} identity() {{ return {{{identity}}}; }}",
         f"  GRAPHC_INLINE void combine(const {name}& other) {{",
-        *(f"    {_combined(r, '', f'other.{r.field}')}" for r in results),
+        *(f"    {s.joined('', f'other.{s.result}')}" for s in sums),
         "  }",
         "};",
     ]
 
 
-def _offsets(plan: Plan) -> list[int]:
-    """Where each stage's partial results begin in the workspace, and its size, in bytes."""
-    offsets = [0]
-    for loop in plan.stages:
-        size = sum(_bytes(r) for r in loop.results)
-        widest = max(_bytes(r) for r in loop.results)
-        count = plan.shape.rows * plan.shape.splits
-        size = -(-size // widest) * widest * count
-        offsets.append(offsets[-1] + -(-size // 16) * 16)
-    return offsets
+def _small(sum: Sum) -> bool:
+    """Whether it is held as an int: results are whole words, so that lanes can exchange them."""
+    return DTYPES[sum.dtype].itemsize < 4
 
 
-def _names(plan: Plan) -> list[str]:
-    """The domain's indices: i of the row, j of the column."""
-    return [f"i{d}" if d < plan.kept else f"j{d - plan.kept}" for d in range(len(plan.extents))]
+def _bytes(sum: Sum) -> int:
+    return max(4, DTYPES[sum.dtype].itemsize)
 
 
-def _bytes(result: Result) -> int:
-    """Results are whole words, so that lanes can exchange them."""
-    return max(4, result.value.type.numpy_dtype.itemsize)
-
-
-def _field_type(result: Result) -> str:
-    small = result.value.type.numpy_dtype.itemsize < 4
-    return "int" if small else C_TYPES[result.value.type.dtype]
-
-
-def _operand(result: Result) -> str:
-    small = result.value.type.numpy_dtype.itemsize < 4
-    return f"static_cast<int>({result.operand})" if small else result.operand
-
-
-def _combined(result: Result, owner: str, other: str) -> str:
-    """The statement that combines `other` into the owner's field."""
-    field = f"{owner}{result.field}"
-    return f"{field} = {COMBINE[result.combine].format(field, other)};"
-
-
-def _identity(result: Result) -> str:
-    dtype = result.value.type.dtype
-    if result.combine == "sum":
-        return literal(0, dtype)
-    if result.combine == "prod":
-        return literal(1, dtype)
-    sign = -1 if result.combine == "max" else 1
-    if dtype in FLOATS:
-        return literal(sign * math.inf, dtype)
-    limits = np.iinfo(DTYPES[dtype])
-    return literal(limits.min if sign < 0 else limits.max, dtype)
+def _operand(sum: Sum) -> str:
+    return f"static_cast<int>({sum.operand})" if _small(sum) else sum.operand

@@ -106,12 +106,12 @@ def space_of(node: Node, inner: Node, axis: int, domain: Domain) -> Space:
     pointers = names.pointers(body)
     walk = Walk(body, domain, pointers, names)
     operand = walk.value(x, domain.identity())
-    read, walk.statements = walk.program(), []
+    read = walk.taken()
     for output, field in zip(inner.outputs, ("value", "place"), strict=False):
         if output in body.outputs:
             result = "convert<int64_t>(state.place)" if field == "place" else "state.value"
             walk.store(output, domain.identity(), result)
-    write = walk.program()
+    write = walk.taken()
     kinds = [d == axis for d in range(domain.rank)]
     merged, groups = merge_axes(domain, (*read.accesses, *write.accesses), kinds)
     place = next((i for i, g in enumerate(groups) if axis in g), None)

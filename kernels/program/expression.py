@@ -45,9 +45,8 @@ from graphc.ops.logic import C_TYPES
 class Walk:
     """Collects the statements that compute values of `body` at indices of `domain`.
 
-    `pointers` names the memory of the body's inputs and of the outputs to be stored. `given` holds
-    values that are in registers already, at whatever index they are asked for; `given_axes` the
-    domain axes they vary along. `inputs` are further values that lie in memory.
+    `pointers` names the memory of the body's inputs and of the outputs to be stored. `inputs` are
+    further values that lie in memory.
     """
 
     def __init__(
@@ -56,34 +55,28 @@ class Walk:
         domain: Domain,
         pointers: Mapping[Value, str],
         names: Names | None = None,
-        given: Mapping[Value, str] | None = None,
-        given_axes: Mapping[Value, frozenset[int]] | None = None,
         inputs: Iterable[Value] = (),
     ) -> None:
         self.body, self.domain, self.pointers = body, domain, pointers
         self.names = names or Names(pointers.values())
-        self.given = dict(given or {})
-        self.given_places: dict[Value, tuple[Place, ...]] = {}  # elsewhere it is an error
-        self._given_parts: dict[tuple[Value, tuple[Place, ...]], str] = {}
+        self._given: dict[Value, dict[tuple[Place, ...], str]] = {}
         self.statements: list[Statement] = []
         self.arrays: dict[str, Array] = {}
-        everything = frozenset(range(domain.rank))
-        self.axes = {r: (given_axes or {}).get(v, everything) for v, r in self.given.items()}
+        self.axes: dict[str, frozenset[int]] = {}
         self._inputs, self._producers = {*body.inputs, *inputs}, body.producers
         self._known: dict[object, str] = {}
 
-    def program(self) -> Program:
-        return Program(tuple(self.statements), self.arrays, self.axes)
+    def taken(self) -> Program:
+        """The statements since the last call."""
+        statements, self.statements = tuple(self.statements), []
+        return Program(statements, self.arrays, self.axes)
 
     def value(self, value: Value, places: tuple[Place, ...], guards: tuple[Guard, ...] = ()) -> str:
         """The register that holds `value` at `places`; anything where a guard does not pass."""
-        if value in self.given:
-            expected = self.given_places.get(value)
+        if value in self._given:
             at = self._settled(places)
-            assert expected is None or at == self._settled(expected), f"{value} is read at {at}"
-            return self.given[value]
-        if self._given_parts and (part := self._given_parts.get((value, self._settled(places)))):
-            return part
+            assert at in self._given[value], f"{value} is read at {at}"
+            return self._given[value][at]
         key = (value, places, guards)
         if key not in self._known:
             if value in self._inputs:
@@ -92,14 +85,22 @@ class Walk:
                 self._compute(self._producers[value], value, places, guards)
         return self._known[key]
 
-    def give(self, value: Value, places: tuple[Place, ...], register: str) -> None:
-        """Say that `value` at `places` is in `register` already, which varies along all axes."""
-        self._given_parts[value, self._settled(places)] = register
-        self.axes[register] = frozenset(range(self.domain.rank))
+    def give(
+        self,
+        value: Value,
+        places: tuple[Place, ...],
+        register: str,
+        axes: frozenset[int] | None = None,
+    ) -> None:
+        """Say that `value` at `places`, and nowhere else that was not said, is in `register`
+        already, which varies along `axes`, or all."""
+        self._given.setdefault(value, {})[self._settled(places)] = register
+        self.axes[register] = frozenset(range(self.domain.rank)) if axes is None else axes
 
-    def forget(self, but: frozenset[int]) -> None:
-        """Compute anew from here on what depends on domain axes other than `but`."""
-        self._known = {k: r for k, r in self._known.items() if self.axes[r] <= but}
+    def forget(self, but: frozenset[int] | None) -> None:
+        """Compute anew from here on what depends on domain axes other than `but`; None: all."""
+        known = self._known.items()
+        self._known = {k: r for k, r in known if but is not None and self.axes[r] <= but}
 
     def _settled(self, places: Sequence[Place]) -> tuple[Place, ...]:
         """`places` without the indices that are always 0."""

@@ -83,4 +83,4 @@ def make_part(
     walk = Walk(body, domain, pointers, names)
     here, shape = domain.identity(), domain.extents
     walk.store_all([(v, p) for v in outputs for p in pieces(body, v, here[: v.type.rank], shape)])
-    return Part(tuple(outputs), domain, walk.program(), pointers)
+    return Part(tuple(outputs), domain, walk.taken(), pointers)

@@ -1,0 +1,230 @@
+"""Bodies with reductions: rows, and loops over each row's elements.
+
+All reductions of a body have one input shape and one set of axes; a row is an index along the
+others. Loop k computes those whose operands need the results of k loops before it: softmax has
+three (the maximum, the sum of exponentials, the quotients). An element output is stored in the
+first loop that can, what there is once per row after the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graphc.ir import DTYPES, FLOATS, Graph, Node, Value
+from graphc.kernels.program.access import Domain, merge_axes
+from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.names import Names
+from graphc.kernels.program.pieces import element_at
+from graphc.kernels.program.statement import Program, joined
+from graphc.ops.axes import SUMMED, Axes
+from graphc.ops.base import Reduction
+
+_JOINS = {
+    "sum": "{} + {}",
+    "prod": "{} * {}",
+    "max": "maximum({}, {})",
+    "min": "minimum({}, {})",
+}
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A reduction of a loop: the register of its operand, and of the result."""
+
+    combine: str
+    dtype: str
+    operand: str
+    result: str
+
+    @property
+    def identity(self) -> object:
+        """The number that changes nothing when joined."""
+        if self.combine in ("sum", "prod"):
+            return int(self.combine == "prod")
+        low = self.combine == "max"
+        if self.dtype in FLOATS:
+            return -np.inf if low else np.inf
+        limits = np.iinfo(DTYPES[self.dtype])
+        return limits.min if low else limits.max
+
+    def joined(self, owner: str, other: str) -> str:
+        """The statement that joins `other` to the owner's result."""
+        name = f"{owner}{self.result}"
+        return f"{name} = {_JOINS[self.combine].format(name, other)};"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`before`: statements of the row that the loop needs; `body`: those of one element, stores
+    included."""
+
+    before: Program
+    body: Program
+    sums: tuple[Sum, ...]
+
+    @property
+    def whole(self) -> Program:
+        return joined((self.before, self.body))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A whole body: the merged domain, which of its axes are reduced, the loops, and what a row
+    ends with."""
+
+    domain: Domain
+    reduced: frozenset[int]
+    loops: tuple[Loop, ...]
+    after: Program
+    pointers: Mapping[Value, str] = field(compare=False)
+
+    @property
+    def kept_axes(self) -> tuple[int, ...]:
+        return tuple(d for d in range(self.domain.rank) if d not in self.reduced)
+
+    @property
+    def reduced_axes(self) -> tuple[int, ...]:
+        return tuple(sorted(self.reduced))
+
+    @property
+    def elements(self) -> Program:
+        """The statements of all loops, in the order in which they run."""
+        return joined(loop.whole for loop in self.loops)
+
+    @property
+    def whole(self) -> Program:
+        return joined((self.elements, self.after))
+
+
+def find_rows(body: Graph, domain: Domain, apart: bool = False) -> Rows:
+    """The loops of `body` over `domain`, whose axes are those of what is reduced. What varies along
+    the kept axes alone is computed once per row, or, with `apart`, by each loop for itself."""
+    names = Names()
+    pointers = names.pointers(body)
+    walk = Walk(body, domain, pointers, names)
+    reductions, depth = reductions_of(body), _depths(body)
+    reduced = frozenset(_axes_of(reductions[0]))
+    kept = frozenset(range(domain.rank)) - reduced
+    places = {
+        v: tuple(domain.constant(0) if d is None else domain.axis(d) for d in axes)
+        for v, axes in row_axes(body).items()
+    }
+    outputs = dict.fromkeys(body.outputs)
+    varying = [v for v in outputs if any(p.coefficients[d] for p in places[v] for d in reduced)]
+    last = max([*(depth[n.output] for n in reductions), *(depth[v] + 1 for v in varying)])
+    loops = []
+    for k in range(last):
+        own = [n for n in reductions if depth[n.output] == k + 1]
+        here = [domain.identity()[: n.inputs[0].type.rank] for n in own]
+        operands = [walk.value(n.inputs[0], at) for n, at in zip(own, here, strict=True)]
+        walk.store_all([element_at(v, places[v]) for v in varying if depth[v] == k])
+        sums = []
+        for node, operand in zip(own, operands, strict=True):
+            result = names.fresh(node.output.name)
+            walk.give(node.output, places[node.output], result, kept)
+            assert isinstance(node.op, Reduction)
+            sums.append(Sum(node.op.combine, node.output.type.dtype, operand, result))
+        loops.append(Loop(*walk.taken().split(kept), tuple(sums)))
+        walk.forget(None if apart else kept)
+    walk.store_all([element_at(v, places[v]) for v in outputs if v not in varying])
+    return _merged(Rows(domain, reduced, tuple(loops), walk.taken(), pointers))
+
+
+def _merged(rows: Rows) -> Rows:
+    """`rows` over as few axes as visit the same elements in the same order."""
+    kinds = [d in rows.reduced for d in range(rows.domain.rank)]
+    domain, groups = merge_axes(rows.domain, rows.whole.accesses, kinds)
+    reduced = frozenset(i for i, g in enumerate(groups) if g[-1] in rows.reduced)
+    loops = (Loop(x.before.merged(groups), x.body.merged(groups), x.sums) for x in rows.loops)
+    return Rows(domain, reduced, tuple(loops), rows.after.merged(groups), rows.pointers)
+
+
+def reductions_of(body: Graph) -> list[Node]:
+    return [n for n in body.nodes if isinstance(n.op, Reduction)]
+
+
+def reduced_shape(body: Graph) -> tuple[int, ...]:
+    """The shape of what the reductions of `body` read."""
+    reductions = reductions_of(body)
+    shapes, axes = {n.inputs[0].type.shape for n in reductions}, set(map(_axes_of, reductions))
+    assert len(shapes) == len(axes) == 1, f"reductions of {shapes} over {axes} in one body"
+    return shapes.pop()
+
+
+def _axes_of(node: Node) -> tuple[int, ...]:
+    assert isinstance(node.op, Reduction)
+    return node.op.axes
+
+
+def _depths(body: Graph) -> dict[Value, int]:
+    """How many reductions, one after another, each value of the body needs: a loop computes those
+    whose operands need no more than the loops before it have made."""
+    known = dict.fromkeys(body.inputs, 0)
+    for node in body.nodes:
+        deepest = max((known[v] for v in node.inputs), default=0)
+        deepest += isinstance(node.op, Reduction)
+        known.update(dict.fromkeys(node.outputs, deepest))
+    return known
+
+
+def row_axes(body: Graph) -> dict[Value, Axes]:
+    """Of each value that follows from a reduction or leads to one, which axis of what is reduced
+    each of its axes is; None for one of extent 1."""
+    known: dict[Value, Axes] = {}
+    reductions = reductions_of(body)
+    for node in reductions:
+        op, x = node.op, node.inputs[0]
+        assert isinstance(op, Reduction)
+        known[x] = tuple(range(x.type.rank))
+        known[node.output] = tuple(
+            None if d in op.axes else d
+            for d in range(x.type.rank)
+            if op.keepdims or d not in op.axes
+        )
+    size = -1
+    while size < len(known):
+        size = len(known)
+        for node in body.nodes:
+            _pass_down(node, known)
+        for node in reversed(body.nodes):
+            _pass_up(node, known)
+    shape = reductions[0].inputs[0].type.shape
+    for value in body.outputs:
+        assert value in known or value.type.shape == shape, f"{value} has no place among {shape}"
+        known.setdefault(value, tuple(range(value.type.rank)))
+    return known
+
+
+def _pass_down(node: Node, known: dict[Value, Axes]) -> None:
+    """The first of the inputs with places gives each axis of the output its own."""
+    if len(node.outputs) != 1 or node.output in known or known.keys().isdisjoint(node.inputs):
+        return
+    shape = node.output.type.shape
+    places: list[int | None] = [None] * len(shape)
+    for value, axes in _mapped(node):
+        for place, axis in zip(known.get(value, ()), axes, strict=False):
+            if axis is not None and axis != SUMMED and places[axis] is None:
+                places[axis] = place
+    if all(p is not None or n == 1 for p, n in zip(places, shape, strict=True)):
+        known[node.output] = tuple(places)
+
+
+def _pass_up(node: Node, known: dict[Value, Axes]) -> None:
+    """Inputs of a node with places have them where all their elements go to the output."""
+    if len(node.outputs) != 1 or node.output not in known:
+        return
+    places = known[node.output]
+    for value, axes in _mapped(node):
+        whole = all(
+            n == 1 or d not in (None, SUMMED) for d, n in zip(axes, value.type.shape, strict=True)
+        )
+        if value not in known and whole:
+            known[value] = tuple(None if d in (None, SUMMED) else places[d] for d in axes)
+
+
+def _mapped(node: Node) -> Iterator[tuple[Value, Axes]]:
+    """The inputs with where their axes go in the only output."""
+    yield from zip(node.inputs, node.op.axis_map(*(v.type for v in node.inputs))[0], strict=True)
