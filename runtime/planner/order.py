@@ -11,6 +11,7 @@ and workspace live while it runs, and one buffer for an output that may overwrit
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 
 from graphc.runtime.planner.tasks import Task, Tasks, bits
@@ -55,28 +56,44 @@ def ancestors(predecessors: Sequence[int], order: Sequence[int]) -> list[int]:
 def overwrites(tasks: Tasks, i: int, last_use: Callable[[int], bool]) -> list[tuple[int, int]]:
     """Pairs (old, new) of work buffers of one size where task i may write new over old, which
     nothing uses after it by `last_use`. Each buffer occurs once."""
+    return _dying(overwritable(tasks, i), last_use)
+
+
+def overwritable(tasks: Tasks, i: int) -> list[tuple[int, int]]:
+    """Pairs (old, new) of work buffers of one size where task i may write new over old, if it is
+    the last to use old."""
     task = tasks.tasks[i]
-    pairs: list[tuple[int, int]] = []
     if task.kernel is None:
-        return pairs
+        return []
     read_once = _read_once(task)
-    taken: set[int] = set()
+    pairs: list[tuple[int, int]] = []
     for source, target in task.kernel.inplace:
         if task.reads[source].part or task.writes[target].part:
             continue
         old, new = task.reads[source].buffer, task.writes[target].buffer
         a, b = tasks.buffers[old], tasks.buffers[new]
-        if a.segment != "work" or b.segment != "work" or a.nbytes != b.nbytes or not a.nbytes:
-            continue
-        if old in read_once and not {old, new} & taken and last_use(old):
+        work = a.segment == b.segment == "work"
+        if work and old in read_once and a.nbytes == b.nbytes and a.nbytes:
             pairs.append((old, new))
-            taken |= {old, new}
     return pairs
 
 
 Rule = Callable[[int, int, int], tuple[int, ...]]
 """The rank of a ready task, least first, from the bytes by which it changes what is live, its
 place in the graph, and its age: how many tasks had been placed when it became ready."""
+
+
+def _dying(
+    pairs: Sequence[tuple[int, int]], last_use: Callable[[int], bool]
+) -> list[tuple[int, int]]:
+    """The pairs whose old buffer nothing uses any more. Each buffer occurs once."""
+    chosen: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for old, new in pairs:
+        if old not in taken and new not in taken and last_use(old):
+            chosen.append((old, new))
+            taken |= {old, new}
+    return chosen
 
 
 def _read_once(task: Task) -> set[int]:
@@ -93,13 +110,15 @@ class _Footprint:
         self.touched = [
             {a.buffer for a in (*t.reads, *t.writes) if a.buffer in self.room} for t in tasks.tasks
         ]
-        self.users = [0] * len(tasks.buffers)
-        for touched in self.touched:
+        self.users: list[list[int]] = [[] for _ in tasks.buffers]
+        for i, touched in enumerate(self.touched):
             for buffer in touched:
-                self.users[buffer] += 1
+                self.users[buffer].append(i)
+        self.uses = list(map(len, self.users))
+        self.overwritable = [overwritable(tasks, i) for i in range(len(tasks.tasks))]
 
     def live(self, order: Sequence[int]) -> list[int]:
-        left = list(self.users)
+        left = list(self.uses)
         seen: set[int] = set()
         total, result = 0, []
         for i in order:
@@ -108,7 +127,8 @@ class _Footprint:
             seen |= touched
             for buffer in touched:
                 left[buffer] -= 1
-            shared = overwrites(self.tasks, i, lambda b: not left[b])
+            pairs = self.overwritable[i]
+            shared = _dying(pairs, lambda b: not left[b]) if pairs else pairs
             result.append(total - sum(self.room[old] for old, _ in shared))
             total -= sum(self.room[b] for b in touched if not left[b])
         return result
@@ -130,27 +150,42 @@ def _greedy(tasks: Tasks, footprint: _Footprint, rule: Rule, backwards: bool) ->
     needs, frees = (after, before) if backwards else (before, after)
     missing = [len(n) for n in needs]
     age = {i: 0 for i, n in enumerate(missing) if not n}
-    left, seen = list(footprint.users), set[int]()
+    left, seen = list(footprint.uses), set[int]()
+    ranks: dict[int, tuple[int, ...]] = {}
+    """Of each ready task. The heap has it too, beside ranks that it had before."""
+    heap: list[tuple[tuple[int, ...], int]] = []
 
-    def net(i: int) -> int:
-        """Bytes that appear with task i less those that nothing not yet placed touches."""
-        change = 0
+    def rank(i: int) -> None:
+        """By the bytes that appear with task i less those that nothing not yet placed touches."""
+        net = 0
         for buffer in footprint.touched[i]:
-            change += footprint.room[buffer] * ((buffer not in seen) - (left[buffer] == 1))
-        return change
+            net += footprint.room[buffer] * ((buffer not in seen) - (left[buffer] == 1))
+        found = rule(net, i, age[i])
+        if ranks.get(i) != found:
+            ranks[i] = found
+            heapq.heappush(heap, (found, i))
 
     order: list[int] = []
-    while age:
-        i = min(age, key=lambda i: (*rule(net(i), i, age[i]), i))
-        del age[i]
+    for i in age:
+        rank(i)
+    while heap:
+        found, i = heapq.heappop(heap)
+        if ranks.get(i) != found:
+            continue
+        del ranks[i], age[i]
         order.append(i)
-        seen |= footprint.touched[i]
+        changed = set(frees[i])
         for buffer in footprint.touched[i]:
             left[buffer] -= 1
+            if buffer not in seen or left[buffer] == 1:
+                changed.update(footprint.users[buffer])
+        seen |= footprint.touched[i]
         for j in frees[i]:
             missing[j] -= 1
             if not missing[j]:
                 age[j] = len(order)
+        for j in changed & age.keys():
+            rank(j)
     return order[::-1] if backwards else order
 
 
