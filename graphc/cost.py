@@ -1,8 +1,5 @@
-"""What a node costs: floating-point operations, bytes, and a rough time from both.
-
-The times rank launches for the scheduler, by the rates of a kind of machine (`target.py`). They are
-not predictions.
-"""
+"""What a node costs: floating-point operations and bytes. What time that may take is estimated in
+`runtime/planner/beside.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from graphc.ir import Node
 from graphc.ops.attention import Attention, AttentionGrad
 from graphc.ops.base import Contraction, Index, Source, View
 from graphc.ops.fused import Fused
-from graphc.target import kind_of
 
 
 def node_flops(node: Node) -> int:
@@ -33,9 +29,3 @@ def node_flops(node: Node) -> int:
 def node_bytes(node: Node) -> int:
     """Bytes in memory of the distinct inputs and the outputs, each once."""
     return sum(v.type.nbytes for v in dict.fromkeys((*node.inputs, *node.outputs)))
-
-
-def estimate_microseconds(flops: int, nbytes: int, device: str = "cpu") -> float:
-    """A launch's time by the roofline: the slower of arithmetic and memory, plus the launch."""
-    limits = kind_of(device).rates
-    return limits.launch + max(flops / limits.flops, nbytes / limits.bytes)

@@ -214,7 +214,7 @@ def _load(
         from graphc.runtime.reference import ReferenceExecutable
 
         return ReferenceExecutable(graph, state), None
-    plan = make_plan_of(graph, target, settings.streams, notes)
+    plan = make_plan_of(graph, target, settings.streams, notes, settings.threads)
     _check_memory(plan, settings.memory_limit)
     with stage("load"):
         if target.device == "cpu":
@@ -227,9 +227,14 @@ def _load(
 
 
 def make_plan_of(
-    graph: Graph, target: Target, streams: int | str, decided: Iterable[str] = ()
+    graph: Graph,
+    target: Target,
+    streams: int | str,
+    decided: Iterable[str] = (),
+    workers: int | None = None,
 ) -> Plan:
-    """The verified plan of a graph after all passes; `decided` goes to its notes."""
+    """The verified plan of a graph after all passes; `decided` goes to its notes, `workers` are
+    the threads that it is arranged for."""
     from graphc.kernels.lower import lower
     from graphc.runtime.planner.planner import make_plan
 
@@ -242,7 +247,14 @@ def make_plan_of(
     notes = [*decided, *(["streams: auto chose 1"] if streams == "auto" else [])]
     notes += [f"{k.name}: {k.note}" for k in kernels.values() if k.note]
     with stage("plan"):
-        plan = make_plan(graph, kernels, device=target.device, streams=count, notes=tuple(notes))
+        plan = make_plan(
+            graph,
+            kernels,
+            device=target.device,
+            streams=count,
+            notes=tuple(notes),
+            workers=workers,
+        )
     with stage("verify"):
         plan.verify()
     return plan

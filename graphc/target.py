@@ -44,6 +44,10 @@ class Kind:
     """Kernels of several chunks may run beside each other: one does not occupy all threads."""
     copied_bytes: int = 1
     """What kernels copy as one, from addresses that are a multiple of it."""
+    multiprocessors: int = 0
+    """How many blocks' worth of threads run at once; 0 where workers play chunks instead."""
+    full_threads: int = 1
+    """Threads with which a multiprocessor reaches its rate: it takes more, and gains little."""
 
 
 CPU = Kind(
@@ -58,8 +62,11 @@ GPU = Kind(
     converts_on_reads=True,
     overlaps_chunks=True,
     copied_bytes=16,
+    multiprocessors=132,
+    full_threads=512,
 )
-"""A data-centre GPU. Estimates, not measured: the round figures of an A100's data sheet."""
+"""A data-centre GPU. Estimates, not measured: rates are the round figures of an A100's data sheet,
+the multiprocessors those of an H100; that 16 warps fill one is a rule of thumb."""
 SIMULATOR = replace(GPU, rates=CPU.rates)
 """A GPU whose blocks run on the CPU, one after the other."""
 REFERENCE = Kind(CPU.rates)

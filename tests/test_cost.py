@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 import graphc
-from graphc.cost import estimate_microseconds, node_bytes, node_flops
+from graphc.cost import node_bytes, node_flops
 from graphc.ir import Graph, Node, Value
 from graphc.ops.fused import Fused
 from graphc.target import KINDS, kind_of
@@ -51,14 +49,6 @@ def test_fused_kernel_costs_its_body_and_moves_its_own_inputs_and_outputs() -> N
 def test_input_that_is_read_twice_is_moved_once() -> None:
     graph = traced((3, 4), function=lambda x: x * x)
     assert node_bytes(graph.nodes[0]) == 2 * 12 * 4
-
-
-@pytest.mark.parametrize("device", KINDS)
-def test_time_is_the_slower_of_arithmetic_and_memory_and_a_launch(device: str) -> None:
-    limits = KINDS[device].rates
-    assert estimate_microseconds(0, 0, device) == limits.launch
-    assert estimate_microseconds(10**9, 1, device) == limits.launch + 10**9 / limits.flops
-    assert estimate_microseconds(1, 10**9, device) == limits.launch + 10**9 / limits.bytes
 
 
 def test_number_of_the_device_does_not_matter_and_what_plays_on_the_cpu_counts_as_cpu() -> None:

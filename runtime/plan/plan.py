@@ -217,6 +217,8 @@ class Plan:
     """The most bytes live at once over the serial order."""
     notes: tuple[str, ...] = ()
     """What the planner chose and why, one line each (`streams: auto chose 1 ...`)."""
+    microseconds: float = field(default=0.0, compare=False)
+    """What one call is estimated to take: it ranks plans, and predicts nothing."""
 
     prove: ClassVar[Callable[[Plan], Certificate]]
     """Set by `graphc.runtime.proof`, which stands above this folder."""

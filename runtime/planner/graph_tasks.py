@@ -8,6 +8,7 @@ from functools import partial
 from graphc.ir import Graph, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.planner.assembly import Assembly, PlanBody
+from graphc.runtime.planner.beside import Machine
 from graphc.runtime.planner.body import plan_body
 from graphc.runtime.planner.schedule import arrange
 from graphc.runtime.planner.tasks import OLD, Access, Tasks
@@ -15,15 +16,18 @@ from graphc.target import kind_of
 
 
 def make_tasks(
-    graph: Graph, kernels: Mapping[str, Kernel], streams: int = 1, device: str = "cpu"
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    streams: int = 1,
+    machine: Machine = Machine("cpu"),  # noqa: B008
 ) -> Tasks:
     """The tasks of `graph`; `kernels` maps the name of each node's first output to its kernel,
-    those of the bodies of its loops included, which are planned for `streams` and `device`.
+    those of the bodies of its loops included, which are planned for `streams` and `machine`.
 
     Raises PlanError for a node without a kernel.
     """
-    arrange_body = partial(arrange, streams=streams, device=device, looped=True)
-    plan = partial(plan_body, kernels, arrange_body, kind_of(device).copied_bytes)
+    arrange_body = partial(arrange, streams=streams, machine=machine, looped=True)
+    plan = partial(plan_body, kernels, arrange_body, kind_of(machine.device).copied_bytes)
     return _Program(graph, kernels, plan).tasks_in_order()
 
 

@@ -23,6 +23,7 @@ from graphc.runtime.plan.plan import (
     Step,
     Wait,
 )
+from graphc.runtime.planner.beside import Machine
 from graphc.runtime.planner.graph_tasks import make_tasks
 from graphc.runtime.planner.loops import LoopTask, operand_name
 from graphc.runtime.planner.schedule import Arrangement, arrange
@@ -37,18 +38,22 @@ def make_plan(
     device: str,
     streams: int = 1,
     notes: Sequence[str] = (),
+    workers: int | None = None,
+    measured: Mapping[str, float] | None = None,
 ) -> Plan:
     """The plan of `graph`, whose nodes are kernels, relayouts, reshapes that move nothing, and
     scans whose bodies are such graphs again.
 
     `kernels` maps the name of each node's first output to its kernel, in bodies too; a reshape and
-    a scan have none. `streams` is 1 to 8. Raises PlanError for a node without a kernel, or two
-    kernels of one name.
+    a scan have none. `streams` is 1 to 8. `workers` are those of a CPU, by default one for each
+    stream; `measured` are microseconds of kernels that are known better than by estimate. Raises
+    PlanError for a node without a kernel, or two kernels of one name.
     """
     assert 1 <= streams <= MAX_STREAMS, f"streams (={streams}) is 1 to {MAX_STREAMS}"
-    tasks = make_tasks(graph, kernels, streams, device)
-    tasks, merged = merge_wavefronts(tasks, streams, device)
-    arrangement = arrange(tasks, streams, device)
+    machine = Machine(device, workers or streams, measured or {})
+    tasks = make_tasks(graph, kernels, streams, machine)
+    tasks, merged = merge_wavefronts(tasks, streams, machine)
+    arrangement = arrange(tasks, streams, machine)
     places = _Places(tasks, arrangement)
     return Plan(
         name=graph.name,
@@ -62,6 +67,7 @@ def make_plan(
         peak_bytes=arrangement.packing.peak_bytes,
         lower_bound_bytes=arrangement.bound,
         notes=(*notes, *merged),
+        microseconds=arrangement.demand.microseconds,
     )
 
 

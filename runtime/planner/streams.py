@@ -3,10 +3,13 @@ the streams.
 
 Streams, after Nimble (Kwon et al., NeurIPS 2020): the transitive reduction of the dependencies is
 cut into the fewest chains by a maximum matching between tasks and their successors. With a stream
-for each chain no task would wait for want of a stream. List scheduling on estimated times folds
-the chains onto the streams there are: the ready task that can start first goes first, and among
-those the one with the longest way to the end (dgrad before wgrad), on the stream where it starts
-first, which is its chain's in case of doubt. The dgrad and the wgrad of a layer never share one.
+for each chain no task would wait for want of a stream. List scheduling folds the chains onto the
+streams there are, by the times of kernels alone and beside each other (`beside.py`): as time goes
+on, the ready task with the longest way to the end (dgrad before wgrad, which may lag) begins on a
+stream that is free, if all that runs then ends sooner than it would one after another. That is a
+stream where it needs no event, or its chain's. The dgrad and the wgrad of a layer never share one,
+whatever they gain. Stream 0 becomes that of the critical path, of dgrads where there are any: on
+CUDA it has the higher priority.
 
 Events: to the dependencies come the order of each stream, a beginning on stream 0 before all and
 an end on stream 0 after all. An edge of the transitive reduction of this whole that crosses
@@ -18,10 +21,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import networkx as nx
 
+from graphc.runtime.planner.beside import Clock, Demand, spent
 from graphc.runtime.planner.order import ancestors
 from graphc.runtime.planner.tasks import Tasks, bits
 
@@ -58,21 +63,18 @@ class Event:
 
 
 def assign_streams(
-    tasks: Tasks,
-    serial: Sequence[int],
-    microseconds: Sequence[float],
-    streams: int,
-    event_microseconds: float,
+    tasks: Tasks, serial: Sequence[int], demands: Sequence[Demand], streams: int, event: float
 ) -> Schedule:
     """Spread the tasks over at most `streams` streams. `serial` is the order on one stream, which
-    also breaks ties; `microseconds` estimates each task."""
+    also breaks ties; `demands` says what each task takes, and `event` how many microseconds pass
+    until a stream sees another's event."""
     if streams == 1:
         return Schedule(tuple(serial), (0,) * len(serial))
     reduced = transitive_reduction(tasks.predecessors, serial)
-    way = _longest_way(reduced, serial, microseconds)
+    way = _longest_way(reduced, serial, demands)
     chain = _chains(reduced, serial, way)
-    folding = _Folding(tasks, serial, streams, chain)
-    return folding.run(reduced, microseconds, way, event_microseconds)
+    folding = _Folding(tasks, serial, reduced, demands, way, chain, streams, event)
+    return _critical_first(folding.run(), tasks, reduced, demands, way)
 
 
 def expected_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]:
@@ -134,14 +136,40 @@ def transitive_reduction(predecessors: Sequence[int], order: Sequence[int]) -> l
 
 
 def _longest_way(
-    reduced: Sequence[int], order: Sequence[int], microseconds: Sequence[float]
+    reduced: Sequence[int], order: Sequence[int], demands: Sequence[Demand]
 ) -> list[float]:
     """For each task the time from its beginning to the end along the longest path."""
-    way = list(microseconds)
+    way = [d.microseconds for d in demands]
     for i in reversed(order):
         for j in bits(reduced[i]):
-            way[j] = max(way[j], microseconds[j] + way[i])
+            way[j] = max(way[j], demands[j].microseconds + way[i])
     return way
+
+
+def _critical_first(
+    schedule: Schedule,
+    tasks: Tasks,
+    reduced: Sequence[int],
+    demands: Sequence[Demand],
+    way: Sequence[float],
+) -> Schedule:
+    """The schedule with streams numbered so that 0 has the most time of what is critical: of
+    dgrads, or where there are none, of the longest path."""
+    critical = [i for i in schedule.order if "dgrad" in tasks.tasks[i].name]
+    if not critical:
+        last = -1
+        for i in schedule.order:
+            follows = bool(reduced[i] >> last & 1) if last >= 0 else not reduced[i]
+            left = way[last] - demands[last].microseconds if last >= 0 else max(way, default=0.0)
+            if follows and way[i] >= left * (1 - 1e-9):
+                critical.append(i)
+                last = i
+    spent = [0.0] * (1 + max(schedule.stream, default=0))
+    for i in critical:
+        spent[schedule.stream[i]] += demands[i].microseconds
+    first = spent.index(max(spent))
+    number = {first: 0, 0: first}
+    return replace(schedule, stream=tuple(number.get(s, s) for s in schedule.stream))
 
 
 def _chains(reduced: Sequence[int], order: Sequence[int], way: Sequence[float]) -> list[int]:
@@ -162,73 +190,126 @@ def _chains(reduced: Sequence[int], order: Sequence[int], way: Sequence[float]) 
 
 
 class _Folding:
-    """List scheduling of chains onto streams."""
+    """List scheduling of chains onto streams, as time goes on."""
 
     def __init__(
-        self, tasks: Tasks, serial: Sequence[int], streams: int, chain: Sequence[int]
+        self,
+        tasks: Tasks,
+        serial: Sequence[int],
+        reduced: Sequence[int],
+        demands: Sequence[Demand],
+        way: Sequence[float],
+        chain: Sequence[int],
+        streams: int,
+        event: float,
     ) -> None:
         self.partners = _partners(tasks, serial)
-        self.serial = serial
+        self.before = [list(bits(mask)) for mask in reduced]
+        self.after: list[list[int]] = [[] for _ in reduced]
+        for i, earlier in enumerate(self.before):
+            for j in earlier:
+                self.after[j].append(i)
+        self.missing = [len(earlier) for earlier in self.before]
+        self.way, self.chain, self.event = way, chain, event
         self.place = {i: n for n, i in enumerate(serial)}
-        self.window = LOOKAHEAD * streams
-        self.chain = chain
-        self.free = [0.0] * streams
+        self.clock = Clock(demands)
+        self.busy: dict[int, int] = {}
+        """The task that runs on a stream."""
+        self.used = [0.0] * streams
+        """When a stream's last task ended."""
         self.chain_stream: dict[int, int] = {}
-        self.stream = [-1] * len(serial)
-        self.finish = [0.0] * len(serial)
+        self.stream = [-1] * len(reduced)
+        self.finish = [0.0] * len(reduced)
+        self.later = iter(serial)
+        self.near = [*islice(self.later, LOOKAHEAD * streams)]
+        """The tasks that the serial order would run next, of which some may begin."""
+        self.order: list[int] = []
+        self.done = [0] * len(reduced)
+        self.patience = PATIENCE * max(way, default=0.0) - event
 
-    def run(
-        self,
-        reduced: Sequence[int],
-        microseconds: Sequence[float],
-        way: Sequence[float],
-        event_microseconds: float,
-    ) -> Schedule:
-        self.event = event_microseconds
-        after: list[list[int]] = [[] for _ in reduced]
-        for i, mask in enumerate(reduced):
-            for j in bits(mask):
-                after[j].append(i)
-        missing = [mask.bit_count() for mask in reduced]
-        ready = {i for i, n in enumerate(missing) if not n}
-        waiting = list(self.serial)
-        order: list[int] = []
-        done = [0] * len(reduced)
-        while waiting:
-            near = [i for i in waiting[: self.window] if i in ready]
-            starts = {i: self.best_start(i, reduced[i]) for i in near}
-            i = min(near, key=lambda i: (starts[i][0], -way[i], self.place[i]))
-            start, stream = starts[i]
-            waiting.remove(i)
-            ready.remove(i)
-            early = start + PATIENCE * max(way) - self.event
-            done[i] = sum(1 << j for j in order if self.finish[j] <= early)
-            order.append(i)
-            self.stream[i] = self.chain_stream[self.chain[i]] = stream
-            self.finish[i] = self.free[stream] = start + microseconds[i]
-            for j in after[i]:
-                missing[j] -= 1
-                if not missing[j]:
-                    ready.add(j)
-        return Schedule(tuple(order), tuple(self.stream), tuple(done))
+    def run(self) -> Schedule:
+        ended: list[int] = []
+        early, count = 0, 0
+        while self.near:
+            found = self.next()
+            if found is None:
+                for j in self.clock.advance():
+                    self.end(j)
+                    ended.append(j)
+                continue
+            i, stream = found
+            latest = self.clock.now + self.patience
+            while count < len(ended) and self.finish[ended[count]] <= latest:
+                early |= 1 << ended[count]
+                count += 1
+            self.done[i] = early | sum(1 << j for j in self.ending(latest))
+            self.begin(i, stream)
+        return Schedule(tuple(self.order), tuple(self.stream), tuple(self.done))
 
-    def best_start(self, i: int, before: int) -> tuple[float, int]:
-        """(time, stream) of task i's earliest start where none of its partners is; the stream of
-        its chain if no other is better."""
-        forbidden = {self.stream[j] for j in self.partners.get(i, ())}
-        allowed = [s for s in range(len(self.free)) if s not in forbidden]
+    def next(self) -> tuple[int, int] | None:
+        """A task and the stream on which it begins now; None if all better wait."""
+        if len(self.busy) == len(self.used):
+            return None
+        ready = [i for i in self.near if not self.missing[i]]
+        for i in sorted(ready, key=lambda i: (-self.way[i], self.place[i])):
+            stream = self.stream_for(i)
+            if stream is not None:
+                return i, stream
+        return None
+
+    def stream_for(self, i: int) -> int | None:
+        """The stream on which it pays to begin task i now."""
+        partners = self.partners.get(i, ())
+        forbidden = {self.stream[j] for j in partners}
+        streams = range(len(self.used))
+        allowed = [s for s in streams if s not in forbidden] or list(streams)
+        free = [s for s in allowed if s not in self.busy]
+        if not free:
+            return None
         own = self.chain_stream.get(self.chain[i], -1)
-        start, _, stream = min(
-            (self.start(i, before, s), s != own, s) for s in allowed or range(len(self.free))
-        )
-        return start, stream
+        stream = min(free, key=lambda s: (self.delay(i, s), s != own, -self.used[s], s))
+        beside = any(j in self.clock.left for j in partners)
+        return stream if not self.busy or beside or self.pays(i, stream, allowed) else None
 
-    def start(self, i: int, before: int, stream: int) -> float:
-        """When task i could begin on `stream`, after the tasks `before`."""
-        arrivals = (
-            self.finish[j] + (self.event if self.stream[j] != stream else 0.0) for j in bits(before)
-        )
-        return max((self.free[stream], *arrivals))
+    def pays(self, i: int, stream: int, allowed: Sequence[int]) -> bool:
+        """Whether task i and all that runs end sooner if it begins now than if it follows the first
+        of them that leaves it a stream, with an event there and one back."""
+        demands, left = self.clock.demands, self.clock.left
+        awaited = [left[self.busy[s]] for s in allowed if s in self.busy]
+        if not awaited:
+            return True
+        own, first = demands[i].microseconds, min(awaited)
+        if min(own, first) <= 2 * self.event or self.clock.full():
+            return False
+        running = [(rest, demands[j]) for j, rest in left.items()]
+        behind = [(rest - first, demand) for rest, demand in running if rest > first]
+        after = spent(running, first) + spent([*behind, (own, demands[i])])
+        now = spent([*running, (own + self.delay(i, stream), demands[i])])
+        return now + 2 * self.event < after
+
+    def delay(self, i: int, stream: int) -> float:
+        """Microseconds until the stream has seen the events that task i waits for."""
+        seen = [self.finish[j] + self.event for j in self.before[i] if self.stream[j] != stream]
+        return max(0.0, max(seen, default=0.0) - self.clock.now)
+
+    def ending(self, latest: float) -> list[int]:
+        """The tasks that run and are expected to end by then."""
+        left = (latest - self.clock.now) / self.clock.slowdown()
+        return [j for j, rest in self.clock.left.items() if rest <= left]
+
+    def begin(self, i: int, stream: int) -> None:
+        self.clock.start(i, self.delay(i, stream))
+        self.busy[stream] = i
+        self.stream[i] = self.chain_stream[self.chain[i]] = stream
+        self.order.append(i)
+        self.near.remove(i)
+        self.near += islice(self.later, 1)
+
+    def end(self, i: int) -> None:
+        self.finish[i] = self.used[self.stream[i]] = self.clock.now
+        del self.busy[self.stream[i]]
+        for j in self.after[i]:
+            self.missing[j] -= 1
 
 
 def _partners(tasks: Tasks, order: Sequence[int]) -> dict[int, list[int]]:

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Move
+from graphc.runtime.planner.beside import Machine
 from graphc.runtime.planner.loops import LoopTask, Part, operand_name
 from graphc.runtime.planner.order import ancestors
 from graphc.runtime.planner.schedule import arrange
@@ -29,7 +30,7 @@ GAIN = 0.9
 """The share of the time of loops one after another that a wavefront must not exceed."""
 
 
-def merge_wavefronts(tasks: Tasks, streams: int, device: str) -> tuple[Tasks, list[str]]:
+def merge_wavefronts(tasks: Tasks, streams: int, machine: Machine) -> tuple[Tasks, list[str]]:
     """The tasks with loops merged, and a note about each wavefront."""
     if streams == 1:
         return tasks, []
@@ -37,7 +38,7 @@ def merge_wavefronts(tasks: Tasks, streams: int, device: str) -> tuple[Tasks, li
     while merged:
         merged = False
         for a, b in _pairs(tasks):
-            together = _together(tasks, a, b, streams, device)
+            together = _together(tasks, a, b, streams, machine)
             if together is not None:
                 tasks, merged = together, True
                 break
@@ -85,7 +86,7 @@ def _has_loops(loop: LoopTask) -> bool:
     return any(task.loop is not None for task in loop.tasks.tasks)
 
 
-def _together(tasks: Tasks, a: int, b: int, streams: int, device: str) -> Tasks | None:
+def _together(tasks: Tasks, a: int, b: int, streams: int, machine: Machine) -> Tasks | None:
     """The tasks with loop b as a stage behind loop a; None if that is not estimated to pay."""
     first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
     assert first is not None and second is not None
@@ -95,13 +96,13 @@ def _together(tasks: Tasks, a: int, b: int, streams: int, device: str) -> Tasks 
     scanned = tuple(pair for pair in part.scanned if pair[0] != link[0])
     parts = (*first.parts, replace(part, scanned=scanned))
     body = _body(parts)
-    if not kind_of(device).overlaps_chunks and any(
+    if not kind_of(machine.device).overlaps_chunks and any(
         t.kernel and max(t.kernel.phases) > 1 for t in body.tasks
     ):
         return None
-    arrangement = arrange(body, streams, device, looped=True)
-    apart = sum(loop.count * loop.arrangement.microseconds for loop in (first, second))
-    together = arrangement.microseconds + kind_of(device).rates.event
+    arrangement = arrange(body, streams, machine, looped=True)
+    apart = sum(loop.count * loop.arrangement.demand.microseconds for loop in (first, second))
+    together = arrangement.demand.microseconds + machine.event
     if (first.count + 1) * together > GAIN * apart:
         return None
     buffers, memory = tasks.buffers, None

@@ -1,15 +1,28 @@
 from __future__ import annotations
 
 import random
+import time
+from dataclasses import replace
 
 import networkx as nx
 import pytest
 
+from graphc.ir import Graph, Type, Value
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import Launch, Plan, Record, Wait
+from graphc.runtime.planner.beside import Machine
+from graphc.runtime.planner.graph_tasks import make_tasks
+from graphc.runtime.planner.order import memory_order
 from graphc.runtime.planner.planner import make_plan
-from graphc.runtime.planner.streams import transitive_reduction
+from graphc.runtime.planner.streams import assign_streams, needed_events, transitive_reduction
 from tests.runtime.brute_force import conflict, happens_before
-from tests.runtime.random_graphs import add_updates, random_graph, training_graph
+from tests.runtime.random_graphs import (
+    add_updates,
+    kernel_node,
+    opaque_kernel,
+    random_graph,
+    training_graph,
+)
 
 
 def streams_of(plan: Plan) -> dict[str, int]:
@@ -43,6 +56,70 @@ def test_halves_of_a_layer_part_wherever_they_are_independent() -> None:
                     assert stream != other_stream
                     pairs += 1
     assert pairs > 10
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_dgrads_lie_on_stream_0(device: str) -> None:
+    of = streams_of(make_plan(*training_graph(6), device=device, streams=4))
+    dgrads = [of[f"conv{n}_dgrad"] for n in range(1, 6)]
+    assert dgrads.count(0) > len(dgrads) / 2
+
+
+def independent(chunks: int, flops: int = 10**8) -> tuple[Graph, dict[str, Kernel]]:
+    """Two chains of three kernels, which a last one joins."""
+    x = Value("x", Type((16,)))
+    nodes, kernels, ends = [], {}, []
+    for name in ("a", "b"):
+        value = x
+        for n in range(3):
+            nodes.append(kernel_node(f"{name}{n}", [value], [16]))
+            value = nodes[-1].output
+            kernel = opaque_kernel(value.name, flops=flops)
+            kernels[value.name] = replace(kernel, phases=(chunks,))
+        ends.append(value)
+    nodes.append(kernel_node("last", ends, [16]))
+    kernels["last"] = opaque_kernel("last")
+    return Graph("independent", (x,), (), tuple(nodes), (nodes[-1].output,)), kernels
+
+
+def test_kernels_that_fill_the_device_stay_on_one_stream() -> None:
+    """Nothing would be gained beside each other; an event would be lost."""
+    plan = make_plan(*independent(chunks=2), device="cpu", streams=2, workers=2)
+    assert set(streams_of(plan).values()) == {0}
+    assert not any(isinstance(step, Record | Wait) for step in plan.steps)
+
+
+def test_kernels_that_leave_room_run_beside_each_other() -> None:
+    alone = make_plan(*independent(chunks=1), device="cpu", streams=1, workers=2)
+    plan = make_plan(*independent(chunks=1), device="cpu", streams=2, workers=2)
+    of = streams_of(plan)
+    assert len({of[f"a{n}"] for n in range(3)} | {of[f"b{n}"] for n in range(3)}) == 2
+    assert of["a0"] != of["b0"] and len({of[f"a{n}"] for n in range(3)}) == 1
+    assert plan.microseconds < 0.6 * alone.microseconds
+
+
+def test_a_kernel_that_is_too_short_for_an_event_stays() -> None:
+    plan = make_plan(*independent(chunks=1, flops=10), device="cpu", streams=2, workers=2)
+    assert set(streams_of(plan).values()) == {0}
+
+
+def test_measured_times_decide_what_is_worth_an_event() -> None:
+    measured = {f"{name}{n}": 100.0 for name in "ab" for n in range(3)}
+    graph = independent(chunks=1, flops=10)
+    plan = make_plan(*graph, device="cpu", streams=2, workers=2, measured=measured)
+    assert len(set(streams_of(plan).values())) == 2
+    assert plan.microseconds == pytest.approx(300, rel=0.02)
+
+
+@pytest.mark.slow
+def test_streams_of_ten_thousand_nodes_take_less_than_five_seconds() -> None:
+    tasks = make_tasks(*random_graph(1, 10_000))
+    begin = time.process_time()
+    order = memory_order(tasks)
+    demands = [Machine("cpu", 4).kernel(t.kernel or Kernel("copy", "", "")) for t in tasks.tasks]
+    schedule = assign_streams(tasks, order, demands, 4, 1.0)
+    assert needed_events(tasks.predecessors, schedule)
+    assert time.process_time() - begin < 5
 
 
 def test_wgrad_waits_for_activation_backward() -> None:
