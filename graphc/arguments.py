@@ -11,9 +11,8 @@ from graphc import tree
 from graphc.dlpack import host_array
 from graphc.dtypes import BFLOAT16, array_of, convert, is_bfloat16, long_name
 from graphc.errors import GraphError
-from graphc.ir import Type
+from graphc.ir import Array, Type
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Foreign = Callable[[Any, str], Any]
 """Takes another library's array that lies on the device; None if it does not."""
 

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from graphc import html, tree
 from graphc.arguments import Arguments
 from graphc.dtypes import shown
 from graphc.errors import GraphError
-from graphc.ir import Graph, Type
+from graphc.ir import Array, Graph, Type
 from graphc.lines import error
 from graphc.locks import refuse_reentry
 from graphc.nn.module import as_array, describe, fits, mapping_of
@@ -24,8 +22,6 @@ from graphc.tracing import Traced
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.kernels.program.kernel import Kernel
     from graphc.runtime.plan.plan import Plan
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Executable(Protocol):

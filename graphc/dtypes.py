@@ -11,28 +11,29 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+DType = np.dtype[Any]
+Array = np.ndarray[Any, DType]
 BFLOAT16 = np.dtype("V2")
 """What NumPy calls an array of bf16."""
 FLOAT16 = np.dtype(np.float16)
 
 
-def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+def is_bfloat16(dtype: DType) -> bool:
     """Whether `dtype` is ours or another library's (ml_dtypes', which JAX uses) for bfloat16."""
     return dtype == BFLOAT16 or dtype.name == "bfloat16"
 
 
-def is_narrow(dtype: np.dtype[Any]) -> bool:
+def is_narrow(dtype: DType) -> bool:
     """Whether elements are floats of two bytes."""
     return dtype == FLOAT16 or dtype == BFLOAT16
 
 
-def largest(dtype: np.dtype[Any]) -> float:
+def largest(dtype: DType) -> float:
     """The largest finite number of a float dtype."""
     return 255 * 2.0**120 if dtype == BFLOAT16 else float(np.finfo(dtype).max)
 
 
-def convert(array: Array, dtype: np.dtype[Any]) -> Array:
+def convert(array: Array, dtype: DType) -> Array:
     """`array` in another dtype; itself if it has it.
 
     To f16 and bf16 by way of float32; from floats to integers of one byte by way of i64, so that
@@ -54,19 +55,19 @@ def convert(array: Array, dtype: np.dtype[Any]) -> Array:
         return array.astype(dtype)
 
 
-def long_name(dtype: np.dtype[Any]) -> str:
+def long_name(dtype: DType) -> str:
     """NumPy's name of a dtype, or "bfloat16"."""
     return "bfloat16" if is_bfloat16(dtype) else dtype.name
 
 
-def can_hold(dtype: np.dtype[Any], other: np.dtype[Any]) -> bool:
+def can_hold(dtype: DType, other: DType) -> bool:
     """Whether numbers of `other` may be written where `dtype` lies: any float into a float, but no
     float into an integer."""
     source, target = (FLOAT16 if is_bfloat16(d) else d for d in (other, dtype))
     return np.can_cast(source, target, "same_kind")
 
 
-def array_of(value: Any, dtype: np.dtype[Any]) -> Array:
+def array_of(value: Any, dtype: DType) -> Array:
     """A new array of `dtype` that holds numbers. OverflowError where integers do not fit."""
     if is_narrow(dtype):
         return convert(np.array(value, np.float32), dtype)

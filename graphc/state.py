@@ -11,7 +11,7 @@ import numpy as np
 from graphc.dlpack import host_array
 from graphc.dtypes import can_hold, convert, long_name, shown
 from graphc.errors import GraphError
-from graphc.ir import DTYPES, Type, dtype_name
+from graphc.ir import DTYPES, Array, Type, dtype_name
 from graphc.locks import HOST, Lock, holding, refuse_reentry
 
 ALIGNMENT = 64
@@ -19,14 +19,14 @@ ALIGNMENT = 64
 every segment."""
 
 
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, np.dtype[Any]]:
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Array:
     """An uninitialised row-major array whose first byte lies on a multiple of ALIGNMENT, with at
     least one vector of readable bytes behind it."""
     dtype = np.dtype(dtype)
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(nbytes + 2 * ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    array: np.ndarray[Any, np.dtype[Any]] = raw[start : start + nbytes].view(dtype).reshape(shape)
+    array: Array = raw[start : start + nbytes].view(dtype).reshape(shape)
     return array
 
 
@@ -56,7 +56,7 @@ class StateBuffer:
             self.refresh_host()
             return StateBuffer, (self.array.copy(),)
 
-    def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+    def numpy(self) -> Array:
         """A fresh copy of the contents as of the last finished call; of bf16 as float32."""
         return snapshot({"": self}, "numpy")[""]
 
@@ -81,9 +81,7 @@ class StateBuffer:
             self.current = "host"
 
 
-def snapshot(
-    buffers: Mapping[str, StateBuffer], what: str = "state_dict"
-) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+def snapshot(buffers: Mapping[str, StateBuffer], what: str = "state_dict") -> dict[str, Array]:
     """Fresh copies of the contents of all buffers as of one moment between calls, by their names;
     of bf16 as float32. RunError, saying `what` was called, from within a call."""
     with between_calls(buffers.values(), what):
@@ -94,7 +92,7 @@ def snapshot(
 
 def overwrite(
     buffers: Mapping[str, StateBuffer],
-    arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]],
+    arrays: Mapping[str, Array],
     what: str = "load_state_dict",
 ) -> None:
     """Overwrite the contents of all buffers, in one moment between calls. The arrays, of the same

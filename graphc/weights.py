@@ -14,10 +14,8 @@ import numpy as np
 
 from graphc.dtypes import BFLOAT16, convert, shown
 from graphc.errors import GraphError
-from graphc.ir import Type
+from graphc.ir import Array, Type
 from graphc.nn.module import as_array, mapping_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _saves = itertools.count()
 """Numbers of this process's saves: threads that write one path write partial files of their own."""

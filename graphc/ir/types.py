@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from graphc.dtypes import BFLOAT16
+from graphc.dtypes import Array as Array
 from graphc.errors import GraphError
 
-Array = np.ndarray[Any, np.dtype[Any]]
+DTypeLike = str | type | np.dtype[Any]
 DTYPES: dict[str, np.dtype[Any]] = {
     "bool": np.dtype(np.bool_),
     "u8": np.dtype(np.uint8),
@@ -39,7 +40,7 @@ NARROW = ("f16", "bf16")
 INTEGERS = ("u8", "i8", "i32", "i64")
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: DTypeLike) -> str:
     """The short name of `dtype`: a short or long name ("f32", "float32") or a NumPy dtype."""
     if isinstance(dtype, str) and (dtype in DTYPES or dtype in _LONG_NAMES):
         return _LONG_NAMES.get(dtype, dtype)

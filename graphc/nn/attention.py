@@ -7,6 +7,7 @@ from typing import Any
 
 from graphc import functions
 from graphc.functions.network.scores import attention_weights
+from graphc.ir import TensorLike
 from graphc.nn import check, initialize
 from graphc.nn.linear import Linear
 from graphc.nn.module import Module
@@ -62,9 +63,9 @@ class MultiheadAttention(Module):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        key_padding_mask: Any = None,
+        key_padding_mask: TensorLike | None = None,
         need_weights: bool = True,
-        attn_mask: Any = None,
+        attn_mask: TensorLike | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
@@ -123,7 +124,9 @@ class MultiheadAttention(Module):
             x, (0, 2, 1, 3) if self.batch_first or not batched else (1, 2, 0, 3)
         )
 
-    def _mask(self, attn_mask: Any, key_padding_mask: Any, batch: int) -> Tensor | None:
+    def _mask(
+        self, attn_mask: TensorLike | None, key_padding_mask: TensorLike | None, batch: int
+    ) -> Tensor | None:
         """Of the scores [n, num_heads, t, u]: booleans, true where a position is seen, if all masks
         are booleans; else numbers to add."""
         masks = []

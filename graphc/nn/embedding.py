@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc import functions
+from graphc.ir import TensorLike
 from graphc.nn import check, initialize
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
@@ -70,7 +71,7 @@ class Embedding(_Table):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
-        _weight: Any = None,
+        _weight: TensorLike | None = None,
     ) -> None:
         self._set_table(
             num_embeddings, embedding_dim, padding_idx, max_norm, scale_grad_by_freq, _weight
@@ -112,7 +113,7 @@ class EmbeddingBag(_Table):
         scale_grad_by_freq: bool = False,
         mode: str = "mean",
         sparse: bool = False,
-        _weight: Any = None,
+        _weight: TensorLike | None = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphc import functions
 from graphc.functions.network.reducing import reduced
+from graphc.ir import TensorLike
 from graphc.nn import check
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
@@ -33,7 +34,7 @@ class _ClassLoss(_Loss):
     labels equal to `ignore_index` count nowhere."""
 
     def __init__(
-        self, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
+        self, weight: TensorLike | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> None:
         super().__init__(reduction)
         self.weight = _constant(weight)
@@ -46,7 +47,7 @@ class CrossEntropyLoss(_ClassLoss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: TensorLike | None = None,
         ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
@@ -89,7 +90,12 @@ class BCEWithLogitsLoss(_Loss):
     the part of target itself times `pos_weight`. Both broadcast and are state that is not trained.
     """
 
-    def __init__(self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None) -> None:
+    def __init__(
+        self,
+        weight: TensorLike | None = None,
+        reduction: str = "mean",
+        pos_weight: TensorLike | None = None,
+    ) -> None:
         super().__init__(reduction)
         self.weight, self.pos_weight = _constant(weight), _constant(pos_weight)
 
@@ -125,7 +131,7 @@ class BCELoss(_Loss):
     """The negative log-likelihood of the probabilities target under the probabilities input, times
     `weight`, which broadcasts and is state that is not trained; no logarithm is below -100."""
 
-    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+    def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.weight = _constant(weight)
 
@@ -199,7 +205,7 @@ class MultiLabelSoftMarginLoss(_Loss):
     """The mean over the classes of the negative log-likelihood of target, 0 or 1 for each, under
     sigmoid(input), times `weight` [c], which is state that is not trained."""
 
-    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+    def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.weight = _constant(weight)
 
@@ -213,7 +219,11 @@ class MultiMarginLoss(_Loss):
     trained."""
 
     def __init__(
-        self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: TensorLike | None = None,
+        reduction: str = "mean",
     ) -> None:
         super().__init__(reduction)
         self.p = check.integer("MultiMarginLoss", "p", p)

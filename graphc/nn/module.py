@@ -16,13 +16,11 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any, Self, TypeVar
 
-import numpy as np
-
 from graphc import tree
 from graphc.dlpack import host_array
 from graphc.dtypes import can_hold
 from graphc.errors import GraphError
-from graphc.ir import FLOATS, Type, dtype_name
+from graphc.ir import FLOATS, Array, Type, dtype_name
 from graphc.lines import user_line
 from graphc.nn.buffer import Buffer
 from graphc.nn.missing import device_hint, missing_method
@@ -31,7 +29,6 @@ from graphc.nn.summary import Summary, summary_of
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, current_builder, innermost_builder
 
-Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphc.dlpack import host_array
 from graphc.errors import GraphError
-from graphc.ir import FLOATS, Type
+from graphc.ir import FLOATS, Array, Type
 from graphc.lines import error, user_line
 from graphc.state import StateBuffer
 from graphc.trace import Operand, Size, innermost_builder
@@ -75,7 +75,7 @@ class Parameter(Operand):
         """Elements."""
         return Size(self.type.size)
 
-    def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+    def numpy(self) -> Array:
         """A copy of the contents as of the last finished step."""
         return self.state.numpy()
 

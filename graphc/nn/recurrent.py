@@ -215,7 +215,7 @@ class LSTM(_Recurrent):
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         h, c = functions.lstm_cell(x, (state[0], state[1]), *_of(self, names, place))
         if self.proj_size:
-            h = functions.linear(h, self._weight("weight_hr", place))
+            h = functions.linear(h, getattr(self, f"weight_hr_{place}"))
         return h, c
 
 
@@ -260,7 +260,7 @@ class _RecurrentCell(Module):
         self.bias_hh = initialize.uniform((rows,), self.hidden_size) if bias else None
 
     @property
-    def weights(self) -> tuple[Parameter | None, ...]:
+    def weights(self) -> tuple[Any, ...]:
         """In the order of the functions' arguments."""
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
@@ -308,7 +308,7 @@ class GRUCell(_RecurrentCell):
         return functions.gru_cell(x, self._zeros(x) if hx is None else hx, *self.weights)
 
 
-def _of(layer: _Recurrent, names: tuple[str, ...], place: str) -> tuple[Parameter | None, ...]:
+def _of(layer: _Recurrent, names: tuple[str, ...], place: str) -> tuple[Any, ...]:
     return tuple(layer._weight(name, place) for name in names)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from graphc.ir import Array
 from graphc.lines import error
-from graphc.nn.module import Array, Module
+from graphc.nn.module import Module
 from graphc.state import StateBuffer
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphc import functions
+from graphc.ir import Array, TensorLike
 from graphc.nn import check, initialize
 from graphc.nn.attention import MultiheadAttention
 from graphc.nn.container import ModuleList
@@ -78,8 +79,8 @@ class TransformerEncoderLayer(_Layer):
     def forward(
         self,
         src: Tensor,
-        src_mask: Any = None,
-        src_key_padding_mask: Any = None,
+        src_mask: TensorLike | None = None,
+        src_key_padding_mask: TensorLike | None = None,
         is_causal: bool = False,
     ) -> Tensor:
         """y like src, [t, n, d_model], or [n, t, d_model] if `batch_first`; masks as of
@@ -103,10 +104,10 @@ class TransformerDecoderLayer(_Layer):
         self,
         tgt: Tensor,
         memory: Tensor,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt_mask: TensorLike | None = None,
+        memory_mask: TensorLike | None = None,
+        tgt_key_padding_mask: TensorLike | None = None,
+        memory_key_padding_mask: TensorLike | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
@@ -156,8 +157,8 @@ class TransformerEncoder(_Stack):
     def forward(
         self,
         src: Tensor,
-        mask: Any = None,
-        src_key_padding_mask: Any = None,
+        mask: TensorLike | None = None,
+        src_key_padding_mask: TensorLike | None = None,
         is_causal: bool = False,
     ) -> Tensor:
         """y like src; arguments as of the layers."""
@@ -174,10 +175,10 @@ class TransformerDecoder(_Stack):
         self,
         tgt: Tensor,
         memory: Tensor,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt_mask: TensorLike | None = None,
+        memory_mask: TensorLike | None = None,
+        tgt_key_padding_mask: TensorLike | None = None,
+        memory_key_padding_mask: TensorLike | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
@@ -227,12 +228,12 @@ class Transformer(Module):
         self,
         src: Tensor,
         tgt: Tensor,
-        src_mask: Any = None,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        src_key_padding_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        src_mask: TensorLike | None = None,
+        tgt_mask: TensorLike | None = None,
+        memory_mask: TensorLike | None = None,
+        src_key_padding_mask: TensorLike | None = None,
+        tgt_key_padding_mask: TensorLike | None = None,
+        memory_key_padding_mask: TensorLike | None = None,
         src_is_causal: bool = False,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
@@ -253,7 +254,7 @@ class Transformer(Module):
         return y
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int) -> Any:
+    def generate_square_subsequent_mask(sz: int) -> Array:
         """A mask f32[sz, sz] that hides later positions: -infinity above the diagonal, else 0."""
         return np.triu(np.full((sz, sz), -np.inf, np.float32), 1)
 

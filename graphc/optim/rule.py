@@ -18,7 +18,7 @@ import numpy as np
 from graphc import functions
 from graphc.dtypes import convert
 from graphc.errors import GraphError
-from graphc.ir import NARROW, Type, Where
+from graphc.ir import NARROW, Array, Type, Where
 from graphc.lines import error, user_line
 from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
@@ -28,7 +28,6 @@ from graphc.optim.groups import Group, group_of, make_groups
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, Tensor
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Rate = float | Callable[[int], float]
 Groups = Sequence[Mapping[str, Any]]
 Gradient = tuple[Parameter, Tensor, str]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from graphc.functions.array.rearrange import split, swapaxes
 from graphc.functions.array.shapes import broadcast_to, concat, expand_dims, flip, reshape
-from graphc.functions.array.tensors import as_tensor, astype, axis_of, error
+from graphc.functions.array.tensors import as_tensor, astype, axis_of, error, part
+from graphc.ir import DTypeLike, TensorLike
 from graphc.trace import Tensor
 
 
-def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
+def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` parts along `axis`, of one extent but for the last."""
     tensor = as_tensor(x)
     if not isinstance(chunks, int) or chunks < 1:
@@ -25,7 +25,7 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def tensor_split(
-    x: Any, indices_or_sections: int | Sequence[int], axis: int = 0
+    x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> tuple[Tensor, ...]:
     """Parts along `axis`: as many as the number, the first ones longer by one where the extent is
     no multiple; or those between the places that the list names."""
@@ -40,27 +40,26 @@ def tensor_split(
         cuts = np.cumsum([0, *sizes]).tolist()
     else:
         cuts = [0, *indices_or_sections, extent]
-    before = (slice(None),) * place
-    return tuple(tensor[(*before, slice(a, b))] for a, b in itertools.pairwise(cuts))
+    return tuple(part(tensor, place, a, b) for a, b in itertools.pairwise(cuts))
 
 
-def hsplit(x: Any, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def hsplit(x: TensorLike, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """`tensor_split` along axis 1, or axis 0 of a vector."""
     tensor = as_tensor(x)
     return tensor_split(tensor, indices_or_sections, 1 if tensor.ndim > 1 else 0)
 
 
-def vsplit(x: Any, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def vsplit(x: TensorLike, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """`tensor_split` along axis 0."""
     return tensor_split(x, indices_or_sections, 0)
 
 
-def dsplit(x: Any, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def dsplit(x: TensorLike, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """`tensor_split` along axis 2."""
     return tensor_split(x, indices_or_sections, 2)
 
 
-def narrow(x: Any, axis: int, start: int, length: int) -> Tensor:
+def narrow(x: TensorLike, axis: int, start: int, length: int) -> Tensor:
     """`length` elements along `axis` from place `start` on."""
     tensor = as_tensor(x)
     place = axis_of("narrow", axis, tensor)
@@ -71,18 +70,16 @@ def narrow(x: Any, axis: int, start: int, length: int) -> Tensor:
             f"narrow: {length} elements from {start} on are not in axis {place} of "
             f"{tensor.value.type}"
         )
-    part: Tensor = tensor[(*(slice(None),) * place, slice(first, first + length))]
-    return part
+    return part(tensor, place, first, first + length)
 
 
-def select(x: Any, axis: int, index: int) -> Tensor:
+def select(x: TensorLike, axis: int, index: int) -> Tensor:
     """The elements at place `index` of `axis`, without that axis."""
     tensor = as_tensor(x)
-    part: Tensor = tensor[(*(slice(None),) * axis_of("select", axis, tensor), index)]
-    return part
+    return tensor[(*(slice(None),) * axis_of("select", axis, tensor), index)]
 
 
-def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+def rot90(x: TensorLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """Turned k times by a quarter, from the first of `axes` towards the second."""
     tensor = as_tensor(x)
     if len(axes) != 2:
@@ -97,57 +94,57 @@ def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     return flip(swapaxes(tensor, first, second), second) if k % 4 else tensor
 
 
-def fliplr(x: Any) -> Tensor:
+def fliplr(x: TensorLike) -> Tensor:
     """The elements in reverse order along axis 1."""
     return flip(x, 1)
 
 
-def flipud(x: Any) -> Tensor:
+def flipud(x: TensorLike) -> Tensor:
     """The elements in reverse order along axis 0."""
     return flip(x, 0)
 
 
-def atleast_1d(x: Any) -> Tensor:
+def atleast_1d(x: TensorLike) -> Tensor:
     """x with at least 1 axis."""
     tensor = as_tensor(x)
     return tensor if tensor.ndim else reshape(tensor, (1,))
 
 
-def atleast_2d(x: Any) -> Tensor:
+def atleast_2d(x: TensorLike) -> Tensor:
     """x with at least 2 axes; a vector is a row."""
     tensor = atleast_1d(x)
     return tensor if tensor.ndim > 1 else expand_dims(tensor, 0)
 
 
-def atleast_3d(x: Any) -> Tensor:
+def atleast_3d(x: TensorLike) -> Tensor:
     """x with at least 3 axes; a matrix is a column of axis 2."""
     tensor = atleast_2d(x)
     return tensor if tensor.ndim > 2 else expand_dims(tensor, 2)
 
 
-def vstack(arrays: Sequence[Any]) -> Tensor:
+def vstack(arrays: Sequence[TensorLike]) -> Tensor:
     """The arrays one below the other; vectors are rows."""
     return concat([atleast_2d(a) for a in arrays], 0)
 
 
-def hstack(arrays: Sequence[Any]) -> Tensor:
+def hstack(arrays: Sequence[TensorLike]) -> Tensor:
     """The arrays side by side, along axis 1; vectors one behind the other."""
     tensors = [atleast_1d(a) for a in arrays]
     return concat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
-def dstack(arrays: Sequence[Any]) -> Tensor:
+def dstack(arrays: Sequence[TensorLike]) -> Tensor:
     """The arrays one behind the other along axis 2."""
     return concat([atleast_3d(a) for a in arrays], 2)
 
 
-def column_stack(arrays: Sequence[Any]) -> Tensor:
+def column_stack(arrays: Sequence[TensorLike]) -> Tensor:
     """The arrays side by side; vectors are columns."""
     tensors = map(as_tensor, arrays)
     return concat([t if t.ndim > 1 else reshape(t, (t.size, 1)) for t in tensors], 1)
 
 
-def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
+def broadcast_arrays(*arrays: TensorLike) -> tuple[Tensor, ...]:
     """The arrays in the shape that they broadcast to."""
     tensors = [as_tensor(a) for a in arrays]
     try:
@@ -158,12 +155,14 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     return tuple(broadcast_to(t, shape) for t in tensors)
 
 
-def ravel(x: Any) -> Tensor:
+def ravel(x: TensorLike) -> Tensor:
     """The elements in row-major order, along one axis."""
     tensor = as_tensor(x)
     return reshape(tensor, (math.prod(tensor.shape),))
 
 
-def logspace(start: float, stop: float, num: int, base: float = 10.0, dtype: Any = "f32") -> Tensor:
+def logspace(
+    start: float, stop: float, num: int, base: float = 10.0, dtype: DTypeLike = "f32"
+) -> Tensor:
     """[num] powers of `base`, from base^start to base^stop, at equal ratios."""
     return astype(as_tensor(np.logspace(start, stop, num, base=base)), dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from graphc.functions.array.elementwise import add, greater_equal, less_equal, m
 from graphc.functions.array.shapes import broadcast_to
 from graphc.functions.array.tensors import (
     Scalar,
+    Shape,
     as_tensor,
     cast,
     dtype_of,
@@ -19,43 +19,44 @@ from graphc.functions.array.tensors import (
     scalar_dtype,
     shape_of,
 )
+from graphc.ir import DTypeLike, TensorLike
 from graphc.trace import Tensor, emit
 
 
-def full(shape: Any, fill_value: Scalar, dtype: Any = None) -> Tensor:
+def full(shape: Shape, fill_value: Scalar, dtype: DTypeLike | None = None) -> Tensor:
     """`fill_value` everywhere; f32, i64 or bool unless `dtype` says otherwise."""
     scalar = as_tensor(fill_value, None if dtype is None else dtype_of(dtype))
     return broadcast_to(scalar, shape_of("full", shape))
 
 
-def zeros(shape: Any, dtype: Any = "f32") -> Tensor:
+def zeros(shape: Shape, dtype: DTypeLike = "f32") -> Tensor:
     """0 everywhere."""
     return full(shape, 0, dtype)
 
 
-def ones(shape: Any, dtype: Any = "f32") -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike = "f32") -> Tensor:
     """1 everywhere."""
     return full(shape, 1, dtype)
 
 
-def full_like(x: Any, fill_value: Scalar, dtype: Any = None) -> Tensor:
+def full_like(x: TensorLike, fill_value: Scalar, dtype: DTypeLike | None = None) -> Tensor:
     """`fill_value` in the shape of x, and in its dtype unless `dtype` says otherwise."""
     tensor = as_tensor(x)
     return full(tensor.shape, fill_value, tensor.dtype if dtype is None else dtype)
 
 
-def zeros_like(x: Any, dtype: Any = None) -> Tensor:
+def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """0 in the shape of x, and in its dtype unless `dtype` says otherwise."""
     return full_like(x, 0, dtype)
 
 
-def ones_like(x: Any, dtype: Any = None) -> Tensor:
+def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """1 in the shape of x, and in its dtype unless `dtype` says otherwise."""
     return full_like(x, 1, dtype)
 
 
 def arange(
-    start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: Any = None
+    start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: DTypeLike | None = None
 ) -> Tensor:
     """start, start + step, ... below `stop` (from 0 if one number is given): i64 for integers, f32
     if any is a float, unless `dtype` says otherwise."""
@@ -70,19 +71,19 @@ def arange(
     return scaled if first == 0 else cast(add(scaled, np.asarray(first).item()), kind)
 
 
-def tril(x: Any, k: int = 0) -> Tensor:
+def tril(x: TensorLike, k: int = 0) -> Tensor:
     """x [..., rows, columns] with zeros above diagonal number k (0: the main one)."""
     tensor, rows, columns = _places("tril", x)
     return where(less_equal(columns, add(rows, k)), tensor, as_tensor(0, tensor.dtype))
 
 
-def triu(x: Any, k: int = 0) -> Tensor:
+def triu(x: TensorLike, k: int = 0) -> Tensor:
     """x [..., rows, columns] with zeros below diagonal number k (0: the main one)."""
     tensor, rows, columns = _places("triu", x)
     return where(greater_equal(columns, add(rows, k)), tensor, as_tensor(0, tensor.dtype))
 
 
-def _places(name: str, x: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _places(name: str, x: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
     """x with its row numbers [rows, 1] and column numbers [1, columns]."""
     tensor = as_tensor(x)
     if tensor.ndim < 2:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphc import ops
@@ -12,11 +10,11 @@ from graphc.functions.array.indexing import take
 from graphc.functions.array.indices import checked_indices
 from graphc.functions.array.shapes import broadcast_to
 from graphc.functions.array.tensors import as_tensor, axis_of, error, promoted
-from graphc.ir import DTYPES, FLOATS
+from graphc.ir import DTYPES, FLOATS, TensorLike
 from graphc.trace import Tensor, emit
 
 
-def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tensor:
     """y[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`; the other axes of x and of
     the indices (i32 or i64, not negative) broadcast. Out of range gives 0."""
     tensor = as_tensor(x)
@@ -36,7 +34,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
     return emit(ops.TakeAlongAxis(place), tensor, places)
 
 
-def gather(x: Any, axis: int, index: Any) -> Tensor:
+def gather(x: TensorLike, axis: int, index: TensorLike) -> Tensor:
     """y[..., i, ...] = x[..., index[..., i, ...], ...] along `axis`, for the elements of `index`,
     whose other extents are at most those of x. Out of range gives 0."""
     tensor = as_tensor(x)
@@ -55,24 +53,24 @@ def _shortened(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
     return x[tuple(slice(None) if a == axis else slice(m) for a, m in enumerate(index.shape))]
 
 
-def index_select(x: Any, axis: int, index: Any) -> Tensor:
+def index_select(x: TensorLike, axis: int, index: TensorLike) -> Tensor:
     """The elements of x at `index` (one axis) along `axis`."""
     return take(x, index, axis)
 
 
-def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
+def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike) -> Tensor:
     """x with `value` where `mask` (booleans) holds."""
     return where(mask, value, x)
 
 
-def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Tensor:
+def scatter_add(x: TensorLike, axis: int, index: TensorLike, src: TensorLike) -> Tensor:
     """x plus, at place index[..., i, ...] of `axis`, the elements of `src`, in ascending order of
     i: the result never varies. The shape of `index` is that of `src`. A place out of range takes
     nothing."""
     return _scatter("scatter_add", x, axis, index, src, "sum")
 
 
-def scatter(x: Any, axis: int, index: Any, src: Any) -> Tensor:
+def scatter(x: TensorLike, axis: int, index: TensorLike, src: TensorLike) -> Tensor:
     """x with, at place index[..., i, ...] of `axis`, the elements of `src`; the last one in order
     of i where several go to one place. Shapes and places out of range as of `scatter_add`."""
     return _scatter("scatter", x, axis, index, src, "replace")
@@ -82,7 +80,12 @@ REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min", "mean"
 
 
 def scatter_reduce(
-    x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool = True
+    x: TensorLike,
+    axis: int,
+    index: TensorLike,
+    src: TensorLike,
+    reduce: str,
+    include_self: bool = True,
 ) -> Tensor:
     """x combined, at place index[..., i, ...] of `axis`, with the elements of `src`: by sum, prod,
     amax, amin or mean. Without `include_self` the elements of x count where none goes alone.
@@ -112,7 +115,9 @@ def _neutral(combine: str, dtype: str) -> float | int:
     return int(limits.min if combine == "max" else limits.max)
 
 
-def _scatter(name: str, x: Any, axis: int, index: Any, src: Any, combine: str) -> Tensor:
+def _scatter(
+    name: str, x: TensorLike, axis: int, index: TensorLike, src: TensorLike, combine: str
+) -> Tensor:
     tensor, source = promoted(x, src)
     place = axis_of(name, axis, tensor)
     places = checked_indices(name, index, tensor.shape[place])

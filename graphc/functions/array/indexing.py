@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc import ops
 from graphc.bounds import expect_below
 from graphc.functions.array.elementwise import equal
 from graphc.functions.array.indices import checked_indices, integer_indices
 from graphc.functions.array.shapes import reshape
 from graphc.functions.array.tensors import as_tensor, astype, axis_of, error, is_integer
+from graphc.ir import DTypeLike, TensorLike
 from graphc.trace import Tensor, emit
 
 
-def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
+def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     """The elements of x at `indices` (i32 or i64) along `axis`, whose place the indices' axes take.
 
     `axis` may be left out for one axis. Indices are not negative; those out of range give 0.
@@ -25,7 +24,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
     return emit(ops.Take(place), tensor, checked_indices("take", indices, tensor.shape[place]))
 
 
-def embedding(x: Any, weight: Any) -> Tensor:
+def embedding(x: TensorLike, weight: TensorLike) -> Tensor:
     """Row x[...] of `weight` [rows, features] for each element of x (i32 or i64): [..., features].
 
     Out of range gives a row of zeros.
@@ -36,7 +35,7 @@ def embedding(x: Any, weight: Any) -> Tensor:
     return emit(ops.Take(0), table, checked_indices("embedding", x, table.shape[0]))
 
 
-def one_hot(x: Any, num_classes: int, dtype: Any = "i64") -> Tensor:
+def one_hot(x: TensorLike, num_classes: int, dtype: DTypeLike = "i64") -> Tensor:
     """[..., num_classes] with 1 at place x[...] (integers) and 0 elsewhere: out of range, all 0."""
     if not is_integer(num_classes) or num_classes < 1:
         raise error(f"one_hot: num_classes expected a positive integer, got {num_classes!r}")

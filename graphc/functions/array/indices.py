@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphc.bounds import expect_below
 from graphc.functions.array.tensors import as_tensor, cast, error
-from graphc.ir import INTEGERS
+from graphc.ir import INTEGERS, TensorLike
 from graphc.trace import Operand, Tensor
 
 
-def checked_indices(name: str, x: Any, extent: int) -> Tensor:
+def checked_indices(name: str, x: TensorLike, extent: int) -> Tensor:
     """The indices, which must be below `extent` as far as they are known."""
     if not isinstance(x, Operand):
         known = np.asarray(x)
@@ -24,7 +22,7 @@ def checked_indices(name: str, x: Any, extent: int) -> Tensor:
     return indices
 
 
-def integer_indices(name: str, x: Any) -> Tensor:
+def integer_indices(name: str, x: TensorLike) -> Tensor:
     """The indices as i32 or i64."""
     tensor = as_tensor(x)
     if tensor.dtype not in INTEGERS:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations as _pairs
 from itertools import combinations_with_replacement
-from typing import Any
 
 import numpy as np
 
@@ -19,31 +19,46 @@ from graphc.functions.array.rearrange import eye, meshgrid, moveaxis, roll
 from graphc.functions.array.reductions import norm
 from graphc.functions.array.shapes import concat, expand_dims, reshape, stack
 from graphc.functions.array.tensors import as_tensor, axis_of, error, floating, promoted
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
-def addmm(x: Any, mat1: Any, mat2: Any, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmm(
+    x: TensorLike, mat1: TensorLike, mat2: TensorLike, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * x + alpha * mat1 @ mat2, of matrices."""
     return _plus("addmm", x, mat1, mat2, (2, 2), beta, alpha)
 
 
-def baddbmm(x: Any, batch1: Any, batch2: Any, beta: float = 1, alpha: float = 1) -> Tensor:
+def baddbmm(
+    x: TensorLike, batch1: TensorLike, batch2: TensorLike, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * x + alpha * batch1 @ batch2, of batches of matrices."""
     return _plus("baddbmm", x, batch1, batch2, (3, 3), beta, alpha)
 
 
-def addmv(x: Any, mat: Any, vec: Any, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmv(
+    x: TensorLike, mat: TensorLike, vec: TensorLike, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * x + alpha * mat @ vec."""
     return _plus("addmv", x, mat, vec, (2, 1), beta, alpha)
 
 
-def addr(x: Any, vec1: Any, vec2: Any, beta: float = 1, alpha: float = 1) -> Tensor:
+def addr(
+    x: TensorLike, vec1: TensorLike, vec2: TensorLike, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * x + alpha * outer(vec1, vec2)."""
     return _scaled(x, outer(vec1, vec2), beta, alpha)
 
 
 def _plus(
-    name: str, x: Any, a: Any, b: Any, ranks: tuple[int, int], beta: float, alpha: float
+    name: str,
+    x: TensorLike,
+    a: TensorLike,
+    b: TensorLike,
+    ranks: tuple[int, int],
+    beta: float,
+    alpha: float,
 ) -> Tensor:
     left, right = promoted(a, b)
     if (left.ndim, right.ndim) != ranks:
@@ -54,20 +69,20 @@ def _plus(
     return _scaled(x, matmul(left, right), beta, alpha)
 
 
-def _scaled(x: Any, product: Tensor, beta: float, alpha: float) -> Tensor:
+def _scaled(x: TensorLike, product: Tensor, beta: float, alpha: float) -> Tensor:
     product = product if alpha == 1 else multiply(product, alpha)
     if beta == 0:
         return product
     return add(x if beta == 1 else multiply(x, beta), product)
 
 
-def inner(x1: Any, x2: Any) -> Tensor:
+def inner(x1: TensorLike, x2: TensorLike) -> Tensor:
     """The sum of products over the last axes; the result has the other axes of both."""
     a, b = promoted(x1, x2)
     return tensordot(a, b, ((-1,), (-1,))) if a.ndim and b.ndim else multiply(a, b)
 
 
-def kron(x1: Any, x2: Any) -> Tensor:
+def kron(x1: TensorLike, x2: TensorLike) -> Tensor:
     """The Kronecker product: x2 times each element of x1, as blocks in its place."""
     a, b = promoted(x1, x2)
     rank = max(a.ndim, b.ndim)
@@ -78,7 +93,7 @@ def kron(x1: Any, x2: Any) -> Tensor:
     return reshape(multiply(left, right), tuple(n * m for n, m in zip(first, second, strict=True)))
 
 
-def cross(x1: Any, x2: Any, axis: int = -1) -> Tensor:
+def cross(x1: TensorLike, x2: TensorLike, axis: int = -1) -> Tensor:
     """The cross product of vectors of three elements along `axis`; the other axes broadcast."""
     a, b = promoted(x1, x2)
     places = [axis_of("cross", axis, t) for t in (a, b)]
@@ -93,7 +108,7 @@ def cross(x1: Any, x2: Any, axis: int = -1) -> Tensor:
     return subtract(multiply(turned(a, 1), turned(b, 2)), multiply(turned(a, 2), turned(b, 1)))
 
 
-def matrix_power(x: Any, n: int) -> Tensor:
+def matrix_power(x: TensorLike, n: int) -> Tensor:
     """The product of n matrices x [..., m, m], n of 0 or more."""
     tensor = as_tensor(x)
     if tensor.ndim < 2 or tensor.shape[-1] != tensor.shape[-2]:
@@ -107,7 +122,7 @@ def matrix_power(x: Any, n: int) -> Tensor:
     return matmul(squared, tensor) if n > 1 and n % 2 else squared
 
 
-def multi_dot(arrays: Any) -> Tensor:
+def multi_dot(arrays: Sequence[TensorLike]) -> Tensor:
     """The product of two or more matrices, in the order that takes the fewest multiplications; the
     first and the last may be vectors."""
     tensors = promoted(*arrays)
@@ -145,7 +160,7 @@ def _chained(matrices: list[Tensor]) -> Tensor:
     return product(0, n)
 
 
-def cdist(x1: Any, x2: Any, p: float = 2.0) -> Tensor:
+def cdist(x1: TensorLike, x2: TensorLike, p: float = 2.0) -> Tensor:
     """[..., m, n]: the distance, in the norm of order `p`, of each row of x1 [..., m, k] from each
     row of x2 [..., n, k]."""
     a, b = (floating(t) for t in promoted(x1, x2))
@@ -154,7 +169,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0) -> Tensor:
     return norm(subtract(expand_dims(a, -2), expand_dims(b, -3)), p, -1)
 
 
-def pdist(x: Any, p: float = 2.0) -> Tensor:
+def pdist(x: TensorLike, p: float = 2.0) -> Tensor:
     """[n (n - 1) / 2]: the distances of rows i < j of x [n, k], in row-major order of (i, j)."""
     tensor = floating(x)
     if tensor.ndim != 2:
@@ -163,12 +178,12 @@ def pdist(x: Any, p: float = 2.0) -> Tensor:
     return norm(subtract(take(tensor, first, 0), take(tensor, second, 0)), p, -1)
 
 
-def dist(x1: Any, x2: Any, p: float = 2.0) -> Tensor:
+def dist(x1: TensorLike, x2: TensorLike, p: float = 2.0) -> Tensor:
     """The norm of order `p` of x1 - x2, over all elements."""
     return norm(subtract(*map(floating, promoted(x1, x2))), p)
 
 
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
+def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:
     """[n, N]: the powers of x [n] from N - 1 down to 0, or up with `increasing`; N is n by
     default."""
     tensor = as_tensor(x)
@@ -191,7 +206,7 @@ def triu_indices(row: int, col: int | None = None, offset: int = 0) -> Tensor:
     return as_tensor(np.stack(np.triu_indices(row, offset, row if col is None else col)))
 
 
-def diag_embed(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+def diag_embed(x: TensorLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Matrices on the axes `axis1` and `axis2` of the result with the last axis of x on diagonal
     `offset`, 0 elsewhere."""
     tensor = as_tensor(x)
@@ -205,12 +220,12 @@ def diag_embed(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Ten
     return moveaxis(placed, (-2, -1), (axis1, axis2))
 
 
-def diagflat(x: Any, offset: int = 0) -> Tensor:
+def diagflat(x: TensorLike, offset: int = 0) -> Tensor:
     """The matrix with the elements of x, in row-major order, on diagonal `offset`, 0 elsewhere."""
     return diag_embed(reshape(x, (-1,)), offset)
 
 
-def block_diag(*arrays: Any) -> Tensor:
+def block_diag(*arrays: TensorLike) -> Tensor:
     """The matrices one behind the other along the diagonal, 0 elsewhere."""
     matrices = [reshape(t, (1,) * (2 - t.ndim) + t.shape) for t in promoted(*arrays)]
     width = np.cumsum([0, *(m.shape[1] for m in matrices)]).tolist()
@@ -221,7 +236,7 @@ def block_diag(*arrays: Any) -> Tensor:
     return concat(rows, 0)
 
 
-def cartesian_prod(*arrays: Any) -> Tensor:
+def cartesian_prod(*arrays: TensorLike) -> Tensor:
     """[n1 n2 ..., k]: each way to take one element of each of k vectors."""
     if len(arrays) == 1:
         return as_tensor(arrays[0])
@@ -229,7 +244,7 @@ def cartesian_prod(*arrays: Any) -> Tensor:
     return stack([reshape(g, -1) for g in grids], 1)
 
 
-def combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Tensor:
+def combinations(x: TensorLike, r: int = 2, with_replacement: bool = False) -> Tensor:
     """[m, r]: each way to take r elements of x [n], in the order of their places."""
     tensor = as_tensor(x)
     if tensor.ndim != 1:

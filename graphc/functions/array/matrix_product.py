@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from graphc import ops
 from graphc.functions.array.shapes import reshape
 from graphc.functions.array.tensors import error, promoted
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
-def matmul(x1: Any, x2: Any) -> Tensor:
+def matmul(x1: TensorLike, x2: TensorLike) -> Tensor:
     """The matrix product of [..., m, k] and [..., k, n]: [..., m, n]; leading axes broadcast.
 
     A vector [k] is a row on the left and a column on the right, whose axis the result lacks.

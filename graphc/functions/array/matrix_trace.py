@@ -3,13 +3,12 @@ hands matrices on to this one."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.functions.array.rearrange import diagonal
 from graphc.functions.array.reductions import sum
+from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
-def trace(x: Any, offset: int = 0) -> Tensor:
+def trace(x: TensorLike, offset: int = 0) -> Tensor:
     """The sum along diagonal `offset` of the last two axes."""
     return sum(diagonal(x, offset, -2, -1), -1)

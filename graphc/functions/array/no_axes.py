@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from graphc import tree
 from graphc.functions.array.shapes import reshape
@@ -31,7 +31,7 @@ def or_without_axes(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         bound.arguments["x"] = reshape(as_tensor(given), (1,))
 
-        def without(_: str, y: Any) -> Any:
+        def without(_: str, y: object) -> object:
             return reshape(y, ()) if isinstance(y, Tensor) and y.shape == (1,) else y
 
         results: T = tree.map_leaves(without, function(*bound.args, **bound.kwargs))

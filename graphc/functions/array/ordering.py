@@ -26,28 +26,28 @@ from graphc.functions.array.reductions import any, argmax, sum
 from graphc.functions.array.shapes import broadcast_to, expand_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, promoted
 from graphc.functions.array.values_alone import values_alone
-from graphc.ir import FLOATS
+from graphc.ir import FLOATS, TensorLike
 from graphc.trace import Tensor, current_builder, emit
 
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
 @or_without_axes
-def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
+def argsort(x: TensorLike, axis: int = -1, descending: bool = False) -> Tensor:
     """The places along `axis` of the elements in order, i64; equal ones keep theirs (stable), NaN
     counts as the largest."""
     return _sorted("argsort", x, axis, descending)[1]
 
 
 @or_without_axes
-def sort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
+def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Tensor:
     """The elements in order along `axis`, without the places of `argsort`; NaN counts as the
     largest."""
     return values_alone(_sorted("sort", x, axis, descending)[0], "sort", axis)
 
 
 @or_without_axes
-def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+def topk(x: TensorLike, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
     """The k largest (or smallest) elements along `axis`, in order, and their places, i64. Of equal
     ones the first comes first."""
     tensor = as_tensor(x)
@@ -60,13 +60,15 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, 
     return _first(tensor, place, int(k), largest)
 
 
-def msort(x: Any) -> Tensor:
+def msort(x: TensorLike) -> Tensor:
     """The elements in order along the first axis."""
     return _sorted("msort", x, 0, False)[0]
 
 
 @or_without_axes
-def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
+def kthvalue(
+    x: TensorLike, k: int, axis: int = -1, keepdims: bool = False
+) -> tuple[Tensor, Tensor]:
     """The k-th smallest element along `axis`, k counted from 1, and its place, i64. NaN counts as
     the largest."""
     tensor = as_tensor(x)
@@ -82,7 +84,7 @@ def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Te
 
 
 @or_without_axes
-def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def median(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Any:
     """The element in the middle along `axis` (the lower of two) and its place, i64; NaN, at its
     first place, if any is. Of all elements, without a place, where `axis` is None."""
     tensor, place = _with_elements("median", x, axis)
@@ -96,7 +98,7 @@ def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 
 @or_without_axes
-def nanmedian(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanmedian(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Any:
     """`median` of the elements that are not NaN; NaN if all are."""
     tensor, place = _with_elements("nanmedian", x, axis)
     values, places = _first(tensor, place, tensor.shape[place])
@@ -107,7 +109,7 @@ def nanmedian(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 
 @or_without_axes
-def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
+def mode(x: TensorLike, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """The element that is there most often along `axis`, the smallest of several, and its last
     place, i64."""
     tensor, place = _with_elements("mode", x, axis)
@@ -129,7 +131,11 @@ def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor
 
 
 def quantile(
-    x: Any, q: Any, axis: int | None = None, keepdims: bool = False, interpolation: str = "linear"
+    x: TensorLike,
+    q: TensorLike,
+    axis: int | None = None,
+    keepdims: bool = False,
+    interpolation: str = "linear",
 ) -> Tensor:
     """The q-quantiles of floats along `axis` (of all elements if None), NaN if any is; q in [0, 1],
     a number or several, whose axis then comes first. Between two elements `interpolation` says:
@@ -138,13 +144,19 @@ def quantile(
 
 
 def nanquantile(
-    x: Any, q: Any, axis: int | None = None, keepdims: bool = False, interpolation: str = "linear"
+    x: TensorLike,
+    q: TensorLike,
+    axis: int | None = None,
+    keepdims: bool = False,
+    interpolation: str = "linear",
 ) -> Tensor:
     """`quantile` of the elements that are not NaN; NaN if all are."""
     return _quantile("nanquantile", x, q, axis, keepdims, interpolation)
 
 
-def _quantile(name: str, x: Any, q: Any, axis: int | None, keepdims: bool, kind: str) -> Tensor:
+def _quantile(
+    name: str, x: TensorLike, q: TensorLike, axis: int | None, keepdims: bool, kind: str
+) -> Tensor:
     if not as_tensor(x).ndim and axis in (0, -1):
         axis = None
     tensor, place = _with_elements(name, x, axis)
@@ -184,11 +196,11 @@ def _between(values: Tensor, ranks: Tensor, kind: str) -> Tensor:
 
 
 def searchsorted(
-    sorted_sequence: Any,
-    values: Any,
+    sorted_sequence: TensorLike,
+    values: TensorLike,
     right: bool = False,
     side: str | None = None,
-    sorter: Any = None,
+    sorter: TensorLike | None = None,
 ) -> Tensor:
     """For each of `values` the number of elements of `sorted_sequence`, ascending along its last
     axis, that are less (or equal, if `right` or side="right"): i64. The sequence has one axis, or
@@ -204,7 +216,7 @@ def searchsorted(
     return _searched(table, wanted, right or side == "right")
 
 
-def bucketize(x: Any, boundaries: Any, right: bool = False) -> Tensor:
+def bucketize(x: TensorLike, boundaries: TensorLike, right: bool = False) -> Tensor:
     """For each element of x the number of `boundaries` (one axis, ascending) that are less (or
     equal, if `right`): i64."""
     return searchsorted(boundaries, x, right)
@@ -214,7 +226,7 @@ def _searched(table: Tensor, values: Tensor, right: bool) -> Tensor:
     return emit(ops.Searchsorted(right), table, values)
 
 
-def _with_elements(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
+def _with_elements(name: str, x: TensorLike, axis: int | None) -> tuple[Tensor, int]:
     """x, flat if `axis` is None, and the axis, along which there are elements."""
     tensor = as_tensor(x)
     if axis is None:
@@ -234,7 +246,7 @@ def _pair(value: Tensor, place: Tensor, axis: int, given: int | None, keepdims: 
     return values if given is None else (values, _kept(place, axis, keepdims))
 
 
-def _sorted(name: str, x: Any, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
+def _sorted(name: str, x: TensorLike, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
     tensor = as_tensor(x)
     place = axis_of(name, axis, tensor)
     return _first(tensor, place, tensor.shape[place], descending)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypeGuard
 
 from graphc import ops
 from graphc.functions.array.shapes import broadcast_to, concat, flip
 from graphc.functions.array.tensors import as_tensor, error, is_integer, part
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
 def pad(
-    x: Any, widths: int | Sequence[Sequence[int]], value: float = 0.0, mode: str = "constant"
+    x: TensorLike, widths: int | Sequence[Sequence[int]], value: float = 0.0, mode: str = "constant"
 ) -> Tensor:
     """x with `widths[axis] = (before, after)` elements around it, or one number of them on all
     sides: of `value` for mode "constant", mirrored without the edge for "reflect", the edge for
@@ -25,11 +26,10 @@ def pad(
     return emit(ops.Pad(low, high, (0,) * tensor.ndim, value), tensor)
 
 
-def _pairs(widths: Any, x: Tensor) -> list[tuple[int, int]]:
+def _pairs(widths: object, x: Tensor) -> list[tuple[int, int]]:
     """(before, after) of each axis of x, or GraphError. A single pair is none for all axes: for
     PyTorch it would be that of the last one."""
-    number = _is_width(widths)
-    given = [(widths, widths)] * x.ndim if number else widths
+    given = [(widths, widths)] * x.ndim if _is_width(widths) else widths
     pairs = [tuple(p) for p in given] if _holds_sequences(given) else []
     if len(pairs) != x.ndim or any(len(p) != 2 or not all(map(_is_width, p)) for p in pairs):
         raise error(
@@ -39,11 +39,11 @@ def _pairs(widths: Any, x: Tensor) -> list[tuple[int, int]]:
     return [(int(before), int(after)) for before, after in pairs]
 
 
-def _is_width(value: Any) -> bool:
-    return is_integer(value) and bool(value >= 0)
+def _is_width(value: object) -> TypeGuard[int]:
+    return is_integer(value) and value >= 0
 
 
-def _holds_sequences(value: Any) -> bool:
+def _holds_sequences(value: object) -> TypeGuard[Iterable[Sequence[int]]]:
     return isinstance(value, Iterable) and all(hasattr(v, "__len__") for v in value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from graphc.functions.array.elementwise import (
 )
 from graphc.functions.array.reductions import max, min
 from graphc.functions.array.tensors import as_tensor, axes_of, cast, floating
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
@@ -70,7 +70,7 @@ def _only(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     return tuple(n if a == axis else 1 for a, n in enumerate(shape))
 
 
-def shifted(name: str, x: Any, axis: int) -> Tensor:
+def shifted(name: str, x: TensorLike, axis: int) -> Tensor:
     """x less its largest element along `axis`, so that no exponential overflows. The shift cancels
     in what follows, so no gradient flows through it."""
     tensor = floating(x)

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from graphc import ops, tree
 from graphc.functions.array.tensors import as_tensor, cast, operands, promoted, promoted_dtype
-from graphc.ir import NARROW
+from graphc.ir import NARROW, TensorLike
 from graphc.ops.base import Op
 from graphc.state import StateBuffer
 from graphc.trace import Tensor, emit
@@ -30,11 +30,11 @@ def in_float32(function: Callable[P, T]) -> Callable[P, T]:
     def wide(*args: P.args, **kwargs: P.kwargs) -> T:
         found: set[str] = set()
 
-        def widened(name: str, x: Any) -> Any:
-            narrow = getattr(x, "dtype", None) in NARROW and _is_traced(x)
-            if not narrow or name.startswith("running_"):
+        def widened(name: str, x: object) -> Any:
+            dtype = getattr(x, "dtype", None)
+            if dtype not in NARROW or not _is_traced(x) or name.startswith("running_"):
                 return x
-            found.add(x.dtype)
+            found.add(dtype)
             return cast(as_tensor(x), "f32")
 
         arguments = [widened(name, x) for name, x in zip(names, args, strict=False)]
@@ -45,7 +45,7 @@ def in_float32(function: Callable[P, T]) -> Callable[P, T]:
             return result
         (dtype,) = found
 
-        def narrowed(_: str, x: Any) -> Any:
+        def narrowed(_: str, x: object) -> object:
             return cast(x, dtype) if isinstance(x, Tensor) and x.dtype == "f32" else x
 
         narrow: T = tree.map_leaves(narrowed, result)
@@ -62,11 +62,11 @@ def biased(product: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor, b:
     return cast(emit(ops.Add(), wide, cast(b, "f32")), x.dtype)
 
 
-def _is_traced(x: Any) -> bool:
+def _is_traced(x: object) -> bool:
     return isinstance(x, Tensor) or isinstance(getattr(x, "state", None), StateBuffer)
 
 
-def scaled(op: Op, x1: Any, x2: Any) -> Tensor:
+def scaled(op: Op, x1: TensorLike, x2: TensorLike) -> Tensor:
     """`op` on promoted arguments. Beside f16 and bf16 a number, or a wider tensor without axes,
     keeps its digits: then the op is computed in f32 and its result rounded, as in PyTorch."""
     found = operands(x1, x2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from graphc.functions.array.elementwise import multiply
 from graphc.functions.array.matrix_product import matmul
@@ -12,13 +11,14 @@ from graphc.functions.array.rearrange import diagonal
 from graphc.functions.array.reductions import sum
 from graphc.functions.array.shapes import broadcast_to, expand_dims, permute_dims, reshape
 from graphc.functions.array.tensors import axis_of, error, promoted
+from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 Named = tuple[Tensor, str]
 """A tensor and a letter for each of its axes."""
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: str, *operands: TensorLike) -> Tensor:
     """The sum of products that `equation` names, as in NumPy: letters for the axes of each operand,
     then "->" and those of the result; "..." stands for axes that broadcast. Without "->" the result
     has the letters that stand once, in the order of the alphabet.
@@ -115,7 +115,7 @@ def _joined(a: Named, b: Named, kept: set[str]) -> Named:
     return reshape(matmul(matrix, other), shape), batch + rows + columns
 
 
-def tensordot(x1: Any, x2: Any, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
+def tensordot(x1: TensorLike, x2: TensorLike, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """The sum of products over pairs of axes: the last `axes` of x1 with the first of x2, or the
     axes that its two lists name. The result has the other axes of x1, then those of x2."""
     a, b = promoted(x1, x2)
@@ -137,7 +137,7 @@ def tensordot(x1: Any, x2: Any, axes: int | Sequence[Sequence[int]] = 2) -> Tens
     return einsum(f"{''.join(left)},{''.join(right)}->{''.join(result)}", a, b)
 
 
-def outer(x1: Any, x2: Any) -> Tensor:
+def outer(x1: TensorLike, x2: TensorLike) -> Tensor:
     """[m, n] with the product of each element of the vector x1 [m] and each of x2 [n]."""
     a, b = promoted(x1, x2)
     if a.ndim != 1 or b.ndim != 1:
@@ -145,7 +145,7 @@ def outer(x1: Any, x2: Any) -> Tensor:
     return multiply(expand_dims(a, 1), b)
 
 
-def vecdot(x1: Any, x2: Any, axis: int = -1) -> Tensor:
+def vecdot(x1: TensorLike, x2: TensorLike, axis: int = -1) -> Tensor:
     """The sum of products along `axis`; the other axes broadcast."""
     product = multiply(*promoted(x1, x2))
     return sum(product, axis, dtype=product.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +19,23 @@ from graphc.functions.array.shapes import (
     reshape,
     squeeze,
 )
-from graphc.functions.array.tensors import Axes, as_tensor, astype, axis_of, error, part, shape_of
+from graphc.functions.array.tensors import (
+    Axes,
+    Shape,
+    as_tensor,
+    astype,
+    axis_of,
+    error,
+    part,
+    shape_of,
+)
+from graphc.ir import DTypeLike, TensorLike
 from graphc.trace import Tensor, emit
 
 
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+def moveaxis(
+    x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]
+) -> Tensor:
     """The axes `source` at the places `destination`; the others keep their order."""
     tensor = as_tensor(x)
     from_axes, to_axes = (
@@ -39,7 +50,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return permute_dims(tensor, order)
 
 
-def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
+def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
     """Two axes exchanged."""
     tensor = as_tensor(x)
     a, b = (axis_of("swapaxes", axis, tensor) for axis in (axis1, axis2))
@@ -48,7 +59,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
     return permute_dims(tensor, order)
 
 
-def expand(x: Any, shape: Any, *more: int) -> Tensor:
+def expand(x: TensorLike, shape: Shape, *more: int) -> Tensor:
     """x repeated along new leading axes and axes of extent 1, to a shape given as a tuple or one by
     one; -1 keeps an extent."""
     tensor = as_tensor(x)
@@ -59,7 +70,7 @@ def expand(x: Any, shape: Any, *more: int) -> Tensor:
     return broadcast_to(tensor, extents)
 
 
-def tile(x: Any, repetitions: Any) -> Tensor:
+def tile(x: TensorLike, repetitions: Shape) -> Tensor:
     """x repeated as a whole, `repetitions` times along each axis; for fewer numbers along the last
     ones."""
     tensor = as_tensor(x)
@@ -72,7 +83,7 @@ def tile(x: Any, repetitions: Any) -> Tensor:
     return reshape(many, tuple(n * t for n, t in zip(shape, times, strict=True)))
 
 
-def repeat(x: Any, repeats: int, axis: int | None = None) -> Tensor:
+def repeat(x: TensorLike, repeats: int, axis: int | None = None) -> Tensor:
     """Each element `repeats` times along `axis`; of x flattened for None."""
     tensor = as_tensor(x)
     if axis is None:
@@ -85,7 +96,7 @@ def repeat(x: Any, repeats: int, axis: int | None = None) -> Tensor:
     return reshape(many, (*shape[:place], shape[place] * count, *shape[place + 1 :]))
 
 
-def roll(x: Any, shift: int | Sequence[int], axis: Axes = None) -> Tensor:
+def roll(x: TensorLike, shift: int | Sequence[int], axis: Axes = None) -> Tensor:
     """The elements moved by `shift` places along `axis`, round the end; of x flattened for None."""
     tensor = as_tensor(x)
     if axis is None:
@@ -104,7 +115,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axes = None) -> Tensor:
     return tensor
 
 
-def split(x: Any, split_size: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+def split(x: TensorLike, split_size: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """Parts along `axis`: of `split_size` elements, the last with what is left, or of the extents
     that it lists."""
     tensor = as_tensor(x)
@@ -122,7 +133,7 @@ def split(x: Any, split_size: int | Sequence[int], axis: int = 0) -> tuple[Tenso
     return tuple(part(tensor, place, s, s + n) for s, n in zip(starts, sizes, strict=True))
 
 
-def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x: TensorLike, axis: int = 0) -> tuple[Tensor, ...]:
     """The elements along `axis`, which they lack."""
     tensor = as_tensor(x)
     place = axis_of("unstack", axis, tensor)
@@ -130,7 +141,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(squeeze(p, place) for p in parts)
 
 
-def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Tensor:
+def unflatten(x: TensorLike, axis: int, sizes: Sequence[int]) -> Tensor:
     """Axis `axis` as several axes of the extents `sizes`, one of which may be -1."""
     tensor = as_tensor(x)
     place = axis_of("unflatten", axis, tensor)
@@ -145,19 +156,19 @@ def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Tensor:
     return reshape(tensor, (*tensor.shape[:place], *inner, *tensor.shape[place + 1 :]))
 
 
-def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = "f32") -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, k: int = 0, dtype: DTypeLike = "f32") -> Tensor:
     """[n_rows, n_cols] with 1 where column = row + k, else 0; square unless n_cols is given."""
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     rows, columns = (emit(ops.Iota(shape_of("eye", shape), a)) for a in (0, 1))
     return astype(equal(columns, rows + k), dtype)
 
 
-def linspace(start: float, stop: float, num: int, dtype: Any = "f32") -> Tensor:
+def linspace(start: float, stop: float, num: int, dtype: DTypeLike = "f32") -> Tensor:
     """[num] numbers from `start` to `stop`, both included, at equal distances."""
     return astype(as_tensor(np.linspace(start, stop, num)), dtype)
 
 
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The elements whose index on `axis2` is that on `axis1` plus `offset`, along a new last axis
     in place of these two."""
     tensor = as_tensor(x)
@@ -171,7 +182,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     return squeeze(take_along_axis(part, places + start, -1), -1)
 
 
-def diag(x: Any, k: int = 0) -> Tensor:
+def diag(x: TensorLike, k: int = 0) -> Tensor:
     """Diagonal number `k` of a matrix; or the matrix with the vector x there and 0 elsewhere."""
     tensor = as_tensor(x)
     if tensor.ndim == 2:
@@ -183,7 +194,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
     return pad(square, [(max(-k, 0), max(k, 0)), (max(k, 0), max(-k, 0))])
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
+def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Each vector spread over the grid of all of them: axis i for vector i with indexing "ij"; with
     "xy" the first two change places."""
     if indexing not in ("xy", "ij"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from graphc import ops
 from graphc.functions.array.averages import average, biased_variance
@@ -31,11 +30,13 @@ from graphc.functions.array.tensors import (
     summable,
 )
 from graphc.functions.array.values_alone import values_alone
-from graphc.ir import FLOATS
+from graphc.ir import FLOATS, DTypeLike, TensorLike
 from graphc.trace import Tensor, emit
 
 
-def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def sum(
+    x: TensorLike, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """The sum over `axis` (one, several, or all for None); 0 over nothing.
 
     Integers and booleans are summed as i64 unless `dtype` says otherwise.
@@ -44,7 +45,9 @@ def sum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) ->
     return emit(ops.Sum(axes_of("sum", axis, tensor), keepdims), tensor)
 
 
-def prod(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def prod(
+    x: TensorLike, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """The product over `axis` (one, several, or all for None); 1 over nothing.
 
     Integers and booleans are multiplied as i64 unless `dtype` says otherwise.
@@ -53,13 +56,13 @@ def prod(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -
     return emit(ops.Prod(axes_of("prod", axis, tensor), keepdims), tensor)
 
 
-def count_nonzero(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The number of elements over `axis` that are not 0: i64."""
     return sum(cast(as_tensor(x), "bool"), axis, keepdims=keepdims)
 
 
 @in_float32
-def norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def norm(x: TensorLike, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """(sum of |x|^ord)^(1 / ord) of floats over `axis`, as linalg.vector_norm: the largest and the
     smallest magnitude for the orders inf and -inf, the number of elements that are not 0 for 0."""
     tensor = _floats("norm", x)
@@ -90,26 +93,26 @@ def _root(x: Tensor) -> Tensor:
 
 
 @in_float32
-def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean of floats over `axis` (one, several, or all for None); NaN over nothing."""
     tensor = _floats("mean", x)
     return average(tensor, axes_of("mean", axis, tensor), keepdims)
 
 
-def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def max(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest element over `axis`, NaN if any is: values alone, without the places of `argmax`.
     Equal ones share the gradient."""
     return _extreme("max", ops.Max, x, axis, keepdims)
 
 
-def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def min(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest element over `axis`, NaN if any is: values alone, without the places of
     `argmin`. Equal ones share the gradient."""
     return _extreme("min", ops.Min, x, axis, keepdims)
 
 
 def _extreme(
-    name: str, op: type[ops.Max] | type[ops.Min], x: Any, axis: Axes, keepdims: bool
+    name: str, op: type[ops.Max] | type[ops.Min], x: TensorLike, axis: Axes, keepdims: bool
 ) -> Tensor:
     tensor = as_tensor(x)
     numbers = cast(tensor, "i32") if tensor.dtype == "bool" else tensor
@@ -118,7 +121,9 @@ def _extreme(
 
 
 @in_float32
-def var(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def var(
+    x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
     """The sum of squared deviations from the mean, divided by (count - correction)."""
     tensor = _floats("var", x)
     axes = axes_of("var", axis, tensor)
@@ -134,12 +139,14 @@ def var(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = Fal
 
 
 @in_float32
-def std(x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def std(
+    x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
     """The square root of `var`; the gradient where that is 0 is 0."""
     return _root(var(x, axis, correction, keepdims))
 
 
-def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether any element over `axis` is not 0: booleans; false over nothing."""
     tensor = as_tensor(x)
     flags = cast(cast(tensor, "bool"), "i32")
@@ -147,7 +154,7 @@ def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return not_equal(largest(flags, axis, keepdims=keepdims), 0)
 
 
-def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether no element over `axis` is 0: booleans; true over nothing."""
     tensor = as_tensor(x)
     flags = cast(cast(tensor, "bool"), "i32")
@@ -159,19 +166,19 @@ def _has_elements(name: str, x: Tensor, axis: Axes) -> bool:
     return math.prod(x.shape[a] for a in axes_of(name, axis, x)) > 0
 
 
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The first place along `axis` (among all elements in row-major order for None) of the largest
     element (or of NaN): i64."""
     return _first("argmax", x, axis, keepdims)
 
 
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The first place along `axis` (among all elements in row-major order for None) of the smallest
     element (or of NaN): i64."""
     return _first("argmin", x, axis, keepdims)
 
 
-def _first(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
+def _first(name: str, x: TensorLike, axis: int | None, keepdims: bool) -> Tensor:
     tensor = as_tensor(x)
     if axis is None or not tensor.ndim:
         axes_of(name, axis, tensor)
@@ -188,7 +195,7 @@ def _first(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     return min(where(found, ramp, extent), place, keepdims)
 
 
-def _floats(name: str, x: Any) -> Tensor:
+def _floats(name: str, x: TensorLike) -> Tensor:
     tensor = as_tensor(x)
     if tensor.dtype not in FLOATS:
         raise error(f"{name}: expected floats, got {tensor.value.type}")

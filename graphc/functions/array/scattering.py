@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc import ops
 from graphc.functions.array import reductions
 from graphc.functions.array.creation import zeros
@@ -15,10 +13,13 @@ from graphc.functions.array.rearrange import moveaxis
 from graphc.functions.array.reductions import any
 from graphc.functions.array.shapes import broadcast_to, expand_dims, reshape
 from graphc.functions.array.tensors import as_tensor, axis_of, error, promoted
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
-def index_add(x: Any, axis: int, index: Any, source: Any, alpha: float = 1) -> Tensor:
+def index_add(
+    x: TensorLike, axis: int, index: TensorLike, source: TensorLike, alpha: float = 1
+) -> Tensor:
     """x plus, at place index[i] of `axis`, alpha times slice i of `source`, in ascending order of
     i: the result never varies. An index out of range adds nothing."""
     tensor, added, places, place = _sliced("index_add", x, axis, index, source)
@@ -26,7 +27,7 @@ def index_add(x: Any, axis: int, index: Any, source: Any, alpha: float = 1) -> T
     return add(tensor, emit(ops.TakeGrad(place, tensor.shape[place]), places, added))
 
 
-def index_copy(x: Any, axis: int, index: Any, source: Any) -> Tensor:
+def index_copy(x: TensorLike, axis: int, index: TensorLike, source: TensorLike) -> Tensor:
     """x with, at place index[i] of `axis`, slice i of `source`; the last of several for a place.
     An index out of range copies nothing."""
     tensor, copied, places, place = _sliced("index_copy", x, axis, index, source)
@@ -43,7 +44,7 @@ def index_copy(x: Any, axis: int, index: Any, source: Any) -> Tensor:
     return where(reshape(greater(last, -1), shape), found, tensor)
 
 
-def index_fill(x: Any, axis: int, index: Any, value: Any) -> Tensor:
+def index_fill(x: TensorLike, axis: int, index: TensorLike, value: TensorLike) -> Tensor:
     """x with `value` at the places `index` of `axis`; those out of range are none."""
     tensor = as_tensor(x)
     place = axis_of("index_fill", axis, tensor)
@@ -55,7 +56,7 @@ def index_fill(x: Any, axis: int, index: Any, value: Any) -> Tensor:
 
 
 def _sliced(
-    name: str, x: Any, axis: int, index: Any, source: Any
+    name: str, x: TensorLike, axis: int, index: TensorLike, source: TensorLike
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     tensor, slices = promoted(x, source)
     place = axis_of(name, axis, tensor)
@@ -70,7 +71,7 @@ def _sliced(
     return tensor, slices, places, place
 
 
-def select_scatter(x: Any, src: Any, axis: int, index: int) -> Tensor:
+def select_scatter(x: TensorLike, src: TensorLike, axis: int, index: int) -> Tensor:
     """x with `src` at place `index` of `axis`."""
     tensor, source = promoted(x, src)
     place = axis_of("select_scatter", axis, tensor)
@@ -87,7 +88,9 @@ def select_scatter(x: Any, src: Any, axis: int, index: int) -> Tensor:
     return where(equal(ramp, index % extent), expand_dims(source, place), tensor)
 
 
-def diagonal_scatter(x: Any, src: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal_scatter(
+    x: TensorLike, src: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1
+) -> Tensor:
     """x with `src`, of the shape of its diagonal `offset`, there; as of `diagonal`."""
     tensor, source = promoted(x, src)
     matrices = moveaxis(tensor, (axis1, axis2), (-2, -1))
@@ -108,8 +111,8 @@ def diagonal_scatter(x: Any, src: Any, offset: int = 0, axis1: int = 0, axis2: i
 
 
 def slice_scatter(
-    x: Any,
-    src: Any,
+    x: TensorLike,
+    src: TensorLike,
     axis: int = 0,
     start: int | None = None,
     end: int | None = None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from graphc import ops
 from graphc.functions.array.tensors import (
     Axes,
+    Shape,
     as_tensor,
     axes_of,
     axis_of,
@@ -16,10 +16,11 @@ from graphc.functions.array.tensors import (
     promoted,
     shape_of,
 )
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
-def reshape(x: Any, shape: Any, *more: int) -> Tensor:
+def reshape(x: TensorLike, shape: Shape, *more: int) -> Tensor:
     """The same elements in row-major order, in another shape, given as a tuple or one by one; one
     extent may be -1 and follows from the others."""
     tensor = as_tensor(x)
@@ -36,7 +37,7 @@ def reshape(x: Any, shape: Any, *more: int) -> Tensor:
     return tensor if extents == tensor.shape else emit(ops.Reshape(extents), tensor)
 
 
-def flatten(x: Any, start_axis: int = 1, end_axis: int = -1) -> Tensor:
+def flatten(x: TensorLike, start_axis: int = 1, end_axis: int = -1) -> Tensor:
     """The axes from `start_axis` to `end_axis`, both included, as one: [n, c, h, w] becomes
     [n, c * h * w]."""
     tensor = as_tensor(x)
@@ -48,7 +49,7 @@ def flatten(x: Any, start_axis: int = 1, end_axis: int = -1) -> Tensor:
     return reshape(tensor, (*shape[:start], merged, *shape[end + 1 :]))
 
 
-def permute_dims(x: Any, axes: Sequence[int]) -> Tensor:
+def permute_dims(x: TensorLike, axes: Sequence[int]) -> Tensor:
     """Output axis d is input axis axes[d]."""
     tensor = as_tensor(x)
     order = tuple(axis_of("permute_dims", a, tensor) for a in axes)
@@ -60,7 +61,7 @@ def permute_dims(x: Any, axes: Sequence[int]) -> Tensor:
     return emit(ops.PermuteDims(order), tensor)
 
 
-def transpose(x: Any, axes: Sequence[int] | None = None, *more: int) -> Tensor:
+def transpose(x: TensorLike, axes: Sequence[int] | None = None, *more: int) -> Tensor:
     """The axes in the order `axes`, reversed for None, as in NumPy."""
     tensor = as_tensor(x)
     if more or isinstance(axes, int):
@@ -72,7 +73,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None, *more: int) -> Tensor:
     return permute_dims(tensor, range(tensor.ndim)[::-1] if axes is None else axes)
 
 
-def matrix_transpose(x: Any) -> Tensor:
+def matrix_transpose(x: TensorLike) -> Tensor:
     """The last two axes exchanged."""
     tensor = as_tensor(x)
     if tensor.ndim < 2:
@@ -81,14 +82,14 @@ def matrix_transpose(x: Any) -> Tensor:
     return permute_dims(tensor, (*batch, columns, rows))
 
 
-def expand_dims(x: Any, axis: int = 0) -> Tensor:
+def expand_dims(x: TensorLike, axis: int = 0) -> Tensor:
     """A new axis of extent 1, number `axis` of the result."""
     tensor = as_tensor(x)
     place = axis_of("expand_dims", axis, tensor, extra=1)
     return reshape(tensor, (*tensor.shape[:place], 1, *tensor.shape[place:]))
 
 
-def squeeze(x: Any, axis: Axes = None) -> Tensor:
+def squeeze(x: TensorLike, axis: Axes = None) -> Tensor:
     """Without the axes `axis`, whose extents must be 1; None removes all of extent 1."""
     tensor = as_tensor(x)
     if axis is None:
@@ -100,20 +101,20 @@ def squeeze(x: Any, axis: Axes = None) -> Tensor:
     return reshape(tensor, tuple(n for a, n in enumerate(tensor.shape) if a not in axes))
 
 
-def broadcast_to(x: Any, shape: Any) -> Tensor:
+def broadcast_to(x: TensorLike, shape: Shape) -> Tensor:
     """x repeated along new leading axes and axes of extent 1."""
     tensor = as_tensor(x)
     extents = shape_of("broadcast_to", shape)
     return tensor if extents == tensor.shape else emit(ops.BroadcastTo(extents), tensor)
 
 
-def flip(x: Any, axis: Axes = None) -> Tensor:
+def flip(x: TensorLike, axis: Axes = None) -> Tensor:
     """The elements in reverse order along `axis` (one, several, or all for None)."""
     tensor = as_tensor(x)
     return emit(ops.Flip(axes_of("flip", axis, tensor)), tensor)
 
 
-def concat(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
+def concat(arrays: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
     """The arrays one behind the other along `axis`; flattened before for None."""
     tensors = promoted(*_several("concat", arrays))
     if axis is None:
@@ -122,7 +123,7 @@ def concat(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
     return emit(ops.Concat(place), *tensors)
 
 
-def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[TensorLike], axis: int = 0) -> Tensor:
     """The arrays, of one shape, along a new axis, number `axis` of the result."""
     tensors = promoted(*_several("stack", arrays))
     for t in tensors:
@@ -132,7 +133,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
     return concat([expand_dims(t, place) for t in tensors], place)
 
 
-def _several(name: str, arrays: Any) -> Sequence[Any]:
+def _several(name: str, arrays: Sequence[TensorLike]) -> Sequence[TensorLike]:
     if isinstance(arrays, Tensor) or not isinstance(arrays, Sequence) or not arrays:
         raise error(f"{name}: expected a list or tuple of at least one tensor")
     return arrays

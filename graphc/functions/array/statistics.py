@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc import ops
 from graphc.functions.array.cumulative import cumsum
 from graphc.functions.array.elementwise import (
@@ -26,69 +24,77 @@ from graphc.functions.array.matrix_product import matmul
 from graphc.functions.array.rearrange import diagonal
 from graphc.functions.array.reductions import max, mean, min, std, sum, var
 from graphc.functions.array.shapes import concat, expand_dims, matrix_transpose, reshape
-from graphc.functions.array.tensors import Axes, as_tensor, axis_of, cast, error, floating
-from graphc.ir import FLOATS
+from graphc.functions.array.tensors import Axes, as_tensor, axis_of, cast, error, floating, part
+from graphc.ir import FLOATS, DTypeLike, TensorLike
 from graphc.trace import Tensor, emit
 
 
-def nansum(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def nansum(
+    x: TensorLike, axis: Axes = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """The sum over `axis` of the elements that are not NaN; dtypes as of `sum`."""
     tensor = as_tensor(x)
     known = where(isnan(tensor), 0, tensor) if tensor.dtype in FLOATS else tensor
     return sum(known, axis, dtype, keepdims)
 
 
-def nanmean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def nanmean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean over `axis` of the floats that are not NaN; NaN where all are."""
     tensor = as_tensor(x)
     count = sum(cast(logical_not(isnan(tensor)), tensor.dtype), axis, keepdims=keepdims)
     return divide(nansum(tensor, axis, keepdims=keepdims), count)
 
 
-def aminmax(x: Any, axis: Axes = None, keepdims: bool = False) -> tuple[Tensor, Tensor]:
+def aminmax(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """The smallest and the largest element over `axis`, NaN if any is."""
     return min(x, axis, keepdims), max(x, axis, keepdims)
 
 
 def var_mean(
-    x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
+    x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
     """`var` and `mean` over `axis`."""
     return var(x, axis, correction, keepdims), mean(x, axis, keepdims)
 
 
 def std_mean(
-    x: Any, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
+    x: TensorLike, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
     """`std` and `mean` over `axis`."""
     return std(x, axis, correction, keepdims), mean(x, axis, keepdims)
 
 
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(
+    x: TensorLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: TensorLike | None = None,
+    append: TensorLike | None = None,
+) -> Tensor:
     """Each element along `axis` less the one before it, n times over; `prepend` and `append` are
     put around x first."""
     parts = [p for p in (prepend, x, append) if p is not None]
     tensor = concat(parts, axis) if len(parts) > 1 else as_tensor(x)
     place = axis_of("diff", axis, tensor)
-    before = (slice(None),) * place
     for _ in range(n):
-        later, earlier = tensor[(*before, slice(1, None))], tensor[(*before, slice(-1))]
+        later, earlier = part(tensor, place, 1, None), part(tensor, place, None, -1)
         differ = ops.NotEqual() if tensor.dtype == "bool" else ops.Subtract()
         tensor = emit(differ, later, earlier)
     return tensor
 
 
-def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
+def trapezoid(
+    y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
+) -> Tensor:
     """The integral of y along `axis` by trapezoids, between places x or at distances dx."""
     return sum(_trapezoids("trapezoid", y, x, dx, axis), axis)
 
 
-def _trapezoids(name: str, y: Any, x: Any, dx: float, axis: int) -> Tensor:
+def _trapezoids(name: str, y: TensorLike, x: TensorLike | None, dx: float, axis: int) -> Tensor:
     """The integral between each two neighbours along `axis`."""
     tensor = floating(y)
     place = axis_of(name, axis, tensor)
-    before = (slice(None),) * place
-    both = add(tensor[(*before, slice(1, None))], tensor[(*before, slice(-1))])
+    both = add(part(tensor, place, 1, None), part(tensor, place, None, -1))
     if x is None:
         return multiply(both, dx / 2)
     places = as_tensor(x)
@@ -98,12 +104,14 @@ def _trapezoids(name: str, y: Any, x: Any, dx: float, axis: int) -> Tensor:
     return multiply(multiply(both, diff(places, axis=place)), 0.5)
 
 
-def cumulative_trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
+def cumulative_trapezoid(
+    y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
+) -> Tensor:
     """The integrals of y along `axis` from its first element to each later one; as `trapezoid`."""
     return cumsum(_trapezoids("cumulative_trapezoid", y, x, dx, axis), axis)
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
+def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 0) -> Tensor:
     """[minlength] with how many elements of x [n] (integers) are 0, 1, ...: i64; or with the sums
     of their `weights` [n]. Larger elements are not counted: shapes are static."""
     if not isinstance(minlength, int) or minlength < 1:
@@ -121,7 +129,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     return emit(ops.TakeGrad(0, minlength), places, amounts)
 
 
-def histc(x: Any, bins: int, min: float, max: float) -> Tensor:
+def histc(x: TensorLike, bins: int, min: float, max: float) -> Tensor:
     """[bins] with how many elements of x lie in each of `bins` equal parts of [min, max], in the
     dtype of x; others are not counted."""
     if not min < max:
@@ -133,7 +141,7 @@ def histc(x: Any, bins: int, min: float, max: float) -> Tensor:
     return emit(ops.TakeGrad(0, bins), place, cast(inside, tensor.dtype))
 
 
-def cov(x: Any, correction: float = 1.0) -> Tensor:
+def cov(x: TensorLike, correction: float = 1.0) -> Tensor:
     """[v, v]: the covariances of the v variables whose n values are the rows of x [v, n]."""
     tensor = floating(x)
     if tensor.ndim != 2:
@@ -143,7 +151,7 @@ def cov(x: Any, correction: float = 1.0) -> Tensor:
     return multiply(product, 1 / (tensor.shape[1] - correction))
 
 
-def corrcoef(x: Any) -> Tensor:
+def corrcoef(x: TensorLike) -> Tensor:
     """[v, v]: the covariances of `cov` over the products of the standard deviations, between -1
     and 1."""
     covariance = cov(x)

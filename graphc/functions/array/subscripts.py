@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 
@@ -25,11 +25,11 @@ from graphc.functions.array.elementwise import (
 )
 from graphc.functions.array.shapes import permute_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, is_integer
-from graphc.ir import FLOATS
+from graphc.ir import FLOATS, Array, TensorLike
 from graphc.trace import Operand, Tensor, emit
 
 
-def getitem(x: Any, key: Any) -> Tensor:
+def getitem(x: TensorLike, key: object) -> Tensor:
     """x[key]: integers, slices with any step, None and Ellipsis, as in NumPy; and integer tensors,
     arrays and lists of places, which may be negative. Such an index takes one axis each, several
     broadcast together; their axes stand where theirs were, in front if something lay between them.
@@ -39,12 +39,12 @@ def getitem(x: Any, key: Any) -> Tensor:
     """
     tensor = as_tensor(x)
     items = _expanded(tensor, key if isinstance(key, tuple) else (key,))
-    plain = [slice(None) if _is_index(item) else item for item in items]
+    plain = [slice(None) if isinstance(item, Place) else item for item in items]
     selected = _view(tensor, plain)
-    indices: dict[int, Any] = {}
+    indices: dict[int, Place] = {}
     axis = 0
     for item in items:
-        if _is_index(item):
+        if isinstance(item, Place):
             indices[axis] = item
         axis += not is_integer(item)
     return _taken(selected, indices) if indices else selected
@@ -54,7 +54,7 @@ def getitem(x: Any, key: Any) -> Tensor:
 class _Known:
     """Places that are known when the function is traced."""
 
-    array: np.ndarray[Any, Any]
+    array: Array
     masked: int | None = None
     """The extent of the mask's axis that they come from."""
 
@@ -63,13 +63,13 @@ class _Known:
         return tuple(self.array.shape)
 
 
-def _is_index(item: Any) -> bool:
-    return isinstance(item, _Known | Operand)
+Place = _Known | Tensor
+Subscript = Place | int | slice | None
 
 
-def _expanded(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
+def _expanded(x: Tensor, key: tuple[object, ...]) -> list[Subscript]:
     """The key with a slice for each axis that it leaves out, and known booleans as their places."""
-    known: list[Any] = []
+    known: list[Subscript | EllipsisType] = []
     for item in key:
         known += _named(x, item)
     named = [item for item in known if item is not None and item is not Ellipsis]
@@ -79,13 +79,13 @@ def _expanded(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
         raise error(f"{len(named)} subscripts for {x.value.type} of {x.ndim} axes")
     if not ellipses:
         known.append(Ellipsis)
-    items: list[Any] = []
+    items: list[Subscript] = []
     for item in known:
         items += [slice(None)] * missing if item is Ellipsis else [item]
     return items
 
 
-def _named(x: Tensor, item: Any) -> list[Any]:
+def _named(x: Tensor, item: object) -> list[Subscript | EllipsisType]:
     """What a subscript stands for: itself, or places; booleans are places for each axis."""
     if item is None or item is Ellipsis or isinstance(item, slice) or is_integer(item):
         return [item]
@@ -111,7 +111,7 @@ def _named(x: Tensor, item: Any) -> list[Any]:
     return [_Known(array.astype(np.int64))]
 
 
-def _view(x: Tensor, items: Sequence[Any]) -> Tensor:
+def _view(x: Tensor, items: Sequence[int | slice | None]) -> Tensor:
     """x at integers, slices and None."""
     starts, stops, steps, flips = [], [], [], []
     shape: list[int] = []
@@ -139,7 +139,7 @@ def _view(x: Tensor, items: Sequence[Any]) -> Tensor:
     return reshape(x, tuple(shape))
 
 
-def _places(x: Tensor, item: Any, axis: int) -> range:
+def _places(x: Tensor, item: int | slice, axis: int) -> range:
     """The places along `axis` that a slice or an integer names."""
     extent = x.shape[axis]
     if isinstance(item, slice):
@@ -151,7 +151,7 @@ def _places(x: Tensor, item: Any, axis: int) -> range:
     return range(int(item) % extent, int(item) % extent + 1)
 
 
-def _taken(x: Tensor, indices: dict[int, Any]) -> Tensor:
+def _taken(x: Tensor, indices: dict[int, Place]) -> Tensor:
     """The elements of x at the indices of each axis, which broadcast together."""
     axes = sorted(indices)
     shapes = [tuple(indices[a].shape) for a in axes]
@@ -175,7 +175,7 @@ def _taken(x: Tensor, indices: dict[int, Any]) -> Tensor:
     return emit(ops.Take(first), merged, places)
 
 
-def _place(x: Tensor, axis: int, index: Any) -> Tensor:
+def _place(x: Tensor, axis: int, index: Place) -> Tensor:
     """The index along `axis` counted from the front."""
     extent = x.shape[axis]
     if isinstance(index, _Known):
@@ -197,9 +197,9 @@ def _merged(places: Sequence[Tensor], extents: Sequence[int]) -> Tensor:
     if len(places) == 1:
         return places[0]
     wide = [cast(p, "i64") for p in places]
-    total, inside = wide[0], None
+    total = inside = wide[0]
     for i, (place, extent) in enumerate(zip(wide, extents, strict=True)):
         total = place if not i else add(multiply(total, extent), place)
         within = logical_and(greater_equal(place, 0), less(place, extent))
-        inside = within if inside is None else logical_and(inside, within)
+        inside = within if not i else logical_and(inside, within)
     return where(inside, total, -1)

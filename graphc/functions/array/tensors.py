@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
 from graphc.dtypes import array_of, convert
 from graphc.errors import GraphError
-from graphc.ir import DTYPES, FLOATS, dtype_name
+from graphc.ir import DTYPES, FLOATS, DTypeLike, TensorLike, dtype_name
 from graphc.lines import error as error
 from graphc.ops.constant import Constant
 from graphc.ops.logic import Cast
@@ -18,6 +18,7 @@ from graphc.trace import Tensor, current_builder, emit
 
 Scalar = bool | int | float
 Axes = int | Sequence[int] | None
+Shape = int | Sequence[int]
 # fmt: off
 _RANK = {"bool": 0, "u8": 1, "i8": 1, "i32": 2, "i64": 3, "f16": 4, "bf16": 4, "f32": 5, "f64": 6}
 # fmt: on
@@ -25,7 +26,7 @@ _ABOVE_BOTH = {frozenset({"u8", "i8"}): "i32", frozenset({"f16", "bf16"}): "f32"
 """Two dtypes of one rank, neither of which holds the other's numbers."""
 
 
-def as_tensor(x: Any, dtype: str | None = None) -> Tensor:
+def as_tensor(x: object, dtype: str | None = None) -> Tensor:
     """`x` as a tensor: a tensor itself, a parameter's contents, or a constant.
 
     Constants come from Python numbers (f32, i64 or bool unless `dtype` says otherwise), arrays of
@@ -48,17 +49,17 @@ def as_tensor(x: Any, dtype: str | None = None) -> Tensor:
     raise error(f"expected a tensor, a parameter, an array or a number, got {type(x).__name__}")
 
 
-def is_scalar(x: Any) -> bool:
+def is_scalar(x: object) -> TypeGuard[float]:
     """Whether `x` is a number without a dtype of its own: it takes that of its partners."""
     return isinstance(x, bool | int | float | np.generic)
 
 
-def is_integer(x: Any) -> bool:
+def is_integer(x: object) -> TypeGuard[int]:
     """Whether `x` is an integer of Python's or NumPy's, and no boolean."""
     return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
-def scalar_dtype(x: Any) -> str:
+def scalar_dtype(x: object) -> str:
     """The dtype of a Python number that stands alone."""
     if isinstance(x, bool | np.bool_):
         return "bool"
@@ -72,7 +73,7 @@ def _scalar(x: Scalar, dtype: str) -> Tensor:
         raise error(f"the number {x} does not fit {dtype}") from None
 
 
-def promoted(*arguments: Any) -> list[Tensor]:
+def promoted(*arguments: TensorLike) -> list[Tensor]:
     """All arguments as tensors of one dtype, that of `torch.result_type`: among tensors with axes;
     then tensors without; then numbers; the later only where they are of a higher kind (boolean,
     integer, float)."""
@@ -84,12 +85,12 @@ def promoted(*arguments: Any) -> list[Tensor]:
     ]
 
 
-def operands(*arguments: Any) -> list[Any]:
+def operands(*arguments: TensorLike) -> list[Tensor | float]:
     """The arguments as tensors, but for numbers, which have no dtype of their own."""
     return [x if is_scalar(x) else as_tensor(x) for x in arguments]
 
 
-def promoted_dtype(operands: Sequence[Any]) -> str:
+def promoted_dtype(operands: Sequence[Tensor | float]) -> str:
     """The dtype that `promoted` gives to tensors and numbers."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
     return result_dtype(
@@ -126,13 +127,13 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return x if x.dtype == dtype else emit(Cast(dtype), x)
 
 
-def astype(x: Any, dtype: Any) -> Tensor:
+def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
     """`x` converted to `dtype` (a name such as "float32" or "f32", or a NumPy dtype). Floats are
     cut towards zero to integers; to bool gives x != 0."""
     return cast(as_tensor(x), dtype_of(dtype))
 
 
-def dtype_of(dtype: Any) -> str:
+def dtype_of(dtype: DTypeLike) -> str:
     """The short name of `dtype`, or GraphError with the user's line."""
     try:
         return dtype_name(dtype)
@@ -140,13 +141,13 @@ def dtype_of(dtype: Any) -> str:
         raise error(str(unknown)) from None
 
 
-def floating(x: Any) -> Tensor:
+def floating(x: TensorLike) -> Tensor:
     """`x` as a tensor of a float dtype: integers and booleans become f32."""
     tensor = as_tensor(x)
     return tensor if tensor.dtype in FLOATS else cast(tensor, "f32")
 
 
-def axis_of(name: str, axis: Any, x: Tensor, extra: int = 0) -> int:
+def axis_of(name: str, axis: object, x: Tensor, extra: int = 0) -> int:
     """`axis` counted from the front, or GraphError; `extra` axes beyond those of x count too."""
     rank = x.ndim + extra
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
@@ -170,7 +171,7 @@ def axes_of(name: str, axis: Axes, x: Tensor) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+def shape_of(name: str, shape: Shape) -> tuple[int, ...]:
     """`shape` as a tuple of non-negative integers, or GraphError."""
     extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     for extent in extents:
@@ -179,7 +180,7 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
     return tuple(int(e) for e in extents)
 
 
-def summable(x: Any, dtype: Any) -> Tensor:
+def summable(x: TensorLike, dtype: DTypeLike | None) -> Tensor:
     """`x` as it is summed: in `dtype`, else in its own dtype if that is a float, else in i64."""
     tensor = as_tensor(x)
     if dtype is not None:

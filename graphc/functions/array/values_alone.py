@@ -7,9 +7,10 @@ neither passes silently.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from graphc.functions.array.tensors import error, is_integer
+from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
@@ -22,7 +23,7 @@ class ValuesAlone(Tensor):
         super().__init__(tensor.value, tensor.builder)
         self.maker = maker
 
-    def __getitem__(self, key: Any) -> Tensor:
+    def __getitem__(self, key: TensorLike) -> Tensor:
         if is_integer(key):
             self._refuse()
         return super().__getitem__(key)
@@ -38,6 +39,6 @@ class ValuesAlone(Tensor):
         )
 
 
-def values_alone(tensor: Tensor, maker: str, axis: Any) -> Tensor:
+def values_alone(tensor: Tensor, maker: str, axis: object) -> Tensor:
     """`tensor`, which `maker` made along one axis if `axis` is a number."""
     return ValuesAlone(tensor, maker) if is_integer(axis) and tensor.ndim else tensor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from graphc.functions.array.elementwise import (
     abs,
@@ -42,11 +41,12 @@ from graphc.functions.array.tensors import (
     error,
     floating,
 )
+from graphc.ir import DTypeLike, TensorLike
 from graphc.trace import Tensor
 
 
 @in_float32
-def gelu(x: Any, approximate: str = "none") -> Tensor:
+def gelu(x: TensorLike, approximate: str = "none") -> Tensor:
     """x times the normal distribution function at x; approximate="tanh" uses tanh for erf."""
     tensor = floating(x)
     if approximate == "none":
@@ -60,21 +60,21 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
 
 
 @in_float32
-def silu(x: Any) -> Tensor:
+def silu(x: TensorLike) -> Tensor:
     """x * sigmoid(x)."""
     tensor = floating(x)
     return multiply(tensor, sigmoid(tensor))
 
 
 @in_float32
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     """x above 0, negative_slope * x elsewhere."""
     tensor = floating(x)
     return where(greater(tensor, 0), tensor, multiply(tensor, negative_slope))
 
 
 @in_float32
-def elu(x: Any, alpha: float = 1.0) -> Tensor:
+def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """x above 0, alpha * (e^x - 1) elsewhere."""
     tensor = floating(x)
     above = greater(tensor, 0)
@@ -84,7 +84,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 
 @in_float32
-def celu(x: Any, alpha: float = 1.0) -> Tensor:
+def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """x above 0, alpha * (e^(x / alpha) - 1) elsewhere."""
     tensor = floating(x)
     above = greater(tensor, 0)
@@ -97,24 +97,24 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 
 
 @in_float32
-def selu(x: Any) -> Tensor:
+def selu(x: TensorLike) -> Tensor:
     """1.0507 * elu(x, alpha=1.6733): keeps mean 0 and variance 1."""
     return multiply(elu(x, _SELU_ALPHA), _SELU_SCALE)
 
 
 @in_float32
-def mish(x: Any) -> Tensor:
+def mish(x: TensorLike) -> Tensor:
     """x * tanh(log(1 + e^x))."""
     tensor = floating(x)
     return multiply(tensor, tanh(softplus(tensor)))
 
 
-def relu6(x: Any) -> Tensor:
+def relu6(x: TensorLike) -> Tensor:
     """x between 0 and 6, these outside; the gradient on the limits is 0."""
     return hardtanh(x, 0.0, 6.0)
 
 
-def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+def hardtanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x between the limits, these outside; the gradient on the limits is 0."""
     if min_val > max_val:
         raise error(f"hardtanh: min_val {min_val} is above max_val {max_val}")
@@ -124,19 +124,19 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
 
 
 @in_float32
-def hardsigmoid(x: Any) -> Tensor:
+def hardsigmoid(x: TensorLike) -> Tensor:
     """x / 6 + 1 / 2, at least 0 and at most 1; the gradient on the limits is 0."""
     return multiply(hardtanh(add(floating(x), 3), 0.0, 6.0), 1 / 6)
 
 
 @in_float32
-def hardswish(x: Any) -> Tensor:
+def hardswish(x: TensorLike) -> Tensor:
     """x * hardsigmoid(x)."""
     tensor = floating(x)
     return multiply(tensor, hardsigmoid(tensor))
 
 
-def prelu(x: Any, weight: Any) -> Tensor:
+def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
     """x above 0, weight * x elsewhere; `weight` [c] is per channel, axis 1 of x, or [1] for all."""
     tensor, slope = floating(x), floating(weight)
     channels = tensor.shape[1] if tensor.ndim > 1 else 1
@@ -151,27 +151,27 @@ def prelu(x: Any, weight: Any) -> Tensor:
 
 
 @in_float32
-def softsign(x: Any) -> Tensor:
+def softsign(x: TensorLike) -> Tensor:
     """x / (1 + |x|)."""
     tensor = floating(x)
     return divide(tensor, add(abs(tensor), 1))
 
 
 @in_float32
-def logsigmoid(x: Any) -> Tensor:
+def logsigmoid(x: TensorLike) -> Tensor:
     """log(sigmoid(x)), without overflow."""
     tensor = floating(x)
     return subtract(minimum(tensor, 0), log1p(exp(negative(abs(tensor)))))
 
 
 @in_float32
-def tanhshrink(x: Any) -> Tensor:
+def tanhshrink(x: TensorLike) -> Tensor:
     """x - tanh(x)."""
     tensor = floating(x)
     return subtract(tensor, tanh(tensor))
 
 
-def softshrink(x: Any, lambd: float = 0.5) -> Tensor:
+def softshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by `lambd`, which must not be negative; 0 within it."""
     if lambd < 0:
         raise error(f"softshrink: lambd expected a number of 0 or more, got {lambd}")
@@ -180,19 +180,19 @@ def softshrink(x: Any, lambd: float = 0.5) -> Tensor:
     return where(less_equal(abs(tensor), lambd), multiply(stop_gradient(tensor), 0), outside)
 
 
-def hardshrink(x: Any, lambd: float = 0.5) -> Tensor:
+def hardshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
     """x; 0 from -lambd to lambd."""
     tensor = floating(x)
     return where(less_equal(abs(tensor), lambd), 0, tensor)
 
 
-def threshold(x: Any, threshold: float, value: float) -> Tensor:
+def threshold(x: TensorLike, threshold: float, value: float) -> Tensor:
     """x above `threshold`, `value` elsewhere."""
     tensor = as_tensor(x)
     return where(less_equal(tensor, threshold), value, tensor)
 
 
-def glu(x: Any, axis: int = -1) -> Tensor:
+def glu(x: TensorLike, axis: int = -1) -> Tensor:
     """The first half of x along `axis` times the sigmoid of the second."""
     tensor = floating(x)
     place = axis_of("glu", axis, tensor)
@@ -204,7 +204,7 @@ def glu(x: Any, axis: int = -1) -> Tensor:
 
 
 @in_float32
-def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(x: TensorLike, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + e^(beta x)) / beta; x itself where beta x is above `threshold`."""
     tensor = floating(x)
     scaled = multiply(tensor, beta)
@@ -220,17 +220,17 @@ def _softmax(name: str, x: Tensor, axis: int) -> Tensor:
     return divide(powers, sum(powers, axis, keepdims=True))
 
 
-def softmax(x: Any, axis: int = -1, dtype: Any = None) -> Tensor:
+def softmax(x: TensorLike, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor:
     """e^x divided by its sum along `axis`; of x as `dtype`, if that is given."""
     return _softmax("softmax", _converted(x, dtype), axis)
 
 
-def softmin(x: Any, axis: int = -1, dtype: Any = None) -> Tensor:
+def softmin(x: TensorLike, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor:
     """softmax(-x, axis, dtype)."""
     return _softmax("softmin", negative(_converted(x, dtype)), axis)
 
 
-def log_softmax(x: Any, axis: int = -1, dtype: Any = None) -> Tensor:
+def log_softmax(x: TensorLike, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor:
     """The logarithm of softmax(x, axis, dtype), without its overflow."""
     return _log_softmax(_converted(x, dtype), axis)
 
@@ -241,13 +241,13 @@ def _log_softmax(x: Tensor, axis: int) -> Tensor:
     return subtract(below, log(sum(exp(below), axis, keepdims=True)))
 
 
-def _converted(x: Any, dtype: Any) -> Tensor:
+def _converted(x: TensorLike, dtype: DTypeLike | None) -> Tensor:
     """x as a float, of `dtype` if that is given."""
     return floating(x if dtype is None else astype(x, dtype))
 
 
 @in_float32
-def logsumexp(x: Any, axis: Axes = -1, keepdims: bool = False) -> Tensor:
+def logsumexp(x: TensorLike, axis: Axes = -1, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of e^x along `axis`; -inf if all elements are, or there are none,
     inf if one is."""
     tensor = floating(x)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from graphc.functions.array.tensors import as_tensor, cast, error, floating, pro
 from graphc.functions.network.activation import softmax
 from graphc.functions.network.dropouts import dropout
 from graphc.functions.network.scores import scores
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, current_builder
 
 MOST_FEATURES = 256
@@ -28,10 +28,10 @@ MOST_FEATURES = 256
 
 @in_float32
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    attn_mask: TensorLike | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from graphc import ops
 from graphc.functions.array.elementwise import add, multiply
@@ -13,11 +12,12 @@ from graphc.functions.array.padding import pad
 from graphc.functions.array.precision import biased
 from graphc.functions.array.shapes import expand_dims, matrix_transpose, reshape
 from graphc.functions.array.tensors import as_tensor, error, promoted
-from graphc.functions.network.windows import check_output_padding, of_images, pair, single
+from graphc.functions.network.windows import Size, check_output_padding, of_images, pair, single
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
     """x [..., in] times the transposed `weight` [out, in], plus `bias` [out]: [..., out]."""
     tensor, w = promoted(x, weight)
     if w.ndim != 2:
@@ -36,7 +36,9 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     return biased(product, tensor, w, _bias("linear", bias, w))
 
 
-def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
+def bilinear(
+    x1: TensorLike, x2: TensorLike, weight: TensorLike, bias: TensorLike | None = None
+) -> Tensor:
     """y[..., k] = sum over i, j of x1[..., i] * weight[k, i, j] * x2[..., j], plus `bias` [k]."""
     a, b, w = promoted(x1, x2, weight)
     fits = w.ndim == 3 and a.shape[-1:] == w.shape[1:2] and b.shape[-1:] == w.shape[2:]
@@ -52,9 +54,9 @@ def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
 
 @of_images(2)
 def conv2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0,
     dilation: int | Sequence[int] = 1,
@@ -83,9 +85,9 @@ def conv2d(
 
 @of_images(1)
 def conv1d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0,
     dilation: int | Sequence[int] = 1,
@@ -99,7 +101,7 @@ def conv1d(
             f"conv1d: x {tensor.value.type} and weight {w.value.type} must have 3 axes each"
         )
     step, spacing = single("conv1d", "stride", stride), single("conv1d", "dilation", dilation)
-    around: Any = padding
+    around: Size | str = padding
     if not isinstance(padding, str):
         around = (0, single("conv1d", "padding", padding, at_least=0))
     images, taps = (reshape(t, (*t.shape[:2], 1, t.shape[2])) for t in (tensor, w))
@@ -109,9 +111,9 @@ def conv1d(
 
 @of_images(2)
 def conv_transpose2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
     stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     output_padding: int | Sequence[int] = 0,
@@ -177,7 +179,7 @@ def _named_padding(
     return x, (total[0] // 2, total[1] // 2)
 
 
-def _bias(name: str, bias: Any, weight: Tensor) -> Tensor:
+def _bias(name: str, bias: TensorLike, weight: Tensor) -> Tensor:
     tensor = as_tensor(bias)
     if tensor.shape != weight.shape[:1]:
         raise error(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphc import ops
@@ -19,14 +17,15 @@ from graphc.functions.network.windows import (
     single,
     triple,
 )
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
 @of_images(3)
 def conv3d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
     stride: Size = 1,
     padding: Size = 0,
     dilation: Size = 1,
@@ -69,9 +68,9 @@ def _depths(x: Tensor, taps: int, stride: int, padding: int, dilation: int) -> T
 
 @of_images(1)
 def conv_transpose1d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
     stride: Size = 1,
     padding: Size = 0,
     output_padding: Size = 0,
@@ -102,9 +101,9 @@ def conv_transpose1d(
 
 @of_images(3)
 def conv_transpose3d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
     stride: Size = 1,
     padding: Size = 0,
     output_padding: Size = 0,
@@ -158,7 +157,7 @@ def conv_transpose3d(
 
 @of_images(2)
 def unfold(
-    x: Any, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
+    x: TensorLike, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
 ) -> Tensor:
     """The windows of x [n, c, h, w] as columns: [n, c * r * s, p * q]."""
     tensor = as_tensor(x)
@@ -183,7 +182,7 @@ def unfold(
 
 @of_images(1)
 def fold(
-    x: Any,
+    x: TensorLike,
     output_size: Size,
     kernel_size: Size,
     dilation: Size = 1,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from graphc import ops
 from graphc.functions.array.creation import zeros_like
@@ -25,31 +24,32 @@ from graphc.functions.array.elementwise import (
 from graphc.functions.array.reductions import argmax
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, floating
 from graphc.functions.network.activation import leaky_relu, softmax
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, current_builder, emit
 
 
-def dropout(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+def dropout(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
     """In training, x / (1 - p) with each element set to 0 with probability p; else x."""
     tensor = floating(x)
     return _dropped("dropout", tensor, p, training, tensor.shape)
 
 
-def dropout1d(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+def dropout1d(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
     """`dropout` of whole channels of x [n, c, w] or [c, w]."""
     return _of_channels("dropout1d", x, p, training, 1)
 
 
-def dropout2d(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+def dropout2d(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
     """`dropout` of whole channels of x [n, c, h, w] or [c, h, w]."""
     return _of_channels("dropout2d", x, p, training, 2)
 
 
-def dropout3d(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+def dropout3d(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
     """`dropout` of whole channels of x [n, c, d, h, w] or [c, d, h, w]."""
     return _of_channels("dropout3d", x, p, training, 3)
 
 
-def _of_channels(name: str, x: Any, p: float, training: bool | None, axes: int) -> Tensor:
+def _of_channels(name: str, x: TensorLike, p: float, training: bool | None, axes: int) -> Tensor:
     tensor = floating(x)
     if tensor.ndim - axes not in (1, 2):
         raise error(f"{name}: expected x of {axes + 1} or {axes + 2} axes, got {tensor.value.type}")
@@ -77,14 +77,14 @@ _FLOOR = -1.7580993408473766
 """What selu tends to far below 0 (Klambauer et al., NeurIPS 2017)."""
 
 
-def alpha_dropout(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+def alpha_dropout(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
     """In training, each element with probability p set to where selu ends below, and all scaled so
     that mean and variance stay; else x."""
     tensor = floating(x)
     return _floored("alpha_dropout", tensor, p, training, tensor.shape)
 
 
-def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool | None = None) -> Tensor:
+def feature_alpha_dropout(x: TensorLike, p: float = 0.5, training: bool | None = None) -> Tensor:
     """`alpha_dropout` of whole channels of x [n, c, ...]."""
     tensor = floating(x)
     if tensor.ndim < 2:
@@ -106,7 +106,7 @@ def _floored(
 
 
 def rrelu(
-    x: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool | None = None
+    x: TensorLike, lower: float = 1 / 8, upper: float = 1 / 3, training: bool | None = None
 ) -> Tensor:
     """x above 0, elsewhere x times a slope: uniform in [lower, upper] in training, else their
     mean."""
@@ -119,7 +119,9 @@ def rrelu(
     return where(greater(tensor, 0), tensor, multiply(tensor, slope))
 
 
-def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, axis: int = -1) -> Tensor:
+def gumbel_softmax(
+    logits: TensorLike, tau: float = 1.0, hard: bool = False, axis: int = -1
+) -> Tensor:
     """softmax((logits + noise) / tau, axis), whose largest place is a draw by softmax(logits); with
     `hard` 1 there and 0 elsewhere, with the gradient of the soft result."""
     tensor = as_tensor(logits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -29,10 +28,11 @@ from graphc.functions.array.precision import in_float32
 from graphc.functions.array.rearrange import swapaxes
 from graphc.functions.array.shapes import expand_dims, permute_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, promoted, shape_of
+from graphc.ir import Array, TensorLike
 from graphc.trace import Tensor, emit
 
 
-def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
+def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
     """x [..., c r^2, h, w] as [..., c, h r, w r] for r = `upscale_factor`."""
     tensor, r = as_tensor(x), upscale_factor
     if tensor.ndim < 3 or r < 1 or tensor.shape[-3] % r**2:
@@ -43,7 +43,7 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
     return reshape(apart, (*batch, c // r**2, h * r, w * r))
 
 
-def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
+def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
     """x [..., c, h r, w r] as [..., c r^2, h, w] for r = `downscale_factor`."""
     tensor, r = as_tensor(x), downscale_factor
     if tensor.ndim < 3 or r < 1 or tensor.shape[-1] % r or tensor.shape[-2] % r:
@@ -54,7 +54,7 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
     return reshape(apart, (*batch, c * r**2, p, q))
 
 
-def channel_shuffle(x: Any, groups: int) -> Tensor:
+def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
     """x [n, c, ...] with the channels of each of `groups` groups spread over all of them."""
     tensor = as_tensor(x)
     if tensor.ndim < 3 or groups < 1 or tensor.shape[1] % groups:
@@ -64,7 +64,7 @@ def channel_shuffle(x: Any, groups: int) -> Tensor:
 
 
 @in_float32
-def affine_grid(theta: Any, size: Sequence[int], align_corners: bool = False) -> Tensor:
+def affine_grid(theta: TensorLike, size: Sequence[int], align_corners: bool = False) -> Tensor:
     """[n, h, w, 2]: for each place of images of `size` (n, c, h, w) the place (x, y), from -1 to 1,
     that theta [n, 2, 3] sends it to, for `grid_sample`."""
     tensor, extents = as_tensor(theta), shape_of("affine_grid", size)
@@ -80,7 +80,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool = False) ->
     return reshape(matmul(base, swapaxes(tensor, 1, 2)), (n, h, w, 2))
 
 
-def _centres(count: int, align_corners: bool) -> np.ndarray[Any, Any]:
+def _centres(count: int, align_corners: bool) -> Array:
     if align_corners:
         return np.linspace(-1, 1, count) if count > 1 else np.zeros(1)
     return (2 * np.arange(count) + 1) / count - 1
@@ -88,8 +88,8 @@ def _centres(count: int, align_corners: bool) -> np.ndarray[Any, Any]:
 
 @in_float32
 def grid_sample(
-    x: Any,
-    grid: Any,
+    x: TensorLike,
+    grid: TensorLike,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool = False,

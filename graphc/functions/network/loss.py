@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc import ops
 from graphc.bounds import expect_below
 from graphc.functions.array.elementwise import (
@@ -26,15 +24,15 @@ from graphc.functions.array.shapes import reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, floating
 from graphc.functions.network.activation import log_softmax, softplus
 from graphc.functions.network.reducing import alike, reduced
-from graphc.ir import FLOATS, INTEGERS
+from graphc.ir import FLOATS, INTEGERS, TensorLike
 from graphc.trace import Tensor, emit
 
 
 @in_float32
 def cross_entropy(
-    logits: Any,
-    target: Any,
-    weight: Any = None,
+    logits: TensorLike,
+    target: TensorLike,
+    weight: TensorLike | None = None,
     ignore_index: int | None = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
@@ -70,9 +68,9 @@ def cross_entropy(
 
 
 def nll_loss(
-    log_probabilities: Any,
-    target: Any,
-    weight: Any = None,
+    log_probabilities: TensorLike,
+    target: TensorLike,
+    weight: TensorLike | None = None,
     ignore_index: int | None = -100,
     reduction: str = "mean",
 ) -> Tensor:
@@ -89,24 +87,24 @@ def nll_loss(
 
 
 @in_float32
-def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+def mse_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
     """The squared difference of two tensors of one shape."""
     return reduced("mse_loss", square(_difference("mse_loss", input, target)), reduction)
 
 
 @in_float32
-def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+def l1_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
     """The absolute difference of two tensors of one shape."""
     return reduced("l1_loss", abs(_difference("l1_loss", input, target)), reduction)
 
 
 @in_float32
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: TensorLike,
+    target: TensorLike,
+    weight: TensorLike | None = None,
     reduction: str = "mean",
-    pos_weight: Any = None,
+    pos_weight: TensorLike | None = None,
 ) -> Tensor:
     """The negative log-likelihood of the probabilities `target` under sigmoid(input), both of one
     shape, times `weight`; the part of `target` itself times `pos_weight`. Both broadcast."""
@@ -123,7 +121,12 @@ def binary_cross_entropy_with_logits(
 
 
 def _soft(
-    x: Tensor, target: Tensor, axis: int, weight: Any, reduction: str, smoothing: float
+    x: Tensor,
+    target: Tensor,
+    axis: int,
+    weight: TensorLike | None,
+    reduction: str,
+    smoothing: float,
 ) -> Tensor:
     """Cross-entropy with a probability per class; the mean divides by the number of rows."""
     if target.shape != x.shape:
@@ -162,7 +165,7 @@ def _one_hot(name: str, x: Tensor, labels: Tensor, axis: int, ignore_index: int 
     return equal(reshape(places, _kept(x, axis)), ramp)
 
 
-def _class_weights(name: str, x: Tensor, weight: Any, axis: int) -> Tensor:
+def _class_weights(name: str, x: Tensor, weight: TensorLike, axis: int) -> Tensor:
     """`weight` [c] in a shape that broadcasts with x."""
     tensor = cast(as_tensor(weight), x.dtype)
     if tensor.shape != (x.shape[axis],):
@@ -179,7 +182,7 @@ def _label_weights(
     labels: Tensor,
     chosen: Tensor,
     axis: int,
-    weight: Any,
+    weight: TensorLike | None,
     ignore_index: int | None,
 ) -> Tensor | None:
     """What each label counts: its class's weight, 0 if ignored; None if all count 1."""
@@ -192,5 +195,5 @@ def _label_weights(
     return cast(counted, x.dtype) if weights is None else where(counted, weights, 0)
 
 
-def _difference(name: str, input: Any, target: Any) -> Tensor:
+def _difference(name: str, input: TensorLike, target: TensorLike) -> Tensor:
     return subtract(*alike(name, input, target))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from graphc.functions.array.arrange import broadcast_arrays
 from graphc.functions.array.elementwise import (
@@ -33,11 +32,14 @@ from graphc.functions.array.reductions import norm, sum
 from graphc.functions.array.tensors import floating, promoted
 from graphc.functions.network.activation import logsigmoid
 from graphc.functions.network.reducing import alike, reduced
+from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
 @in_float32
-def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(
+    input: TensorLike, target: TensorLike, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
     """d^2 / (2 beta) where the difference d is below `beta`, |d| - beta / 2 elsewhere."""
     difference = subtract(*alike("smooth_l1_loss", input, target))
     size = abs(difference)
@@ -49,7 +51,9 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
 
 
 @in_float32
-def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+def huber_loss(
+    input: TensorLike, target: TensorLike, reduction: str = "mean", delta: float = 1.0
+) -> Tensor:
     """d^2 / 2 where the difference d is below `delta`, delta * (|d| - delta / 2) elsewhere."""
     difference = subtract(*alike("huber_loss", input, target))
     size = abs(difference)
@@ -60,7 +64,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 
 @in_float32
 def binary_cross_entropy(
-    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
+    input: TensorLike, target: TensorLike, weight: TensorLike | None = None, reduction: str = "mean"
 ) -> Tensor:
     """-(target log(input) + (1 - target) log(1 - input)) of probabilities, times `weight`; no
     logarithm is below -100."""
@@ -74,7 +78,9 @@ def binary_cross_entropy(
 
 
 @in_float32
-def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+def kl_div(
+    input: TensorLike, target: TensorLike, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
     """target * (log(target) - input) of log-probabilities `input`; `target` holds probabilities, or
     their logarithms with `log_target`. Reduction "batchmean" divides the sum by extent 0."""
     x, t = alike("kl_div", input, target)
@@ -88,7 +94,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
 
 
 @in_float32
-def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Tensor:
+def cosine_similarity(x1: TensorLike, x2: TensorLike, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """The product of x1 and x2 along `axis` over that of their norms, each of which is at least
     `eps`."""
     a, b = broadcast_arrays(*(floating(t) for t in promoted(x1, x2)))
@@ -103,7 +109,7 @@ def _clamped(x: Tensor, least: float) -> Tensor:
 
 @in_float32
 def pairwise_distance(
-    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
+    x1: TensorLike, x2: TensorLike, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor:
     """The norm of order `p` of x1 - x2 + eps along the last axis."""
     a, b = (floating(t) for t in promoted(x1, x2))
@@ -112,7 +118,11 @@ def pairwise_distance(
 
 @in_float32
 def cosine_embedding_loss(
-    input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+    input1: TensorLike,
+    input2: TensorLike,
+    target: TensorLike,
+    margin: float = 0.0,
+    reduction: str = "mean",
 ) -> Tensor:
     """1 - cos where `target` is 1, max(0, cos - margin) where it is -1; cos is that of the angle
     between `input1` and `input2` along the last axis."""
@@ -126,7 +136,7 @@ def cosine_embedding_loss(
 
 
 def hinge_embedding_loss(
-    input: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
+    input: TensorLike, target: TensorLike, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
     """input where `target` is 1, max(0, margin - input) where it is -1."""
     x, t = alike("hinge_embedding_loss", input, target)
@@ -135,7 +145,11 @@ def hinge_embedding_loss(
 
 
 def margin_ranking_loss(
-    input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+    input1: TensorLike,
+    input2: TensorLike,
+    target: TensorLike,
+    margin: float = 0.0,
+    reduction: str = "mean",
 ) -> Tensor:
     """max(0, margin - target * (input1 - input2))."""
     difference = subtract(*alike("margin_ranking_loss", input1, input2))
@@ -144,7 +158,7 @@ def margin_ranking_loss(
 
 
 @in_float32
-def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(input: TensorLike, target: TensorLike, reduction: str = "mean") -> Tensor:
     """log(1 + e^(-target * input))."""
     x, t = alike("soft_margin_loss", input, target)
     return reduced("soft_margin_loss", negative(logsigmoid(multiply(t, x))), reduction)
@@ -152,9 +166,9 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor
 
 @in_float32
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: TensorLike,
+    positive: TensorLike,
+    negative: TensorLike,
     margin: float = 1.0,
     p: float = 2.0,
     eps: float = 1e-6,
@@ -171,8 +185,8 @@ def triplet_margin_loss(
 
 @in_float32
 def poisson_nll_loss(
-    input: Any,
-    target: Any,
+    input: TensorLike,
+    target: TensorLike,
     log_input: bool = True,
     full: bool = False,
     eps: float = 1e-8,
@@ -196,9 +210,9 @@ def poisson_nll_loss(
 
 @in_float32
 def gaussian_nll_loss(
-    input: Any,
-    target: Any,
-    var: Any,
+    input: TensorLike,
+    target: TensorLike,
+    var: TensorLike,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",

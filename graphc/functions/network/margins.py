@@ -4,7 +4,6 @@ torch.nn.functional."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from graphc import ops
 from graphc.bounds import expect_below
@@ -29,16 +28,16 @@ from graphc.functions.array.tensors import as_tensor, cast, error, floating
 from graphc.functions.network.activation import logsigmoid
 from graphc.functions.network.losses import pairwise_distance
 from graphc.functions.network.reducing import alike, reduced
-from graphc.ir import INTEGERS
+from graphc.ir import INTEGERS, TensorLike
 from graphc.trace import Tensor, emit
 
 
 def multi_margin_loss(
-    input: Any,
-    target: Any,
+    input: TensorLike,
+    target: TensorLike,
     p: int = 1,
     margin: float = 1.0,
-    weight: Any = None,
+    weight: TensorLike | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """For input [n, c] or [c] and classes `target` [n] or []: the mean over the c classes of
@@ -58,7 +57,9 @@ def multi_margin_loss(
     return reduced("multi_margin_loss", loss if x.ndim == 2 else sum(loss), reduction)
 
 
-def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+def multilabel_margin_loss(
+    input: TensorLike, target: TensorLike, reduction: str = "mean"
+) -> Tensor:
     """For input [n, c] or [c] and classes `target` of the same shape, those before the first
     negative one: the sum over each of them and each other class of
     max(0, 1 - input[target] + input[other]), divided by c."""
@@ -76,7 +77,7 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     return reduced("multilabel_margin_loss", loss if x.ndim == 2 else sum(loss), reduction)
 
 
-def _labelled(name: str, input: Any, target: Any, axes: int) -> tuple[Tensor, Tensor]:
+def _labelled(name: str, input: TensorLike, target: TensorLike, axes: int) -> tuple[Tensor, Tensor]:
     x, labels = floating(input), as_tensor(target)
     expected = x.shape if axes else x.shape[:-1]
     if x.ndim not in (1, 2) or labels.dtype not in INTEGERS or labels.shape != expected:
@@ -91,7 +92,7 @@ def _classes(rows: Tensor, dtype: str) -> Tensor:
 
 
 def multilabel_soft_margin_loss(
-    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
+    input: TensorLike, target: TensorLike, weight: TensorLike | None = None, reduction: str = "mean"
 ) -> Tensor:
     """The mean over the last axis of -(target log(s) + (1 - target) log(1 - s)) for
     s = sigmoid(input), times `weight`."""
@@ -103,9 +104,9 @@ def multilabel_soft_margin_loss(
 
 
 def triplet_margin_with_distance_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: TensorLike,
+    positive: TensorLike,
+    negative: TensorLike,
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
     margin: float = 1.0,
     swap: bool = False,

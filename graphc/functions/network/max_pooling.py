@@ -28,12 +28,13 @@ from graphc.functions.network.windows import (
     triple,
     window,
 )
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, current_builder
 
 
 @of_images(2)
 def max_pool2d(
-    x: Any,
+    x: TensorLike,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
@@ -102,7 +103,7 @@ def _dilated(
 
 @of_images(1)
 def max_pool1d(
-    x: Any,
+    x: TensorLike,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
@@ -121,7 +122,7 @@ def max_pool1d(
 
 @of_images(3)
 def max_pool3d(
-    x: Any,
+    x: TensorLike,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,

@@ -26,20 +26,20 @@ from graphc.functions.array.precision import in_float32
 from graphc.functions.array.reductions import mean, norm
 from graphc.functions.array.shapes import reshape
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, floating, shape_of
-from graphc.ir import DTYPES
+from graphc.ir import DTYPES, TensorLike
 from graphc.state import StateBuffer
 from graphc.trace import Tensor, current_builder
 
 
 @in_float32
 def batch_norm(
-    x: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    x: TensorLike,
+    running_mean: TensorLike | None = None,
+    running_var: TensorLike | None = None,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
     training: bool | None = None,
-    momentum: Any = 0.1,
+    momentum: TensorLike = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
     """x [n, c, ...] normalised per channel, then times `weight` [c] plus `bias` [c].
@@ -80,10 +80,10 @@ def batch_norm(
 
 @in_float32
 def layer_norm(
-    x: Any,
+    x: TensorLike,
     normalized_shape: int | Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
     """x normalised over its last axes, whose extents are `normalized_shape`, then times `weight`
@@ -107,7 +107,11 @@ def layer_norm(
 
 @in_float32
 def group_norm(
-    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    x: TensorLike,
+    num_groups: int,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    eps: float = 1e-5,
 ) -> Tensor:
     """x [n, c, ...] normalised over the channels of each of `num_groups` groups, then times
     `weight` [c] plus `bias` [c]."""
@@ -126,13 +130,13 @@ def group_norm(
 
 @in_float32
 def instance_norm(
-    x: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    x: TensorLike,
+    running_mean: TensorLike | None = None,
+    running_var: TensorLike | None = None,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
     use_input_stats: bool | None = None,
-    momentum: Any = 0.1,
+    momentum: TensorLike = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
     """x [n, c, ...] normalised over the elements of each channel of each n, then times `weight` [c]
@@ -167,9 +171,9 @@ def instance_norm(
 
 @in_float32
 def rms_norm(
-    x: Any,
+    x: TensorLike,
     normalized_shape: int | Sequence[int],
-    weight: Any = None,
+    weight: TensorLike | None = None,
     eps: float | None = None,
 ) -> Tensor:
     """x over the root of its mean square (plus `eps`, by default that of the dtype) along its last
@@ -193,7 +197,7 @@ def rms_norm(
 
 
 @in_float32
-def normalize(x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
+def normalize(x: TensorLike, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """x over its norm of order `p` along `axis`, which counts as `eps` at least."""
     tensor = floating(x)
     axis_of("normalize", axis, tensor)
@@ -202,7 +206,7 @@ def normalize(x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tens
 
 @in_float32
 def local_response_norm(
-    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    x: TensorLike, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
     """x [n, c, ...] over (k + alpha * mean of x^2 over `size` channels around each)^beta; channels
     that do not exist count as 0."""
@@ -250,7 +254,7 @@ def _shifted(y: Tensor, shift: Tensor | None) -> Tensor:
     return y if shift is None else add(y, shift)
 
 
-def _per_channel(name: str, argument: str, value: Any, x: Tensor) -> Tensor | None:
+def _per_channel(name: str, argument: str, value: TensorLike | None, x: Tensor) -> Tensor | None:
     """`value` [c] in a shape that broadcasts along axis 1 of x."""
     if value is None:
         return None
@@ -263,7 +267,7 @@ def _per_channel(name: str, argument: str, value: Any, x: Tensor) -> Tensor | No
     return reshape(tensor, (1, x.shape[1], *(1,) * (x.ndim - 2)))
 
 
-def _move(name: str, running: Any, batch: Tensor, momentum: Any) -> None:
+def _move(name: str, running: Any, batch: Tensor, momentum: TensorLike) -> None:
     """Let the state `running` become (1 - momentum) * running + momentum * batch."""
     builder, latest = current_builder(), as_tensor(running)
     held = getattr(running, "state", None)

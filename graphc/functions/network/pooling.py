@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -23,12 +22,13 @@ from graphc.functions.network.windows import (
     triple,
     window,
 )
+from graphc.ir import Array, TensorLike
 from graphc.trace import Tensor, current_builder
 
 
 @of_images(2)
 def avg_pool2d(
-    x: Any,
+    x: TensorLike,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
@@ -68,7 +68,7 @@ def avg_pool2d(
 
 @of_images(1)
 def avg_pool1d(
-    x: Any,
+    x: TensorLike,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
@@ -83,7 +83,7 @@ def avg_pool1d(
 
 @of_images(3)
 def avg_pool3d(
-    x: Any,
+    x: TensorLike,
     kernel_size: Size,
     stride: Size | None = None,
     padding: Size = 0,
@@ -102,9 +102,7 @@ def avg_pool3d(
     return by_depth("avg_pool3d", pool, x, kernel_size, stride, padding)
 
 
-def _counts(
-    extent: int, windows: int, size: int, stride: int, padding: int, whole: bool
-) -> np.ndarray[Any, Any]:
+def _counts(extent: int, windows: int, size: int, stride: int, padding: int, whole: bool) -> Array:
     """The elements of each window along an axis, of the padding too if `whole`."""
     start = np.arange(windows) * stride - padding
     stop = np.minimum(start + size, extent + padding)
@@ -113,7 +111,7 @@ def _counts(
 
 @of_images(2)
 def lp_pool2d(
-    x: Any,
+    x: TensorLike,
     norm_type: float,
     kernel_size: Size,
     stride: Size | None = None,
@@ -128,7 +126,11 @@ def lp_pool2d(
 
 @of_images(1)
 def lp_pool1d(
-    x: Any, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
+    x: TensorLike,
+    norm_type: float,
+    kernel_size: Size,
+    stride: Size | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """`lp_pool2d` of x [n, c, w]."""
     powers = avg_pool1d(pow(floating(x), norm_type), kernel_size, stride, ceil_mode=ceil_mode)
@@ -137,7 +139,7 @@ def lp_pool1d(
 
 @of_images(3)
 def lp_pool3d(
-    x: Any,
+    x: TensorLike,
     norm_type: float,
     kernel_size: Size,
     stride: Size | None = None,

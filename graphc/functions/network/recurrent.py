@@ -7,36 +7,45 @@ are computed where the recurrent product is.
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.functions.array.elementwise import add, multiply, relu, sigmoid, subtract, tanh
 from graphc.functions.array.rearrange import split
 from graphc.functions.array.tensors import as_tensor, error
 from graphc.functions.network.contraction import linear
+from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
 def rnn_tanh_cell(
-    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+    x: TensorLike,
+    h: TensorLike,
+    w_ih: TensorLike,
+    w_hh: TensorLike,
+    b_ih: TensorLike | None = None,
+    b_hh: TensorLike | None = None,
 ) -> Tensor:
     """tanh(w_ih x + b_ih + w_hh h + b_hh)."""
     return tanh(_gates("rnn_tanh_cell", 1, x, h, w_ih, w_hh, b_ih, b_hh))
 
 
 def rnn_relu_cell(
-    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+    x: TensorLike,
+    h: TensorLike,
+    w_ih: TensorLike,
+    w_hh: TensorLike,
+    b_ih: TensorLike | None = None,
+    b_hh: TensorLike | None = None,
 ) -> Tensor:
     """relu(w_ih x + b_ih + w_hh h + b_hh)."""
     return relu(_gates("rnn_relu_cell", 1, x, h, w_ih, w_hh, b_ih, b_hh))
 
 
 def lstm_cell(
-    x: Any,
-    state: tuple[Any, Any],
-    w_ih: Any,
-    w_hh: Any,
-    b_ih: Any = None,
-    b_hh: Any = None,
+    x: TensorLike,
+    state: tuple[TensorLike, TensorLike],
+    w_ih: TensorLike,
+    w_hh: TensorLike,
+    b_ih: TensorLike | None = None,
+    b_hh: TensorLike | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The new (h, c): with the gates i, f, g, o, the rows of w_ih x + b_ih + w_hh h + b_hh,
     c' = sigmoid(f) c + sigmoid(i) tanh(g) and h' = sigmoid(o) tanh(c').
@@ -54,7 +63,14 @@ def lstm_cell(
     return multiply(sigmoid(o), tanh(new)), new
 
 
-def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+def gru_cell(
+    x: TensorLike,
+    h: TensorLike,
+    w_ih: TensorLike,
+    w_hh: TensorLike,
+    b_ih: TensorLike | None = None,
+    b_hh: TensorLike | None = None,
+) -> Tensor:
     """The new h: with r and z the sigmoid of the first rows of w_ih x + b_ih + w_hh h + b_hh,
     n = tanh(W x + b + r (U h + d)) of the last, h' = (1 - z) n + z h."""
     before = as_tensor(h)
@@ -69,7 +85,14 @@ def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
 
 
 def _gates(
-    cell: str, gates: int, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any
+    cell: str,
+    gates: int,
+    x: TensorLike,
+    h: TensorLike,
+    w_ih: TensorLike,
+    w_hh: TensorLike,
+    b_ih: TensorLike | None,
+    b_hh: TensorLike | None,
 ) -> Tensor:
     """w_ih x + b_ih + w_hh h + b_hh."""
     x, h, w_ih, w_hh = map(as_tensor, (x, h, w_ih, w_hh))

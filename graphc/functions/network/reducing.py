@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from graphc.functions.array.elementwise import divide, multiply
 from graphc.functions.array.reductions import sum
 from graphc.functions.array.tensors import error, floating, promoted
+from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 
-def alike(name: str, input: Any, target: Any) -> list[Tensor]:
+def alike(name: str, input: TensorLike, target: TensorLike) -> list[Tensor]:
     """Both as floats of one dtype and, or GraphError, of one shape."""
     pair = [floating(t) for t in promoted(input, target)]
     if pair[0].shape != pair[1].shape:

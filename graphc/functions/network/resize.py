@@ -17,7 +17,8 @@ from graphc.functions.array.shapes import broadcast_to, concat
 from graphc.functions.array.tensors import as_tensor, error, floating
 from graphc.functions.network.max_pooling import max_pool1d, max_pool2d, max_pool3d
 from graphc.functions.network.pooling import avg_pool1d, avg_pool2d, avg_pool3d
-from graphc.functions.network.windows import of_images
+from graphc.functions.network.windows import Size, of_images
+from graphc.ir import Array, TensorLike
 from graphc.trace import Tensor, emit
 
 Extents = int | Sequence[int | None] | None
@@ -30,7 +31,7 @@ RANKS = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4}
 
 @in_float32
 def interpolate(
-    x: Any,
+    x: TensorLike,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
@@ -83,7 +84,7 @@ def _nearest(x: Tensor, axis: int, count: int, ratio: float, shift: float) -> Te
     return emit(ops.Take(axis), x, as_tensor(places))
 
 
-def _linear(extent: int, count: int, ratio: float, align_corners: bool) -> np.ndarray[Any, Any]:
+def _linear(extent: int, count: int, ratio: float, align_corners: bool) -> Array:
     """[count, extent]: how much of each element each place of the result takes."""
     places = np.arange(count, dtype=np.float64)
     if align_corners:
@@ -99,7 +100,7 @@ def _linear(extent: int, count: int, ratio: float, align_corners: bool) -> np.nd
     return matrix
 
 
-def _means(extent: int, count: int) -> np.ndarray[Any, Any]:
+def _means(extent: int, count: int) -> Array:
     """[count, extent]: the mean over each part of the axis."""
     matrix = np.zeros((count, extent))
     for i, (start, stop) in enumerate(_cuts(extent, count)):
@@ -112,7 +113,7 @@ _SHARPNESS = -0.75
 Speech, and Signal Processing 29 (1981), takes -1 / 2."""
 
 
-def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> np.ndarray[Any, Any]:
+def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> Array:
     """As `_linear`, of the four nearest elements, those of the edge standing for ones beyond it."""
     places = np.arange(count, dtype=np.float64)
     if align_corners:
@@ -130,7 +131,7 @@ def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> np.nda
     return matrix
 
 
-def _weighed(x: Tensor, axis: int, matrix: np.ndarray[Any, Any]) -> Tensor:
+def _weighed(x: Tensor, axis: int, matrix: Array) -> Tensor:
     """The product of `matrix` [count, extent] with x along `axis`."""
     weights = as_tensor(matrix.T, x.dtype)
     if axis == x.ndim - 1:
@@ -144,7 +145,7 @@ def _cuts(extent: int, count: int) -> list[tuple[int, int]]:
 
 
 @of_images(2)
-def adaptive_avg_pool2d(x: Any, output_size: Extents) -> Tensor:
+def adaptive_avg_pool2d(x: TensorLike, output_size: Extents) -> Tensor:
     """x [n, c, h, w] as [n, c, p, q] with `output_size` = (p, q), where None keeps an extent, or
     one number for both: the mean over rows floor(i h / p) to ceil((i + 1) h / p) and columns
     likewise."""
@@ -152,37 +153,37 @@ def adaptive_avg_pool2d(x: Any, output_size: Extents) -> Tensor:
 
 
 @of_images(1)
-def adaptive_avg_pool1d(x: Any, output_size: Extents) -> Tensor:
+def adaptive_avg_pool1d(x: TensorLike, output_size: Extents) -> Tensor:
     """x [n, c, w] as [n, c, output_size]: means as of `adaptive_avg_pool2d`."""
     return _adaptive_mean("adaptive_avg_pool1d", x, output_size, 1)
 
 
 @of_images(3)
-def adaptive_avg_pool3d(x: Any, output_size: Extents) -> Tensor:
+def adaptive_avg_pool3d(x: TensorLike, output_size: Extents) -> Tensor:
     """x [n, c, d, h, w] as [n, c, *output_size]: means as of `adaptive_avg_pool2d`."""
     return _adaptive_mean("adaptive_avg_pool3d", x, output_size, 3)
 
 
 @of_images(2)
-def adaptive_max_pool2d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(x: TensorLike, output_size: Extents, return_indices: bool = False) -> Any:
     """The largest elements of the windows of `adaptive_avg_pool2d`, the first of equal ones; with
     `return_indices` also the number h * w + w of its pixel, i64."""
     return _adaptive_max("adaptive_max_pool2d", x, output_size, 2, return_indices)
 
 
 @of_images(1)
-def adaptive_max_pool1d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(x: TensorLike, output_size: Extents, return_indices: bool = False) -> Any:
     """The largest elements of the windows of `adaptive_avg_pool1d`; as `adaptive_max_pool2d`."""
     return _adaptive_max("adaptive_max_pool1d", x, output_size, 1, return_indices)
 
 
 @of_images(3)
-def adaptive_max_pool3d(x: Any, output_size: Extents, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(x: TensorLike, output_size: Extents, return_indices: bool = False) -> Any:
     """The largest elements of the windows of `adaptive_avg_pool3d`; as `adaptive_max_pool2d`."""
     return _adaptive_max("adaptive_max_pool3d", x, output_size, 3, return_indices)
 
 
-def _adaptive_mean(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
+def _adaptive_mean(name: str, x: TensorLike, output_size: Extents, axes: int) -> Tensor:
     tensor, counts = _images(name, x, output_size, axes)
     windows = _equal_windows(tensor, counts)
     if windows is not None:
@@ -193,7 +194,9 @@ def _adaptive_mean(name: str, x: Any, output_size: Any, axes: int) -> Tensor:
     return tensor
 
 
-def _adaptive_max(name: str, x: Any, output_size: Any, axes: int, return_indices: bool) -> Any:
+def _adaptive_max(
+    name: str, x: TensorLike, output_size: Extents, axes: int, return_indices: bool
+) -> Any:
     tensor, counts = _images(name, x, output_size, axes)
     windows = _equal_windows(tensor, counts)
     if windows is not None:
@@ -214,7 +217,9 @@ def _adaptive_max(name: str, x: Any, output_size: Any, axes: int, return_indices
     return (tensor, *numbers) if return_indices else tensor
 
 
-def _images(name: str, x: Any, output_size: Any, axes: int) -> tuple[Tensor, tuple[int, ...]]:
+def _images(
+    name: str, x: TensorLike, output_size: Extents, axes: int
+) -> tuple[Tensor, tuple[int, ...]]:
     """x as a float tensor of so many axes behind the channels, and their new extents."""
     tensor = floating(x)
     if tensor.ndim != axes + 2:
@@ -229,7 +234,7 @@ def _images(name: str, x: Any, output_size: Any, axes: int) -> tuple[Tensor, tup
     return tensor, tuple(int(n) for n in kept)
 
 
-def _equal_windows(x: Tensor, counts: tuple[int, ...]) -> Any:
+def _equal_windows(x: Tensor, counts: tuple[int, ...]) -> Size | None:
     """The size of windows that part the images equally, if there is one."""
     pairs = list(zip(x.shape[2:], counts, strict=True))
     if any(extent % count for extent, count in pairs):

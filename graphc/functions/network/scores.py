@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from graphc import ops
 from graphc.functions.array.elementwise import add, less_equal, multiply, where
@@ -13,13 +12,14 @@ from graphc.functions.array.shapes import matrix_transpose
 from graphc.functions.array.tensors import as_tensor
 from graphc.functions.network.activation import softmax
 from graphc.functions.network.dropouts import dropout
+from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
 
 def attention_weights(
     q: Tensor,
     k: Tensor,
-    attn_mask: Any = None,
+    attn_mask: TensorLike | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
-
-import numpy as np
+from typing import ParamSpec, TypeVar
 
 from graphc import tree
 from graphc.functions.array.padding import pad
 from graphc.functions.array.shapes import expand_dims, reshape, squeeze
-from graphc.functions.array.tensors import as_tensor, error
+from graphc.functions.array.tensors import as_tensor, error, is_integer
+from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
 P = ParamSpec("P")
@@ -22,32 +21,32 @@ Size = int | Sequence[int]
 _EXPECTED = ("", ", or two of them", ", or three of them")
 
 
-def sizes(name: str, argument: str, value: Any, axes: int, at_least: int = 1) -> tuple[int, ...]:
+def sizes(name: str, argument: str, value: object, axes: int, at_least: int = 1) -> tuple[int, ...]:
     """`value` as one integer per axis, the last innermost, from that many or from one, or
     GraphError."""
     items = tuple(value) if isinstance(value, Sequence) else (value,)
     items = items * axes if len(items) == 1 else items
-    whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in items)
-    if len(items) != axes or not whole or min(items) < at_least:
+    given = tuple(int(i) for i in items if is_integer(i) and i >= at_least)
+    if not len(given) == len(items) == axes:
         raise error(
             f"{name}: {argument} expected an integer of {at_least} or more{_EXPECTED[axes - 1]}, "
             f"got {value!r}"
         )
-    return tuple(int(item) for item in items)
+    return given
 
 
-def single(name: str, argument: str, value: Any, at_least: int = 1) -> int:
+def single(name: str, argument: str, value: object, at_least: int = 1) -> int:
     """`value` as an integer, from one or a tuple of one, or GraphError."""
     return sizes(name, argument, value, 1, at_least)[0]
 
 
-def pair(name: str, argument: str, value: Any, at_least: int = 1) -> tuple[int, int]:
+def pair(name: str, argument: str, value: object, at_least: int = 1) -> tuple[int, int]:
     """`value` as (rows, columns), from one integer or two, or GraphError."""
     rows, columns = sizes(name, argument, value, 2, at_least)
     return rows, columns
 
 
-def triple(name: str, argument: str, value: Any, at_least: int = 1) -> tuple[int, int, int]:
+def triple(name: str, argument: str, value: object, at_least: int = 1) -> tuple[int, int, int]:
     """`value` as (depth, rows, columns), from one integer or three, or GraphError."""
     depth, rows, columns = sizes(name, argument, value, 3, at_least)
     return depth, rows, columns
@@ -69,7 +68,7 @@ def of_images(axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 return function(*(x, *positional[1:]), **kwargs)  # type: ignore[arg-type]
             results = function(*(expand_dims(x, 0), *positional[1:]), **kwargs)  # type: ignore[arg-type]
 
-            def alone(_: str, y: Any) -> Any:
+            def alone(_: str, y: object) -> object:
                 return squeeze(y, 0) if isinstance(y, Tensor) else y
 
             images: T = tree.map_leaves(alone, results)
@@ -83,7 +82,7 @@ def of_images(axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def by_depth(
     name: str,
     pool: Callable[[Tensor, Size, Size, Size, slice], Tensor],
-    x: Any,
+    x: TensorLike,
     kernel_size: Size,
     stride: Size | None,
     padding: Size,
@@ -117,7 +116,7 @@ def extended(
     return pad(x, [(0, 0), (0, 0), *((0, m) for m in more)], value) if any(more) else x
 
 
-def of_rank(name: str, x: Any, rank: int) -> Tensor:
+def of_rank(name: str, x: TensorLike, rank: int) -> Tensor:
     tensor = as_tensor(x)
     if tensor.ndim != rank:
         raise error(f"{name}: expected x of {rank} axes, got {tensor.value.type}")
