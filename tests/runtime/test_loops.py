@@ -266,6 +266,36 @@ def test_stack_does_not_lie_over_a_scanned_value_that_is_read_again() -> None:
     assert not at["sums"].overlaps(at["stack_gates"])
 
 
+def test_stack_does_not_lie_over_a_carry_that_is_read_again() -> None:
+    """The first loop's last value is the end of its stack."""
+    recipe = Recipe()
+    old, element, saved = value("old"), value("element"), value("saved")
+    cell = recipe.kernel("cell", [old, element])
+    last, stack = recipe.scan(
+        [cell],
+        carries=[(old, cell.output, recipe.h)],
+        xs=[(element, recipe.x)],
+        ys=[cell.output],
+    )
+    grads = recipe.kernel("grads", [saved], inplace=((0, 0),))
+    (other,) = recipe.scan([grads], xs=[(saved, stack)], ys=[grads.output])
+    reader = recipe.kernel("reader", [other, last])
+    recipe.nodes.append(reader)
+    at = places(recipe.plan([reader.output]))
+    assert at["last_cell"].overlaps(at["stack_cell"])
+    assert not at["stack_grads"].overlaps(at["stack_cell"])
+
+
+def test_stack_does_not_lie_over_an_input_of_the_call() -> None:
+    recipe = Recipe()
+    element = value("element")
+    gates = recipe.kernel("gates", [element], inplace=((0, 0),))
+    (stack,) = recipe.scan([gates], xs=[(element, recipe.x)], ys=[gates.output])
+    reader = recipe.kernel("reader", [stack])
+    recipe.nodes.append(reader)
+    assert places(recipe.plan([reader.output]))["stack_gates"].segment == "work"
+
+
 def test_swapped_carries_are_copied_within_the_loop() -> None:
     recipe = Recipe(5)
     a, b = value("a"), value("b")
