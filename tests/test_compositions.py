@@ -223,3 +223,16 @@ def test_dropout_in_a_scan_drops_the_same_backward(device: str) -> None:
     np.testing.assert_array_equal(gradient != 0, y != 0)
     np.testing.assert_allclose(gradient * x, y, rtol=1e-5)
     assert 0.3 < np.mean(y != 0) < 0.7 and len({row.tobytes() for row in y != 0}) == len(y)
+
+
+def test_what_is_read_behind_a_guard_is_overwritten(device: str) -> None:
+    """The row that is left out becomes twos in the same memory."""
+
+    def without_first_row(x: Any, w: Any) -> Any:
+        h = graphc.exp(x @ w)
+        for _ in range(3):
+            h = graphc.tanh(graphc.pad(h[1:], ((1, 0), (0, 0)), value=2.0) @ w)
+        return h
+
+    for n in BATCHES[device]:
+        assert_same(without_first_row, device, normal(n, 6) / 4, normal(6, 6) / 4)

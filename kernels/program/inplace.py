@@ -40,8 +40,7 @@ def _inplace(reads: _Touches, stores: _Touches) -> bool:
     for number, loads in reads.items():
         own = stores.get(number, [])
         written = {s.accesses for _, s in own}
-        plain = all(isinstance(s, Load) and s.plain for _, s in loads)
-        if not plain or not all(s.accesses in written for _, s in loads):
+        if not all(isinstance(s, Load) and s.accesses in written for _, s in loads):
             return False
         if min(place for place, _ in own) < max(place for place, _ in loads):
             return False

@@ -49,3 +49,6 @@ def test_an_output_lies_in_an_input_that_is_read_where_it_is_written():
 
     assert pairs(lambda x: graphc.exp(x), MATRIX) == ((0, 0),)
     assert pairs(lambda x: x + graphc.flip(x, 0), MATRIX) == ()
+    # A guard leaves elements out; it reads no others.
+    assert pairs(lambda x: graphc.pad(x[1:], ((1, 0), (0, 0))), MATRIX) == ((0, 0),)
+    assert pairs(lambda x: graphc.pad(x[:-1], ((1, 0), (0, 0))), MATRIX) == ()
