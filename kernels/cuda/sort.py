@@ -81,11 +81,12 @@ class _Text:
         self.size = min(power, TILE_BYTES // self.entry_bytes)
         self.per_row = -(-space.extent // self.size)
         self.run = min(self.size, self.count)
-        self.half = self.rows * self.per_row * self.run
-        """Entries of half the workspace."""
-        split = self.per_row > 1
-        self.workspace = 2 * self.half * self.entry_bytes if split else 0
-        self.signature = Signature(space.pointers, node.op.body, workspace=split)
+        merges = list(self._merges())
+        self.half = self.rows * max((m.runs * m.run for m in merges), default=0)
+        """Entries of half the workspace. Of an odd number of runs the last is merged with none and
+        takes the room of a pair."""
+        self.workspace = 2 * self.half * self.entry_bytes
+        self.signature = Signature(space.pointers, node.op.body, workspace=bool(merges))
 
     def launches(self) -> Iterator[tuple[str, int, list[str]]]:
         """For each launch its part of the kernel's name, its blocks and its statements."""

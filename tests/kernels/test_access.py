@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from graphc.ir import Layout, Type
-from graphc.kernels.program.access import Domain, memory_access
+from graphc.kernels.program.access import Domain, Place, memory_access, place_of
+from graphc.ops.base import Affine
 
 
 @pytest.mark.parametrize("sample", [0, 3, 4, 9])
@@ -17,3 +18,18 @@ def test_one_sample_is_read_across_the_blocks_of_lanes(sample: int) -> None:
     numbers = np.arange(36).reshape(3, 3, 4)
     wanted = numbers[sample // 4, :, sample % 4]
     assert [access.offset + access.strides[0] * c for c in range(3)] == wanted.tolist()
+
+
+def test_an_index_of_places_that_are_quotients_is_one_quotient() -> None:
+    """2 * (i + 1) / 4 - 3 * (2 * j + 5) / 6 + 7, as one division by 12."""
+    i, j = Place((1, 0), 1, 4), Place((0, 2), 5, 6)
+    place = place_of(Affine((2, -3), 7), (i, j), 2)
+    for at in ((0, 0), (3, 1), (5, 8)):
+        over = sum(c * x for c, x in zip(place.coefficients, at, strict=True)) + place.offset
+        wanted = 2 * (at[0] + 1) / 4 - 3 * (2 * at[1] + 5) / 6 + 7
+        assert place.divisor == 12 and over / 12 == pytest.approx(wanted)
+
+
+def test_a_place_that_is_not_used_divides_nothing() -> None:
+    plain, quotient = Place((1,), 2), Place((1,), 0, 3)
+    assert place_of(Affine((5, 0), 1), (plain, quotient), 1) == Place((5,), 11)

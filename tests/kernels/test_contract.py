@@ -192,6 +192,30 @@ def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(places, at)
 
 
+@pytest.mark.parametrize("window", [(2, 3), (3, 1), (1, 4)])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_pooled_epilogue_reads_what_lies_at_each_pixel_of_a_window(
+    window: tuple[int, int], plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A residual for every pixel, added before the largest of a rectangle is taken."""
+    types = [Type((WIDTH + 3, 2, 7, 10), layout=LANES), Type((3, 2, 3, 3)), Type((3, 7, 10))]
+
+    def function(x: Tensor, weight: Tensor, residual: Tensor) -> tuple[Tensor, ...]:
+        conv = emit(Conv2d((1, 1), (1, 1), (1, 1), 1), x, weight)
+        pool = MaxPool2d(window, window, (0, 0))
+        largest, places = current_builder().emit(pool, conv + residual)
+        return largest * 2.0, places
+
+    if plain:
+        monkeypatch.setattr("graphc.kernels.cpu.contract.choose", lambda *_: None)
+    (built,) = build([traced("residual_pool", function, types, [LANES] * 2)])
+    assert ("struct Shape" in built.kernel.source) != plain
+    assert isinstance(built.node.op, Fused)
+    inputs = [np.rint(4 * a) for a in _inputs(built.node)]
+    for got, want in zip(built.run(inputs), built.node.op.reference(*inputs), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_pooling_in_registers_passes_nan() -> None:
     (built,) = build([_conv_pool(Type((WIDTH, 1, 6, 6), layout=LANES), 1, 1, 0, (2, 2))])
     x = np.arange(WIDTH * 36, dtype=np.float32).reshape(WIDTH, 1, 6, 6) - 100

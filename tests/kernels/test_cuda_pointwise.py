@@ -40,6 +40,13 @@ NODES = [
     traced("two_shapes", lambda x, y: (x * 2.0, graphc.tanh(y)), spec(9, 40), spec(6)),
     traced("large", lambda x, y: graphc.where(x < y, x * 2.0, y), spec(640, 512), spec(640, 512)),
     traced("large_sum", lambda x, y: x + graphc.reshape(y, (-1, 1)), spec(641, 512), spec(641)),
+    traced(
+        "large_parts",
+        lambda x, y, z: (x * 2.0, y * 2.0, graphc.exp(z) * z),
+        spec(600, 600),
+        spec(1025),
+        spec(3, 1, 341),
+    ),
     traced("large_constant", lambda: graphc.zeros((600, 600)) + 2.0),
     traced("nothing", lambda x: x * 2.0, spec(0, 4)),
 ]

@@ -74,7 +74,13 @@ def of_one_row(x: Any, weight: Any, axis: int) -> Any:
     return halves(graphc.matmul(graphc.broadcast_to(x, (6, 7)), weight), axis)
 
 
+def of_a_batch(x: Any, weight: Any, axis: int) -> Any:
+    return halves(graphc.matmul(x, weight), axis)
+
+
 OTHER_AXES = [
+    (of_a_batch, 0, [(4, 5, 7), (4, 7, 6)]),
+    (of_a_batch, 1, [(4, 6, 7), (4, 7, 5)]),
     (of_an_image, 0, [(2, 3, 6, 6), (4, 3, 3, 3)]),
     (of_an_image, 2, [(2, 3, 6, 6), (4, 3, 3, 3)]),
     (of_an_image, 3, [(2, 3, 6, 6), (4, 3, 3, 3)]),

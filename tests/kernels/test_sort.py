@@ -10,11 +10,13 @@ import pytest
 
 from graphc import functions as f
 from graphc.interpret import evaluate
-from graphc.ir import Type
+from graphc.ir import Type, Value
 from graphc.ops import Sort
 from graphc.target import Target
+from tests.kernels import cuda_harness
 from tests.kernels.harness import Built, build, single, traced
 from tests.ops.samples_order import ORDERS
+from tests.sim.playing import Played, simulator
 
 SAMPLES = [s for s in ORDERS if isinstance(s.op, Sort)]
 
@@ -104,3 +106,19 @@ def test_a_selection_of_few_from_many_meets_its_worst_cases(kind: str) -> None:
         assert built.kernel.workspace < 8 * n
         for got, want in zip(built.run([x]), op.reference(x), strict=True):
             np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(("dtype", "extent"), [("f32", 5000), ("f64", 2600)])
+def test_a_gpu_merges_the_runs_of_any_number_of_tiles(dtype: str, extent: int) -> None:
+    """Three tiles: the third run is merged with none, whole or as the few that are kept; and five,
+    of which the last is alone twice."""
+    x = np.random.default_rng(0).integers(-99, 99, (2, extent))
+    some = {"all": (extent, extent), "few": (extent, 300), "most": (extent, extent * 3 // 4)}
+    some["five"] = (extent * 8 // 5, extent * 8 // 5)
+    for name, (length, count) in some.items():
+        rows = np.resize(x, (2, length)).astype(Type((), dtype).numpy_dtype)
+        op = Sort(1, count, name == "few")
+        node = cuda_harness.single(op, [Value("x", Type(rows.shape, dtype))], f"sort_{name}")
+        got = Played(simulator(check=True), [node]).run(node, [rows])
+        for a, b in zip(got, op.reference(rows), strict=True):
+            np.testing.assert_array_equal(a, b)

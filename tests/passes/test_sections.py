@@ -104,6 +104,20 @@ def test_the_dump_says_why_sections_are_not_read_in_the_epilogue(cut, note):
     assert_same_meaning(stages["trace"], stages["layout"])
 
 
+def test_sections_of_the_axis_that_numbers_the_matrices_are_read_behind_the_product():
+    """Both operands have that axis."""
+
+    def fn(x, w):
+        z = graphc.matmul(x, w)
+        return graphc.tanh(z[:2]) * z[2:]
+
+    stages = run_all(fn, SPEC((4, 5, 7)), SPEC((4, 7, 6)))
+    product, gate = fused(stages["layout"])
+    assert product.note == "axis 0 of the output is not an axis of one operand alone"
+    assert gate.template == "pointwise"
+    assert_same_meaning(stages["trace"], stages["layout"])
+
+
 def test_a_value_that_is_read_whole_too_is_stored_by_sections():
     def fn(x, w):
         z = graphc.matmul(x, w) + 1.0
