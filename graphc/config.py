@@ -29,7 +29,7 @@ T = TypeVar("T")
 class Config:
     """The settings of one compile or call. The defaults are those of an empty environment."""
 
-    streams: int | str = 1
+    streams: int | str = "auto"
     """1 to 8, or "auto"."""
     threads: int = 1
     """Workers of the CPU device, the calling thread included; default: the cores that this
@@ -78,7 +78,7 @@ def read(
     dump = _setting("GRAPHC_DUMP", Path)
     named = tuple(name for entry in disable for name in _parsed("disable", entry, names))
     return Config(
-        streams=_choose("streams", streams, "GRAPHC_NUM_STREAMS", _streams) or 1,
+        streams=_choose("streams", streams, "GRAPHC_NUM_STREAMS", _streams) or "auto",
         threads=_choose("threads", threads, "GRAPHC_NUM_THREADS", _threads) or usable_cores(),
         device=_choose("device", device, "GRAPHC_DEVICE", _device),
         dump=dump.expanduser() if dump else None,

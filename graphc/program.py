@@ -28,6 +28,7 @@ from graphc.trace import Builder, Tensor
 from graphc.tracing import Traced, trace_function
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.kernels.program.kernel import Kernel
     from graphc.runtime.plan.plan import Plan
 
 
@@ -56,7 +57,7 @@ def compile(
               true of names such as `encoder.fc1.weight`; default: all arguments. Parameters that
               are not trainable stay as they are
     device    "cpu", "cuda", "cuda:N", "sim" or "reference"
-    streams   1 to 8 queues of kernels, or "auto"
+    streams   1 to 8 queues of kernels; default: "auto", the number that is fastest by measurement
     threads   workers on the CPU, the caller included
     training  whether dropout drops and batch norm uses the batch, in modules whose `train()` or
               `eval()` says nothing else; default: with `update`
@@ -214,47 +215,65 @@ def _load(
         from graphc.runtime.reference import ReferenceExecutable
 
         return ReferenceExecutable(graph, state), None
-    plan = make_plan_of(graph, target, settings.streams, notes, settings.threads)
-    _check_memory(plan, settings.memory_limit)
-    with stage("load"):
-        if target.device == "cpu":
-            from graphc.runtime.cpu.executable import load
+    kernels = _lowered(graph, target)
 
-            return load(plan, state, settings.threads, graph), plan
+    def plan_for(streams: int, measured: Mapping[str, float] | None = None) -> Plan:
+        return _planned(graph, kernels, target, streams, notes, settings.threads, measured)
+
+    def load(plan: Plan, state: Mapping[str, StateBuffer]) -> Executable:
+        if target.device == "cpu":
+            from graphc.runtime.cpu import executable
+
+            return executable.load(plan, state, settings.threads, graph)
         from graphc.runtime import cuda
 
-        return cuda.load(plan, state, device, graph, "race" in settings.check), plan
+        return cuda.load(plan, state, device, graph, "race" in settings.check)
+
+    if settings.streams == "auto":
+        from graphc.runtime.chooser import choose_plan, machine_name
+
+        machine = machine_name(device, settings.threads)
+        plan = choose_plan(plan_for, load, machine, settings.memory_limit)
+    else:
+        plan = plan_for(int(settings.streams))
+    _check_memory(plan, settings.memory_limit)
+    with stage("load"):
+        return load(plan, state), plan
 
 
-def make_plan_of(
-    graph: Graph,
-    target: Target,
-    streams: int | str,
-    decided: Iterable[str] = (),
-    workers: int | None = None,
-) -> Plan:
-    """The verified plan of a graph after all passes; `decided` goes to its notes, `workers` are
-    the threads that it is arranged for."""
+def make_plan_of(graph: Graph, target: Target, streams: int, decided: Iterable[str] = ()) -> Plan:
+    """The verified plan of a graph after all passes; `decided` goes to its notes."""
+    return _planned(graph, _lowered(graph, target), target, streams, decided)
+
+
+def _lowered(graph: Graph, target: Target) -> dict[str, Kernel]:
+    """The kernels by the first output of their nodes."""
     from graphc.kernels.lower import lower
-    from graphc.runtime.planner.planner import make_plan
 
     kernels = {}
     for node in (n for g in (graph, *bodies(graph)) for n in g.nodes):
         if node.op.name not in ("reshape", "scan"):
             with stage("lower", node):
                 kernels[node.outputs[0].name] = lower(node, target)
-    count = 1 if streams == "auto" else int(streams)
-    notes = [*decided, *(["streams: auto chose 1"] if streams == "auto" else [])]
-    notes += [f"{k.name}: {k.note}" for k in kernels.values() if k.note]
+    return kernels
+
+
+def _planned(
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    target: Target,
+    streams: int,
+    decided: Iterable[str],
+    workers: int | None = None,
+    measured: Mapping[str, float] | None = None,
+) -> Plan:
+    """The verified plan for so many `workers`, by the `measured` times of kernels."""
+    from graphc.runtime.planner.planner import make_plan
+
+    notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
+    options: dict[str, Any] = {"streams": streams, "workers": workers, "measured": measured}
     with stage("plan"):
-        plan = make_plan(
-            graph,
-            kernels,
-            device=target.device,
-            streams=count,
-            notes=tuple(notes),
-            workers=workers,
-        )
+        plan = make_plan(graph, kernels, device=target.device, notes=notes, **options)
     with stage("verify"):
         plan.verify()
     return plan

@@ -27,8 +27,8 @@ from pathlib import Path
 from graphc.config import cache_dir, cache_limit, compile_seconds
 from graphc.errors import CompileError
 
-KINDS = ("cpu", "cuda", "sim")
-OURS = re.compile(r"(.+-)?[0-9a-f]{32}\.(so|cpp|cu|cubin|log)")
+KINDS = ("cpu", "cuda", "sim", "choices")
+OURS = re.compile(r"(.+-)?[0-9a-f]{32}\.(so|cpp|cu|cubin|log|choice)")
 """The names of the files that are made here."""
 
 _SCRATCH = "building-"

@@ -124,11 +124,12 @@ def test_an_empty_variable_counts_as_unset(monkeypatch):
     for variable in ("GRAPHC_NUM_STREAMS", "GRAPHC_DEVICE", "GRAPHC_DUMP", "GRAPHC_CHECK"):
         monkeypatch.setenv(variable, "")
     settings = config.read()
-    assert (settings.streams, settings.device, settings.dump) == (1, None, None)
+    assert (settings.streams, settings.device, settings.dump) == ("auto", None, None)
 
 
 def test_the_environment_is_read_at_use(monkeypatch):
-    assert config.read().streams == 1
+    monkeypatch.delenv("GRAPHC_NUM_STREAMS", raising=False)
+    assert config.read().streams == "auto"
     monkeypatch.setenv("GRAPHC_NUM_STREAMS", "3")
     assert config.read().streams == 3
 

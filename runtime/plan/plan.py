@@ -195,6 +195,20 @@ class Binding:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """What one call is estimated to take, in microseconds; the same with all kernels one after
+    another; and what it takes `least` on any number of streams. They rank plans, and predict
+    nothing."""
+
+    microseconds: float = 0.0
+    serial: float = 0.0
+    least: float = 0.0
+
+
+NOT_ESTIMATED = Estimate()
+
+
+@dataclass(frozen=True)
 class Plan:
     """Steps in the order in which they are issued; `streams` FIFO queues.
 
@@ -217,8 +231,7 @@ class Plan:
     """The most bytes live at once over the serial order."""
     notes: tuple[str, ...] = ()
     """What the planner chose and why, one line each (`streams: auto chose 1 ...`)."""
-    microseconds: float = field(default=0.0, compare=False)
-    """What one call is estimated to take: it ranks plans, and predicts nothing."""
+    estimate: Estimate = field(default=NOT_ESTIMATED, compare=False)
 
     prove: ClassVar[Callable[[Plan], Certificate]]
     """Set by `graphc.runtime.proof`, which stands above this folder."""

@@ -67,7 +67,7 @@ def make_plan(
         peak_bytes=arrangement.packing.peak_bytes,
         lower_bound_bytes=arrangement.bound,
         notes=(*notes, *merged),
-        microseconds=arrangement.demand.microseconds,
+        estimate=arrangement.estimate,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from graphc.runtime.plan.plan import Estimate
 from graphc.runtime.planner.beside import Demand, Machine, joined, makespan
 from graphc.runtime.planner.memory import Packing, lower_bound, plan_memory, reuse_edges
 from graphc.runtime.planner.order import ancestors, memory_order
@@ -12,6 +13,7 @@ from graphc.runtime.planner.streams import (
     Schedule,
     assign_streams,
     expected_order,
+    longest_way,
     needed_events,
     stream_order,
     transitive_reduction,
@@ -22,13 +24,14 @@ from graphc.runtime.planner.tasks import Task, Tasks, bits
 @dataclass(frozen=True)
 class Arrangement:
     """`bound` are the most bytes live at once over the serial order; `demand` estimates how long
-    all tasks take on their streams, and what of the device."""
+    all tasks take on their streams, and what of the device, `estimate` what other streams take."""
 
     schedule: Schedule
     events: tuple[Event, ...]
     packing: Packing
     bound: int
     demand: Demand
+    estimate: Estimate
 
 
 def arrange(tasks: Tasks, streams: int, machine: Machine, looped: bool = False) -> Arrangement:
@@ -46,7 +49,13 @@ def arrange(tasks: Tasks, streams: int, machine: Machine, looped: bool = False) 
     events = needed_events(edges, schedule, looped)
     whole = transitive_reduction(stream_order(edges, schedule), schedule.order)
     spent = makespan([[*bits(m)] for m in whole], schedule.stream, demands, machine.event)
-    return Arrangement(schedule, events, packing, bound, joined(demands, spent))
+    used = [d.microseconds * max(d.places, d.memory) for d in demands]
+    alone = [d.microseconds for d in demands]
+    # A loop may become a stage behind another: it may hold nothing up but what it uses.
+    least = [u if t.loop else a for u, a, t in zip(used, alone, tasks.tasks, strict=True)]
+    path = max(longest_way(tasks.predecessors, serial, least), default=0.0)
+    estimate = Estimate(spent, sum(alone), max(path, sum(used)))
+    return Arrangement(schedule, events, packing, bound, joined(demands, spent), estimate)
 
 
 def _demand(tasks: Tasks, task: Task, machine: Machine) -> Demand:

@@ -71,7 +71,7 @@ def assign_streams(
     if streams == 1:
         return Schedule(tuple(serial), (0,) * len(serial))
     reduced = transitive_reduction(tasks.predecessors, serial)
-    way = _longest_way(reduced, serial, demands)
+    way = longest_way(reduced, serial, [d.microseconds for d in demands])
     chain = _chains(reduced, serial, way)
     folding = _Folding(tasks, serial, reduced, demands, way, chain, streams, event)
     return _critical_first(folding.run(), tasks, reduced, demands, way)
@@ -135,14 +135,14 @@ def transitive_reduction(predecessors: Sequence[int], order: Sequence[int]) -> l
     return reduced
 
 
-def _longest_way(
-    reduced: Sequence[int], order: Sequence[int], demands: Sequence[Demand]
+def longest_way(
+    predecessors: Sequence[int], order: Sequence[int], microseconds: Sequence[float]
 ) -> list[float]:
     """For each task the time from its beginning to the end along the longest path."""
-    way = [d.microseconds for d in demands]
+    way = list(microseconds)
     for i in reversed(order):
-        for j in bits(reduced[i]):
-            way[j] = max(way[j], demands[j].microseconds + way[i])
+        for j in bits(predecessors[i]):
+            way[j] = max(way[j], microseconds[j] + way[i])
     return way
 
 

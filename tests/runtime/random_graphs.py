@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
@@ -95,6 +95,23 @@ def add_updates(graph: Graph, kernels: dict[str, Kernel]) -> tuple[Graph, dict[s
         graph.name, graph.inputs, graph.state, (*graph.nodes, node), graph.outputs, updates
     )
     return whole, {**kernels, names[0]: opaque_kernel("update", inplace=pairs)}
+
+
+def independent(chunks: int, flops: int = 10**8) -> tuple[Graph, dict[str, Kernel]]:
+    """Two chains of three kernels, which a last one joins."""
+    x = Value("x", Type((16,)))
+    nodes, kernels, ends = [], {}, []
+    for name in ("a", "b"):
+        value = x
+        for n in range(3):
+            nodes.append(kernel_node(f"{name}{n}", [value], [16]))
+            value = nodes[-1].output
+            kernel = opaque_kernel(value.name, flops=flops)
+            kernels[value.name] = replace(kernel, phases=(chunks,))
+        ends.append(value)
+    nodes.append(kernel_node("last", ends, [16]))
+    kernels["last"] = opaque_kernel("last")
+    return Graph("independent", (x,), (), tuple(nodes), (nodes[-1].output,)), kernels
 
 
 def training_graph(

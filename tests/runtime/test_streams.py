@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 
 import networkx as nx
 import pytest
 
-from graphc.ir import Graph, Type, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import Launch, Plan, Record, Wait
 from graphc.runtime.planner.beside import Machine
@@ -18,8 +16,7 @@ from graphc.runtime.planner.streams import assign_streams, needed_events, transi
 from tests.runtime.brute_force import conflict, happens_before
 from tests.runtime.random_graphs import (
     add_updates,
-    kernel_node,
-    opaque_kernel,
+    independent,
     random_graph,
     training_graph,
 )
@@ -65,23 +62,6 @@ def test_the_dgrads_lie_on_stream_0(device: str) -> None:
     assert dgrads.count(0) > len(dgrads) / 2
 
 
-def independent(chunks: int, flops: int = 10**8) -> tuple[Graph, dict[str, Kernel]]:
-    """Two chains of three kernels, which a last one joins."""
-    x = Value("x", Type((16,)))
-    nodes, kernels, ends = [], {}, []
-    for name in ("a", "b"):
-        value = x
-        for n in range(3):
-            nodes.append(kernel_node(f"{name}{n}", [value], [16]))
-            value = nodes[-1].output
-            kernel = opaque_kernel(value.name, flops=flops)
-            kernels[value.name] = replace(kernel, phases=(chunks,))
-        ends.append(value)
-    nodes.append(kernel_node("last", ends, [16]))
-    kernels["last"] = opaque_kernel("last")
-    return Graph("independent", (x,), (), tuple(nodes), (nodes[-1].output,)), kernels
-
-
 def test_kernels_that_fill_the_device_stay_on_one_stream() -> None:
     """Nothing would be gained beside each other; an event would be lost."""
     plan = make_plan(*independent(chunks=2), device="cpu", streams=2, workers=2)
@@ -95,7 +75,7 @@ def test_kernels_that_leave_room_run_beside_each_other() -> None:
     of = streams_of(plan)
     assert len({of[f"a{n}"] for n in range(3)} | {of[f"b{n}"] for n in range(3)}) == 2
     assert of["a0"] != of["b0"] and len({of[f"a{n}"] for n in range(3)}) == 1
-    assert plan.microseconds < 0.6 * alone.microseconds
+    assert plan.estimate.microseconds < 0.6 * alone.estimate.microseconds
 
 
 def test_a_kernel_that_is_too_short_for_an_event_stays() -> None:
@@ -108,7 +88,7 @@ def test_measured_times_decide_what_is_worth_an_event() -> None:
     graph = independent(chunks=1, flops=10)
     plan = make_plan(*graph, device="cpu", streams=2, workers=2, measured=measured)
     assert len(set(streams_of(plan).values())) == 2
-    assert plan.microseconds == pytest.approx(300, rel=0.02)
+    assert plan.estimate.microseconds == pytest.approx(300, rel=0.02)
 
 
 @pytest.mark.slow
