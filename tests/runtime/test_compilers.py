@@ -126,6 +126,20 @@ def test_the_first_failure_ends_the_others(tmp_path: Path, monkeypatch: pytest.M
     assert time.monotonic() - begin < 60
 
 
+def test_a_compiler_that_is_ended_from_outside_was_given_up() -> None:
+    said: list[str] = []
+
+    def work() -> None:
+        with pytest.raises(CompileError) as error:
+            compilers.run(["sleep", "300"])
+        said.append(str(error.value))
+
+    thread = compilers.Beside(work, "given up")
+    thread.start()
+    thread.end()
+    assert said == ["given up\ncommand: sleep 300"]
+
+
 def test_what_ends_by_itself_gives_its_output_and_status() -> None:
     done = compilers.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)

@@ -379,4 +379,8 @@ def test_ranges_of_a_loop_in_a_loop_may_meet_in_no_iteration_of_the_outer_one() 
             continue
         with pytest.raises(PlanError) as error:
             verify(plan)
-        assert str(error.value).endswith("which meet in some iterations of the loops around")
+        assert str(error.value) == (
+            "plan p: step 1 (s0 loop inner): its step 0 (s0 launch cell) uses a=work+0..64 and its "
+            "step 1 (s0 launch show) uses b=work+352..416, which meet in some iterations of the "
+            "loops around"
+        )

@@ -10,9 +10,10 @@ import subprocess
 import numpy as np
 import pytest
 
-from graphc.errors import PlanError
+from graphc.errors import PlanError, RunError
 from graphc.ir import Type
 from graphc.runtime.build import PLAYER_SOURCE
+from graphc.runtime.cpu import player
 from graphc.runtime.cpu.executable import CpuExecutable, load
 from graphc.runtime.cpu.player import COPY_CHUNK, resolve
 from graphc.runtime.plan.plan import Copy, Launch, Plan, Range, Record, Step, Wait
@@ -235,6 +236,22 @@ def test_a_wait_for_an_event_that_is_recorded_later_is_an_error():
     with pytest.raises(PlanError) as caught:
         resolve(made)
     assert str(caught.value) == "step 0 waits for event 5, never recorded before"
+
+
+def test_memory_that_runs_out_while_a_plan_is_packed_is_an_error(monkeypatch):
+    class Full:
+        """The player's library, which finds no memory for tasks."""
+
+        def __getattr__(self, name: str) -> object:
+            return (lambda *_: None) if name == "graphc_load" else getattr(library, name)
+
+    library = player._library()
+    monkeypatch.setattr(player, "_library", Full)
+    made = random_plan(0, streams=1, launches=3)
+    with pytest.raises(RunError) as caught:
+        load(made, {}, 1)
+    count = len(resolve(made))
+    assert str(caught.value) == f"out of memory: the list of {count} tasks of {made.name}"
 
 
 def test_freeing_players_while_workers_spin_is_safe():

@@ -231,6 +231,15 @@ def refusals() -> Iterator[tuple[str, Plan, str]]:
         "plan p: step 1 (s0 launch last) uses s=state+0..128, which is outside its segment",
     )
     yield (
+        "across two states",
+        handmade(
+            FIRST,
+            launch("last", [Range("state", 0, 128, "s")], [OUT]),
+            state=(Binding(S, STATE), Binding(Value("t", S.type), Range("state", 64, 128, "t"))),
+        ),
+        "plan p: no state lies at s=state+0..128",
+    )
+    yield (
         "not aligned",
         handmade(launch("first", [IN], [Range("work", 32, 96, "a")]), peak_bytes=128),
         "plan p: step 0 (s0 launch first) uses a=work+32..96, which is not aligned to 64 bytes",
