@@ -68,6 +68,7 @@ def convolved(x: Tensor, w: Tensor) -> Tensor:
 
 RESHAPES = {
     "the batch stays": ((W, 3, 4, 4), (W, 32), 0),
+    "a batch with a rest stays": ((W - W // 4, 3, 4, 4), (W - W // 4, 32), 0),
     "an axis of one comes before the batch": ((W, 3, 4, 4), (1, W, 32), 1),
     "the batch is cut into whole registers": ((4 * W, 3, 4, 4), (2, 2 * W, 32), 1),
     "the batch is cut into parts of registers": ((2 * W, 3, 4, 4), (4, W // 2, 32), None),

@@ -74,6 +74,16 @@ def test_pieces_that_do_not_tile_a_value_stay_padded(gap):
     assert_same_meaning(stages["trace"], stages["layout"], 1e-6)
 
 
+def test_every_second_element_is_no_piece_however_many_there_are():
+    """Two of four elements and the four from the second on: as many as the value has."""
+
+    def fn(x):
+        return graphc.sum(x[:, 0:4:2] ** 2) + graphc.sum(x[:, 2:6] ** 3)
+
+    stages = run_all(graphc.grad(fn), SPEC((3, 6)))
+    assert_same_meaning(stages["trace"], stages["layout"], 1e-6)
+
+
 def test_what_else_a_value_adds_to_its_gradient_is_added_to_the_concat():
     def fn(x):
         return graphc.sum(x[:, 0:2] * x[:, 2:4]) + graphc.sum(graphc.tanh(x))
