@@ -31,6 +31,11 @@ class Node:
         assert len(self.outputs) == 1, f"{self.op.name} has {len(self.outputs)} outputs"
         return self.outputs[0]
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a kernel computes this node where it reads it, at no cost."""
+        return self.op.is_free(*(v.type for v in self.inputs))
+
 
 @dataclass(frozen=True)
 class Graph:

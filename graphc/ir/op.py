@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
+from inspect import get_annotations
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from graphc.dtypes import convert, is_narrow, widened
 from graphc.errors import BUGS, GraphError, described
+from graphc.ir.facts import Facts
 from graphc.ir.types import Array, Type, dtype_name
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.lines import error
@@ -23,19 +25,26 @@ Axes = tuple[int | None, ...]
 REGISTRY: dict[str, type[Op]] = {}
 """Every op class by its name; the only global state but the configuration."""
 
+TAKEN = {n for n in vars(Facts) if not n.startswith("_")} - {"name", "own_template"}
+"""What an attribute of a user's op cannot be called."""
 
-class Op:
+
+class Op(Facts):
     """Base of all ops. A subclass that sets `name` is registered under it."""
 
-    name: ClassVar[str] = ""
-    own_template: ClassVar[str] = ""
-    """The kernel template of an op that no other op but a view may share a kernel with."""
     widens: ClassVar[bool] = True
     """Whether floats of two bytes are widened for `reference`; False for an op that holds a graph,
     whose nodes each do so themselves."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        given = get_annotations(cls).items()
+        taken = [n for n, kind in given if n in TAKEN and "ClassVar" not in str(kind)]
+        if taken and cls.is_own():
+            raise error(
+                f"{cls.__qualname__}: every op says {taken[0]!r} of itself (graphc/ir/facts.py): "
+                "give the attribute another name"
+            )
         if "name" in cls.__dict__ and cls.name:
             known = REGISTRY.get(cls.name, cls)
             again = known.__qualname__ == cls.__qualname__ and known.is_own() == cls.is_own()

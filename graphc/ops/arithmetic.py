@@ -15,8 +15,13 @@ class Add(Pointwise):
     """y = a + b."""
 
     name: ClassVar[str] = "add"
+    is_cheap: ClassVar[bool] = True
+    adds: ClassVar[bool] = True
     expression: ClassVar[str] = "{a} + {b}"
     meaning = np.add
+
+    def word(self, derived: bool, of_state: bool) -> str:
+        return "bias" if of_state else "add"
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (d,) = grads
@@ -27,6 +32,9 @@ class Subtract(Pointwise):
     """y = a - b."""
 
     name: ClassVar[str] = "subtract"
+    called: ClassVar[str] = ""
+    is_cheap: ClassVar[bool] = True
+    neutral: ClassVar[tuple[float, tuple[int, ...]]] = (0, (1,))
     expression: ClassVar[str] = "{a} - {b}"
     meaning = np.subtract
 
@@ -39,6 +47,9 @@ class Multiply(Pointwise):
     """y = a * b."""
 
     name: ClassVar[str] = "multiply"
+    called: ClassVar[str] = ""
+    is_cheap: ClassVar[bool] = True
+    neutral: ClassVar[tuple[float, tuple[int, ...]]] = (1, (0, 1))
     expression: ClassVar[str] = "{a} * {b}"
     meaning = np.multiply
 
@@ -51,6 +62,8 @@ class Divide(Pointwise):
     """y = a / b, of floats."""
 
     name: ClassVar[str] = "divide"
+    called: ClassVar[str] = ""
+    neutral: ClassVar[tuple[float, tuple[int, ...]]] = (1, (1,))
     operations: ClassVar[int] = 4
     expression: ClassVar[str] = "{a} / {b}"
     meaning = np.divide
@@ -137,6 +150,8 @@ class Negative(Pointwise):
     """y = -a."""
 
     name: ClassVar[str] = "negative"
+    called: ClassVar[str] = ""
+    is_cheap: ClassVar[bool] = True
     expression: ClassVar[str] = "-{a}"
     meaning = np.negative
 
@@ -162,6 +177,7 @@ class Square(Pointwise):
     """y = a * a."""
 
     name: ClassVar[str] = "square"
+    is_cheap: ClassVar[bool] = True
     expression: ClassVar[str] = "{a} * {a}"
     meaning = np.square
 
@@ -188,6 +204,7 @@ class StopGradient(Pointwise):
     """y = a, whose gradient counts as 0."""
 
     name: ClassVar[str] = "stop_gradient"
+    stops_gradient: ClassVar[bool] = True
     expression: ClassVar[str] = "{a}"
     meaning = np.copy
 

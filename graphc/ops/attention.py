@@ -216,6 +216,7 @@ class AttentionGrad(_Attention):
     """
 
     name: ClassVar[str] = "attention_grad"
+    joined_axis: ClassVar[int] = 2
     roles: ClassVar[tuple[str, ...]] = ("q", "k", "v", "dy", "logs", "delta")
     products: ClassVar[tuple[int, int]] = (4, 3)
 

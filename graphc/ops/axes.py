@@ -3,9 +3,11 @@ with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graphc.ir import Axes as Axes
+from graphc.ir import Type
+from graphc.ir.affine import Affine, Iteration, unit
 from graphc.ir.vocabulary import Tensor, Vocabulary
 
 SUMMED = -1
@@ -21,6 +23,43 @@ def broadcast_axes(shape: tuple[int, ...], result: tuple[int, ...]) -> Axes:
 def all_but(axis: int, rank: int) -> Axes:
     """Every axis goes to itself, but for one."""
     return tuple(None if d == axis else d for d in range(rank))
+
+
+def whole_axes(index: Sequence[Affine], x: Type, y: Type) -> Axes:
+    """Where the axes of x go that `index`, from the indices of y, reads whole and in order."""
+    axes: list[int | None] = []
+    for extent, own in zip(x.shape, index, strict=True):
+        uses = [d for d, c in enumerate(own.coefficients) if c]
+        alone = len(uses) == 1 and sum(bool(a.coefficients[uses[0]]) for a in index) == 1
+        whole = alone and own == unit(uses[0], y.rank) and y.shape[uses[0]] == extent
+        axes.append(uses[0] if whole else None)
+    return tuple(axes)
+
+
+def iteration_axes(nest: Iteration, *operands: Type) -> tuple[Axes, ...]:
+    """Where the axes of the two operands of `nest` go."""
+    kept = {index: d for d, index in enumerate(nest.output)}
+    return tuple(
+        tuple(
+            _named_axis(nest, kept, index, divisor, extent)
+            for index, divisor, extent in zip(o.index, o.divisors, t.shape, strict=True)
+        )
+        for o, t in zip((nest.a, nest.b), operands, strict=True)
+    )
+
+
+def _named_axis(
+    nest: Iteration, kept: Mapping[Affine, int], index: Affine, divisor: int, extent: int
+) -> int | None:
+    """The output axis of an operand's axis that one iteration axis names, and it alone."""
+    names = [i for i, c in enumerate(index.coefficients) if c]
+    if len(names) != 1 or index != unit(names[0], len(index.coefficients)) or divisor != 1:
+        return None
+    (axis,) = names
+    reads = [r for o in (nest.a, nest.b) for r in o.index if r.coefficients[axis]]
+    if any(r != index for r in reads) or nest.extents[axis] != extent:
+        return None
+    return kept.get(index) if axis < nest.kept else SUMMED
 
 
 def aligned(f: Vocabulary, x: Tensor, rank: int) -> Tensor:

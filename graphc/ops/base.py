@@ -32,15 +32,24 @@ from graphc.ir import REGISTRY as REGISTRY
 from graphc.ir import Array as Array
 from graphc.ir import Flags as Flags
 from graphc.ir import Op as Op
+from graphc.ir.affine import Affine as Affine
+from graphc.ir.affine import Iteration as Iteration
+from graphc.ir.affine import Operand as Operand
 from graphc.ir.vocabulary import Tensors, Vocabulary
-from graphc.ops.affine import Affine as Affine
-from graphc.ops.affine import Iteration as Iteration
-from graphc.ops.affine import Operand as Operand
-from graphc.ops.affine import iteration_axes, whole_axes
-from graphc.ops.axes import SUMMED, Axes, aligned, broadcast_axes, repeated
+from graphc.ops.axes import (
+    SUMMED,
+    Axes,
+    aligned,
+    broadcast_axes,
+    iteration_axes,
+    repeated,
+    whole_axes,
+)
 
 NUMBERS = (*INTEGERS, *FLOATS)
 ANY = tuple(DTYPES)
+COMBINES = ("sum", "prod", "max", "min")
+"""What kernels combine elements by."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ class Pointwise(Op):
     kernels/cuda has too, and the op's fields through `{field}`. `"{a} + {b}"`, `"relu({a})"`.
     """
 
+    pointwise: ClassVar[bool] = True
+    in_registers: ClassVar[bool] = True
     expression: ClassVar[str] = ""
     meaning: ClassVar[Callable[..., Any]]
     """The NumPy function that computes the output."""
@@ -87,6 +98,9 @@ class Pointwise(Op):
         pairs = zip(inputs, stacked, strict=True)
         return (f.emit(self, *(aligned(f, x, rank) if s else x for x, s in pairs)),)
 
+    def lack(self, *inputs: Type) -> str:
+        return "" if self.expression else "a kernel needs its expression, got none"
+
     def scalar_expression(self, *names: str) -> str:
         """The C++ expression of the output element from those of the inputs."""
         known = dict(zip("abcd", names, strict=False)) | self.attributes
@@ -110,9 +124,14 @@ class Reduction(Op):
     The input is one value; `keepdims` keeps the axes with extent 1.
     """
 
+    in_registers: ClassVar[bool] = True
     combine: ClassVar[str] = ""
     axes: tuple[int, ...]
     keepdims: bool
+
+    @property
+    def reduced_axes(self) -> tuple[int, ...]:
+        return self.axes
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (x,) = inputs
@@ -132,29 +151,46 @@ class Reduction(Op):
         axes = tuple(a + 1 for a in self.axes)
         return (f.emit(replace(self, axes=axes), inputs[0]),)  # type: ignore[type-var]
 
+    def lack(self, *inputs: Type) -> str:
+        if self.combine in COMBINES:
+            return ""
+        names = ", ".join(COMBINES)
+        return f"a kernel needs its combine, one of {names}, got {self.combine!r}"
+
 
 class View(Op):
     """The same elements elsewhere. `index` says where, if an affine map does."""
 
-    def index(self, source: Type) -> tuple[Affine, ...] | None:
-        """For each axis of the input, its index from the output's; None if not affine."""
-        return None
+    moves: ClassVar[bool] = True
+    operations: ClassVar[int] = 0
+    takes_narrow: ClassVar[bool] = True
+    keeps_value: ClassVar[bool] = True
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         (x,), (y,) = inputs, self.infer(*inputs)
         index = self.index(x)
         return (((None,) * x.rank if index is None else whole_axes(index, x, y),),)
 
+    def lack(self, *inputs: Type) -> str:
+        (x,), index = inputs, self.index(*inputs)
+        if index is not None and len(index) == x.rank:
+            return ""
+        got = "none" if index is None else f"{len(index)}"
+        return f"a kernel needs its index, one Affine per axis of {x}, got {got}"
+
 
 class Contraction(Op):
     """A sum of products of two operands with affine, zero-padded reads."""
 
-    def iteration(self, a: Type, b: Type) -> Iteration:
-        """The loop nest over operands of these types."""
-        raise GraphError(f"{self.name} has no loop nest: write iteration")
+    contracts: ClassVar[bool] = True
+    in_memory: ClassVar[slice] = slice(None)
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         return (iteration_axes(self.iteration(*inputs), *inputs),)
+
+    def lack(self, *inputs: Type) -> str:
+        self.iteration(*inputs)
+        return ""
 
 
 class Window(Op):
@@ -162,13 +198,22 @@ class Window(Op):
     a device function of kernels/*/window.h that is called with the inputs' pointers, strides and
     the output's index; so the inputs must be inputs of the kernel, not values computed in it."""
 
+    in_memory: ClassVar[slice] = slice(None)
+    lane_axes: ClassVar[tuple[int, ...]] = (0,)
+
 
 class Index(Op):
     """Reads a place that another input names. The table is an input of the kernel."""
 
+    in_memory: ClassVar[slice] = slice(None)
+    lane_axes: ClassVar[tuple[int, ...]] = ()
+
 
 class Source(Op):
     """No inputs."""
+
+    is_source: ClassVar[bool] = True
+    operations: ClassVar[int] = 0
 
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         return ((),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -40,6 +41,9 @@ class Elements:
 PLACED = "constant."
 """What the name of the state value begins with that holds a constant in memory; then its digest."""
 
+INLINE_ELEMENTS = 16
+"""A constant of at most this many elements is printed into the kernels that read it."""
+
 
 @dataclass(frozen=True)
 class Constant(Source):
@@ -47,11 +51,17 @@ class Constant(Source):
 
     value: Elements
     name: ClassVar[str] = "constant"
+    called: ClassVar[str] = ""
 
     @classmethod
     def of(cls, value: Any) -> Constant:
         """The constant that holds a copy of `value`: an array, or anything NumPy makes one of."""
         return cls(Elements.of(value))
+
+    takes_narrow: ClassVar[bool] = True
+
+    def is_free(self, *inputs: Type) -> bool:
+        return math.prod(self.value.shape) <= INLINE_ELEMENTS
 
     @property
     def array(self) -> Array:

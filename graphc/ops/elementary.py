@@ -154,6 +154,8 @@ class Relu(Pointwise):
     """y = max(a, 0), NaN where a is."""
 
     name: ClassVar[str] = "relu"
+    is_cheap: ClassVar[bool] = True
+    keeps_largest: ClassVar[bool] = True
     operations: ClassVar[int] = 1
     expression: ClassVar[str] = "relu({a})"
     meaning = _relu

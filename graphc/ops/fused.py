@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphc.ir import Graph, Type
-from graphc.ops.base import Array, Contraction, Op, Reduction
+from graphc.ops.base import Array, Op
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Fused(Op):
     """Why it does not hold more than it does, where that may surprise."""
     name: ClassVar[str] = "kernel"
     widens: ClassVar[bool] = False
+    is_planned: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         return tuple(v.type for v in self.body.outputs)
@@ -49,8 +50,8 @@ class Fused(Op):
         """The template that computes the body: an op's own, contract, reduce or pointwise."""
         if own := next((n.op.own_template for n in self.body.nodes if n.op.own_template), ""):
             return own
-        if any(isinstance(n.op, Contraction) for n in self.body.nodes):
+        if any(n.op.contracts for n in self.body.nodes):
             return "contract"
-        if any(isinstance(n.op, Reduction) for n in self.body.nodes):
+        if any(n.op.reduced_axes is not None for n in self.body.nodes):
             return "reduce"
         return "pointwise"

@@ -28,6 +28,8 @@ class Take(Index):
 
     axis: int
     name: ClassVar[str] = "take"
+    in_memory: ClassVar[slice] = slice(1)
+    takes_narrow: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         table, indices = inputs
@@ -82,6 +84,8 @@ class TakeAlongAxis(Index):
 
     axis: int
     name: ClassVar[str] = "take_along_axis"
+    in_memory: ClassVar[slice] = slice(1)
+    takes_narrow: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         table, indices = inputs

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ir.affine import Sections
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but, all_stacked
 from graphc.ops.base import Array, Flags, Op, same_dtype
@@ -27,6 +28,7 @@ class Pad(Op):
     interior: tuple[int, ...]
     value: float = 0.0
     name: ClassVar[str] = "pad"
+    takes_narrow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if math.isnan(self.value):  # two fields that are NaN are equal if they are one object
@@ -54,6 +56,10 @@ class Pad(Op):
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         return (grads[0][self._places(inputs[0].shape)],)
 
+    @property
+    def moves_sums(self) -> bool:
+        return self.value == 0
+
     def axis_map(self, *inputs: Type) -> tuple[tuple[Axes, ...], ...]:
         gaps = zip(self.low, self.high, self.interior, strict=True)
         return ((tuple(None if any(gap) else d for d, gap in enumerate(gaps)),),)
@@ -76,6 +82,7 @@ class Concat(Op):
 
     axis: int
     name: ClassVar[str] = "concat"
+    takes_narrow: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         first, axis = inputs[0], self.axis
@@ -105,3 +112,9 @@ class Concat(Op):
 
     def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
         return (f.emit(Concat(self.axis + 1), *all_stacked(f, inputs, stacked, size)),)
+
+    def sections(self, *inputs: Type) -> Sections | None:
+        shape = inputs[0].shape
+        if 0 in shape or any(x.shape != shape for x in inputs):
+            return None
+        return Sections(self.axis, len(inputs), shape[self.axis])

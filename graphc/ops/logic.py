@@ -123,6 +123,8 @@ class Select(Pointwise):
     """y = b where a (a boolean) is true, else c. Called `where` in graphs and by users."""
 
     name: ClassVar[str] = "where"
+    called: ClassVar[str] = ""
+    takes_narrow: ClassVar[bool] = True
     operations: ClassVar[int] = 1
     expression: ClassVar[str] = "select({a}, {b}, {c})"
     meaning = np.where
@@ -165,6 +167,9 @@ class Cast(Pointwise):
 
     dtype: str
     name: ClassVar[str] = "cast"
+    called: ClassVar[str] = ""
+    takes_narrow: ClassVar[bool] = True
+    keeps_value: ClassVar[bool] = True
     operations: ClassVar[int] = 1
     accepts: ClassVar[tuple[str, ...]] = ANY
     expression: ClassVar[str] = "convert<{dtype}>({a})"

@@ -29,6 +29,10 @@ class Matmul(Contraction):
     """y[..., m, n] = sum over k of a[..., m, k] * b[..., k, n]; leading axes broadcast."""
 
     name: ClassVar[str] = "matmul"
+    names_module: ClassVar[bool] = True
+
+    def word(self, derived: bool, of_state: bool) -> str:
+        return ("dgrad" if of_state else "wgrad") if derived else "matmul"
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         a, b = inputs

@@ -98,6 +98,15 @@ class MaxPool2d(_Pooling):
     window: the first, if several are. The place is u8, or i32 for windows above 256 places."""
 
     name: ClassVar[str] = "max_pool2d"
+    takes_narrow: ClassVar[bool] = True
+    finds_largest: ClassVar[bool] = True
+
+    @property
+    def pools_in_registers(self) -> bool:
+        """Windows that tile the pixels."""
+        rows, columns = self.kernel_size
+        tiles = self.stride == self.kernel_size and self.padding == (0, 0)
+        return tiles and rows <= 4 and rows * columns <= 9
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (x,) = inputs

@@ -21,6 +21,7 @@ class Prefix(Op):
     axis: int
     reverse: bool = False
     own_template: ClassVar[str] = "prefix"
+    computes_reads: ClassVar[bool] = True
     combine: ClassVar[str] = ""
     accepts: ClassVar[tuple[str, ...]] = NUMBERS
 

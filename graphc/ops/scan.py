@@ -41,6 +41,8 @@ class Scan(Op):
     reverse: bool = False
     name: ClassVar[str] = "scan"
     widens: ClassVar[bool] = False
+    is_planned: ClassVar[bool] = True
+    is_loop: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         constants, carries, elements = self.split_inputs([v.type for v in self.body.inputs])

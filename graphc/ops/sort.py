@@ -24,6 +24,7 @@ class Sort(Op):
     descending: bool = False
     name: ClassVar[str] = "sort"
     own_template: ClassVar[str] = "sort"
+    computes_reads: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (x,) = inputs
@@ -62,6 +63,7 @@ class Searchsorted(Index):
 
     right: bool = False
     name: ClassVar[str] = "searchsorted"
+    in_memory: ClassVar[slice] = slice(1)
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         table, values = inputs

@@ -10,8 +10,8 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Type
+from graphc.ir.affine import Sections, unit
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
-from graphc.ops.affine import unit
 from graphc.ops.axes import Axes, aligned
 from graphc.ops.base import Affine, Array, Flags, View
 from graphc.ops.join import Pad
@@ -23,6 +23,7 @@ class Reshape(View):
 
     shape: tuple[int, ...]
     name: ClassVar[str] = "reshape"
+    is_planned: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (x,) = inputs
@@ -168,6 +169,17 @@ class Slice(View):
     def index(self, source: Type) -> tuple[Affine, ...] | None:
         rank = source.rank
         return tuple(unit(d, rank, self.steps[d], self.starts[d]) for d in range(rank))
+
+    def section(self, source: Type) -> tuple[Sections, int] | None:
+        shape = self.infer(source)[0].shape
+        axes = [d for d, n in enumerate(source.shape) if shape[d] != n]
+        if len(axes) != 1 or any(step != 1 for step in self.steps):
+            return None
+        (axis,) = axes
+        extent, size, start = source.shape[axis], shape[axis], self.starts[axis]
+        if size == 0 or extent % size or start % size:
+            return None
+        return Sections(axis, extent // size, size), start // size
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,13 @@ class Widen(Pointwise):
     """y = a, an f16 or bf16, as f32, exactly. Costs nothing where it is read; made by passes."""
 
     name: ClassVar[str] = "widen"
+    called: ClassVar[str] = ""
     expression: ClassVar[str] = "convert<float>({a})"
     operations: ClassVar[int] = 1
     accepts: ClassVar[tuple[str, ...]] = NARROW
     gives: ClassVar[str] = "f32"
+    converts_reads: ClassVar[bool] = True
+    keeps_value: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (a,) = inputs

@@ -23,7 +23,6 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
 from graphc.ops.fused import Fused
 from graphc.ops.pooling import MaxPool2d
-from graphc.passes.fuse.contract import can_pool
 from graphc.passes.fuse.sections import sections_of_sums
 from graphc.target import Target
 
@@ -39,7 +38,7 @@ def lower_contract(node: Node, target: Target) -> Kernel:
     out = nest.node.output.type
     pool, window = pooling(body), None
     if pool is not None:
-        assert isinstance(pool.op, MaxPool2d) and can_pool(pool.op)
+        assert isinstance(pool.op, MaxPool2d) and pool.op.pools_in_registers
         nest, window = pooled_nest(nest, pool.op)
     elif sections := sections_of_sums(body):
         nest = sectioned_nest(nest, sections)

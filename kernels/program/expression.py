@@ -249,7 +249,7 @@ class Walk:
         self, node: Node, value: Value, places: tuple[Place, ...], guards: tuple[Guard, ...]
     ) -> str:
         (inner,) = node.inputs
-        index = node.op.index(inner.type)  # type: ignore[attr-defined]
+        index = node.op.index(inner.type)
         if index is not None:
             return self.value(inner, self._through(index, places), guards)
         return self.load(self._reshaped(value, inner), value.type, places, guards)

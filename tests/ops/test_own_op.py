@@ -65,6 +65,15 @@ def test_a_wrong_gradient_is_named(
         run(op, optim.SGD(lr=0.1))
 
 
+def test_an_attribute_by_the_name_of_a_fact_is_refused() -> None:
+    with pytest.raises(
+        GraphError,
+        match=r"^Split: every op says 'sections' of itself \(graphc/ir/facts\.py\): give the "
+        r"attribute another name \(test_own_op\.py:\d+\)$",
+    ):
+        type("Split", (Op,), {"__annotations__": {"axis": "int", "sections": "int"}})
+
+
 def test_a_reference_that_gives_no_tuple_is_named(own_op: Callable[..., Any]) -> None:
     op = own_op(reference=lambda self, x: x**3)
     with pytest.raises(

@@ -15,6 +15,8 @@ import graphc
 from graphc import nn, optim
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Type, Value
+from graphc.ops.arithmetic import Add
+from graphc.ops.elementary import Relu
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.pipeline import AFTER_GRADIENT
 from graphc.passes.rewriting.bodies import through_bodies
@@ -168,7 +170,7 @@ def swapped(node: Node, sweep: Sweep) -> Value | None:
 
 
 def test_a_rule_that_goes_in_circles_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(algebra.RULES, "add", (swapped,))
+    monkeypatch.setitem(algebra.RULES, Add, (swapped,))
     graph = graphc.trace(lambda x, y: x + y, graphc.spec(3), graphc.spec(3))
     where = graph.nodes[-1].where
     with pytest.raises(PlanError) as caught:
@@ -184,17 +186,15 @@ def test_two_rules_that_undo_each_other_are_named(monkeypatch: pytest.MonkeyPatc
     """The second does what the first undid."""
 
     def doubled(node: Node, sweep: Sweep) -> Value | None:
-        return sweep.emit(algebra.REGISTRY["add"](), (node.inputs[0],) * 2, node)
+        return sweep.emit(Add(), (node.inputs[0],) * 2, node)
 
     def halved(node: Node, sweep: Sweep) -> Value | None:
         return (
-            None
-            if node.inputs[0] != node.inputs[1]
-            else sweep.emit(algebra.REGISTRY["relu"](), node.inputs[:1], node)
+            None if node.inputs[0] != node.inputs[1] else sweep.emit(Relu(), node.inputs[:1], node)
         )
 
-    monkeypatch.setitem(algebra.RULES, "relu", (doubled,))
-    monkeypatch.setitem(algebra.RULES, "add", (halved,))
+    monkeypatch.setitem(algebra.RULES, Relu, (doubled,))
+    monkeypatch.setitem(algebra.RULES, Add, (halved,))
     with pytest.raises(
         PlanError, match=r"^clean: doubled of relu does not lower the pass's measure"
     ):

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Contraction, Pointwise
 from graphc.ops.view import Slice
 from graphc.passes.fuse.groups import of_update_rule
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.fuse.places import read_elsewhere, readers, stored
+from graphc.passes.fuse.places import is_over, read_elsewhere, readers, stored
 from graphc.passes.fuse.sections import MOST_SECTIONS, Sections, section_read, sections_joined
-from graphc.passes.rewriting.free import is_free
 from graphc.target import Target
 
 
@@ -57,14 +55,12 @@ def absorb_sections(
 
 def _pointwise_readers(node: Node, consumers: Mapping[Value, Sequence[Node]]) -> bool:
     shape = node.output.type.shape
-    readers = (n for n in consumers.get(node.output, ()) if isinstance(n.op, Pointwise))
-    return any(n.output.type.shape == shape for n in readers)
+    return any(is_over(n, shape) for n in consumers.get(node.output, ()))
 
 
 def _is_plain_axis(contraction: Node, axis: int, target: Target) -> bool:
     """Whether one iteration axis, of one operand, alone runs along this axis of the output; and,
     where the target needs it, whether that operand has no other axis of the output for itself."""
-    assert isinstance(contraction.op, Contraction)
     left, right = contraction.inputs
     nest = contraction.op.iteration(left.type, right.type)
     axes = [i for i, c in enumerate(nest.output[axis].coefficients) if c]
@@ -93,10 +89,10 @@ def _absorb_readers(
     inside = set(parts)
     for node in graph.nodes[partition.number[id(first)] + 1 :]:
         joined = sections_joined(node)
-        made = joined.shape(node.output.type.shape) if joined else node.outputs[0].type.shape
-        if made != shape or not (joined or isinstance(node.op, Pointwise)):
+        fits = joined.shape(node.output.type.shape) == shape if joined else is_over(node, shape)
+        if not fits:
             continue
-        if of_update_rule(node) or is_free(node):
+        if of_update_rule(node) or node.is_free:
             continue
         if not any(stored(v, producers) in inside for v in node.inputs):
             continue
@@ -116,11 +112,11 @@ def absorb_operands(
     as a peephole's product."""
     results = set(graph.results)
     for node in reversed(graph.nodes):
-        if not isinstance(node.op, Pointwise) or node.output.type.shape != shape:
+        if not is_over(node, shape):
             continue
         group = partition.of(first)
         reading = list(readers(node.output, consumers))
-        if is_free(node) or node.output in results:
+        if node.is_free or node.output in results:
             continue
         if any(partition.of(n) != group for n in reading):
             continue

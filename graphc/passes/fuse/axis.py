@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Pointwise
 from graphc.passes.fuse.groups import fuse_groups
-from graphc.passes.rewriting.free import is_free
 from graphc.target import Target
-
-TEMPLATES = ("prefix", "sort")
-"""Those whose kernels compute the elements that they read."""
 
 
 def fuse_axis(graph: Graph, target: Target) -> Graph:
@@ -25,7 +20,7 @@ def fuse_axis(graph: Graph, target: Target) -> Graph:
     order = {id(n): i for i, n in enumerate(graph.nodes)}
     groups = []
     for node in graph.nodes:
-        if node.op.own_template in TEMPLATES:
+        if node.op.computes_reads:
             group = _with_producers(node, producers, consumers, kept)
             groups.append(sorted(group, key=lambda n: order[id(n)]))
     return fuse_groups(graph, [group for group in groups if len(group) > 1])
@@ -43,9 +38,9 @@ def _with_producers(
     while waiting:
         for value in waiting.pop().inputs:
             source = producers.get(value)
-            if source is None or id(source) in members or not isinstance(source.op, Pointwise):
+            if source is None or id(source) in members or not source.op.pointwise:
                 continue
-            if value.type.shape != shape or value in kept or is_free(source):
+            if value.type.shape != shape or value in kept or source.is_free:
                 continue
             if all(id(reader) in members for reader in consumers[value]):
                 group.append(source)

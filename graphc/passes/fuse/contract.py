@@ -12,20 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Contraction, Pointwise
-from graphc.ops.pooling import MaxPool2d
 from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections
 from graphc.passes.fuse.groups import fuse_groups, of_update_rule
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.fuse.places import read_elsewhere, readers, stored
-from graphc.passes.rewriting.free import is_free
+from graphc.passes.fuse.places import is_over, read_elsewhere, readers, stored
 from graphc.target import Target
 
 
 def fuse_contract(graph: Graph, target: Target) -> Graph:
     """`graph` with every contraction as a fused node that holds its epilogue."""
-    partition = Partition(graph, is_free, "fuse_contract")
-    contractions = [n for n in graph.nodes if isinstance(n.op, Contraction)]
+    partition = Partition(graph, lambda n: n.is_free, "fuse_contract")
+    contractions = [n for n in graph.nodes if n.op.contracts]
     consumers, producers = graph.consumers, graph.producers
     notes: dict[int, str] = {}
     # Backward ones first: what they alone read must not be computed, and stored, ahead of them.
@@ -52,8 +49,7 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
     shape = first.outputs[0].type.shape
     producers = graph.producers
     for node in graph.nodes[partition.number[id(first)] + 1 :]:
-        fits = isinstance(node.op, Pointwise) and node.output.type.shape == shape
-        if not fits or is_free(node) or of_update_rule(node):
+        if not is_over(node, shape) or node.is_free or of_update_rule(node):
             continue
         if not any(stored(v, producers) in inside for v in node.inputs):
             continue
@@ -88,12 +84,4 @@ def _pooling_of(
     if len(outside) != 1 or inside.intersection(graph.results):
         return None
     (node,) = outside.values()
-    return node if isinstance(node.op, MaxPool2d) and can_pool(node.op) else None
-
-
-def can_pool(op: MaxPool2d) -> bool:
-    """Whether a contraction can pool its output in registers: windows that tile the pixels."""
-    rows, columns = op.kernel_size
-    return (
-        op.stride == op.kernel_size and op.padding == (0, 0) and rows <= 4 and rows * columns <= 9
-    )
+    return node if node.op.pools_in_registers else None

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.fused import Fused
-from graphc.passes.rewriting.free import is_free
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.rewrite import drop_dead, topological
 
@@ -59,7 +58,7 @@ def _fuse(
 
     def read(value: Value) -> None:
         producer = producers.get(value)
-        if producer is None or (id(producer) not in members and not is_free(producer)):
+        if producer is None or (id(producer) not in members and not producer.is_free):
             inputs[value] = None
         elif id(producer) not in members and value not in copied:
             for source in producer.inputs:

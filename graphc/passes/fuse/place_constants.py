@@ -11,9 +11,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.arithmetic import StopGradient
-from graphc.ops.base import Contraction, Index, Source, View, Window
 from graphc.ops.constant import PLACED, Constant
-from graphc.passes.rewriting.free import INLINE_ELEMENTS
 from graphc.passes.rewriting.rewrite import names_of, substitute
 from graphc.target import Target
 
@@ -26,16 +24,14 @@ def place_constants(graph: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         value = node.outputs[0]
-        if isinstance(node.op, Constant) and (
-            value.type.size > INLINE_ELEMENTS or value in in_memory
-        ):
+        if not node.op.is_source or (node.is_free and value not in in_memory):
+            nodes.append(node)
+        elif isinstance(node.op, Constant):
             placed[value] = Value(PLACED + node.op.value.digest, value.type)
-        elif isinstance(node.op, Source) and value in in_memory:
+        else:
             source = replace(value, name=names.fresh(value.name))
             nodes.append(replace(node, outputs=(source,)))
             nodes.append(Node(StopGradient(), (source,), (value,), node.where))
-        else:
-            nodes.append(node)
     state = tuple(dict.fromkeys((*graph.state, *placed.values())))
     return substitute(replace(graph, state=state), nodes, placed)
 
@@ -44,17 +40,13 @@ def _operands_in_memory(graph: Graph) -> Iterator[Value]:
     """What contractions, windows and gathers read, through views."""
     producers = graph.producers
     for node in graph.nodes:
-        if isinstance(node.op, Contraction | Window | Index):
-            # The places of a gather are computed like any element; its table is memory.
-            gathers = node.op.name in ("take", "take_along_axis", "searchsorted")
-            operands = node.inputs[:1] if gathers else node.inputs
-            for value in operands:
-                yield _source(value, producers)
+        for value in node.inputs[node.op.in_memory]:
+            yield _source(value, producers)
 
 
 def _source(value: Value, producers: dict[Value, Node]) -> Value:
     producer = producers.get(value)
-    while producer is not None and isinstance(producer.op, View):
+    while producer is not None and producer.op.moves:
         value = producer.inputs[0]
         producer = producers.get(value)
     return value

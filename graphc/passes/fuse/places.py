@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphc.ir import Node, Value
-from graphc.ops.base import Pointwise, Reduction, View
-from graphc.ops.widen import Widen
 from graphc.passes.fuse.sections import sections_joined
-from graphc.passes.rewriting.free import is_free
+
+
+def is_over(node: Node, shape: tuple[int, ...]) -> bool:
+    """Whether the node computes each element of a value of this shape at its own place."""
+    return node.op.pointwise and node.output.type.shape == shape
 
 
 def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
     """What the node reads, through views or not, at another index than its own."""
-    direct = isinstance(node.op, (Pointwise, Reduction)) or sections_joined(node) is not None
+    direct = node.op.in_registers or sections_joined(node) is not None
     found = set()
     for value in node.inputs:
         own = through_unit_reshapes(value, producers) if direct else None
@@ -22,8 +24,8 @@ def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:
             if source != own:
                 found.add(source)
             producer = producers.get(source)
-            views = producer is not None and isinstance(producer.op, View | Widen)
-            source = producer.inputs[0] if producer is not None and views else None
+            through = producer is not None and (producer.op.moves or producer.op.converts_reads)
+            source = producer.inputs[0] if producer is not None and through else None
     return found
 
 
@@ -38,7 +40,7 @@ def through_unit_reshapes(value: Value, producers: Mapping[Value, Node]) -> Valu
 
 def _keeps_places(node: Node) -> bool:
     """Whether a node that costs nothing has the elements of its only input in their order."""
-    if len(node.inputs) != 1 or not is_free(node):
+    if len(node.inputs) != 1 or not node.is_free:
         return False
     ((axes,),), shape = node.op.axis_map(node.inputs[0].type), node.output.type.shape
     wide = [d for d, n in enumerate(shape) if n != 1]
@@ -48,13 +50,13 @@ def _keeps_places(node: Node) -> bool:
 def stored(value: Value, producers: Mapping[Value, Node]) -> Value:
     """What `value` widens, or itself."""
     producer = producers.get(value)
-    return producer.inputs[0] if producer and isinstance(producer.op, Widen) else value
+    return producer.inputs[0] if producer and producer.op.converts_reads else value
 
 
 def readers(value: Value, consumers: Mapping[Value, Sequence[Node]]) -> Iterator[Node]:
     """The nodes that read `value` or what widens it."""
     for node in consumers.get(value, ()):
-        if isinstance(node.op, Widen):
+        if node.op.converts_reads:
             yield from consumers.get(node.output, ())
         else:
             yield node

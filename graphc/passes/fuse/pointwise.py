@@ -19,14 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Contraction, Pointwise, Reduction
-from graphc.ops.fused import Fused
-from graphc.ops.scan import Scan
 from graphc.passes.fuse.groups import fuse_groups, of_update_rule
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import read_elsewhere, through_unit_reshapes
 from graphc.passes.fuse.sections import sections_joined
-from graphc.passes.rewriting.free import is_free
 from graphc.passes.rewriting.measure import must_fall
 from graphc.target import Target
 
@@ -35,7 +31,7 @@ Shape = tuple[int, ...]
 
 def fuse_pointwise(graph: Graph, target: Target) -> Graph:
     """`graph` with every node fused, but for reshapes, which move nothing."""
-    partition = Partition(graph, is_free, "fuse_pointwise")
+    partition = Partition(graph, lambda n: n.is_free, "fuse_pointwise")
     producers = graph.producers
     spaces = {partition.of(n): _space(n, producers) for n in graph.nodes if _fusible(n)}
     for node in graph.nodes:
@@ -56,7 +52,7 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
 
 def _alone(graph: Graph) -> list[Node]:
     """The nodes that are no kernel yet and must be one."""
-    return [n for n in graph.nodes if not isinstance(n.op, Fused) and not _stays(n)]
+    return [n for n in graph.nodes if not n.op.is_planned]
 
 
 def _groups(graph: Graph, partition: Partition) -> list[list[Node]]:
@@ -65,19 +61,12 @@ def _groups(graph: Graph, partition: Partition) -> list[list[Node]]:
 
 
 def _fusible(node: Node) -> bool:
-    if isinstance(node.op, (Fused, Contraction)) or _stays(node):
-        return False
-    return not is_free(node)
-
-
-def _stays(node: Node) -> bool:
-    """Whether the node is no kernel: a reshape, or a scan, whose body holds kernels."""
-    return node.op.name == "reshape" or isinstance(node.op, Scan)
+    return not (node.op.is_planned or node.op.contracts or node.is_free)
 
 
 def _direct_producers(node: Node, producers: dict[Value, Node]) -> Iterator[Node]:
     """The fusible nodes that `node` reads at its own index."""
-    if not isinstance(node.op, (Pointwise, Reduction)) and not sections_joined(node):
+    if not node.op.in_registers and not sections_joined(node):
         return
     for value in node.inputs:
         source = through_unit_reshapes(value, producers)
@@ -181,8 +170,8 @@ def _space(node: Node, producers: dict[Value, Node]) -> _Space:
     shape = node.outputs[0].type.shape
     reads: dict[Value, set[tuple[Shape, Shape]]] = {}
     rows = None
-    if isinstance(node.op, Reduction):
-        rows = _Rows(node.inputs[0].type.shape, node.op.axes)
+    if node.op.reduced_axes is not None:
+        rows = _Rows(node.inputs[0].type.shape, node.op.reduced_axes)
     else:
         for value in node.inputs:
             source = through_unit_reshapes(value, producers)

@@ -18,18 +18,15 @@ import math
 from dataclasses import replace
 
 from graphc.ir import NARROW, Graph, Node, Value
-from graphc.ops.base import Contraction, Op, Pointwise, Reduction, View
+from graphc.ops.base import Op
 from graphc.ops.logic import Cast
-from graphc.ops.pooling import MaxPool2d
 from graphc.ops.widen import Widen
-from graphc.passes.rewriting.free import is_free
 from graphc.passes.rewriting.rewrite import drop_dead, names_of
 from graphc.target import Target
 
 FEW_READS = 64
 """On the CPU an element that a contraction reads more often is better converted once for all: dense
 layers of 1024 to 2048 features gain until 64 rows (2.3 times at 1 row), convolutions lose."""
-_MOVES = frozenset({"cast", "concat", "constant", "pad", "take", "take_along_axis", "where"})
 
 
 def widen(graph: Graph, target: Target) -> Graph:
@@ -59,19 +56,19 @@ class _Widening:
 
     def add(self, node: Node) -> None:
         """Append `node`, between conversions where it computes on floats of two bytes."""
-        if isinstance(node.op, View | MaxPool2d) or node.op.name in _MOVES or not node.op.widens:
+        if node.op.takes_narrow or not node.op.widens:
             self._follow(node)
             self.nodes.append(node)
             return
-        registers = self._reads_registers(node.op)
-        if registers or isinstance(node.op, Contraction):
+        op = node.op
+        registers = op.in_registers or (op.contracts and self.target.kind.converts_on_reads)
+        if registers or op.contracts:
             node = replace(node, inputs=tuple(self.stored.get(v, v) for v in node.inputs))
         if not any(map(_narrow, (*node.inputs, *node.outputs))):
             self.nodes.append(node)
             return
         inputs = tuple(self._read(v, node, registers) if _narrow(v) else v for v in node.inputs)
         outputs = tuple(self._wide(v) if _narrow(v) else v for v in node.outputs)
-        op = node.op
         if getattr(op, "dtype", None) in NARROW:
             op = replace(op, dtype="f32")  # type: ignore[type-var]
         self.nodes.append(replace(node, op=op, inputs=inputs, outputs=outputs))
@@ -79,14 +76,9 @@ class _Widening:
             if value is not wide:
                 self._emit(Cast(value.type.dtype), wide, value, node)
 
-    def _reads_registers(self, op: Op) -> bool:
-        """Whether kernels compute an operand of `op` where they read it."""
-        contracts = isinstance(op, Contraction) and self.target.kind.converts_on_reads
-        return contracts or isinstance(op, Pointwise | Reduction)
-
     def _read(self, value: Value, node: Node, registers: bool) -> Value:
         """f32 in place of a float of two bytes that `node` reads."""
-        if isinstance(node.op, Contraction) and not registers:
+        if node.op.contracts and not registers:
             a, b = (replace(v.type, dtype="f32") for v in node.inputs)
             products = math.prod(node.op.iteration(a, b).extents)
             registers = products <= FEW_READS * value.type.size
@@ -96,7 +88,7 @@ class _Widening:
         """Remember casts to f32, and follow views of them."""
         if node.op == Cast("f32") and _narrow(node.inputs[0]):
             self.stored[node.output] = node.inputs[0]
-        elif isinstance(node.op, View) and node.inputs[0] in self.stored:
+        elif node.op.moves and node.inputs[0] in self.stored:
             source = self.stored[node.inputs[0]]
             type = replace(node.output.type, dtype=source.type.dtype)
             view = Value(self.names.fresh(node.output.name), type)
@@ -109,7 +101,7 @@ class _Widening:
     def _copied(self, value: Value, node: Node) -> Value:
         """f32 in memory. What views only turn or repeat is copied as it lies, before them."""
         producer = self.producers.get(value)
-        if producer is not None and isinstance(producer.op, View) and is_free(producer):
+        if producer is not None and producer.op.moves and producer.is_free:
             (source,) = producer.inputs
             if source.type.size <= value.type.size:
                 copy = self._copied(source, node)

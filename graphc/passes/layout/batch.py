@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.axes import SUMMED
-from graphc.ops.base import Contraction, Index, Pointwise, Reduction, Window
-from graphc.ops.widen import Widen
+from graphc.ops.view import PermuteDims
 
 MOVED = -2
 """In place of an axis: a view that moved the batch, good for a contraction over it alone."""
@@ -41,7 +40,7 @@ def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int
 def _spans(node: Node, axis: int, summed: set[Value]) -> bool:
     """Whether the node reads a sum over the batch that yet varies along `axis`: of two axes with
     the batch's extent, the kernel can have only one in its lanes."""
-    if axis < 0 or not isinstance(node.op, Pointwise):
+    if axis < 0 or not node.op.pointwise:
         return False
     from_end = axis - node.output.type.rank
     sums = [v.type for v in node.inputs if v in summed]
@@ -55,7 +54,7 @@ def _rows_keep_the_batch(
     puts its lanes."""
     widest = max(on_batch, key=lambda v: v.type.rank)
     from_end = on_batch[widest] - widest.type.rank
-    reduced = [n.inputs[0] for n in body.nodes if isinstance(n.op, Reduction)]
+    reduced = [n.inputs[0] for n in body.nodes if n.op.reduced_axes is not None]
     return all(v.type.rank + from_end == carried[v] for v in reduced if v in carried)
 
 
@@ -63,21 +62,21 @@ def _follow(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int 
     """The batch axis of the outputs, MOVED, or SUMMED; None if unclear, or if the op's kernels have
     no lanes of their own choice."""
     op = node.op
-    if isinstance(op, Contraction):
+    if op.contracts:
         return _follow_contraction(node, carried, moved)
     if any(v in moved for v in node.inputs):
-        return MOVED if isinstance(op, Widen) else None
-    if op.own_template or isinstance(op, Index):
+        return MOVED if op.converts_reads else None
+    if op.own_template:
         return None
     maps = op.axis_map(*(v.type for v in node.inputs))[0]
     places = {a[carried[v]] for v, a in zip(node.inputs, maps, strict=True) if v in carried}
     place = places.pop() if len(places) == 1 else None
-    if op.name == "permute_dims":
+    if isinstance(op, PermuteDims):
         (x,) = node.inputs
         return place if place == carried[x] or (x.type.rank > 2 and place in (0, 1)) else MOVED
-    if not isinstance(op, Pointwise) and not all(v in carried for v in node.inputs):
+    if not op.pointwise and not all(v in carried for v in node.inputs):
         return None
-    return None if isinstance(op, Window) and place != 0 else place
+    return place if op.lane_axes is None or place in op.lane_axes else None
 
 
 def _follow_contraction(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int | None:

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
-from graphc.ops.base import Contraction, Reduction
 from graphc.ops.fused import Fused
 from graphc.ops.layout import Relayout
 from graphc.ops.scan import BoundScan, Scan
@@ -74,7 +73,7 @@ def _may_have_lanes(op: Scan) -> bool:
     """Whether the first axis of carries may be that of lanes in some contraction of the body: not
     one that numbers the matrices of both operands, as with models trained side by side."""
     nodes = [n for k in op.body.nodes if isinstance(k.op, Fused) for n in k.op.body.nodes]
-    products = [n for n in nodes if isinstance(n.op, Contraction)]
+    products = [n for n in nodes if n.op.contracts]
     maps = [n.op.axis_map(*(v.type for v in n.inputs))[0] for n in products]
     return not maps or not all(0 in a and 0 in b for a, b in maps)
 
@@ -139,7 +138,7 @@ class _Assignment:
 
     def _nodes(self) -> None:
         for node in self.graph.nodes:
-            if node.op.name == "reshape":
+            if node.op.moves:
                 self._reshape(node)
             elif isinstance(node.op, Scan):
                 self._scan(Scan.bind(node))
@@ -236,7 +235,7 @@ class _Assignment:
         if not self.times or any(v.type.rank for v in body.inputs):
             return None
         axes = {v: _batch_axis(v.type, self.batch, self.times) for v in body.outputs}
-        if any(isinstance(n.op, Contraction | Reduction) for n in body.nodes):
+        if any(n.op.contracts or n.op.reduced_axes is not None for n in body.nodes):
             return None
         return None if None in axes.values() else {v: a for v, a in axes.items() if a is not None}
 
@@ -270,7 +269,7 @@ class _Assignment:
 def _row_operands(body: Graph) -> set[Value]:
     """The activation of a dense layer's large weight gradient: b of a matmul summed over n."""
     for node in body.nodes:
-        if isinstance(node.op, Contraction) and node.output.type.rank == 2:
+        if node.op.contracts and node.output.type.rank == 2:
             large = node.output.type.size >= LARGE_WEIGHT
             wide = node.output.type.shape[0] >= WIDE_WEIGHT
             if (large or wide) and node.inputs[1] in body.inputs:

@@ -19,16 +19,11 @@ from dataclasses import replace
 
 from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Graph, Names, Node, Value
-from graphc.ops.arithmetic import Add
-from graphc.ops.base import Contraction, Pointwise, Reduction, View
-from graphc.ops.constant import Constant
-from graphc.ops.join import Pad
 from graphc.ops.reduction import Sum
 from graphc.ops.scan import BoundScan, Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
 from graphc.passes.loops.over_time import Totals, can_stack, summed_axes
 from graphc.passes.rewriting.bodies import unique_names, values_of
-from graphc.passes.rewriting.free import is_free
 from graphc.passes.rewriting.measure import must_fall
 from graphc.passes.rewriting.rewrite import drop_dead, resolve, substitute, topological
 from graphc.passes.simplify.prune_scans import prune_scans
@@ -38,7 +33,7 @@ from graphc.trace import Builder, Tensor
 
 def hoist(graph: Graph, target: Target) -> Graph:
     """`graph` with less work in its scans; nested ones give to the bodies around them first."""
-    if not any(isinstance(n.op, Scan) for n in graph.nodes):
+    if next(bodies(graph), None) is None:
         return graph
     names = Names(v.name for g in (graph, *bodies(graph)) for v in values_of(g))
     return unique_names(_hoist(graph, names))
@@ -71,7 +66,7 @@ def _with_views(node: Node, origin: dict[Value, Node], builder: Builder) -> Node
     while waiting:
         inner, outer = waiting.pop(0)
         source = origin.get(outer)
-        if source is None or not is_free(source) or len(source.outputs) != 1:
+        if source is None or not source.is_free or len(source.outputs) != 1:
             constants.append((inner, outer))
             continue
         read = tuple(
@@ -119,15 +114,15 @@ class _Loop:
             varies = any(v in changing for v in node.inputs)
             if varies:
                 changing.update(node.outputs)
-            if is_free(node):
+            if node.is_free:
                 continue
-            behind = isinstance(node.op, Pointwise) and any(
+            behind = node.op.pointwise and any(
                 id(self.producers.get(v)) in moved
                 and v in changing
                 and v.type.size >= node.output.type.size
                 for v in node.inputs
             )
-            if not varies or behind or not isinstance(node.op, Pointwise):
+            if not varies or behind or not node.op.pointwise:
                 self._move(node, moved)
         return moved
 
@@ -161,7 +156,7 @@ class _Loop:
         for carry in self.loop.carries:
             old, new = carry.old, carry.new
             node = self.producers.get(new)
-            if node is None or not isinstance(node.op, Add) or old not in node.inputs:
+            if node is None or not node.op.adds or old not in node.inputs:
                 continue
             uses = self.body.outputs.count(old) + len(self.consumers.get(old, ()))
             alone = self.body.outputs.count(new) == 1 and not self.consumers.get(new)
@@ -181,11 +176,11 @@ class _Loop:
             node = self.producers.get(value)
             if node is None or isinstance(node.op, Sum):
                 continue
-            added = isinstance(node.op, Add) and all(v.type == value.type for v in node.inputs)
-            if added or isinstance(node.op, View | Pad):
+            added = node.op.adds and all(v.type == value.type for v in node.inputs)
+            if added or node.op.moves_sums:
                 waiting += [v for v in node.inputs if v not in seen]
                 seen.update(node.inputs)
-            elif isinstance(node.op, Contraction):
+            elif node.op.contracts:
                 wide = node.output.type.rank > 2 and any(v in self.constants for v in node.inputs)
                 if wide or summed_axes(node) is None:
                     return False
@@ -206,13 +201,13 @@ class _Loop:
             free = not stays.intersection(node.outputs) and id(node) not in before
             if not free or node in adding or not can_stack(node):
                 continue
-            heavy = isinstance(node.op, Contraction | Reduction)
+            heavy = node.op.contracts or node.op.reduced_axes is not None
             if heavy or any(v in values for v in node.inputs):
                 moved[id(node)] = node
                 values.update(node.outputs)
         for node in reversed(self.body.nodes):  # views are read where their readers are
             readers = self.consumers.get(node.outputs[0], [])
-            if is_free(node) and readers and all(id(n) in moved for n in readers):
+            if node.is_free and readers and all(id(n) in moved for n in readers):
                 if node.outputs[0] not in self.body.outputs:
                     moved[id(node)] = node
         for term in sums.values():
@@ -224,7 +219,7 @@ class _Loop:
     ) -> None:
         """Move the views that lead to `value`, a term of a sum, if nothing else reads them."""
         node = self.producers.get(value)
-        if node is None or not isinstance(node.op, View) or not can_stack(node) or value in stays:
+        if node is None or not node.op.moves or not can_stack(node) or value in stays:
             return
         if all(id(n) in moved or n in adding for n in self.consumers[value]):
             moved[id(node)] = node
@@ -306,9 +301,10 @@ class _Loop:
     def _is_zero(self, value: Value) -> bool:
         producers = {v: n for n in self.builder.nodes for v in n.outputs}
         node = producers.get(value)
-        while node is not None and isinstance(node.op, View):
+        while node is not None and node.op.moves:
             node = producers.get(node.inputs[0])
-        return node is not None and isinstance(node.op, Constant) and not node.op.array.any()
+        array = node.op.array if node is not None else None
+        return array is not None and not array.any()
 
     def tensor(self, value: Value) -> Tensor:
         return Tensor(value, self.builder)

@@ -13,26 +13,22 @@ from typing import cast
 from graphc import functions
 from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Node, Value
-from graphc.ops.arithmetic import Add
 from graphc.ops.axes import SUMMED, folded
-from graphc.ops.base import Contraction, Op
-from graphc.ops.join import Pad
 from graphc.ops.reduction import Sum
-from graphc.ops.scan import Scan
-from graphc.ops.view import PermuteDims, Reshape, Slice
+from graphc.ops.view import PermuteDims
 from graphc.trace import Tensor, emit
 
 
 def can_stack(node: Node) -> bool:
     """Whether a node computes something and may do so for all iterations at once: not what draws
     random numbers by the iteration's counter, nor a loop within."""
-    return bool(node.inputs) and not node.op.draws and not isinstance(node.op, Scan)
+    return bool(node.inputs) and not node.op.draws and not node.op.is_loop
 
 
 def summed_axes(node: Node) -> tuple[int, int] | None:
     """The axis of each operand that a contraction sums over, where both have one and share no
     other; None for any other node."""
-    if not isinstance(node.op, Contraction):
+    if not node.op.contracts:
         return None
     ((a, b),) = node.op.axis_map(*(v.type for v in node.inputs))
     shared = any(d in b for d in a if d not in (None, SUMMED))
@@ -73,9 +69,9 @@ class Totals:
                     y = emit(Sum((0, *axes), True), x)
                     return functions.reshape(y, y.shape[1:])
                 return emit(Sum((0, *axes)), x)
-            if isinstance(op, PermuteDims | Reshape | Slice) or _is_zero_pad(op):
+            if op.moves_sums:
                 return emit(op, self.total(node.inputs[0]))
-            if isinstance(op, Add) and _alike(node):
+            if op.adds and _alike(node):
                 a, b = node.inputs
                 return functions.add(self.total(a), self.total(b))
         known = self.known[value]
@@ -89,10 +85,6 @@ class Totals:
         if node is not None and isinstance(node.op, PermuteDims):
             return emit(node.op, self.folded(node.inputs[0], node.op.axes[axis]))
         return cast(Tensor, folded(self.f, self.known[value].tensor, axis))
-
-
-def _is_zero_pad(op: Op | None) -> bool:
-    return isinstance(op, Pad) and op.value == 0
 
 
 def _alike(node: Node) -> bool:

@@ -18,7 +18,6 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Names, Node, Value
 from graphc.messages import decide
-from graphc.ops.base import Pointwise, Random, Source, View
 from graphc.ops.join import Concat
 from graphc.ops.scan import Scan, bodies, stacked
 from graphc.ops.view import Slice
@@ -140,9 +139,7 @@ class _Pair:
     def _repeating(self, node: Node) -> dict[str, float]:
         """The microseconds of computing a node again; no capacity, which is infinite, if that
         may not be."""
-        if isinstance(node.op, View | Source):
-            return {"capacity": 0.0}
-        if not isinstance(node.op, Pointwise | Random):
+        if node.op.operations is None:
             return {}
         return {"capacity": node.op.operations * node.output.type.size / self.rates.flops}
 
@@ -162,7 +159,7 @@ class _Pair:
             if value in producers and value not in found:
                 found[value] = None
                 todo += [v for v in producers[value].inputs if v not in chosen]
-        return [v for v in found if isinstance(producers[v].op, Pointwise)]
+        return [v for v in found if producers[v].op.pointwise]
 
     def _rewrite(self, chosen: Sequence[Value]) -> tuple[Node, Node]:
         nodes = list(self.ahead.body.nodes)
@@ -241,29 +238,15 @@ class _Pair:
         seen, todo = {value}, [value]
         while todo:
             node = producers.get(todo.pop())
-            if node is not None and isinstance(node.op, Slice):
-                section = _section(node)
-                if section is not None:
-                    found[section] = None
-            elif node is not None and isinstance(node.op, Pointwise):
+            if node is not None and node.op.moves:
+                if read := node.op.section(node.inputs[0].type):
+                    sections, place = read
+                    found[node.inputs[0], sections.axis, sections.count, place] = None
+            elif node is not None and node.op.pointwise:
                 same = [v for v in node.inputs if v.type.shape == value.type.shape]
                 todo += [v for v in same if v not in seen]
                 seen.update(same)
         return list(found)
-
-
-def _section(node: Node) -> tuple[Value, int, int, int] | None:
-    """What `_sections_of` tells of a slice, if it is one of equal sections along one axis."""
-    op, (source,) = node.op, node.inputs
-    assert isinstance(op, Slice)
-    shape = node.output.type.shape
-    cut = [d for d, n in enumerate(source.type.shape) if n != shape[d]]
-    if len(cut) != 1 or set(op.steps) != {1} or not shape[cut[0]]:
-        return None
-    (axis,) = cut
-    place, rest = divmod(op.starts[axis], shape[axis])
-    count, left = divmod(source.type.shape[axis], shape[axis])
-    return None if rest or left else (source, axis, count, place)
 
 
 def _words(values: Sequence[Value]) -> str:

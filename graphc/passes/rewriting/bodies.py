@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Names, Node, Value
 from graphc.ops.fused import Fused
-from graphc.ops.scan import Scan
+from graphc.ops.scan import Scan, bodies
 from graphc.target import Target
 
 Pass = Callable[[Graph, Target], Graph]
@@ -59,7 +59,7 @@ def values_of(graph: Graph) -> Iterator[Value]:
 def unique_names(graph: Graph) -> Graph:
     """`graph` with a name of its own for every value and kernel in it and in the bodies of its
     scans. The graph's own names stay."""
-    if not any(isinstance(n.op, Scan) for n in graph.nodes):
+    if next(bodies(graph), None) is None:
         return graph
     return _Renaming(graph).graph
 

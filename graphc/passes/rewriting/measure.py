@@ -23,8 +23,7 @@ from __future__ import annotations
 
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Contraction, Pointwise
-from graphc.ops.scan import Scan
+from graphc.ops.scan import bodies
 from graphc.ops.view import PermuteDims, Reshape
 
 Weight = tuple[int, int]
@@ -48,7 +47,7 @@ class Weights:
             self._roots[node.output] = self.root(node.inputs[0])
         shape = node.outputs[0].type.shape
         made = any(v in self._products and v.type.shape == shape for v in node.inputs)
-        if isinstance(node.op, Contraction) or (isinstance(node.op, Pointwise) and made):
+        if node.op.contracts or (node.op.pointwise and made):
             self._products.update(node.outputs)
 
     def of(self, value: Value) -> Weight:
@@ -64,7 +63,7 @@ class Weights:
             return first + (OP if same else 1), 2 * second
         if isinstance(node.op, PermuteDims):
             return 2 * first, second + 1
-        if isinstance(node.op, Pointwise):
+        if node.op.pointwise:
             shape = node.output.type.shape
             barrier = any(v.type.shape == shape and self.is_barrier(v) for v in node.inputs)
             return 2 * first + OP + BARRIER * barrier, second + 1
@@ -103,6 +102,6 @@ def must_fall(name: str, rule: str, before: object, after: object, node: Node) -
 
 
 def _extent(graph: Graph) -> int:
-    bodies = (n.op.body for n in graph.nodes if isinstance(n.op, Scan))
-    own = sum(1 + len(n.inputs) + len(n.outputs) for n in graph.nodes)
-    return own + len(graph.state) + sum(map(_extent, bodies))
+    graphs = (graph, *bodies(graph))
+    nodes = sum(1 + len(n.inputs) + len(n.outputs) for g in graphs for n in g.nodes)
+    return nodes + sum(len(g.state) for g in graphs)

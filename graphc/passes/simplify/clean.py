@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from graphc.ir import Graph, Names, Node, Value
-from graphc.ops.base import Op, Source
+from graphc.ops.base import Array, Op
 from graphc.ops.constant import Constant
 from graphc.passes.rewriting.measure import Weights, measure, must_fall
 from graphc.passes.rewriting.rewrite import drop_dead, names_of, resolve, substitute
@@ -29,17 +29,17 @@ FOLD_LIMIT = 65536
 
 def simplify(graph: Graph, target: Target) -> Graph:
     """`clean` for a graph that is still to be differentiated: what stops gradients stays."""
-    return _until_stable("simplify", graph, frozenset({"stop_gradient"}))
+    return _until_stable("simplify", graph, True)
 
 
 def clean(graph: Graph, target: Target) -> Graph:
     """The same results from fewer and simpler nodes."""
-    return _until_stable("clean", graph, frozenset())
+    return _until_stable("clean", graph, False)
 
 
-def _until_stable(name: str, graph: Graph, untouched: frozenset[str]) -> Graph:
+def _until_stable(name: str, graph: Graph, differentiates: bool) -> Graph:
     while True:
-        cleaned = prune_scans(drop_dead(_sweep(name, graph, untouched)))
+        cleaned = prune_scans(drop_dead(_sweep(name, graph, differentiates)))
         if cleaned == graph:
             return graph
         must_fall(name, "a sweep", measure(graph), measure(cleaned), graph.nodes[-1])
@@ -61,6 +61,11 @@ class Sweep:
     def producer(self, value: Value) -> Node | None:
         return self.producers.get(value)
 
+    def constant(self, value: Value) -> Array | None:
+        """The elements of a constant; None for any other value."""
+        producer = self.producers.get(value)
+        return producer.op.array if producer else None
+
     def emit(self, op: Op, inputs: tuple[Value, ...], like: Node) -> Value:
         """A new node before the current one, with the origin of `like`."""
         types = op.infer(*(v.type for v in inputs))
@@ -74,13 +79,14 @@ class Sweep:
         self.weights.add(node)
 
 
-def _sweep(name: str, graph: Graph, untouched: frozenset[str]) -> Graph:
+def _sweep(name: str, graph: Graph, differentiates: bool) -> Graph:
     sweep = Sweep(names_of(graph), _shared(graph))
     seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
     for original in graph.nodes:
         inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
         node = replace(original, inputs=inputs)
-        replacement = None if node.op.name in untouched else _replacement(name, node, sweep)
+        stays = differentiates and node.op.stops_gradient
+        replacement = None if stays else _replacement(name, node, sweep)
         if replacement is not None:
             sweep.substitution[node.outputs[0]] = replacement
             continue
@@ -96,7 +102,7 @@ def _sweep(name: str, graph: Graph, untouched: frozenset[str]) -> Graph:
 
 def _replacement(name: str, node: Node, sweep: Sweep) -> Value | None:
     """What the first rule that applies gives in place of the node's output."""
-    for rule in (*rules_of(node), fold):
+    for rule in (*rules_of(node.op), fold):
         value = rule(node, sweep)
         if value is not None:
             before, after = sweep.weights.of_node(node), sweep.weights.of(value)
@@ -112,12 +118,11 @@ def _shared(graph: Graph) -> set[Value]:
 
 def fold(node: Node, sweep: Sweep) -> Value | None:
     """A constant in place of an op on constants alone."""
-    if isinstance(node.op, Source) or len(node.outputs) != 1:
+    if node.op.is_source or len(node.outputs) != 1:
         return None
-    operands = [sweep.producer(v) for v in node.inputs]
     if node.output.type.size > FOLD_LIMIT:
         return None
-    arrays = [n.op.array for n in operands if n is not None and isinstance(n.op, Constant)]
+    arrays = [a for v in node.inputs if (a := sweep.constant(v)) is not None]
     if len(arrays) != len(node.inputs):
         return None
     if node.output.type.size > max((a.size for a in arrays), default=1):

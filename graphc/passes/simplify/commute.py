@@ -26,8 +26,8 @@ def commute(graph: Graph, target: Target) -> Graph:
     substitution: dict[Value, Value] = {}
     results = set(graph.results)
     for node in graph.nodes:
-        relu = producers.get(node.inputs[0]) if node.op.name == "max_pool2d" else None
-        if relu is None or relu.op.name != "relu":
+        relu = producers.get(node.inputs[0]) if node.op.finds_largest else None
+        if relu is None or not relu.op.keeps_largest:
             nodes.append(node)
             continue
         if consumers[relu.output] != [node] or relu.output in results:
@@ -46,6 +46,6 @@ def commute(graph: Graph, target: Target) -> Graph:
 def _relus_before(value: Value, producers: Mapping[Value, Node]) -> int:
     """How many relus follow on one another before `value`, which the last of them makes."""
     count, node = 0, producers.get(value)
-    while node is not None and node.op.name == "relu":
+    while node is not None and node.op.keeps_largest:
         count, node = count + 1, producers.get(node.inputs[0])
     return count

@@ -58,7 +58,7 @@ def _terms(node: Node, sweep: Sweep) -> list[Value]:
         value = waiting.pop()
         producer = sweep.producer(value)
         whole = producer is not None and all(v.type == value.type for v in producer.inputs)
-        if producer is not None and isinstance(producer.op, Add) and whole:
+        if producer is not None and producer.op.adds and whole:
             waiting += producer.inputs
         else:
             terms.append(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.scan import Scan
+from graphc.ops.scan import Scan, bodies
 from graphc.passes.rewriting.rewrite import drop_dead, substitute
 
 
@@ -15,7 +15,7 @@ def prune_scans(graph: Graph) -> Graph:
     A carry that every iteration leaves as it is becomes a constant, and stacks of one value become
     one stack.
     """
-    if not any(isinstance(n.op, Scan) for n in graph.nodes):
+    if next(bodies(graph), None) is None:
         return graph
     used = {v for n in graph.nodes for v in n.inputs} | set(graph.results)
     substitution: dict[Value, Value] = {}

@@ -12,12 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value, Where
-from graphc.ops.base import Pointwise, Source
 from graphc.passes.rewriting.rewrite import names_of, topological
 from graphc.target import Target
 
-CHEAP = frozenset({"add", "subtract", "multiply", "negative", "square", "relu"})
-"""One instruction each."""
 SMALL = 8
 """A value so many times smaller than the result costs nothing to read."""
 
@@ -36,7 +33,7 @@ def recompute(graph: Graph, target: Target) -> Graph:
             readers = consumers.get(value, ())
             if not any(n.where.derived for n in readers):
                 continue
-            alone = value not in results and all(isinstance(n.op, Pointwise) for n in readers)
+            alone = value not in results and all(n.op.pointwise for n in readers)
             if alone and _within_reach(node, stored, producers):
                 repeated.add(value)
             else:
@@ -50,11 +47,11 @@ def _within_reach(node: Node, stored: set[Value], producers: Mapping[Value, Node
     waiting, seen = [node], {id(node)}
     while waiting:
         now = waiting.pop()
-        if now.op.name not in CHEAP or now.output.type.shape != shape:
+        if not now.op.is_cheap or now.output.type.shape != shape:
             return False
         for value in now.inputs:
             producer = producers.get(value)
-            free = producer is not None and isinstance(producer.op, Source)
+            free = producer is not None and producer.op.is_source
             if value in stored or free or value.type.size * SMALL <= node.output.type.size:
                 continue
             if producer is None or producer.where.derived:
@@ -75,7 +72,7 @@ def _with_repeats(
     def twin(value: Value, shape: Sequence[int]) -> Value:
         """What backward nodes read in place of `value`."""
         node = producers.get(value)
-        if value in stored or node is None or node.op.name not in CHEAP:
+        if value in stored or node is None or not node.op.is_cheap:
             return value
         if value.type.shape != tuple(shape):
             return value

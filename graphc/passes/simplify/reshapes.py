@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graphc.ir import Node, Value
-from graphc.ops.base import View
 from graphc.ops.join import Concat
 from graphc.ops.view import Reshape, Slice
 
@@ -48,23 +47,21 @@ def before_reshape(node: Node, sweep: Sweep) -> Value | None:
     return None
 
 
-def reshape_of_slice(node: Node, sweep: Sweep) -> Value | None:
+def reshape_of_slice(node: Node, inner: Node, sweep: Sweep) -> Value | None:
     """reshape(slice(x)) = slice(reshape(x)), where the reshape but splits axes and the slice takes
     whole runs of them: then x stays where it is, and the slice is a view of it."""
-    inner = sweep.producer(node.inputs[0])
-    if inner is None or not isinstance(inner.op, Slice):
-        return None
     (x,) = inner.inputs
     memory = sweep.producer(x)
-    moves = memory is not None and isinstance(memory.op, View) and memory.op.name != "reshape"
+    moves = memory is not None and memory.op.moves and not memory.op.is_planned
     parts = _split(inner.output.type.shape, node.output.type.shape)
-    if moves or parts is None or any(step != 1 for step in inner.op.steps):
+    reads = inner.op.index(x.type) or ()
+    if moves or parts is None or any(read.coefficients[d] != 1 for d, read in enumerate(reads)):
         return None
     shape: list[int] = []
     starts: list[int] = []
     for axis, part in enumerate(parts):
         run = math.prod(part[1:])
-        extent, start = x.type.shape[axis], inner.op.starts[axis]
+        extent, start = x.type.shape[axis], reads[axis].offset
         if extent % run or start % run:
             return None
         shape += [extent // run, *part[1:]]
@@ -77,8 +74,7 @@ def reshape_of_slice(node: Node, sweep: Sweep) -> Value | None:
 def concat_of_reshapes(node: Node, sweep: Sweep) -> Value | None:
     """concat(reshape(a), reshape(b)) = reshape(concat(a, b)), where the reshapes merge the axis of
     the concat with equal axes behind it: what makes a and b may then write the whole."""
-    assert isinstance(node.op, Concat)
-    axis = node.op.axis
+    axis = node.op.attributes["axis"]
     found = [sweep.producer(v) for v in node.inputs]
     sources = [n.inputs[0] for n in found if n is not None and isinstance(n.op, Reshape)]
     if len(sources) != len(node.inputs) or len(sources) < 2:

@@ -1,0 +1,127 @@
+"""What passes ask of an op, so that they need not know which op it is.
+
+An op's class states each fact once; most are stated by its family (`graphc.ops.base`). The defaults
+are those of an op of which nothing is known but its types: one kernel computes it, from memory.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphc.errors import GraphError
+from graphc.ir.affine import Affine, Iteration, Sections
+from graphc.ir.types import Array, Type
+
+
+class Facts:
+    """Base of `Op`."""
+
+    name: ClassVar[str] = ""
+
+    pointwise: ClassVar[bool] = False
+    """Each element of the output is one expression of the inputs' elements at its own place."""
+    contracts: ClassVar[bool] = False
+    """Sums products of two operands, by the loops of `iteration`."""
+    moves: ClassVar[bool] = False
+    """The output's elements are those of the only input, at other places."""
+    is_source: ClassVar[bool] = False
+    """Made from nothing, wherever it is read."""
+    in_registers: ClassVar[bool] = False
+    """What it reads may be computed by the same kernel, at the place of what it makes."""
+    in_memory: ClassVar[slice] = slice(0)
+    """The operands that kernels read in place, so that they must lie in memory."""
+    converts_reads: ClassVar[bool] = False
+    """Kernels do it as they load its only input, at no cost: widening."""
+    is_planned: ClassVar[bool] = False
+    """A plan has it as it stands: a kernel, a loop, or another shape of the same memory."""
+    is_loop: ClassVar[bool] = False
+    """Computes a graph of its own several times."""
+    lane_axes: ClassVar[tuple[int, ...] | None] = None
+    """The axes along which its kernels may have lanes; None for any."""
+    own_template: ClassVar[str] = ""
+    """The kernel template of an op that no other op but a view may share a kernel with."""
+    computes_reads: ClassVar[bool] = False
+    """Kernels of its own template compute the pointwise ops that nothing else reads before it."""
+    joined_axis: ClassVar[int | None] = None
+    """The axis along which its kernel can write all outputs one behind the other."""
+
+    operations: ClassVar[int | None] = None
+    """What an element costs to compute again, in operations; None if that is not to be done."""
+    is_cheap: ClassVar[bool] = False
+    """Computing it again costs less than an array in memory."""
+    takes_narrow: ClassVar[bool] = False
+    """Kernels do it to floats of two bytes as they are, since elements only move or are chosen."""
+    keeps_value: ClassVar[bool] = False
+    """The output is the only input elsewhere, or in another dtype: it has no name of its own."""
+    called: ClassVar[str | None] = None
+    """What kernels that do it are called; None for the op's name."""
+    names_module: ClassVar[bool] = False
+    """It is what its module is for, so that names of kernels leave it out behind the module's."""
+
+    adds: ClassVar[bool] = False
+    """The output is the sum of the inputs."""
+    neutral: ClassVar[tuple[float, tuple[int, ...]] | None] = None
+    """(a number, the operands where it stands and leaves the other one as it is, to the bit)."""
+    stops_gradient: ClassVar[bool] = False
+    """Nothing but a mark for differentiation: afterwards the output is the input."""
+    keeps_largest: ClassVar[bool] = False
+    """The largest of what it makes of some elements is what it makes of the largest, to the bit;
+    and where it makes several of them equal, it passes no gradient to any."""
+    finds_largest: ClassVar[bool] = False
+    """The elements of the first output are the largest of some of the input's."""
+
+    @property
+    def array(self) -> Array | None:
+        """The elements of the output, where the op holds them."""
+        return None
+
+    @property
+    def reduced_axes(self) -> tuple[int, ...] | None:
+        """The axes of the only input along which it combines elements; None if it combines none."""
+        return None
+
+    @property
+    def moves_sums(self) -> bool:
+        """Whether what it makes of a sum is the sum of what it makes of the terms, to the bit."""
+        return self.moves
+
+    @property
+    def pools_in_registers(self) -> bool:
+        """Whether a contraction's epilogue can compute it from its tile."""
+        return False
+
+    def index(self, source: Type) -> tuple[Affine, ...] | None:
+        """For each axis of the only input, its index from the output's; None if it does not move
+        elements by an affine map."""
+        return None
+
+    def iteration(self, a: Type, b: Type) -> Iteration:
+        """The loop nest of a contraction of operands of these types."""
+        raise GraphError(f"{self.name} has no loop nest: write iteration")
+
+    def is_free(self, *inputs: Type) -> bool:
+        """Whether a kernel computes it where it reads it, at no cost."""
+        if self.is_source or self.converts_reads:
+            return True
+        return self.moves and self.index(inputs[0]) is not None
+
+    def section(self, source: Type) -> tuple[Sections, int] | None:
+        """The sections of its only input of which it reads one, and its number; None otherwise."""
+        return None
+
+    def sections(self, *inputs: Type) -> Sections | None:
+        """The sections that its inputs are in the output; None if they are none."""
+        return None
+
+    def word(self, derived: bool, of_state: bool) -> str:
+        """What kernels that do it are called; "" if it needs no mention. `derived` says that it is
+        part of a gradient, `of_state` that it reads parameters."""
+        return self.name if self.called is None else self.called
+
+    def lack(self, *inputs: Type) -> str:
+        """What keeps a kernel from computing an op of the user's own; "" if nothing does."""
+        family = next(c for c in type(self).__mro__ if c.__module__.startswith("graphc."))
+        return (
+            "kernels compute own ops that are Pointwise, View, Reduction or Contraction, "
+            f"got {family.__name__}; device='reference' computes any"
+        )
