@@ -6,25 +6,19 @@ and dependencies, and besides of tasks that by their estimated times will have e
 an order, where the packing relies on it, becomes a dependency and gets an event.
 An output that may overwrite a dying input of its task becomes one buffer with it.
 
-Packing is NP-hard. Buffers are placed one by one into the gap between placed conflicting buffers
-that they fill best, or the lowest. The sequence decides: by size, by conflicts, by both; then a
-local search moves the buffers at the top of the arena, and what they conflict with, forward in
-the sequence for a fixed number of tries, with a fixed seed. It stops at the lower bound.
+The offsets then are `memory_packing.py`'s.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphc.runtime.planner.order import overwrites
-from graphc.runtime.planner.tasks import Tasks, aligned, bits
+import numpy as np
 
-SEARCH = 2_000_000
-"""Buffers and conflicts that the local search may look at: a third of a second."""
-TRIES = 1000
-"""Packings that it may try."""
+from graphc.runtime.planner.memory_packing import Flags, pack
+from graphc.runtime.planner.order import overwrites
+from graphc.runtime.planner.tasks import Tasks, bits
 
 
 @dataclass(frozen=True)
@@ -39,16 +33,8 @@ def plan_memory(tasks: Tasks, order: Sequence[int], before: Sequence[int], bound
     """Place the work buffers. `before` has all that comes before each task, in any way, as bits;
     no search goes on below `bound` bytes."""
     uses, merged = share_in_place(tasks, order, before)
-    writer = tasks.first_writers()
     buffers = list(uses)
-    conflicts = [set[int]() for _ in buffers]
-    for a, old in enumerate(buffers):
-        for b, new in enumerate(buffers[:a]):
-            apart = not uses[old] & ~before[writer[new]]
-            apart = apart or not uses[new] & ~before[writer[old]]
-            if not apart:
-                conflicts[a].add(b)
-                conflicts[b].add(a)
+    conflicts = conflicting(tasks, [uses[b] for b in buffers], buffers, before)
     starts = pack([tasks.buffers[b].room for b in buffers], conflicts, bound)
     placed = dict(zip(buffers, starts, strict=True))
     for buffer, into in merged.items():
@@ -81,21 +67,41 @@ def share_in_place(
     return uses, merged
 
 
-def reuse_edges(tasks: Tasks, starts: Mapping[int, int], before: Sequence[int]) -> list[int]:
+def conflicting(
+    tasks: Tasks, uses: Sequence[int], buffers: Sequence[int], before: Sequence[int]
+) -> Flags:
+    """Whether two of `buffers` must lie apart: neither has been used for the last time when the
+    other is first written."""
+    count, writer = len(tasks.tasks), tasks.first_writers()
+    size = -(-count // 8)
+    masks = b"".join(before[writer[b]].to_bytes(size, "little") for b in buffers)
+    done = np.frombuffer(masks, np.uint8).reshape(len(buffers), size)
+    done = np.unpackbits(done, axis=1, count=count, bitorder="little").T.astype(bool)
+    ended = np.empty((len(buffers), len(buffers)), np.bool_)
+    for row, mask in zip(ended, uses, strict=True):
+        done[list(bits(mask))].all(0, out=row)
+    conflicts: Flags = ~(ended | ended.T)
+    np.fill_diagonal(conflicts, False)
+    return conflicts
+
+
+def reuse_edges(tasks: Tasks, starts: Mapping[int, int], order: Sequence[int]) -> list[int]:
     """For each task those that must end before it, as bits, because it is the first to write
-    bytes that they use. `before` is what the packing relied on."""
-    uses = tasks.work_uses()
-    writer = tasks.first_writers()
-    spans = sorted((starts[b], starts[b] + tasks.buffers[b].nbytes, b) for b in uses)
+    bytes that they were the last to use. `order` is that of issue."""
+    uses, writer = tasks.work_uses(), tasks.first_writers()
+    place = {i: n for n, i in enumerate(order)}
+    spans = {b: (starts[b], starts[b] + tasks.buffers[b].nbytes) for b in uses}
+    cuts = {
+        cut: n for n, cut in enumerate(sorted({cut for span in spans.values() for cut in span}))
+    }
+    owner = np.full(len(cuts), -1)
     edges = [0] * len(tasks.tasks)
-    for n, (_, stop, a) in enumerate(spans):
-        for start, _, b in spans[n + 1 :]:
-            if start >= stop:
-                break
-            for old, new in ((a, b), (b, a)):
-                own = 1 << writer[new]
-                if not uses[old] & ~(before[writer[new]] | own):
-                    edges[writer[new]] |= uses[old] & ~own
+    for new in sorted(uses, key=lambda b: place[writer[b]]):
+        span = slice(*(cuts[cut] for cut in spans[new]))
+        for old in np.unique(owner[span]):
+            if old >= 0:
+                edges[writer[new]] |= uses[int(old)] & ~(1 << writer[new])
+        owner[span] = new
     return edges
 
 
@@ -113,91 +119,3 @@ def lower_bound(tasks: Tasks, order: Sequence[int], before: Sequence[int]) -> in
         live += step
         peak = max(peak, live)
     return peak
-
-
-def pack(sizes: Sequence[int], conflicts: Sequence[set[int]], bound: int) -> list[int]:
-    """Starts such that conflicting buffers lie apart; the arena is as small as the search finds.
-
-    `sizes` are bytes, multiples of the alignment; `conflicts[b]` are the buffers that b must not
-    overlap.
-    """
-    count = len(sizes)
-    assert all(size == aligned(size) for size in sizes)
-    crowd = [sizes[b] + sum(sizes[c] for c in conflicts[b]) for b in range(count)]
-    sequences = [
-        sorted(range(count), key=lambda b: (-sizes[b], -crowd[b], b)),
-        sorted(range(count), key=lambda b: (-crowd[b], -sizes[b], b)),
-        sorted(range(count), key=lambda b: (-crowd[b] * sizes[b], b)),
-        sorted(range(count), key=lambda b: (-len(conflicts[b]) * sizes[b], b)),
-    ]
-    tries = [(sequence, best_fit) for sequence in sequences for best_fit in (True, False)]
-    best: list[int] = []
-    best_top, best_try = -1, tries[0]
-    for sequence, best_fit in tries:
-        starts = _place(sequence, sizes, conflicts, best_fit)
-        top = _top(starts, sizes)
-        if best_top < 0 or top < best_top:
-            best, best_top, best_try = starts, top, (sequence, best_fit)
-    if best_top > bound:
-        best = _search(best, *best_try, sizes, conflicts, bound)
-    return best
-
-
-def _search(
-    best: list[int],
-    sequence: list[int],
-    best_fit: bool,
-    sizes: Sequence[int],
-    conflicts: Sequence[set[int]],
-    bound: int,
-) -> list[int]:
-    """Move a buffer at the top, or one that it conflicts with, to an earlier place."""
-    dice = random.Random(0)
-    work_per_try = len(sizes) + sum(map(len, conflicts))
-    current = best_top = _top(best, sizes)
-    starts = best
-    for _ in range(min(TRIES, SEARCH // work_per_try)):
-        tops = [b for b in sequence if starts[b] + sizes[b] == current]
-        buffer = dice.choice(tops)
-        if dice.random() < 0.5 and conflicts[buffer]:
-            buffer = dice.choice(sorted(conflicts[buffer]))
-        place = sequence.index(buffer)
-        moved = sequence[:place] + sequence[place + 1 :]
-        moved.insert(dice.randint(0, place), buffer)
-        new_starts = _place(moved, sizes, conflicts, best_fit)
-        top = _top(new_starts, sizes)
-        if top > current:
-            continue
-        sequence, starts, current = moved, new_starts, top
-        if top < best_top:
-            best, best_top = new_starts, top
-        if best_top <= bound:
-            break
-    return best
-
-
-def _place(
-    sequence: Sequence[int], sizes: Sequence[int], conflicts: Sequence[set[int]], best_fit: bool
-) -> list[int]:
-    """Starts when each buffer of `sequence` takes the smallest gap that holds it (the lowest one
-    if not `best_fit`), else the lowest place above its conflicts."""
-    starts = [-1] * len(sizes)
-    for buffer in sequence:
-        size = sizes[buffer]
-        taken = sorted(
-            (starts[c], starts[c] + sizes[c]) for c in conflicts[buffer] if starts[c] >= 0
-        )
-        end, chosen, slack = 0, -1, -1
-        for start, stop in taken:
-            gap = start - end - size
-            if gap >= 0 and (slack < 0 or gap < slack):
-                chosen, slack = end, gap
-                if not best_fit or not gap:
-                    break
-            end = max(end, stop)
-        starts[buffer] = chosen if slack >= 0 else end
-    return starts
-
-
-def _top(starts: Sequence[int], sizes: Sequence[int]) -> int:
-    return max((start + size for start, size in zip(starts, sizes, strict=True)), default=0)

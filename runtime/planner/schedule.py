@@ -44,7 +44,7 @@ def arrange(tasks: Tasks, streams: int, machine: Machine, looped: bool = False) 
     schedule = assign_streams(tasks, serial, demands, streams, machine.event)
     before = expected_order(tasks.predecessors, schedule)
     packing = plan_memory(tasks, schedule.order, before, bound)
-    reuse = reuse_edges(tasks, packing.starts, before)
+    reuse = reuse_edges(tasks, packing.starts, schedule.order)
     edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
     events = needed_events(edges, schedule, looped)
     whole = transitive_reduction(stream_order(edges, schedule), schedule.order)
