@@ -14,6 +14,11 @@ from dataclasses import replace
 from graphc.ir import Graph, Node
 from graphc.kernels.cpu.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
 from graphc.kernels.cpu.contract_text import plain_loops, plain_text, tiled_text
+from graphc.kernels.cpu.conv_channels import by_channels, lower_conv_channels
+from graphc.kernels.cpu.conv_channels_gradient import (
+    is_channel_gradient,
+    lower_channel_gradient,
+)
 from graphc.kernels.cpu.coverage import check_plain, check_tiled
 from graphc.kernels.cpu.schedule import choose
 from graphc.kernels.cpu.shell import balanced, symbol
@@ -35,6 +40,10 @@ def lower_contract(node: Node, target: Target) -> Kernel:
     assert isinstance(node.op, Fused)
     body = node.op.body
     nest = contraction_nest(body)
+    if by_channels(nest):
+        return lower_conv_channels(node, nest, target)
+    if is_channel_gradient(nest):
+        return lower_channel_gradient(node, nest, target)
     out = nest.node.output.type
     pool, window = pooling(body), None
     if pool is not None:

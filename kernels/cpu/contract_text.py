@@ -39,21 +39,21 @@ def tiled_text(
     lines = shape_lines(schedule)
     if epilogue:
         together = bool(roles.window) or roles.nest.sections is not None
-        lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, together), ())
+        lines += functor("Epilogue", epilogue, sum_parameters(epilogue, together), ())
     else:
         lines += ["struct Epilogue {", "    float* out;", "};"]
     if finish:
         lines += _finish_functor(finish)
     lines += _shell(node)
-    setup = _setup("Epilogue", epilogue, out)
+    fields = setup("Epilogue", epilogue, out)
     x, y = (f"(const {_element(r)}*)arguments[{r.input}]" for r in (roles.x, roles.y))
-    first = f"contract::run<Shape>({x}, {y}, chunk, {setup});"
+    first = f"contract::run<Shape>({x}, {y}, chunk, {fields});"
     if not finish:
         return _file(node, [*lines, f"    {first}"], *programs)
     rows, lane = _rows_and_lane(finish)
     second = (
         f"contract::over<{rows}, {lane}, {finish.chunks}>"
-        f"(chunk, {_setup('Finish', finish.epilogue, out, 'const float*')});"
+        f"(chunk, {setup('Finish', finish.epilogue, out, 'const float*')});"
     )
     lines += ["    if (phase == 0)", f"        {first}", "    else", f"        {second}"]
     return _file(node, lines, *programs)
@@ -105,10 +105,10 @@ def plain_text(
     sums = "sum" if together else "sum[0]"
     lines.append(f"        epilogue.template operator()<N>({sums}, {', '.join(indices)});")
     lines += ["    }", "};"]
-    lines += _functor("Epilogue", epilogue, _sum_parameters(epilogue, together, dtype), ())
+    lines += functor("Epilogue", epilogue, sum_parameters(epilogue, together, dtype), ())
     lines += _shell(node)
     a, b = (f"(const {_element(r)}*)arguments[{r.input}]" for r in (nest.a, nest.b))
-    lines.append(f"    contract::plain<Nest>({a}, {b}, chunk, {_setup('Epilogue', epilogue, 0)});")
+    lines.append(f"    contract::plain<Nest>({a}, {b}, chunk, {setup('Epilogue', epilogue, 0)});")
     return _file(node, lines, epilogue.program)
 
 
@@ -141,12 +141,12 @@ def _shell(node: Node) -> list[str]:
     ]
 
 
-def _sum_parameters(epilogue: Epilogue, together: bool, dtype: str = "float") -> str:
+def sum_parameters(epilogue: Epilogue, together: bool, dtype: str = "float") -> str:
     sums = f"const vec<{dtype}>* sum" if together else f"vec<{dtype}> sum"
     return ", ".join([sums, *(f"long e{d}" for d in range(epilogue.domain.rank))])
 
 
-def _functor(
+def functor(
     name: str, epilogue: Epilogue, parameters: str, first: Iterable[str], fields: Iterable[str] = ()
 ) -> list[str]:
     lines = [f"struct {name} {{", *(f"    {f};" for f in fields)]
@@ -166,7 +166,7 @@ def _finish_functor(finish: Finish) -> list[str]:
     parameters = "long row, long lane"
     if domain.lane is not None:
         first.append(f"const long e{domain.lane} = lane;")
-    return _functor("Finish", finish.epilogue, parameters, first, ["const float* workspace"])
+    return functor("Finish", finish.epilogue, parameters, first, ["const float* workspace"])
 
 
 def _rows_and_lane(finish: Finish) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def _rows_and_lane(finish: Finish) -> tuple[int, int]:
     return math.prod(domain.extents) // max(1, lane), lane
 
 
-def _setup(name: str, epilogue: Epilogue | None, out: int, workspace: str = "") -> str:
+def setup(name: str, epilogue: Epilogue | None, out: int, workspace: str = "") -> str:
     fields = [f"({workspace})arguments[{out}]"] if workspace else []
     if epilogue is None:
         fields = [f"(float*)arguments[{out}]"]

@@ -1,0 +1,250 @@
+"""Lowering of convolutions and their data gradients with channels in the lanes.
+
+The rows of a tile are pixels, its columns registers of output channels. The weight has its output
+channels in lanes too, so that a step is one channel of x at one tap: a few registers of the weight,
+each multiplied by one broadcast element per pixel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from graphc.ir import Node
+from graphc.kernels.cpu.contract_epilogue import Epilogue, epilogue_of
+from graphc.kernels.cpu.contract_index import constant, integers
+from graphc.kernels.cpu.contract_text import functor, setup, sum_parameters
+from graphc.kernels.cpu.shell import array_text, balanced, framed, symbol
+from graphc.kernels.cpu.tile import Cut
+from graphc.kernels.cpu.tile_cost import wanted_chunks
+from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.nest import Border, Nest
+from graphc.ops.fused import Fused
+from graphc.target import Target
+
+N, K, P, Q, C, R, S = range(7)
+"""The axes of the nest of `Conv2d`, and of `Conv2dDgrad`, whose own names say c, h, w and k."""
+
+TEXT = 256
+"""Products in the innermost loop's text: 1.5 KB of instructions."""
+
+MOST_CHUNKS = 48
+"""Enough for few workers to end together; more would cut what a chunk keeps in its caches."""
+
+MOST_PIXELS = 28
+"""Columns of an image in a tile."""
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """A tile: `images` x `columns` pixels by `vectors` registers of channels."""
+
+    images: int
+    columns: int
+    vectors: int
+
+
+def by_channels(nest: Nest) -> bool:
+    """Whether the nest is a convolution whose output channels lie in the lanes of its weight."""
+    return nest.b.lanes == K and nest.node.op.name in ("conv2d", "conv2d_dgrad")
+
+
+def lower_conv_channels(node: Node, nest: Nest, target: Target) -> Kernel:
+    """The kernel of a fused convolution, or data gradient, with channels in the lanes."""
+    assert isinstance(node.op, Fused)
+    body = node.op.body
+    epilogue = epilogue_of(body, nest, K, target.lanes)
+    loops = _Loops(_rows_as_one(nest, epilogue), target)
+    lines = [
+        "using namespace graphc::channels;",
+        "",
+        *loops.shape(),
+        *functor("Epilogue", epilogue, sum_parameters(epilogue, False), ()),
+    ]
+    x, w = (f"(const float*)arguments[{read.input}]" for read in (nest.a, nest.b))
+    lines += [
+        f'extern "C" void {symbol(node)}(void* const* arguments, int, int chunk) {{',
+        f"    run<Shape>({x}, {w}, chunk, {setup('Epilogue', epilogue, 0)});",
+        "}",
+        "",
+    ]
+    return Kernel(
+        symbol(node),
+        "contract",
+        framed(node, "conv_channels", array_text(epilogue.program.arrays), "\n".join(lines)),
+        (loops.chunks,),
+        flops=nest.flops,
+        bytes=sum(v.type.nbytes for v in (*body.inputs, *body.outputs)),
+        inplace=epilogue.inplace,
+    )
+
+
+def _rows_as_one(nest: Nest, epilogue: Epilogue) -> Nest:
+    """`nest` with all pixels of an image in one row, where every read and write allows it."""
+    rows, columns = nest.axes[P].extent, nest.axes[Q].extent
+    taps = nest.extents((R, S))
+    memory = [(a.strides[P], a.strides[Q]) for a in epilogue.program.accesses]
+    memory.append((nest.a.strides[P], nest.a.strides[Q]))
+    if taps > 1 or nest.a.borders or any(p != columns * q for p, q in memory):
+        return nest
+    axes = list(nest.axes)
+    axes[P], axes[Q] = replace(axes[P], extent=1), replace(axes[Q], extent=rows * columns)
+    return replace(nest, axes=tuple(axes))
+
+
+class _Loops:
+    """The tile of a nest, and the loops around it."""
+
+    def __init__(self, nest: Nest, target: Target) -> None:
+        self.nest, self.target = nest, target
+        self.extents = [axis.extent for axis in nest.axes]
+        self.vectors = self.extents[K] // target.lanes
+        x = nest.a
+        assert self.extents[K] % target.lanes == 0 and x.lanes in (None, C), "whole registers"
+        self.block = target.lanes if x.lanes == C else self.extents[C]
+        assert self.extents[C] % self.block == 0, "whole blocks of channels"
+        assert not x.quotients and not nest.b.quotients and not nest.b.borders
+        self.rows = [b for b in x.borders if b.axes <= {P, R}]
+        self.columns = [b for b in x.borders if b.axes <= {Q, S} and b not in self.rows]
+        assert len(self.rows) + len(self.columns) == len(x.borders)
+        self.sizes = min(self._candidates(), key=self._cycles)
+        self.cuts = self._column_cuts(self.sizes.columns)
+        self.cycles = self._cycles(self.sizes)
+        self._cut_into_chunks()
+
+    def _candidates(self) -> Iterator[_Sizes]:
+        registers, (n, width) = self.target.registers, (self.extents[N], self.extents[Q])
+        images = [i for i in (1, 2, 4) if n % i == 0]
+        columns = range(1, min(width, MOST_PIXELS) + 1)
+        for i, q, v in itertools.product(images, columns, range(1, min(self.vectors, 6) + 1)):
+            fits = i * q * v + min(i * q, v) + 1 <= registers
+            if fits and (i == 1 or q == width) and len(self._column_cuts(q)) <= 5:
+                yield _Sizes(i, q, v)
+
+    def _column_cuts(self, size: int) -> list[Cut]:
+        """The tiles of a row, neighbours that lose the same products to padding together."""
+        cuts: list[Cut] = []
+        before = None
+        for start in range(0, self.extents[Q], size):
+            count = min(size, self.extents[Q] - start)
+            pattern = [self._live(start + i, s) for i in range(count) for s in self._taps]
+            if pattern == before:
+                cuts[-1] = replace(cuts[-1], tiles=cuts[-1].tiles + 1)
+            else:
+                cuts.append(Cut(start, 1, count))
+            before = pattern
+        return cuts
+
+    @property
+    def _taps(self) -> range:
+        return range(self.extents[S])
+
+    def _live(self, q: int, s: int) -> bool:
+        return all(0 <= _value(b, q, s) < b.extent for b in self.columns)
+
+    def _cycles(self, sizes: _Sizes) -> float:
+        """Estimated for the whole kernel: two products a cycle, and what loads cost beside them."""
+        cuts = self._column_cuts(sizes.columns)
+        whole, rest = divmod(self.vectors, sizes.vectors)
+        channels = [(sizes.vectors, whole)] + ([(rest, 1)] if rest else [])
+        tiles = self.extents[N] // sizes.images * self.extents[P]
+        return tiles * sum(
+            cut.tiles * count * self._tile(sizes.images, cut, vectors)
+            for cut, (vectors, count) in itertools.product(cuts, channels)
+        )
+
+    def _tile(self, images: int, cut: Cut, vectors: int) -> float:
+        steps = self.extents[C] * self.extents[R]
+        weight = 4 * self.target.lanes * vectors * steps * self.extents[S]
+        line = 0.3 if weight < self.target.caches.near else 1.0
+        cycles = 0.0
+        for s in self._taps:
+            live = images * sum(self._live(cut.start + i, s) for i in range(cut.size))
+            if live:
+                step = max(live * vectors / 2, (live + vectors) / 2, 4.0)
+                cycles += step + line * vectors + 0.15 * live
+        pixels = images * cut.size
+        return steps * cycles + 3.0 * pixels * vectors + 40
+
+    def _cut_into_chunks(self) -> None:
+        """Blocks of tiles whose part of x stays in the second-level cache, and chunks of them."""
+        sizes, caches = self.sizes, self.target.caches
+        self.column_tiles = sum(cut.tiles for cut in self.cuts)
+        self.k_tiles = -(-self.vectors // sizes.vectors)
+        tiles = self.extents[N] // sizes.images * self.extents[P] * self.column_tiles
+        weight, image = 4 * self.nest.extents((K, C, R, S)), self.nest.a.type.nbytes
+        wanted = min(wanted_chunks(self.cycles), MOST_CHUNKS)
+        fitting = 2 * caches.far * tiles // max(1, image)
+        self.per_block = max(1, min(fitting, tiles * self.k_tiles // wanted))
+        blocks = -(-tiles // self.per_block)
+        self.per_block = -(-tiles // blocks)
+        self.weights_first = weight > 2 * caches.far and image * self.k_tiles < weight * blocks
+        units = -(-tiles // self.per_block) * self.k_tiles
+        self.chunks = balanced(max(1, min(wanted, units)), units)
+
+    def shape(self) -> list[str]:
+        """`struct Shape`, as conv_channels.h wants it."""
+        nest, sizes, extents = self.nest, self.sizes, self.extents
+        x, w, block = nest.a, nest.b, self.block
+        laned = x.lanes == C
+        whole, rest = divmod(self.vectors, sizes.vectors)
+        vectors = [f"{{0, {whole}, {sizes.vectors}}}"]
+        vectors += [f"{{{whole * sizes.vectors}, 1, {rest}}}"] if rest else []
+        columns = ", ".join(f"{{{c.start}, {c.tiles}, {c.size}}}" for c in self.cuts)
+        products = sizes.images * sizes.columns * sizes.vectors * extents[S]
+        fitting = (u for u in (8, 4, 2) if block % u == 0 and u * products <= TEXT)
+        steps = {
+            "X_0": x.offset,
+            "X_N": x.strides[N],
+            "X_P": x.strides[P],
+            "X_Q": x.strides[Q],
+            "X_R": x.strides[R],
+            "X_S": x.strides[S],
+            "X_B": x.block,
+            "X_C": 1 if laned else x.strides[C],
+            "W_0": w.offset,
+            "W_K": w.block,
+            "W_C": w.strides[C],
+            "W_R": w.strides[R],
+            "W_S": w.strides[S],
+        }
+        return [
+            "struct Shape {",
+            integers(N=extents[N], P=extents[P], IMAGES=sizes.images),
+            integers(TAPS=extents[S], ROWS_OF_TAPS=extents[R], UNROLL=next(fitting, 1)),
+            integers(BLOCKS_OF_C=extents[C] // block, BLOCK_OF_C=block),
+            f"    static constexpr long {', '.join(f'{k} = {v}' for k, v in steps.items())};",
+            f"    static constexpr Cut columns[] = {{{columns}}};",
+            f"    static constexpr Cut vectors[] = {{{', '.join(vectors)}}};",
+            integers(COLUMN_TILES=self.column_tiles, K_TILES=self.k_tiles),
+            f"    static constexpr long PER_BLOCK = {self.per_block}, CHUNKS = {self.chunks};",
+            f"    static constexpr bool WEIGHTS_FIRST = {str(self.weights_first).lower()};",
+            *inside(self.rows, self.columns, (P, R), (Q, S)),
+            "};",
+        ]
+
+
+def _value(border: Border, q: int, s: int) -> int:
+    return border.offset + border.coefficients[Q] * q + border.coefficients[S] * s
+
+
+def inside(
+    rows: list[Border], columns: list[Border], of_rows: tuple[int, int], of_columns: tuple[int, int]
+) -> list[str]:
+    """The members of a Shape that say which rows and columns there are, given the axes of pixels
+    and taps."""
+    return [
+        constant("row_inside", "long p, long r", _tests(rows, of_rows, "pr"), "bool"),
+        constant("column_inside", "int q, int s", _tests(columns, of_columns, "qs"), "bool"),
+    ]
+
+
+def _tests(borders: list[Border], axes: tuple[int, int], names: str) -> str:
+    """Whether the indices of `axes` are inside `borders`."""
+    tests = []
+    for border in borders:
+        terms = [f"{border.coefficients[a]} * {n}" for a, n in zip(axes, names, strict=True)]
+        value = f"{' + '.join(terms)} + {border.offset}"
+        tests.append(f"contract::exists({value}, {border.extent}, 1)")
+    return " && ".join(tests) or "true"

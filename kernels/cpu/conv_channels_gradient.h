@@ -1,0 +1,150 @@
+// conv_channels_gradient: weight gradients of convolutions with channels in the lanes.
+//
+//   dw[k, c, r, s] = sum over n, p, q of x[n, c, h, w] * dy[n, k, p, q]
+//
+// dy is [n][k / W][p][q][W], x likewise or, with few channels, row-major; dw is row-major. A tile is
+// CHANNELS channels of x at all taps s of one row r, by so many vectors of k: at each pixel a vector of
+// dy meets broadcast elements of x. Products with padding are never computed: the first and last
+// columns of a row, where taps fall outside, are unrolled and leave them out (Shape::column_inside);
+// rows are clipped (Shape::row_inside).
+//
+// Phase 0: a chunk is a tile of k, a group of channels and a part of the images. It walks over blocks of
+// pixels, whose x and dy stay in the first-level cache while all its tiles pass over them; their sums
+// wait in the workspace [part][k / W][c][r][s][W]. Phase 1 adds the parts in ascending order and turns
+// W x W blocks to rows of dw.
+#pragma once
+#include "cpu/conv_channels.h"
+
+namespace graphc::channels {
+
+template <class S, int NV>
+struct GradientTile {
+  static constexpr int MR = S::CHANNELS * S::TAPS;
+  struct Sums {
+    vec<float> at[MR][NV];
+  };
+  static constexpr long row(int i) { return i / S::TAPS * S::X_C + i % S::TAPS * S::X_S; }
+  static constexpr long place(int i) {
+    return (i / S::TAPS * long(S::ROWS_OF_TAPS) * S::TAPS + i % S::TAPS) * W;
+  }
+  template <bool INSIDE, int Q, int I, int... J>
+  static INLINE void element(Sums& sums, const float* x, const vec<float> (&v)[NV], Numbers<J...>) {
+    if constexpr (INSIDE || S::column_inside(Q, I % S::TAPS)) {
+      if constexpr (NV == 1) {
+        sums.at[I][0] += x[row(I)] * v[0];
+      } else {
+        vec<float> one = splat(x[row(I)]);
+        pin(one);
+        ((sums.at[I][J] += one * v[J]), ...);
+      }
+    }
+  }
+  template <bool INSIDE, int Q, int... I>
+  static INLINE void pixel(Sums& sums, const float* x, const float* dy, Numbers<I...>) {
+    vec<float> v[NV];
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; j++) {
+      v[j] = load(dy + j * S::Y_K);
+      pin(v[j]);
+    }
+    (element<INSIDE, Q, I>(sums, x, v, First<NV>{}), ...);
+    forget();
+  }
+  template <int FROM, int... Q>
+  static INLINE void edge(Sums& sums, const float* x, const float* dy, Numbers<Q...>) {
+    (pixel<false, FROM + Q>(sums, x + (FROM + Q) * S::X_Q, dy + (FROM + Q) * S::Y_Q, First<MR>{}),
+     ...);
+  }
+  // Rows [p0, p1) of images [n0, n1); the sums begin at zero or go on from what waits at `sums_at`.
+  static __attribute__((noinline)) void run(const float* x, const float* dy, float* sums_at,
+                                            long n0, long n1, long p0, long p1, bool begin) {
+    Sums sums;
+#pragma GCC unroll 32
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; j++)
+        sums.at[i][j] = begin ? vec<float>{} : load(sums_at + place(i) + j * S::SUMS_K);
+#pragma GCC unroll 1
+    for (long n = n0; n < n1; n++)
+#pragma GCC unroll 1
+      for (long p = p0; p < p1; p++) {
+        const float* from = x + n * S::X_N + p * S::X_P;
+        const float* with = dy + n * S::Y_N + p * S::Y_P;
+        edge<0>(sums, from, with, First<S::HEAD>{});
+#pragma GCC unroll 1
+        for (long q = S::HEAD; q < S::MAIN; q++)
+          pixel<true, 0>(sums, from + q * S::X_Q, with + q * S::Y_Q, First<MR>{});
+        edge<S::MAIN>(sums, from, with, First<S::Q - S::MAIN>{});
+      }
+#pragma GCC unroll 32
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; j++) store(sums_at + place(i) + j * S::SUMS_K, sums.at[i][j]);
+  }
+};
+
+template <class S>
+INLINE long channel(long c) {
+  return S::BLOCK_OF_C == 1 ? c * S::X_C : c / S::BLOCK_OF_C * S::X_B + c % S::BLOCK_OF_C;
+}
+
+template <class S>
+INLINE void add_products(const float* x, const float* dy, int chunk, float* workspace) {
+  const long part = chunk / (S::K_TILES * S::GROUPS), group = chunk % S::GROUPS;
+  const long n0 = part * S::N / S::PARTS, n1 = (part + 1) * S::N / S::PARTS;
+  constexpr long tiles = S::C / S::CHANNELS, taps = S::ROWS_OF_TAPS * S::TAPS;
+  const long c0 = group * tiles / S::GROUPS * S::CHANNELS;
+  const long c1 = (group + 1) * tiles / S::GROUPS * S::CHANNELS;
+  float* const own = workspace + part * S::SIZE;
+  choose<S::vectors, 0>(
+      chunk / S::GROUPS % S::K_TILES, [&]<Cut K>(long k) __attribute__((always_inline)) {
+        for (long n = n0; n < n1; n += S::BLOCK_OF_N)
+          for (long p = 0; p < S::P; p += S::BLOCK_OF_P)
+            for (long c = c0; c < c1; c += S::CHANNELS)
+              for (long r = 0; r < S::ROWS_OF_TAPS; r++) {
+                long first = p, last = least(p + S::BLOCK_OF_P, long(S::P));
+                while (first < last && !S::row_inside(first, r)) first++;
+                while (first < last && !S::row_inside(last - 1, r)) last--;
+                GradientTile<S, K.size>::run(
+                    x + S::X_0 + channel<S>(c) + r * S::X_R, dy + S::Y_0 + k * S::Y_K,
+                    own + k * S::SUMS_K + (c * taps + r * S::TAPS) * W, n,
+                    least(n + S::BLOCK_OF_N, n1), first, last, n == n0 && p == 0);
+              }
+      });
+}
+
+// Columns [e, e + N) of W rows of dw, which are ROW elements long.
+template <int N, class S>
+INLINE void add_and_turn(const float* sums, long k, long e, float* dw) {
+  constexpr long row = S::SUMS_K / W;
+  vec<float> v[W];
+#pragma GCC unroll 16
+  for (int i = 0; i < W; i++) {
+    v[i] = vec<float>{};
+    if (i < N) {
+      const float* from = sums + k * S::SUMS_K + (e + i) * W;
+      v[i] = load(from);
+      for (int part = 1; part < S::PARTS; part++) v[i] += load(from + part * S::SIZE);
+    }
+  }
+  exchange_rows<1>(v);
+#pragma GCC unroll 16
+  for (int i = 0; i < W; i++) store<N>(dw + (k * W + i) * row + e, v[i]);
+}
+template <class S>
+INLINE void finish(const float* workspace, int chunk, float* dw) {
+  constexpr long row = S::SUMS_K / W, blocks = (row + W - 1) / W,
+                 units = S::SIZE / S::SUMS_K * blocks;
+  const long end = (chunk + 1) * units / S::FINISH_CHUNKS;
+  for (long u = chunk * units / S::FINISH_CHUNKS; u < end; u++) {
+    const long k = u / blocks, e = u % blocks * W;
+    if constexpr (row % W != 0)
+      if (e + W > row) {
+        add_and_turn<row % W, S>(workspace, k, e, dw);
+        continue;
+      }
+    if constexpr (row >= W) add_and_turn<W, S>(workspace, k, e, dw);
+  }
+}
+
+}  // namespace graphc::channels
