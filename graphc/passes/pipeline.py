@@ -16,7 +16,8 @@ fuse_axis           before what it absorbs finds a home elsewhere
 fuse_pointwise      what is left; every node is a kernel afterwards
 fuse_updates        after fusion, when an update rule is one kernel per parameter
 layout              late: it needs to know the kernels, and decides once for each
-lane_weights        last: it looks at kernels with the batch in the lanes
+lane_weights        behind layout: it looks at kernels with the batch in the lanes
+channel_lanes       last: it looks at kernels that the batch's lanes left row-major
 """
 
 from graphc.passes.fuse.attend import fuse_attend
@@ -26,6 +27,7 @@ from graphc.passes.fuse.place_constants import place_constants
 from graphc.passes.fuse.pointwise import fuse_pointwise
 from graphc.passes.fuse.updates import fuse_updates
 from graphc.passes.fuse.widen import widen
+from graphc.passes.layout.channels import channel_lanes
 from graphc.passes.layout.lane_weights import lane_weights
 from graphc.passes.layout.layout import layout
 from graphc.passes.layout.split_strides import split_strides
@@ -59,6 +61,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("fuse_updates", fuse_updates),
     ("layout", layout),
     ("lane_weights", lane_weights),
+    ("channel_lanes", channel_lanes),
 )
 OPTIONAL = (
     "store_or_recompute_traced",
@@ -74,6 +77,7 @@ OPTIONAL = (
     "fuse_updates",
     "layout",
     "lane_weights",
+    "channel_lanes",
 )
 """Passes that `disable` may switch off; the others make the graph executable."""
 
