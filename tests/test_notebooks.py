@@ -66,6 +66,8 @@ def test_a_summary_counts_shared_parameters_once() -> None:
     summary = model.summary()
     assert [row.elements for row in summary.rows] == [0, 20, 7]
     assert (summary.elements, summary.trainable) == (27, 22)
+    model.norm.bias = model.norm.weight = nn.Parameter(np.ones(2))
+    assert [row.elements for row in model.summary().rows] == [0, 20, 7]
 
 
 def test_columns_of_a_summary_begin_below_each_other() -> None:

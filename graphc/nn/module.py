@@ -192,7 +192,9 @@ class Module:
     def summary(self) -> Summary:
         """A table of all modules, their parameters and how many numbers these are; prints, and
         shows in notebooks."""
-        return summary_of(self)
+        modules = self.named_modules()
+        owned = ((path, type(m).__name__, list(m.own_parameters())) for path, m in modules)
+        return summary_of(type(self).__name__, owned)
 
     def describe(self) -> str:
         """The arguments, as `repr` prints them."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from graphc import html
 from graphc.nn.parameter import Parameter
 
-if TYPE_CHECKING:
-    from graphc.nn.module import Module
+Owned = tuple[str, str, Sequence[tuple[str, Parameter]]]
+"""Path, class and own parameters of a module, these by name."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,18 @@ class Summary:
         return html.table(self.title, ("path", "module", "parameters", "elements"), rows)
 
 
-def summary_of(model: Module) -> Summary:
-    """The table of `model` and every module in it."""
+def summary_of(model: str, modules: Iterable[Owned]) -> Summary:
+    """The table of `model` and every module in it: path, class and own parameters of each."""
     seen: set[int] = set()
-    rows = []
-    for path, module in model.named_modules():
-        own = list(module.own_parameters())
-        new = [p for _, p in own if id(p) not in seen]
-        seen.update(id(p) for p in new)
+    rows, parameters = [], []
+    for path, layer, own in modules:
+        new = list({id(p): p for _, p in own if id(p) not in seen}.values())
+        seen.update(map(id, new))
         state = ", ".join(_shown(name, p) for name, p in own)
-        rows.append(SummaryRow(path, type(module).__name__, state, sum(int(p.size) for p in new)))
-    parameters = list(model.parameters())
+        rows.append(SummaryRow(path, layer, state, sum(int(p.size) for p in new)))
+        parameters += new
     return Summary(
-        type(model).__name__,
+        model,
         tuple(rows),
         sum(int(p.size) for p in parameters),
         sum(int(p.size) for p in parameters if p.trainable),
