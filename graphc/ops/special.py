@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,90 +18,83 @@ from graphc.ops import special_values as values
 from graphc.ops.base import Array, Pointwise
 
 
-class Erfc(Pointwise):
+class _Special(Pointwise):
+    """A function of kernels/special_functions.h by the op's name, of one float."""
+
+    units: ClassVar[float] = 0.51
+    accepts = FLOATS
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        cls.expression = f"{cls.name}({{a}})"
+        super().__init_subclass__(**kwargs)
+
+
+class Erfc(_Special):
     """y = 1 - erf(a), accurate where that is near 0."""
 
     name: ClassVar[str] = "erfc"
     operations: ClassVar[int] = 8000
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "erfc({a})"
     meaning = values.in_double(values.erfc)
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d * (-2 / math.sqrt(math.pi)) * f.exp(-a * a),)
 
 
-class Erfcx(Pointwise):
+class Erfcx(_Special):
     """y = e^(a^2) erfc(a)."""
 
     name: ClassVar[str] = "erfcx"
     operations: ClassVar[int] = 4200
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "erfcx({a})"
     meaning = values.in_double(values.erfcx)
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (y,), (d,) = inputs, outputs, grads
         return (d * (2 * a * y - 2 / math.sqrt(math.pi)),)
 
 
-class Erfinv(Pointwise):
+class Erfinv(_Special):
     """y with erf(y) = a; inf and -inf at 1 and -1, NaN beyond."""
 
     name: ClassVar[str] = "erfinv"
     operations: ClassVar[int] = 4000
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "erfinv({a})"
     meaning = values.in_double(values.erfinv)
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * (math.sqrt(math.pi) / 2) * f.exp(y * y),)
 
 
-class Ndtri(Pointwise):
+class Ndtri(_Special):
     """y such that a normal number is below y with probability a; NaN outside of 0 to 1."""
 
     name: ClassVar[str] = "ndtri"
     operations: ClassVar[int] = 4500
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "ndtri({a})"
     meaning = values.in_double(values.ndtri)
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (y,), (d,) = outputs, grads
         return (d * math.sqrt(2 * math.pi) * f.exp(y * y * 0.5),)
 
 
-class Lgamma(Pointwise):
+class Lgamma(_Special):
     """y = log |gamma(a)|, inf at the poles."""
 
     name: ClassVar[str] = "lgamma"
     operations: ClassVar[int] = 8000
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "lgamma({a})"
     meaning = values.in_double(values.lgamma)
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
         return (d * f.emit(Digamma(), a),)
 
 
-class Digamma(Pointwise):
+class Digamma(_Special):
     """y = the derivative of log |gamma(a)|; -inf at 0, NaN at the other poles."""
 
     name: ClassVar[str] = "digamma"
     operations: ClassVar[int] = 5000
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "digamma({a})"
     meaning = values.in_double(values.digamma)
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (d,) = inputs, grads
@@ -129,30 +122,24 @@ class Polygamma(Pointwise):
         return (d * f.emit(Polygamma(self.order + 1), a),)
 
 
-class I0e(Pointwise):
+class I0e(_Special):
     """y = e^-|a| times the modified Bessel function of the first kind, of order 0."""
 
     name: ClassVar[str] = "i0e"
     operations: ClassVar[int] = 2000
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "i0e({a})"
     meaning = values.in_double(lambda a: values.scaled_bessel(0, a))
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (y,), (d,) = inputs, outputs, grads
         return (d * (f.emit(I1e(), a) - f.sign(a) * y),)
 
 
-class I1e(Pointwise):
+class I1e(_Special):
     """y = e^-|a| times the modified Bessel function of the first kind, of order 1."""
 
     name: ClassVar[str] = "i1e"
     operations: ClassVar[int] = 2300
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "i1e({a})"
     meaning = values.in_double(lambda a: values.scaled_bessel(1, a))
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a,), (y,), (d,) = inputs, outputs, grads
@@ -168,15 +155,12 @@ _SINC_SLOPE = tuple(
 """The derivative of sinc at x, divided by x, in powers of x^2."""
 
 
-class Sinc(Pointwise):
+class Sinc(_Special):
     """y = sin(pi a) / (pi a), 1 at 0."""
 
     name: ClassVar[str] = "sinc"
     operations: ClassVar[int] = 1700
-    units: ClassVar[float] = 0.51
-    expression: ClassVar[str] = "sinc({a})"
     meaning = values.in_double(values.sinc)
-    accepts = FLOATS
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         """(cos(pi a) - y) / a, near 0 by its series: the difference would lose its digits."""

@@ -12,7 +12,16 @@ from graphc.functions.array.padding import pad
 from graphc.functions.array.precision import biased
 from graphc.functions.array.shapes import expand_dims, matrix_transpose, reshape
 from graphc.functions.array.tensors import as_tensor, error, promoted
-from graphc.functions.network.windows import Size, check_output_padding, of_images, pair, single
+from graphc.functions.network.windows import (
+    Size,
+    bias_of_channels,
+    check_output_padding,
+    check_transposed,
+    of_images,
+    pair,
+    single,
+    with_weight,
+)
 from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
 
@@ -95,11 +104,7 @@ def conv1d(
 ) -> Tensor:
     """The cross-correlation of x [n, c, w] with `weight` [k, c / groups, s], plus `bias` [k]:
     [n, k, q]. Arguments as of `conv2d`."""
-    tensor, w = promoted(x, weight)
-    if tensor.ndim != 3 or w.ndim != 3:
-        raise error(
-            f"conv1d: x {tensor.value.type} and weight {w.value.type} must have 3 axes each"
-        )
+    tensor, w = with_weight("conv1d", x, weight, 3)
     step, spacing = single("conv1d", "stride", stride), single("conv1d", "dilation", dilation)
     around: Size | str = padding
     if not isinstance(padding, str):
@@ -130,13 +135,7 @@ def conv_transpose2d(
     steps, spacing = pair(name, "stride", stride), pair(name, "dilation", dilation)
     around = pair(name, "padding", padding, at_least=0)
     extra = pair(name, "output_padding", output_padding, at_least=0)
-    if tensor.ndim != 4 or w.ndim != 4 or tensor.shape[1] != w.shape[0]:
-        raise error(
-            f"{name}: x {tensor.value.type} and weight {w.value.type} must have 4 axes each and "
-            "the same number of channels in axis 1 of x and axis 0 of weight"
-        )
-    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
-        raise error(f"{name}: groups expected a divisor of {w.shape[0]} channels, got {groups!r}")
+    check_transposed(name, tensor, w, 4, groups)
     check_output_padding(name, extra, steps, spacing)
     more = tuple(e // s for e, s in zip(extra, steps, strict=True))
     if any(more):  # as a convolution has it, its output is not shorter than x
@@ -155,10 +154,8 @@ def conv_transpose2d(
     op = ops.Conv2dDgrad(steps, around, spacing, groups, (height, width))
     if bias is None:
         return emit(op, tensor, w)
-    b, channels = as_tensor(bias), w.shape[1] * groups
-    if b.shape != (channels,):
-        raise error(f"{name}: bias {b.value.type} does not fit the {channels} output channels")
-    return biased(partial(emit, op), tensor, w, reshape(b, (1, channels, 1, 1)))
+    b = bias_of_channels(name, bias, w.shape[1] * groups)
+    return biased(partial(emit, op), tensor, w, reshape(b, (1, -1, 1, 1)))
 
 
 def _named_padding(

@@ -11,11 +11,14 @@ from graphc.functions.array.tensors import as_tensor, error, promoted
 from graphc.functions.network.contraction import conv2d, conv_transpose2d
 from graphc.functions.network.windows import (
     Size,
+    bias_of_channels,
     check_output_padding,
+    check_transposed,
     of_images,
     pair,
     single,
     triple,
+    with_weight,
 )
 from graphc.ir import TensorLike
 from graphc.trace import Tensor, emit
@@ -38,11 +41,7 @@ def conv3d(
     One conv2d, whose images are the depths of the result and whose channels are those of x at each
     depth that `weight` covers.
     """
-    tensor, w = promoted(x, weight)
-    if tensor.ndim != 5 or w.ndim != 5:
-        raise error(
-            f"conv3d: x {tensor.value.type} and weight {w.value.type} must have 5 axes each"
-        )
+    tensor, w = with_weight("conv3d", x, weight, 5)
     steps, spacing = triple("conv3d", "stride", stride), triple("conv3d", "dilation", dilation)
     around = triple("conv3d", "padding", padding, at_least=0)
     slices = _depths(tensor, w.shape[2], steps[0], around[0], spacing[0])
@@ -79,13 +78,8 @@ def conv_transpose1d(
 ) -> Tensor:
     """The transposed convolution of x [n, k, q] with `weight` [k, c / groups, s], plus `bias` [c]:
     [n, c, w]. Arguments as of `conv_transpose2d`."""
-    tensor, w = promoted(x, weight)
-    if tensor.ndim != 3 or w.ndim != 3:
-        raise error(
-            f"conv_transpose1d: x {tensor.value.type} and weight {w.value.type} must have 3 axes "
-            "each"
-        )
     name = "conv_transpose1d"
+    tensor, w = with_weight(name, x, weight, 3)
     y = conv_transpose2d(
         expand_dims(tensor, 2),
         expand_dims(w, 2),
@@ -117,13 +111,7 @@ def conv_transpose3d(
     """
     name = "conv_transpose3d"
     tensor, w = promoted(x, weight)
-    if tensor.ndim != 5 or w.ndim != 5 or tensor.shape[1] != w.shape[0]:
-        raise error(
-            f"{name}: x {tensor.value.type} and weight {w.value.type} must have 5 axes each and "
-            "the same number of channels in axis 1 of x and axis 0 of weight"
-        )
-    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
-        raise error(f"{name}: groups expected a divisor of {w.shape[0]} channels, got {groups!r}")
+    check_transposed(name, tensor, w, 5, groups)
     steps, spacing = triple(name, "stride", stride), triple(name, "dilation", dilation)
     around = triple(name, "padding", padding, at_least=0)
     extra = triple(name, "output_padding", output_padding, at_least=0)
@@ -149,9 +137,7 @@ def conv_transpose3d(
     k, channels, *taps = w.shape
     apart = swapaxes(reshape(w, (groups, k // groups, channels, *taps)), 1, 2)
     mirrored = flip(reshape(apart, (groups * channels, k // groups, *taps)), (2, 3, 4))
-    b, outputs = None if bias is None else as_tensor(bias), channels * groups
-    if b is not None and b.shape != (outputs,):
-        raise error(f"{name}: bias {b.value.type} does not fit the {outputs} output channels")
+    b = None if bias is None else bias_of_channels(name, bias, channels * groups)
     return conv3d(wide, mirrored, b, dilation=spacing, groups=groups)
 
 

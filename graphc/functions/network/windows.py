@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from graphc import tree
 from graphc.functions.array.padding import pad
 from graphc.functions.array.shapes import expand_dims, reshape, squeeze
-from graphc.functions.array.tensors import as_tensor, error, is_integer
+from graphc.functions.array.tensors import as_tensor, error, is_integer, promoted
 from graphc.ir import TensorLike
 from graphc.trace import Tensor
 
@@ -147,3 +147,33 @@ def check_output_padding(
     if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
         spaced = "" if set(dilation) == {1} else f" or dilation {tuple(dilation)}"
         raise error(f"{name}: output_padding {extra} is not below stride {stride}{spaced}")
+
+
+def with_weight(name: str, x: TensorLike, weight: TensorLike, rank: int) -> tuple[Tensor, Tensor]:
+    """Both in one dtype, or GraphError unless each has so many axes."""
+    tensor, w = promoted(x, weight)
+    if tensor.ndim != rank or w.ndim != rank:
+        raise error(
+            f"{name}: x {tensor.value.type} and weight {w.value.type} must have {rank} axes each"
+        )
+    return tensor, w
+
+
+def check_transposed(name: str, x: Tensor, weight: Tensor, rank: int, groups: int) -> None:
+    """GraphError unless x [n, k, ...] and weight [k, c / groups, ...] fit each other."""
+    if x.ndim != rank or weight.ndim != rank or x.shape[1] != weight.shape[0]:
+        raise error(
+            f"{name}: x {x.value.type} and weight {weight.value.type} must have {rank} axes each "
+            "and the same number of channels in axis 1 of x and axis 0 of weight"
+        )
+    channels = weight.shape[0]
+    if not isinstance(groups, int) or groups < 1 or channels % groups:
+        raise error(f"{name}: groups expected a divisor of {channels} channels, got {groups!r}")
+
+
+def bias_of_channels(name: str, bias: TensorLike, channels: int) -> Tensor:
+    """The bias, or GraphError unless it has an element for each channel."""
+    tensor = as_tensor(bias)
+    if tensor.shape != (channels,):
+        raise error(f"{name}: bias {tensor.value.type} does not fit the {channels} output channels")
+    return tensor
