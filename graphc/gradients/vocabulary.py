@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from graphc import functions, ops
 from graphc.ir import Graph, Node, Value
+from graphc.ir.vocabulary import Body, Operation, Tensors
 from graphc.ir.vocabulary import Tensor as Traced
-from graphc.ir.vocabulary import Tensors
 from graphc.ops.axes import in_front, in_place
 from graphc.ops.base import Op
 from graphc.ops.scan import Scan
@@ -61,14 +61,14 @@ class Vocabulary:
         self._moved: dict[tuple[Builder, Value, int, int], Tensor] = {}
         """What `moved` gives for a builder, a tensor's value, from where and to where."""
 
-    def emit(self, op: Op, *inputs: Any) -> Tensor:
+    def emit(self, op: Operation, *inputs: Any) -> Tensor:
         """The only output of `op`."""
-        (output,) = current_builder().emit(op, *inputs)
+        (output,) = self.emit_all(op, *inputs)
         return output
 
-    def emit_all(self, op: Op, *inputs: Any) -> tuple[Tensor, ...]:
+    def emit_all(self, op: Operation, *inputs: Any) -> tuple[Tensor, ...]:
         """All outputs of `op`."""
-        return current_builder().emit(op, *inputs)
+        return current_builder().emit(cast(Op, op), *inputs)
 
     def sum_by_index(self, indices: Traced, x: Traced, axis: int, extent: int) -> Tensor:
         """y[..., j, ...] = the sum of x[..., i, ...] over the i along `axis` with
@@ -111,17 +111,17 @@ class Vocabulary:
                 known.update(zip(node.outputs, self.apply(node, known, size), strict=True))
 
     def samples(
-        self, body: Graph, inputs: Tensors, stacked: Sequence[bool], size: int
+        self, body: Body, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> list[tuple[Traced, bool]]:
         """The outputs of `body`, a graph without state, and whether they differ from sample to
         sample."""
         tensors = (cast(Tensor, x) for x in inputs)
         known = dict(zip(body.inputs, map(Known, tensors, stacked), strict=True))
-        self.walk(body.nodes, known, size)
+        self.walk(cast(Graph, body).nodes, known, size)
         return [(known[v].tensor, known[v].stacked) for v in body.outputs]
 
     def one_by_one(
-        self, op: Op, inputs: Tensors, stacked: Sequence[bool], size: int
+        self, op: Operation, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> tuple[Tensor, ...]:
         """The outputs of `op` for one sample after the other, in a loop."""
         own = [x for x, s in zip(inputs, stacked, strict=True) if s]

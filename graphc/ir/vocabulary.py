@@ -7,13 +7,9 @@ Rules import neither tracing nor the functions, which stand above them: `Op.grad
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from graphc.ir.types import Array, Value
-
-if TYPE_CHECKING:
-    from graphc.ir.graph import Graph
-    from graphc.ir.op import Op
+from graphc.ir.types import Array, Type, Value
 
 Axes = int | Sequence[int] | None
 
@@ -72,12 +68,27 @@ Gradients = Sequence[Tensor | None]
 """None means zero."""
 
 
+class Operation(Protocol):
+    """An op, which is only handed on here."""
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]: ...
+
+
+class Body(Protocol):
+    """A graph, which is only handed on here."""
+
+    @property
+    def inputs(self) -> tuple[Value, ...]: ...
+    @property
+    def outputs(self) -> tuple[Value, ...]: ...
+
+
 class Vocabulary(Protocol):
     """The functions of `graphc` that rules use, by the same names, and what is theirs alone."""
 
     # fmt: off
-    def emit(self, op: Op, *inputs: Tensor) -> Tensor: ...
-    def emit_all(self, op: Op, *inputs: Tensor) -> tuple[Tensor, ...]: ...
+    def emit(self, op: Operation, *inputs: Tensor) -> Tensor: ...
+    def emit_all(self, op: Operation, *inputs: Tensor) -> tuple[Tensor, ...]: ...
     def sum_by_index(self, indices: Tensor, x: Tensor, axis: int, extent: int) -> Tensor: ...
 
     def astype(self, x: TensorLike, dtype: str) -> Tensor: ...
@@ -114,9 +125,11 @@ class Vocabulary(Protocol):
         """x with axis `source` as axis `destination`, one of them being the first."""
 
     def samples(
-        self, body: Graph, inputs: Tensors, stacked: Sequence[bool], size: int
+        self, body: Body, inputs: Tensors, stacked: Sequence[bool], size: int
     ) -> list[tuple[Tensor, bool]]:
         """The outputs of `body` for all samples, and whether they differ between them."""
 
-    def one_by_one(self, op: Op, inputs: Tensors, stacked: Sequence[bool], size: int) -> Tensors:
+    def one_by_one(
+        self, op: Operation, inputs: Tensors, stacked: Sequence[bool], size: int
+    ) -> Tensors:
         """The outputs of `op` for one sample after the other, in a loop."""

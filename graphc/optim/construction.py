@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeGuard
 
 from graphc.lines import error
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 
-if TYPE_CHECKING:
-    from graphc.optim.rule import Rule
+
+class Made(Protocol):
+    """A rule, which keeps its arguments."""
+
+    _given: dict[str, Any]
 
 
 def checked(initialize: Callable[..., None]) -> Callable[..., None]:
@@ -21,7 +24,7 @@ def checked(initialize: Callable[..., None]) -> Callable[..., None]:
     given twice."""
 
     @functools.wraps(initialize)
-    def checking(self: Rule, *args: Any, **kwargs: Any) -> None:
+    def checking(self: Made, *args: Any, **kwargs: Any) -> None:
         if args and holds_groups(args[0]) and "groups" not in kwargs:
             args, kwargs = args[1:], {**kwargs, "groups": args[0]}
         if args and _holds_parameters(args[0]):
@@ -36,7 +39,7 @@ def checked(initialize: Callable[..., None]) -> Callable[..., None]:
     return checking
 
 
-def holds_groups(value: Any) -> bool:
+def holds_groups(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
     """Whether `value` is a list of dicts with `params`."""
     return (
         isinstance(value, list | tuple)
@@ -46,7 +49,7 @@ def holds_groups(value: Any) -> bool:
 
 
 def _arguments_of(
-    initialize: Callable[..., None], rule: Rule, args: Sequence[Any], kwargs: Mapping[str, Any]
+    initialize: Callable[..., None], rule: Made, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of a rule's `__init__` by name; empty where they do not fit, of which
     `__init__` itself speaks."""
@@ -58,7 +61,7 @@ def _arguments_of(
     return {name: bound.arguments[name] for name in names}
 
 
-def _holds_parameters(value: Any) -> bool:
+def _holds_parameters(value: object) -> bool:
     """Whether `value` is what PyTorch's optimizers are given first: parameters, however held."""
     if isinstance(value, (Parameter, Module, Iterator)):
         return True

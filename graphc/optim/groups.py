@@ -7,26 +7,38 @@ so every argument of every rule can be one of a group's, and its errors are the 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from graphc.lines import error
 from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.optim.construction import holds_groups
 
-if TYPE_CHECKING:
-    from graphc.optim.rule import Rate, Rule
-
+Rate = float | Callable[[int], float]
 COMMON = ("groups", "clip_grad_norm", "ema")
 """Arguments that are those of the whole rule."""
 
 
-class Group:
+class Rated(Protocol):
+    """A rule as its groups see it."""
+
+    def __init__(self, **arguments: Any) -> None: ...
+    @property
+    def lr(self) -> Rate: ...
+    @property
+    def step(self) -> int: ...
+    def number(self, name: str, value: object) -> float: ...
+
+
+R = TypeVar("R", bound=Rated)
+
+
+class Group(Generic[R]):
     """Number `number` of the groups of `rule`: the parameters of `selection` are updated by
     `member`. Its rate is the rule's until it has one of its own."""
 
-    def __init__(self, rule: Rule, number: int, member: Rule, selection: Selection) -> None:
+    def __init__(self, rule: R, number: int, member: R, selection: Selection) -> None:
         self.rule, self.number, self.member, self.selection = rule, number, member, selection
         self._lr: Rate | None = None
 
@@ -52,7 +64,7 @@ class Group:
             self._lr = rate
 
 
-def make_groups(rule: Rule, wanted: Any, given: Mapping[str, Any]) -> tuple[Group, ...]:
+def make_groups(rule: R, wanted: object, given: Mapping[str, Any]) -> tuple[Group[R], ...]:
     """The groups of `rule`, which was made with the arguments `given`, from dicts with `params` and
     arguments of the rule. GraphError for others, and if two groups list the same parameter."""
     name = type(rule).__name__
@@ -71,7 +83,7 @@ def make_groups(rule: Rule, wanted: Any, given: Mapping[str, Any]) -> tuple[Grou
     return groups
 
 
-def group_of(groups: Sequence[Group], parameter: Parameter, name: str) -> Group:
+def group_of(groups: Sequence[Group[R]], parameter: Parameter, name: str) -> Group[R]:
     """The group that lists the parameter, else the first one whose function accepts its name."""
     for group in groups:
         if group.selection.lists(parameter):
@@ -85,7 +97,7 @@ def group_of(groups: Sequence[Group], parameter: Parameter, name: str) -> Group:
     )
 
 
-def _make(rule: Rule, number: int, options: dict[str, Any], given: Mapping[str, Any]) -> Group:
+def _make(rule: R, number: int, options: dict[str, Any], given: Mapping[str, Any]) -> Group[R]:
     said = f"{type(rule).__name__}: groups[{number}]"
     selection = Selection(said, options.pop("params"))
     _, *names = inspect.signature(type(rule).__init__).parameters

@@ -8,9 +8,8 @@ same rule go on where the others stopped; another model given the rule begins at
 from __future__ import annotations
 
 import copy
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,16 @@ import numpy as np
 from graphc import functions
 from graphc.dtypes import convert
 from graphc.errors import GraphError
-from graphc.ir import NARROW, Array, Type, Where
+from graphc.ir import NARROW, Array, Names, Type, Where
 from graphc.lines import error, user_line
 from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
 from graphc.optim.clock import Clock
 from graphc.optim.construction import checked
-from graphc.optim.groups import Group, group_of, make_groups
+from graphc.optim.groups import Group, Rate, group_of, make_groups
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, Tensor
 
-Rate = float | Callable[[int], float]
 Groups = Sequence[Mapping[str, Any]]
 Gradient = tuple[Parameter, Tensor, str]
 """A parameter, its gradient and its name, such as `conv1.weight`."""
@@ -80,7 +78,7 @@ class Rule:
         self.lr = lr
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[Group[Rule], ...]:
         """The groups, each with an `lr` that can be set between steps."""
         return self._groups
 
@@ -269,11 +267,11 @@ class Rule:
         if buffer.array != np.float32(rate):
             buffer.assign(rate, "lr")
 
-    def _group_of(self, parameter: Parameter, name: str) -> Group | None:
+    def _group_of(self, parameter: Parameter, name: str) -> Group[Rule] | None:
         return group_of(self._groups, parameter, name) if self._groups else None
 
     def _scalars(
-        self, builder: Builder, clock: Clock, group: Group | None, step: Tensor
+        self, builder: Builder, clock: Clock, group: Group[Rule] | None, step: Tensor
     ) -> tuple[Tensor, ...]:
         """What the parameters of a group share, from its rate; None is the rule without groups."""
         if group is None:
@@ -312,7 +310,7 @@ class Rule:
                 clock.random[name] = self._buffer(f"{name}{self._suffix(clock)}", first)
             builder.rebind_state(name, clock.random[name])
 
-    def _rate_name(self, group: Group) -> str:
+    def _rate_name(self, group: Group[Rule]) -> str:
         return f"groups.{group.number}.lr"
 
     def _suffix(self, clock: Clock) -> str:
@@ -344,11 +342,12 @@ class Rule:
 
     def _remember(self, gradients: Sequence[Gradient]) -> None:
         """Make the moments of parameters that have none, from what was loaded if anything was."""
+        names = Names(self._names.values())  # models with equal names may share a rule
         new: dict[str, Parameter] = {}
         rules: dict[str, Rule] = {}
         for parameter, _, name in gradients:
             if parameter.state not in self._moments:
-                unique, group = self._unique(name), self._group_of(parameter, name)
+                unique, group = names.fresh(name), self._group_of(parameter, name)
                 new[unique] = parameter
                 rules[unique] = self if group is None else group.member
         kept = {name: (*rules[name].moments, *self._average_names()) for name in new}
@@ -365,12 +364,6 @@ class Rule:
                 moment: self._first(rules[name], moment, parameter, f"{moment}.{name}")
                 for moment in kept[name]
             }
-
-    def _unique(self, name: str) -> str:
-        """A name for a parameter: models whose parameters have equal names may share a rule."""
-        taken = set(self._names.values())
-        others = (f"{name}.{number}" for number in itertools.count(1))
-        return next(n for n in itertools.chain([name], others) if n not in taken)
 
     def _first(self, rule: Rule, moment: str, parameter: Parameter, path: str) -> StateBuffer:
         if moment == "ema":

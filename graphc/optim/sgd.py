@@ -5,7 +5,8 @@ from __future__ import annotations
 from graphc import functions
 from graphc.errors import GraphError
 from graphc.lines import user_line
-from graphc.optim.rule import Groups, Rate, Rule
+from graphc.optim.groups import Rate
+from graphc.optim.rule import Groups, Rule
 from graphc.trace import Tensor
 
 

@@ -1,7 +1,7 @@
 """Running a Python function on symbolic tensors: the graph under construction, and its tensors."""
 
-from graphc.trace.builder import Builder, Tensor, current_builder, emit, innermost_builder, spec
-from graphc.trace.operand import Operand, Size
+from graphc.trace.builder import Builder, current_builder, emit, innermost_builder, spec
+from graphc.trace.operand import Operand, Size, Tensor
 
 __all__ = [
     "Builder",

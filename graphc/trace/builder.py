@@ -14,7 +14,7 @@ from graphc.ir import Graph, Names, Node, Type, Value, Where, dtype_name, infer_
 from graphc.lines import error, user_line
 from graphc.ops.base import Op
 from graphc.state import StateBuffer
-from graphc.trace.operand import Operand, Size
+from graphc.trace.operand import Tensor
 
 
 class Builder:
@@ -257,56 +257,6 @@ def emit(op: Op, *inputs: Tensor) -> Tensor:
     """Append `op` to the current builder; its only output."""
     (output,) = current_builder().emit(op, *inputs)
     return output
-
-
-class Tensor(Operand):
-    """A value of the graph being traced."""
-
-    __slots__ = ("builder", "value")
-
-    def __init__(self, value: Value, builder: Builder) -> None:
-        self.value, self.builder = value, builder
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.value.type.shape
-
-    @property
-    def dtype(self) -> str:
-        """The short dtype name, such as "f32"."""
-        return self.value.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return Size(self.value.type.size)
-
-    def __repr__(self) -> str:
-        return f"Tensor({self.value} : {self.value.type})"
-
-    def __bool__(self) -> bool:
-        raise GraphError(
-            "a traced tensor has no truth value: the graph is the same for every input; "
-            f"use graphc.where(condition, a, b) ({', '.join(user_line())})"
-        )
-
-    def _unreadable(self, reader: str) -> GraphError:
-        return GraphError(
-            f"a traced tensor has no elements yet: {reader} cannot read it; "
-            f"use graphc's functions ({', '.join(user_line())})"
-        )
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise GraphError(f"len() of a tensor without axes ({', '.join(user_line())})")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return (self[i] for i in range(len(self)))
 
 
 def spec(shape: Sequence[int] | int, dtype: Any = "float32") -> Type:

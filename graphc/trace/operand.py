@@ -1,18 +1,15 @@
-"""The operators and methods that tensors and parameters have alike."""
+"""Traced tensors, and the operators and methods that they and parameters have alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from graphc.errors import GraphError
-from graphc.ir import TensorLike
+from graphc.ir import TensorLike, Value
 from graphc.lines import user_line
-
-if TYPE_CHECKING:
-    from graphc.trace.builder import Tensor
 
 
 class Operand:
@@ -119,6 +116,56 @@ class Size(int):
             "size is the number of elements: x.shape[i] is the extent of an axis "
             f"({', '.join(user_line())})"
         )
+
+
+class Tensor(Operand):
+    """A value of the graph being traced."""
+
+    __slots__ = ("builder", "value")
+
+    def __init__(self, value: Value, builder: object) -> None:
+        self.value, self.builder = value, builder
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The short dtype name, such as "f32"."""
+        return self.value.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return Size(self.value.type.size)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.value} : {self.value.type})"
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            "a traced tensor has no truth value: the graph is the same for every input; "
+            f"use graphc.where(condition, a, b) ({', '.join(user_line())})"
+        )
+
+    def _unreadable(self, reader: str) -> GraphError:
+        return GraphError(
+            f"a traced tensor has no elements yet: {reader} cannot read it; "
+            f"use graphc's functions ({', '.join(user_line())})"
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise GraphError(f"len() of a tensor without axes ({', '.join(user_line())})")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
 
 
 def _method(name: str, reflected: bool = False) -> Callable[..., Any]:
