@@ -8,14 +8,14 @@ import math
 from graphc.ir import Node
 from graphc.ops.attention import Attention, AttentionGrad
 from graphc.ops.base import Contraction, Index, Source, View
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 
 
 def node_flops(node: Node) -> int:
     """Floating-point operations: two per step of a contraction, one per element of the larger
     side of any other op that computes, none where elements only move."""
-    if isinstance(node.op, Fused):
-        return sum(node_flops(n) for n in node.op.body.nodes)
+    if isinstance(node, KernelNode):
+        return sum(node_flops(n) for n in node.body.nodes)
     if isinstance(node.op, Contraction):
         a, b = (v.type for v in node.inputs[:2])
         return 2 * math.prod(node.op.iteration(a, b).extents)

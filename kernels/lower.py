@@ -8,12 +8,13 @@ from contextlib import contextmanager
 
 from graphc.ir import Node
 from graphc.kernels.cpu.lower import lower_cpu
+from graphc.kernels.cpu.transpose import lower_relayout
 from graphc.kernels.cuda.lower import lower_cuda
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
-LOWERINGS: dict[str, Callable[[Node, Target], Kernel]] = {
+LOWERINGS: dict[str, Callable[[KernelNode, Target], Kernel]] = {
     "cpu": lower_cpu,
     "cuda": lower_cuda,
     "sim": lower_cuda,
@@ -23,19 +24,21 @@ CALLS_PER_NODE = 8
 
 
 def lower(node: Node, target: Target) -> Kernel:
-    """The kernel that computes `node`, whose op is `Fused` or `Relayout`, on `target.device`: cpu,
-    or cuda and sim, which share their text."""
+    """The kernel that computes a fused node or a relayout on `target.device`: cpu, or cuda and sim,
+    which share their text."""
+    if node.op.name == "relayout":
+        return lower_relayout(node, target)
+    assert isinstance(node, KernelNode), f"{node.op.name} is not a kernel"
     with _deep_enough(node):
         return LOWERINGS[target.device](node, target)
 
 
 @contextmanager
-def _deep_enough(node: Node) -> Iterator[None]:
+def _deep_enough(node: KernelNode) -> Iterator[None]:
     """Let Python recurse as deep as the body's longest chain: a walk from an output to the inputs
     takes a few calls for each node on its way."""
     limit = sys.getrecursionlimit()
-    nodes = len(node.op.body.nodes) if isinstance(node.op, Fused) else 0
-    sys.setrecursionlimit(limit + CALLS_PER_NODE * nodes)
+    sys.setrecursionlimit(limit + CALLS_PER_NODE * len(node.body.nodes))
     try:
         yield
     finally:

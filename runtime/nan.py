@@ -17,7 +17,7 @@ from graphc.dtypes import shown
 from graphc.errors import RunError
 from graphc.interpret import evaluate
 from graphc.ir import Graph, Node, Type, Value, Where
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import Launch
 
@@ -74,9 +74,9 @@ def origin(node: Node, value: Value, inputs: Sequence[Array]) -> Nan | None:
     node has no inside, or the reference finds none there."""
     if isinstance(node.op, Scan):
         return _in_loop(node.op, inputs)
-    if not isinstance(node.op, Fused):
+    if not isinstance(node, KernelNode):
         return None
-    body = node.op.body
+    body = node.body
     values = dict(zip(body.inputs, inputs, strict=True))
     for inner in body.nodes:
         with np.errstate(all="ignore"):
@@ -141,7 +141,7 @@ def kernels_of(graph: Graph | None) -> dict[str, Node]:
     """The fused node of each kernel, in the bodies of loops too, by the kernel's name."""
     found: dict[str, Node] = {}
     for node in graph.nodes if graph else ():
-        if isinstance(node.op, Fused):
+        if isinstance(node, KernelNode):
             found[node.op.kernel] = node
         if isinstance(node.op, Scan):
             found.update(kernels_of(node.op.body))

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import graphc
 from graphc.cost import node_bytes, node_flops
-from graphc.ir import Graph, Node, Value
-from graphc.ops.fused import Fused
+from graphc.ir import Graph, Value
+from graphc.ops.fused import Fused, KernelNode
 from graphc.target import KINDS, kind_of
 
 
@@ -41,7 +41,7 @@ def test_pointwise_and_reduction_take_one_operation_per_element_and_views_none()
 def test_fused_kernel_costs_its_body_and_moves_its_own_inputs_and_outputs() -> None:
     body = traced((3, 4), function=lambda x: graphc.exp(graphc.exp(x)))
     (x,), (y,) = body.inputs, body.outputs
-    node = Node(Fused("k", body), (x,), (Value("out", y.type),))
+    node = KernelNode(Fused("k", body), (x,), (Value("out", y.type),))
     assert node_flops(node) == 24
     assert node_bytes(node) == 2 * 12 * 4
 

@@ -15,7 +15,7 @@ from graphc.errors import GraphError
 from graphc.ir import DTYPES, Graph, Layout, Node, Type, Value, Where, verify
 from graphc.ops.arithmetic import Add
 from graphc.ops.constant import Constant
-from graphc.ops.fused import Fused
+from graphc.ops.fused import Fused, KernelNode
 from graphc.text import INLINE, graph_text, large_constants, parse
 from tests.ops.samples import CORE
 from tests.text_mutations import mutated, programs
@@ -50,7 +50,9 @@ def test_a_kernel_prints_its_body_below_itself():
     lanes = Type((2, 3), layout=Layout(0, 16))
     out = Value("out", lanes)
     body = Graph("add_kernel", (X, W), (), (Node(Add(), (X, W), (out,)),), (out,))
-    graph = replace(GRAPH, nodes=(Node(Fused("add_kernel", body), (X, W), (out,)),), outputs=(out,))
+    graph = replace(
+        GRAPH, nodes=(KernelNode(Fused("add_kernel", body), (X, W), (out,)),), outputs=(out,)
+    )
     assert graph_text(graph).splitlines()[3:] == [
         "  %out = kernel add_kernel(%x, %conv1.weight) : f32[2,3]{lanes=0x16}",
         "      %out = add(%x, %conv1.weight) : f32[2,3]{lanes=0x16}",
@@ -67,7 +69,7 @@ def test_a_body_may_differ_from_its_node_in_every_name(body_name, same_inputs, s
     a = X if same_inputs else Value("a", X.type)
     out = Y if same_output else Value("out", Y.type)
     body = Graph(body_name, (a, W), (), (Node(Add(), (a, W), (out,)),), (out,))
-    graph = replace(GRAPH, nodes=(Node(Fused("k", body), (X, W), (Y,)), ADD))
+    graph = replace(GRAPH, nodes=(KernelNode(Fused("k", body), (X, W), (Y,)), ADD))
     assert parse(graph_text(graph)) == graph
 
 
@@ -75,7 +77,7 @@ def test_a_body_without_nodes_or_inputs_parses_back():
     returns_input = Graph("k", (X, W), (), (), (X,))
     no_inputs = replace(constant_graph(np.ones((2, 3), np.float32)), name="k")
     for body in (returns_input, no_inputs):
-        graph = replace(GRAPH, nodes=(Node(Fused("k", body), (X, W), (Y,)),))
+        graph = replace(GRAPH, nodes=(KernelNode(Fused("k", body), (X, W), (Y,)),))
         assert parse(graph_text(graph)) == graph
 
 

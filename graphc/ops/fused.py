@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.ir import Graph, Type
+from graphc.ir import Graph, Node, Type
 from graphc.ops.base import Array, Op
 
 
@@ -55,3 +55,15 @@ class Fused(Op):
         if any(n.op.reduced_axes is not None for n in self.body.nodes):
             return "reduce"
         return "pointwise"
+
+
+@dataclass(frozen=True)
+class KernelNode(Node):
+    """A node that is one kernel: what fusion makes of others, and every `Fused` stands in."""
+
+    op: Fused
+
+    @property
+    def body(self) -> Graph:
+        """What the kernel computes."""
+        return self.op.body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from graphc.errors import GraphError
 from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.base import REGISTRY, Array, Op
 from graphc.ops.constant import Constant, Elements
+from graphc.ops.fused import Fused, KernelNode
 from graphc.text.literal import element_of, fits, literal_of
 
 MOST_LETTERS = 200
@@ -176,7 +177,9 @@ class _Parser:
             attributes["kernel"] = self.name(match["kernel"])
         node = Node(Op(), inputs, outputs, self.where(where_text))
         op = self.op(op_class, attributes, node, indent)
-        return Node(op, inputs, outputs, node.where)
+        if isinstance(op, Fused):
+            return KernelNode(op, inputs, outputs, node.where)
+        return replace(node, op=op)
 
     def op(self, op_class: type[Op], attributes: dict[str, Any], node: Node, indent: int) -> Op:
         if op_class is Constant:

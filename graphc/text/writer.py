@@ -30,7 +30,7 @@ from graphc.dtypes import shown
 from graphc.ir import Graph, Layout, Node, Value, Where
 from graphc.ops.base import Array, Op
 from graphc.ops.constant import Constant, Elements
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 
 INLINE = 16
 """Elements: constants up to here are written out."""
@@ -68,7 +68,7 @@ def _body_lines(graph: Graph, indent: str, node: Node | None = None) -> Iterator
         where = _where_text(inner.where)
         yield f"{indent}{name:{name_width}} = {call:{call_width}} : {types}{where}"
         for _, body in _bodies(inner.op):
-            if not (isinstance(inner.op, Fused) and inner.op.kernel == body.name):
+            if not (isinstance(inner, KernelNode) and inner.op.kernel == body.name):
                 yield f"{indent}    body {_escape(body.name)}"
             yield from _body_lines(body, indent + "    ", inner)
     for old, new in graph.updates:
@@ -88,8 +88,9 @@ def _declarations(
 
 
 def _call(node: Node) -> str:
-    op = node.op
-    name = f"{op.name} {_escape(op.kernel)}" if isinstance(op, Fused) else op.name
+    name = node.op.name
+    if isinstance(node, KernelNode):
+        name = f"{name} {_escape(node.op.kernel)}"
     inputs = f"{name}({_values(node.inputs)})"
     return " ".join((inputs, *(f"{k}={v}" for k, v in _attributes(node))))
 
@@ -104,7 +105,7 @@ def _attributes(node: Node) -> Iterator[tuple[str, str]]:
             yield "value", _literal(flat if elements.shape else flat[0])
         return
     for name, value in node.op.attributes.items():
-        silent = isinstance(node.op, Fused) and (name == "kernel" or value == "")
+        silent = isinstance(node, KernelNode) and (name == "kernel" or value == "")
         if not isinstance(value, Graph) and not silent:
             yield name, _literal(value)
 

@@ -3,11 +3,10 @@ lanes."""
 
 from __future__ import annotations
 
-from graphc.ir import Node
 from graphc.kernels.cpu.shell import argument_order, array_text, chunk_count, framed, symbol
 from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.target import CPU, Target
 
@@ -15,9 +14,8 @@ FLOPS_PER_NANOSECOND = CPU.rates.flops / 2000
 """An estimate that chunks are cut by: half of what a core reaches at best."""
 
 
-def lower_attend(node: Node, target: Target) -> Kernel:
+def lower_attend(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body of one attention or attention_grad, of f32 or f64."""
-    assert isinstance(node.op, Fused)
     problem = find_problem(node)
     blocks = _blocks(problem, target.lanes)
     units = _units(problem, blocks, target.lanes)
@@ -28,7 +26,7 @@ def lower_attend(node: Node, target: Target) -> Kernel:
         "\n".join([*shape, ""]),
         _shell(node, problem, units, chunks),
     )
-    body = node.op.body
+    body = node.body
     return Kernel(
         symbol(node),
         "attend",
@@ -58,14 +56,11 @@ def _units(problem: Problem, blocks: tuple[int, int], width: int) -> tuple[int, 
     return queries if first else 0, keys if any(others) else 0
 
 
-def _shell(node: Node, problem: Problem, units: tuple[int, int], chunks: int) -> str:
-    assert isinstance(node.op, Fused)
+def _shell(node: KernelNode, problem: Problem, units: tuple[int, int], chunks: int) -> str:
     order = argument_order(node)
-    inputs = {
-        v: f"(const {C_TYPES[v.type.dtype]}*)arguments[{order[v]}]" for v in node.op.body.inputs
-    }
+    inputs = {v: f"(const {C_TYPES[v.type.dtype]}*)arguments[{order[v]}]" for v in node.body.inputs}
     kind = C_TYPES[problem.dtype]
-    outputs = {v: f"({kind}*)arguments[{order[v]}]" for v in node.op.body.outputs}
+    outputs = {v: f"({kind}*)arguments[{order[v]}]" for v in node.body.outputs}
     writes = problem.writes(outputs)
     reads = problem.reads(inputs)
     total = sum(units)

@@ -7,11 +7,10 @@ if there are two outputs, `place`.
 
 from __future__ import annotations
 
-from graphc.ir import Node
 from graphc.kernels.cpu.shell import argument_order, array_text, domain_text
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 
 
@@ -40,11 +39,10 @@ def functor_lines(space: Space, state: str) -> list[str]:
     ]
 
 
-def pointer_lines(node: Node, space: Space) -> list[str]:
+def pointer_lines(node: KernelNode, space: Space) -> list[str]:
     """Definitions of the pointers that the functors use."""
-    assert isinstance(node.op, Fused)
     used = space.whole.pointers
-    order, outputs = argument_order(node), set(node.op.body.outputs)
+    order, outputs = argument_order(node), set(node.body.outputs)
     return [
         f"  {'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "
         f"({C_TYPES[value.type.dtype]}*)arguments[{order[value]}];"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from graphc.ir import Graph, Node
+from graphc.ir import Graph
 from graphc.kernels.cpu.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
 from graphc.kernels.cpu.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.conv_channels import by_channels, lower_conv_channels
@@ -26,7 +26,7 @@ from graphc.kernels.cpu.tile import Schedule
 from graphc.kernels.cpu.tile_cost import CHUNK_CYCLES, FEWEST_CHUNKS, PANEL_ROWS, wanted_chunks
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.pooling import MaxPool2d
 from graphc.passes.fuse.sections import sections_of_sums
 from graphc.target import Target
@@ -35,10 +35,9 @@ SHORTEST_PART = 400
 """Summed steps below which adding the lanes of partial sums would cost too much."""
 
 
-def lower_contract(node: Node, target: Target) -> Kernel:
+def lower_contract(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a fused contraction for the CPU."""
-    assert isinstance(node.op, Fused)
-    body = node.op.body
+    body = node.body
     nest = contraction_nest(body)
     if by_channels(nest):
         return lower_conv_channels(node, nest, target)
@@ -60,9 +59,8 @@ def lower_contract(node: Node, target: Target) -> Kernel:
     return _tiled(node, nest, order_loops(schedule), target.lanes)
 
 
-def _tiled(node: Node, nest: Nest, schedule: Schedule, width: int) -> Kernel:
-    assert isinstance(node.op, Fused)
-    body = node.op.body
+def _tiled(node: KernelNode, nest: Nest, schedule: Schedule, width: int) -> Kernel:
+    body = node.body
     check_tiled(symbol(node), schedule)
     if not schedule.roles.lanes_summed and schedule.parts == 1:
         epilogue = epilogue_of(body, nest, schedule.roles.lane, width)
@@ -77,14 +75,15 @@ def _tiled(node: Node, nest: Nest, schedule: Schedule, width: int) -> Kernel:
     return _kernel(node, nest, source, phases, workspace, finish.epilogue)
 
 
-def _plain(node: Node, nest: Nest, width: int, lane: int | None, window: Window | None) -> Kernel:
-    assert isinstance(node.op, Fused)
+def _plain(
+    node: KernelNode, nest: Nest, width: int, lane: int | None, window: Window | None
+) -> Kernel:
     spanned = {nest.sections, *(axis for axis, _ in window or ())}
     if lane is None:
         lane = _contiguous(nest)
     if lane is None or lane in spanned:
         lane = next(a for a in reversed(nest.kept) if a not in spanned)
-    epilogue = epilogue_of(node.op.body, nest, lane, width)
+    epilogue = epilogue_of(node.body, nest, lane, width)
     loops = plain_loops(nest, lane, width, window)
     check_plain(symbol(node), nest, loops, lane, epilogue.domain)
     registers = math.prod(count for _, count, _ in loops)
@@ -97,15 +96,14 @@ def _plain(node: Node, nest: Nest, width: int, lane: int | None, window: Window 
 
 
 def _kernel(
-    node: Node,
+    node: KernelNode,
     nest: Nest,
     source: str,
     phases: tuple[int, ...],
     workspace: int = 0,
     epilogue: Epilogue | None = None,
 ) -> Kernel:
-    assert isinstance(node.op, Fused)
-    body = node.op.body
+    body = node.body
     return Kernel(
         symbol(node),
         "contract",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from graphc.ir import Node
 from graphc.kernels.cpu.contract_epilogue import Epilogue, Finish
 from graphc.kernels.cpu.contract_index import (
     address,
@@ -21,18 +20,19 @@ from graphc.kernels.cpu.shell import array_text, framed, symbol
 from graphc.kernels.cpu.tile import Schedule
 from graphc.kernels.program.nest import Nest, Read, Window
 from graphc.kernels.program.statement import Program
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 
 
 def tiled_text(
-    node: Node, schedule: Schedule, epilogue: Epilogue | None = None, finish: Finish | None = None
+    node: KernelNode,
+    schedule: Schedule,
+    epilogue: Epilogue | None = None,
+    finish: Finish | None = None,
 ) -> str:
     """A kernel of register tiles. With `epilogue` it is applied to the registers; otherwise the
     sums are stored in the output's order: into the output, or into the workspace for `finish`."""
-    op = node.op
-    assert isinstance(op, Fused)
-    body, roles = op.body, schedule.roles
+    body, roles = node.body, schedule.roles
     arguments = len(body.inputs) + len(body.outputs)
     out = arguments if finish else len(body.inputs)
     programs = [e.program for e in (epilogue, finish and finish.epilogue) if e]
@@ -60,7 +60,7 @@ def tiled_text(
 
 
 def plain_text(
-    node: Node,
+    node: KernelNode,
     nest: Nest,
     lane: int,
     width: int,
@@ -69,8 +69,6 @@ def plain_text(
     epilogue: Epilogue,
 ) -> str:
     """A kernel that sums lane by lane and checks every read."""
-    op = node.op
-    assert isinstance(op, Fused)
     dtype = C_TYPES[nest.node.output.type.dtype]
     lines = ["struct Nest {", axis_enum(nest)]
     kinds = {"T": dtype, "A": _element(nest.a), "B": _element(nest.b)}
@@ -127,14 +125,14 @@ def plain_loops(
     return [(a, -(-nest.axes[a].extent // steps.get(a, 1)), steps.get(a, 1)) for a in nest.kept]
 
 
-def _file(node: Node, lines: list[str], *programs: Program) -> str:
+def _file(node: KernelNode, lines: list[str], *programs: Program) -> str:
     """The kernel's file: constant arrays of the programs, then `lines` to the end of the shell."""
     arrays = "".join(array_text(p.arrays) for p in programs)
     text = "\n".join(["using namespace graphc::contract;", "", *lines, "}", ""])
     return framed(node, "contract", arrays, text)
 
 
-def _shell(node: Node) -> list[str]:
+def _shell(node: KernelNode) -> list[str]:
     return [
         f'extern "C" void {symbol(node)}(void* const* arguments, int phase, int chunk) {{',
         "    (void)phase;",

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from graphc.ir import Node, Value
+from graphc.ir import Value
 from graphc.kernels.cpu.shell import argument_order, array_text, chunk_count, framed, symbol
 from graphc.kernels.program.access import Access, Domain, merge_axes, merged
+from graphc.kernels.program.axis import only_node
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.ops.base import View
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
+from graphc.ops.indexing import TakeGrad
 from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
 
-def lower_index(node: Node, target: Target) -> Kernel:
+def lower_index(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body of one take_grad; it reads row-major inputs and constants through
     views."""
-    assert isinstance(node.op, Fused)
-    body = node.op.body
-    (inner,) = (n for n in body.nodes if n.op.name == "take_grad")
-    op: Any = inner.op
+    body = node.body
+    inner, op = only_node(node, TakeGrad)
     assert body.outputs == inner.outputs, f"{node.op.kernel}: nothing follows take_grad"
     values = (*body.inputs, *body.outputs)
-    assert all(v.type.layout.axis is None for v in values), "take_grad is row-major"
     indices, dy = inner.inputs
     last = op.axis + indices.type.rank
     reader = Reader(node)
@@ -56,9 +54,8 @@ def lower_index(node: Node, target: Target) -> Kernel:
 class Reader:
     """Finds what memory lies behind the inputs of take_grad, and prints how it is read."""
 
-    def __init__(self, node: Node) -> None:
-        assert isinstance(node.op, Fused)
-        self.body, self.order = node.op.body, argument_order(node)
+    def __init__(self, node: KernelNode) -> None:
+        self.body, self.order = node.body, argument_order(node)
         self.names = Names()
         self.constants: dict[Value, str] = {}
 
@@ -105,7 +102,9 @@ class Reader:
         return source, walk.address(value, domain.identity())
 
 
-def _shell(node: Node, reader: Reader, values: Sequence[Value], extent: int, chunks: int) -> str:
+def _shell(
+    node: KernelNode, reader: Reader, values: Sequence[Value], extent: int, chunks: int
+) -> str:
     if not chunks:
         return f'extern "C" void {symbol(node)}(void* const*, int, int) {{}}\n'
     indices, dy = values

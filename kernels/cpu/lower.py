@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphc.ir import Node
 from graphc.kernels.cpu.attend import lower_attend
 from graphc.kernels.cpu.contract import lower_contract
 from graphc.kernels.cpu.index import lower_index
@@ -11,9 +10,8 @@ from graphc.kernels.cpu.prefix import lower_prefix
 from graphc.kernels.cpu.reduce_text import lower_reduce
 from graphc.kernels.cpu.scatter import lower_scatter
 from graphc.kernels.cpu.sort import lower_sort
-from graphc.kernels.cpu.transpose import lower_relayout
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
 TEMPLATES = {
@@ -28,9 +26,6 @@ TEMPLATES = {
 }
 
 
-def lower_cpu(node: Node, target: Target) -> Kernel:
-    """The C++ kernel of a fused node or of a relayout."""
-    if node.op.name == "relayout":
-        return lower_relayout(node, target)
-    assert isinstance(node.op, Fused), f"{node.op.name} is not a kernel"
+def lower_cpu(node: KernelNode, target: Target) -> Kernel:
+    """The C++ kernel of a fused node."""
     return TEMPLATES[node.op.template](node, target)

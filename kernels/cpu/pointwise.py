@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Value
 from graphc.kernels.cpu.shell import (
     argument_order,
     array_text,
@@ -23,15 +23,14 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.parts import Part, grouped, make_part
 from graphc.kernels.program.pieces import space
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
 
-def lower_pointwise(node: Node, target: Target) -> Kernel:
+def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body without reductions and contractions."""
-    assert isinstance(node.op, Fused)
-    body = node.op.body
+    body = node.body
     parts = [p for p in find_parts(body, target.lanes) if _units(p)]
     groups: dict[object, list[Part]] = {}
     for part in parts:

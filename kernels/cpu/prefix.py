@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphc.ir import Node
 from graphc.kernels.cpu.axis import functor_lines, pointer_lines, rows_text
 from graphc.kernels.cpu.shell import (
     FEW_STEPS,
@@ -17,7 +16,7 @@ from graphc.kernels.program.axis import PLACED, STATES, Space, lane_axes, only_n
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 from graphc.target import Target
@@ -32,11 +31,10 @@ _LANE_BYTES = 12
 """Bytes per lane of a state at most: a double and a place."""
 
 
-def lower_prefix(node: Node, target: Target) -> Kernel:
+def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body of one running result; it reads row-major inputs through views."""
-    inner = only_node(node, "prefix")
-    op, x = inner.op, inner.inputs[0]
-    assert isinstance(op, Prefix) and isinstance(node.op, Fused)
+    inner, op = only_node(node, Prefix)
+    x = inner.inputs[0]
     if op.combine in PLACED:
         check_counts(node, elements_per_row=x.type.shape[op.axis])
     spaces = (
@@ -60,7 +58,7 @@ def lower_prefix(node: Node, target: Target) -> Kernel:
         workspace=strips * strip * pieces * state_bytes if pieces > 1 else 0,
         flops=x.type.size,
         bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
-        inplace=inplace_pairs(node.op.body, [space.whole], space.pointers),
+        inplace=inplace_pairs(node.body, [space.whole], space.pointers),
     )
 
 
@@ -80,7 +78,7 @@ def _joins(op: Prefix, space: Space) -> float:
 
 
 def _text(
-    node: Node, op: Prefix, space: Space, strip: int, strips: int, pieces: int, chunks: int
+    node: KernelNode, op: Prefix, space: Space, strip: int, strips: int, pieces: int, chunks: int
 ) -> str:
     name = symbol(node)
     if not strips:

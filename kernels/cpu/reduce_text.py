@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from graphc.ir import DTYPES, Node
+from graphc.ir import DTYPES
 from graphc.kernels.cpu.reduce import laned_rows, neighbours
 from graphc.kernels.cpu.shell import (
     FEW_STEPS,
@@ -23,17 +23,16 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.literals import splat
 from graphc.kernels.program.rows import Loop, Rows, Sum, reduced_shape
 from graphc.kernels.program.statement import Program
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
 _ACROSS = {"sum": "lanesum", "prod": "laneprod", "max": "lanemax", "min": "lanemin"}
 
 
-def lower_reduce(node: Node, target: Target) -> Kernel:
+def lower_reduce(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body with reductions and without contractions."""
-    assert isinstance(node.op, Fused)
-    rows = laned_rows(node.op.body, target.lanes)
+    rows = laned_rows(node.body, target.lanes)
     side = neighbours(rows)
     units = _registers(rows, rows.kept_axes) // side
     steps = _registers(rows, rows.reduced_axes)
@@ -53,9 +52,9 @@ def lower_reduce(node: Node, target: Target) -> Kernel:
         printer.file(chunks),
         phases=phases if pieces > 1 else (chunks,),
         workspace=printer.workspace,
-        flops=Domain(reduced_shape(node.op.body)).size * work,
+        flops=Domain(reduced_shape(node.body)).size * work,
         bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
-        inplace=inplace_pairs(node.op.body, [rows.whole], rows.pointers),
+        inplace=inplace_pairs(node.body, [rows.whole], rows.pointers),
     )
 
 
@@ -92,7 +91,7 @@ def _identity(sum: Sum) -> str:
 
 
 class _Printer:
-    def __init__(self, node: Node, rows: Rows, side: int, units: int, pieces: int) -> None:
+    def __init__(self, node: KernelNode, rows: Rows, side: int, units: int, pieces: int) -> None:
         self.node, self.rows, self.pieces = node, rows, pieces
         self.side, self.units = side, units
         self.across = rows.domain.lane in rows.reduced
@@ -183,7 +182,7 @@ class _Printer:
 
     def _pointers(self) -> list[str]:
         names = self.rows.whole.pointers
-        outputs = set(self.node.op.body.outputs)  # type: ignore[attr-defined]
+        outputs = set(self.node.body.outputs)
         order = argument_order(self.node)
         lines = []
         for value, name in self.rows.pointers.items():

@@ -9,7 +9,7 @@ from graphc.kernels.cpu.index import Reader
 from graphc.kernels.cpu.shell import chunk_count, framed, symbol
 from graphc.kernels.program.axis import JOINS, only_node
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.ops.scatter import Scatter
 from graphc.target import Target
@@ -18,11 +18,10 @@ STRIP = 64
 """Neighbouring rows that are gone through together."""
 
 
-def lower_scatter(node: Node, target: Target) -> Kernel:
+def lower_scatter(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body of one scatter; it reads row-major inputs through views."""
-    inner = only_node(node, "scatter")
-    op, (x, indices, _) = inner.op, inner.inputs
-    assert isinstance(op, Scatter) and isinstance(node.op, Fused)
+    inner, op = only_node(node, Scatter)
+    x, indices, _ = inner.inputs
     shape = x.type.shape
     before, behind = math.prod(shape[: op.axis]), math.prod(shape[op.axis + 1 :])
     units = before * -(-behind // STRIP)
@@ -40,7 +39,7 @@ def lower_scatter(node: Node, target: Target) -> Kernel:
 
 
 def _text(
-    node: Node, inner: Node, op: Scatter, sizes: tuple[int, int], units: int, chunks: int
+    node: KernelNode, inner: Node, op: Scatter, sizes: tuple[int, int], units: int, chunks: int
 ) -> str:
     x, (behind, count), name = inner.inputs[0], sizes, symbol(node)
     if not x.type.size:

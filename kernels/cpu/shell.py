@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graphc.ir import Node, Value, dtype_name
+from graphc.ir import Value, dtype_name
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.literals import memory_literal
 from graphc.kernels.program.statement import Call, Compute, Load, Program, Statement, Store
 from graphc.ops.base import Array
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 
 CHUNK_NANOSECONDS = 20_000.0
@@ -25,23 +25,21 @@ FUNCTION = 30
 """Operations per element from which on a statement is a function of many instructions."""
 
 
-def symbol(node: Node) -> str:
+def symbol(node: KernelNode) -> str:
     """The kernel's name, which must not be that of a function that kernels call."""
-    assert isinstance(node.op, Fused)
     name = node.op.kernel
     return f"{name}_kernel" if name in _LIBRARY else name
 
 
-def head(node: Node, *headers: str) -> str:
+def head(node: KernelNode, *headers: str) -> str:
     """The comment and includes that a kernel's text begins with."""
-    assert isinstance(node.op, Fused)
-    ops = "; ".join(n.op.name for n in node.op.body.nodes)
+    ops = "; ".join(n.op.name for n in node.body.nodes)
     comment = wrapped(f"// {symbol(node)}: {ops}  {node.where}".rstrip(), "//   ")
     includes = [f'#include "cpu/{h}.h"' for h in headers]
     return "\n".join([*comment, *includes, "using namespace graphc;", ""])
 
 
-def framed(node: Node, header: str, *sections: str) -> str:
+def framed(node: KernelNode, header: str, *sections: str) -> str:
     """A kernel's file: its head, and `sections` in a namespace, where their names hide those of
     the headers."""
     return f"{head(node, header)}\nnamespace {symbol(node)}_space {{\n{''.join(sections)}}}\n"
@@ -81,10 +79,9 @@ def array_text(arrays: Mapping[str, Array]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def argument_order(node: Node) -> dict[Value, int]:
+def argument_order(node: KernelNode) -> dict[Value, int]:
     """The number of the kernel's argument for each of the body's inputs and outputs."""
-    assert isinstance(node.op, Fused)
-    values = (*node.op.body.inputs, *node.op.body.outputs)
+    values = (*node.body.inputs, *node.body.outputs)
     order = {v: i for i, v in enumerate(values)}
     assert len(order) == len(values), f"{node.op.kernel}: a value is two of its arguments"
     return order

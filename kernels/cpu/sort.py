@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphc.ir import DTYPES, Node
+from graphc.ir import DTYPES
 from graphc.kernels.cpu.axis import functor_lines, pointer_lines, rows_text
 from graphc.kernels.cpu.shell import argument_order, chunk_count, framed, symbol
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space, lane_axes, only_node, space_of
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.ops.sort import Sort
 from graphc.target import Target
@@ -40,11 +41,10 @@ class Way:
     buffers: int = 0
 
 
-def lower_sort(node: Node, target: Target) -> Kernel:
+def lower_sort(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body of one sort; it reads row-major inputs through views."""
-    inner = only_node(node, "sort")
-    op, x = inner.op, inner.inputs[0]
-    assert isinstance(op, Sort)
+    inner, op = only_node(node, Sort)
+    x = inner.inputs[0]
     check_counts(node, elements_per_row=x.type.shape[op.axis])
     along, *across = (
         space_of(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
@@ -95,7 +95,7 @@ def _room(extent: int, count: int) -> int:
     return buffer if 2 * buffer <= extent else max(extent, 1)
 
 
-def _text(node: Node, op: Sort, way: Way) -> str:
+def _text(node: KernelNode, op: Sort, way: Way) -> str:
     name, units = symbol(node), way.units
     if not units:
         return framed(node, "sort", f'extern "C" void {name}(void* const*, int, int) {{}}\n')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.ir import Node, Value
+from graphc.ir import Value
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     THREADS,
@@ -19,17 +19,16 @@ from graphc.kernels.program.attend_shape import Problem, find_problem, shape_tex
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.statement import Program
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 
 MOST_WORDS = 64
 """Of sums and scores in a thread's registers: a multiprocessor then holds two blocks."""
 
 
-def lower_attend(node: Node) -> Kernel:
+def lower_attend(node: KernelNode) -> Kernel:
     """The kernel of a fused node around an attention or attention_grad; every value is
     row-major. The gradients of queries, and those of keys and values, are a launch each."""
-    assert isinstance(node.op, Fused)
-    problem, body = find_problem(node), node.op.body
+    problem, body = find_problem(node), node.body
     names = Names(problem.arrays)
     pointers = names.pointers(body)
     signature = Signature(pointers, body)

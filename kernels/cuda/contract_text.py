@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Value
 from graphc.kernels.cuda.contract import Problem, Tile, choose_tile, make_problem
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
@@ -26,16 +26,15 @@ from graphc.kernels.program.names import Names
 from graphc.kernels.program.nest import contraction_nest, sectioned_nest
 from graphc.kernels.program.pieces import every_section, pieces
 from graphc.kernels.program.statement import Program
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
 
 
-def lower_contract(node: Node) -> Kernel:
+def lower_contract(node: KernelNode) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major."""
-    op = node.op
-    assert isinstance(op, Fused)
-    nest, cut = contraction_nest(op.body), sections_of_sums(op.body)
+    body = node.body
+    nest, cut = contraction_nest(body), sections_of_sums(body)
     problem = make_problem(sectioned_nest(nest, cut) if cut else nest)
     batches, m, n, k = problem.sizes
     count = batches * m * n
@@ -47,12 +46,12 @@ def lower_contract(node: Node) -> Kernel:
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
     narrow = min(x.read.type.numpy_dtype.itemsize for x in (problem.a, problem.b))
     tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow)
-    epilogue = _epilogue(op.body, problem, C_TYPES[output.dtype])
+    epilogue = _epilogue(body, problem, C_TYPES[output.dtype])
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
-    operands = [op.body.inputs[x.read.input] for x in (problem.a, problem.b)]
+    operands = [body.inputs[x.read.input] for x in (problem.a, problem.b)]
     # Operands are read by many blocks: they are never overwritten.
-    inplace = inplace_pairs(op.body, [epilogue.program], epilogue.pointers, operands)
-    signature = Signature(epilogue.pointers, op.body, inplace, splits > 1)
+    inplace = inplace_pairs(body, [epilogue.program], epilogue.pointers, operands)
+    signature = Signature(epilogue.pointers, body, inplace, splits > 1)
     arguments = ", ".join(epilogue.pointers[v] for v in operands)
     kernels, launches = _kernels(node, problem, tile, splits, epilogue, signature, arguments)
     sections = (
@@ -74,7 +73,7 @@ def lower_contract(node: Node) -> Kernel:
 
 
 def _kernels(
-    node: Node,
+    node: KernelNode,
     problem: Problem,
     tile: Tile,
     splits: int,

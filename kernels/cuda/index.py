@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Value
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
     Signature,
@@ -18,26 +18,22 @@ from graphc.kernels.cuda.shell import (
     symbol_of,
 )
 from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import only_node
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import element_at
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import TakeGrad
 from graphc.ops.logic import C_TYPES
 
 
-def lower_index(node: Node) -> Kernel:
+def lower_index(node: KernelNode) -> Kernel:
     """The kernel of a fused node around a take_grad; every value is row-major."""
-    op = node.op
-    assert isinstance(op, Fused)
-    body = op.body
-    (gather,) = (n for n in body.nodes if n.op.name == "take_grad")
-    indices, dy = gather.inputs
-    table = gather.output
-    assert isinstance(gather.op, TakeGrad)
-    axis = gather.op.axis
+    body = node.body
+    gather, op = only_node(node, TakeGrad)
+    (indices, dy), table, axis = gather.inputs, gather.output, op.axis
     if table.type.size == 0:
         return make_kernel(node, source(node, (), ()), ())
     before, after = math.prod(table.type.shape[:axis]), math.prod(table.type.shape[axis + 1 :])

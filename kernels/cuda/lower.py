@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphc.ir import Node
 from graphc.kernels.cuda.attend import lower_attend
 from graphc.kernels.cuda.contract_text import lower_contract
 from graphc.kernels.cuda.index import lower_index
@@ -13,7 +12,7 @@ from graphc.kernels.cuda.scatter import lower_scatter
 from graphc.kernels.cuda.sort import lower_sort
 from graphc.kernels.program.counts import check_grids
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
 TEMPLATES = {
@@ -28,10 +27,9 @@ TEMPLATES = {
 }
 
 
-def lower_cuda(node: Node, target: Target) -> Kernel:
+def lower_cuda(node: KernelNode, target: Target) -> Kernel:
     """The CUDA kernel of a fused node. Every value is row-major. CompileError if there is more of
     something than the kernel can count."""
-    assert isinstance(node.op, Fused)
     kernel = TEMPLATES[node.op.template](node)
     check_grids(node, kernel.launches)
     return kernel

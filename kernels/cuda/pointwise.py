@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from graphc.ir import Node
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     THREADS,
@@ -27,7 +26,7 @@ from graphc.kernels.program.names import Names
 from graphc.kernels.program.parts import Part, grouped, make_part
 from graphc.kernels.program.pieces import space
 from graphc.kernels.program.statement import Program, joined
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 
 
@@ -70,11 +69,9 @@ class _Text:
         return decomposed("i", names, extents, self.index, program.used(names) - {"i"})
 
 
-def lower_pointwise(node: Node) -> Kernel:
+def lower_pointwise(node: KernelNode) -> Kernel:
     """The kernel of a fused node without a reduction; every value is row-major."""
-    op = node.op
-    assert isinstance(op, Fused)
-    body = op.body
+    body = node.body
     names = Names()
     pointers = names.pointers(body)
     domains = ((group, Domain(space(body, group[0]))) for group in grouped(body))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from graphc.ir import Node
 from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
     BLOCKS,
@@ -22,7 +21,7 @@ from graphc.kernels.program.axis import PLACED, STATES, Space, only_node, space_
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.ops.prefix import Prefix
 
@@ -34,14 +33,10 @@ _STATE_BYTES = 16
 """Bytes of a state at most: a value and a place of eight bytes each."""
 
 
-def lower_prefix(node: Node) -> Kernel:
+def lower_prefix(node: KernelNode) -> Kernel:
     """The kernel of a body of one running result; every value is row-major."""
-    op = node.op
-    assert isinstance(op, Fused)
-    body = op.body
-    inner = only_node(node, "prefix")
-    prefix = inner.op
-    assert isinstance(prefix, Prefix)
+    body = node.body
+    inner, prefix = only_node(node, Prefix)
     if inner.outputs[0].type.size == 0:
         return make_kernel(node, source(node, (), ()), ())
     space = space_of(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from graphc.ir import DTYPES, Node
+from graphc.ir import DTYPES
 from graphc.kernels.cuda.reduce import Shape, choose_shape
 from graphc.kernels.cuda.shell import (
     THREADS,
@@ -25,15 +25,13 @@ from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.literals import literal
 from graphc.kernels.program.rows import Loop, Rows, Sum, find_rows, reduced_shape
 from graphc.kernels.program.statement import Program, joined
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 
 
-def lower_reduce(node: Node) -> Kernel:
+def lower_reduce(node: KernelNode) -> Kernel:
     """The kernel of a fused node with reductions; every value is row-major."""
-    op = node.op
-    assert isinstance(op, Fused)
-    body = op.body
+    body = node.body
     if all(v.type.size == 0 for v in body.outputs):
         return make_kernel(node, source(node, (), ()), ())
     rows = find_rows(body, Domain(reduced_shape(body)), apart=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from graphc.ir import Node
 from graphc.kernels.cuda.index import Text, split_axes
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
@@ -18,16 +17,14 @@ from graphc.kernels.program.axis import JOINS, only_node
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.scatter import Scatter
 
 
-def lower_scatter(node: Node) -> Kernel:
+def lower_scatter(node: KernelNode) -> Kernel:
     """The kernel of a body of one scatter; every value is row-major."""
-    inner = only_node(node, "scatter")
-    op, (x, indices, elements), output = inner.op, inner.inputs, inner.output
-    assert isinstance(op, Scatter) and isinstance(node.op, Fused)
-    body = node.op.body
+    inner, op = only_node(node, Scatter)
+    (x, indices, elements), output, body = inner.inputs, inner.output, node.body
     if x.type.size == 0:
         return make_kernel(node, source(node, (), ()), ())
     behind = math.prod(x.type.shape[op.axis + 1 :])

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Value, dtype_name
+from graphc.ir import Graph, Value, dtype_name
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.literals import memory_literal
 from graphc.kernels.program.names import identifier
 from graphc.kernels.program.statement import Load, Program
 from graphc.kernels.program.window import WINDOWS
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 
 THREADS = 256
@@ -83,12 +83,11 @@ def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
     return [*lines, line if items else head + tail]
 
 
-def source(node: Node, headers: Sequence[str], sections: Sequence[Sequence[str]]) -> str:
+def source(node: KernelNode, headers: Sequence[str], sections: Sequence[Sequence[str]]) -> str:
     """The text of a kernel's file. It lies within the namespace of the headers, whose functions
     hide the toolkit's of the same name, and in one of its own, so that files can be joined."""
     body = "\n\n".join("\n".join(lines) for lines in sections if lines)
-    assert isinstance(node.op, Fused)
-    pools = any(n.op.name in WINDOWS for n in node.op.body.nodes)
+    pools = any(n.op.name in WINDOWS for n in node.body.nodes)
     headers = [*headers, "window"] if pools and headers else headers
     includes = "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
     space = f"graphc::{symbol_of(node, 'text')}"
@@ -96,10 +95,9 @@ def source(node: Node, headers: Sequence[str], sections: Sequence[Sequence[str]]
     return f"{provenance(node)}\n{includes}\n\n{inside}\n"
 
 
-def provenance(node: Node) -> str:
+def provenance(node: KernelNode) -> str:
     """A comment: the kernel's name, its ops and where in the user's program they come from."""
-    assert isinstance(node.op, Fused)
-    ops = "; ".join(dict.fromkeys(n.op.name for n in node.op.body.nodes))
+    ops = "; ".join(dict.fromkeys(n.op.name for n in node.body.nodes))
     text = " ".join(part for part in (f"{node.op.kernel}: {ops}", str(node.where)) if part)
     return textwrap.fill(text, 98, initial_indent="// ", subsequent_indent="// ")
 
@@ -160,24 +158,22 @@ def index_type(body: Graph) -> str:
     return "int" if all(v.type.size < 2**30 for v in values) else "int64_t"
 
 
-def moved_bytes(node: Node) -> int:
+def moved_bytes(node: KernelNode) -> int:
     """Bytes of the inputs and outputs, once each."""
     return sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
 
 
 def make_kernel(
-    node: Node,
+    node: KernelNode,
     text: str,
     launches: Sequence[GridLaunch],
     workspace: int = 0,
     flops: int = 0,
     inplace: Sequence[tuple[int, int]] = (),
 ) -> Kernel:
-    op = node.op
-    assert isinstance(op, Fused)
     return Kernel(
-        name=op.kernel,
-        template=op.template,
+        name=node.op.kernel,
+        template=node.op.template,
         source=text,
         phases=(),
         workspace=workspace,
@@ -188,8 +184,7 @@ def make_kernel(
     )
 
 
-def symbol_of(node: Node, part: str = "kernel") -> str:
+def symbol_of(node: KernelNode, part: str = "kernel") -> str:
     """The name of a kernel of the node. It always says which part it is: a kernel that is called
     `exp` must not be taken for the function."""
-    assert isinstance(node.op, Fused)
     return f"{identifier(node.op.kernel)}_{part}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphc.ir import DTYPES, Node
+from graphc.ir import DTYPES
 from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
     THREADS,
@@ -23,7 +23,7 @@ from graphc.kernels.program.axis import Space, only_node, space_of
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.statement import Program
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.ops.sort import Sort
 
@@ -49,11 +49,10 @@ class Merge:
         return self.runs <= 2
 
 
-def lower_sort(node: Node) -> Kernel:
+def lower_sort(node: KernelNode) -> Kernel:
     """The kernel of a body of one sort; every value is row-major."""
-    inner = only_node(node, "sort")
-    op, x = inner.op, inner.inputs[0]
-    assert isinstance(op, Sort) and isinstance(node.op, Fused)
+    inner, op = only_node(node, Sort)
+    x = inner.inputs[0]
     if inner.outputs[0].type.size == 0:
         return make_kernel(node, source(node, (), ()), ())
     text = _Text(node, op, space_of(node, inner, op.axis, Domain(x.type.shape)))
@@ -70,10 +69,9 @@ def lower_sort(node: Node) -> Kernel:
 
 
 class _Text:
-    def __init__(self, node: Node, op: Sort, space: Space) -> None:
-        assert isinstance(node.op, Fused)
+    def __init__(self, node: KernelNode, op: Sort, space: Space) -> None:
         self.space, self.count = space, op.count
-        self.index = index_type(node.op.body)
+        self.index = index_type(node.body)
         self.kind, self.descending = C_TYPES[space.dtype], str(op.descending).lower()
         self.entry_bytes = 16 if DTYPES[space.dtype].itemsize == 8 else 8
         self.rows = math.prod(space.domain.extents[d] for d in space.kept)
@@ -86,7 +84,7 @@ class _Text:
         """Entries of half the workspace. Of an odd number of runs the last is merged with none and
         takes the room of a pair."""
         self.workspace = 2 * self.half * self.entry_bytes
-        self.signature = Signature(space.pointers, node.op.body, workspace=bool(merges))
+        self.signature = Signature(space.pointers, node.body, workspace=bool(merges))
 
     def launches(self) -> Iterator[tuple[str, int, list[str]]]:
         """For each launch its part of the kernel's name, its blocks and its statements."""

@@ -14,7 +14,7 @@ from graphc.kernels.program.literals import literal
 from graphc.kernels.program.operands import Operand, constant_operands, find_operands
 from graphc.ops.attention import Attention
 from graphc.ops.base import Array
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.join import Concat
 from graphc.ops.logic import C_TYPES
 
@@ -102,10 +102,9 @@ class Problem:
         ]
 
 
-def find_problem(node: Node) -> Problem:
+def find_problem(node: KernelNode) -> Problem:
     """The attention in a fused node: f32 or f64, of row-major inputs and constants."""
-    assert isinstance(node.op, Fused)
-    body = node.op.body
+    body = node.body
     (inner,) = (n for n in body.nodes if n.op.own_template == "attend")
     op: Any = inner.op
     found = find_operands(body, inner.inputs)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from graphc.ir import Node, Value
+from graphc.ir import Node, Op, Value
 from graphc.kernels.program.access import Domain, access_cost, merge_axes
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.statement import Program, joined
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 
+OpT = TypeVar("OpT", bound=Op)
 STATES = {
     "sum": "RunningSum",
     "prod": "RunningProd",
@@ -84,13 +86,12 @@ class Space:
         return domain.steps(domain.lane) * domain.width / max(domain.extents[domain.lane], 1)
 
 
-def only_node(node: Node, template: str) -> Node:
-    """The node of the body whose own template this is."""
-    assert isinstance(node.op, Fused)
-    (inner,) = (n for n in node.op.body.nodes if n.op.own_template == template)
-    values = (*node.op.body.inputs, *node.op.body.outputs)
-    assert all(v.type.layout.axis is None for v in values), f"{template} is row-major"
-    return inner
+def only_node(node: KernelNode, kind: type[OpT]) -> tuple[Node, OpT]:
+    """The node of the body that has a template of its own, and its op."""
+    ((inner, op),) = ((n, n.op) for n in node.body.nodes if isinstance(n.op, kind))
+    values = (*node.body.inputs, *node.body.outputs)
+    assert all(v.type.layout.axis is None for v in values), f"{op.name} is row-major"
+    return inner, op
 
 
 def lane_axes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -99,10 +100,9 @@ def lane_axes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (axis, *others[-1:])
 
 
-def space_of(node: Node, inner: Node, axis: int, domain: Domain) -> Space:
+def space_of(node: KernelNode, inner: Node, axis: int, domain: Domain) -> Space:
     """What to read and to write for `inner`, whose input has the axes of `domain`."""
-    assert isinstance(node.op, Fused)
-    body, x, names = node.op.body, inner.inputs[0], Names()
+    body, x, names = node.body, inner.inputs[0], Names()
     pointers = names.pointers(body)
     walk = Walk(body, domain, pointers, names)
     operand = walk.value(x, domain.identity())

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc.errors import CompileError
-from graphc.ir import Node
 from graphc.kernels.program.kernel import GridLaunch
+from graphc.ops.fused import KernelNode
 
 MOST = 2**31 - 2**16
 """What is counted by an int: a tile that reaches beyond the last has room as well."""
@@ -18,7 +18,7 @@ GRID = (2**31 - 1, 65535, 65535)
 """Blocks of a launch along each axis."""
 
 
-def check_counts(node: Node, **counts: int) -> None:
+def check_counts(node: KernelNode, **counts: int) -> None:
     """CompileError if the kernel of `node` would count more than `MOST` of one of `counts`."""
     for name, count in counts.items():
         if count > MOST:
@@ -26,7 +26,7 @@ def check_counts(node: Node, **counts: int) -> None:
             raise CompileError(f"{_kernel(node)} has {count} {what}, at most {MOST} can be counted")
 
 
-def check_grids(node: Node, launches: Sequence[GridLaunch]) -> None:
+def check_grids(node: KernelNode, launches: Sequence[GridLaunch]) -> None:
     """CompileError if a launch of the kernel of `node` has more blocks than CUDA starts."""
     for launch in launches:
         for blocks, most in zip(launch.grid, GRID, strict=True):
@@ -36,6 +36,6 @@ def check_grids(node: Node, launches: Sequence[GridLaunch]) -> None:
                 )
 
 
-def _kernel(node: Node) -> str:
-    name, where = getattr(node.op, "kernel", node.op.name), str(node.where)
+def _kernel(node: KernelNode) -> str:
+    name, where = node.op.kernel, str(node.where)
     return f"kernel {name} ({where})" if where else f"kernel {name}"

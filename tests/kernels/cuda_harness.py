@@ -16,7 +16,7 @@ import graphc
 from graphc.ir import FLOATS, Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
-from graphc.ops.fused import Fused
+from graphc.ops.fused import Fused, KernelNode
 from graphc.target import Target
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def single(op: Op, inputs: Sequence[Value], name: str) -> Node:
 
 def fused(body: Graph) -> Node:
     """The fused node with this body."""
-    return Node(Fused(body.name, body), body.inputs, body.outputs)
+    return KernelNode(Fused(body.name, body), body.inputs, body.outputs)
 
 
 def traced(name: str, fn: Callable[..., Any], *specs: Type) -> Node:

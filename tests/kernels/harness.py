@@ -21,7 +21,7 @@ from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
-from graphc.ops.fused import Fused
+from graphc.ops.fused import Fused, KernelNode
 from graphc.passes.fuse.widen import widen
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, find_compiler
 from graphc.target import Target
@@ -34,7 +34,7 @@ PER_FILE = 24
 
 def fuse(body: Graph) -> Node:
     """The fused node with this body."""
-    return Node(Fused(body.name, body), body.inputs, body.outputs)
+    return KernelNode(Fused(body.name, body), body.inputs, body.outputs)
 
 
 def single(

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from graphc.errors import RunError
-from graphc.ir import Graph, Node, Type, Value, Where
-from graphc.ops.fused import Fused
+from graphc.ir import Graph, Type, Value, Where
+from graphc.ops.fused import Fused, KernelNode
 from graphc.runtime.cpu import executable as cpu
 from graphc.runtime.cpu.executable import load
 from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
@@ -195,7 +195,7 @@ def log_plan() -> tuple[Plan, Graph]:
     ]
     value = Value("log", VECTOR)
     body = Graph("logarithm", (x.value,), (), (), (value,))
-    node = Node(Fused("logarithm", body), (x.value,), (value,))
+    node = KernelNode(Fused("logarithm", body), (x.value,), (value,))
     graph = Graph("handmade", (x.value,), (n.value,), (node,), (y.value,))
     kernels = [COUNT, LOG, SCALE]
     return plan(steps, kernels, state=[n], inputs=[x], outputs=[y]), graph

@@ -9,7 +9,7 @@ import pytest
 
 from graphc.errors import RunError
 from graphc.ir import Graph, Node, Type, Value
-from graphc.ops.fused import Fused
+from graphc.ops.fused import Fused, KernelNode
 from graphc.ops.scan import Scan
 from graphc.runtime.cpu.executable import CpuExecutable, load
 from graphc.runtime.cpu.player import resolve
@@ -206,7 +206,7 @@ def graph_of(name: str) -> Graph:
     """A graph in whose loop a kernel makes a value of this name."""
     x, r = Value("x_t", Type((16,))), Value(name, Type((16,)))
     op = Fused("root", Graph("root", (x,), (), (), (x,)))
-    body = Graph("body", (x,), (), (Node(op, (x,), (r,)),), (r,))
+    body = Graph("body", (x,), (), (KernelNode(op, (x,), (r,)),), (r,))
     whole, stack = Value("x", Type((COUNT, 16))), Value("rs", Type((COUNT, 16)))
     scan = Node(Scan(body, COUNT, 0, 1), (whole,), (stack,))
     return Graph("p", (whole,), (), (scan,), (stack,))

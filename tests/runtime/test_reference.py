@@ -8,7 +8,7 @@ import pytest
 from graphc.errors import RunError
 from graphc.ir import Graph, Node, Type, Value, Where
 from graphc.ops.base import REGISTRY
-from graphc.ops.fused import Fused
+from graphc.ops.fused import Fused, KernelNode
 from graphc.runtime.nan import first_nan
 from graphc.runtime.reference import ReferenceExecutable
 from graphc.state import StateBuffer
@@ -25,7 +25,7 @@ def log_step() -> Graph:
     x, n, y, inner, total = map(value, ("x", "n", "y", "inner", "total"))
     body = Graph("logarithm", (x,), (), (Node(REGISTRY["log"](), (x,), (inner,)),), (inner,))
     nodes = (
-        Node(Fused("logarithm", body), (x,), (y,), Where("head", ("model.py:3",))),
+        KernelNode(Fused("logarithm", body), (x,), (y,), Where("head", ("model.py:3",))),
         Node(REGISTRY["add"](), (n, y), (total,), Where("", ("model.py:4",))),
     )
     return Graph("step", (x,), (n,), nodes, (y, n), ((n, total),))

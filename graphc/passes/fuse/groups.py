@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.fused import Fused
+from graphc.ops.fused import Fused, KernelNode
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.rewrite import drop_dead, topological
 
@@ -49,7 +49,7 @@ def _fuse(
     producers: dict[Value, Node],
     names: KernelNames,
     note: str,
-) -> Node:
+) -> KernelNode:
     """One node for the group, with every result of its nodes as an output."""
     members = {id(n) for n in group}
     body: list[Node] = []
@@ -75,31 +75,30 @@ def _fuse(
     outputs = tuple(v for n in group for v in n.outputs)
     name = names.name(group, producers)
     body_graph = Graph(name, tuple(inputs), (), topological(body), outputs)
-    return Node(Fused(name, body_graph, note), tuple(inputs), outputs, where)
+    return KernelNode(Fused(name, body_graph, note), tuple(inputs), outputs, where)
 
 
 def _prune_outputs(graph: Graph) -> Graph:
     used = {v for n in graph.nodes for v in n.inputs} | set(graph.results)
     nodes = []
     for node in graph.nodes:
-        if isinstance(node.op, Fused) and any(v not in used for v in node.outputs):
+        if isinstance(node, KernelNode) and any(v not in used for v in node.outputs):
             node = keep_outputs(node, [v in used for v in node.outputs])
         nodes.append(node)
     return drop_dead(replace(graph, nodes=tuple(nodes)))
 
 
-def keep_outputs(node: Node, kept: Sequence[bool]) -> Node:
+def keep_outputs(node: KernelNode, kept: Sequence[bool]) -> KernelNode:
     """A fused node with only these outputs, and the inputs that they need."""
-    assert isinstance(node.op, Fused)
-    body = node.op.body
+    body = node.body
     outputs = [(v, b) for v, b, k in zip(node.outputs, body.outputs, kept, strict=True) if k]
     small = drop_dead(replace(body, outputs=tuple(b for _, b in outputs)))
     read = {v for n in small.nodes for v in n.inputs} | set(small.outputs)
     inputs = [(v, b) for v, b in zip(node.inputs, body.inputs, strict=True) if b in read]
     small = replace(small, inputs=tuple(b for _, b in inputs))
-    return Node(
-        replace(node.op, body=small),
-        tuple(v for v, _ in inputs),
-        tuple(v for v, _ in outputs),
-        node.where,
+    return replace(
+        node,
+        op=replace(node.op, body=small),
+        inputs=tuple(v for v, _ in inputs),
+        outputs=tuple(v for v, _ in outputs),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value, Where
-from graphc.ops.fused import Fused
+from graphc.ops.fused import Fused, KernelNode
 from graphc.passes.fuse.groups import of_update_rule
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.rewrite import topological
@@ -23,19 +23,19 @@ SCALARS = "update_scalars"
 def fuse_updates(graph: Graph, target: Target) -> Graph:
     """`graph` with the pointwise kernels that only make new state merged into one, and so those of
     update rules that only make scalars."""
-    graph = _merged(graph, SCALARS, [n for n in graph.nodes if _makes_scalars(n)])
+    graph = _merged(graph, SCALARS, [n for n in _pointwise(graph) if _makes_scalars(n)])
     read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
     unread = {value for _, value in graph.updates} - read
-    return _merged(graph, NAME, [n for n in graph.nodes if _only_makes(n, unread)])
+    return _merged(graph, NAME, [n for n in _pointwise(graph) if unread.issuperset(n.outputs)])
 
 
-def _merged(graph: Graph, name: str, nodes: list[Node]) -> Graph:
+def _merged(graph: Graph, name: str, nodes: list[KernelNode]) -> Graph:
     """`graph` with the first of `nodes` and all that can be merged with it as one node."""
     partition = Partition(graph, name="fuse_updates")
     for node in nodes[1:]:
         if partition.can_merge(partition.of(nodes[0]), partition.of(node)):
             partition.merge(partition.of(nodes[0]), partition.of(node))
-    group = partition.nodes_of(partition.of(nodes[0])) if nodes else []
+    group = [n for n in nodes if partition.of(n) == partition.of(nodes[0])]
     if len(group) < 2:
         return graph
     merged = _merge(group, name)
@@ -44,29 +44,26 @@ def _merged(graph: Graph, name: str, nodes: list[Node]) -> Graph:
     return replace(graph, nodes=topological(n for n in kept if n is merged or id(n) not in members))
 
 
+def _pointwise(graph: Graph) -> list[KernelNode]:
+    kernels = (n for n in graph.nodes if isinstance(n, KernelNode))
+    return [n for n in kernels if n.op.template == "pointwise"]
+
+
 def _makes_scalars(node: Node) -> bool:
-    return _only_makes(node, {v for v in node.outputs if v.type.size == 1}) and of_update_rule(node)
+    return of_update_rule(node) and all(v.type.size == 1 for v in node.outputs)
 
 
-def _only_makes(node: Node, values: set[Value]) -> bool:
-    """Whether the node is a pointwise kernel with no results but these."""
-    if not isinstance(node.op, Fused) or node.op.template != "pointwise":
-        return False
-    return values.issuperset(node.outputs)
-
-
-def _merge(group: list[Node], name: str) -> Node:
+def _merge(group: list[KernelNode], name: str) -> KernelNode:
     """One node for several fused nodes whose bodies name values as the graph does."""
     inputs: dict[Value, None] = {}
     nodes: dict[Value, Node] = {}
     where = Where()
     made = {v for n in group for v in n.outputs}  # scalars may be made from each other
     for node in group:
-        assert isinstance(node.op, Fused)
         inputs.update(dict.fromkeys(v for v in node.inputs if v not in made))
-        nodes.update((n.outputs[0], n) for n in node.op.body.nodes)
+        nodes.update((n.outputs[0], n) for n in node.body.nodes)
         where = where.merge(node.where)
     outputs = tuple(v for n in group for v in n.outputs)
     body = Graph(name, tuple(inputs), (), topological(nodes.values()), outputs)
     where = Where("", where.lines, derived=True)
-    return Node(Fused(name, body), tuple(inputs), outputs, where)
+    return KernelNode(Fused(name, body), tuple(inputs), outputs, where)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Value
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.layout import Relayout
 from graphc.ops.scan import BoundScan, Scan
 from graphc.passes.layout.layout import with_types
@@ -35,7 +35,7 @@ def lane_weights(graph: Graph, target: Target) -> Graph:
         if isinstance(node.op, Scan):
             for number in range(len(node.op.constants)):
                 node = conversion.of_constant(Scan.bind(node), number)
-        else:
+        elif isinstance(node, KernelNode):
             for value in node.inputs:
                 node = conversion.of_operand(node, value)
         conversion.nodes.append(node)
@@ -49,7 +49,7 @@ class _Conversion:
         self.nodes: list[Node] = []
         self.laned: dict[Value, Value] = {}
 
-    def of_operand(self, node: Node, weight: Value) -> Node:
+    def of_operand(self, node: KernelNode, weight: Value) -> KernelNode:
         """The kernel with `weight` in lanes, if that is for the better."""
         large = weight.type.nbytes >= self.least_bytes
         if not large or not self._gains(weight, [node]) or _batch(node) < LEAST_BATCH:
@@ -67,14 +67,19 @@ class _Conversion:
         new = replace(old, type=laned.type)
         constants = [*loop.constants]
         constants[number] = (new, laned)
-        nodes = (_with_input(n, old, new) if n in readers else n for n in body.nodes)
+        nodes = (
+            _with_input(n, old, new) if isinstance(n, KernelNode) and old in n.inputs else n
+            for n in body.nodes
+        )
         return replace(loop, constants=tuple(constants)).rebuilt(nodes)
 
     def _gains(self, weight: Value, readers: list[Node]) -> bool:
         if weight.type.layout != ROW_MAJOR or weight.type.rank != 2 or not readers:
             return False
         whole = weight.type.shape[0] % self.layout.width == 0
-        return whole and all(_reads_along_rows(n, weight) for n in readers)
+        return whole and all(
+            isinstance(n, KernelNode) and _reads_along_rows(n, weight) for n in readers
+        )
 
     def _convert(self, value: Value, reader: Node) -> Value:
         if value not in self.laned:
@@ -84,32 +89,29 @@ class _Conversion:
         return self.laned[value]
 
 
-def _reads_along_rows(node: Node, weight: Value) -> bool:
+def _reads_along_rows(node: KernelNode, weight: Value) -> bool:
     """Whether the node is a product of a batch in the lanes and `weight`, summed over the rows of
     the weight."""
     product = _product(node)
     if product is None or node.inputs.count(weight) != 1:
         return False
-    assert isinstance(node.op, Fused)
-    place = node.op.body.inputs[node.inputs.index(weight)]
-    alone = node.op.body.consumers.get(place, []) == [product]
+    place = node.body.inputs[node.inputs.index(weight)]
+    alone = node.body.consumers.get(place, []) == [product]
     batch, operand = product.inputs
     return alone and operand == place and batch.type.layout.axis == 0
 
 
-def _product(node: Node) -> Node | None:
+def _product(node: KernelNode) -> Node | None:
     """The matmul of a fused node."""
-    nodes = node.op.body.nodes if isinstance(node.op, Fused) else ()
-    return next((n for n in nodes if n.op.name == "matmul"), None)
+    return next((n for n in node.body.nodes if n.op.name == "matmul"), None)
 
 
-def _batch(node: Node) -> int:
+def _batch(node: KernelNode) -> int:
     product = _product(node)
     return product.output.type.shape[0] if product else 0
 
 
-def _with_input(node: Node, old: Value, new: Value) -> Node:
-    assert isinstance(node.op, Fused)
+def _with_input(node: KernelNode, old: Value, new: Value) -> KernelNode:
     inputs = tuple(new if v == old else v for v in node.inputs)
-    body = with_types(node.op.body, inputs, node.outputs)
+    body = with_types(node.body, inputs, node.outputs)
     return replace(node, op=replace(node.op, body=body), inputs=inputs)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.layout import Relayout
 from graphc.ops.scan import BoundScan, Scan
 from graphc.passes.layout.batch import carries_batch
@@ -50,7 +50,7 @@ def layout(graph: Graph, target: Target) -> Graph:
 def _batch_of_convolutions(graph: Graph) -> int:
     """The first extent of the first convolution's image; 0 if there is none."""
     for node in graph.nodes:
-        for inner in node.op.body.nodes if isinstance(node.op, Fused) else ():
+        for inner in node.body.nodes if isinstance(node, KernelNode) else ():
             if inner.op.name == "conv2d":
                 return inner.inputs[0].type.shape[0]
     return 0
@@ -72,7 +72,7 @@ def _batch_of_scans(graph: Graph, width: int) -> tuple[int, frozenset[int]]:
 def _may_have_lanes(op: Scan) -> bool:
     """Whether the first axis of carries may be that of lanes in some contraction of the body: not
     one that numbers the matrices of both operands, as with models trained side by side."""
-    nodes = [n for k in op.body.nodes if isinstance(k.op, Fused) for n in k.op.body.nodes]
+    nodes = [n for k in op.body.nodes if isinstance(k, KernelNode) for n in k.body.nodes]
     products = [n for n in nodes if n.op.contracts]
     maps = [n.op.axis_map(*(v.type for v in n.inputs))[0] for n in products]
     return not maps or not all(0 in a and 0 in b for a, b in maps)
@@ -143,6 +143,7 @@ class _Assignment:
             elif isinstance(node.op, Scan):
                 self._scan(Scan.bind(node))
             else:
+                assert isinstance(node, KernelNode), f"layout: {node.op.name} is not fused"
                 self._kernel(node)
 
     def _reshape(self, node: Node) -> None:
@@ -194,9 +195,8 @@ class _Assignment:
         op = replace(op, body=new_body)
         self.nodes.append(replace(node, op=op, inputs=inputs, outputs=outputs))
 
-    def _kernel(self, node: Node) -> None:
+    def _kernel(self, node: KernelNode) -> None:
         op = node.op
-        assert isinstance(op, Fused), f"layout: {op.name} is not fused"
         on_batch = {
             b: self.on_batch[v]
             for v, b in zip(node.inputs, op.body.inputs, strict=True)

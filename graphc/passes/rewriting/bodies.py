@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from graphc.ir import Graph, Names, Node, Value
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.ops.scan import Scan, bodies
 from graphc.target import Target
 
@@ -67,7 +67,7 @@ def unique_names(graph: Graph) -> Graph:
 class _Renaming:
     def __init__(self, graph: Graph) -> None:
         self.values = Names(v.name for v in values_of(graph))
-        self.kernels = Names((n.op.kernel for n in graph.nodes if isinstance(n.op, Fused)), "_")
+        self.kernels = Names((n.op.kernel for n in graph.nodes if isinstance(n, KernelNode)), "_")
         self.graph = replace(graph, nodes=tuple(map(self.node, graph.nodes)))
 
     def node(self, node: Node) -> Node:
@@ -85,14 +85,13 @@ class _Renaming:
         return replace(node, op=replace(node.op, body=body))
 
     def _renamed(self, node: Node, new: dict[Value, Value]) -> Node:
-        op = node.op
-        if isinstance(op, Fused):
-            kernel = self.kernels.fresh(op.kernel)
-            if kernel != op.kernel:
-                op = replace(op, kernel=kernel, body=replace(op.body, name=kernel))
+        if isinstance(node, KernelNode):
+            kernel = self.kernels.fresh(node.op.kernel)
+            if kernel != node.op.kernel:
+                body = replace(node.body, name=kernel)
+                node = replace(node, op=replace(node.op, kernel=kernel, body=body))
         return replace(
             node,
-            op=op,
             inputs=tuple(new[v] for v in node.inputs),
             outputs=tuple(new[v] for v in node.outputs),
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Names, Node, Value
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 
 LONGEST = 60
 """Characters; a longer name is cut."""
@@ -17,7 +17,7 @@ class KernelNames:
 
     def __init__(self, graph: Graph) -> None:
         self._state = set(graph.state)
-        self._names = Names((n.op.kernel for n in graph.nodes if isinstance(n.op, Fused)), "_", 2)
+        self._names = Names((n.op.kernel for n in graph.nodes if isinstance(n, KernelNode)), "_", 2)
 
     def name(self, group: Sequence[Node], producers: Mapping[Value, Node]) -> str:
         """`conv1_bias_relu`, `conv2_dgrad_relu_grad`, `fc1_wgrad`, `d_softmax_sum`, ..."""
