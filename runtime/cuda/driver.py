@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+from contextlib import suppress
 from functools import partialmethod
 from typing import Any
 
@@ -46,6 +47,7 @@ class PycudaDriver:
         """
         self._collects = gc.isenabled()
         gc.disable()
+        self._urgent: list[Any] = []
         mode = self._bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._call("cuStreamBeginCapture", stream.handle, mode)
 
@@ -57,9 +59,28 @@ class PycudaDriver:
             if self._collects:
                 gc.enable()
         try:
+            self._prioritise()
             return CapturedGraph(self, self._call("cuGraphInstantiate", graph, 0))
         finally:
             self._call("cuGraphDestroy", graph)
+
+    def raise_priority(self, stream: Any) -> None:
+        """Let the launch that the captured stream was given last go before those of other streams
+        where both could begin. PyCUDA's streams have no priority; nodes of graphs do."""
+        *_, nodes, _, _ = self._call("cuStreamGetCaptureInfo", stream.handle, values=True)
+        self._urgent += nodes
+
+    def _prioritise(self) -> None:
+        """A priority changes no result: a driver that does not take it is not asked again."""
+        if not self._urgent:
+            return
+        with suppress(self._pycuda.Error):
+            _, greatest = self._call("cuCtxGetStreamPriorityRange", values=True)
+            attribute = self._bindings.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PRIORITY
+            value = self._bindings.CUkernelNodeAttrValue()
+            value.priority = greatest
+            for node in self._urgent:
+                self._call("cuGraphKernelNodeSetAttribute", node, attribute, value)
 
     def wait_for_stream(self, stream: Any, handle: int) -> None:
         """Let what is put on `stream` from now on begin after what is on the stream of another
@@ -73,12 +94,12 @@ class PycudaDriver:
         self._call("cuStreamWaitEvent", stream.handle, event, 0)
         self._call("cuEventDestroy", event)
 
-    def _call(self, name: str, *arguments: Any) -> Any:
-        """What a function of cuda-bindings gives. Raises PyCUDA's error."""
-        error, *values = getattr(self._bindings, name)(*arguments)
+    def _call(self, name: str, *arguments: Any, values: bool = False) -> Any:
+        """What a function of cuda-bindings gives, or all that it gives. Raises PyCUDA's error."""
+        error, *given = getattr(self._bindings, name)(*arguments)
         if error:
             raise self._pycuda.LogicError(f"{name} failed: {error.name}")
-        return values[0] if values else None
+        return given if values else given[0] if given else None
 
     launch_graph = partialmethod(_call, "cuGraphLaunch")
     destroy_graph = partialmethod(_call, "cuGraphExecDestroy")

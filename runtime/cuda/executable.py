@@ -29,7 +29,7 @@ from graphc.runtime.cuda.launches import (
     compile_kernels,
 )
 from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
-from graphc.runtime.plan.plan import Binding, Loop, Plan
+from graphc.runtime.plan.plan import Binding, Launch, Loop, Plan
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
 from graphc.state import StateBuffer
 
@@ -126,7 +126,9 @@ class CudaExecutable:
             self._kept = _Kept(plan, device, Functions(plan, device, images))
         written = StatePlaces(plan).written(plan)
         self.updated = [(self.buffers[i], self.copies[i]) for i in written]
-        self._issues: list[Issue] = []
+        self._issues: list[tuple[Issue, bool]] = []
+        """What puts all steps on their streams, and whether it is a launch on the first of several:
+        that has the critical path, and the higher priority."""
         self._bound_to = 0
         weakref.finalize(self, device.retire, self._kept).atexit = False
 
@@ -231,7 +233,12 @@ class CudaExecutable:
     def _bind(self) -> None:
         """Pack the launches for where the arena is now."""
         addresses, functions = self.addresses(), self._kept.functions
-        self._issues = [i for u in self.steps for i in functions.issues(u.step, addresses)]
+        several = self.plan.streams > 1
+        self._issues = [
+            (issue, several and isinstance(u.step, Launch) and u.step.stream == 0)
+            for u in self.steps
+            for issue in functions.issues(u.step, addresses)
+        ]
         self._bound_to, self._kept.captured = self.device.arena.address, None
 
     def _play(self) -> None:
@@ -240,20 +247,20 @@ class CudaExecutable:
         if self._kept.captured is not None:
             self._kept.captured.launch(self.device.streams[0])
             return
-        self._issue_all()
+        for issue, _ in self._issues:
+            issue()
         if self._replay and self._issues:
             self._kept.captured = self._capture()
-
-    def _issue_all(self) -> None:
-        for issue in self._issues:
-            issue()
 
     def _capture(self) -> Any:
         driver, stream = self.device.driver, self.device.streams[0]
         begin = time.perf_counter()
         driver.begin_capture(stream)
         try:
-            self._issue_all()
+            for issue, urgent in self._issues:
+                issue()
+                if urgent:
+                    driver.raise_priority(stream)
         finally:
             captured = driver.end_capture(stream)
         if any(isinstance(step, Loop) for step in self.plan.steps):

@@ -120,6 +120,9 @@ class Simulator(Copies):
         stream.capture = Capture(stream.queue, self._owner)
         stream.capture.streams.add(stream)
 
+    def raise_priority(self, stream: objects.Stream) -> None:
+        """Nothing: streams run in adversarial order, whatever their priority."""
+
     def end_capture(self, stream: objects.Stream) -> CapturedGraph:
         """The graph. LogicError if a forked stream was not joined."""
         capture = stream.capture

@@ -49,6 +49,9 @@ void fake_machine(int gpus, size_t bytes) {
 
 // The error of the next launch, of a kernel or a graph.
 void fake_fail(int error) { failure = error; }
+// Whether nodes of graphs take no priority.
+static int refuses;
+void fake_refuse(int yes) { refuses = yes; }
 static CUresult launched(void) {
   const int error = failure;
   failure = 0;
@@ -220,6 +223,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
   RECORD("function_attribute %s %d %d\n", (char*)function, (int)attribute, value);
   return OK;
 }
+static uintptr_t node;  // of a graph: the launches since a capture began, from 1
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                         unsigned by, unsigned bz, unsigned shared, CUstream stream,
                         void** parameters, void** extra) {
@@ -230,6 +234,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
          (char*)function, gx, gy, gz, bx, by, bz, shared);
   for (size_t i = 0; i < bytes / 8; i++) RECORD(" %llu", (unsigned long long)words[i]);
   RECORD("\n");
+  node++;
   return gx * gy * gz && bx * by * bz ? launched() : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -237,6 +242,31 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   CURRENT();
   RECORD("begin_capture %lu mode %d\n", NUMBER(stream), (int)mode);
+  node = 0;
+  return OK;
+}
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** nodes,
+                                   const CUgraphEdgeData** edges, size_t* count) {
+  static CUgraphNode last;
+  static CUgraphEdgeData edge;
+  last = (CUgraphNode)node;
+  *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (id) *id = 1;
+  if (graph) *graph = NULL;
+  if (nodes) *nodes = &last;
+  if (edges) *edges = &edge;
+  if (count) *count = 1;
+  return OK;
+}
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  CURRENT();
+  return *least = 0, *greatest = -5, OK;
+}
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
+                                       const CUkernelNodeAttrValue* value) {
+  if (attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY || refuses) return CUDA_ERROR_INVALID_VALUE;
+  RECORD("priority %d node %lu\n", value->priority, NUMBER(node));
   return OK;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {

@@ -55,6 +55,8 @@ def main() -> None:
     found["failing"] = failing(model)
     found["nothing"] = nothing()
     found["recurrent"] = {kind: recurrent(kind) for kind in ("LSTM", "GRU")}
+    found["one stream"] = called(trainer(model, "cuda", streams=1))
+    found["refused"] = refused(model)
     found["depth"] = DRIVER.fake_depth()
     print(json.dumps(found))
 
@@ -107,6 +109,14 @@ def recurrent(kind: str) -> dict[str, Any]:
 def mean_square(layer: Any, x: graphc.Tensor) -> graphc.Tensor:
     y, _ = layer(x)
     return graphc.mean(y * y)
+
+
+def refused(model: Any) -> Record:
+    """The first step on a driver whose graphs take no priorities."""
+    DRIVER.fake_refuse(1)
+    record = called(trainer(model, "cuda"))
+    DRIVER.fake_refuse(0)
+    return record
 
 
 def executable_of(program: Program) -> CudaExecutable:

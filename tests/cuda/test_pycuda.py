@@ -99,6 +99,22 @@ def test_the_capture_is_given_the_same_calls(record):
     assert captured == launches
 
 
+def test_launches_of_the_critical_path_have_the_higher_priority(record):
+    step = record["steps"][0]
+    launches = [line.split() for line in parts(step)[1] if line.startswith("launch")]
+    first = [f"priority -5 node {n}" for n, words in enumerate(launches, 1) if words[1] == "1"]
+    assert [line for line in step if line.startswith("priority")] == first
+    assert 0 < len(first) < len(launches)
+    assert any("dgrad" in launches[int(line.split()[-1]) - 1][2] for line in first)
+
+
+def test_one_stream_has_no_priority_and_no_driver_needs_to_take_one(record):
+    assert not [line for line in record["one stream"] if line.startswith("priority")]
+    assert count(record["one stream"], ("graph_instantiate",)) == 1
+    assert not [line for line in record["refused"] if line.startswith("priority")]
+    assert count(record["refused"], ("graph_instantiate",)) == 1
+
+
 def test_dgrad_and_wgrad_of_a_layer_go_to_different_streams(record):
     _, captured = parts(record["steps"][0])
     streams = {symbol: stream for kind, stream, symbol in issued(captured) if kind == "launch"}
