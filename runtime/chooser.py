@@ -4,7 +4,7 @@
    fill the device by themselves, or each waits for the one before it.
 2. The plan of one stream is played on scratch state and scratch inputs, never the user's; the times
    of its kernels arrange plans of 2 and 4 streams. Those that take more memory than allowed, or
-   gain nothing by these times, are out.
+   5 % more than one stream, or gain nothing by these times, are out.
 3. Plans are played in turn, that of one stream twice in each round: the ratio of the two is the
    noise of this run. The calls take at most a second in all.
 4. More streams than one are kept if the median of their ratios to one stream is below 1 by more
@@ -51,6 +51,8 @@ LEAST_GAIN = 0.02
 """The share of a call's estimated time that more streams must gain to be measured."""
 LEAST_DIFFERENCE = 0.01
 """The share of a call's measured time that they must gain to be kept."""
+MOST_PRICE = 0.05
+"""The share of one stream's work memory that more streams may take beyond it."""
 FEWEST_ROUNDS = 5
 MOST_ROUNDS = 200
 """Rounds of measurement: fewer say nothing, more say no more."""
@@ -209,6 +211,9 @@ class _Trial:
                 reasons.append(f"{count} gain nothing by the times of kernels")
             elif self.limit is not None and plan.peak_bytes > self.limit:
                 reasons.append(f"{count} take {plan.peak_bytes} bytes of the {self.limit} allowed")
+            elif plan.peak_bytes > (1 + MOST_PRICE) * self.one.peak_bytes:
+                price = plan.peak_bytes / self.one.peak_bytes - 1
+                reasons.append(f"{count} take {price:.1%} more work memory")
             elif all(plan.steps != other.steps for other in found.values()):
                 found[count] = plan
         return found, ", ".join(reasons)

@@ -97,18 +97,24 @@ def add_updates(graph: Graph, kernels: dict[str, Kernel]) -> tuple[Graph, dict[s
     return whole, {**kernels, names[0]: opaque_kernel("update", inplace=pairs)}
 
 
-def independent(chunks: int, flops: int = 10**8) -> tuple[Graph, dict[str, Kernel]]:
-    """Two chains of three kernels, which a last one joins."""
+def independent(chunks: int, flops: int = 10**8, wide: int = 0) -> tuple[Graph, dict[str, Kernel]]:
+    """Two chains of three kernels, which a last one joins. All three read a value of `wide`
+    elements, if any."""
     x = Value("x", Type((16,)))
     nodes, kernels, ends = [], {}, []
+    begin: Value = x
+    if wide:
+        nodes.append(kernel_node("begin", [x], [wide]))
+        begin, kernels["begin"] = nodes[-1].output, opaque_kernel("begin")
     for name in ("a", "b"):
-        value = x
+        value = begin
         for n in range(3):
             nodes.append(kernel_node(f"{name}{n}", [value], [16]))
             value = nodes[-1].output
             kernel = opaque_kernel(value.name, flops=flops)
             kernels[value.name] = replace(kernel, phases=(chunks,))
         ends.append(value)
+    ends += [begin] if wide else []
     nodes.append(kernel_node("last", ends, [16]))
     kernels["last"] = opaque_kernel("last")
     return Graph("independent", (x,), (), tuple(nodes), (nodes[-1].output,)), kernels

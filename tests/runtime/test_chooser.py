@@ -37,6 +37,7 @@ class Machine:
     times: Mapping[int, float]
     noise: float = 0.0
     kernel: float = 50.0
+    wide: int = 500
     now: float = 0.0
     dice: random.Random = field(default_factory=lambda: random.Random(0))
     played: list[int] = field(default_factory=list)
@@ -48,7 +49,7 @@ class Machine:
 
     def plan_for(self, streams: int, measured: Mapping[str, float]) -> Plan:
         self.planned.append((streams, measured))
-        graph = independent(chunks=1)
+        graph = independent(chunks=1, wide=self.wide)
         return make_plan(*graph, device="cpu", streams=streams, workers=2, measured=measured)
 
     def load(self, plan: Plan, state: Mapping[str, StateBuffer]) -> Loaded:
@@ -156,6 +157,14 @@ def test_what_takes_more_memory_than_allowed_is_not_measured() -> None:
     assert machine.choose(limit=most).streams == 2
     plan = machine.choose(limit=one - 1)
     assert chosen(plan) == "1: one takes more memory than is allowed"
+
+
+def test_more_than_five_per_cent_of_memory_is_too_high_a_price() -> None:
+    machine = Machine({1: 1e-3, 2: 0.5e-3}, wide=0)
+    one, two = (machine.plan_for(n, {}).peak_bytes for n in (1, 2))
+    price = f"{two / one - 1:.1%} more work memory"
+    assert chosen(machine.choose()) == f"1: 2 take {price}, 4 take {price}"
+    assert set(machine.played) == {1}
 
 
 def test_a_device_that_is_not_here_is_not_measured() -> None:
