@@ -128,6 +128,20 @@ def test_sections_of_the_axis_that_numbers_the_matrices_are_read_behind_the_prod
     assert_same_meaning(stages["trace"], stages["layout"])
 
 
+def test_what_is_no_element_of_a_section_alone_is_computed_behind_the_product():
+    """A running sum has a section's shape, a sum with more axes is pointwise; neither is both."""
+
+    def fn(x, w, e):
+        z = graphc.matmul(x, w)
+        gate = graphc.tanh(z[:, :6]) * z[:, 6:]
+        return graphc.cumulative_sum(gate, axis=1), gate + e
+
+    stages = run_all(fn, SPEC((4, 7)), SPEC((7, 12)), SPEC((3, 4, 6)))
+    product = fused(stages["layout"])[0]
+    assert ops(product) == ["matmul", "slice", "tanh", "slice", "multiply"]
+    assert_same_meaning(stages["trace"], stages["layout"], 1e-6)
+
+
 def test_a_value_that_is_read_whole_too_is_stored_by_sections():
     def fn(x, w):
         z = graphc.matmul(x, w) + 1.0
