@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from graphc.ir import Node
 from graphc.kernels.cpu.contract_epilogue import Epilogue, epilogue_of
 from graphc.kernels.cpu.contract_index import constant, integers
 from graphc.kernels.cpu.contract_text import functor, setup, sum_parameters
@@ -20,7 +19,7 @@ from graphc.kernels.cpu.tile import Cut
 from graphc.kernels.cpu.tile_cost import wanted_chunks
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Border, Nest
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
 N, K, P, Q, C, R, S = range(7)
@@ -50,10 +49,9 @@ def by_channels(nest: Nest) -> bool:
     return nest.b.lanes == K and nest.node.op.name in ("conv2d", "conv2d_dgrad")
 
 
-def lower_conv_channels(node: Node, nest: Nest, target: Target) -> Kernel:
+def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     """The kernel of a fused convolution, or data gradient, with channels in the lanes."""
-    assert isinstance(node.op, Fused)
-    body = node.op.body
+    body = node.body
     epilogue = epilogue_of(body, nest, K, target.lanes)
     loops = _Loops(_rows_as_one(nest, epilogue), target)
     lines = [

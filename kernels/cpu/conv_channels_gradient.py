@@ -10,14 +10,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphc.ir import Node
 from graphc.kernels.cpu.contract_index import integers
 from graphc.kernels.cpu.conv_channels import inside
 from graphc.kernels.cpu.shell import balanced, chunk_count, framed, symbol
 from graphc.kernels.cpu.tile_cost import FEWEST_CHUNKS, wanted_chunks
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest
-from graphc.ops.fused import Fused
+from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
 K, C, R, S, N, P, Q = range(7)
@@ -40,10 +39,9 @@ def is_channel_gradient(nest: Nest) -> bool:
     return nest.b.lanes == K and nest.node.op.name == "conv2d_wgrad"
 
 
-def lower_channel_gradient(node: Node, nest: Nest, target: Target) -> Kernel:
+def lower_channel_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     """The kernel of a weight gradient with channels in the lanes, and nothing behind it."""
-    assert isinstance(node.op, Fused)
-    body = node.op.body
+    body = node.body
     assert body.outputs == nest.node.outputs, "a gradient of channels has no epilogue"
     loops = _Loops(nest, target)
     x, dy = (f"(const float*)arguments[{read.input}]" for read in (nest.a, nest.b))

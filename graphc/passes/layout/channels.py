@@ -20,7 +20,7 @@ from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.axes import SUMMED
 from graphc.ops.base import Contraction, Index, Pointwise, Reduction, Source, View
 from graphc.ops.convolution import Conv2d, Conv2dDgrad, Conv2dWgrad
-from graphc.ops.fused import Fused
+from graphc.ops.fused import Fused, KernelNode
 from graphc.ops.layout import Relayout
 from graphc.ops.view import PermuteDims, Slice
 from graphc.passes.layout.layout import with_types
@@ -55,7 +55,7 @@ class _Kernel:
     """A kernel that can have channels in the lanes: those of its inputs and outputs that would, and
     what it would save, as a share of its time at the multiply-add peak."""
 
-    node: Node
+    node: KernelNode
     laned: frozenset[Value]
     gain: float = 0.0
     weight: Value | None = None
@@ -64,9 +64,9 @@ class _Kernel:
 
 def _kernel(node: Node, width: int) -> _Kernel | None:
     """`node` as it would be with channels in the lanes; None if it cannot."""
-    if not isinstance(node.op, Fused):
+    if not isinstance(node, KernelNode):
         return None
-    body = node.op.body
+    body = node.body
     images = {v for v in body.inputs if _is_image(v.type, width)}
     product = next((n for n in body.nodes if isinstance(n.op, Contraction)), None)
     weight, gain = None, 0.0
@@ -276,17 +276,15 @@ class _Rewriting:
             new = replace(value, type=value.type.with_layout(self.channels)) if laned else value
             (self.laned if laned else self.row)[value] = new
             outputs.append(new)
-        assert isinstance(node.op, Fused)
-        body = with_types(node.op.body, inputs, outputs)
+        body = with_types(node.body, inputs, outputs)
         op = replace(node.op, body=body)
         self.nodes.append(replace(node, op=op, inputs=tuple(inputs), outputs=tuple(outputs)))
 
-    def _with_turned(self, node: Node, weight: Value) -> Node:
+    def _with_turned(self, node: KernelNode, weight: Value) -> KernelNode:
         """A data gradient that reads `weight` with its first two axes exchanged."""
-        assert isinstance(node.op, Fused)
         if weight not in self.turned:
             self.turned[weight] = self._turned(self._as_row(weight, node.where), node.where)
-        turned, body = self.turned[weight], node.op.body
+        turned, body = self.turned[weight], node.body
         old = body.inputs[node.inputs.index(weight)]
         back = Node(PermuteDims((1, 0, 2, 3)), (turned,), (old,), node.where)
         body = replace(
@@ -306,7 +304,7 @@ class _Rewriting:
         turn = Node(op, (weight,), (output,), where)
         kernel = self.kernels.name([turn], {})
         body = Graph(kernel, (weight,), (), (turn,), (output,))
-        self.nodes.append(Node(Fused(kernel, body), (weight,), (output,), where))
+        self.nodes.append(KernelNode(Fused(kernel, body), (weight,), (output,), where))
         return output
 
     def _with_lanes(self, weight: Value, where: Where) -> Value:
@@ -334,6 +332,5 @@ class _Rewriting:
         return new
 
 
-def _product(node: Node) -> Node:
-    assert isinstance(node.op, Fused)
-    return next(n for n in node.op.body.nodes if isinstance(n.op, Contraction))
+def _product(node: KernelNode) -> Node:
+    return next(n for n in node.body.nodes if isinstance(n.op, Contraction))
