@@ -58,7 +58,7 @@ CPU = Kind(
 )
 """A core with AVX-512; its peak was measured as 284 GFLOP/s and 42 GB/s."""
 GPU = Kind(
-    Rates(flops=20e6, bytes=2e6, launch=3.0, event=2.0),
+    Rates(flops=20e6, bytes=2e6, launch=3.0, event=0.5),
     converts_on_reads=True,
     overlaps_chunks=True,
     copied_bytes=16,
@@ -66,7 +66,8 @@ GPU = Kind(
     full_threads=512,
 )
 """A data-centre GPU. Estimates, not measured: rates are the round figures of an A100's data sheet,
-the multiprocessors those of an H100; that 16 warps fill one is a rule of thumb."""
+the multiprocessors those of an H100; that 16 warps fill one is a rule of thumb. In a graph an event
+is an edge, which costs little more than following on one stream."""
 SIMULATOR = replace(GPU, rates=CPU.rates)
 """A GPU whose blocks run on the CPU, one after the other."""
 REFERENCE = Kind(CPU.rates)
