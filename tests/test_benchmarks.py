@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import run
+from benchmarks import run, streams
 from benchmarks.measure import main
 from benchmarks.workloads import WORKLOADS, find
 from tests.tools import need_module, run_python
@@ -93,3 +93,10 @@ def test_losses_and_outputs_are_those_of_pytorch(name, mode):
     # The losses of so few images depend on rounding: PyTorch's in float64 differ as much.
     tolerance = 5e-3 if (name, mode) == ("resnet18-b8", "train") else 2e-4
     assert ours["check"] == pytest.approx(theirs["check"], rel=tolerance, abs=2e-6)
+
+
+def test_streams_are_compared_in_one_row():
+    cells = streams.row("Inception", streams.Inception, 1, seconds=0.0).strip("| ").split(" | ")
+    assert cells[:2] == ["Inception, batch 1", "10"]
+    assert len(cells) == 8 and cells[2].endswith("us (1.000)")
+    assert re.fullmatch(r"[124]: \d+ us \(\d\.\d{3}\)", cells[7])
