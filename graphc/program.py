@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -215,6 +216,7 @@ def _load(
         from graphc.runtime.reference import ReferenceExecutable
 
         return ReferenceExecutable(graph, state), None
+    graph, state = _packed(graph, state)
     kernels = _lowered(graph, target)
 
     def plan_for(streams: int, measured: Mapping[str, float] | None = None) -> Plan:
@@ -239,6 +241,23 @@ def _load(
     _check_memory(plan, settings.memory_limit)
     with stage("load"):
         return load(plan, state), plan
+
+
+def _packed(
+    graph: Graph, state: Mapping[str, StateBuffer]
+) -> tuple[Graph, Mapping[str, StateBuffer]]:
+    """`graph` with the relayouts of state that it leaves alone as state of its own, and the buffers
+    of all its state: those are converted once for each change, not in each call."""
+    from graphc.passes.rewriting.rewrite import drop_dead
+
+    kept = set(graph.state) - {old for old, _ in graph.updates}
+    packed = [n for n in graph.nodes if n.op.name == "relayout" and n.inputs[0] in kept]
+    if not packed:
+        return graph, state
+    buffers = {n.output.name: state[n.inputs[0].name].packed(n.output.type.layout) for n in packed}
+    nodes = tuple(n for n in graph.nodes if n not in packed)
+    values = (*graph.state, *(n.output for n in packed))
+    return drop_dead(replace(graph, state=values, nodes=nodes)), {**state, **buffers}
 
 
 def make_plan_of(graph: Graph, target: Target, streams: int, decided: Iterable[str] = ()) -> Plan:

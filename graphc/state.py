@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from graphc.dlpack import host_array
 from graphc.dtypes import can_hold, convert, long_name, shown
 from graphc.errors import GraphError
-from graphc.ir import DTYPES, Array, Type, dtype_name
+from graphc.ir import DTYPES, Array, Layout, Type, dtype_name
 from graphc.locks import HOST, Lock, holding, refuse_reentry
 
 ALIGNMENT = 64
@@ -45,6 +46,14 @@ class StateBuffer:
         self.version = 0
         self.copies: dict[str, Any] = {}
         self.current = "host"
+        self._packed: WeakValueDictionary[Layout, PackedBuffer] = WeakValueDictionary()
+
+    def packed(self, layout: Layout) -> PackedBuffer:
+        """The contents as they lie under `layout`, which all programs on the CPU share."""
+        found = self._packed.get(layout)
+        if found is None:
+            found = self._packed[layout] = PackedBuffer(self, layout)
+        return found
 
     @property
     def type(self) -> Type:
@@ -79,6 +88,31 @@ class StateBuffer:
         if self.current != "host":
             self.copies[self.current].read_into(self.array)
             self.current = "host"
+
+
+class PackedBuffer(StateBuffer):
+    """What another buffer holds as it lies under a layout whose blocks are full: state that nothing
+    writes but `refresh`."""
+
+    def __init__(self, source: StateBuffer, layout: Layout) -> None:
+        self.source, self.layout = source, layout
+        self.array = aligned_empty(self.type.storage_shape, source.array.dtype)
+        self.version, self.copies, self.current = -1, {}, "host"
+
+    @property
+    def type(self) -> Type:
+        return self.source.type.with_layout(self.layout)
+
+    def refresh(self) -> None:
+        """Bring the newest contents of the source into `array`."""
+        if self.version == self.source.version:
+            return
+        self.source.refresh_host()
+        shape, axis, width = self.type.shape, self.layout.axis, self.layout.width
+        assert axis is not None and shape[axis] % width == 0, f"{self.type} has lanes without use"
+        split = (*shape[:axis], shape[axis] // width, width, *shape[axis + 1 :])
+        self.array[...] = np.moveaxis(self.source.array.reshape(split), axis + 1, -1)
+        self.version = self.source.version
 
 
 def snapshot(buffers: Mapping[str, StateBuffer], what: str = "state_dict") -> dict[str, Array]:

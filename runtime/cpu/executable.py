@@ -18,7 +18,7 @@ from graphc.runtime.cpu.player import Address, Player, Task, resolve
 from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
 from graphc.runtime.units import build_kernels
-from graphc.state import StateBuffer, aligned_empty
+from graphc.state import PackedBuffer, StateBuffer, aligned_empty
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -92,6 +92,7 @@ class CpuExecutable:
         self._graph = graph
         self._places = _Places(plan, [state[b.value.name] for b in plan.state])
         self._state = self._places.buffers
+        self._packed = [b for b in self._state if isinstance(b, PackedBuffer)]
         self._updated = [self._state[i] for i in sorted(self._places.updated_state(plan))]
         self._outputs = [(b.value.type.shape, b.value.type.numpy_dtype) for b in plan.outputs]
         self._player = self._load_player(in_order=False)
@@ -203,6 +204,8 @@ class CpuExecutable:
         for buffer in self._state:
             if buffer.current != "host":
                 buffer.refresh_host()
+        for packed in self._packed:
+            packed.refresh()
         return outputs
 
     def _name(self, step: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +12,11 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.ir import Graph
+from graphc.passes.layout import channels
 from graphc.runtime.build import cpu_target
 from tests.passes.meaning import assert_same_meaning
 
 WIDTH = cpu_target().lanes
-PASS = "graphc.passes.layout.channels"
 CLASSES = 10
 
 
@@ -112,7 +111,7 @@ def laned(graph: Graph) -> list[str]:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes wherever they are possible, though these images are too small to gain."""
-    monkeypatch.setattr(sys.modules[PASS], "ROW_SHARE", 1e-6)
+    monkeypatch.setattr(channels, "ROW_SHARE", 1e-6)
 
 
 @pytest.mark.parametrize("middle", MIDDLES)
@@ -152,5 +151,5 @@ def test_lanes_need_whole_registers_of_channels_and_a_small_batch() -> None:
 def test_a_conversion_that_costs_more_than_it_gains_is_not_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys.modules[PASS], "ROW_SHARE", 0.749)
+    monkeypatch.setattr(channels, "ROW_SHARE", 0.749)
     assert not laned(forward(4 * WIDTH, WIDTH))
