@@ -51,7 +51,6 @@ LAZY = {
     "runtime.cuda.executable": "measuring is not part of playing",
     "ir.graph": "notebooks alone want HTML",
     "runtime.plan.plan": "text and HTML are not part of playing",
-    "kernels.program.expression": "the walk and the special ops that it meets use each other",
 }
 """Modules and folders that import inside functions, and why."""
 

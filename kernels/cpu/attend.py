@@ -3,7 +3,7 @@ lanes."""
 
 from __future__ import annotations
 
-from graphc.kernels.cpu.shell import argument_order, array_text, chunk_count, framed, symbol
+from graphc.kernels.cpu.shell import argument_order, array_text, chunk_count, entry, make_kernel
 from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
@@ -26,15 +26,8 @@ def lower_attend(node: KernelNode, target: Target) -> Kernel:
         "\n".join([*shape, ""]),
         _shell(node, problem, units, chunks),
     )
-    body = node.body
-    return Kernel(
-        symbol(node),
-        "attend",
-        framed(node, "attend" if problem.forward else "attend_gradient", *sections),
-        phases=(chunks,),
-        flops=problem.flops,
-        bytes=sum(v.type.nbytes for v in (*body.inputs, *body.outputs)),
-    )
+    header = "attend" if problem.forward else "attend_gradient"
+    return make_kernel(node, sections, (chunks,), flops=problem.flops, header=header)
 
 
 def _blocks(problem: Problem, width: int) -> tuple[int, int]:
@@ -57,27 +50,24 @@ def _units(problem: Problem, blocks: tuple[int, int], width: int) -> tuple[int, 
 
 
 def _shell(node: KernelNode, problem: Problem, units: tuple[int, int], chunks: int) -> str:
-    order = argument_order(node)
-    inputs = {v: f"(const {C_TYPES[v.type.dtype]}*)arguments[{order[v]}]" for v in node.body.inputs}
-    kind = C_TYPES[problem.dtype]
-    outputs = {v: f"({kind}*)arguments[{order[v]}]" for v in node.body.outputs}
-    writes = problem.writes(outputs)
-    reads = problem.reads(inputs)
+    pointers = {
+        v: f"({C_TYPES[v.type.dtype]}*)arguments[{i}]" for v, i in argument_order(node).items()
+    }
+    writes = problem.writes(pointers)
+    reads = problem.reads({v: f"(const {p[1:]}" for v, p in pointers.items()})
     total = sum(units)
     lines = [
-        f'extern "C" void {symbol(node)}(void* const* arguments, int, int chunk) {{',
-        f"  const attend::Arrays<Shape> arrays{{{', '.join(reads[:4])},",
-        f"      {', '.join(reads[4:])}}};",
-        f"  const long begin = chunk * {total}L / {chunks}, "
-        f"end = (chunk + 1) * {total}L / {chunks};",
+        f"const attend::Arrays<Shape> arrays{{{', '.join(reads[:4])},",
+        f"    {', '.join(reads[4:])}}};",
+        f"const long begin = chunk * {total}L / {chunks}, end = (chunk + 1) * {total}L / {chunks};",
     ]
     queries, keys = units
     if problem.forward:
-        lines.append(f"  attend::forward<Shape>(arrays, {', '.join(writes)}, begin, end);")
+        lines.append(f"attend::forward<Shape>(arrays, {', '.join(writes)}, begin, end);")
     elif queries:
         call = f"attend::query_gradient<Shape>(arrays, {writes[0]}"
-        lines.append(f"  {call}, begin, least(end, {queries}));")
+        lines.append(f"{call}, begin, least(end, {queries}));")
     if keys:
         call = f"attend::key_gradient<Shape>(arrays, {writes[1]}, {writes[2]}"
-        lines.append(f"  {call}, most(begin, {queries}) - {queries}, end - {queries});")
-    return "\n".join([*lines, "}", ""])
+        lines.append(f"{call}, most(begin, {queries}) - {queries}, end - {queries});")
+    return entry(node, lines)

@@ -7,11 +7,9 @@ if there are two outputs, `place`.
 
 from __future__ import annotations
 
-from graphc.kernels.cpu.shell import argument_order, array_text, domain_text
+from graphc.kernels.cpu.shell import array_text, domain_text
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space
-from graphc.ops.fused import KernelNode
-from graphc.ops.logic import C_TYPES
 
 
 def rows_text(space: Space) -> str:
@@ -30,22 +28,10 @@ def functor_lines(space: Space, state: str) -> list[str]:
     names[space.axis] = "j"
     arguments = "const long* i, long r, long j"
     return [
-        f"    [=]<int N>({arguments}) __attribute__((always_inline)) {{",
-        *(f"      {line}" for line in space.read.lines(names)),
-        f"      return {space.operand};",
-        f"    }}, [=]<int N>({arguments}, const {state}& state) __attribute__((always_inline)) {{",
-        *(f"      {line}" for line in space.write.lines(names)),
-        "    });",
-    ]
-
-
-def pointer_lines(node: KernelNode, space: Space) -> list[str]:
-    """Definitions of the pointers that the functors use."""
-    used = space.whole.pointers
-    order, outputs = argument_order(node), set(node.body.outputs)
-    return [
-        f"  {'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "
-        f"({C_TYPES[value.type.dtype]}*)arguments[{order[value]}];"
-        for value, name in space.pointers.items()
-        if name in used
+        f"  [=]<int N>({arguments}) __attribute__((always_inline)) {{",
+        *(f"    {line}" for line in space.read.lines(names)),
+        f"    return {space.operand};",
+        f"  }}, [=]<int N>({arguments}, const {state}& state) __attribute__((always_inline)) {{",
+        *(f"    {line}" for line in space.write.lines(names)),
+        "  });",
     ]

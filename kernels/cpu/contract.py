@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 
 from graphc.ir import Graph
-from graphc.kernels.cpu.contract_epilogue import Epilogue, epilogue_of, finish_of, pooling
+from graphc.kernels.cpu.contract_epilogue import finish_of, tile_epilogue
 from graphc.kernels.cpu.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.conv_channels import by_channels, lower_conv_channels
 from graphc.kernels.cpu.conv_channels_gradient import (
@@ -21,9 +21,10 @@ from graphc.kernels.cpu.conv_channels_gradient import (
 )
 from graphc.kernels.cpu.coverage import check_plain, check_tiled
 from graphc.kernels.cpu.schedule import choose
-from graphc.kernels.cpu.shell import balanced, symbol
+from graphc.kernels.cpu.shell import balanced, make_kernel, symbol
 from graphc.kernels.cpu.tile import Schedule
 from graphc.kernels.cpu.tile_cost import CHUNK_CYCLES, FEWEST_CHUNKS, PANEL_ROWS, wanted_chunks
+from graphc.kernels.program.epilogue import Epilogue, pooling
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
 from graphc.ops.fused import KernelNode
@@ -43,7 +44,6 @@ def lower_contract(node: KernelNode, target: Target) -> Kernel:
         return lower_conv_channels(node, nest, target)
     if is_channel_gradient(nest):
         return lower_channel_gradient(node, nest, target)
-    out = nest.node.output.type
     pool, window = pooling(body), None
     if pool is not None:
         assert isinstance(pool.op, MaxPool2d) and pool.op.pools_in_registers
@@ -52,7 +52,7 @@ def lower_contract(node: KernelNode, target: Target) -> Kernel:
         nest = sectioned_nest(nest, sections)
     lane = _batch_lane(body, nest)
     schedule = None
-    if out.dtype == "f32" and out.size and all(axis.extent for axis in nest.axes):
+    if nest.node.output.type.dtype == "f32" and all(axis.extent for axis in nest.axes):
         schedule = choose(nest, target, lane, _contiguous(nest), window)
     if schedule is None:
         return _plain(node, nest, target.lanes, lane, window)
@@ -63,16 +63,16 @@ def _tiled(node: KernelNode, nest: Nest, schedule: Schedule, width: int) -> Kern
     body = node.body
     check_tiled(symbol(node), schedule)
     if not schedule.roles.lanes_summed and schedule.parts == 1:
-        epilogue = epilogue_of(body, nest, schedule.roles.lane, width)
-        source = tiled_text(node, schedule, epilogue)
-        return _kernel(node, nest, source, (schedule.chunks,), 0, epilogue)
+        epilogue = tile_epilogue(body, nest, schedule.roles.lane, width)
+        sections = tiled_text(node, schedule, epilogue)
+        return _kernel(node, nest, sections, (schedule.chunks,), 0, epilogue)
     if schedule.parts == 1 and body.outputs == nest.node.outputs:
         return _kernel(node, nest, tiled_text(node, schedule), (schedule.chunks,))
     finish = finish_of(body, nest, schedule.parts, width)
-    source = tiled_text(node, schedule, finish=finish)
+    sections = tiled_text(node, schedule, finish=finish)
     workspace = schedule.parts * nest.node.output.type.size * 4
     phases = (schedule.chunks, finish.chunks)
-    return _kernel(node, nest, source, phases, workspace, finish.epilogue)
+    return _kernel(node, nest, sections, phases, workspace, finish.epilogue)
 
 
 def _plain(
@@ -83,13 +83,13 @@ def _plain(
         lane = _contiguous(nest)
     if lane is None or lane in spanned:
         lane = next(a for a in reversed(nest.kept) if a not in spanned)
-    epilogue = epilogue_of(node.body, nest, lane, width)
+    epilogue = tile_epilogue(node.body, nest, lane, width)
     loops = plain_loops(nest, lane, width, window)
     check_plain(symbol(node), nest, loops, lane, epilogue.domain)
     registers = math.prod(count for _, count, _ in loops)
     chunks = max(1, min(registers, nest.flops // (4 * CHUNK_CYCLES)))
-    source = plain_text(node, nest, lane, width, window, chunks, epilogue)
-    kernel = _kernel(node, nest, source, (chunks,), 0, epilogue)
+    sections = plain_text(node, nest, lane, width, window, chunks, epilogue)
+    kernel = _kernel(node, nest, sections, (chunks,), 0, epilogue)
     dtype = nest.node.output.type.dtype
     why = f"tiles are of f32, its sums of {dtype}" if dtype != "f32" else "no tile suits it"
     return replace(kernel, note=f"plain loop: {why}")
@@ -98,22 +98,13 @@ def _plain(
 def _kernel(
     node: KernelNode,
     nest: Nest,
-    source: str,
+    sections: list[str],
     phases: tuple[int, ...],
     workspace: int = 0,
     epilogue: Epilogue | None = None,
 ) -> Kernel:
-    body = node.body
-    return Kernel(
-        symbol(node),
-        "contract",
-        source,
-        phases,
-        workspace,
-        nest.flops,
-        sum(v.type.nbytes for v in (*body.inputs, *body.outputs)),
-        epilogue.inplace if epilogue else (),
-    )
+    inplace = epilogue.inplace if epilogue else ()
+    return make_kernel(node, sections, phases, workspace, nest.flops, inplace)
 
 
 def order_loops(schedule: Schedule) -> Schedule:

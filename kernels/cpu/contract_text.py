@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from graphc.kernels.cpu.contract_epilogue import Epilogue, Finish
+from graphc.kernels.cpu.contract_epilogue import Finish
 from graphc.kernels.cpu.contract_index import (
     address,
     axis_enum,
@@ -16,8 +16,9 @@ from graphc.kernels.cpu.contract_index import (
     sum_lines,
 )
 from graphc.kernels.cpu.contract_shape import shape_lines
-from graphc.kernels.cpu.shell import array_text, framed, symbol
+from graphc.kernels.cpu.shell import argument_order, array_text, entry
 from graphc.kernels.cpu.tile import Schedule
+from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.nest import Nest, Read, Window
 from graphc.kernels.program.statement import Program
 from graphc.ops.fused import KernelNode
@@ -29,12 +30,11 @@ def tiled_text(
     schedule: Schedule,
     epilogue: Epilogue | None = None,
     finish: Finish | None = None,
-) -> str:
+) -> list[str]:
     """A kernel of register tiles. With `epilogue` it is applied to the registers; otherwise the
     sums are stored in the output's order: into the output, or into the workspace for `finish`."""
-    body, roles = node.body, schedule.roles
-    arguments = len(body.inputs) + len(body.outputs)
-    out = arguments if finish else len(body.inputs)
+    roles = schedule.roles
+    out = len(node.inputs) + (len(node.outputs) if finish else 0)
     programs = [e.program for e in (epilogue, finish and finish.epilogue) if e]
     lines = shape_lines(schedule)
     if epilogue:
@@ -44,19 +44,18 @@ def tiled_text(
         lines += ["struct Epilogue {", "    float* out;", "};"]
     if finish:
         lines += _finish_functor(finish)
-    lines += _shell(node)
-    fields = setup("Epilogue", epilogue, out)
+    fields = setup(node, "Epilogue", epilogue, out)
     x, y = (f"(const {_element(r)}*)arguments[{r.input}]" for r in (roles.x, roles.y))
     first = f"contract::run<Shape>({x}, {y}, chunk, {fields});"
     if not finish:
-        return _file(node, [*lines, f"    {first}"], *programs)
+        return _sections(lines, entry(node, [first]), *programs)
     rows, lane = _rows_and_lane(finish)
     second = (
         f"contract::over<{rows}, {lane}, {finish.chunks}>"
-        f"(chunk, {setup('Finish', finish.epilogue, out, 'const float*')});"
+        f"(chunk, {setup(node, 'Finish', finish.epilogue, out, 'const float*')});"
     )
-    lines += ["    if (phase == 0)", f"        {first}", "    else", f"        {second}"]
-    return _file(node, lines, *programs)
+    call = ["if (phase == 0)", f"    {first}", "else", f"    {second}"]
+    return _sections(lines, entry(node, call, "phase"), *programs)
 
 
 def plain_text(
@@ -67,7 +66,7 @@ def plain_text(
     window: Window | None,
     chunks: int,
     epilogue: Epilogue,
-) -> str:
+) -> list[str]:
     """A kernel that sums lane by lane and checks every read."""
     dtype = C_TYPES[nest.node.output.type.dtype]
     lines = ["struct Nest {", axis_enum(nest)]
@@ -104,10 +103,9 @@ def plain_text(
     lines.append(f"        epilogue.template operator()<N>({sums}, {', '.join(indices)});")
     lines += ["    }", "};"]
     lines += functor("Epilogue", epilogue, sum_parameters(epilogue, together, dtype), ())
-    lines += _shell(node)
     a, b = (f"(const {_element(r)}*)arguments[{r.input}]" for r in (nest.a, nest.b))
-    lines.append(f"    contract::plain<Nest>({a}, {b}, chunk, {setup('Epilogue', epilogue, 0)});")
-    return _file(node, lines, epilogue.program)
+    call = f"contract::plain<Nest>({a}, {b}, chunk, {setup(node, 'Epilogue', epilogue, 0)});"
+    return _sections(lines, entry(node, [call]), epilogue.program)
 
 
 def _element(read: Read) -> str:
@@ -125,18 +123,10 @@ def plain_loops(
     return [(a, -(-nest.axes[a].extent // steps.get(a, 1)), steps.get(a, 1)) for a in nest.kept]
 
 
-def _file(node: KernelNode, lines: list[str], *programs: Program) -> str:
-    """The kernel's file: constant arrays of the programs, then `lines` to the end of the shell."""
-    arrays = "".join(array_text(p.arrays) for p in programs)
-    text = "\n".join(["using namespace graphc::contract;", "", *lines, "}", ""])
-    return framed(node, "contract", arrays, text)
-
-
-def _shell(node: KernelNode) -> list[str]:
-    return [
-        f'extern "C" void {symbol(node)}(void* const* arguments, int phase, int chunk) {{',
-        "    (void)phase;",
-    ]
+def _sections(lines: list[str], entry: str, *programs: Program) -> list[str]:
+    """The kernel's file: constant arrays of the programs, the types of `lines`, the entry."""
+    arrays = (array_text(p.arrays) for p in programs)
+    return [*arrays, "\n".join(["using namespace graphc::contract;", "", *lines, ""]), entry]
 
 
 def sum_parameters(epilogue: Epilogue, together: bool, dtype: str = "float") -> str:
@@ -145,10 +135,14 @@ def sum_parameters(epilogue: Epilogue, together: bool, dtype: str = "float") -> 
 
 
 def functor(
-    name: str, epilogue: Epilogue, parameters: str, first: Iterable[str], fields: Iterable[str] = ()
+    title: str,
+    epilogue: Epilogue,
+    parameters: str,
+    first: Iterable[str],
+    fields: Iterable[str] = (),
 ) -> list[str]:
-    lines = [f"struct {name} {{", *(f"    {f};" for f in fields)]
-    lines += [f"    {kind}* {pointer};" for pointer, _, kind in epilogue.pointers]
+    lines = [f"struct {title} {{", *(f"    {f};" for f in fields)]
+    lines += [f"    {C_TYPES[v.type.dtype]}* {name};" for name, v in epilogue.used.items()]
     lines += ["    template <int N>", f"    INLINE void operator()({parameters}) const {{"]
     indices = [f"e{d}" for d in range(epilogue.domain.rank)]
     lines += [f"        {line}" for line in (*first, *epilogue.program.lines(indices))]
@@ -174,10 +168,13 @@ def _rows_and_lane(finish: Finish) -> tuple[int, int]:
     return math.prod(domain.extents) // max(1, lane), lane
 
 
-def setup(name: str, epilogue: Epilogue | None, out: int, workspace: str = "") -> str:
+def setup(
+    node: KernelNode, name: str, epilogue: Epilogue | None, out: int, workspace: str = ""
+) -> str:
     fields = [f"({workspace})arguments[{out}]"] if workspace else []
     if epilogue is None:
         fields = [f"(float*)arguments[{out}]"]
     else:
-        fields += [f"({kind}*)arguments[{i}]" for _, i, kind in epilogue.pointers]
+        order, values = argument_order(node), epilogue.used.values()
+        fields += [f"({C_TYPES[v.type.dtype]}*)arguments[{order[v]}]" for v in values]
     return f"{name}{{{', '.join(fields)}}}"

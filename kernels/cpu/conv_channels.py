@@ -11,12 +11,13 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from graphc.kernels.cpu.contract_epilogue import Epilogue, epilogue_of
+from graphc.kernels.cpu.contract_epilogue import tile_epilogue
 from graphc.kernels.cpu.contract_index import constant, integers
 from graphc.kernels.cpu.contract_text import functor, setup, sum_parameters
-from graphc.kernels.cpu.shell import array_text, balanced, framed, symbol
+from graphc.kernels.cpu.shell import array_text, balanced, entry, make_kernel
 from graphc.kernels.cpu.tile import Cut
 from graphc.kernels.cpu.tile_cost import wanted_chunks
+from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Border, Nest
 from graphc.ops.fused import KernelNode
@@ -51,8 +52,7 @@ def by_channels(nest: Nest) -> bool:
 
 def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     """The kernel of a fused convolution, or data gradient, with channels in the lanes."""
-    body = node.body
-    epilogue = epilogue_of(body, nest, K, target.lanes)
+    epilogue = tile_epilogue(node.body, nest, K, target.lanes)
     loops = _Loops(_rows_as_one(nest, epilogue), target)
     lines = [
         "using namespace graphc::channels;",
@@ -61,20 +61,14 @@ def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
         *functor("Epilogue", epilogue, sum_parameters(epilogue, False), ()),
     ]
     x, w = (f"(const float*)arguments[{read.input}]" for read in (nest.a, nest.b))
-    lines += [
-        f'extern "C" void {symbol(node)}(void* const* arguments, int, int chunk) {{',
-        f"    run<Shape>({x}, {w}, chunk, {setup('Epilogue', epilogue, 0)});",
-        "}",
-        "",
-    ]
-    return Kernel(
-        symbol(node),
-        "contract",
-        framed(node, "conv_channels", array_text(epilogue.program.arrays), "\n".join(lines)),
+    call = f"run<Shape>({x}, {w}, chunk, {setup(node, 'Epilogue', epilogue, 0)});"
+    return make_kernel(
+        node,
+        [array_text(epilogue.program.arrays), "\n".join([*lines, ""]), entry(node, [call])],
         (loops.chunks,),
         flops=nest.flops,
-        bytes=sum(v.type.nbytes for v in (*body.inputs, *body.outputs)),
         inplace=epilogue.inplace,
+        header="conv_channels",
     )
 
 

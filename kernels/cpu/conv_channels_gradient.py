@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from graphc.kernels.cpu.contract_index import integers
 from graphc.kernels.cpu.conv_channels import inside
-from graphc.kernels.cpu.shell import balanced, chunk_count, framed, symbol
+from graphc.kernels.cpu.shell import balanced, chunk_count, entry, make_kernel
 from graphc.kernels.cpu.tile_cost import FEWEST_CHUNKS, wanted_chunks
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest
@@ -41,29 +41,22 @@ def is_channel_gradient(nest: Nest) -> bool:
 
 def lower_channel_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     """The kernel of a weight gradient with channels in the lanes, and nothing behind it."""
-    body = node.body
-    assert body.outputs == nest.node.outputs, "a gradient of channels has no epilogue"
+    assert node.body.outputs == nest.node.outputs, "a gradient of channels has no epilogue"
     loops = _Loops(nest, target)
     x, dy = (f"(const float*)arguments[{read.input}]" for read in (nest.a, nest.b))
-    out, workspace = (f"(float*)arguments[{len(body.inputs) + i}]" for i in (0, 1))
-    lines = [
-        "using namespace graphc::channels;",
-        "",
-        *loops.shape(),
-        f'extern "C" void {symbol(node)}(void* const* arguments, int phase, int chunk) {{',
-        f"    if (phase == 0) add_products<Shape>({x}, {dy}, chunk, {workspace});",
-        f"    else finish<Shape>({workspace}, chunk, {out});",
-        "}",
-        "",
+    out, workspace = (f"(float*)arguments[{len(node.inputs) + i}]" for i in (0, 1))
+    lines = ["using namespace graphc::channels;", "", *loops.shape(), ""]
+    calls = [
+        f"if (phase == 0) add_products<Shape>({x}, {dy}, chunk, {workspace});",
+        f"else finish<Shape>({workspace}, chunk, {out});",
     ]
-    return Kernel(
-        symbol(node),
-        "contract",
-        framed(node, "conv_channels_gradient", "\n".join(lines)),
+    return make_kernel(
+        node,
+        ["\n".join(lines), entry(node, calls, "phase")],
         (loops.chunks, loops.finish_chunks),
         4 * loops.parts * loops.size,
-        flops=nest.flops,
-        bytes=sum(v.type.nbytes for v in (*body.inputs, *body.outputs)),
+        nest.flops,
+        header="conv_channels_gradient",
     )
 
 

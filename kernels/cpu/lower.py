@@ -9,6 +9,7 @@ from graphc.kernels.cpu.pointwise import lower_pointwise
 from graphc.kernels.cpu.prefix import lower_prefix
 from graphc.kernels.cpu.reduce_text import lower_reduce
 from graphc.kernels.cpu.scatter import lower_scatter
+from graphc.kernels.cpu.shell import entry, make_kernel
 from graphc.kernels.cpu.sort import lower_sort
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
@@ -28,4 +29,6 @@ TEMPLATES = {
 
 def lower_cpu(node: KernelNode, target: Target) -> Kernel:
     """The C++ kernel of a fused node."""
+    if not any(v.type.size for v in node.outputs):
+        return make_kernel(node, [entry(node, [])], phases=(1,))
     return TEMPLATES[node.op.template](node, target)

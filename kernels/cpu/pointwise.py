@@ -12,9 +12,10 @@ from graphc.kernels.cpu.shell import (
     array_text,
     chunk_count,
     domain_text,
-    framed,
+    entry,
+    make_kernel,
     program_cost,
-    symbol,
+    share,
     wrapped,
 )
 from graphc.kernels.program.access import Access, Domain, access_cost
@@ -40,22 +41,18 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     chunks = chunk_count(total, sum(_units(p) for p in parts))
     functions = [_Function(f"part{i}", group) for i, group in enumerate(groups.values())]
     order = argument_order(node)
-    name = symbol(node)
     if len(parts) == 1:
-        shell = functions[0].single_shell(name, chunks)
-    elif not parts:
-        shell = _shell(name, [])
+        cut = share(_units(parts[0]), chunks)
+        shell = entry(node, [f"part0(arguments, slots_part0[0], {cut});"])
     else:
         pieces = _cut(parts, costs, total / chunks)
         chunks = len(pieces)
-        shell = _pieces_shell(name, functions, parts, pieces)
-    return Kernel(
-        name,
-        "pointwise",
-        framed(node, "pointwise", *(f.text(order) for f in functions), shell),
-        phases=(chunks,),
+        shell = _pieces_shell(node, functions, parts, pieces)
+    return make_kernel(
+        node,
+        [*(f.text(order) for f in functions), shell],
+        (chunks,),
         flops=sum(p.domain.size * p.program.work for p in parts),
-        bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
         inplace=inplace_pairs(body, [p.program for p in parts], Names().pointers(body)),
     )
 
@@ -175,21 +172,6 @@ class _Function:
         )
         return "".join(f"{line}\n" for line in [*comment, *lines])
 
-    def single_shell(self, kernel: str, chunks: int) -> str:
-        units = _units(self.parts[0])
-        cut = [f"chunk * {units}L / {chunks}", f"(chunk + 1) * {units}L / {chunks}"]
-        call = f"{self.name}(arguments, slots_{self.name}[0], {cut[0]}, {cut[1]});"
-        return _shell(kernel, [call])
-
-
-def _shell(kernel: str, lines: Sequence[str]) -> str:
-    parameters = "void* const* arguments, int, int chunk" if lines else "void* const*, int, int"
-    return (
-        f'extern "C" void {kernel}({parameters}) {{\n'
-        + "".join(f"  {line}\n" for line in lines)
-        + "}\n"
-    )
-
 
 def _cut(
     parts: Sequence[Part], costs: Sequence[float], budget: float
@@ -211,7 +193,7 @@ def _cut(
 
 
 def _pieces_shell(
-    kernel: str,
+    node: KernelNode,
     functions: Sequence[_Function],
     parts: Sequence[Part],
     chunks: Sequence[Sequence[tuple[int, int, int]]],
@@ -238,4 +220,4 @@ def _pieces_shell(
         "  piece.part(arguments, piece.slots, piece.begin, piece.end);",
         "}",
     ]
-    return "".join(f"{line}\n" for line in tables) + _shell(kernel, loop)
+    return "".join(f"{line}\n" for line in tables) + entry(node, loop)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from graphc.kernels.cpu.axis import functor_lines, pointer_lines, rows_text
+from graphc.kernels.cpu.axis import functor_lines, rows_text
 from graphc.kernels.cpu.shell import (
     FEW_STEPS,
     argument_order,
     chunk_count,
-    framed,
+    entry,
+    make_kernel,
+    pointer_lines,
     program_cost,
-    symbol,
+    share,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import PLACED, STATES, Space, lane_axes, only_node, space_of
@@ -44,21 +46,19 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     space = min(spaces, key=lambda s: s.cost + s.waste * _joins(op, s))
     strip = _strip(space)
     steps = space.domain.steps(space.axis)
-    strips = space.strips(strip) if steps else 0
+    strips = space.strips(strip)
     per_strip = (program_cost(space.whole, target.lanes) + _joins(op, space)) * steps * strip
     wanted = chunk_count(per_strip * strips, strips * max(steps // FEW_STEPS, 1))
-    pieces = -(-wanted // strips) if 0 < strips < ENOUGH_STRIPS and wanted >= 2 * strips else 1
-    chunks = strips * pieces if pieces > 1 else min(wanted, max(strips, 1))
+    pieces = -(-wanted // strips) if strips < ENOUGH_STRIPS and wanted >= 2 * strips else 1
+    chunks = strips * pieces if pieces > 1 else min(wanted, strips)
     state_bytes = _LANE_BYTES * target.lanes
-    return Kernel(
-        symbol(node),
-        "prefix",
-        _text(node, op, space, strip, strips, pieces, chunks),
-        phases=(chunks,) * (2 if pieces > 1 else 1),
-        workspace=strips * strip * pieces * state_bytes if pieces > 1 else 0,
-        flops=x.type.size,
-        bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
-        inplace=inplace_pairs(node.body, [space.whole], space.pointers),
+    return make_kernel(
+        node,
+        [rows_text(space), _shell(node, op, space, strip, strips, pieces, chunks)],
+        (chunks,) * (2 if pieces > 1 else 1),
+        strips * strip * pieces * state_bytes if pieces > 1 else 0,
+        x.type.size,
+        inplace_pairs(node.body, [space.whole], space.pointers),
     )
 
 
@@ -77,24 +77,19 @@ def _joins(op: Prefix, space: Space) -> float:
     return _JOIN_NANOSECONDS.get(op.combine, 0.3) * (5 if space.in_lanes else 1)
 
 
-def _text(
+def _shell(
     node: KernelNode, op: Prefix, space: Space, strip: int, strips: int, pieces: int, chunks: int
 ) -> str:
-    name = symbol(node)
-    if not strips:
-        return framed(node, "prefix", f'extern "C" void {name}(void* const*, int, int) {{}}\n')
     state = f"{STATES[op.combine]}<{C_TYPES[space.dtype]}>"
     settings = f"Kept, {state}, {str(op.reverse).lower()}, {space.extent}, {strip}, {pieces}"
     if pieces == 1:
-        span, piece = f"chunk * {strips}L / {chunks}, (chunk + 1) * {strips}L / {chunks}", "0"
+        span, piece = share(strips, chunks), "0"
     else:
         span, piece = f"chunk / {pieces}, chunk / {pieces} + 1", f"chunk % {pieces}"
     workspace = f"(char*)arguments[{len(argument_order(node))}]" if pieces > 1 else "nullptr"
     lines = [
-        f'extern "C" void {name}(void* const* arguments, int phase, int chunk) {{',
-        *pointer_lines(node, space),
-        f"  prefix<{settings}>({span}, phase, {piece}, {workspace},",
+        *pointer_lines(node, space.whole, space.pointers),
+        f"prefix<{settings}>({span}, phase, {piece}, {workspace},",
         *functor_lines(space, state),
-        "}",
     ]
-    return framed(node, "prefix", rows_text(space), "".join(f"{line}\n" for line in lines))
+    return entry(node, lines, "phase")

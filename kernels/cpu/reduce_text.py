@@ -13,9 +13,11 @@ from graphc.kernels.cpu.shell import (
     array_text,
     chunk_count,
     domain_text,
-    framed,
+    entry,
+    make_kernel,
+    pointer_lines,
     program_cost,
-    symbol,
+    share,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
@@ -32,7 +34,8 @@ _ACROSS = {"sum": "lanesum", "prod": "laneprod", "max": "lanemax", "min": "lanem
 
 def lower_reduce(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body with reductions and without contractions."""
-    rows = laned_rows(node.body, target.lanes)
+    body = node.body
+    rows = laned_rows(body, target.lanes)
     side = neighbours(rows)
     units = _registers(rows, rows.kept_axes) // side
     steps = _registers(rows, rows.reduced_axes)
@@ -40,21 +43,19 @@ def lower_reduce(node: KernelNode, target: Target) -> Kernel:
     each = (program_cost(loop.body, target.lanes) for loop in rows.loops)
     per_row = side * (sum(each) * steps + sum(once))
     wanted = chunk_count(per_row * units, units * max(steps // FEW_STEPS, 1))
-    pieces = -(-wanted // units) if units and wanted >= 2 * units else 1
-    chunks = min(wanted, max(units, 1))
+    pieces = -(-wanted // units) if wanted >= 2 * units else 1
+    chunks = min(wanted, units)
     printer = _Printer(node, rows, side, units, pieces)
     last = 1 if rows.loops[-1].sums or rows.after.statements else 0
     phases = (units * pieces,) * len(rows.loops) + (units,) * last
     work = sum(x.body.work + len(x.sums) for x in rows.loops)
-    return Kernel(
-        symbol(node),
-        "reduce",
-        printer.file(chunks),
-        phases=phases if pieces > 1 else (chunks,),
-        workspace=printer.workspace,
-        flops=Domain(reduced_shape(node.body)).size * work,
-        bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
-        inplace=inplace_pairs(node.body, [rows.whole], rows.pointers),
+    return make_kernel(
+        node,
+        printer.sections(chunks),
+        phases if pieces > 1 else (chunks,),
+        printer.workspace,
+        Domain(reduced_shape(body)).size * work,
+        inplace_pairs(body, [rows.whole], rows.pointers),
     )
 
 
@@ -108,10 +109,10 @@ class _Printer:
         if self.side > 1:
             self.indices[kept[-1]] = "at"
 
-    def file(self, chunks: int) -> str:
-        """The source; `workspace` is known then."""
+    def sections(self, chunks: int) -> list[str]:
+        """The sections of the source; `workspace` is known then."""
         rows = self.rows
-        sections = [
+        return [
             array_text(rows.whole.arrays),
             self._kept_domain(),
             _domain("Reduced", rows.domain, rows.reduced_axes),
@@ -119,7 +120,6 @@ class _Printer:
             self._row(),
             self._shell(chunks),
         ]
-        return framed(self.node, "reduce", *sections)
 
     def _kept_domain(self) -> str:
         """The rows, or the groups of neighbouring rows."""
@@ -149,49 +149,35 @@ class _Printer:
         ]
 
     def _row(self) -> str:
+        rows = self.rows
         lines = [
             "template <int N>",
             "static INLINE void row(void* const* arguments, const long* i, long number, int phase, "
             "long piece) {",
-            *(f"  {line}" for line in self._pointers()),
+            *(f"  {line}" for line in pointer_lines(self.node, rows.whole, rows.pointers)),
         ]
-        for k, loop in enumerate(self.rows.loops):
+        if self.pieces > 1:
+            number = len(argument_order(self.node))
+            lines.append(f"  char* const workspace = (char*)arguments[{number}];")
+        for k, loop in enumerate(rows.loops):
             lines += [f"  {line}" for line in self._loop(k, loop)]
         if self.side == 1:
-            lines += [f"  {line}" for line in self._lines(self.rows.after, "N")]
+            lines += [f"  {line}" for line in self._lines(rows.after, "N")]
         return "".join(f"{line}\n" for line in [*lines, "}"])
 
     def _shell(self, chunks: int) -> str:
-        name = symbol(self.node)
-        if not self.units:
-            return f'extern "C" void {name}(void* const*, int, int) {{}}\n'
-        if self.pieces == 1:
-            span = f"chunk * {self.units}L / {chunks}, (chunk + 1) * {self.units}L / {chunks}"
-            before, piece = "", "0"
-        else:
-            last = len(self.rows.loops)
-            before = f"  const long unit = phase < {last} ? chunk / {self.pieces} : chunk;\n"
-            span, piece = "unit, unit + 1", f"chunk % {self.pieces}"
-        return (
-            f'extern "C" void {name}(void* const* arguments, int phase, int chunk) {{\n{before}'
-            f"  rows<Kept>({span}, [=]<int N>(const long* i, long number) "
-            "__attribute__((always_inline)) {\n"
-            f"    row<N>(arguments, i, number, phase, {piece});\n"
-            "  });\n}\n"
-        )
-
-    def _pointers(self) -> list[str]:
-        names = self.rows.whole.pointers
-        outputs = set(self.node.body.outputs)
-        order = argument_order(self.node)
-        lines = []
-        for value, name in self.rows.pointers.items():
-            if name in names:
-                kind, const = C_TYPES[value.type.dtype], "" if value in outputs else "const "
-                lines.append(f"{const}{kind}* const {name} = ({kind}*)arguments[{order[value]}];")
+        lines, span, piece = [], share(self.units, chunks), "0"
         if self.pieces > 1:
-            lines.append(f"char* const workspace = (char*)arguments[{len(order)}];")
-        return lines
+            last = len(self.rows.loops)
+            lines = [f"const long unit = phase < {last} ? chunk / {self.pieces} : chunk;"]
+            span, piece = "unit, unit + 1", f"chunk % {self.pieces}"
+        lines += [
+            f"rows<Kept>({span}, [=]<int N>(const long* i, long number) "
+            "__attribute__((always_inline)) {",
+            f"  row<N>(arguments, i, number, phase, {piece});",
+            "});",
+        ]
+        return entry(self.node, lines, "phase")
 
     def _loop(self, k: int, loop: Loop) -> list[str]:
         widest = max((DTYPES[s.dtype].itemsize for s in loop.sums), default=0)

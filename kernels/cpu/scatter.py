@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from graphc.ir import Node, Value
+from graphc.ir import Value
 from graphc.kernels.cpu.index import Reader
-from graphc.kernels.cpu.shell import chunk_count, framed, symbol
+from graphc.kernels.cpu.shell import array_text, chunk_count, entry, make_kernel, share
 from graphc.kernels.program.axis import JOINS, only_node
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
@@ -27,38 +27,18 @@ def lower_scatter(node: KernelNode, target: Target) -> Kernel:
     units = before * -(-behind // STRIP)
     count = indices.type.shape[op.axis]
     chunks = chunk_count(x.type.size + 2.0 * indices.type.size, units)
-    values = (*node.inputs, *node.outputs)
-    return Kernel(
-        symbol(node),
-        "scatter",
-        _text(node, inner, op, (behind, count), units, chunks),
-        phases=(chunks,),
-        flops=indices.type.size,
-        bytes=sum(v.type.nbytes for v in values),
-    )
-
-
-def _text(
-    node: KernelNode, inner: Node, op: Scatter, sizes: tuple[int, int], units: int, chunks: int
-) -> str:
-    x, (behind, count), name = inner.inputs[0], sizes, symbol(node)
-    if not x.type.size:
-        return framed(node, "scatter", f'extern "C" void {name}(void* const*, int, int) {{}}\n')
-    reader = Reader(node)
+    reader = Reader(node, inner.inputs)
     operands = list(zip(inner.inputs, ("Old", "Place", "Source"), ("j", "i", "i"), strict=True))
     structs = [_structs(reader, v, n, op.axis) for v, n, _ in operands]
     kind = C_TYPES[x.type.dtype]
     settings = f"{JOINS[op.combine]}, {x.type.shape[op.axis]}, {count}, {behind}, {STRIP}"
-    span = f"chunk * {units}L / {chunks}, (chunk + 1) * {units}L / {chunks}"
     lines = [
-        f'extern "C" void {name}(void* const* arguments, int, int chunk) {{',
-        *(f"  const auto* const {n.lower()}_data = {reader.pointer(v)};" for v, n, _ in operands),
-        f"  scatter<{settings}>({span}, ({kind}*)arguments[{len(reader.body.inputs)}],",
+        *(f"const auto* const {n.lower()}_data = {reader.pointer(v)};" for v, n, _ in operands),
+        f"scatter<{settings}>({share(units, chunks)}, ({kind}*)arguments[{len(node.inputs)}],",
         ",\n".join(f"    {_functor(n, i)}" for _, n, i in operands) + ");",
-        "}",
     ]
-    arrays = reader.arrays()
-    return framed(node, "scatter", arrays, *structs, "".join(f"{line}\n" for line in lines))
+    sections = [array_text(reader.arrays), *structs, entry(node, lines)]
+    return make_kernel(node, sections, (chunks,), flops=indices.type.size)
 
 
 def _structs(reader: Reader, value: Value, name: str, axis: int) -> str:

@@ -3,10 +3,11 @@ costs that chunks are cut by."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from graphc.ir import Value, dtype_name
 from graphc.kernels.program.access import Domain
+from graphc.kernels.program.kernel import Kernel, moved_bytes
 from graphc.kernels.program.literals import memory_literal
 from graphc.kernels.program.statement import Call, Compute, Load, Program, Statement, Store
 from graphc.ops.base import Array
@@ -31,18 +32,48 @@ def symbol(node: KernelNode) -> str:
     return f"{name}_kernel" if name in _LIBRARY else name
 
 
-def head(node: KernelNode, *headers: str) -> str:
-    """The comment and includes that a kernel's text begins with."""
-    ops = "; ".join(n.op.name for n in node.body.nodes)
-    comment = wrapped(f"// {symbol(node)}: {ops}  {node.where}".rstrip(), "//   ")
-    includes = [f'#include "cpu/{h}.h"' for h in headers]
-    return "\n".join([*comment, *includes, "using namespace graphc;", ""])
+def make_kernel(
+    node: KernelNode,
+    sections: Sequence[str],
+    phases: tuple[int, ...],
+    workspace: int = 0,
+    flops: int = 0,
+    inplace: tuple[tuple[int, int], ...] = (),
+    header: str = "",
+) -> Kernel:
+    """The kernel whose file is a comment, its template's header, or that of another name, and the
+    sections in a namespace, where their names hide those of the header."""
+    name, template = symbol(node), node.op.template
+    ops = "; ".join(n.op.name for n in node.op.body.nodes)
+    head = wrapped(f"// {name}: {ops}  {node.where}".rstrip(), "//   ")
+    head += [f'#include "cpu/{header or template}.h"', "using namespace graphc;", ""]
+    text = "\n".join([*head, f"namespace {name}_space {{", f"{''.join(sections)}}}", ""])
+    return Kernel(name, template, text, phases, workspace, flops, moved_bytes(node), inplace)
 
 
-def framed(node: KernelNode, header: str, *sections: str) -> str:
-    """A kernel's file: its head, and `sections` in a namespace, where their names hide those of
-    the headers."""
-    return f"{head(node, header)}\nnamespace {symbol(node)}_space {{\n{''.join(sections)}}}\n"
+def entry(node: KernelNode, lines: Sequence[str], phase: str = "") -> str:
+    """The kernel's function; `phase` is what the lines call the phase."""
+    parameters = "void* const*, int, int"
+    if lines:
+        parameters = f"void* const* arguments, int{phase and f' {phase}'}, int chunk"
+    body = "".join(f"  {line}\n" for line in lines)
+    return f'extern "C" void {symbol(node)}({parameters}) {{\n{body}}}\n'
+
+
+def share(units: int, chunks: int) -> str:
+    """The first of a chunk's units of work, and the end."""
+    return f"chunk * {units}L / {chunks}, (chunk + 1) * {units}L / {chunks}"
+
+
+def pointer_lines(node: KernelNode, program: Program, pointers: Mapping[Value, str]) -> list[str]:
+    """Definitions of those `pointers` that the program uses."""
+    used, order, outputs = program.pointers, argument_order(node), node.body.outputs
+    return [
+        f"{'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "
+        f"({C_TYPES[value.type.dtype]}*)arguments[{order[value]}];"
+        for value, name in pointers.items()
+        if name in used
+    ]
 
 
 def wrapped(text: str, indent: str) -> list[str]:
@@ -81,9 +112,10 @@ def array_text(arrays: Mapping[str, Array]) -> str:
 
 def argument_order(node: KernelNode) -> dict[Value, int]:
     """The number of the kernel's argument for each of the body's inputs and outputs."""
-    values = (*node.body.inputs, *node.body.outputs)
+    body = node.body
+    values = (*body.inputs, *body.outputs)
     order = {v: i for i, v in enumerate(values)}
-    assert len(order) == len(values), f"{node.op.kernel}: a value is two of its arguments"
+    assert len(order) == len(values), f"{symbol(node)}: a value is two of its arguments"
     return order
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphc.ir import DTYPES
-from graphc.kernels.cpu.axis import functor_lines, pointer_lines, rows_text
-from graphc.kernels.cpu.shell import argument_order, chunk_count, framed, symbol
+from graphc.kernels.cpu.axis import functor_lines, rows_text
+from graphc.kernels.cpu.shell import (
+    argument_order,
+    chunk_count,
+    entry,
+    make_kernel,
+    pointer_lines,
+    share,
+)
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space, lane_axes, only_node, space_of
 from graphc.kernels.program.counts import check_counts
@@ -51,16 +58,9 @@ def lower_sort(node: KernelNode, target: Target) -> Kernel:
         for lane in lane_axes(x.type.shape, op.axis)
     )
     way = _choose(op, along, across[0] if across and across[0].waste <= 2 else None)
-    entries = way.chunks * way.buffers * way.room if way.units else 0
-    return Kernel(
-        symbol(node),
-        "sort",
-        _text(node, op, way),
-        phases=(way.chunks,),
-        workspace=entries * _entry_bytes(along),
-        flops=x.type.size,
-        bytes=sum(v.type.nbytes for v in (*node.inputs, *node.outputs)),
-    )
+    sections = [rows_text(way.space), _shell(node, op, way)]
+    workspace = way.chunks * way.buffers * way.room * _entry_bytes(along)
+    return make_kernel(node, sections, (way.chunks,), workspace, x.type.size)
 
 
 def _choose(op: Sort, along: Space, across: Space | None) -> Way:
@@ -70,7 +70,7 @@ def _choose(op: Sort, along: Space, across: Space | None) -> Way:
     passes = 1 if room < extent else 8 if entry == 16 else 4
     long_row = extent * (2 + 2 * passes)
     if across is not None:
-        width, units = across.domain.width, across.strips(1) if op.count else 0
+        width, units = across.domain.width, across.strips(1)
         if extent <= SHORT * 8 // entry:
             pairs = extent * max(extent.bit_length(), 1) ** 2 / 4
             nanoseconds = units * (pairs * 3 + 20 * extent)
@@ -79,7 +79,7 @@ def _choose(op: Sort, along: Space, across: Space | None) -> Way:
         if across.cost < along.cost and units >= ENOUGH_STRIPS <= most:
             chunks = min(chunk_count(units * width * long_row, units), most)
             return Way("sort_apart", across, units, chunks, room, width + 1)
-    units = along.strips(1) if op.count else 0
+    units = along.strips(1)
     return Way(
         "sort_rows", along, units, min(chunk_count(units * long_row, units), MOST_CHUNKS), room, 2
     )
@@ -95,24 +95,19 @@ def _room(extent: int, count: int) -> int:
     return buffer if 2 * buffer <= extent else max(extent, 1)
 
 
-def _text(node: KernelNode, op: Sort, way: Way) -> str:
-    name, units = symbol(node), way.units
-    if not units:
-        return framed(node, "sort", f'extern "C" void {name}(void* const*, int, int) {{}}\n')
+def _shell(node: KernelNode, op: Sort, way: Way) -> str:
     kind = C_TYPES[way.space.dtype]
     settings = f"Kept, {kind}, {str(op.descending).lower()}, {way.space.extent}, {op.count}"
-    span = f"chunk * {units}L / {way.chunks}, (chunk + 1) * {units}L / {way.chunks}"
+    span = share(way.units, way.chunks)
     if way.room:
         entries = f"chunk * {way.buffers * way.room}L * sizeof(Entry<{kind}>)"
         memory = f"(char*)arguments[{len(argument_order(node))}] + {entries}"
-        call = f"{way.name}<{settings}, {way.room}>({span},\n    {memory},"
+        call = f"{way.name}<{settings}, {way.room}>({span},\n      {memory},"
     else:
         call = f"{way.name}<{settings}>({span},"
     lines = [
-        f'extern "C" void {name}(void* const* arguments, int, int chunk) {{',
-        *pointer_lines(node, way.space),
-        f"  {call}",
+        *pointer_lines(node, way.space.whole, way.space.pointers),
+        call,
         *functor_lines(way.space, f"Ordered<{kind}>"),
-        "}",
     ]
-    return framed(node, "sort", rows_text(way.space), "".join(f"{line}\n" for line in lines))
+    return entry(node, lines)

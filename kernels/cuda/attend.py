@@ -7,16 +7,11 @@ from typing import Any
 from graphc.ir import Value
 from graphc.kernels.cuda.shell import (
     BLOCKS,
-    THREADS,
-    Signature,
+    Launches,
     constant_arrays,
-    kernel_text,
-    make_kernel,
-    source,
-    symbol_of,
 )
 from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.statement import Program
 from graphc.ops.fused import KernelNode
@@ -28,24 +23,19 @@ MOST_WORDS = 64
 def lower_attend(node: KernelNode) -> Kernel:
     """The kernel of a fused node around an attention or attention_grad; every value is
     row-major. The gradients of queries, and those of keys and values, are a launch each."""
-    problem, body = find_problem(node), node.body
-    names = Names(problem.arrays)
-    pointers = names.pointers(body)
-    signature = Signature(pointers, body)
+    problem = find_problem(node)
+    pointers = Names(problem.arrays).pointers(problem.body)
     n, h, g, t, u, e, d = problem.extents
     results = problem.writes(pointers)
-    launches, kernels = [], []
+    launches = Launches(node, pointers)
 
     def launch(
         part: str, function: str, writes: list[str], heads: int, places: int, features: int
     ) -> None:
         rows = _rows(problem, n * heads, places, features)
         blocks = n * heads * -(-places // (16 * rows))
-        symbol = symbol_of(node, part)
-        resident = 1 if rows == 1 else 2
         lines = _call(problem, pointers, function, writes, rows)
-        launches.append(GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1)))
-        kernels.append(kernel_text(symbol, signature, THREADS, lines, resident))
+        launches.add(lines, blocks, part, resident=1 if rows == 1 else 2)
 
     if problem.forward:
         launch("kernel", "forward", results, h, t, d)
@@ -53,8 +43,8 @@ def lower_attend(node: KernelNode) -> Kernel:
         launch("query", "query_gradient", results[:1], h, t, e)
     if not problem.forward and any(problem.wanted[1:]):
         launch("key", "key_gradient", results[1:], g, u, e + d)
-    sections = [constant_arrays(Program((), problem.arrays, {})), shape_text(problem), *kernels]
-    return make_kernel(node, source(node, ("attend",), sections), launches, flops=problem.flops)
+    sections = [constant_arrays(Program((), problem.arrays, {})), shape_text(problem)]
+    return launches.kernel(("attend",), sections, problem.flops)
 
 
 def _call(

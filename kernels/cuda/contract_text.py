@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from graphc.ir import Graph, Value
+from graphc.ir import Graph
 from graphc.kernels.cuda.contract import Problem, Tile, choose_tile, make_problem
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
-    Signature,
+    Launches,
     constant_arrays,
     index_type,
-    kernel_text,
-    make_kernel,
-    source,
-    symbol_of,
 )
-from graphc.kernels.program.access import Domain, Place, merge_axes
+from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.expression import Walk
-from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.kernels.program.names import Names
-from graphc.kernels.program.nest import contraction_nest, sectioned_nest
-from graphc.kernels.program.pieces import every_section, pieces
-from graphc.kernels.program.statement import Program
+from graphc.kernels.program.epilogue import Epilogue, epilogue_of
+from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.nest import Nest, contraction_nest, sectioned_nest
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
@@ -37,122 +29,76 @@ def lower_contract(node: KernelNode) -> Kernel:
     nest, cut = contraction_nest(body), sections_of_sums(body)
     problem = make_problem(sectioned_nest(nest, cut) if cut else nest)
     batches, m, n, k = problem.sizes
-    count = batches * m * n
-    if count == 0:
-        return make_kernel(node, source(node, (), ()), ())
-    output = problem.nest.node.output.type
-    itemsize = output.numpy_dtype.itemsize
-    number = problem.nest.section_count
+    count, number = batches * m * n, problem.nest.section_count
+    itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
     narrow = min(x.read.type.numpy_dtype.itemsize for x in (problem.a, problem.b))
     tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow)
-    epilogue = _epilogue(body, problem, C_TYPES[output.dtype])
+    epilogue = epilogue_of(body, problem.nest, *_space(problem.nest))
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
-    operands = [body.inputs[x.read.input] for x in (problem.a, problem.b)]
-    # Operands are read by many blocks: they are never overwritten.
-    inplace = inplace_pairs(body, [epilogue.program], epilogue.pointers, operands)
-    signature = Signature(epilogue.pointers, body, inplace, splits > 1)
-    arguments = ", ".join(epilogue.pointers[v] for v in operands)
-    kernels, launches = _kernels(node, problem, tile, splits, epilogue, signature, arguments)
+    workspace = splits * count * itemsize if splits > 1 else 0
+    launches = Launches(node, epilogue.pointers, workspace, epilogue.inplace)
+    _launch(launches, problem, tile, splits, epilogue)
     sections = (
-        epilogue.constants,
+        constant_arrays(epilogue.program),
         problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
         _shape(problem, tile, splits),
-        epilogue.text,
-        *kernels,
+        _functor(body, problem, epilogue),
     )
-    return make_kernel(
-        node,
-        source(node, ("contract", "memory"), sections),
-        launches,
-        workspace=splits * count * itemsize if splits > 1 else 0,
-        flops=problem.nest.flops,
-        inplace=inplace,
-    )
+    return launches.kernel(("contract", "memory"), sections, problem.nest.flops)
 
 
-def _kernels(
-    node: KernelNode,
-    problem: Problem,
-    tile: Tile,
-    splits: int,
-    epilogue: _Epilogue,
-    signature: Signature,
-    operands: str,
-) -> tuple[list[list[str]], list[GridLaunch]]:
-    """The kernel, or that of the parts and the one that adds them, and how they are launched."""
+def _launch(
+    launches: Launches, problem: Problem, tile: Tile, splits: int, epilogue: Epilogue
+) -> None:
+    """Add the kernel, or that of the parts and the one that adds them."""
     batches, m, n, _ = problem.sizes
     tiles = -(-m // tile.m) * -(-n // tile.units(problem.nest.section_count)) * batches
-    symbol, finish = symbol_of(node), symbol_of(node, "finish")
-    whole = f"Epilogue{{{', '.join(epilogue.members)}}}"
-    launches = [GridLaunch(symbol, (tiles, splits, 1), (tile.threads, 1, 1))]
+    names = list(epilogue.pointers.values())
+    operands = ", ".join(names[x.read.input] for x in (problem.a, problem.b))
+    whole = f"Epilogue{{{', '.join(epilogue.used)}}}"
     if splits == 1:
         lines = [f"Contract<Problem, Tile>::run({operands}, {whole});"]
-        return [kernel_text(symbol, signature, tile.threads, lines, tile.blocks)], launches
+        launches.add(lines, tiles, threads=tile.threads, resident=tile.blocks)
+        return
     element = C_TYPES[problem.nest.node.output.type.dtype]
     partial = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
     part = "StorePartial<Problem>{partial}"
     first = [partial, f"Contract<Problem, Tile>::run({operands}, {part});"]
+    launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks)
     second = [partial, f"finish_splits<Problem>(partial, {whole});"]
-    blocks = -(-batches * m * n // FEW_THREADS)
-    launches.append(GridLaunch(finish, (blocks, 1, 1), (FEW_THREADS, 1, 1)))
-    kernels = [
-        kernel_text(symbol, signature, tile.threads, first, tile.blocks),
-        kernel_text(finish, signature, FEW_THREADS, second),
-    ]
-    return kernels, launches
+    launches.add(second, -(-batches * m * n // FEW_THREADS), "finish", threads=FEW_THREADS)
 
 
-@dataclass(frozen=True)
-class _Epilogue:
-    """The epilogue's functor: its program and text, the pointers of the kernel and those that are
-    members of the functor."""
-
-    program: Program
-    pointers: dict[Value, str]
-    members: tuple[str, ...]
-    text: list[str]
-    constants: list[str]
+def _kept(nest: Nest) -> tuple[int, ...]:
+    """The axes of the epilogue's domain."""
+    return tuple(i for i in nest.kept if i != nest.sections)
 
 
-def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
-    nest, sections = problem.nest, sections_of_sums(body)
-    output = nest.node.output
-    kept = tuple(i for i in nest.kept if i != nest.sections)
-    domain = Domain(tuple(nest.axes[i].extent for i in kept))
-    places = tuple(
-        Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.section_place
-    )
-    names = Names()
-    pointers = names.pointers(body)
-    walk = Walk(body, domain, pointers, names)
-    if sections is None:
-        walk.give(output, places, "sum")
-    else:
-        for i, here in enumerate(every_section(places, sections)):
-            walk.give(output, here, f"sum[{i}]")
-    shape = output.type.shape
-    section = sections.shape(shape) if sections else shape
-    wanted = [(v, p) for v in body.outputs for p in pieces(body, v, places, section, sections)]
-    walk.store_all(wanted)
-    program = walk.taken()
+def _space(nest: Nest) -> tuple[Domain, tuple[Place, ...]]:
+    """The epilogue's domain, and where the output, or a section of it, lies there."""
+    kept = _kept(nest)
+    places = (Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.section_place)
+    return Domain(tuple(nest.axes[i].extent for i in kept)), tuple(places)
+
+
+def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> list[str]:
+    """The struct `Epilogue` of the arrays, with what is done to a sum, or to those of sections."""
+    nest, kept, index = problem.nest, _kept(problem.nest), index_type(body)
     kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
-    _, groups = merge_axes(domain, program.accesses, kinds)
-    index = index_type(body)
+    merged, groups = epilogue.merged(kinds)
     axes = [tuple(kept[d] for d in group) for group in groups]
     indices = [nest.axes[group[-1]].name for group in axes]
-    merged = program.merged(groups)
-    used = merged.used(indices)
-    members = {
-        name: f"{'const ' if v in body.inputs else ''}{C_TYPES[v.type.dtype]}* {name};"
-        for v, name in pointers.items()
-        if name in program.pointers
-    }
-    total = f"const {element}* sum" if sections else f"{element} sum"
-    text = [
+    used = merged.program.used(indices)
+    element = C_TYPES[nest.node.output.type.dtype]
+    total = f"{element} sum" if nest.sections is None else f"const {element}* sum"
+    return [
         "struct Epilogue {",
-        *(f"  {member}" for member in members.values()),
+        *(
+            f"  {'const ' if v in body.inputs else ''}{C_TYPES[v.type.dtype]}* {name};"
+            for name, v in epilogue.used.items()
+        ),
         "",
         f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {total}) const {{",
         *(
@@ -160,11 +106,10 @@ def _epilogue(body: Graph, problem: Problem, element: str) -> _Epilogue:
             for group, name in zip(axes, indices, strict=True)
             if name in used
         ),
-        *(f"    {line}" for line in merged.lines(indices, "1")),
+        *(f"    {line}" for line in merged.program.lines(indices, "1")),
         "  }",
         "};",
     ]
-    return _Epilogue(program, pointers, tuple(members), text, constant_arrays(program))
 
 
 def _index(problem: Problem, group: tuple[int, ...], name: str, index: str) -> str:

@@ -8,20 +8,16 @@ from collections.abc import Mapping, Sequence
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
-    Signature,
+    Launches,
     constant_arrays,
     decomposed,
     index_type,
-    kernel_text,
-    make_kernel,
-    source,
-    symbol_of,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import only_node
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.expression import Walk
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import element_at
 from graphc.ops.fused import KernelNode
@@ -31,11 +27,9 @@ from graphc.ops.logic import C_TYPES
 
 def lower_index(node: KernelNode) -> Kernel:
     """The kernel of a fused node around a take_grad; every value is row-major."""
-    body = node.body
-    gather, op = only_node(node, TakeGrad)
-    (indices, dy), table, axis = gather.inputs, gather.output, op.axis
-    if table.type.size == 0:
-        return make_kernel(node, source(node, (), ()), ())
+    (gather, op), body = only_node(node, TakeGrad), node.body
+    (indices, dy), table = gather.inputs, gather.output
+    axis = op.axis
     before, after = math.prod(table.type.shape[:axis]), math.prod(table.type.shape[axis + 1 :])
     count, extent = indices.type.size, table.type.shape[axis]
     check_counts(node, rows=before, indices=count, elements_per_row=after, places=extent)
@@ -56,13 +50,10 @@ def lower_index(node: KernelNode) -> Kernel:
         *text.write(table, split_axes(table, axis, 1)),
         "    });",
     ]
-    symbol = symbol_of(node)
-    signature = Signature(pointers, body)
     warps = before * extent * -(-after // 32)
-    blocks = -(-warps // (FEW_THREADS // 32))
-    sections = [text.constants, kernel_text(symbol, signature, FEW_THREADS, lines)]
-    launch = GridLaunch(symbol, (blocks, 1, 1), (FEW_THREADS, 1, 1))
-    return make_kernel(node, source(node, ("index",), sections), [launch])
+    launches = Launches(node, pointers)
+    launches.add(lines, -(-warps // (FEW_THREADS // 32)), threads=FEW_THREADS)
+    return launches.kernel(("index",), [text.constants])
 
 
 def split_axes(value: Value, axis: int, middle: int) -> dict[str, tuple[int, ...]]:

@@ -9,6 +9,7 @@ from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.prefix import lower_prefix
 from graphc.kernels.cuda.reduce_text import lower_reduce
 from graphc.kernels.cuda.scatter import lower_scatter
+from graphc.kernels.cuda.shell import Launches
 from graphc.kernels.cuda.sort import lower_sort
 from graphc.kernels.program.counts import check_grids
 from graphc.kernels.program.kernel import Kernel
@@ -30,6 +31,8 @@ TEMPLATES = {
 def lower_cuda(node: KernelNode, target: Target) -> Kernel:
     """The CUDA kernel of a fused node. Every value is row-major. CompileError if there is more of
     something than the kernel can count."""
+    if not any(v.type.size for v in node.outputs):
+        return Launches(node, {}).kernel((), ())
     kernel = TEMPLATES[node.op.template](node)
     check_grids(node, kernel.launches)
     return kernel

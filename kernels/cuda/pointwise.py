@@ -8,20 +8,16 @@ from dataclasses import dataclass, replace
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     THREADS,
-    Signature,
+    Launches,
     constant_arrays,
     decomposed,
     index_type,
-    kernel_text,
     loads_first,
-    make_kernel,
-    source,
-    symbol_of,
     wrapped,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.parts import Part, grouped, make_part
 from graphc.kernels.program.pieces import space
@@ -76,11 +72,8 @@ def lower_pointwise(node: KernelNode) -> Kernel:
     pointers = names.pointers(body)
     domains = ((group, Domain(space(body, group[0]))) for group in grouped(body))
     parts = [make_part(body, g, d, pointers, names).merged for g, d in domains if d.size]
-    if not parts:
-        return make_kernel(node, source(node, (), ()), ())
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
-    signature = Signature(pointers, body, inplace)
     per_thread = 4 if sum(p.domain.size for p in parts) >= BLOCKS * THREADS * 4 else 1
     index = index_type(body)
     texts = [_Text(part, index, per_thread) for part in parts]
@@ -89,15 +82,9 @@ def lower_pointwise(node: KernelNode) -> Kernel:
         lines = texts[0].lines("blockIdx.x", f"{index}({parts[0].domain.size})")
     else:
         functors, lines = _together(texts)
-    symbol = symbol_of(node)
-    sections = [constant_arrays(whole), *functors, kernel_text(symbol, signature, THREADS, lines)]
-    blocks = sum(text.blocks for text in texts)
-    return make_kernel(
-        node,
-        source(node, ("pointwise",), sections),
-        [GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1))],
-        inplace=inplace,
-    )
+    launches = Launches(node, pointers, inplace=inplace)
+    launches.add(lines, sum(text.blocks for text in texts))
+    return launches.kernel(("pointwise",), [constant_arrays(whole), *functors])
 
 
 def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:

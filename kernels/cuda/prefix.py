@@ -8,19 +8,15 @@ from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     THREADS,
-    Signature,
+    Launches,
     constant_arrays,
     index_type,
-    kernel_text,
-    make_kernel,
-    source,
-    symbol_of,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import PLACED, STATES, Space, only_node, space_of
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.ops.prefix import Prefix
@@ -35,10 +31,7 @@ _STATE_BYTES = 16
 
 def lower_prefix(node: KernelNode) -> Kernel:
     """The kernel of a body of one running result; every value is row-major."""
-    body = node.body
-    inner, prefix = only_node(node, Prefix)
-    if inner.outputs[0].type.size == 0:
-        return make_kernel(node, source(node, (), ()), ())
+    (inner, prefix), body = only_node(node, Prefix), node.body
     space = space_of(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
     rows = math.prod(space.domain.extents[d] for d in space.kept)
     columns = space.extent
@@ -50,25 +43,17 @@ def lower_prefix(node: KernelNode) -> Kernel:
     most = columns // (along * LEAST_COLUMNS)
     pieces = max(1, min(most, -(-BLOCKS // blocks))) if 2 * blocks <= BLOCKS else 1
     inplace = inplace_pairs(body, [space.whole], space.pointers)
-    signature = Signature(space.pointers, body, inplace, pieces > 1)
+    workspace = _STATE_BYTES * rows * pieces if pieces > 1 else 0
     index, state = index_type(body), f"{STATES[prefix.combine]}<{C_TYPES[space.dtype]}>"
     settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(prefix.reverse).lower()}"
     kinds = [f"using Rows = Prefix<{settings}, {pieces}, {state}>;"]
     parts = ("kernel", "finish") if pieces > 1 else ("kernel",)
-    kernels, launches = [], []
+    launches = Launches(node, space.pointers, workspace, inplace)
     for part in parts:
         lines = _lines(space, index, state, pieces, part == parts[-1])
-        symbol = symbol_of(node, part)
-        kernels.append(kernel_text(symbol, signature, THREADS, lines))
-        launches.append(GridLaunch(symbol, (blocks, pieces, 1), (THREADS, 1, 1)))
-    return make_kernel(
-        node,
-        source(node, ("prefix",), [constant_arrays(space.whole), kinds, *kernels]),
-        launches,
-        workspace=_STATE_BYTES * rows * pieces if pieces > 1 else 0,
-        flops=space.domain.size,
-        inplace=inplace,
-    )
+        launches.add(lines, blocks, part, pieces)
+    sections = [constant_arrays(space.whole), kinds]
+    return launches.kernel(("prefix",), sections, space.domain.size)
 
 
 def _along(space: Space, columns: int) -> int:

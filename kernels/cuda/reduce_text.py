@@ -8,20 +8,15 @@ from dataclasses import dataclass
 from graphc.ir import DTYPES
 from graphc.kernels.cuda.reduce import Shape, choose_shape
 from graphc.kernels.cuda.shell import (
-    THREADS,
-    Signature,
+    Launches,
     constant_arrays,
     decomposed,
     index_type,
-    kernel_text,
     loads_first,
-    make_kernel,
-    source,
-    symbol_of,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.literals import literal
 from graphc.kernels.program.rows import Loop, Rows, Sum, find_rows, reduced_shape
 from graphc.kernels.program.statement import Program, joined
@@ -32,32 +27,20 @@ from graphc.ops.logic import C_TYPES
 def lower_reduce(node: KernelNode) -> Kernel:
     """The kernel of a fused node with reductions; every value is row-major."""
     body = node.body
-    if all(v.type.size == 0 for v in body.outputs):
-        return make_kernel(node, source(node, (), ()), ())
     rows = find_rows(body, Domain(reduced_shape(body)), apart=True)
     shape = choose_shape(rows)
     split = shape.splits > 1
     inplace = () if split else inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
-    signature = Signature(rows.pointers, body, inplace, split)
     text = _Text(rows, shape, index_type(body))
-    launches, kernels = [], []
+    launches = Launches(node, rows.pointers, text.offsets[-1] if split else 0, inplace)
     for part, lines, splits in text.launches():
-        symbol = symbol_of(node, part)
-        kernels.append(kernel_text(symbol, signature, THREADS, lines))
-        launches.append(GridLaunch(symbol, (shape.blocks, splits, 1), (THREADS, 1, 1)))
+        launches.add(lines, shape.blocks, part, splits)
     settings = (
         f"using Rows = Reduce<{text.index}, {shape.rows}, {shape.columns}, {shape.across}, "
         f"{shape.along}, {str(shape.rows_apart).lower()}, {shape.splits}>;"
     )
     structs = (_struct(k, loop) for k, loop in enumerate(text.stages))
-    sections = [constant_arrays(rows.whole), *structs, [settings], *kernels]
-    return make_kernel(
-        node,
-        source(node, ("reduce",), sections),
-        launches,
-        workspace=text.offsets[-1] if split else 0,
-        inplace=inplace,
-    )
+    return launches.kernel(("reduce",), [constant_arrays(rows.whole), *structs, [settings]])
 
 
 @dataclass(frozen=True)

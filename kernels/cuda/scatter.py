@@ -5,17 +5,10 @@ from __future__ import annotations
 import math
 
 from graphc.kernels.cuda.index import Text, split_axes
-from graphc.kernels.cuda.shell import (
-    FEW_THREADS,
-    Signature,
-    kernel_text,
-    make_kernel,
-    source,
-    symbol_of,
-)
+from graphc.kernels.cuda.shell import FEW_THREADS, Launches
 from graphc.kernels.program.axis import JOINS, only_node
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.ops.fused import KernelNode
 from graphc.ops.scatter import Scatter
@@ -24,9 +17,8 @@ from graphc.ops.scatter import Scatter
 def lower_scatter(node: KernelNode) -> Kernel:
     """The kernel of a body of one scatter; every value is row-major."""
     inner, op = only_node(node, Scatter)
-    (x, indices, elements), output, body = inner.inputs, inner.output, node.body
-    if x.type.size == 0:
-        return make_kernel(node, source(node, (), ()), ())
+    (x, indices, elements), output = inner.inputs, inner.output
+    body = node.body
     behind = math.prod(x.type.shape[op.axis + 1 :])
     extent, count = x.type.shape[op.axis], indices.type.shape[op.axis]
     rows, warps = x.type.size // extent, behind < 32
@@ -40,9 +32,6 @@ def lower_scatter(node: KernelNode) -> Kernel:
     for value, end in ((x, ","), (indices, ","), (elements, ");")):
         read = text.read(value, split_axes(value, op.axis, 1))
         lines += ["    [&](int before, int i, int after) {", *read, f"    }}{end}"]
-    symbol = symbol_of(node)
-    signature = Signature(pointers, body)
-    blocks = -(-rows * (32 if warps else 1) // FEW_THREADS)
-    sections = [text.constants, kernel_text(symbol, signature, FEW_THREADS, lines)]
-    launch = GridLaunch(symbol, (blocks, 1, 1), (FEW_THREADS, 1, 1))
-    return make_kernel(node, source(node, ("scatter",), sections), [launch])
+    launches = Launches(node, pointers)
+    launches.add(lines, -(-rows * (32 if warps else 1) // FEW_THREADS), threads=FEW_THREADS)
+    return launches.kernel(("scatter",), [text.constants])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc.ir import Graph, Value, dtype_name
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes
 from graphc.kernels.program.literals import memory_literal
 from graphc.kernels.program.names import identifier
 from graphc.kernels.program.statement import Load, Program
@@ -158,30 +158,52 @@ def index_type(body: Graph) -> str:
     return "int" if all(v.type.size < 2**30 for v in values) else "int64_t"
 
 
-def moved_bytes(node: KernelNode) -> int:
-    """Bytes of the inputs and outputs, once each."""
-    return sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
+class Launches:
+    """The launches of a kernel, one after another, each of a function of the same parameters."""
 
+    def __init__(
+        self,
+        node: KernelNode,
+        pointers: Mapping[Value, str],
+        workspace: int = 0,
+        inplace: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        self.node, self.workspace, self.inplace = node, workspace, inplace
+        self._signature = Signature(pointers, node.body, inplace, workspace > 0)
+        self._functions: list[list[str]] = []
+        self._grids: list[GridLaunch] = []
 
-def make_kernel(
-    node: KernelNode,
-    text: str,
-    launches: Sequence[GridLaunch],
-    workspace: int = 0,
-    flops: int = 0,
-    inplace: Sequence[tuple[int, int]] = (),
-) -> Kernel:
-    return Kernel(
-        name=node.op.kernel,
-        template=node.op.template,
-        source=text,
-        phases=(),
-        workspace=workspace,
-        flops=flops,
-        bytes=moved_bytes(node),
-        inplace=tuple(inplace),
-        launches=tuple(launches),
-    )
+    def add(
+        self,
+        lines: Sequence[str],
+        blocks: int,
+        part: str = "kernel",
+        splits: int = 1,
+        threads: int = THREADS,
+        resident: int = 1,
+    ) -> None:
+        """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
+        shall hold at least `resident`."""
+        symbol = symbol_of(self.node, part)
+        self._functions.append(kernel_text(symbol, self._signature, threads, lines, resident))
+        self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1)))
+
+    def kernel(
+        self, headers: Sequence[str], sections: Sequence[Sequence[str]], flops: int = 0
+    ) -> Kernel:
+        """The kernel, whose text has `sections` before its functions."""
+        op = self.node.op
+        return Kernel(
+            op.kernel,
+            op.template,
+            source(self.node, headers, [*sections, *self._functions]),
+            phases=(),
+            workspace=self.workspace,
+            flops=flops,
+            bytes=moved_bytes(self.node),
+            inplace=self.inplace,
+            launches=tuple(self._grids),
+        )
 
 
 def symbol_of(node: KernelNode, part: str = "kernel") -> str:

@@ -10,18 +10,14 @@ from graphc.ir import DTYPES
 from graphc.kernels.cuda.axis import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shell import (
     THREADS,
-    Signature,
+    Launches,
     constant_arrays,
     index_type,
-    kernel_text,
-    make_kernel,
-    source,
-    symbol_of,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.axis import Space, only_node, space_of
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.statement import Program
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
@@ -53,19 +49,12 @@ def lower_sort(node: KernelNode) -> Kernel:
     """The kernel of a body of one sort; every value is row-major."""
     inner, op = only_node(node, Sort)
     x = inner.inputs[0]
-    if inner.outputs[0].type.size == 0:
-        return make_kernel(node, source(node, (), ()), ())
     text = _Text(node, op, space_of(node, inner, op.axis, Domain(x.type.shape)))
     check_counts(node, elements_per_row=text.space.extent, tiles=text.rows * text.per_row)
-    launches, kernels = [], []
+    launches = Launches(node, text.space.pointers, text.workspace)
     for part, blocks, lines in text.launches():
-        symbol = symbol_of(node, part)
-        kernels.append(kernel_text(symbol, text.signature, THREADS, lines))
-        launches.append(GridLaunch(symbol, (blocks, 1, 1), (THREADS, 1, 1)))
-    sections = [constant_arrays(text.space.whole), *kernels]
-    return make_kernel(
-        node, source(node, ("sort",), sections), launches, text.workspace, flops=x.type.size
-    )
+        launches.add(lines, blocks, part)
+    return launches.kernel(("sort",), [constant_arrays(text.space.whole)], x.type.size)
 
 
 class _Text:
@@ -79,12 +68,10 @@ class _Text:
         self.size = min(power, TILE_BYTES // self.entry_bytes)
         self.per_row = -(-space.extent // self.size)
         self.run = min(self.size, self.count)
-        merges = list(self._merges())
-        self.half = self.rows * max((m.runs * m.run for m in merges), default=0)
+        self.half = self.rows * max((m.runs * m.run for m in self._merges()), default=0)
         """Entries of half the workspace. Of an odd number of runs the last is merged with none and
         takes the room of a pair."""
         self.workspace = 2 * self.half * self.entry_bytes
-        self.signature = Signature(space.pointers, node.body, workspace=bool(merges))
 
     def launches(self) -> Iterator[tuple[str, int, list[str]]]:
         """For each launch its part of the kernel's name, its blocks and its statements."""

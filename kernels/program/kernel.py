@@ -6,10 +6,17 @@ import functools
 import re
 from dataclasses import dataclass
 
+from graphc.ir import Node
+
 _COMMENT = re.compile(r"//[^\n]*\n?")
 _OWN = re.compile(r"\b[A-Za-z]\w*_(?:data)?\b")
 """What the printers call registers (`relu_1_`) and pointers (`relu_1_data`): no name that a kernel
 has from elsewhere looks like that."""
+
+
+def moved_bytes(node: Node) -> int:
+    """Bytes of the inputs and outputs, once each."""
+    return sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,15 @@ from typing import Any
 
 from graphc.ir import Node
 from graphc.kernels.program.access import Guard, Place, inside, linear_index, place_access, place_of
-from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.literals import splat
 from graphc.kernels.program.statement import Address, Function, Literal
 from graphc.kernels.program.window import WINDOWS, strides, window
+from graphc.kernels.program.writer import Guards, Places, Writer
 from graphc.ops.base import Affine
 from graphc.ops.logic import C_TYPES
 
-Places = tuple[Place, ...]
-Guards = tuple[Guard, ...]
 
-
-def iota(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def iota(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The index along the op's axis."""
     op: Any = node.op
     access = place_access(places[op.axis], walk.domain)
@@ -32,7 +29,7 @@ def iota(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, .
     return (walk.compute(node.output.name, dtype, iota, access, operations=0),)
 
 
-def philox_uniform(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def philox_uniform(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """A uniform number keyed by the op's seed and number, counted by step and element index."""
     op: Any = node.op
     step = walk.value(node.inputs[0], (), guards)
@@ -43,7 +40,7 @@ def philox_uniform(walk: Walk, node: Node, places: Places, guards: Guards) -> tu
     return walk.call(results, "philox_uniform", lanes, *key, step, access, live=False)
 
 
-def pad(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def pad(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The input's element, or the op's value where there is none."""
     op: Any = node.op
     x = node.inputs[0]
@@ -69,7 +66,7 @@ def pad(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ..
     return (walk.compute(name, dtype, Function("select"), condition, register, outside),)
 
 
-def concat(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def concat(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The element of the one input that has it."""
     op: Any = node.op
     dtype, start = node.output.type.dtype, 0
@@ -94,7 +91,7 @@ def concat(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str,
     return (result,)
 
 
-def take(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def take(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The table's element at the index that the second input names along the op's axis."""
     op: Any = node.op
     indices = node.inputs[1]
@@ -104,7 +101,7 @@ def take(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, .
 
 
 def _taken(
-    walk: Walk, node: Node, axis: int, index: str, before: Places, after: Places, guards: Guards
+    walk: Writer, node: Node, axis: int, index: str, before: Places, after: Places, guards: Guards
 ) -> tuple[str, ...]:
     """The element of the node's first input at the register `index` along `axis`."""
     table = node.inputs[0]
@@ -119,14 +116,14 @@ def _taken(
     return walk.call(results, "take", shape, condition, Address(pointer), base, index)
 
 
-def take_along_axis(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def take_along_axis(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The table's element at the index that the second input holds for this very element."""
     op: Any = node.op
     index = walk.value(node.inputs[1], places, guards)
     return _taken(walk, node, op.axis, index, places[: op.axis], places[op.axis + 1 :], guards)
 
 
-def searchsorted(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def searchsorted(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The place of an element of the second input in the row of the first."""
     op: Any = node.op
     table, values = node.inputs
@@ -139,7 +136,7 @@ def searchsorted(walk: Walk, node: Node, places: Places, guards: Guards) -> tupl
     return walk.call(results, "search", shape, condition, Address(pointer), base, register)
 
 
-SPECIAL: Mapping[str, Callable[[Walk, Node, Places, Guards], tuple[str, ...]]] = {
+SPECIAL: Mapping[str, Callable[[Writer, Node, Places, Guards], tuple[str, ...]]] = {
     "iota": iota,
     "philox_uniform": philox_uniform,
     "pad": pad,

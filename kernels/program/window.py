@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.ir import Node, Value
-from graphc.kernels.program.access import Access, Guard, Place, memory_access, place_access
-from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.access import Access, Place, memory_access, place_access
 from graphc.kernels.program.statement import Address
+from graphc.kernels.program.writer import Guards, Places, Writer
 from graphc.ops.logic import C_TYPES
-
-Places = tuple[Place, ...]
-Guards = tuple[Guard, ...]
 
 WINDOWS = ("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad")
 
 
-def window(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def window(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
     """The registers of a pooling op's outputs, or of its gradient's, at `places`."""
     op: Any = node.op
     assert not guards, f"{op.name} under pad or concat has windows that do not exist"
@@ -41,7 +38,7 @@ def window(walk: Walk, node: Node, places: Places, guards: Guards) -> tuple[str,
 
 
 def strides(
-    walk: Walk, value: Value, places: tuple[Place | None, ...]
+    walk: Writer, value: Value, places: tuple[Place | None, ...]
 ) -> tuple[str, tuple[Access, ...]]:
     """The pointer of the body input behind `value`, the access where the axes without a place
     are at 0, and for each of them an access whose offset is the elements from one index to the

@@ -12,7 +12,7 @@ import graphc
 from graphc.errors import PlanError
 from graphc.ir import Type
 from graphc.kernels.cpu.contract import order_loops
-from graphc.kernels.cpu.contract_epilogue import epilogue_of
+from graphc.kernels.cpu.contract_epilogue import tile_epilogue
 from graphc.kernels.cpu.contract_text import plain_loops
 from graphc.kernels.cpu.coverage import check_plain, check_tiled
 from graphc.kernels.cpu.schedule import choose
@@ -59,9 +59,9 @@ def test_lanes_along_sections_are_found() -> None:
     names = [axis.name for axis in nest.axes]
     right, wrong = names.index("w"), names.index("w_section")
     for lane in (right, names.index("h")):
-        epilogue = epilogue_of(COLUMNS.op.body, nest, lane, 16)
+        epilogue = tile_epilogue(COLUMNS.op.body, nest, lane, 16)
         check_plain("columns", nest, plain_loops(nest, lane, 16, None), lane, epilogue.domain)
-    epilogue = epilogue_of(COLUMNS.op.body, nest, wrong, 16)
+    epilogue = tile_epilogue(COLUMNS.op.body, nest, wrong, 16)
     with pytest.raises(PlanError) as caught:
         check_plain("columns", nest, plain_loops(nest, wrong, 16, None), wrong, epilogue.domain)
     assert str(caught.value) == "columns: its loops make 108 elements of 36"

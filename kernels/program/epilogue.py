@@ -1,0 +1,97 @@
+"""What a contraction's kernel does with its sums: the pointwise rest of the body, as a program."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from graphc.ir import Graph, Node, Value
+from graphc.kernels.program.access import Domain, Place, linear_index, merge_axes
+from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.names import Names
+from graphc.kernels.program.nest import Nest
+from graphc.kernels.program.pieces import every_section, pieces
+from graphc.kernels.program.statement import Address, Function, Program
+from graphc.ops.pooling import MaxPool2d
+from graphc.passes.fuse.sections import sections_of_sums
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """`program` computes and stores the body's outputs at each index of `domain`."""
+
+    program: Program
+    domain: Domain
+    pointers: Mapping[Value, str]
+    inplace: tuple[tuple[int, int], ...]
+
+    @property
+    def used(self) -> dict[str, Value]:
+        """The pointers that the program mentions, in the order of the kernel's arguments."""
+        mentioned = self.program.pointers
+        return {name: value for value, name in self.pointers.items() if name in mentioned}
+
+    def merged(self, kinds: Sequence[object] = ()) -> tuple[Epilogue, tuple[tuple[int, ...], ...]]:
+        """This epilogue over as few axes as visit the same elements in the same order, and what
+        axes each of them stands for."""
+        domain, groups = merge_axes(self.domain, self.program.accesses, kinds)
+        return replace(self, program=self.program.merged(groups), domain=domain), groups
+
+
+def epilogue_of(
+    body: Graph, nest: Nest, domain: Domain, places: tuple[Place, ...], parts: int = 0
+) -> Epilogue:
+    """The epilogue on a register of sums named `sum`, at `places` of the contraction's output. Of a
+    body that pools, on the registers `sum[0]`, `sum[1]`, ... of a window, over the pooled pixels;
+    of one that reads sections, on a register for each, at the index within a section. With `parts`
+    the sums are those of so many partial ones, which lie in the workspace in the output's order."""
+    names = Names()
+    pointers = names.pointers(body)
+    walk = Walk(body, domain, pointers, names)
+    output, sections, pool = nest.node.output, sections_of_sums(body), pooling(body)
+    type = pool.outputs[0].type if pool else output.type
+    shape = sections.shape(type.shape) if sections else type.shape
+    if pool:
+        _give_largest(walk, pool, output, places)
+    else:
+        sums = every_section(places, sections) if sections else [places]
+        for number, here in enumerate(sums):
+            register = f"sum[{number}]" if sections else "sum"
+            if parts:
+                memory = Address("workspace", linear_index(type.shape, here, domain))
+                settings, result = (parts, type.size), ("sum", type.dtype)
+                (register,) = walk.call([result], "add_parts", settings, memory)
+            walk.give(output, here, register)
+    wanted = [(v, p) for v in body.outputs for p in pieces(body, v, places, shape, sections)]
+    walk.store_all(wanted)
+    program = walk.taken()
+    # Operands are read by many tiles: they are never overwritten.
+    operands = [body.inputs[read.input] for read in (nest.a, nest.b)]
+    return Epilogue(program, domain, pointers, inplace_pairs(body, [program], pointers, operands))
+
+
+def pooling(body: Graph) -> Node | None:
+    """The max_pool2d of the body, if it has one."""
+    return next((n for n in body.nodes if isinstance(n.op, MaxPool2d)), None)
+
+
+def _give_largest(walk: Walk, pool: Node, sums: Value, places: tuple[Place, ...]) -> None:
+    """Compute what `pool` makes of the window whose sums are in `sum[0]`, `sum[1]`, ..."""
+    assert isinstance(pool.op, MaxPool2d)
+    n, k, p, q = places
+    largest = []
+    rows, columns = pool.op.kernel_size
+    for number, (r, s) in enumerate(itertools.product(range(rows), range(columns))):
+        here = (n, k, _scaled(p, rows, r), _scaled(q, columns, s))
+        walk.give(sums, here, f"sum[{number}]")
+        largest.append(walk.value(pool.inputs[0], here))
+    results = [(v.name, v.type.dtype) for v in pool.outputs]
+    registers = walk.compute_all(results, Function("largest"), *largest)
+    for value, register in zip(pool.outputs, registers, strict=True):
+        walk.give(value, places, register)
+
+
+def _scaled(place: Place, factor: int, offset: int) -> Place:
+    return Place(tuple(factor * c for c in place.coefficients), offset)
