@@ -35,6 +35,9 @@ MOST_CHUNKS = 48
 MOST_PIXELS = 28
 """Columns of an image in a tile."""
 
+MOST_CUTS = 5
+"""Kinds of tiles in a row, each of which is text of its own, if there is a choice."""
+
 
 @dataclass(frozen=True)
 class _Sizes:
@@ -100,44 +103,37 @@ class _Loops:
         self.rows = [b for b in x.borders if b.axes <= {P, R}]
         self.columns = [b for b in x.borders if b.axes <= {Q, S} and b not in self.rows]
         assert len(self.rows) + len(self.columns) == len(x.borders)
+        taps, width = range(self.extents[S]), self.extents[Q]
+        self.live = [tuple(self._inside(q, s) for s in taps) for q in range(width)]
+        """For each column of a row, which taps of it lie in the image."""
+        cuts = {size: self._cuts(size) for size in range(1, min(width, MOST_PIXELS) + 1)}
+        most = max(MOST_CUTS, min(map(len, cuts.values())))
+        self.cuts_of = {size: those for size, those in cuts.items() if len(those) <= most}
         self.sizes = min(self._candidates(), key=self._cycles)
-        self.cuts = self._column_cuts(self.sizes.columns)
+        self.cuts = self.cuts_of[self.sizes.columns]
         self.cycles = self._cycles(self.sizes)
         self._cut_into_chunks()
 
     def _candidates(self) -> Iterator[_Sizes]:
         registers, (n, width) = self.target.registers, (self.extents[N], self.extents[Q])
         images = [i for i in (1, 2, 4) if n % i == 0]
-        columns = range(1, min(width, MOST_PIXELS) + 1)
-        for i, q, v in itertools.product(images, columns, range(1, min(self.vectors, 6) + 1)):
-            fits = i * q * v + min(i * q, v) + 1 <= registers
-            if fits and (i == 1 or q == width) and len(self._column_cuts(q)) <= 5:
+        vectors = range(1, min(self.vectors, 6) + 1)
+        for i, q, v in itertools.product(images, self.cuts_of, vectors):
+            if i * q * v + min(i * q, v) + 1 <= registers and (i == 1 or q == width):
                 yield _Sizes(i, q, v)
 
-    def _column_cuts(self, size: int) -> list[Cut]:
+    def _cuts(self, size: int) -> list[Cut]:
         """The tiles of a row, neighbours that lose the same products to padding together."""
-        cuts: list[Cut] = []
-        before = None
-        for start in range(0, self.extents[Q], size):
-            count = min(size, self.extents[Q] - start)
-            pattern = [self._live(start + i, s) for i in range(count) for s in self._taps]
-            if pattern == before:
-                cuts[-1] = replace(cuts[-1], tiles=cuts[-1].tiles + 1)
-            else:
-                cuts.append(Cut(start, 1, count))
-            before = pattern
-        return cuts
+        starts = range(0, self.extents[Q], size)
+        groups = itertools.groupby(starts, key=lambda start: self.live[start : start + size])
+        return [Cut(first, 1 + len(others), len(live)) for live, (first, *others) in groups]
 
-    @property
-    def _taps(self) -> range:
-        return range(self.extents[S])
-
-    def _live(self, q: int, s: int) -> bool:
+    def _inside(self, q: int, s: int) -> bool:
         return all(0 <= _value(b, q, s) < b.extent for b in self.columns)
 
     def _cycles(self, sizes: _Sizes) -> float:
         """Estimated for the whole kernel: two products a cycle, and what loads cost beside them."""
-        cuts = self._column_cuts(sizes.columns)
+        cuts = self.cuts_of[sizes.columns]
         whole, rest = divmod(self.vectors, sizes.vectors)
         channels = [(sizes.vectors, whole)] + ([(rest, 1)] if rest else [])
         tiles = self.extents[N] // sizes.images * self.extents[P]
@@ -151,8 +147,8 @@ class _Loops:
         weight = 4 * self.target.lanes * vectors * steps * self.extents[S]
         line = 0.3 if weight < self.target.caches.near else 1.0
         cycles = 0.0
-        for s in self._taps:
-            live = images * sum(self._live(cut.start + i, s) for i in range(cut.size))
+        for column in zip(*self.live[cut.start : cut.start + cut.size], strict=True):
+            live = images * sum(column)
             if live:
                 step = max(live * vectors / 2, (live + vectors) / 2, 4.0)
                 cycles += step + line * vectors + 0.15 * live

@@ -134,9 +134,9 @@ def test_results_do_not_depend_on_threads_and_streams(always: None) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def forward(channels: int, size: int, batch: int = 1, groups: int = 1) -> Graph:
+def forward(channels: int, size: int, batch: int = 1, groups: int = 1, dilation: int = 1) -> Graph:
     graphc.seed(0)
-    conv = nn.Conv2d(channels, channels, 3, padding=1, groups=groups)
+    conv = nn.Conv2d(channels, channels, 3, padding=dilation, groups=groups, dilation=dilation)
     spec = graphc.spec((batch, channels, size, size))
     return graphc.compile(lambda m, x: m(m(x)), conv, spec, device="cpu").graph
 
@@ -145,6 +145,9 @@ def test_lanes_need_whole_registers_of_channels_and_a_small_batch() -> None:
     assert "conv2d" in laned(forward(4 * WIDTH, 28))
     assert not laned(forward(4 * WIDTH + 1, 28))
     assert not laned(forward(4 * WIDTH, 28, groups=2))
+    assert laned(forward(4 * WIDTH, 28, dilation=7)) and not laned(
+        forward(4 * WIDTH, 28, dilation=8)
+    )
     assert not laned(forward(4 * WIDTH, 28, batch=WIDTH))
 
 

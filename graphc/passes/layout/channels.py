@@ -31,6 +31,10 @@ from graphc.target import Target
 FEW_CHANNELS = 4
 """Channels of a network's input at most that a convolution reads row-major, one by one."""
 
+WIDEST_FILTER = 16
+"""Columns that a row of taps spans at most: its taps, and the columns of an image beside its
+borders, are text of their kernels."""
+
 PEAK_SHARE = 0.75
 """Of the multiply-add peak that convolutions with channels in the lanes reach. Batch 8, a core of
 2019: 0.63 to 0.80, for 3 x 3 and for 1 x 1."""
@@ -103,6 +107,9 @@ def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
     if any(v.type.dtype != "f32" or not v.type.size for v in (a, b, output)):
         return False
     if a not in body.inputs:
+        return False
+    taps = (output if isinstance(op, Conv2dWgrad) else b).type.shape[3]
+    if (taps - 1) * op.dilation[1] >= WIDEST_FILTER:
         return False
     few = not isinstance(op, Conv2dDgrad) and a.type.shape[1] <= FEW_CHANNELS
     if a.type.layout != ROW_MAJOR or (a.type.shape[1] % width and not few):
