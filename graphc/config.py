@@ -48,6 +48,8 @@ class Config:
     """Whether to choose among candidate kernels by measurement."""
     memory_limit: int | None = None
     """The most bytes that a plan's work memory may take; None: no limit."""
+    memory_search: bool = False
+    """Whether to look for a tighter packing for some seconds."""
     check: frozenset[str] = frozenset()
     """Checks that calls make: a subset of `CHECKS`."""
     denormals: str = "flush"
@@ -65,6 +67,7 @@ def read(
     tune: bool | None = None,
     disable: Iterable[str] = (),
     optional: Collection[str] | None = None,
+    memory: int | str | None = None,
 ) -> Config:
     """The settings now: each argument that is given, else its variable, else the default.
 
@@ -76,6 +79,7 @@ def read(
         return _names(text, optional)
 
     dump = _setting("GRAPHC_DUMP", Path)
+    wanted = None if memory is None else _parsed("memory", memory, _memory)
     named = tuple(name for entry in disable for name in _parsed("disable", entry, names))
     return Config(
         streams=_choose("streams", streams, "GRAPHC_NUM_STREAMS", _streams) or "auto",
@@ -86,7 +90,8 @@ def read(
         cache_limit=cache_limit(),
         compile_seconds=compile_seconds(),
         tune=bool(_choose("tune", tune, "GRAPHC_TUNE", _flag)),
-        memory_limit=_setting("GRAPHC_MEMORY_LIMIT", _bytes),
+        memory_limit=wanted if isinstance(wanted, int) else _setting("GRAPHC_MEMORY_LIMIT", _bytes),
+        memory_search=wanted == "search",
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
         denormals=denormals(),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
@@ -189,6 +194,15 @@ def _bytes(text: str) -> int:
     if match is None:
         raise _Expected("a number of bytes such as 1500000, 512M or 2G")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
+
+
+def _memory(text: str) -> int | str:
+    if text == "search":
+        return text
+    try:
+        return _bytes(text)
+    except _Expected as expected:
+        raise _Expected(f"{expected}, or search") from None
 
 
 def _seconds(text: str) -> float:

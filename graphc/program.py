@@ -13,7 +13,6 @@ import numpy as np
 from graphc import config, tree
 from graphc.compiled import Executable
 from graphc.compiled import Program as Program
-from graphc.errors import RunError
 from graphc.failures import stage
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
@@ -46,6 +45,7 @@ def compile(
     training: bool | None = None,
     seed: int | None = None,
     disable: Iterable[str] = (),
+    memory: int | str | None = None,
 ) -> Program:
     """A program that computes `fn(*args)`, and one training step with `update`.
 
@@ -65,6 +65,9 @@ def compile(
     seed      key of the program's random numbers, equal for equal seeds; default: one of its own
               for each program, which `graphc.seed` determines
     disable   names of optional passes to leave out
+    memory    the most bytes of work memory that the plan may take, such as 1500000 or "2G": fewer
+              streams are used if they must, and RunError is raised if that does not do; or
+              "search", which packs buffers tighter where that can be done in some seconds
 
     Raises GraphError for mistakes in the model or the arguments, CompileError if the compiler
     is missing or fails.
@@ -75,7 +78,7 @@ def compile(
     from graphc.passes.rewriting.own_ops import check_own_ops
     from graphc.passes.rewriting.runner import run_passes
 
-    settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL)
+    settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL, memory)
     if precision != "float32":
         raise error(f"precision: expected 'float32', got {precision!r}")
     if training not in (None, True, False):
@@ -216,11 +219,15 @@ def _load(
         from graphc.runtime.reference import ReferenceExecutable
 
         return ReferenceExecutable(graph, state), None
-    graph, state = _packed(graph, state)
-    kernels = _lowered(graph, target)
+    from graphc.runtime.ceiling import plan_within
 
-    def plan_for(streams: int, measured: Mapping[str, float] | None = None) -> Plan:
-        return _planned(graph, kernels, target, streams, notes, settings.threads, measured)
+    graph, state = _packed(graph, state)
+    kernels, search = _lowered(graph, target), settings.memory_search
+
+    def plan_for(
+        streams: int, measured: Mapping[str, float] | None = None, search: bool = search
+    ) -> Plan:
+        return _planned(graph, kernels, target, streams, notes, settings.threads, measured, search)
 
     def load(plan: Plan, state: Mapping[str, StateBuffer]) -> Executable:
         if target.device == "cpu":
@@ -238,7 +245,7 @@ def _load(
         plan = choose_plan(plan_for, load, machine, settings.memory_limit)
     else:
         plan = plan_for(int(settings.streams))
-    _check_memory(plan, settings.memory_limit)
+    plan = plan_within(settings.memory_limit, plan, lambda n, s: plan_for(n, None, s), search)
     with stage("load"):
         return load(plan, state), plan
 
@@ -285,6 +292,7 @@ def _planned(
     decided: Iterable[str],
     workers: int | None = None,
     measured: Mapping[str, float] | None = None,
+    search: bool = False,
 ) -> Plan:
     """The verified plan for so many `workers`, by the `measured` times of kernels."""
     from graphc.runtime.planner.planner import make_plan
@@ -292,15 +300,9 @@ def _planned(
     notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
     options: dict[str, Any] = {"streams": streams, "workers": workers, "measured": measured}
     with stage("plan"):
-        plan = make_plan(graph, kernels, device=target.device, notes=notes, **options)
+        plan = make_plan(
+            graph, kernels, device=target.device, notes=notes, search=search, **options
+        )
     with stage("verify"):
         plan.verify()
     return plan
-
-
-def _check_memory(plan: Plan, limit: int | None) -> None:
-    if limit is not None and plan.peak_bytes > limit:
-        raise RunError(
-            f"{plan.name}: the plan takes {plan.peak_bytes} bytes of work memory, "
-            f"GRAPHC_MEMORY_LIMIT allows {limit}; nothing has run, state is unchanged"
-        )

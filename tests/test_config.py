@@ -60,6 +60,7 @@ def test_each_variable_sets_its_field(monkeypatch, variable, text, field, value)
         ("GRAPHC_COMPILE_SECONDS", "0", "a number of seconds such as 600"),
         ("GRAPHC_COMPILE_SECONDS", "soon", "a number of seconds such as 600"),
         ("GRAPHC_TUNE", "yes", "0 or 1"),
+        ("GRAPHC_MEMORY_LIMIT", "search", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_MEMORY_LIMIT", "lots", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_CHECK", "nan,inf", "a comma-separated list of nan, race, bounds"),
         ("GRAPHC_DENORMALS", "zero", "flush or keep"),
@@ -81,6 +82,10 @@ def test_a_bad_value_is_an_error_that_names_the_variable(monkeypatch, variable, 
         ({"threads": 0}, "threads: expected a whole number from 1 to 1024, got 0"),
         ({"threads": 1.5}, "threads: expected a whole number from 1 to 1024, got 1.5"),
         ({"device": "tpu"}, "device: expected cpu, cuda, cuda:N, sim or reference, got 'tpu'"),
+        (
+            {"memory": "lean"},
+            "memory: expected a number of bytes such as 1500000, 512M or 2G, or search, got 'lean'",
+        ),
         ({"tune": "maybe"}, "tune: expected 0 or 1, got 'maybe'"),
     ],
 )

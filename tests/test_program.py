@@ -288,11 +288,24 @@ def test_a_memory_limit_is_known_before_anything_runs(monkeypatch):
     monkeypatch.setenv("GRAPHC_MEMORY_LIMIT", "64")
     with pytest.raises(graphc.RunError) as error:
         trainer(device="cpu")
+    first, second, *held = str(error.value).splitlines()
     assert re.fullmatch(
-        r"loss_fn: the plan takes \d+ bytes of work memory, GRAPHC_MEMORY_LIMIT allows 64; "
-        r"nothing has run, state is unchanged",
-        str(error.value),
+        r"loss_fn: the plan takes \d+ bytes of work memory, memory= or GRAPHC_MEMORY_LIMIT allows "
+        r"64; nothing has run, state is unchanged",
+        first,
     )
+    assert re.fullmatch(r"  at its peak, step \d+ \(\w+\), it holds:", second)
+    assert all(re.fullmatch(r" +\d+ bytes  \S+  # .*test_program\.py:\d+.*", line) for line in held)
+
+
+def test_memory_is_a_limit_or_asks_for_a_search(monkeypatch):
+    monkeypatch.setenv("GRAPHC_MEMORY_LIMIT", "64")
+    peak = trainer(device="cpu", memory="1M").plan.peak_bytes
+    assert trainer(device="cpu", memory=peak).plan.peak_bytes == peak
+    with pytest.raises(graphc.RunError, match=rf"takes {peak} bytes .* allows {peak - 1};"):
+        trainer(device="cpu", memory=peak - 1)
+    monkeypatch.delenv("GRAPHC_MEMORY_LIMIT")
+    assert trainer(device="cpu", memory="search").plan.peak_bytes <= peak
 
 
 def test_cuda_programs_are_printed_and_planned_on_any_machine():

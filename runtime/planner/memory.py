@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphc.runtime.planner.memory_packing import Flags, pack
+from graphc.runtime.planner.memory_packing import BRIEF, Flags, pack
 from graphc.runtime.planner.order import overwrites
 from graphc.runtime.planner.tasks import Tasks, bits
 
@@ -29,13 +29,15 @@ class Packing:
     peak_bytes: int
 
 
-def plan_memory(tasks: Tasks, order: Sequence[int], before: Sequence[int], bound: int) -> Packing:
+def plan_memory(
+    tasks: Tasks, order: Sequence[int], before: Sequence[int], bound: int, work: int = BRIEF
+) -> Packing:
     """Place the work buffers. `before` has all that comes before each task, in any way, as bits;
-    no search goes on below `bound` bytes."""
+    the search does so much `work`, and does not go on below `bound` bytes."""
     uses, merged = share_in_place(tasks, order, before)
     buffers = list(uses)
     conflicts = conflicting(tasks, [uses[b] for b in buffers], buffers, before)
-    starts = pack([tasks.buffers[b].room for b in buffers], conflicts, bound)
+    starts = pack([tasks.buffers[b].room for b in buffers], conflicts, bound, work)
     placed = dict(zip(buffers, starts, strict=True))
     for buffer, into in merged.items():
         placed[buffer] = placed[into]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from graphc.runtime.plan.plan import Estimate
 from graphc.runtime.planner.beside import Demand, Machine, joined, makespan
 from graphc.runtime.planner.memory import Packing, lower_bound, plan_memory, reuse_edges
+from graphc.runtime.planner.memory_packing import BRIEF, LONG
 from graphc.runtime.planner.order import ancestors, memory_order
 from graphc.runtime.planner.streams import (
     Event,
@@ -34,16 +35,18 @@ class Arrangement:
     estimate: Estimate
 
 
-def arrange(tasks: Tasks, streams: int, machine: Machine, looped: bool = False) -> Arrangement:
-    """Arrange `tasks` on at most `streams` streams. Those of a loop's body need no event for the
-    beginning and the end of an iteration."""
+def arrange(
+    tasks: Tasks, streams: int, machine: Machine, looped: bool = False, search: bool = False
+) -> Arrangement:
+    """Arrange `tasks` on at most `streams` streams, after a long `search` for a packing or a brief
+    one. The tasks of a loop's body need no event for the beginning and the end of an iteration."""
     serial = memory_order(tasks)
     in_turn = stream_order(tasks.predecessors, Schedule(serial, (0,) * len(serial)))
     bound = lower_bound(tasks, serial, ancestors(in_turn, serial))
     demands = [_demand(tasks, task, machine) for task in tasks.tasks]
     schedule = assign_streams(tasks, serial, demands, streams, machine.event)
     before = expected_order(tasks.predecessors, schedule)
-    packing = plan_memory(tasks, schedule.order, before, bound)
+    packing = plan_memory(tasks, schedule.order, before, bound, LONG if search else BRIEF)
     reuse = reuse_edges(tasks, packing.starts, schedule.order)
     edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
     events = needed_events(edges, schedule, looped)

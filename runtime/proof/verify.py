@@ -50,10 +50,12 @@ def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
     parts = [(p.steps, p.state, p.inputs, p.outputs, p.kernels, p.peak_bytes) for p in plans]
     return Certificate(
         plan=name,
+        streams=max(plan.streams for plan in plans),
         launches=count(Launch),
         copies=count(Copy),
         events=count(Record),
         waits=count(Wait),
+        needed=sum(_needed(plan.steps, 1) for plan in plans),
         loops=count(Loop),
         accesses=sum(len(ranges(step)) for step in steps),
         pairs=pairs,
@@ -61,6 +63,25 @@ def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
         lower_bound_bytes=max(plan.lower_bound_bytes for plan in plans),
         digest=hashlib.sha256(repr(parts).encode()).hexdigest()[:16],
     )
+
+
+def _needed(steps: Sequence[Step], beginning: int = 0) -> int:
+    """How many waits let their stream come after steps, or after the `beginning` on stream 0, that
+    it does not come after already."""
+    ended: dict[int, int] = {0: beginning}
+    events: dict[int, int] = {}
+    needed = 0
+    for index, step in enumerate(steps, 1):
+        now = ended.get(step.stream, 0)
+        if isinstance(step, Record):
+            events[step.event] = now
+        elif isinstance(step, Wait):
+            needed += bool(events[step.event] & ~now)
+            ended[step.stream] = now | events[step.event]
+        else:
+            ended[step.stream] = now | 1 << index
+            needed += _needed(step.steps) if isinstance(step, Loop) else 0
+    return needed
 
 
 def _check_shape(plan: Plan) -> int:
@@ -135,6 +156,8 @@ def _step_problem(step: Step, plan: Plan, recorded: set[int], looped: bool) -> s
         recorded.add(step.event)
     elif isinstance(step, Wait):
         return "" if step.event in recorded else "waits for an event that is not recorded before it"
+    elif backwards := [place for place in ranges(step) if _size(place) < 0]:
+        return f"uses {range_text(backwards[0])}, which ends before it begins"
     elif isinstance(step, Copy) and _size(step.source) != _size(step.target):
         source, target = range_text(step.source), range_text(step.target)
         return f"copies {source} to {target}, which has another size"

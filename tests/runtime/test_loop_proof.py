@@ -229,6 +229,15 @@ def test_loop_by_hand_is_proved() -> None:
     assert "1 loops; " in str(certificate)
 
 
+def test_range_that_ends_before_it_begins_is_refused_in_loops_too() -> None:
+    junk = launch("wide", [], [Range("work", 64, 0, "junk")])
+    with pytest.raises(PlanError) as error:
+        verify(looped(CELL, SHOW, junk))
+    assert str(error.value) == (
+        "plan p: step 4 (s0 launch wide) uses junk=work+64..0, which ends before it begins"
+    )
+
+
 def moved(place: Range, *moves: Move) -> Range:
     return replace(place, moves=moves)
 

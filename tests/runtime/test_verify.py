@@ -240,6 +240,11 @@ def refusals() -> Iterator[tuple[str, Plan, str]]:
         "plan p: no state lies at s=state+0..128",
     )
     yield (
+        "backwards",
+        handmade(FIRST, launch("last", [replace(A, stop=-64)], [OUT])),
+        "plan p: step 1 (s0 launch last) uses a=work+0..-64, which ends before it begins",
+    )
+    yield (
         "not aligned",
         handmade(launch("first", [IN], [Range("work", 32, 96, "a")]), peak_bytes=128),
         "plan p: step 0 (s0 launch first) uses a=work+32..96, which is not aligned to 64 bytes",
@@ -358,15 +363,24 @@ def test_certificate_counts_what_was_verified() -> None:
     plan = handmade(*FORK, FIRST, launch("side", [STATE], [B], 1), LAST, *JOIN)
     certificate = verify(plan)
     assert (certificate.launches, certificate.copies) == (3, 0)
-    assert (certificate.events, certificate.waits) == (2, 2)
+    assert (certificate.streams, certificate.price_bytes) == (2, 128)
+    assert (certificate.events, certificate.waits, certificate.needed) == (2, 2, 2)
     assert certificate.accesses == 6
     # In each run `last` finds the writer of a; in the second `first` and `side` find the writers
     # and the reader of the first, but io differs and nothing has written s.
     assert certificate.pairs == 5
     assert str(certificate) == (
-        "verified p: 3 launches, 0 copies, 2 events, 2 waits; 5 pairs over 6 accesses are ordered; "
-        f"peak 128 bytes, lower bound 0 bytes; {certificate.digest}"
+        "verified p: 3 launches, 0 copies, 2 events, 2 waits, 2 of them needed; 5 pairs over 6 "
+        "accesses are ordered; peak 128 bytes, lower bound 0 bytes, 128 for each further stream; "
+        f"{certificate.digest}"
     )
+
+
+def test_wait_that_orders_nothing_more_is_placed_and_not_needed() -> None:
+    side = launch("side", [IN], [B], 1)
+    plan = handmade(*FORK, FIRST, Wait(1, 0), side, LAST, *JOIN)
+    certificate = verify(plan)
+    assert (certificate.events, certificate.waits, certificate.needed) == (2, 3, 2)
 
 
 def test_digest_differs_for_another_plan_alone() -> None:
