@@ -74,14 +74,14 @@ def conflicting(
 ) -> Flags:
     """Whether two of `buffers` must lie apart: neither has been used for the last time when the
     other is first written."""
-    count, writer = len(tasks.tasks), tasks.first_writers()
-    size = -(-count // 8)
+    writer, size = tasks.first_writers(), len(tasks.tasks) // 8 + 1
     masks = b"".join(before[writer[b]].to_bytes(size, "little") for b in buffers)
-    done = np.frombuffer(masks, np.uint8).reshape(len(buffers), size)
-    done = np.unpackbits(done, axis=1, count=count, bitorder="little").T.astype(bool)
-    ended = np.empty((len(buffers), len(buffers)), np.bool_)
+    # Eight tasks a row, the buffers before whose first writing they have ended in the columns.
+    done = np.frombuffer(masks, np.uint8).reshape(len(buffers), size).T.copy()
+    ended = np.ones((len(buffers), len(buffers)), np.bool_)
     for row, mask in zip(ended, uses, strict=True):
-        done[list(bits(mask))].all(0, out=row)
+        for task in bits(mask):
+            row &= done[task >> 3] & (1 << (task & 7)) != 0
     conflicts: Flags = ~(ended | ended.T)
     np.fill_diagonal(conflicts, False)
     return conflicts

@@ -51,7 +51,9 @@ def pack(sizes: Sequence[int], conflicts: Flags, bound: int, work: int = BRIEF) 
         return []
     units = np.array(sizes, np.int64) // ALIGNMENT
     ranks = _greedy_ranks(units, conflicts)
-    starts = _pile(ranks, units, conflicts)
+    starts = _pile(ranks[:1], units, conflicts)
+    if (starts + units).max() * ALIGNMENT > bound:
+        starts = _pile(ranks, units, conflicts)
     heights = (starts + units).max(1)
     best = starts[heights.argmin()]
     if heights.min() * ALIGNMENT > bound and work:
@@ -61,7 +63,7 @@ def pack(sizes: Sequence[int], conflicts: Flags, bound: int, work: int = BRIEF) 
 
 def _greedy_ranks(sizes: Numbers, conflicts: Flags) -> Numbers:
     """A row of ranks for each rule, from 0 (first)."""
-    crowd = sizes + conflicts @ sizes
+    crowd = sizes + np.broadcast_to(sizes, conflicts.shape).sum(1, where=conflicts)
     degree = conflicts.sum(1)
     rules = np.stack([crowd, degree, sizes, degree * sizes, crowd * sizes])
     return ranks_of(-rules)

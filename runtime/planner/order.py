@@ -12,6 +12,7 @@ and workspace live while it runs, and one buffer for an output that may overwrit
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from graphc.runtime.planner.tasks import Task, Tasks, bits
@@ -97,8 +98,8 @@ def _dying(
 
 
 def _read_once(task: Task) -> set[int]:
-    buffers = [access.buffer for access in task.reads]
-    return {b for b in buffers if buffers.count(b) == 1}
+    reads = Counter(access.buffer for access in task.reads)
+    return {buffer for buffer, count in reads.items() if count == 1}
 
 
 class _Footprint:
@@ -217,12 +218,14 @@ def _moves_across_peak(
     peak = live.index(max(live))
     closure = ancestors(tasks.predecessors, order)
     for place in range(peak - 1, -1, -1):
-        follow = [k for k in range(place, peak + 1) if _comes_from(order[k], order[place], closure)]
-        if follow[-1] != peak:
+        if not _comes_from(order[peak], order[place], closure):
+            between = range(place, peak)
+            follow = [k for k in between if _comes_from(order[k], order[place], closure)]
             yield _delay(order, follow, peak)
     for place in range(peak + 1, len(order)):
-        lead = [k for k in range(peak, place + 1) if _comes_from(order[place], order[k], closure)]
-        if lead[0] != peak:
+        if not _comes_from(order[place], order[peak], closure):
+            between = range(peak + 1, place + 1)
+            lead = [k for k in between if _comes_from(order[place], order[k], closure)]
             yield _advance(order, lead, peak)
 
 

@@ -8,17 +8,24 @@ from graphc.ir import Node, Value
 
 
 class Overwriting:
-    """`nodes` and what they read, by roots: for each value the one whose bytes it is. `producer`
-    has the number of the node that makes a value."""
+    """What `nodes` read, by `roots`: for each value the one whose bytes it is. `producer` has the
+    number of the node that makes a value."""
 
     def __init__(
         self, nodes: Sequence[Node], roots: Mapping[Value, Value], producer: Mapping[Value, int]
     ) -> None:
-        self.nodes, self.roots, self.producer = nodes, roots, producer
+        self.producer = producer
+        self.output = {v: place for node in nodes for place, v in enumerate(node.outputs)}
+        self.reads: list[dict[Value, list[int]]] = []
+        """For each node the places of its inputs, by their roots."""
         self.readers: dict[Value, set[int]] = {}
         self.successors: list[set[int]] = [set() for _ in nodes]
         for i, node in enumerate(nodes):
-            for root in {roots[v] for v in node.inputs}:
+            reads: dict[Value, list[int]] = {}
+            for place, value in enumerate(node.inputs):
+                reads.setdefault(roots[value], []).append(place)
+            self.reads.append(reads)
+            for root in reads:
                 self.readers.setdefault(root, set()).add(i)
                 if root in producer:
                     self.successors[producer[root]].add(i)
@@ -30,10 +37,8 @@ class Overwriting:
         not at all, and every other reader of them can come before the producer.
         """
         writer = self.producer[new]
-        node = self.nodes[writer]
-        reads = [i for i, v in enumerate(node.inputs) if self.roots[v] == old]
-        target = node.outputs.index(new)
-        if len(reads) > 1 or any((i, target) not in pairs for i in reads):
+        reads = self.reads[writer].get(old, [])
+        if len(reads) > 1 or any((i, self.output[new]) not in pairs for i in reads):
             return False
         others = self.readers.get(old, set()) - {writer}
         if others & _reachable(writer, self.successors):

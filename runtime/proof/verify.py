@@ -14,7 +14,9 @@ played twice in a row, so that it is proved to follow itself. A loop is proved b
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 from graphc.errors import PlanError
 from graphc.runtime.plan.certificate import Certificate
@@ -199,12 +201,20 @@ def _place_problem(
 
 def _overlap_problem(launch: Launch, plan: Plan) -> str:
     allowed = set(plan.kernels[launch.kernel].inplace)
-    for n, target in enumerate(launch.writes):
-        for other in launch.writes[:n]:
-            if target.overlaps(other):
-                return f"writes both {range_text(other)} and {range_text(target)}"
-        for m, source in enumerate(launch.reads):
-            if source.overlaps(target) and (source != target or (m, n) not in allowed):
+    written = sorted((w.segment, w.start, n) for n, w in enumerate(launch.writes) if _size(w))
+    for (*_, one), (*_, other) in pairwise(written):
+        a, b = launch.writes[one], launch.writes[other]
+        if a.overlaps(b):
+            return f"writes both {range_text(a)} and {range_text(b)}"
+    for m, source in enumerate(launch.reads):
+        behind = bisect_left(written, (source.segment, source.stop))
+        # What is written lies apart, so what overlaps the source stands directly before that place.
+        for place in range(behind - 1, -1, -1):
+            n = written[place][2]
+            target = launch.writes[n]
+            if not target.overlaps(source):
+                break
+            if source != target or (m, n) not in allowed:
                 return (
                     f"reads {range_text(source)} and writes {range_text(target)}, "
                     "which its kernel does not allow in place"
