@@ -1,3 +1,4 @@
 """How one kernel computes its node: a template, a shape and functors, printed as C++ or CUDA."""
 
-assert __name__ == "graphc.kernels", f"import graphc.kernels, not {__name__}"
+if __name__ != "graphc.kernels":  # found in a checkout by who looks for another package's `kernels`
+    __path__ = []

@@ -1,0 +1,8 @@
+"""PyTorch's models: `torch.compile(model, backend="graphc")`, and what of a model graphc takes.
+
+backend.py     what torch.compile calls: forward and backward graphs of core operators
+partition.py   which nodes graphc takes, and why it does not take the others
+interpret.py   a graph of core operators as a function of traced tensors
+aten/          what each operator is in graphc
+call.py        programs called with PyTorch's tensors
+"""

@@ -1,0 +1,33 @@
+"""What PyTorch's core operators are in graphc: a rule for each, by family.
+
+A rule is a function of the operator's arguments in PyTorch's order, tensors being traced ones; it
+returns what the operator does. `rule_of` finds it by the operator's name, such as `aten.add.Tensor`.
+"""
+
+from graphc.torch.aten import (
+    convolution,
+    creation,
+    indexing,
+    normalization,
+    pointwise,
+    pooling,
+    products,
+    reductions,
+    resizing,
+    shapes,
+)
+from graphc.torch.aten.rules import rule_of as rule_of
+
+__all__ = [
+    "convolution",
+    "creation",
+    "indexing",
+    "normalization",
+    "pointwise",
+    "pooling",
+    "products",
+    "reductions",
+    "resizing",
+    "rule_of",
+    "shapes",
+]

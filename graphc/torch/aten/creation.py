@@ -1,0 +1,72 @@
+"""Operators that make tensors from numbers. What draws random numbers is left to PyTorch, so that
+they are those of its generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from graphc import functions as f
+from graphc.torch.aten.rules import aten, dtype_of
+from graphc.trace import Tensor
+
+
+def _kind(value: Any) -> str:
+    return "bool" if isinstance(value, bool) else "i64" if isinstance(value, int) else "f32"
+
+
+@aten("full")
+def full(
+    shape: Sequence[int], value: Any, dtype: torch.dtype | None = None, **placed: Any
+) -> Tensor:
+    kind = dtype_of(dtype, _kind(value))
+    return f.broadcast_to(f.as_tensor(value, kind), tuple(shape))
+
+
+@aten("zeros", "empty.memory_format")
+def zeros(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
+    return full(shape, 0, dtype or torch.float32)
+
+
+@aten("ones")
+def ones(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
+    return full(shape, 1, dtype or torch.float32)
+
+
+@aten("new_zeros")
+def new_zeros(
+    x: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any
+) -> Tensor:
+    return f.broadcast_to(f.as_tensor(0, dtype_of(dtype, x.dtype)), tuple(shape))
+
+
+@aten("new_full")
+def new_full(
+    x: Tensor, shape: Sequence[int], value: Any, dtype: torch.dtype | None = None, **placed: Any
+) -> Tensor:
+    return f.broadcast_to(f.as_tensor(value, dtype_of(dtype, x.dtype)), tuple(shape))
+
+
+@aten("scalar_tensor")
+def scalar_tensor(value: Any, dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
+    return f.as_tensor(value, dtype_of(dtype, "f32"))
+
+
+@aten("arange.start_step")
+def arange(
+    start: float, end: float, step: float = 1, dtype: torch.dtype | None = None, **placed: Any
+) -> Tensor:
+    whole = all(isinstance(value, int) for value in (start, end, step))
+    return f.arange(start, end, step, dtype_of(dtype, "i64" if whole else "f32"))
+
+
+@aten("arange", "arange.start")
+def arange_from(*ends: float, dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
+    return arange(0 if len(ends) == 1 else ends[0], ends[-1], 1, dtype)
+
+
+@aten("eye")
+def eye(n: int, dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
+    return f.eye(n, dtype=dtype_of(dtype, "f32"))

@@ -1,0 +1,66 @@
+"""The table of rules, and what several of them need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from graphc import functions as f
+from graphc.gradients.reverse import value_and_grad
+from graphc.trace import Tensor
+
+Rule = Callable[..., Any]
+_RULES: dict[str, Rule] = {}
+
+DTYPES = {
+    torch.bool: "bool",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+}
+"""PyTorch's dtypes that graphc has, by graphc's short names."""
+
+
+def aten(*names: str) -> Callable[[Rule], Rule]:
+    """Registers a rule for the operators `aten.NAME`; without an overload, its default."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            _RULES[f"aten.{name}" if "." in name else f"aten.{name}.default"] = rule
+        return rule
+
+    return register
+
+
+def rule_of(name: str) -> Rule | None:
+    """The rule of an operator such as `aten.add.Tensor`, None if there is none."""
+    return _RULES.get(name)
+
+
+def dtype_of(dtype: torch.dtype | None, otherwise: str) -> str:
+    """graphc's name of a PyTorch dtype."""
+    return otherwise if dtype is None else DTYPES[dtype]
+
+
+def axes_of(dim: int | Sequence[int] | None) -> tuple[int, ...] | None:
+    """Axes of a reduction: in PyTorch none and an empty list are all."""
+    if dim is None:
+        return None
+    return ((dim,) if isinstance(dim, int) else tuple(dim)) or None
+
+
+def pull(function: Callable[..., Tensor], dy: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of sum(function(*inputs) * dy) by each input."""
+
+    def loss(*inputs: Tensor) -> Tensor:
+        return f.sum(f.multiply(function(*inputs), dy))
+
+    _, gradients = value_and_grad(loss, tuple(range(len(inputs))))(*inputs)
+    return tuple(gradients)

@@ -1,0 +1,106 @@
+"""Which nodes graphc takes. A node is offered if its rule can be traced with the node's own
+arguments: what graphc refuses is left to PyTorch, with graphc's words as the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from graphc.errors import GraphError
+from graphc.ir import Type
+from graphc.torch.aten.rules import DTYPES
+from graphc.torch.interpret import apply
+from graphc.trace import Builder
+
+
+class Offered(OperatorSupportBase):
+    """Says which nodes graphc takes; `refused` holds the others with the reason of each."""
+
+    def __init__(self) -> None:
+        self.taken: list[Node] = []
+        self.refused: dict[Node, str] = {}
+        self._known: dict[str, str] = {}
+
+    def is_node_supported(
+        self, submodules: Mapping[str, torch.nn.Module], node: Node
+    ) -> bool:
+        if node.op not in ("call_function", "get_attr"):
+            return False
+        if node.op == "get_attr":
+            return False
+        if node in self.refused:
+            return False
+        reason = self.reason(node)
+        if reason:
+            self.refused[node] = reason
+        elif node not in self.taken:
+            self.taken.append(node)
+        return not reason
+
+    def reason(self, node: Node) -> str:
+        """Why the node is left to PyTorch; "" if it is not."""
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return "" if _plain(node) else f"{node.target} is not an operator"
+        if node.target._schema.is_mutable:
+            return f"{node.target} writes into its argument"
+        key = repr((str(node.target), map_arg((node.args, node.kwargs), _description)))
+        if key not in self._known:
+            self._known[key] = _try(node)
+        return self._known[key]
+
+
+def partitioned(module: GraphModule) -> tuple[GraphModule, Offered]:
+    """The graph with what graphc takes in submodules of their own, as few as may be."""
+    offered = Offered()
+    partitioner = CapabilityBasedPartitioner(
+        module, offered, allows_single_node_partition=True
+    )
+    return partitioner.partition_and_fuse(), offered
+
+
+def _plain(node: Node) -> bool:
+    """Whether the node takes one of several results, or computes with sizes."""
+    return node.target.__module__ == "_operator"  # type: ignore[union-attr]
+
+
+def _try(node: Node) -> str:
+    builder = Builder("offered")
+    try:
+        with builder.building():
+            args, kwargs = map_arg((node.args, node.kwargs), lambda n: _symbol(builder, n))
+            apply(node, args, kwargs)
+    except GraphError as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+def _symbol(builder: Builder, node: Node) -> Any:
+    return _mapped(node.meta["val"], lambda t: builder.input("x", type_of(t)))
+
+
+def _description(node: Node) -> Any:
+    return _mapped(node.meta.get("val"), lambda t: (tuple(map(int, t.shape)), t.dtype, t.device))
+
+
+def _mapped(value: Any, of_tensor: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return of_tensor(value)
+    if isinstance(value, tuple | list):
+        return tuple(_mapped(v, of_tensor) for v in value)
+    return int(value) if isinstance(value, torch.SymInt) else value
+
+
+def type_of(tensor: torch.Tensor) -> Type:
+    """graphc's type of a tensor; symbolic sizes as they are in the example. GraphError if there is
+    none."""
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise GraphError(f"tensors on {tensor.device} of layout {tensor.layout} are not offered")
+    if tensor.dtype not in DTYPES:
+        raise GraphError(f"tensors of {tensor.dtype} are not offered")
+    return Type(tuple(int(n) for n in tensor.shape), DTYPES[tensor.dtype])
