@@ -38,6 +38,8 @@ ROOMS = (
     ("runtime",),
     ("inspect",),
     ("compiled", "program"),
+    ("torch.aten",),
+    ("torch",),
     ("cli",),
 )
 """What imports nothing above it, from the ground up: an import, also one inside a function or for

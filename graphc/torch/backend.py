@@ -18,6 +18,7 @@ from graphc.torch.partition import Offered, partitioned
 
 aten = torch.ops.aten
 _KEPT = (
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
     aten.embedding_dense_backward.default,
     aten.native_group_norm.default,
     aten.select_scatter.default,
@@ -39,29 +40,34 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 Watcher = Callable[[GraphModule, Offered], None]
 
 
-def compiler(name: str, watch: Watcher | None = None) -> Callable[..., Any]:
-    """Compiles one of AOTAutograd's graphs; `watch` is told what of it is offered."""
+def _compiler(name: str, watch: Watcher | None, build: bool) -> Callable[..., Any]:
+    """Compiles one of AOTAutograd's graphs."""
 
     def compile_graph(module: GraphModule, inputs: Sequence[Any]) -> Any:
-        with torch.no_grad():
-            whole, offered = partitioned(module)
+        whole, offered = partitioned(module)
         if watch is not None:
             watch(module, offered)
-        for child, part in list(whole.named_children()):
-            if isinstance(part, GraphModule) and child.startswith("fused_"):
-                setattr(whole, child, Compiled(part, f"{name}_{child.removeprefix('fused_')}"))
+        parts = [child for child in whole.named_children() if child[0].startswith("fused_")]
+        for child, part in parts if build else ():
+            assert isinstance(part, GraphModule)
+            setattr(whole, child, Compiled(part, f"{name}_{child.removeprefix('fused_')}"))
         return make_boxed_func(whole.forward)
 
     return compile_graph
 
 
-def graphc(module: GraphModule, inputs: Sequence[torch.Tensor], **options: Any) -> Any:
-    """The backend: what `torch.compile` calls with a graph and its example inputs."""
-    backend = aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("inference"),
+def with_compiler(watch: Watcher | None = None, build: bool = True) -> Callable[..., Any]:
+    """A backend for `torch.compile`. `watch` is told of each graph and what of it is offered; if
+    not `build`, PyTorch runs it all."""
+    return aot_autograd(  # type: ignore[no-any-return]
+        fw_compiler=_compiler("forward", watch, build),
+        bw_compiler=_compiler("backward", watch, build),
+        inference_compiler=_compiler("inference", watch, build),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
     )
-    return backend(module, inputs)
+
+
+def graphc(module: GraphModule, inputs: Sequence[torch.Tensor], **options: Any) -> Any:
+    """The backend: what `torch.compile` calls with a graph and its example inputs."""
+    return with_compiler()(module, inputs)

@@ -36,9 +36,7 @@ class Compiled(torch.nn.Module):
 
     def forward(self, *arguments: Any) -> Any:
         tensors = [a.detach() for a in arguments if isinstance(a, torch.Tensor)]
-        key = tuple(
-            a.shape if isinstance(a, torch.Tensor) else int(a) for a in arguments
-        )
+        key = tuple(a.shape if isinstance(a, torch.Tensor) else int(a) for a in arguments)
         program = self.programs.get(key)
         if program is None:
             program = self.programs[key] = self._compile(arguments)

@@ -74,7 +74,9 @@ def where_of(node: Node) -> Where:
     found = _LINE.findall(node.meta.get("stack_trace") or "")
     own = [(name, line) for name, line in found if _is_users(name)]
     lines = tuple(f"{Path(name).name}:{line}" for name, line in (own or found)[-1:])
-    return Where(_attribute(path), lines, derived="backward" in str(node.meta.get("partitioner_tag")))
+    return Where(
+        _attribute(path), lines, derived="backward" in str(node.meta.get("partitioner_tag"))
+    )
 
 
 def _attribute(path: str) -> str:
@@ -86,5 +88,3 @@ def _attribute(path: str) -> str:
 def _is_users(path: str) -> bool:
     package = str(Path(torch.__file__).parent)
     return not path.startswith((package, "<"))
-
-

@@ -27,9 +27,7 @@ class Offered(OperatorSupportBase):
         self.refused: dict[Node, str] = {}
         self._known: dict[str, str] = {}
 
-    def is_node_supported(
-        self, submodules: Mapping[str, torch.nn.Module], node: Node
-    ) -> bool:
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         if node.op not in ("call_function", "get_attr"):
             return False
         if node.op == "get_attr":
@@ -58,9 +56,7 @@ class Offered(OperatorSupportBase):
 def partitioned(module: GraphModule) -> tuple[GraphModule, Offered]:
     """The graph with what graphc takes in submodules of their own, as few as may be."""
     offered = Offered()
-    partitioner = CapabilityBasedPartitioner(
-        module, offered, allows_single_node_partition=True
-    )
+    partitioner = CapabilityBasedPartitioner(module, offered, allows_single_node_partition=True)
     return partitioner.partition_and_fuse(), offered
 
 

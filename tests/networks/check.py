@@ -41,7 +41,7 @@ def check(network: Network, devices: tuple[str, ...]) -> list[str]:
         device = devices[-1]
         found = run(written, expected.weights, device, disable=left_out)
         wrong += [f"{device} without {left_out}: {x}" for x in expected.differences(found)]
-    if "cpu" in devices:
+    if "cpu" in devices and network.seed % 4 == 0:
         wrong += _other_bits(written, expected)
     return wrong
 

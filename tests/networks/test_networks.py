@@ -49,7 +49,7 @@ def test_a_random_network_computes_what_it_does_in_pytorch(seed: int, worker: Wo
 @pytest.mark.parametrize("seed", range(SAMPLE, SAMPLE + MANY))
 def test_many_random_networks_compute_what_they_do_in_pytorch(seed: int, worker: Worker) -> None:
     played = ("sim",) if seed % 8 == 0 else ("planned sim",)
-    assert_agrees(worker, seed, (*played, "planned", "cpu"))
+    assert_agrees(worker, seed, (*played, "cpu"))
 
 
 def test_the_sample_has_most_kinds_of_steps_and_every_way_to_run_one() -> None:

@@ -5,6 +5,7 @@ returns what the operator does. `rule_of` finds it by the operator's name, such 
 """
 
 from graphc.torch.aten import (
+    attention,
     convolution,
     creation,
     indexing,
@@ -19,6 +20,7 @@ from graphc.torch.aten import (
 from graphc.torch.aten.rules import rule_of as rule_of
 
 __all__ = [
+    "attention",
     "convolution",
     "creation",
     "indexing",

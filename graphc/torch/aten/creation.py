@@ -30,6 +30,21 @@ def zeros(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any)
     return full(shape, 0, dtype or torch.float32)
 
 
+@aten("empty_permuted", "empty_strided")
+def empty(
+    shape: Sequence[int], order: Sequence[int], dtype: torch.dtype | None = None, **placed: Any
+) -> Tensor:
+    return zeros(shape, dtype)
+
+
+@aten("new_empty_strided")
+def new_empty_strided(
+    x: Tensor, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype | None = None,
+    **placed: Any,
+) -> Tensor:  # fmt: skip
+    return new_zeros(x, shape, dtype)
+
+
 @aten("ones")
 def ones(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
     return full(shape, 1, dtype or torch.float32)

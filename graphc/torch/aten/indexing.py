@@ -16,7 +16,11 @@ Indices = Sequence[Tensor | None]
 
 @aten("embedding")
 def embedding(
-    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale: bool = False, sparse: bool = False
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale: bool = False,
+    sparse: bool = False,
 ) -> Tensor:
     return f.embedding(indices, weight)
 

@@ -57,16 +57,10 @@ for _name, _function in {
     "log10": f.log10,
     "log1p": f.log1p,
     "log2": f.log2,
-    "logical_and": f.logical_and,
-    "logical_not": f.logical_not,
-    "logical_or": f.logical_or,
-    "logical_xor": f.logical_xor,
     "lt.Scalar": f.less,
     "lt.Tensor": f.less,
     "maximum": f.maximum,
     "minimum": f.minimum,
-    "mul.Scalar": f.multiply,
-    "mul.Tensor": f.multiply,
     "ne.Scalar": f.not_equal,
     "ne.Tensor": f.not_equal,
     "neg": f.negative,
@@ -111,8 +105,43 @@ for _name, _function in {
     aten(_name)(_function)
 
 
+def _truth(x: Tensor) -> Tensor:
+    return f.astype(x, "bool")
+
+
+@aten("logical_not")
+def logical_not(x: Tensor) -> Tensor:
+    return f.logical_not(_truth(x))
+
+
+@aten("logical_and")
+def logical_and(x: Tensor, y: Tensor) -> Tensor:
+    return f.logical_and(_truth(x), _truth(y))
+
+
+@aten("logical_or")
+def logical_or(x: Tensor, y: Tensor) -> Tensor:
+    return f.logical_or(_truth(x), _truth(y))
+
+
+@aten("logical_xor")
+def logical_xor(x: Tensor, y: Tensor) -> Tensor:
+    return f.logical_xor(_truth(x), _truth(y))
+
+
+def _are_booleans(*operands: Any) -> bool:
+    return all(isinstance(x, bool) or getattr(x, "dtype", "") == "bool" for x in operands)
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def mul(x: Any, y: Any) -> Tensor:
+    return f.logical_and(x, y) if _are_booleans(x, y) else f.multiply(x, y)
+
+
 @aten("add.Tensor", "add.Scalar")
 def add(x: Any, y: Any, alpha: float = 1) -> Tensor:
+    if _are_booleans(x, y):
+        return f.logical_or(x, y)
     return f.add(x, y if alpha == 1 else f.multiply(y, alpha))
 
 
@@ -286,9 +315,7 @@ def gelu_backward(dy: Tensor, x: Tensor, approximate: str = "none") -> Tensor:
         inner = f.multiply(
             math.sqrt(2 / math.pi), f.add(x, f.multiply(0.044715, f.multiply(x, f.square(x))))
         )
-        slope = f.multiply(
-            math.sqrt(2 / math.pi), f.add(1, f.multiply(3 * 0.044715, f.square(x)))
-        )
+        slope = f.multiply(math.sqrt(2 / math.pi), f.add(1, f.multiply(3 * 0.044715, f.square(x))))
         t = f.tanh(inner)
         rise = f.multiply(f.multiply(x, slope), f.subtract(1, f.square(t)))
         return f.multiply(dy, f.multiply(0.5, f.add(f.add(1, t), rise)))

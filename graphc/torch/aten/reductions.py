@@ -156,3 +156,20 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
 @aten("logsumexp")
 def logsumexp(x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     return f.logsumexp(x, axes_of(dim), keepdim)
+
+
+@aten("linalg_vector_norm")
+def vector_norm(
+    x: Tensor,
+    order: float = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    axes = axes_of(dim)
+    return f.norm(
+        f.astype(x, dtype_of(dtype, x.dtype)),
+        order,
+        tuple(range(x.ndim)) if axes is None else axes,
+        keepdim,
+    )

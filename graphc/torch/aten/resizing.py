@@ -95,3 +95,23 @@ def im2col(
     stride: Sequence[int],
 ) -> Tensor:
     return f.unfold(x, *map(tuple, (kernel, dilation, padding, stride)))
+
+
+@aten("grid_sampler_2d_backward")
+def grid_sampler_2d_backward(
+    dy: Tensor,
+    x: Tensor,
+    grid: Tensor,
+    interpolation: int,
+    padding: int,
+    align_corners: bool,
+    wanted: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients by x and grid, those that are `wanted`."""
+    options = (interpolation, padding, align_corners)
+    dx, dgrid = None, None
+    if wanted[0]:
+        (dx,) = pull(lambda x: grid_sampler_2d(x, grid, *options), dy, x)
+    if wanted[1]:
+        (dgrid,) = pull(lambda grid: grid_sampler_2d(x, grid, *options), dy, grid)
+    return dx, dgrid

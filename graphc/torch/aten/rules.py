@@ -44,6 +44,11 @@ def rule_of(name: str) -> Rule | None:
     return _RULES.get(name)
 
 
+def names() -> list[str]:
+    """The operators that have a rule."""
+    return sorted(_RULES)
+
+
 def dtype_of(dtype: torch.dtype | None, otherwise: str) -> str:
     """graphc's name of a PyTorch dtype."""
     return otherwise if dtype is None else DTYPES[dtype]

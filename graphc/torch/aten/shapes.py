@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphc import functions as f
-from graphc.torch.aten.rules import aten
+from graphc.torch.aten.rules import aten, pull
 from graphc.trace import Tensor
 
 Dims = int | Sequence[int] | None
@@ -151,6 +151,21 @@ def constant_pad_nd(x: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
     )
     added = [(max(0, before), max(0, after)) for before, after in widths]
     return f.pad(x[kept] if x.ndim else x, added, value)
+
+
+@aten("diagonal_scatter")
+def diagonal_scatter(
+    x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    return f.diagonal_scatter(x, source, offset, dim1, dim2)
+
+
+@aten("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")
+def replication_pad_backward(dy: Tensor, x: Tensor, padding: Sequence[int]) -> Tensor:
+    widths = [(0, 0)] * (x.ndim - len(padding) // 2)
+    widths += [(padding[i], padding[i + 1]) for i in reversed(range(0, len(padding), 2))]
+    (dx,) = pull(lambda x: f.pad(x, widths, mode="replicate"), dy, x)
+    return dx
 
 
 @aten("unfold")

@@ -1,0 +1,89 @@
+"""What of a PyTorch model graphc takes."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from graphc import functions
+from graphc.torch.aten.rules import names
+from graphc.torch.backend import with_compiler
+from graphc.torch.partition import Offered
+
+
+@dataclass
+class Report:
+    """How often each operator stands in a model's graphs, forward and backward.
+
+    `taken` counts those that become part of programs; `refused` those that are left to PyTorch,
+    with the reason. `str` is a table.
+    """
+
+    taken: Counter[str] = field(default_factory=Counter)
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    graphs: int = 0
+
+    @property
+    def share(self) -> float:
+        """The part of the operators that graphc takes, 0 to 1."""
+        taken, refused = sum(self.taken.values()), sum(self.refused.values())
+        return taken / (taken + refused) if taken + refused else 1.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.graphs} graphs, {sum(self.taken.values())} operators taken, "
+            f"{sum(self.refused.values())} left to PyTorch ({self.share:.1%} taken)"
+        ]
+        for (name, reason), count in self.refused.most_common():
+            near = nearest(name)
+            hint = f"; the nearest that graphc has is {near}" if near else ""
+            lines.append(f"  {count:5} {name}: {reason}{hint}")
+        return "\n".join(lines)
+
+
+def report(model: Callable[..., Any], *inputs: Any) -> Report:
+    """What graphc takes of `model(*inputs)` and, if a result has one, of its gradient.
+
+    The model runs once, in PyTorch: its buffers and gradients change as by one training step.
+    """
+    found = Report()
+
+    def watch(module: GraphModule, offered: Offered) -> None:
+        found.graphs += 1
+        found.taken.update(str(node.target) for node in offered.taken)
+        found.refused.update((str(n.target), why) for n, why in offered.refused.items())
+
+    torch._dynamo.reset()
+    results = torch.compile(model, backend=with_compiler(watch, build=False))(*inputs)
+    loss = sum(t.float().sum() for t in _tensors(results) if t.requires_grad)
+    if isinstance(loss, torch.Tensor):
+        loss.backward()
+    torch._dynamo.reset()
+    return found
+
+
+def nearest(name: str) -> str:
+    """The operator or function of graphc whose name is most like that of a PyTorch operator."""
+    own = name.removeprefix("aten.").split(".")[0].strip("_")
+    known = {*(n.removeprefix("aten.").split(".")[0] for n in names()), *_functions()}
+    return next(iter(difflib.get_close_matches(own, sorted(known - {own}), 1)), "")
+
+
+def _functions() -> set[str]:
+    return {name for name in vars(functions) if not name.startswith("_")}
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        return [t for v in value for t in _tensors(v)]
+    return []
