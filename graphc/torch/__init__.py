@@ -5,4 +5,8 @@ partition.py   which nodes graphc takes, and why it does not take the others
 interpret.py   a graph of core operators as a function of traced tensors
 aten/          what each operator is in graphc
 call.py        programs called with PyTorch's tensors
+reporting.py   what of a model graphc takes
 """
+
+from graphc.torch.reporting import Report as Report
+from graphc.torch.reporting import report as report

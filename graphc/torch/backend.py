@@ -59,7 +59,7 @@ def _compiler(name: str, watch: Watcher | None, build: bool) -> Callable[..., An
 def with_compiler(watch: Watcher | None = None, build: bool = True) -> Callable[..., Any]:
     """A backend for `torch.compile`. `watch` is told of each graph and what of it is offered; if
     not `build`, PyTorch runs it all."""
-    return aot_autograd(  # type: ignore[no-any-return]
+    return aot_autograd(
         fw_compiler=_compiler("forward", watch, build),
         bw_compiler=_compiler("backward", watch, build),
         inference_compiler=_compiler("inference", watch, build),

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch.fx import GraphModule
 
+from graphc.compiled import Program
 from graphc.dtypes import BFLOAT16
 from graphc.ir import Type
 from graphc.program import compile
-from graphc.compiled import Program
 from graphc.torch.aten.rules import DTYPES
 from graphc.torch.interpret import interpret
 

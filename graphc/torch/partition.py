@@ -28,11 +28,7 @@ class Offered(OperatorSupportBase):
         self._known: dict[str, str] = {}
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        if node.op not in ("call_function", "get_attr"):
-            return False
-        if node.op == "get_attr":
-            return False
-        if node in self.refused:
+        if node.op != "call_function" or node in self.refused:
             return False
         reason = self.reason(node)
         if reason:
@@ -62,7 +58,7 @@ def partitioned(module: GraphModule) -> tuple[GraphModule, Offered]:
 
 def _plain(node: Node) -> bool:
     """Whether the node takes one of several results, or computes with sizes."""
-    return node.target.__module__ == "_operator"  # type: ignore[union-attr]
+    return node.target.__module__ == "_operator"
 
 
 def _try(node: Node) -> str:
@@ -81,7 +77,7 @@ def _symbol(builder: Builder, node: Node) -> Any:
 
 
 def _description(node: Node) -> Any:
-    return _mapped(node.meta.get("val"), lambda t: (tuple(map(int, t.shape)), t.dtype, t.device))
+    return _mapped(node.meta.get("val"), lambda t: (tuple(map(_hint, t.shape)), t.dtype, t.device))
 
 
 def _mapped(value: Any, of_tensor: Any) -> Any:
@@ -89,7 +85,12 @@ def _mapped(value: Any, of_tensor: Any) -> Any:
         return of_tensor(value)
     if isinstance(value, tuple | list):
         return tuple(_mapped(v, of_tensor) for v in value)
-    return int(value) if isinstance(value, torch.SymInt) else value
+    return _hint(value) if isinstance(value, torch.SymInt) else value
+
+
+def _hint(size: int | torch.SymInt) -> int:
+    """A size, of a symbolic one that of the example: to ask for its value would fix it."""
+    return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
 def type_of(tensor: torch.Tensor) -> Type:
@@ -99,4 +100,4 @@ def type_of(tensor: torch.Tensor) -> Type:
         raise GraphError(f"tensors on {tensor.device} of layout {tensor.layout} are not offered")
     if tensor.dtype not in DTYPES:
         raise GraphError(f"tensors of {tensor.dtype} are not offered")
-    return Type(tuple(int(n) for n in tensor.shape), DTYPES[tensor.dtype])
+    return Type(tuple(map(_hint, tensor.shape)), DTYPES[tensor.dtype])

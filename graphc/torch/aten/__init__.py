@@ -1,7 +1,7 @@
 """What PyTorch's core operators are in graphc: a rule for each, by family.
 
 A rule is a function of the operator's arguments in PyTorch's order, tensors being traced ones; it
-returns what the operator does. `rule_of` finds it by the operator's name, such as `aten.add.Tensor`.
+returns what the operator does. `rule_of` finds it by the operator's name: `aten.add.Tensor`.
 """
 
 from graphc.torch.aten import (

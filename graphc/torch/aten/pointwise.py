@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from graphc import functions as f
 from graphc.torch.aten.rules import aten, dtype_of
 from graphc.trace import Tensor
 
-for _name, _function in {
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "abs": f.abs,
     "acos": f.acos,
     "acosh": f.acosh,
@@ -101,7 +102,8 @@ for _name, _function in {
     "heaviside": f.heaviside,
     "xlogy.Tensor": f.xlogy,
     "special_xlog1py": f.xlog1py,
-}.items():
+}
+for _name, _function in _FUNCTIONS.items():
     aten(_name)(_function)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -12,6 +12,7 @@ from graphc.gradients.reverse import value_and_grad
 from graphc.trace import Tensor
 
 Rule = Callable[..., Any]
+Given = TypeVar("Given", bound=Rule)
 _RULES: dict[str, Rule] = {}
 
 DTYPES = {
@@ -28,10 +29,10 @@ DTYPES = {
 """PyTorch's dtypes that graphc has, by graphc's short names."""
 
 
-def aten(*names: str) -> Callable[[Rule], Rule]:
+def aten(*names: str) -> Callable[[Given], Given]:
     """Registers a rule for the operators `aten.NAME`; without an overload, its default."""
 
-    def register(rule: Rule) -> Rule:
+    def register(rule: Given) -> Given:
         for name in names:
             _RULES[f"aten.{name}" if "." in name else f"aten.{name}.default"] = rule
         return rule

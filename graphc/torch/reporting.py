@@ -63,7 +63,7 @@ def report(model: Callable[..., Any], *inputs: Any) -> Report:
     results = torch.compile(model, backend=with_compiler(watch, build=False))(*inputs)
     loss = sum(t.float().sum() for t in _tensors(results) if t.requires_grad)
     if isinstance(loss, torch.Tensor):
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
     torch._dynamo.reset()
     return found
 
