@@ -15,7 +15,7 @@ from graphc import functions as f
 from graphc.errors import GraphError
 from graphc.ir import Where
 from graphc.torch.aten import rule_of
-from graphc.torch.aten.rules import DTYPES
+from graphc.torch.aten.rules import dtype_of
 from graphc.trace import Tensor, current_builder
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
@@ -50,13 +50,13 @@ def apply(node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     rule = rule_of(str(target))
     if rule is None:
         raise GraphError(f"{target} is not offered")
-    return _fit(rule(*args, **kwargs), node.meta["val"])
+    return fitted(rule(*args, **kwargs), node.meta["val"])
 
 
-def _fit(result: Any, wanted: Any) -> Any:
+def fitted(result: Any, wanted: Any) -> Any:
     """The result in the dtype that PyTorch says, its shape checked."""
     if isinstance(result, tuple | list):
-        return tuple(_fit(r, w) for r, w in zip(result, wanted, strict=True))
+        return tuple(fitted(r, w) for r, w in zip(result, wanted, strict=True))
     if result is None or not isinstance(wanted, torch.Tensor):
         return result
     result = f.as_tensor(result)
@@ -64,7 +64,7 @@ def _fit(result: Any, wanted: Any) -> Any:
         isinstance(n, int) and n != m for n, m in zip(wanted.shape, result.shape, strict=True)
     ):
         raise GraphError(f"expected a tensor of shape {tuple(wanted.shape)}, got {result.shape}")
-    return f.astype(result, DTYPES[wanted.dtype])
+    return f.astype(result, dtype_of(wanted.dtype, ""))
 
 
 def where_of(node: Node) -> Where:

@@ -14,7 +14,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from graphc.errors import GraphError
 from graphc.ir import Type
-from graphc.torch.aten.rules import DTYPES
+from graphc.torch.aten.rules import dtype_of
 from graphc.torch.interpret import apply
 from graphc.trace import Builder
 
@@ -98,6 +98,4 @@ def type_of(tensor: torch.Tensor) -> Type:
     none."""
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise GraphError(f"tensors on {tensor.device} of layout {tensor.layout} are not offered")
-    if tensor.dtype not in DTYPES:
-        raise GraphError(f"tensors of {tensor.dtype} are not offered")
-    return Type(tuple(map(_hint, tensor.shape)), DTYPES[tensor.dtype])
+    return Type(tuple(map(_hint, tensor.shape)), dtype_of(tensor.dtype, ""))

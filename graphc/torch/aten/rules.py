@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from graphc import functions as f
+from graphc.errors import GraphError
 from graphc.gradients.reverse import value_and_grad
 from graphc.trace import Tensor
 
@@ -51,8 +52,12 @@ def names() -> list[str]:
 
 
 def dtype_of(dtype: torch.dtype | None, otherwise: str) -> str:
-    """graphc's name of a PyTorch dtype."""
-    return otherwise if dtype is None else DTYPES[dtype]
+    """graphc's name of a PyTorch dtype; GraphError if it has none."""
+    if dtype is None:
+        return otherwise
+    if dtype not in DTYPES:
+        raise GraphError(f"tensors of {dtype} are not offered")
+    return DTYPES[dtype]
 
 
 def axes_of(dim: int | Sequence[int] | None) -> tuple[int, ...] | None:
