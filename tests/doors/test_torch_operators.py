@@ -33,8 +33,9 @@ UNARY = (
     "floor frac isinf isnan lgamma log log10 log1p log2 logical_not neg positive reciprocal relu "
     "round rsqrt sigmoid sign signbit sin sinc sinh sqrt square tan tanh trunc nan_to_num logit i0 "
     "isfinite deg2rad flatten ravel t tril triu amax amin max min mean sum prod std var any all "
-    "argmax argmin median_of cumsum_of sort_of"
-).split()[:-3]
+    "argmax argmin"
+).split()
+slow = pytest.mark.slow
 INSIDE = {"acos", "asin", "atanh", "erfinv", "logit"}
 
 CASES: dict[str, Case] = {
@@ -188,11 +189,8 @@ CASES |= {
         lambda x, i: x.index_put((i, i + 1), torch.ones(2)),
         (X, torch.tensor([0, 2])),
     ),
-    "index_put of an axis behind": (
-        lambda x, i: torch.index_put(x, (None, i), x[:, :2] + 1, True)
-        if False
-        else x.index_copy(1, i, x[:, :2] + 1),
-        (X, torch.tensor([3, 1])),
+    "index_copy": (
+        lambda x, i: x.index_copy(1, i, x[:, :2] + 1), (X, torch.tensor([3, 1])),
     ),
     "bucketize": (lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), (X,)),
     "attention": (
@@ -202,7 +200,7 @@ CASES |= {
     "cross_entropy": (lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1), (X, whole(5, 3))),
     "losses": (
         lambda x, y: F.mse_loss(x, y) + F.smooth_l1_loss(x, y) + F.huber_loss(x, y)
-        + F.binary_cross_entropy_with_logits(x, y.sigmoid()) + F.kl_div(x, y.softmax(1)),
+        + F.binary_cross_entropy_with_logits(x, y.sigmoid()) + F.kl_div(x, y, reduction="sum"),
         (X, Y),
     ),
 }  # fmt: skip
@@ -224,7 +222,9 @@ def fresh() -> None:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if i % 5 == 0 else slow) for i, n in enumerate(CASES)]
+)
 def test_an_operator_and_its_gradient_are_those_of_pytorch(name: str) -> None:
     from graphc.torch.backend import with_compiler
 
