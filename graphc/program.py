@@ -239,15 +239,26 @@ def _load(
         return cuda.load(plan, state, device, graph, "race" in settings.check)
 
     if settings.streams == "auto":
-        from graphc.runtime.chooser import choose_plan, machine_name
+        from graphc.runtime.chooser import choose_plan
 
-        machine = machine_name(device, settings.threads)
+        machine = _machine(device, settings.threads)
         plan = choose_plan(plan_for, load, machine, settings.memory_limit)
     else:
         plan = plan_for(int(settings.streams))
     plan = plan_within(settings.memory_limit, plan, lambda n, s: plan_for(n, None, s), search)
     with stage("load"):
         return load(plan, state), plan
+
+
+def _machine(device: str, threads: int) -> str | None:
+    """What the times of kernels on the device depend on; None if they cannot be measured."""
+    if device == "cpu":
+        from graphc.runtime.chooser import cpu_name
+
+        return cpu_name(threads)
+    from graphc.runtime.cuda.device import gpu_name
+
+    return gpu_name(device)
 
 
 def _packed(

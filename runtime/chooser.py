@@ -34,7 +34,6 @@ from graphc.ir import Type
 from graphc.messages import log
 from graphc.runtime import cache
 from graphc.runtime.build import cpu_target
-from graphc.runtime.cuda.device import find_device
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, all_steps
 from graphc.runtime.plan.text import MEASURED
 from graphc.state import StateBuffer
@@ -116,17 +115,9 @@ def choose_plan(
     return replace(plan, notes=(*plan.notes, *choice.notes))
 
 
-def machine_name(device: str, threads: int) -> str | None:
-    """What the times of a device depend on; None for one that is not here, or only simulated."""
-    if device == "cpu":
-        return f"{cpu_target().arch}, {usable_cores()} cores, {threads} threads"
-    if not device.startswith("cuda"):
-        return None
-    try:
-        found = find_device(device)
-    except RunError:
-        return None
-    return f"{found.driver.Device(found.ordinal).name()}, {found.driver.arch}"
+def cpu_name(threads: int) -> str:
+    """What the times of kernels on the CPU depend on."""
+    return f"{cpu_target().arch}, {usable_cores()} cores, {threads} threads"
 
 
 def _may_gain(less: float, more: float) -> bool:

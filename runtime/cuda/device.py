@@ -185,6 +185,18 @@ def find_device(name: str, check: bool = False) -> Device:
         return _simulated(check) if kind == "sim" else _gpu(int(number or 0))
 
 
+def gpu_name(name: str) -> str | None:
+    """What the times of kernels on a device depend on; None for one that is not here, or only
+    simulated."""
+    if not name.startswith("cuda"):
+        return None
+    try:
+        found = find_device(name)
+    except RunError:
+        return None
+    return f"{found.driver.Device(found.ordinal).name()}, {found.driver.arch}"
+
+
 @functools.cache
 def _gpu(ordinal: int) -> Device:
     from graphc.runtime.cuda.driver import open_driver
