@@ -42,8 +42,7 @@ struct Epilogue {
         store_lanes<N>(relu_data + 500 * e0 + 16 * e1, relu_);
     }
 };
-extern "C" void fc1_relu(void* const* arguments, int phase, int chunk) {
-    (void)phase;
-    contract::run<Shape>((const float*)arguments[1], (const float*)arguments[0], chunk, Epilogue{(float*)arguments[2], (float*)arguments[3]});
+extern "C" void fc1_relu(void* const* arguments, int, int chunk) {
+  contract::run<Shape>((const float*)arguments[1], (const float*)arguments[0], chunk, Epilogue{(float*)arguments[2], (float*)arguments[3]});
 }
 }
