@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import networkx
 import numpy
 
 from tests.tools import ROOT, run_python
@@ -50,20 +51,26 @@ LAZY = {
     "compiled": "looking at a program is not part of compiling one",
     "program": "passes, lowering and devices are imported by the first compile",
     "runtime.cuda.device": "PyCUDA and the simulator are imported where they are used",
-    "runtime.cuda.executable": "measuring is not part of playing",
     "ir.graph": "notebooks alone want HTML",
-    "runtime.plan.plan": "text and HTML are not part of playing",
+    "runtime.plan.plan": "notebooks alone want HTML",
 }
 """Modules and folders that import inside functions, and why."""
 
 
 def test_import_takes_less_than_300_milliseconds(tmp_path):
-    # The thread's own time: that of the clock also counts what else the machine does. Byte code is
-    # kept from the first import on, as an installation has it, whatever the environment says.
-    program = "import time; t = time.thread_time(); import graphc; print(time.thread_time() - t)"
+    # The thread's own time: that of the clock also counts what else the machine does. But a core
+    # that others share is slower by itself, and then so is NumPy's import, half of the whole. Byte
+    # code is kept from the first import on, as an installation has it, whatever the environment.
     kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    seconds = [float(run_python("-c", program, environment=kept)) for _ in range(5)]
-    assert min(seconds) < 0.3
+
+    def seconds(module: str) -> float:
+        clock = "time.thread_time()"
+        program = f"import time; t = {clock}; import {module}; print({clock} - t)"
+        return float(run_python("-c", program, environment=kept))
+
+    times = [(seconds("graphc"), seconds("numpy")) for _ in range(5)]
+    own, numpys = (min(column) for column in zip(*times, strict=True))
+    assert own < max(0.3, 3 * numpys)
 
 
 def test_import_needs_only_numpy_and_networkx():
@@ -108,6 +115,12 @@ def test_imports_point_one_way():
         if level(name) > level(module) and not name == module.rpartition(".")[0]
     ]
     assert wrong == []
+
+
+def test_no_two_files_import_each_other():
+    arrows = networkx.DiGraph((module, name) for module, name, _ in imports() if module != name)
+    circles = networkx.strongly_connected_components(arrows)
+    assert [sorted(circle) for circle in circles if len(circle) > 1] == []
 
 
 def test_imports_inside_functions_are_few_and_have_reasons():

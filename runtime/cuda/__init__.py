@@ -6,7 +6,8 @@ drives the same code by a simulated GPU with PyCUDA's interface.
 """
 
 from graphc.runtime.cuda.device import Device, find_device, gpu_found
-from graphc.runtime.cuda.executable import CudaExecutable, Results, Unavailable, load
+from graphc.runtime.cuda.executable import CudaExecutable, Unavailable, load
+from graphc.runtime.cuda.player import Results
 
 __all__ = [
     "CudaExecutable",

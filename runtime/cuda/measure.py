@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graphc.errors import RunError
 from graphc.ir import Type
+from graphc.runtime.cuda.player import CudaPlayer, Input
 from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
 from graphc.runtime.plan.plan import Copy, Launch, Range
 from graphc.runtime.plan.unroll import Unrolled
 from graphc.state import aligned_empty
 
-if TYPE_CHECKING:
-    from graphc.runtime.cuda.executable import CudaExecutable, Input
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def run_checked(executable: CudaExecutable, inputs: Sequence[Input]) -> None:
+def run_checked(executable: CudaPlayer, inputs: Sequence[Input]) -> None:
     """All steps, one after another on stream 0. RunError at the first NaN; then the state is what
     it was."""
     plan, stream = executable.plan, executable.device.streams[0]
@@ -44,7 +42,7 @@ def run_checked(executable: CudaExecutable, inputs: Sequence[Input]) -> None:
 
 
 def profile(
-    executable: CudaExecutable, inputs: Sequence[Input], repeats: int
+    executable: CudaPlayer, inputs: Sequence[Input], repeats: int
 ) -> list[tuple[str, int, float]]:
     """(kernel or "copy", calls, microseconds of all calls) per launch, one after another."""
     stream, driver = executable.device.streams[0], executable.device.driver
@@ -71,7 +69,7 @@ def profile(
     return list(totals.values())
 
 
-def timeline(executable: CudaExecutable, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:
+def timeline(executable: CudaPlayer, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:
     """(number of the step, start, end) of each launch and copy, microseconds, on its stream; in
     loops of each in every iteration."""
     driver, streams = executable.device.driver, executable.device.streams
@@ -98,7 +96,7 @@ def timeline(executable: CudaExecutable, inputs: Sequence[Input]) -> list[tuple[
 
 
 @contextmanager
-def _restored(executable: CudaExecutable, only_after_errors: bool = False) -> Iterator[None]:
+def _restored(executable: CudaPlayer, only_after_errors: bool = False) -> Iterator[None]:
     """Put the state that the plan writes back to what it was."""
     device, stream = executable.device, executable.device.streams[0]
     copies = [copy for _, copy in executable.updated]
@@ -116,7 +114,7 @@ def _restored(executable: CudaExecutable, only_after_errors: bool = False) -> It
 
 
 def _check(
-    executable: CudaExecutable,
+    executable: CudaPlayer,
     step: Launch,
     iterations: Sequence[int],
     types: dict[str, Type],
@@ -128,12 +126,12 @@ def _check(
             raise written_nan(step, place.value, type, iterations, reads)
 
 
-def _values(executable: CudaExecutable, place: Range, type: Type) -> Array:
+def _values(executable: CudaPlayer, place: Range, type: Type) -> Array:
     """The elements at a place, once stream 0 has come to them."""
     return _bytes(executable, place).view(type.numpy_dtype)
 
 
-def _bytes(executable: CudaExecutable, place: Range) -> Array:
+def _bytes(executable: CudaPlayer, place: Range) -> Array:
     """The bytes at a place, likewise."""
     values = aligned_empty((place.stop - place.start,), np.uint8)
     address = executable.addresses().of(place)
@@ -141,11 +139,11 @@ def _bytes(executable: CudaExecutable, place: Range) -> Array:
     return values
 
 
-def _types(executable: CudaExecutable) -> dict[str, Type]:
+def _types(executable: CudaPlayer) -> dict[str, Type]:
     plan = executable.plan
     bindings = (*plan.state, *plan.inputs, *plan.outputs)
     return {b.value.name: b.value.type for b in bindings} | value_types(executable.graph)
 
 
-def _work(executable: CudaExecutable) -> list[Unrolled]:
+def _work(executable: CudaPlayer) -> list[Unrolled]:
     return [u for u in executable.steps if isinstance(u.step, Launch | Copy)]

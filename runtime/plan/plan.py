@@ -235,6 +235,8 @@ class Plan:
 
     prove: ClassVar[Callable[[Plan], Certificate]]
     """Set by `graphc.runtime.proof`, which stands above this folder."""
+    written: ClassVar[Callable[[Plan, bool], str]]
+    """Set by `text.py`, which knows what a plan is."""
 
     def verify(self) -> Certificate:
         """Prove the plan's orderings; raises PlanError. `graphc.runtime.proof` has the proof."""
@@ -252,6 +254,4 @@ class Plan:
 
     def text(self, measured: bool = False) -> str:
         """One line per step. `measured` adds measured times where there are any."""
-        from graphc.runtime.plan.text import plan_text
-
-        return plan_text(self, measured)
+        return Plan.written(self, measured)

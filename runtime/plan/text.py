@@ -99,3 +99,6 @@ def _ranges(step: Step) -> str:
 def _place(place: Range) -> str:
     moves = "".join(f"~{move.stride:+d}%{move.period}" for move in place.moves)
     return f"{place.value}={place.segment}+{place.start}..{place.stop}{moves}"
+
+
+Plan.written = plan_text

@@ -21,11 +21,12 @@ in place: the activated gates of an LSTM over the sums that they are made of.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import Move
+from graphc.runtime.planner.beside import Demand
 from graphc.runtime.planner.schedule import Arrangement
 from graphc.runtime.planner.tasks import FIRST, NEW, Access, Tasks, aligned
 
@@ -191,6 +192,12 @@ class LoopTask:
     @property
     def reverse(self) -> bool:
         return self.parts[0].body.op.reverse
+
+    @property
+    def demand(self) -> Demand:
+        """Of all iterations."""
+        one = self.arrangement.demand
+        return replace(one, microseconds=self.count * one.microseconds)
 
 
 def operand_name(stage: int, name: str) -> str:

@@ -134,7 +134,7 @@ def _steps(tasks: Tasks, arrangement: Arrangement, places: _Places) -> list[Step
 def _step(task: Task, stream: int, places: _Places) -> Step:
     reads = tuple(map(places.range, task.reads))
     writes = tuple(map(places.range, task.writes))
-    if task.loop is not None:
+    if isinstance(task.loop, LoopTask):
         return _loop(task, task.loop, stream, places, reads, writes)
     if task.kernel is None:
         return Copy(stream, reads[0], writes[0], task.stage)
@@ -203,7 +203,7 @@ def _kernels_by_name(graph_name: str, tasks: Tasks) -> dict[str, Kernel]:
 
 def _kernels(tasks: Tasks) -> Iterator[Kernel]:
     for task in tasks.tasks:
-        if task.loop is not None:
+        if isinstance(task.loop, LoopTask):
             yield from _kernels(task.loop.tasks)
         elif task.kernel is not None:
             yield task.kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from graphc.runtime.plan.plan import Estimate
 from graphc.runtime.planner.beside import Demand, Machine, joined, makespan
@@ -63,8 +63,7 @@ def arrange(
 
 def _demand(tasks: Tasks, task: Task, machine: Machine) -> Demand:
     if task.loop is not None:
-        body = task.loop.arrangement.demand
-        return replace(body, microseconds=task.loop.count * body.microseconds)
+        return task.loop.demand
     if task.kernel is not None:
         return machine.kernel(task.kernel)
     return machine.copy(tasks.nbytes(task.reads[0]))

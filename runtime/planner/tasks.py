@@ -14,16 +14,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from graphc.ir import Value, Where
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import STILL, Move
+from graphc.runtime.planner.beside import Demand
 from graphc.state import ALIGNMENT
-
-if TYPE_CHECKING:
-    from graphc.runtime.planner.loops import LoopTask
-
 
 OLD, FIRST, NEW = 0, 1, 2
 """Turns in a buffer: what lies there before anything is written, what a loop begins with, what is
@@ -46,6 +43,16 @@ class Access:
         return self.buffer, self.part
 
 
+class Repeated(Protocol):
+    """A loop among the tasks, as far as they know it: see `loops.py`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def demand(self) -> Demand:
+        """Of all iterations."""
+
+
 @dataclass(frozen=True)
 class Task:
     """A launch, a loop, or a copy of one buffer to another if both are None. `writes` ends with
@@ -55,7 +62,7 @@ class Task:
     reads: tuple[Access, ...]
     writes: tuple[Access, ...]
     where: Where = field(default_factory=Where)
-    loop: LoopTask | None = None
+    loop: Repeated | None = None
     stage: int = 0
     """Of a loop's wavefront: its steps begin that many iterations after the loop's first."""
 

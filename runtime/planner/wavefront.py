@@ -42,7 +42,7 @@ def merge_wavefronts(tasks: Tasks, streams: int, machine: Machine) -> tuple[Task
             if together is not None:
                 tasks, merged = together, True
                 break
-    loops = [t.loop for t in tasks.tasks if t.loop is not None and len(t.loop.parts) > 1]
+    loops = [t.loop for t in tasks.tasks if isinstance(t.loop, LoopTask) and len(t.loop.parts) > 1]
     return tasks, [
         f"wavefront: {loop.name} plays {len(loop.parts)} loops of {loop.length} iterations at once"
         for loop in loops
@@ -55,9 +55,9 @@ def _pairs(tasks: Tasks) -> list[tuple[int, int]]:
     return [
         (a, b)
         for b, second in enumerate(tasks.tasks)
-        if second.loop is not None
+        if isinstance(second.loop, LoopTask)
         for a in bits(tasks.predecessors[b])
-        if (first := tasks.tasks[a].loop) is not None
+        if isinstance(first := tasks.tasks[a].loop, LoopTask)
         and _link(first, second.loop) is not None
         and not any(before[other] >> a & 1 for other in bits(tasks.predecessors[b]))
     ]
@@ -89,7 +89,7 @@ def _has_loops(loop: LoopTask) -> bool:
 def _together(tasks: Tasks, a: int, b: int, streams: int, machine: Machine) -> Tasks | None:
     """The tasks with loop b as a stage behind loop a; None if that is not estimated to pay."""
     first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
-    assert first is not None and second is not None
+    assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
     link = _link(first, second)
     assert link is not None
     part = second.parts[0]
@@ -154,7 +154,7 @@ def _later(buffer: Buffer, stage: int, length: int, stages: int) -> Buffer:
 def _merged(tasks: Tasks, a: int, b: int, loop: LoopTask) -> Tasks:
     """The tasks with `loop` in the place of the loops a and b."""
     first, second = tasks.tasks[a], tasks.tasks[b]
-    assert first.loop is not None and second.loop is not None
+    assert isinstance(first.loop, LoopTask) and isinstance(second.loop, LoopTask)
     gone = {first.loop.memory, second.loop.memory}
     writes = [w for w in (*first.writes, *second.writes) if w not in gone]
     reads = [r for r in dict.fromkeys((*first.reads, *second.reads)) if r not in first.writes]

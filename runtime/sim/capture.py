@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from graphc.runtime.sim.errors import LogicError
 from graphc.runtime.sim.queues import Accesses, Bytes, Operation, Queue
 
-if TYPE_CHECKING:
-    from graphc.runtime.sim.objects import Stream
+
+class Captured(Protocol):
+    """A stream that may take part in a capture."""
+
+    capture: Capture | None
 
 
 class Capture:
@@ -23,7 +26,7 @@ class Capture:
     def __init__(self, origin: Queue, owner: Callable[[Bytes, str], int]) -> None:
         self.origin = origin
         self.open = True
-        self.streams: set[Stream] = set()
+        self.streams: set[Captured] = set()
         """All streams that take part."""
         self.nodes: list[Operation] = []
         self.ends: dict[Queue, list[Operation]] = {origin: []}

@@ -14,23 +14,15 @@ import numpy as np
 
 from graphc.runtime.sim import native
 from graphc.runtime.sim.errors import LogicError
-from graphc.runtime.sim.memory import Memory
+from graphc.runtime.sim.machine import Machine
 from graphc.runtime.sim.objects import Stream
 from graphc.runtime.sim.queues import Bytes, Operation
 
 Array = np.ndarray[Any, Any]
 
 
-class Copies:
+class Copies(Machine):
     """What `Simulator` copies with. Addresses are integers or what `int()` makes one of."""
-
-    memory: Memory
-
-    def put(self, stream: Stream | None, operation: Operation) -> None:
-        raise NotImplementedError
-
-    def run_now(self, operation: Operation) -> None:
-        raise NotImplementedError
 
     def memcpy_htod_async(self, dest: Any, src: Array, stream: Stream | None = None) -> None:
         """Copy a page-locked array to the device."""

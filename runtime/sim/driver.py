@@ -8,7 +8,6 @@ of graphs, and byte ranges that a launch declares.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +19,7 @@ from graphc.runtime.sim.build import compile_text, compile_texts
 from graphc.runtime.sim.capture import Capture, Graph
 from graphc.runtime.sim.copies import Copies
 from graphc.runtime.sim.errors import Error, LaunchError, LogicError, MemoryError
-from graphc.runtime.sim.memory import Memory
 from graphc.runtime.sim.module import Module
-from graphc.runtime.sim.queues import Bytes, Operation, Scheduler
 
 GIB = 1 << 30
 
@@ -49,13 +46,8 @@ class Simulator(Copies):
         memory: int = 2 * GIB,
         seconds: float = 120.0,
     ) -> None:
-        self.check, self.seconds = check, seconds
-        self.memory = Memory(memory)
-        self.scheduler = Scheduler(seed, policy, self._owner)
-        self.host = self.scheduler.new_queue()
-        """What the host does itself, at once."""
-        self.log = self.scheduler.log
-        self._contexts = threading.local()
+        super().__init__(seed, policy, memory, seconds)
+        self.check = check
 
     def init(self, flags: int = 0) -> None:
         """As `pycuda.driver.init`."""
@@ -130,46 +122,6 @@ class Simulator(Copies):
             raise LogicError(f"end_capture: no capture began on {stream}")
         capture.finish()
         return CapturedGraph(self, capture)
-
-    def current(self) -> None:
-        """LogicError if the calling thread has no context."""
-        if not self.contexts:
-            raise LogicError("no context is current in this thread: push one")
-
-    @property
-    def contexts(self) -> list[objects.Context]:
-        """The calling thread's stack of contexts."""
-        if not hasattr(self._contexts, "stack"):
-            self._contexts.stack = []
-        stack: list[objects.Context] = self._contexts.stack
-        return stack
-
-    def synchronize(self) -> None:
-        """Wait for all streams."""
-        self.current()
-        self.scheduler.wait(queue.last for queue in self.scheduler.queues)
-
-    def put(self, stream: objects.Stream | None, operation: Operation) -> None:
-        """Put an operation on a stream, or add it to the graph that the stream is captured to."""
-        self.current()
-        if stream is None:
-            raise LogicError(
-                f"{operation.name}: a stream is needed; the default stream waits for all others "
-                "and hides events that are missing"
-            )
-        if stream.capture is not None:
-            stream.capture.put(stream.queue, operation)
-        else:
-            self.scheduler.put(stream.queue, operation)
-
-    def run_now(self, operation: Operation) -> None:
-        """Let the host do an operation, and wait for it."""
-        self.current()
-        self.scheduler.put(self.host, operation)
-        self.scheduler.wait([operation])
-
-    def _owner(self, place: Bytes, name: str) -> int:
-        return self.memory.owner(place, name)
 
 
 class CapturedGraph:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphc.runtime.sim import native
 from graphc.runtime.sim.errors import LaunchError, LogicError
+from graphc.runtime.sim.machine import Machine
 from graphc.runtime.sim.objects import Stream
 from graphc.runtime.sim.queues import Bytes, Operation
-
-if TYPE_CHECKING:
-    from graphc.runtime.sim.driver import Simulator
 
 SHARED_BYTES = 48 * 1024
 """What a launch may take of shared memory without being allowed more."""
@@ -25,7 +23,7 @@ THREADS = 1024
 class Module:
     """A loaded shared object of kernels."""
 
-    def __init__(self, driver: Simulator, buffer: bytes) -> None:
+    def __init__(self, driver: Machine, buffer: bytes) -> None:
         self._driver = driver
         self._loaded = native.Loaded(buffer)
 
@@ -37,7 +35,7 @@ class Module:
 class Function:
     """A kernel."""
 
-    def __init__(self, driver: Simulator, kernel: native.Kernel) -> None:
+    def __init__(self, driver: Machine, kernel: native.Kernel) -> None:
         self._driver = driver
         self._kernel = kernel
         self._formats: Sequence[str] = ()

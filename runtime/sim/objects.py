@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphc.runtime.sim import native
 from graphc.runtime.sim.capture import Capture
 from graphc.runtime.sim.errors import LogicError
+from graphc.runtime.sim.machine import Machine
 from graphc.runtime.sim.queues import Operation
-
-if TYPE_CHECKING:
-    from graphc.runtime.sim.driver import Simulator
 
 NON_BLOCKING = 1
 DISABLE_TIMING = 2
@@ -22,7 +20,7 @@ DISABLE_TIMING = 2
 class Device:
     """The simulated device."""
 
-    def __init__(self, driver: Simulator) -> None:
+    def __init__(self, driver: Machine) -> None:
         self._driver = driver
 
     @staticmethod
@@ -53,7 +51,7 @@ class Device:
 class Context:
     """A context of the simulated device; all of them share its memory."""
 
-    def __init__(self, driver: Simulator) -> None:
+    def __init__(self, driver: Machine) -> None:
         self._driver = driver
 
     def push(self) -> None:
@@ -85,7 +83,7 @@ class Context:
 class Stream:
     """A queue of work. Nothing of it runs before the host waits for something."""
 
-    def __init__(self, driver: Simulator, flags: int) -> None:
+    def __init__(self, driver: Machine, flags: int) -> None:
         if flags != NON_BLOCKING:
             raise LogicError(
                 f"Stream: flags must be 1 (non-blocking), got {flags}; a blocking stream waits "
@@ -143,7 +141,7 @@ class Stream:
 class Event:
     """A mark in a stream."""
 
-    def __init__(self, driver: Simulator, flags: int) -> None:
+    def __init__(self, driver: Machine, flags: int) -> None:
         self._driver, self._flags = driver, flags
         self.operation: Operation | None = None
         self.captured: tuple[Capture, list[Operation]] | None = None
@@ -196,7 +194,7 @@ class Event:
 class DeviceAllocation:
     """Memory of the device; `int()` is its address."""
 
-    def __init__(self, driver: Simulator, nbytes: int) -> None:
+    def __init__(self, driver: Machine, nbytes: int) -> None:
         self._driver = driver
         self._address = driver.memory.allocate(nbytes)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,11 +18,9 @@ from graphc.ops.reduction import NumberReduction
 from graphc.ops.view import BroadcastTo, PermuteDims, Reshape, Slice
 from graphc.passes.simplify.padded import concat_of_padded
 from graphc.passes.simplify.reshapes import before_reshape, concat_of_reshapes, reshape_of_slice
+from graphc.passes.simplify.sweep import Sweep
 
-if TYPE_CHECKING:
-    from graphc.passes.simplify.clean import Sweep
-
-Rule = Callable[[Node, "Sweep"], Value | None]
+Rule = Callable[[Node, Sweep], Value | None]
 
 
 def behind(kind: type[Op]) -> Callable[[Callable[[Node, Node, Sweep], Value | None]], Rule]:

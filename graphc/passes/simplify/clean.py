@@ -10,17 +10,18 @@ that becomes their concat keeps the sign of a zero), or add work.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from graphc.ir import Graph, Names, Node, Value
-from graphc.ops.base import Array, Op
+from graphc.ir import Graph, Node, Value
+from graphc.ops.base import Op
 from graphc.ops.constant import Constant
-from graphc.passes.rewriting.measure import Weights, measure, must_fall
+from graphc.passes.rewriting.measure import measure, must_fall
 from graphc.passes.rewriting.rewrite import drop_dead, names_of, resolve, substitute
 from graphc.passes.simplify.algebra import rules_of
 from graphc.passes.simplify.prune_scans import prune_scans
+from graphc.passes.simplify.sweep import Sweep
 from graphc.target import Target
 
 FOLD_LIMIT = 65536
@@ -44,39 +45,6 @@ def _until_stable(name: str, graph: Graph, differentiates: bool) -> Graph:
             return graph
         must_fall(name, "a sweep", measure(graph), measure(cleaned), graph.nodes[-1])
         graph = cleaned
-
-
-@dataclass
-class Sweep:
-    """What a rewrite may look at: the nodes so far, the old graph's values that are read more than
-    once, and a way to add a node."""
-
-    names: Names
-    shared: set[Value]
-    nodes: list[Node] = field(default_factory=list)
-    producers: dict[Value, Node] = field(default_factory=dict)
-    substitution: dict[Value, Value] = field(default_factory=dict)
-    weights: Weights = field(default_factory=Weights)
-
-    def producer(self, value: Value) -> Node | None:
-        return self.producers.get(value)
-
-    def constant(self, value: Value) -> Array | None:
-        """The elements of a constant; None for any other value."""
-        producer = self.producers.get(value)
-        return producer.op.array if producer else None
-
-    def emit(self, op: Op, inputs: tuple[Value, ...], like: Node) -> Value:
-        """A new node before the current one, with the origin of `like`."""
-        types = op.infer(*(v.type for v in inputs))
-        value = Value(self.names.fresh(like.outputs[0].name), types[0])
-        self.add(Node(op, inputs, (value,), like.where))
-        return value
-
-    def add(self, node: Node) -> None:
-        self.nodes.append(node)
-        self.producers.update(dict.fromkeys(node.outputs, node))
-        self.weights.add(node)
 
 
 def _sweep(name: str, graph: Graph, differentiates: bool) -> Graph:

@@ -7,14 +7,11 @@ whose pieces a kernel writes in place: then no array of the full size holds zero
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from graphc.ir import Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.join import Concat, Pad
-
-if TYPE_CHECKING:
-    from graphc.passes.simplify.clean import Sweep
+from graphc.passes.simplify.sweep import Sweep
 
 MOST_TERMS = 16
 """Of a sum that is looked at."""

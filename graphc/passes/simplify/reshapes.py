@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from graphc.ir import Node, Value
 from graphc.ops.join import Concat
 from graphc.ops.view import Reshape, Slice
-
-if TYPE_CHECKING:
-    from graphc.passes.simplify.clean import Sweep
+from graphc.passes.simplify.sweep import Sweep
 
 Shape = tuple[int, ...]
 

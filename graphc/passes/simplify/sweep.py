@@ -1,0 +1,42 @@
+"""What a rewrite of one node may look at, and how it adds others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphc.ir import Names, Node, Value
+from graphc.ops.base import Array, Op
+from graphc.passes.rewriting.measure import Weights
+
+
+@dataclass
+class Sweep:
+    """What a rewrite may look at: the nodes so far, the old graph's values that are read more than
+    once, and a way to add a node."""
+
+    names: Names
+    shared: set[Value]
+    nodes: list[Node] = field(default_factory=list)
+    producers: dict[Value, Node] = field(default_factory=dict)
+    substitution: dict[Value, Value] = field(default_factory=dict)
+    weights: Weights = field(default_factory=Weights)
+
+    def producer(self, value: Value) -> Node | None:
+        return self.producers.get(value)
+
+    def constant(self, value: Value) -> Array | None:
+        """The elements of a constant; None for any other value."""
+        producer = self.producers.get(value)
+        return producer.op.array if producer else None
+
+    def emit(self, op: Op, inputs: tuple[Value, ...], like: Node) -> Value:
+        """A new node before the current one, with the origin of `like`."""
+        types = op.infer(*(v.type for v in inputs))
+        value = Value(self.names.fresh(like.outputs[0].name), types[0])
+        self.add(Node(op, inputs, (value,), like.where))
+        return value
+
+    def add(self, node: Node) -> None:
+        self.nodes.append(node)
+        self.producers.update(dict.fromkeys(node.outputs, node))
+        self.weights.add(node)

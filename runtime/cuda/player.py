@@ -1,0 +1,252 @@
+"""Plays a plan on a GPU: first launch by launch, from then on as one CUDA graph.
+
+A call puts on stream 0 the copies of its inputs, of state that changed elsewhere, the graph of all
+launches on all streams, and one copy of all outputs to page-locked memory. Nothing waits for the
+device before a result is read. The inputs, outputs and work memory lie in the device's arena at the
+same addresses in every call, so launches are packed once and a foreign array costs one copy.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import Graph
+from graphc.locks import refuse_reentry
+from graphc.messages import log
+from graphc.runtime.cuda.device import Device
+from graphc.runtime.cuda.foreign import ForeignArray, foreign_array
+from graphc.runtime.cuda.launches import (
+    Addresses,
+    Functions,
+    Issue,
+    StatePlaces,
+    compile_kernels,
+)
+from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
+from graphc.runtime.plan.plan import Binding, Launch, Loop, Plan
+from graphc.runtime.plan.unroll import WrittenOut, unrolled
+from graphc.state import StateBuffer
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Input = Array | ForeignArray
+
+SLOTS = 2
+"""Calls whose outputs can be on their way to the host at once."""
+
+
+class Results:
+    """The outputs of one call, on their way to the host."""
+
+    def __init__(self, executable: CudaPlayer, slot: Slot) -> None:
+        self._executable, self._slot = executable, slot
+        self._arrays: list[Array] | None = None
+
+    def read(self) -> list[Array]:
+        """The outputs as arrays of the caller's own. Waits for the call to end."""
+        executable = self._executable
+        with executable.device.entered():  # another thread may read this to use the slot again
+            if self._arrays is None:
+                self._arrays = executable.fetch(self._slot)
+        return list(self._arrays)
+
+
+class CudaPlayer:
+    """A plan bound to state buffers, by the names of the plan's state values, and to a device.
+
+    With `replay` the second and later calls play a captured graph. `graph` is the planned graph:
+    it gives `run_checked` the types of the values in the arena. One executable may be called from
+    several threads: the calls of all programs on a device run one after another. Raises
+    CompileError if a kernel does not compile and RunError if the device's memory is too small, or
+    for what is done from within a call.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: Mapping[str, StateBuffer],
+        device: Device,
+        graph: Graph | None = None,
+        replay: bool = True,
+    ) -> None:
+        refuse_reentry(plan.name)
+        self.plan, self.device, self.graph = plan, device, graph
+        self.steps = unrolled(plan)
+        self.buffers = [state[b.value.name] for b in plan.state]
+        self._replay = replay and device.captures
+        self._needed, self._outputs = arena_bytes(plan), output_span(plan)
+        images = compile_kernels(plan, device)
+        with device.entered():
+            self.copies = make_room(plan, self.buffers, device)
+            device.need_streams(plan.streams)
+            self._kept = _Kept(plan, device, Functions(plan, device, images))
+        written = StatePlaces(plan).written(plan)
+        self.updated = [(self.buffers[i], self.copies[i]) for i in written]
+        self._issues: list[tuple[Issue, bool]] = []
+        """What puts all steps on their streams, and whether it is a launch on the first of several:
+        that has the critical path, and the higher priority."""
+        self._bound_to = 0
+        weakref.finalize(self, device.retire, self._kept).atexit = False
+
+    def run(self, inputs: Sequence[Input]) -> list[Array]:
+        """One call: the outputs, as fresh arrays. The state is updated on the device.
+
+        The inputs are C-contiguous, of the shapes and dtypes of `plan.inputs`, in the host's
+        memory or, as `foreign` makes them, in the device's.
+        """
+        return self.submit(inputs).read()
+
+    def submit(self, inputs: Sequence[Input]) -> Results:
+        """As `run`, without waiting for the device."""
+        refuse_reentry(self.plan.name)
+        for buffer in self.buffers:
+            if buffer.current != self.device.name:
+                buffer.refresh_host()  # before this device is locked: another one's lock is taken
+        with self.device.entered():
+            self.prepare(inputs)
+            # Marked as written before it is: an interrupt may come right after the last launch.
+            self.mark_updated()
+            self._play()
+            return self._collect([x for x in inputs if isinstance(x, ForeignArray)])
+
+    def foreign(self, value: Any, name: str) -> ForeignArray | None:
+        """An array of another library that lies on the device, as an input; None if it lies on the
+        host. GraphError if it cannot be used."""
+        handle = int(self.device.streams[0].handle)
+        return foreign_array(value, name, self.device.ordinal, handle)
+
+    def fetch(self, slot: Slot) -> list[Array]:
+        """The outputs in a slot, once they are there. The device is entered."""
+        if self.plan.outputs:
+            slot.done.synchronize()
+            slot.keep = ()
+        first, _ = self._outputs
+        return [np.array(_view(slot.memory, binding, first)) for binding in self.plan.outputs]
+
+    def addresses(self) -> Addresses:
+        """Where the plan's bytes lie now."""
+        return Addresses(self.plan, self.device, self.copies)
+
+    def issues(self, step: WrittenOut, stream: Any = None) -> list[Issue]:
+        """The driver's calls that put a step on its stream, or on `stream`."""
+        return self._kept.functions.issues(step, self.addresses(), stream)
+
+    def prepare(self, inputs: Sequence[Input]) -> None:
+        """Bring the newest state and the inputs to their places, in the order of stream 0."""
+        device, stream = self.device, self.device.streams[0]
+        if device.arena.nbytes < self._needed:
+            reserve(self.plan, device)
+        if self._bound_to != device.arena.address:
+            self._bind()
+        for buffer, copy in zip(self.buffers, self.copies, strict=True):
+            copy.refresh(buffer)
+        for array, binding in zip(inputs, self.plan.inputs, strict=True):
+            address = device.arena.address + binding.place.start
+            if not isinstance(array, ForeignArray):
+                device.staging.upload(address, array, stream)
+            elif array.nbytes:
+                if array.stream is not None:
+                    device.driver.wait_for_stream(stream, array.stream)
+                device.driver.memcpy_dtod_async(address, array.address, array.nbytes, stream)
+
+    def mark_updated(self) -> None:
+        """Let the copies of the state that the plan writes be the newest contents."""
+        for buffer, copy in self.updated:
+            buffer.wrote(self.device.name)
+            copy.version = buffer.version
+
+    def _bind(self) -> None:
+        """Pack the launches for where the arena is now."""
+        addresses, functions = self.addresses(), self._kept.functions
+        several = self.plan.streams > 1
+        self._issues = [
+            (issue, several and isinstance(u.step, Launch) and u.step.stream == 0)
+            for u in self.steps
+            for issue in functions.issues(u.step, addresses)
+        ]
+        self._bound_to, self._kept.captured = self.device.arena.address, None
+
+    def _play(self) -> None:
+        """All steps: by the graph, if there is one; the first time one by one, which loads the
+        kernels, and then the graph is made."""
+        if self._kept.captured is not None:
+            self._kept.captured.launch(self.device.streams[0])
+            return
+        for issue, _ in self._issues:
+            issue()
+        if self._replay and self._issues:
+            self._kept.captured = self._capture()
+
+    def _capture(self) -> Any:
+        driver, stream = self.device.driver, self.device.streams[0]
+        begin = time.perf_counter()
+        driver.begin_capture(stream)
+        try:
+            for issue, urgent in self._issues:
+                issue()
+                if urgent:
+                    driver.raise_priority(stream)
+        finally:
+            captured = driver.end_capture(stream)
+        if any(isinstance(step, Loop) for step in self.plan.steps):
+            milliseconds = 1000 * (time.perf_counter() - begin)
+            log(
+                "info",
+                f"{self.plan.name}: loops written out as {len(self._issues)} nodes of a graph in "
+                f"{milliseconds:.1f} ms",
+            )
+        return captured
+
+    def _collect(self, foreign: Sequence[ForeignArray]) -> Results:
+        """Put the copy of the outputs to the host on stream 0."""
+        driver, stream = self.device.driver, self.device.streams[0]
+        slot = self._kept.free_slot()
+        start, stop = self._outputs
+        if stop > start:
+            driver.memcpy_dtoh_async(slot.memory, self.device.arena.address + start, stream)
+        slot.done.record(stream)
+        slot.keep = tuple(foreign)
+        results = Results(self, slot)
+        slot.results = weakref.ref(results)
+        return results
+
+
+class Slot:
+    """Page-locked memory for the outputs of one call, and what must live until the call ends."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        start, stop = output_span(plan)
+        self.memory: Array = device.driver.pagelocked_empty(max(stop - start, 1), np.uint8)
+        self.done = device.driver.Event(device.driver.event_flags.DISABLE_TIMING)
+        self.keep: tuple[Any, ...] = ()
+        self.results: weakref.ref[Results] | None = None
+
+
+class _Kept:
+    """What the driver gave an executable: let go of as a whole."""
+
+    def __init__(self, plan: Plan, device: Device, functions: Functions) -> None:
+        self.functions = functions
+        self.captured: Any = None
+        self._slots = [Slot(plan, device) for _ in range(SLOTS)]
+
+    def free_slot(self) -> Slot:
+        """The slot that was used the longest ago; its results are read if anyone has them."""
+        self._slots.reverse()
+        slot = self._slots[0]
+        unread = slot.results() if slot.results else None
+        if unread is not None:
+            unread.read()
+        elif slot.keep:
+            slot.done.synchronize()
+        return slot
+
+
+def _view(memory: Array, binding: Binding, first: int) -> Array:
+    """The value's elements in memory whose first byte is that of number `first`."""
+    content = memory[binding.place.start - first : binding.place.stop - first]
+    return content.view(binding.value.type.numpy_dtype).reshape(binding.value.type.shape)
