@@ -22,7 +22,7 @@ PARTS_OF_DEVICES = (
 )
 PARTS_OF_THE_CPU = ("runtime/build.py", "runtime/units.py")
 """The compiler's side of it, which the simulator uses too."""
-TORCHS = re.compile(r"graphc/(nn|functions)/")
+TORCHS = re.compile(r"graphc/(nn|functions|torch)/")
 """Names of PyTorch's that are taken for ours."""
 
 CHECK = """
@@ -94,7 +94,9 @@ def names_devices(path: Path) -> bool:
     gives, do not count."""
     tree = ast.parse(path.read_text())
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    defaults = {id(default) for function in functions for default in function.args.defaults}
+    defaults = {
+        id(node) for f in functions for default in f.args.defaults for node in ast.walk(default)
+    }
     return any(
         isinstance(n, ast.Constant) and n.value in DEVICES and id(n) not in defaults
         for n in ast.walk(tree)

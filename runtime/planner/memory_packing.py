@@ -31,6 +31,7 @@ BRIEF, LONG = 3_000_000, 400_000_000
 """The work of a search in comparisons of buffers, those of one step counted as `STEP` more: 30 ms
 or 3 seconds of a core."""
 STEP = 500
+"""Comparisons that a step costs beside those of its buffers."""
 ROWS = 8
 """Piles that the search builds at a time: more of them cost less time each, and learn more slowly
 from one another."""
