@@ -24,8 +24,9 @@ from graphc.passes.rewriting.measure import measure
 from graphc.passes.rewriting.rewrite import resolve, topological
 from graphc.passes.rewriting.runner import run_passes
 from graphc.passes.simplify import algebra
-from graphc.passes.simplify.clean import Sweep, clean
+from graphc.passes.simplify.clean import clean
 from graphc.passes.simplify.commute import commute
+from graphc.passes.simplify.sweep import Sweep
 from tests.passes.meaning import CPU, assert_same_meaning, ops, run_all
 
 clean_module = import_module("graphc.passes.simplify.clean")
