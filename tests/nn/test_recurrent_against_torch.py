@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim
+from graphc import nn, optim, tree
 from graphc.errors import GraphError
 from tests.nn.recurrent import Case, compare
 from tests.nn.running import random
@@ -124,7 +124,7 @@ def test_cells_are_those_of_pytorch(kind: str, bias: bool) -> None:
 
 
 def step_from(cell: nn.Module, x: Any, state: Any) -> Any:
-    specs = graphc.tree.map_leaves(lambda _, a: spec_of(a), state)
+    specs = tree.map_leaves(lambda _, a: spec_of(a), state)
     program = graphc.compile(
         lambda cell, x, state: cell(x, state), cell, spec_of(x), specs, device="reference"
     )
