@@ -88,7 +88,7 @@ def test_a_failed_call_changes_no_state():
             {"disable": ("fuse",)},
             "disable: expected names of store_or_recompute_traced, store_or_recompute, "
             "simplify, commute, hoist, clean, hoist_gradient, clean_hoisted, recompute, "
-            "split_strides, fuse_updates, layout, lane_weights, got 'fuse'",
+            "split_strides, fuse_updates, layout, lane_weights, channel_lanes, got 'fuse'",
         ),
     ],
 )
@@ -380,6 +380,7 @@ def test_stages_hold_the_graph_after_each_pass():
         "fuse_updates",
         "layout",
         "lane_weights",
+        "channel_lanes",
     ]
 
 
