@@ -67,3 +67,8 @@ class KernelNode(Node):
     def body(self) -> Graph:
         """What the kernel computes."""
         return self.op.body
+
+
+def kernels_in(graph: Graph) -> list[KernelNode]:
+    """The nodes of a graph that are kernels."""
+    return [node for node in graph.nodes if isinstance(node, KernelNode)]

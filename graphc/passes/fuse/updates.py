@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value, Where
-from graphc.ops.fused import Fused, KernelNode
+from graphc.ops.fused import Fused, KernelNode, kernels_in
 from graphc.passes.fuse.groups import of_update_rule
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.rewrite import topological
@@ -45,8 +45,7 @@ def _merged(graph: Graph, name: str, nodes: list[KernelNode]) -> Graph:
 
 
 def _pointwise(graph: Graph) -> list[KernelNode]:
-    kernels = (n for n in graph.nodes if isinstance(n, KernelNode))
-    return [n for n in kernels if n.op.template == "pointwise"]
+    return [n for n in kernels_in(graph) if n.op.template == "pointwise"]
 
 
 def _makes_scalars(node: Node) -> bool:

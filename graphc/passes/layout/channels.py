@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from graphc.cost import node_flops
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.axes import SUMMED
-from graphc.ops.base import Contraction, Index, Pointwise, Reduction, Source, View
+from graphc.ops.base import Index, Op
 from graphc.ops.convolution import Conv2d, Conv2dDgrad, Conv2dWgrad
 from graphc.ops.fused import Fused, KernelNode
 from graphc.ops.layout import Relayout
@@ -72,12 +72,12 @@ def _kernel(node: Node, width: int) -> _Kernel | None:
         return None
     body = node.body
     images = {v for v in body.inputs if _is_image(v.type, width)}
-    product = next((n for n in body.nodes if isinstance(n.op, Contraction)), None)
+    product = next((n for n in body.nodes if n.op.contracts), None)
     weight, gain = None, 0.0
     if product is not None:
         if not _can_be_laned(body, product, width):
             return None
-        gradient = isinstance(product.op, Conv2dWgrad)
+        gradient = product.op.called == "wgrad"
         weight = None if gradient else _source(body, product.inputs[1])
         images -= {weight}
         pixels = (product.inputs[1] if gradient else product.output).type.shape[3]
@@ -108,20 +108,20 @@ def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
         return False
     if a not in body.inputs:
         return False
-    taps = (output if isinstance(op, Conv2dWgrad) else b).type.shape[3]
+    taps = (output if op.called == "wgrad" else b).type.shape[3]
     if (taps - 1) * op.dilation[1] >= WIDEST_FILTER:
         return False
-    few = not isinstance(op, Conv2dDgrad) and a.type.shape[1] <= FEW_CHANNELS
+    few = op.called != "dgrad" and a.type.shape[1] <= FEW_CHANNELS
     if a.type.layout != ROW_MAJOR or (a.type.shape[1] % width and not few):
         return False
-    if isinstance(op, Conv2dWgrad):
+    if op.called == "wgrad":
         whole = b in body.inputs and b.type.layout == ROW_MAJOR and b.type.shape[1] % width == 0
         return whole and body.outputs == product.outputs
     weight = _source(body, b)
     if weight is None or a == weight or output.type.shape[1] % width:
         return False
-    rest = all(isinstance(n.op, Pointwise | View | Source) for n in body.nodes if n is not product)
-    return rest and (isinstance(op, Conv2d) or op.stride == (1, 1))
+    rest = all(_is_walked(n.op) for n in body.nodes if n is not product)
+    return rest and (op.called is None or op.stride == (1, 1))
 
 
 def _source(body: Graph, weight: Value) -> Value | None:
@@ -141,7 +141,7 @@ def _followed(
     body: Graph, images: set[Value], product: Node | None, width: int
 ) -> frozenset[Value] | None:
     """The inputs and outputs of `body` that have lanes if `images` have; None if it cannot be."""
-    if product is not None and not isinstance(product.op, Conv2dWgrad):
+    if product is not None and product.op.called != "wgrad":
         images = images | {product.output}
     axes = dict.fromkeys(images, 1)
     reduced: set[Value] = set()
@@ -151,13 +151,13 @@ def _followed(
         axis = _axis(node, axes)
         if axis is None:
             return None
-        if isinstance(node.op, Reduction) or any(v in reduced for v in node.inputs):
+        if node.op.reduced_axes is not None or any(v in reduced for v in node.inputs):
             reduced.update(node.outputs)
         elif axis != 1 or any(v.type.rank != 4 for v in node.outputs):
             return None
         axes.update(dict.fromkeys(node.outputs, axis))
     for node in body.nodes:
-        if isinstance(node.op, Reduction) and axes.get(node.inputs[0]) != 1:
+        if node.op.reduced_axes is not None and axes.get(node.inputs[0]) != 1:
             return None
     laned = {v for v in (*body.inputs, *body.outputs) if v in axes}
     return frozenset(v for v in laned if axes[v] == 1 and _is_image(v.type, width))
@@ -167,14 +167,14 @@ def _axis(node: Node, axes: dict[Value, int]) -> int | None:
     """The axis of the outputs that is that of the channels; None if there is none, or if the op's
     kernels have no lanes of their own choice."""
     op = node.op
-    if op.own_template or isinstance(op, Index | Contraction):
+    if op.own_template or op.contracts or isinstance(op, Index):
         return None
     maps = op.axis_map(*(v.type for v in node.inputs))[0]
     places = {to[axes[v]] for v, to in zip(node.inputs, maps, strict=True) if v in axes}
     (place, *others) = places
     if others or place is None or place == SUMMED:
         return None
-    if not isinstance(op, Pointwise) and not all(v in axes for v in node.inputs):
+    if not op.pointwise and not all(v in axes for v in node.inputs):
         return None
     return place
 
@@ -266,7 +266,7 @@ class _Rewriting:
 
     def _kernel(self, kernel: _Kernel) -> None:
         node = kernel.node
-        if kernel.weight is not None and isinstance(_product(node).op, Conv2dDgrad):
+        if kernel.weight is not None and _product(node).op.called == "dgrad":
             node = self._with_turned(node, kernel.weight)
         inputs, outputs = [], []
         for value in node.inputs:
@@ -340,4 +340,9 @@ class _Rewriting:
 
 
 def _product(node: KernelNode) -> Node:
-    return next(n for n in node.body.nodes if isinstance(n.op, Contraction))
+    return next(n for n in node.body.nodes if n.op.contracts)
+
+
+def _is_walked(op: Op) -> bool:
+    """Whether a value of the op is computed where it is read."""
+    return op.pointwise or op.moves or op.is_source

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
-from graphc.ops.fused import KernelNode
+from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.layout import Relayout
 from graphc.ops.scan import BoundScan, Scan
 from graphc.passes.layout.batch import carries_batch
@@ -49,8 +49,8 @@ def layout(graph: Graph, target: Target) -> Graph:
 
 def _batch_of_convolutions(graph: Graph) -> int:
     """The first extent of the first convolution's image; 0 if there is none."""
-    for node in graph.nodes:
-        for inner in node.body.nodes if isinstance(node, KernelNode) else ():
+    for node in kernels_in(graph):
+        for inner in node.body.nodes:
             if inner.op.name == "conv2d":
                 return inner.inputs[0].type.shape[0]
     return 0

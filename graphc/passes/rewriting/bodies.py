@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from graphc.ir import Graph, Names, Node, Value
-from graphc.ops.fused import KernelNode
+from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.scan import Scan, bodies
 from graphc.target import Target
 
@@ -67,7 +67,7 @@ def unique_names(graph: Graph) -> Graph:
 class _Renaming:
     def __init__(self, graph: Graph) -> None:
         self.values = Names(v.name for v in values_of(graph))
-        self.kernels = Names((n.op.kernel for n in graph.nodes if isinstance(n, KernelNode)), "_")
+        self.kernels = Names((n.op.kernel for n in kernels_in(graph)), "_")
         self.graph = replace(graph, nodes=tuple(map(self.node, graph.nodes)))
 
     def node(self, node: Node) -> Node:
