@@ -11,19 +11,16 @@ from torch.fx import GraphModule
 
 from graphc.compiled import Program
 from graphc.dtypes import BFLOAT16
-from graphc.ir import Type
 from graphc.program import compile
-from graphc.torch.aten.rules import DTYPES
 from graphc.torch.interpret import interpret
+from graphc.torch.partition import type_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Compiled(torch.nn.Module):
-    """A graph of operators that graphc offers, as programs: one for each set of sizes.
-
-    The first is compiled by `prepare` or by the first call.
-    """
+    """A graph of operators that graphc offers, as programs: one for each set of sizes, compiled by
+    the first call that has them."""
 
     def __init__(self, module: GraphModule, name: str) -> None:
         super().__init__()
@@ -46,9 +43,7 @@ class Compiled(torch.nn.Module):
 
     def _compile(self, arguments: Sequence[Any]) -> Program:
         fixed = [None if isinstance(a, torch.Tensor) else int(a) for a in arguments]
-        specs = [
-            Type(tuple(a.shape), DTYPES[a.dtype]) for a in arguments if isinstance(a, torch.Tensor)
-        ]
+        specs = [type_of(a) for a in arguments if isinstance(a, torch.Tensor)]
 
         def function(*tensors: Any) -> tuple[Any, ...]:
             given = iter(tensors)

@@ -64,7 +64,7 @@ def fitted(result: Any, wanted: Any) -> Any:
         isinstance(n, int) and n != m for n, m in zip(wanted.shape, result.shape, strict=True)
     ):
         raise GraphError(f"expected a tensor of shape {tuple(wanted.shape)}, got {result.shape}")
-    return f.astype(result, dtype_of(wanted.dtype, ""))
+    return f.astype(result, dtype_of(wanted.dtype))
 
 
 def where_of(node: Node) -> Where:

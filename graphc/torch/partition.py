@@ -20,22 +20,26 @@ from graphc.trace import Builder
 
 
 class Offered(OperatorSupportBase):
-    """Says which nodes graphc takes; `refused` holds the others with the reason of each."""
+    """Says which nodes graphc takes, and why it does not take the others."""
 
     def __init__(self) -> None:
-        self.taken: list[Node] = []
-        self.refused: dict[Node, str] = {}
+        self._reasons: dict[Node, str] = {}
         self._known: dict[str, str] = {}
 
+    @property
+    def taken(self) -> list[Node]:
+        return [node for node, reason in self._reasons.items() if not reason]
+
+    @property
+    def refused(self) -> dict[Node, str]:
+        return {node: reason for node, reason in self._reasons.items() if reason}
+
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        if node.op != "call_function" or node in self.refused:
+        if node.op != "call_function":
             return False
-        reason = self.reason(node)
-        if reason:
-            self.refused[node] = reason
-        elif node not in self.taken:
-            self.taken.append(node)
-        return not reason
+        if node not in self._reasons:  # the partitioner asks more than once
+            self._reasons[node] = self.reason(node)
+        return not self._reasons[node]
 
     def reason(self, node: Node) -> str:
         """Why the node is left to PyTorch; "" if it is not."""
@@ -98,4 +102,4 @@ def type_of(tensor: torch.Tensor) -> Type:
     none."""
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise GraphError(f"tensors on {tensor.device} of layout {tensor.layout} are not offered")
-    return Type(tuple(map(_hint, tensor.shape)), dtype_of(tensor.dtype, ""))
+    return Type(tuple(map(_hint, tensor.shape)), dtype_of(tensor.dtype))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from graphc import functions as f
 from graphc.torch.aten.rules import aten, pull
@@ -35,20 +36,11 @@ def convolution(
 
 @aten("convolution_backward")
 def convolution_backward(
-    dy: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias_sizes: Extents | None,
-    stride: Extents,
-    padding: Extents,
-    dilation: Extents,
-    transposed: bool,
-    output_padding: Extents,
-    groups: int,
-    wanted: Sequence[bool],
+    dy: Tensor, x: Tensor, weight: Tensor, bias_sizes: Extents | None, *given: Any
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients by x, weight and bias, those that are `wanted`."""
-    rest = (stride, padding, dilation, transposed, output_padding, groups)
+    """The gradients by x, weight and bias. `given`: what `convolution` takes behind the bias, then
+    which of the three are wanted."""
+    *rest, wanted = given
     dx, dw, db = None, None, None
     if wanted[0]:
         (dx,) = pull(lambda x: convolution(x, weight, None, *rest), dy, x)

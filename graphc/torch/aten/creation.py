@@ -13,16 +13,11 @@ from graphc.torch.aten.rules import aten, dtype_of
 from graphc.trace import Tensor
 
 
-def _kind(value: Any) -> str:
-    return "bool" if isinstance(value, bool) else "i64" if isinstance(value, int) else "f32"
-
-
 @aten("full")
 def full(
     shape: Sequence[int], value: Any, dtype: torch.dtype | None = None, **placed: Any
 ) -> Tensor:
-    kind = dtype_of(dtype, _kind(value))
-    return f.broadcast_to(f.as_tensor(value, kind), tuple(shape))
+    return f.full(tuple(shape), value, None if dtype is None else dtype_of(dtype))
 
 
 @aten("zeros", "empty.memory_format")
@@ -54,14 +49,14 @@ def ones(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any) 
 def new_zeros(
     x: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any
 ) -> Tensor:
-    return f.broadcast_to(f.as_tensor(0, dtype_of(dtype, x.dtype)), tuple(shape))
+    return new_full(x, shape, 0, dtype)
 
 
 @aten("new_full")
 def new_full(
     x: Tensor, shape: Sequence[int], value: Any, dtype: torch.dtype | None = None, **placed: Any
 ) -> Tensor:
-    return f.broadcast_to(f.as_tensor(value, dtype_of(dtype, x.dtype)), tuple(shape))
+    return f.full(tuple(shape), value, dtype_of(dtype, x.dtype))
 
 
 @aten("scalar_tensor")

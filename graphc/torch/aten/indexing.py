@@ -34,7 +34,7 @@ def embedding_dense_backward(
     if padding_idx >= 0:
         padding = f.expand_dims(f.equal(indices, padding_idx), -1)
         dy = f.where(padding, f.as_tensor(0, dy.dtype), dy)
-    table = f.broadcast_to(f.as_tensor(0, dy.dtype), (rows, dy.shape[-1]))
+    table = f.zeros((rows, dy.shape[-1]), dy.dtype)
     (dw,) = pull(lambda table: f.embedding(indices, table), dy, table)
     return dw
 
@@ -103,8 +103,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 
 @aten("scatter.value")
 def scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    filled = f.broadcast_to(f.as_tensor(value, x.dtype), index.shape)
-    return f.scatter(x, dim, index, filled)
+    return f.scatter(x, dim, index, f.full(index.shape, value, x.dtype))
 
 
 @aten("scatter_add")

@@ -50,35 +50,11 @@ def max_pool(
 
 
 @aten("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
-def max_pool_backward(
-    dy: Tensor,
-    x: Tensor,
-    kernel: Extents,
-    stride: Extents,
-    padding: Extents,
-    dilation: Extents,
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    (dx,) = pull(_largest(x.ndim - 2, kernel, stride, padding, dilation, ceil_mode), dy, x)
+def max_pool_backward(dy: Tensor, x: Tensor, *given: Any) -> Tensor:
+    """`given`: the windows as of `max_pool`, then the places, which graphc finds again."""
+    *windows, _ = given
+    (dx,) = pull(_largest(x.ndim - 2, *windows), dy, x)
     return dx
-
-
-def _mean(
-    x: Tensor,
-    kernel: Extents,
-    stride: Extents,
-    padding: Extents,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor: int | None,
-) -> Tensor:
-    axes = len(kernel) if len(kernel) > 1 else x.ndim - 2
-    k, p = _each(kernel, axes), _each(padding, axes)
-    s = _each(stride, axes) if stride else k
-    more = () if axes == 1 else (divisor,)
-    pooled: Tensor = MEAN[axes](x, k, s, p, ceil_mode, count_include_pad, *more)
-    return pooled
 
 
 @aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -91,34 +67,24 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    return _mean(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
-@aten("avg_pool2d_backward", "avg_pool3d_backward")
-def avg_pool_backward(
-    dy: Tensor,
-    x: Tensor,
-    kernel: Extents,
-    stride: Extents,
-    padding: Extents,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Tensor:
-    windows = (kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    (dx,) = pull(lambda x: _mean(x, *windows), dy, x)
-    return dx
-
-
-@aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
-def adaptive_avg_pool(x: Tensor, size: Extents) -> Tensor:
-    pooled: Tensor = ADAPTIVE[len(size)](x, tuple(size))
+    axes = len(kernel) if len(kernel) > 1 else x.ndim - 2
+    k, p = _each(kernel, axes), _each(padding, axes)
+    s = _each(stride, axes) if stride else k
+    more = () if axes == 1 else (divisor_override,)
+    pooled: Tensor = MEAN[axes](x, k, s, p, ceil_mode, count_include_pad, *more)
     return pooled
 
 
-@aten("adaptive_avg_pool1d")
-def adaptive_avg_pool1d(x: Tensor, size: Extents) -> Tensor:
-    return f.adaptive_avg_pool1d(x, tuple(size))
+@aten("avg_pool2d_backward", "avg_pool3d_backward")
+def avg_pool_backward(dy: Tensor, x: Tensor, *windows: Any) -> Tensor:
+    (dx,) = pull(lambda x: avg_pool(x, *windows), dy, x)
+    return dx
+
+
+@aten("adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+def adaptive_avg_pool(x: Tensor, size: Extents) -> Tensor:
+    pooled: Tensor = ADAPTIVE[len(size)](x, tuple(size))
+    return pooled
 
 
 @aten("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")

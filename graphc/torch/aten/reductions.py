@@ -55,8 +55,7 @@ def var(x: Tensor, dim: Dims = None, correction: float | None = None, keepdim: b
 def var_mean(
     x: Tensor, dim: Dims = None, correction: float | None = None, keepdim: bool = False
 ) -> Any:
-    axes = axes_of(dim)
-    return var(x, dim, correction, keepdim), f.mean(x, axes, keepdims=keepdim)
+    return var(x, dim, correction, keepdim), f.mean(x, axes_of(dim), keepdims=keepdim)
 
 
 @aten("amax")
@@ -125,13 +124,10 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 
 @aten("sort", "sort.stable")
-def sort(x: Tensor, *given: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    """`stable` stands before `dim` in the one overload, and is nowhere in the other."""
-    given = given[1:] if given and (given[0] is None or isinstance(given[0], bool)) and len(
-        given
-    ) > 1 and not isinstance(given[1], bool) else given  # fmt: skip
-    dim = given[0] if given else named.get("dim", -1)
-    descending = given[1] if len(given) > 1 else named.get("descending", False)
+def sort(
+    x: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None
+) -> tuple[Tensor, Tensor]:
+    """Always stable. The overload that says `stable` names all its arguments."""
     places = f.argsort(x, dim, descending)
     return f.take_along_axis(x, places, dim) if x.ndim else x, places
 
@@ -166,10 +162,4 @@ def vector_norm(
     keepdim: bool = False,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    axes = axes_of(dim)
-    return f.norm(
-        f.astype(x, dtype_of(dtype, x.dtype)),
-        order,
-        tuple(range(x.ndim)) if axes is None else axes,
-        keepdim,
-    )
+    return f.norm(f.astype(x, dtype_of(dtype, x.dtype)), order, axes_of(dim), keepdim)

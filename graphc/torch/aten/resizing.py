@@ -40,8 +40,7 @@ def _register(name: str, mode: str, aligns: bool) -> None:
         return _resize(x, size, mode, align, factors or [None] * len(size))
 
     def backward(dy: Tensor, size: Sequence[int], shape: Sequence[int], *given: Any) -> Tensor:
-        nothing = f.broadcast_to(f.as_tensor(0, dy.dtype), tuple(shape))
-        (dx,) = pull(lambda x: resized(x, size, given), dy, nothing)
+        (dx,) = pull(lambda x: resized(x, size, given), dy, f.zeros(tuple(shape), dy.dtype))
         return dx
 
     rules: dict[str, Callable[..., Any]] = {

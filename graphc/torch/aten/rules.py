@@ -51,8 +51,8 @@ def names() -> list[str]:
     return sorted(_RULES)
 
 
-def dtype_of(dtype: torch.dtype | None, otherwise: str) -> str:
-    """graphc's name of a PyTorch dtype; GraphError if it has none."""
+def dtype_of(dtype: torch.dtype | None, otherwise: str = "f32") -> str:
+    """graphc's name of a PyTorch dtype, `otherwise` for None; GraphError if it has none."""
     if dtype is None:
         return otherwise
     if dtype not in DTYPES:
