@@ -1,4 +1,4 @@
-"""Where in the user's files the code stands that calls graphc."""
+"""Where in the user's files the code stands that calls graphc, and which function it calls."""
 
 from __future__ import annotations
 
@@ -14,15 +14,32 @@ _OWN = tuple(
 )
 
 
+_NAMED = tuple(
+    os.path.join(_PACKAGE, "functions", *place)
+    for place in (("network", ""), ("array", "reductions.py"), ("array", "statistics.py"))
+)
+_UNNAMED = ("contraction.py", "convolution.py", "windows.py")
+"""Functions of these are known by their module and by the one op that they are for."""
+
+
 def user_line() -> tuple[str, ...]:
     """`("file.py:line",)` of the innermost frame outside graphc, or () if there is none."""
-    frame = sys._getframe(1)
+    return user_call()[0]
+
+
+def user_call() -> tuple[tuple[str, ...], str]:
+    """`user_line()`, and the function of several ops that is called there, such as
+    `cross_entropy`; "" if it is none."""
+    frame, function = sys._getframe(1), ""
     while frame is not None:
         path = frame.f_code.co_filename
         if _of_user(path):
-            return (f"{os.path.basename(path)}:{frame.f_lineno}",)
+            return (f"{os.path.basename(path)}:{frame.f_lineno}",), function
+        name = frame.f_code.co_name
+        if name[0] not in "_<" and path.startswith(_NAMED) and not path.endswith(_UNNAMED):
+            function = name
         frame = frame.f_back  # type: ignore[assignment]
-    return ()
+    return (), function
 
 
 @functools.cache

@@ -115,7 +115,7 @@ def test_groups_and_averages_are_updated_by_one_launch(device: str) -> None:
     plan = compiled(model, rule, device).plan
     assert plan is not None
     launches = [s for s in all_steps(plan.steps) if isinstance(s, Launch) and not s.where.lines]
-    assert [s.kernel for s in launches] == ["update_scalars", "update_parameters"]
+    assert [s.kernel for s in launches] == ["adamw_scalars", "adamw_update"]
     written = {r.value for r in launches[1].writes if r.segment == "state"}
     assert len(written) == 4 * 4  # weight, two moments and average of each parameter
 

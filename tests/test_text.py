@@ -27,6 +27,21 @@ ADD = Node(Add(), (X, W), (Y,), Where("block1.conv1", ("lenet.py:14", "util.py:3
 GRAPH = Graph("loss_fn", (X,), (W,), (ADD,), (Y,), ((W, W),))
 
 
+def test_the_function_that_a_node_is_part_of_is_written_and_read() -> None:
+    for where in (
+        Where("fc", ("net.py:3",), True, "softmax"),
+        Where("", ("net.py:3",), False, "softmax"),
+        Where("d", (), True, "adam"),
+        Where("odd()", (), False, ""),
+        Where("", (), False, "d"),
+    ):
+        graph = replace(GRAPH, nodes=(replace(ADD, where=where),))
+        assert parse(graph_text(graph)) == graph
+    assert "# d fc softmax() net.py:3" in str(
+        replace(GRAPH, nodes=(replace(ADD, where=Where("fc", ("net.py:3",), True, "softmax")),))
+    )
+
+
 def constant_graph(array: np.ndarray) -> Graph:
     op = Constant.of(array)
     value = Value("c", *op.infer())

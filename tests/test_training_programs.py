@@ -85,7 +85,7 @@ def test_one_launch_updates_all_parameters():
         for s in launches(program)
         if any(w.overlaps(p) for w in s.writes for p in places.values())
     ]
-    assert writers == ["update_parameters"]
+    assert writers == ["sgd_update"]
 
 
 def trained_state(name: str, streams: int, threads: int) -> dict[str, bytes]:

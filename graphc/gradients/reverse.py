@@ -7,12 +7,13 @@ walks the nodes backwards, sums what several consumers contribute and undoes bro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from graphc import functions, tree
 from graphc.gradients.scan import scan_gradient
 from graphc.gradients.vocabulary import Vocabulary
-from graphc.ir import FLOATS, Node, Value, Where
+from graphc.ir import FLOATS, Node, Value
 from graphc.lines import error
 from graphc.ops.scan import Scan
 from graphc.trace import Builder, Operand, Tensor, current_builder
@@ -48,12 +49,12 @@ def gradients(
     for node in reversed(nodes):
         if not any(v in grads for v in node.outputs):
             continue
-        where = Where(node.where.module, node.where.lines, derived=True)
+        where = replace(node.where, derived=True)
         with builder.at(where):
             inputs = [Tensor(v, builder) for v in node.inputs]
             results = [Tensor(v, builder) for v in node.outputs]
             known = [grads.get(v) for v in node.outputs]
-            parts = _parts(node, inputs, results, known, where)
+            parts = _parts(node, inputs, results, known, where.lines)
             for value, part in zip(node.inputs, parts, strict=True):
                 if part is not None and value in active:
                     contribute(value, part)
@@ -65,13 +66,13 @@ def _parts(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     grads: Sequence[Tensor | None],
-    where: Where,
+    lines: tuple[str, ...],
 ) -> Sequence[Tensor | None]:
     """What a node contributes to the gradients of its inputs. A scan has no rule of its own: its
     gradient is a scan over this walk of its body."""
     if isinstance(node.op, Scan):
         return scan_gradient(node.op, inputs, outputs, grads, gradients)
-    parts = node.op.differentiate(_RULES, inputs, outputs, grads, where.lines)
+    parts = node.op.differentiate(_RULES, inputs, outputs, grads, lines)
     return cast("Sequence[Tensor | None]", parts)
 
 

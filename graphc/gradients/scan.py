@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from graphc.functions import zeros_like
 from graphc.functions.array.loops import BodyBuilder
-from graphc.ir import FLOATS, Node, Value, Where
+from graphc.ir import FLOATS, Node, Value
 from graphc.ops.scan import Scan, stacked
 from graphc.trace import Builder, Tensor, current_builder
 
@@ -98,7 +98,7 @@ def _repeat(body: Builder, nodes: Iterable[Node], known: dict[Value, Tensor]) ->
     """Append the nodes to `body` under new names; adds their results to `known`."""
     for node in nodes:
         results = tuple(Value(body.fresh(v.name), v.type) for v in node.outputs)
-        where = Where(node.where.module, node.where.lines, derived=True)
+        where = replace(node.where, derived=True)
         inputs = tuple(known[v].value for v in node.inputs)
         op = node.op.renamed(body.fresh) if isinstance(node.op, Scan) else node.op
         body.nodes.append(Node(op, inputs, results, where))

@@ -136,11 +136,23 @@ class Where:
     lines: tuple[str, ...] = ()
     derived: bool = False
     """True for a node of the backward pass or of an update rule."""
+    function: str = ""
+    """The function of several ops that it is part of, such as `cross_entropy`, or update rule."""
 
     def __str__(self) -> str:
         parts = ["d"] if self.derived else []
-        return " ".join([*parts, *([self.module] if self.module else []), *self.lines])
+        parts += [self.module] if self.module else []
+        parts += [f"{self.function}()"] if self.function else []
+        return " ".join([*parts, *self.lines])
+
+    @property
+    def of_update_rule(self) -> bool:
+        """Whether it belongs to an update rule, which no line of the user's model is charged
+        with."""
+        return self.derived and not self.lines
 
     def merge(self, other: Where) -> Where:
         lines = tuple(dict.fromkeys(self.lines + other.lines))
-        return Where(self.module or other.module, lines, self.derived and other.derived)
+        function = self.function if self.function == other.function else ""
+        derived = self.derived and other.derived
+        return Where(self.module or other.module, lines, derived, function)

@@ -144,9 +144,9 @@ class Rule:
     def emit(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
         """Append the update of every parameter, of the moments and of the step counter to the
         graph under construction."""
-        clock = self._clock_for(gradients)
+        clock, called = self._clock_for(gradients), type(self).__name__.lower()
         self._share_random(builder, clock)
-        with builder.at(Where(derived=True)):
+        with builder.at(Where(derived=True, function=called)):
             step = builder.read_state(clock.step, "step")
             following = step + 1
             builder.update(step, following)
@@ -159,7 +159,7 @@ class Rule:
         self._remember(gradients)
         for parameter, gradient, name in gradients:
             group = self._group_of(parameter, name)
-            with builder.at(Where(name.rpartition(".")[0], (), derived=True)):
+            with builder.at(Where(name.rpartition(".")[0], (), True, called)):
                 buffers = self._moments[parameter.state]
                 old = [builder.read_state(parameter.state, name)]
                 old += [builder.read_state(b, f"{m}.{name}") for m, b in buffers.items()]

@@ -262,12 +262,14 @@ class _Parser:
         tokens = text.split()
         derived = bool(tokens) and tokens[0] == "d"
         tokens = tokens[derived:]
-        module = self.name(tokens.pop(0)) if tokens and ":" not in tokens[0] else ""
+        given = tokens and ":" not in tokens[0] and not tokens[0].endswith("()")
+        module = self.name(tokens.pop(0)) if given else ""
+        function = tokens.pop(0)[:-2] if tokens and tokens[0].endswith("()") else ""
         lines = tuple(map(self.name, tokens))
         for line in lines:
             if ":" not in line:
                 raise self.error("a line such as file.py:3", line)
-        return Where(module, lines, derived)
+        return Where(module, lines, derived, self.name(function))
 
 
 def unescape(text: str) -> str:

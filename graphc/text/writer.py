@@ -8,9 +8,10 @@
       return %loss
 
 One line per node: outputs, op, inputs, attributes, the outputs' types, then `#` and where it comes
-from: `d` if derived, the module path, the user's lines. A graph that an op holds (the body of a
-fused node) follows its line, indented; `in` and `return` lines are left out where they name the
-same values as the node's inputs and outputs, and a `body NAME` line where the name is the kernel's.
+from: `d` if derived, the module path, `softmax()` if it is part of that, the user's lines. A graph
+that an op holds (the body of a fused node) follows its line, indented; `in` and `return` lines are
+left out where they name the same values as the node's inputs and outputs, and a `body NAME` line
+where the name is the kernel's.
 
 Spaces and punctuation inside names are written `%XX;` with the character's code in hexadecimal.
 Attribute values are Python literals without spaces, `inf`, `nan` and `Layout(0,16)`. A constant of
@@ -148,6 +149,8 @@ def _where_text(where: Where) -> str:
     if where.module:
         module = _escape(where.module)
         parts.append("%64;" if module == "d" else module)
+    if where.function:
+        parts.append(f"{_escape(where.function)}()")
     parts += [re.sub(r"[\s%]", _code, line) for line in where.lines]
     return f"  # {' '.join(parts)}" if parts else ""
 

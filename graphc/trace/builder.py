@@ -11,7 +11,7 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir import Graph, Names, Node, Type, Value, Where, dtype_name, infer_types
-from graphc.lines import error, user_line
+from graphc.lines import error, user_call, user_line
 from graphc.ops.base import Op
 from graphc.state import StateBuffer
 from graphc.trace.operand import Tensor
@@ -138,7 +138,7 @@ class Builder:
 
     def emit(self, op: Op, *inputs: Tensor, name: str = "") -> tuple[Tensor, ...]:
         """Append `op` on `inputs`; the outputs. A GraphError gets the user's line at its end."""
-        where = self.where or Where(".".join(self.modules), user_line())
+        where = self.where or self._here(op)
         inputs = tuple(map(self.own, inputs))
         try:
             types = infer_types(op, [t.value.type for t in inputs])
@@ -150,6 +150,11 @@ class Builder:
         outputs = tuple(Value(self.fresh(base), t) for t in types)
         self.nodes.append(Node(op, tuple(t.value for t in inputs), outputs, where))
         return tuple(Tensor(v, self) for v in outputs)
+
+    def _here(self, op: Op) -> Where:
+        lines, function = user_call()
+        name = "" if function == op.name else function
+        return Where(".".join(self.modules), lines, function=name)
 
     def _base_name(self, op: Op, where: Where) -> str:
         prefix = "d." if where.derived else ""

@@ -5,7 +5,9 @@ import pytest
 
 import graphc
 from graphc import nn, optim
+from graphc.ir import Where
 from graphc.ops.fused import Fused
+from graphc.runtime.plan.plan import Launch
 from tests.passes.meaning import CPU, assert_same_meaning, run_all
 
 
@@ -172,6 +174,40 @@ def test_kernel_names_tell_module_and_gradient():
     assert any(n.startswith("fc_") and "dgrad" in n for n in names)
     assert any(n.startswith("fc_") and "wgrad" in n for n in names)
     assert len(set(names)) == len(names)
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        self.norm, self.fc = nn.LayerNorm(12), nn.Linear(12, 10)
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        return self.fc(graphc.gelu(self.norm(x)))
+
+
+def test_kernels_of_one_function_are_called_by_it() -> None:
+    def loss(model, x, y):
+        return graphc.cross_entropy(model(x), y)
+
+    specs = graphc.spec((20, 12)), graphc.spec((20,), "int32")
+    program = graphc.compile(
+        loss, Named(), *specs, update=optim.Adam(), device="cuda", disable=("recompute",)
+    )
+    wheres = {s.kernel: s.where for s in program.plan.steps if isinstance(s, Launch)}
+    assert {"norm_layer_norm_gelu", "fc_cross_entropy_backward_sum"} <= wheres.keys()
+    assert {"cross_entropy", "adam_update"} <= wheres.keys()
+    assert wheres["cross_entropy"].function == "cross_entropy"
+    forward = f"test_fuse.py:{Named.forward.__code__.co_firstlineno + 1}"
+    assert wheres["fc_cross_entropy_backward_sum"].lines[0] == forward
+    assert wheres["adam_update"] == Where(derived=True, function="adam")
+
+
+def test_a_kernel_of_many_words_says_how_many_more_it_has() -> None:
+    def fn(x):
+        return graphc.sin(graphc.cos(graphc.sigmoid(graphc.tanh(graphc.exp(x) + x))))
+
+    program = graphc.compile(fn, graphc.spec(4), device="cuda")
+    assert list(program.kernels) == ["exp_add_tanh_3_more"]
+    assert "exp; add; tanh; sigmoid; cos; sin" in program.kernels["exp_add_tanh_3_more"]
 
 
 def test_gradients_agree_with_finite_differences():

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.view import Slice
-from graphc.passes.fuse.groups import of_update_rule
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import is_over, read_elsewhere, readers, stored
 from graphc.passes.fuse.sections import MOST_SECTIONS, Sections, section_read, sections_joined
@@ -92,7 +91,7 @@ def _absorb_readers(
         fits = joined.shape(node.output.type.shape) == shape if joined else is_over(node, shape)
         if not fits:
             continue
-        if of_update_rule(node) or node.is_free:
+        if node.where.of_update_rule or node.is_free:
             continue
         if not any(stored(v, producers) in inside for v in node.inputs):
             continue

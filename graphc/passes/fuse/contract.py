@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections
-from graphc.passes.fuse.groups import fuse_groups, of_update_rule
+from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import is_over, read_elsewhere, readers, stored
 from graphc.target import Target
@@ -49,7 +49,7 @@ def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition)
     shape = first.outputs[0].type.shape
     producers = graph.producers
     for node in graph.nodes[partition.number[id(first)] + 1 :]:
-        if not is_over(node, shape) or node.is_free or of_update_rule(node):
+        if not is_over(node, shape) or node.is_free or node.where.of_update_rule:
             continue
         if not any(stored(v, producers) in inside for v in node.inputs):
             continue

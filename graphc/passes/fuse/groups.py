@@ -12,14 +12,8 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.fused import Fused, KernelNode
-from graphc.passes.rewriting.naming import KernelNames
+from graphc.passes.rewriting.naming import KernelNames, principal
 from graphc.passes.rewriting.rewrite import drop_dead, topological
-
-
-def of_update_rule(node: Node) -> bool:
-    """Whether the node belongs to an update rule, which has no line of the user's model. Those stay
-    among themselves, so that one launch updates all parameters."""
-    return node.where.derived and not node.where.lines
 
 
 def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]], notes: Sequence[str] = ()) -> Graph:
@@ -66,7 +60,7 @@ def _fuse(
             copied.add(value)
             body.append(producer)
 
-    where = group[0].where
+    where = principal(group).where
     for node in group:
         for value in node.inputs:
             read(value)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Node, Value
-from graphc.passes.fuse.groups import fuse_groups, of_update_rule
+from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import read_elsewhere, through_unit_reshapes
 from graphc.passes.fuse.sections import sections_joined
@@ -178,7 +178,7 @@ def _space(node: Node, producers: dict[Value, Node]) -> _Space:
             reads.setdefault(source, set()).add((shape, value.type.shape))
     return _Space(
         bool(node.op.own_template),
-        of_update_rule(node),
+        node.where.of_update_rule,
         rows,
         set() if rows else {shape},
         set(node.outputs),

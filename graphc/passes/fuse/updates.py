@@ -11,26 +11,24 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value, Where
 from graphc.ops.fused import Fused, KernelNode, kernels_in
-from graphc.passes.fuse.groups import of_update_rule
 from graphc.passes.fuse.partition import Partition
+from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.rewrite import topological
 from graphc.target import Target
-
-NAME = "update_parameters"
-SCALARS = "update_scalars"
 
 
 def fuse_updates(graph: Graph, target: Target) -> Graph:
     """`graph` with the pointwise kernels that only make new state merged into one, and so those of
     update rules that only make scalars."""
-    graph = _merged(graph, SCALARS, [n for n in _pointwise(graph) if _makes_scalars(n)])
+    graph = _merged(graph, "scalars", [n for n in _pointwise(graph) if _makes_scalars(n)])
     read = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
     unread = {value for _, value in graph.updates} - read
-    return _merged(graph, NAME, [n for n in _pointwise(graph) if unread.issuperset(n.outputs)])
+    return _merged(graph, "update", [n for n in _pointwise(graph) if unread.issuperset(n.outputs)])
 
 
-def _merged(graph: Graph, name: str, nodes: list[KernelNode]) -> Graph:
-    """`graph` with the first of `nodes` and all that can be merged with it as one node."""
+def _merged(graph: Graph, word: str, nodes: list[KernelNode]) -> Graph:
+    """`graph` with the first of `nodes` and all that can be merged with it as one node, which is
+    called by the rule and `word`: `adam_update`."""
     partition = Partition(graph, name="fuse_updates")
     for node in nodes[1:]:
         if partition.can_merge(partition.of(nodes[0]), partition.of(node)):
@@ -38,7 +36,8 @@ def _merged(graph: Graph, name: str, nodes: list[KernelNode]) -> Graph:
     group = [n for n in nodes if partition.of(n) == partition.of(nodes[0])]
     if len(group) < 2:
         return graph
-    merged = _merge(group, name)
+    rules = dict.fromkeys(n.where.function for n in group if n.where.of_update_rule)
+    merged = _merge(group, KernelNames(graph).fresh("_".join(filter(None, (*rules, word)))))
     members = {id(n) for n in group}
     kept = [merged if n is group[-1] else n for n in graph.nodes]
     return replace(graph, nodes=topological(n for n in kept if n is merged or id(n) not in members))
@@ -49,14 +48,14 @@ def _pointwise(graph: Graph) -> list[KernelNode]:
 
 
 def _makes_scalars(node: Node) -> bool:
-    return of_update_rule(node) and all(v.type.size == 1 for v in node.outputs)
+    return node.where.of_update_rule and all(v.type.size == 1 for v in node.outputs)
 
 
 def _merge(group: list[KernelNode], name: str) -> KernelNode:
     """One node for several fused nodes whose bodies name values as the graph does."""
     inputs: dict[Value, None] = {}
     nodes: dict[Value, Node] = {}
-    where = Where()
+    where = group[0].where
     made = {v for n in group for v in n.outputs}  # scalars may be made from each other
     for node in group:
         inputs.update(dict.fromkeys(v for v in node.inputs if v not in made))
@@ -64,5 +63,6 @@ def _merge(group: list[KernelNode], name: str) -> KernelNode:
         where = where.merge(node.where)
     outputs = tuple(v for n in group for v in n.outputs)
     body = Graph(name, tuple(inputs), (), topological(nodes.values()), outputs)
-    where = Where("", where.lines, derived=True)
+    rule = next((n.where for n in group if n.where.of_update_rule), None)
+    where = where if rule is None else Where(derived=True, function=rule.function)
     return KernelNode(Fused(name, body), tuple(inputs), outputs, where)

@@ -10,6 +10,9 @@ from graphc.ops.fused import KernelNode
 
 LONGEST = 60
 """Characters; a longer name is cut."""
+MOST_WORDS = 4
+"""A kernel of more is called by the first of them and the number of the others. Its text has all
+that it computes."""
 
 
 class KernelNames:
@@ -20,27 +23,43 @@ class KernelNames:
         self._names = Names((n.op.kernel for n in graph.nodes if isinstance(n, KernelNode)), "_", 2)
 
     def name(self, group: Sequence[Node], producers: Mapping[Value, Node]) -> str:
-        """`conv1_bias_relu`, `conv2_dgrad_relu_grad`, `fc1_wgrad`, `d_softmax_sum`, ..."""
-        main = next((n for n in group if n.op.contracts), None)
-        main = main or next((n for n in group if n.op.reduced_axes is not None), group[0])
+        """`conv1_bias_relu`, `conv2_dgrad_relu_grad`, `fc1_wgrad`, `cross_entropy`, ..."""
+        main = principal(group)
         module = main.where.module or next((n.where.module for n in group if n.where.module), "")
-        parts = [module.replace(".", "_")] if module else []
-        if not main.op.contracts and main.where.derived:
-            parts.append("d")
-        said = [(w, n.op) for n in group if (w := self._word(n, producers))]
-        if len(said) > 1 and module and said[0][1].names_module and said[0][0] == said[0][1].name:
-            said = said[1:]
-        words = [w for w, _ in said] or [group[-1].op.name]
-        name = "_".join([*parts, *dict.fromkeys(words)])
+        said = [(w, n) for n in group if (w := self._word(n, producers))]
+        if len(said) > 1 and module and said[0][1].op.names_module:
+            said = said[said[0][0] == said[0][1].op.name :]
+        words = list(dict.fromkeys(w for w, _ in said)) or [group[-1].op.name]
+        if len(words) > MOST_WORDS:
+            words = [*words[: MOST_WORDS - 1], f"{len(words) - MOST_WORDS + 1}_more"]
+        backward = any(word.endswith("_backward") for word in words)
+        if main.where.derived and not (main.op.contracts or main.where.function or backward):
+            words.insert(0, "d")
+        name = "_".join([module.replace(".", "_"), *words] if module else words)
+        return self.fresh(name)
+
+    def fresh(self, name: str) -> str:
+        """`name` as an identifier of its own."""
         name = re.sub(r"\W", "_", name)[:LONGEST].rstrip("_")
         return self._names.fresh(name if name[0].isalpha() else f"m{name}")
 
     def _word(self, node: Node, producers: Mapping[Value, Node]) -> str:
         of_state = any(self._root(v, producers) in self._state for v in node.inputs)
-        return node.op.word(node.where.derived, of_state)
+        word = node.op.word(node.where.derived, of_state)
+        if not word or node.op.contracts or not node.where.function:
+            return word
+        backward = node.where.derived and not node.where.of_update_rule
+        return f"{node.where.function}_backward" if backward else node.where.function
 
     @staticmethod
     def _root(value: Value, producers: Mapping[Value, Node]) -> Value:
         while value in producers and producers[value].op.keeps_value:
             value = producers[value].inputs[0]
         return value
+
+
+def principal(group: Sequence[Node]) -> Node:
+    """The node by which a kernel is called, and whose line comes first: its contraction, else its
+    first reduction, else its first node."""
+    contraction = next((n for n in group if n.op.contracts), None)
+    return contraction or next((n for n in group if n.op.reduced_axes is not None), group[0])

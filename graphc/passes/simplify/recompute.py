@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graphc.ir import Graph, Node, Value, Where
+from graphc.ir import Graph, Node, Value
 from graphc.passes.rewriting.rewrite import names_of, topological
 from graphc.target import Target
 
@@ -79,7 +79,7 @@ def _with_repeats(
         if value not in twins:
             inputs = tuple(twin(v, shape) for v in node.inputs)
             twins[value] = Value(names.fresh(f"d.{value.name}"), value.type)
-            where = Where(node.where.module, node.where.lines, derived=True)
+            where = replace(node.where, derived=True)
             added.append(replace(node, inputs=inputs, outputs=(twins[value],), where=where))
         return twins[value]
 
