@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from graphc import config
+from graphc.cores import usable_cores
 from graphc.errors import CompileError, GraphError, PlanError, RunError
 from graphc.nn.module import Module
 
@@ -73,7 +74,7 @@ def doctor() -> Iterator[str]:
     yield f"graphc     {_version('graphc')}, Python {platform.python_version()}"
     for package in ("numpy", "networkx", "safetensors", "pycuda", "cuda-bindings"):
         yield f"{package:10} {_version(package)}"
-    yield f"machine    {platform.machine()}, {config.usable_cores()} usable cores"
+    yield f"machine    {platform.machine()}, {usable_cores()} usable cores"
     yield from _compiler_lines()
     yield from _gpu_lines()
     yield f"nvcc       {shutil.which('nvcc') or 'none'}"

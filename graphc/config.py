@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from graphc.cores import usable_cores
 from graphc.errors import GraphError
 
 CHECKS = ("nan", "race", "bounds")
@@ -127,13 +128,6 @@ def denormals() -> str:
 def log_level() -> str:
     """How much to say: one of `LOG_LEVELS`, by GRAPHC_LOG."""
     return _setting("GRAPHC_LOG", _log_level) or "warning"
-
-
-def usable_cores() -> int:
-    """The cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _setting(variable: str, parse: Callable[[str], T]) -> T | None:

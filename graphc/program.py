@@ -62,6 +62,9 @@ def compile(
     threads   workers on the CPU, the caller included
     training  whether dropout drops and batch norm uses the batch, in modules whose `train()` or
               `eval()` says nothing else; default: with `update`
+    tune      whether to choose among the kernels that could compute a contraction by measurement,
+              not by a model of the machine: takes seconds for each layer that is new to the cache,
+              and the last bits of sums may change with the choice. Default: GRAPHC_TUNE, or not
     seed      key of the program's random numbers, equal for equal seeds; default: one of its own
               for each program, which `graphc.seed` determines
     disable   names of optional passes to leave out
@@ -223,6 +226,11 @@ def _load(
 
     graph, state = _packed(graph, state)
     kernels, search = _lowered(graph, target), settings.memory_search
+    if settings.tune and device == "cpu":
+        from graphc.runtime.tuner import tuned
+
+        with stage("tune"):
+            kernels = tuned(graph, kernels, target)
 
     def plan_for(
         streams: int, measured: Mapping[str, float] | None = None, search: bool = search

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from graphc.ir import Node
+from graphc.kernels.cpu.contract import contract_candidates
 from graphc.kernels.cpu.lower import lower_cpu
 from graphc.kernels.cpu.transpose import lower_relayout
 from graphc.kernels.cuda.lower import lower_cuda
@@ -31,6 +32,15 @@ def lower(node: Node, target: Target) -> Kernel:
     assert isinstance(node, KernelNode), f"{node.op.name} is not a kernel"
     with _deep_enough(node):
         return LOWERINGS[target.device](node, target)
+
+
+def candidates(node: Node, target: Target) -> list[Kernel]:
+    """The kernels that may compute a node, the best by the model, which is `lower`'s, first. Only
+    contractions on the CPU have several."""
+    if target.device != "cpu" or not isinstance(node, KernelNode) or node.op.template != "contract":
+        return [lower(node, target)]
+    with _deep_enough(node):
+        return list(contract_candidates(node, target))
 
 
 @contextmanager

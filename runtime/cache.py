@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from graphc.config import cache_dir, cache_limit, compile_seconds
 from graphc.errors import CompileError
@@ -124,6 +126,19 @@ def read(path: Path) -> bytes | None:
         if time.time() - status.st_mtime > _HOUR:
             os.utime(file)
         return opened_file.read()
+
+
+def recalled(key: str) -> Any:
+    """What `remember` kept by that key, as JSON has it; None if there is nothing."""
+    with opened("choices") as folder:
+        body, keys = unsealed(read(folder / f"{key}.choice"))
+    return json.loads(body) if key in keys else None
+
+
+def remember(key: str, choice: Any) -> None:
+    """Keep a choice that was made by measurement, by the digest of all that it depends on."""
+    with opened("choices") as folder:
+        place(sealed(json.dumps(choice).encode(), [key]), folder / f"{key}.choice")
 
 
 @dataclass

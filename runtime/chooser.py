@@ -17,7 +17,6 @@ The choice is kept in the cache, by machine and plan, with the times that its pl
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphc.config import usable_cores
+from graphc.cores import usable_cores
 from graphc.errors import RunError
 from graphc.ir import Type
 from graphc.messages import log
@@ -107,10 +106,11 @@ def choose_plan(
         choice = Choice(1, "one takes more memory than is allowed")
     else:
         key = _key(one, machine, limit)
-        remembered = _recall(key)
-        choice = remembered or _Trial(one, plan_for, load, limit, clock).choice()
+        remembered = cache.recalled(key)
         if remembered is None:
-            _remember(key, choice)
+            remembered = asdict(_Trial(one, plan_for, load, limit, clock).choice())
+            cache.remember(key, remembered)
+        choice = Choice(**remembered)
     plan = one if choice.streams == 1 else plan_for(choice.streams, choice.measured)
     return replace(plan, notes=(*plan.notes, *choice.notes))
 
@@ -148,7 +148,7 @@ class _Trial:
     def measured_choice(self) -> Choice:
         log("info", f"streams: measuring {self.one.name}, for at most {SECONDS:g} s")
         state = {b.value.name: _buffer(b.value.type) for b in self.one.state}
-        inputs = [_filled(b.value.type) for b in self.one.inputs]
+        inputs = [filled(b.value.type.shape, b.value.type.numpy_dtype) for b in self.one.inputs]
         first = self.load(self.one, state)
         self.timed(partial(first.run, inputs))
         call = self.timed(partial(first.run, inputs))
@@ -273,17 +273,18 @@ def _figures(samples: Mapping[int, Sequence[float]], noise: float, plans: dict[i
 
 def _buffer(type: Type) -> StateBuffer:
     buffer = StateBuffer(np.zeros(type.shape, type.numpy_dtype))
-    buffer.array[...] = _filled(type)
+    buffer.array[...] = filled(type.shape, type.numpy_dtype)
     return buffer
 
 
-def _filled(type: Type) -> Array:
+def filled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Numbers of an ordinary size; zeros where they are not floats, which any index may be."""
-    if type.numpy_dtype.kind != "f":
-        return np.zeros(type.shape, type.numpy_dtype)
-    some = 0.1 * np.random.default_rng(0).standard_normal(min(4093, type.size) or 1)
-    filled: Array = np.resize(some.astype(type.numpy_dtype), type.shape)
-    return filled
+    size = math.prod(shape)
+    if dtype.kind != "f":
+        return np.zeros(shape, dtype)
+    some = 0.1 * np.random.default_rng(0).standard_normal(min(4093, size) or 1)
+    array: Array = np.resize(some.astype(dtype), shape)
+    return array
 
 
 def _key(plan: Plan, machine: str, limit: int | None) -> str:
@@ -301,15 +302,3 @@ def _key(plan: Plan, machine: str, limit: int | None) -> str:
             )
             parts += [(p.segment, p.start, p.stop, p.moves) for p in places]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-
-
-def _recall(key: str) -> Choice | None:
-    with cache.opened("choices") as folder:
-        body, keys = cache.unsealed(cache.read(folder / f"{key}.choice"))
-    return Choice(**json.loads(body)) if key in keys else None
-
-
-def _remember(key: str, choice: Choice) -> None:
-    with cache.opened("choices") as folder:
-        body = json.dumps(asdict(choice)).encode()
-        cache.place(cache.sealed(body, [key]), folder / f"{key}.choice")

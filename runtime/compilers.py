@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from graphc.config import compile_seconds, usable_cores
+from graphc.config import compile_seconds
+from graphc.cores import usable_cores
 from graphc.errors import CompileError
 
 S = TypeVar("S")

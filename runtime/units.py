@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphc.config import usable_cores
+from graphc.cores import usable_cores
 from graphc.errors import CompileError
 from graphc.kernels.program.kernel import Kernel
 from graphc.messages import log

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphc import config
+from graphc.cores import usable_cores
 from graphc.errors import GraphError
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -16,9 +17,7 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert config.read() == config.Config(
-        threads=config.usable_cores(), cache_dir=tmp_path / "graphc"
-    )
+    assert config.read() == config.Config(threads=usable_cores(), cache_dir=tmp_path / "graphc")
 
 
 @pytest.mark.parametrize(

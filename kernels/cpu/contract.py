@@ -9,6 +9,7 @@ in a plain nest that checks every read.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from graphc.ir import Graph
@@ -20,7 +21,7 @@ from graphc.kernels.cpu.conv_channels_gradient import (
     lower_channel_gradient,
 )
 from graphc.kernels.cpu.coverage import check_plain, check_tiled
-from graphc.kernels.cpu.schedule import choose
+from graphc.kernels.cpu.schedule import ranked
 from graphc.kernels.cpu.shell import balanced, make_kernel, symbol
 from graphc.kernels.cpu.tile import Schedule
 from graphc.kernels.cpu.tile_cost import CHUNK_CYCLES, FEWEST_CHUNKS, PANEL_ROWS, wanted_chunks
@@ -38,12 +39,19 @@ SHORTEST_PART = 400
 
 def lower_contract(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a fused contraction for the CPU."""
+    return next(contract_candidates(node, target))
+
+
+def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
+    """Kernels of a fused contraction, the best by the model first."""
     body = node.body
     nest = contraction_nest(body)
     if by_channels(nest):
-        return lower_conv_channels(node, nest, target)
+        yield lower_conv_channels(node, nest, target)
+        return
     if is_channel_gradient(nest):
-        return lower_channel_gradient(node, nest, target)
+        yield lower_channel_gradient(node, nest, target)
+        return
     pool, window = pooling(body), None
     if pool is not None:
         assert isinstance(pool.op, MaxPool2d) and pool.op.pools_in_registers
@@ -51,12 +59,13 @@ def lower_contract(node: KernelNode, target: Target) -> Kernel:
     elif sections := sections_of_sums(body):
         nest = sectioned_nest(nest, sections)
     lane = _batch_lane(body, nest)
-    schedule = None
+    schedules: list[Schedule] = []
     if nest.node.output.type.dtype == "f32" and all(axis.extent for axis in nest.axes):
-        schedule = choose(nest, target, lane, _contiguous(nest), window)
-    if schedule is None:
-        return _plain(node, nest, target.lanes, lane, window)
-    return _tiled(node, nest, order_loops(schedule), target.lanes)
+        schedules = ranked(nest, target, lane, _contiguous(nest), window)
+    for schedule in schedules:
+        yield _tiled(node, nest, order_loops(schedule), target.lanes)
+    if not schedules:
+        yield _plain(node, nest, target.lanes, lane, window)
 
 
 def _tiled(node: KernelNode, nest: Nest, schedule: Schedule, width: int) -> Kernel:

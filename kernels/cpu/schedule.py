@@ -1,7 +1,7 @@
 """Which register tile computes a contraction: the choice of axes, sizes and inner loop.
 
-`choose` walks every assignment of the axes to the roles of a tile (see tile.py) that the reads
-allow, sizes them within the register file, and takes the cheapest by the model of tile_cost.py.
+`ranked` walks every assignment of the axes to the roles of a tile (see tile.py) that the reads
+allow, sizes them within the register file, and orders them by the model of tile_cost.py.
 """
 
 from __future__ import annotations
@@ -27,25 +27,32 @@ UNROLLED_PRODUCTS = 640
 """Products that a kernel's text may hold; compile time is proportional to it."""
 
 
-def choose(
+MOST_CUT = 24
+"""Tiles that are looked at more closely, best guesses first."""
+
+MOST_RANKED = 6
+"""Tiles that are worth a measurement."""
+
+
+def ranked(
     nest: Nest,
     target: Target,
     lane: int | None,
     contiguous: int | None,
     window: Window | None = None,
-) -> Schedule | None:
-    """The cheapest schedule, or None if the template fits none. `lane` is the axis that must lie
-    in the lanes, if one must; `contiguous` the kept axis along which the output is. With `window`
-    the columns of a tile are whole windows of output pixels."""
-    found = _chosen(nest, target, lane, contiguous, window)
-    return found and replace(found, roles=replace(found.roles, nest=nest))
+) -> list[Schedule]:
+    """The cheapest schedules, the best first; none if the template fits none. `lane` is the axis
+    that must lie in the lanes, if one must; `contiguous` the kept axis along which the output is.
+    With `window` the columns of a tile are whole windows of output pixels."""
+    found = _ranked(nest, target, lane, contiguous, window)
+    return [replace(s, roles=replace(s.roles, nest=nest)) for s in found]
 
 
 @functools.lru_cache(maxsize=1024)
-def _chosen(
+def _ranked(
     nest: Nest, target: Target, lane: int | None, contiguous: int | None, window: Window | None
-) -> Schedule | None:
-    """The choice for every nest that equals this one: layers repeat."""
+) -> tuple[Schedule, ...]:
+    """Those of every nest that equals this one: layers repeat."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
     for roles in _candidates(nest, target, lane, window):
         if roles.allowed():
@@ -53,20 +60,15 @@ def _chosen(
             for sizes in _sizes(roles):
                 guesses.append((model.total(sizes), len(guesses), roles, sizes))
     guesses.sort(key=lambda g: g[:2])
-    best: Schedule | None = None
-    tried = 0
+    cut: list[Schedule] = []
     for guess, _, roles, sizes in guesses:
         # A guess leaves out what only the cut tile shows, which at most halves it.
-        if best is not None and (tried >= 24 or guess > 2 * best.cycles):
+        if cut and (len(cut) >= MOST_CUT or guess > 2 * min(s.cycles for s in cut)):
             break
         schedule = _cut(roles, *sizes)
-        if schedule is None:
-            continue
-        tried += 1
-        schedule = replace(schedule, cycles=guess * _refined(schedule))
-        if best is None or schedule.cycles < best.cycles:
-            best = schedule
-    return best
+        if schedule is not None:
+            cut.append(replace(schedule, cycles=guess * _refined(schedule)))
+    return tuple(sorted(cut, key=lambda s: s.cycles)[:MOST_RANKED])
 
 
 def _candidates(

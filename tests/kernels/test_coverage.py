@@ -15,7 +15,7 @@ from graphc.kernels.cpu.contract import order_loops
 from graphc.kernels.cpu.contract_epilogue import tile_epilogue
 from graphc.kernels.cpu.contract_text import plain_loops
 from graphc.kernels.cpu.coverage import check_plain, check_tiled
-from graphc.kernels.cpu.schedule import choose
+from graphc.kernels.cpu.schedule import ranked
 from graphc.kernels.program.nest import contraction_nest, sectioned_nest
 from graphc.ops import Conv2dDgrad, Matmul
 from graphc.ops.fused import Fused
@@ -71,7 +71,7 @@ def test_tiles_that_leave_out_or_repeat_elements_are_found() -> None:
     node = single(Matmul(), [Type((70, 30)), Type((30, 90))])
     assert isinstance(node.op, Fused)
     nest = contraction_nest(node.op.body)
-    schedule = choose(nest, Target("cpu", 16), None, 1)
+    schedule = ranked(nest, Target("cpu", 16), None, 1)[0]
     assert schedule is not None
     schedule = order_loops(schedule)
     check_tiled("product", schedule)

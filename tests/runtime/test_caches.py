@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc.ir import Type
-from graphc.kernels.cpu.schedule import STACK_BYTES, choose
+from graphc.kernels.cpu.schedule import STACK_BYTES, ranked
 from graphc.kernels.program.nest import contraction_nest
 from graphc.ops.fused import Fused
 from graphc.passes.pipeline import AFTER_GRADIENT
@@ -106,7 +106,7 @@ def test_a_panel_is_packed_where_it_fits_the_cache_and_the_stack(second: int, pa
     types = Type((512, 2048)), Type((1024, 2048))
     node = traced("product", lambda x, w: x @ graphc.permute_dims(w, (1, 0)), types)
     assert isinstance(node.op, Fused)
-    schedule = choose(contraction_nest(node.op.body), Target("cpu", 16, caches=caches), None, 1)
+    schedule = ranked(contraction_nest(node.op.body), Target("cpu", 16, caches=caches), None, 1)[0]
     assert schedule is not None
     registers = schedule.outer.size * schedule.columns.size
     assert schedule.roles.packed == packed

@@ -1,0 +1,136 @@
+"""Kernels chosen by measurement: every candidate is right, the fastest is taken and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim
+from graphc.runtime import tuner
+from graphc.runtime.tuner import Play, measure
+
+
+class Net(nn.Module):
+    """A strided convolution and two equal layers."""
+
+    def __init__(self) -> None:
+        graphc.seed(3)
+        self.conv = nn.Conv2d(3, 20, 3, stride=2, padding=1)
+        self.first, self.second = nn.Linear(80, 80), nn.Linear(80, 80)
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        x = graphc.flatten(graphc.max_pool2d(graphc.relu(self.conv(x)), 2))
+        return graphc.relu(self.second(graphc.relu(self.first(x))))
+
+
+def loss_fn(net: Net, x: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
+    return graphc.cross_entropy(net(x), y)
+
+
+X = np.random.default_rng(0).standard_normal((37, 3, 8, 8)).astype(np.float32)
+Y = np.arange(37, dtype=np.int32) % 7
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels stay from test to test, choices do not."""
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(kernels))
+    for choice in kernels.glob("choices/*"):
+        choice.unlink()
+
+
+def _step(tune: bool, device: str = "cpu") -> graphc.Program:
+    return graphc.compile(
+        loss_fn, Net(), X, Y, update=optim.SGD(lr=0.1), device=device, tune=tune, threads=2
+    )
+
+
+def _choose(monkeypatch: pytest.MonkeyPatch, index: int) -> list[int]:
+    """Take candidate `index`, or the last, without a measurement; the candidates of each."""
+    seen: list[int] = []
+
+    def choose(plays: Sequence[Play]) -> tuple[int, str]:
+        seen.append(len(plays))
+        for play in plays:
+            play()
+        return min(index, len(plays) - 1), "the test says so"
+
+    monkeypatch.setattr(tuner, "measure", choose)
+    return seen
+
+
+@pytest.mark.parametrize("index", [1, 5])
+def test_every_candidate_computes_what_the_reference_does(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _choose(monkeypatch, index)
+    step, reference = _step(True), _step(False, "reference")
+    assert len(seen) >= 4
+    plain = _step(False)
+    texts = {k.canonical for k in step.plan.kernels.values()}
+    assert texts != {k.canonical for k in plain.plan.kernels.values()}
+    for _ in range(3):
+        np.testing.assert_allclose(step(X, Y), reference(X, Y), rtol=2e-5)
+
+
+def test_what_was_measured_is_remembered_and_equal_layers_are_measured_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = _choose(monkeypatch, 1)
+    first = _step(True)
+    count = len(seen)
+    contractions = [k for k in first.plan.kernels.values() if k.template == "contract"]
+    assert count < len(contractions)
+    again = _step(True)
+    assert len(seen) == count
+    assert str(again.plan) == str(first.plan)
+    assert "takes candidate 2 of 6: the test says so" in str(first.plan)
+
+
+def test_the_bits_are_those_of_every_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    _choose(monkeypatch, 2)
+    one = graphc.compile(Net(), X, tune=True, device="cpu", threads=1, streams=1)
+    two = graphc.compile(Net(), X, tune=True, device="cpu", threads=2, streams=2)
+    np.testing.assert_array_equal(one(X), two(X))
+
+
+def test_the_fastest_is_taken() -> None:
+    def busy(count: int) -> Play:
+        return lambda: [None for _ in range(count)] and None
+
+    index, why = measure([busy(40_000), busy(30_000), busy(4_000), busy(20_000)])
+    assert index == 2 and "of the first's time" in why
+
+
+def test_the_models_choice_stays_where_nothing_is_faster() -> None:
+    def busy(count: int) -> Play:
+        return lambda: [None for _ in range(count)] and None
+
+    index, why = measure([busy(4_000), busy(8_000), busy(6_000)])
+    assert index == 0 and why.startswith("no other was faster by more than the noise of ")
+
+
+def test_calls_that_take_too_long_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuner, "SECONDS", 0.0)
+    assert measure([lambda: None] * 2) == (0, "a call takes too long to be measured")
+
+
+def test_without_tune_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _choose(monkeypatch, 1)
+    _step(False)
+    assert not seen
+
+
+def test_a_gpus_kernels_have_no_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _choose(monkeypatch, 1)
+    step = graphc.compile(Net(), X, device="sim", tune=True)
+    assert not seen and step.plan.device == "sim"
