@@ -20,6 +20,9 @@ from graphc.target import Target
 from graphc.tracing import Traced
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.inspect.explain import Explainer
+    from graphc.inspect.explanation import Explanation
+    from graphc.inspect.memory import MemoryReport
     from graphc.kernels.program.kernel import Kernel
     from graphc.runtime.plan.plan import Plan
 
@@ -63,6 +66,7 @@ class Program:
         self._arguments = Arguments(self.name, traced.arguments, foreign)
         self._outputs = traced.outputs
         self._run = executable.run_checked if "nan" in check else executable.run
+        self._explainer: Explainer | None = None
         self._check_bounds: Any = None
         if "bounds" in check:
             from graphc.runtime.bounds import BoundsCheck
@@ -146,6 +150,24 @@ class Program:
 
         arrays = self._arguments(args, named)
         return profile_table(self, self._executable.profile(arrays, repeats), repeats)
+
+    def explain(self, what: Any) -> Explanation:
+        """Why a thing is as it is: what shares its kernel and what does not, by which rule; why its
+        bytes are held; why it is on its stream; what an event orders and costs. `what` is an op,
+        value, kernel, loop, event (`e3`), range of bytes (`work+0..64`), module or line of the
+        user's (`net.py:12`), or a node, value or step itself. GraphError if there is none."""
+        if self._explainer is None:
+            from graphc.inspect.explain import Explainer
+
+            self._explainer = Explainer(self)
+        return self._explainer.explain(what)
+
+    def memory(self) -> MemoryReport:
+        """Where the peak of work memory stands, what is alive there with lines and bytes, and what
+        would lower it."""
+        from graphc.inspect.memory import memory_report
+
+        return memory_report(self)
 
     def dump(self, folder: str | Path) -> None:
         """Write every stage, kernel and the plan as text files into `folder`."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from graphc.errors import RunError
-from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan
+from graphc.runtime.plan.lives import at_peak, step_name
+from graphc.runtime.plan.plan import Plan, all_steps
 
 MOST_LISTED = 10
 """Buffers that a refusal names, the largest first."""
@@ -43,47 +44,16 @@ def plan_within(limit: int | None, plan: Plan, plan_for: PlanFor, search: bool =
 
 def refusal(plan: Plan, limit: int) -> str:
     """Why a plan cannot run, and what it holds at its peak."""
-    number, name, held = at_peak(plan)
+    number, held = at_peak(plan)
     lines = [
         f"{plan.name}: the plan takes {plan.peak_bytes} bytes of work memory, "
         f"memory= or GRAPHC_MEMORY_LIMIT allows {limit}; nothing has run, state is unchanged",
-        f"at its peak, step {number} ({name}), it holds:",
+        f"at its peak, step {number} ({step_name(all_steps(plan.steps)[number])}), it holds:",
     ]
     lines += [
-        f"{size:12} bytes  {value}" + (f"  # {line}" if line else "")
-        for size, value, line in held[:MOST_LISTED]
+        f"{life.nbytes:12} bytes  {life.value}" + (f"  # {life.where}" if str(life.where) else "")
+        for life in held[:MOST_LISTED]
     ]
     if rest := held[MOST_LISTED:]:
-        lines.append(f"{sum(size for size, *_ in rest):12} bytes  in {len(rest)} smaller ones")
+        lines.append(f"{sum(life.nbytes for life in rest):12} bytes  in {len(rest)} smaller ones")
     return "\n  ".join(lines)
-
-
-def at_peak(plan: Plan) -> tuple[int, str, list[tuple[int, str, str]]]:
-    """The number and the name of the step at which most bytes of work memory live, in the order
-    of issue, and those that do: bytes, value and the line that it comes from, the largest first.
-    A buffer lives from the step that first writes it to the last that uses it."""
-    lives: dict[tuple[int, int, str], list[int]] = {}
-    lines: dict[tuple[int, int, str], str] = {}
-    for number, step in enumerate(plan.steps):
-        if isinstance(step, Copy):
-            used = [step.source, step.target]
-        elif isinstance(step, Launch | Loop):
-            used = [*step.reads, *step.writes]
-        else:
-            continue
-        for place in used:
-            if place.segment == "work" and place.start < place.stop:
-                key = place.start, place.stop, place.value
-                lives.setdefault(key, []).append(number)
-                lines.setdefault(key, str(getattr(step, "where", "")))
-    steps = [
-        [key for key, uses in lives.items() if uses[0] <= number <= uses[-1]]
-        for number in range(len(plan.steps))
-    ]
-    number = max(range(len(steps)), key=lambda n: sum(stop - a for a, stop, _ in steps[n]))
-    held = [
-        (stop - start, value, lines[start, stop, value]) for start, stop, value in steps[number]
-    ]
-    step = plan.steps[number]
-    name = step.kernel if isinstance(step, Launch) else getattr(step, "name", "copy")
-    return number, name, sorted(held, key=lambda buffer: -buffer[0])

@@ -63,7 +63,8 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
     if nest.node.output.type.dtype == "f32" and all(axis.extent for axis in nest.axes):
         schedules = ranked(nest, target, lane, _contiguous(nest), window)
     for schedule in schedules:
-        yield _tiled(node, nest, order_loops(schedule), target.lanes)
+        kernel = _tiled(node, nest, order_loops(schedule), target.lanes)
+        yield replace(kernel, choice=schedule.choice)
     if not schedules:
         yield _plain(node, nest, target.lanes, lane, window)
 

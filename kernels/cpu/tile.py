@@ -245,6 +245,22 @@ class Schedule:
         return math.prod(count for _, count, _ in self.loops)
 
     @property
+    def choice(self) -> str:
+        """The tile in words, and why it is this one."""
+        roles, axes = self.roles, self.roles.nest.axes
+        spans = {"rows": self.rows, "outer": self.outer, "columns": self.columns}
+        sizes = [
+            f"{span.size} {kind}" + ("" if span.axis is None else f" of {axes[span.axis].name}")
+            for kind, span in spans.items()
+            if span.size > 1
+        ]
+        return (
+            f"a tile of {' x '.join(sizes) or 'one register'}, {roles.width} of "
+            f"{axes[roles.lane].name} in each register: by the model of cycles the cheapest that "
+            f"{roles.target.registers} registers hold"
+        )
+
+    @property
     def products(self) -> int:
         """Products in the kernel's text."""
         loop = self.main - self.head

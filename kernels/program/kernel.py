@@ -49,6 +49,8 @@ class Kernel:
     launches: tuple[GridLaunch, ...] = ()
     note: str = ""
     """What the plan's notes say of how it computes."""
+    choice: str = ""
+    """The tile that was chosen, and why."""
 
     @functools.cached_property
     def canonical(self) -> str:

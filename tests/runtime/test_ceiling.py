@@ -8,7 +8,8 @@ import pytest
 
 from graphc.errors import RunError
 from graphc.ir import Where
-from graphc.runtime.ceiling import at_peak, plan_within
+from graphc.runtime.ceiling import plan_within
+from graphc.runtime.plan.lives import at_peak
 from graphc.runtime.plan.plan import Launch, Plan
 from graphc.runtime.planner.planner import make_plan
 from tests.runtime.random_graphs import training_graph
@@ -77,10 +78,10 @@ def test_refusal_lists_what_lives_at_the_peak() -> None:
 def test_many_small_buffers_are_summed_up() -> None:
     graph, kernels = training_graph(14, batch=1600)
     plan = make_plan(graph, kernels, device="cpu")
-    _, _, held = at_peak(plan)
+    _, held = at_peak(plan)
     assert len(held) > 10
-    rest = sum(size for size, *_ in held[10:])
+    rest = sum(life.nbytes for life in held[10:])
     with pytest.raises(RunError) as error:
         plan_within(1000, plan, plan_for)
     assert str(error.value).endswith(f"\n  {rest:12} bytes  in {len(held) - 10} smaller ones")
-    assert sum(size for size, *_ in held) <= plan.peak_bytes
+    assert sum(life.nbytes for life in held) <= plan.peak_bytes

@@ -14,8 +14,17 @@ from collections.abc import Mapping, Sequence
 from graphc.ir import Graph, Node, Value
 from graphc.ops.view import Slice
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.fuse.places import is_over, read_elsewhere, readers, stored
+from graphc.passes.fuse.places import (
+    CIRCLE,
+    ELSEWHERE,
+    TAKEN,
+    is_over,
+    read_elsewhere,
+    readers,
+    stored,
+)
 from graphc.passes.fuse.sections import MOST_SECTIONS, Sections, section_read, sections_joined
+from graphc.passes.rewriting.reasons import apart, joined
 from graphc.target import Target
 
 
@@ -87,16 +96,18 @@ def _absorb_readers(
     shape = sections.shape(first.output.type.shape)
     inside = set(parts)
     for node in graph.nodes[partition.number[id(first)] + 1 :]:
-        joined = sections_joined(node)
-        fits = joined.shape(node.output.type.shape) == shape if joined else is_over(node, shape)
-        if not fits:
+        concat = sections_joined(node)
+        fits = concat.shape(node.output.type.shape) == shape if concat else is_over(node, shape)
+        if not fits or node.where.of_update_rule or node.is_free:
             continue
-        if node.where.of_update_rule or node.is_free:
+        read = next((v for v in node.inputs if stored(v, producers) in inside), None)
+        if read is None:
             continue
-        if not any(stored(v, producers) in inside for v in node.inputs):
+        if rule := refusal(node, first, partition, producers):
+            apart(read, node, rule)
             continue
-        if _merge(node, first, partition, producers):
-            inside.update(() if joined else node.outputs)
+        _merge(node, first, partition, "a tile holds the sections of each element together")
+        inside.update(() if concat else node.outputs)
 
 
 def absorb_operands(
@@ -121,18 +132,23 @@ def absorb_operands(
             continue
         if any(node.output in read_elsewhere(n, producers) for n in reading):
             continue
-        _merge(node, first, partition, producers)
+        if rule := refusal(node, first, partition, producers):
+            apart(node.output, reading[0], rule)
+        else:
+            _merge(node, first, partition, "nothing but this kernel reads it, at its own places")
 
 
-def _merge(node: Node, first: Node, partition: Partition, producers: Mapping[Value, Node]) -> bool:
-    """Whether the node, still alone, could join the group of `first`."""
+def refusal(node: Node, first: Node, partition: Partition, producers: Mapping[Value, Node]) -> str:
+    """The rule that keeps the node from the group of `first`; "" if none does."""
     group, other = partition.of(first), partition.of(node)
     members = {v for n in partition.nodes_of(group) for v in n.outputs}
     if len(partition.members[other]) > 1:
-        return False
+        return TAKEN
     if not members.isdisjoint(read_elsewhere(node, producers)):
-        return False
-    if not partition.can_merge(group, other):
-        return False
-    partition.merge(group, other)
-    return True
+        return ELSEWHERE
+    return "" if partition.can_merge(group, other) else CIRCLE
+
+
+def _merge(node: Node, first: Node, partition: Partition, why: str) -> None:
+    joined(node, why)
+    partition.merge(partition.of(first), partition.of(node))

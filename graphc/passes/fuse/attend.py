@@ -9,6 +9,7 @@ from __future__ import annotations
 from graphc.ir import Graph, Node
 from graphc.ops.join import Concat
 from graphc.passes.fuse.groups import fuse_groups
+from graphc.passes.rewriting.reasons import joined
 from graphc.target import Target
 
 
@@ -29,4 +30,5 @@ def fuse_attend(graph: Graph, target: Target) -> Graph:
             v.name for v in node.outputs
         ):
             groups.append([node, concat])
+            joined(concat, "the gradients of sections of one value are written where they belong")
     return fuse_groups(graph, groups)

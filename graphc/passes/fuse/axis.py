@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.groups import fuse_groups
+from graphc.passes.rewriting.reasons import joined
 from graphc.target import Target
 
 
@@ -44,6 +45,7 @@ def _with_producers(
                 continue
             if all(id(reader) in members for reader in consumers[value]):
                 group.append(source)
+                joined(source, f"{node.op.name} alone reads it, and computes it where it reads it")
                 members.add(id(source))
                 waiting.append(source)
     return group

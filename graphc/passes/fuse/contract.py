@@ -9,13 +9,15 @@ then the maximum is taken there too, and the values before it are never stored.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
-from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections
+from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections, refusal
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.fuse.places import is_over, read_elsewhere, readers, stored
+from graphc.passes.fuse.places import OF_RULE, misfit, readers
+from graphc.passes.rewriting.reasons import apart, joined
 from graphc.target import Target
 
 
@@ -27,13 +29,14 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
     notes: dict[int, str] = {}
     # Backward ones first: what they alone read must not be computed, and stored, ahead of them.
     for contraction in sorted(contractions, key=lambda n: not n.where.derived):
-        inside = _absorb(graph, contraction, set(contraction.outputs), partition)
+        inside = _absorb(graph, contraction, set(contraction.outputs), partition, consumers)
         windows = _holds_windows(contraction, target)
         pool = _pooling_of(graph, consumers, inside) if windows else None
         group, note = partition.of(contraction), ""
         if pool is not None and partition.can_merge(group, partition.of(pool)):
             partition.merge(group, partition.of(pool))
-            _absorb(graph, pool, {pool.outputs[0]}, partition)
+            joined(pool, "a register tile of the contraction holds its windows whole")
+            _absorb(graph, pool, {pool.outputs[0]}, partition, consumers)
         else:
             shape = contraction.output.type.shape
             absorb_operands(graph, contraction, shape, partition, consumers, producers)
@@ -43,25 +46,49 @@ def fuse_contract(graph: Graph, target: Target) -> Graph:
     return fuse_groups(graph, groups, [notes[id(n)] for n in contractions])
 
 
-def _absorb(graph: Graph, first: Node, inside: set[Value], partition: Partition) -> set[Value]:
+def _absorb(
+    graph: Graph,
+    first: Node,
+    inside: set[Value],
+    partition: Partition,
+    consumers: Mapping[Value, Sequence[Node]],
+) -> set[Value]:
     """Merge the pointwise nodes behind `inside`, values of one shape, into the group of `first`;
     all values of that shape that the group then computes."""
-    shape = first.outputs[0].type.shape
-    producers = graph.producers
-    for node in graph.nodes[partition.number[id(first)] + 1 :]:
-        if not is_over(node, shape) or node.is_free or node.where.of_update_rule:
+    shape, producers, number = first.outputs[0].type.shape, graph.producers, partition.number
+    read = {number[id(n)]: v for v in inside for n in readers(v, consumers)}
+    waiting = sorted(read)
+    while waiting:
+        place = heapq.heappop(waiting)
+        node = graph.nodes[place]
+        if node.is_free or partition.of(node) == partition.of(first):
             continue
-        if not any(stored(v, producers) in inside for v in node.inputs):
+        if rule := _refusal(node, first, shape, partition, producers):
+            apart(read[place], node, rule)
             continue
-        group, other = partition.of(first), partition.of(node)
-        members = {v for n in partition.nodes_of(group) for v in n.outputs}
-        if not members.isdisjoint(read_elsewhere(node, producers)):
-            continue
-        alone = len(partition.members[other]) == 1
-        if alone and partition.can_merge(group, other):
-            partition.merge(group, other)
-            inside = inside | set(node.outputs)
+        joined(node, "it is computed from the sums while they are in registers: an epilogue")
+        partition.merge(partition.of(first), partition.of(node))
+        inside = inside | set(node.outputs)
+        for output in node.outputs:
+            for behind in (number[id(n)] for n in readers(output, consumers)):
+                if behind not in read:
+                    read[behind] = output
+                    heapq.heappush(waiting, behind)
     return inside
+
+
+def _refusal(
+    node: Node,
+    first: Node,
+    shape: tuple[int, ...],
+    partition: Partition,
+    producers: Mapping[Value, Node],
+) -> str:
+    """The rule that keeps the node from the group of `first`, whose epilogue has this shape; ""
+    if none does."""
+    if rule := misfit(node, shape):
+        return rule
+    return OF_RULE if node.where.of_update_rule else refusal(node, first, partition, producers)
 
 
 def _holds_windows(contraction: Node, target: Target) -> bool:

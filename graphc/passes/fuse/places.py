@@ -7,10 +7,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphc.ir import Node, Value
 from graphc.passes.fuse.sections import sections_joined
 
+OF_RULE = "update rules stay among themselves, so that one launch updates all parameters"
+ELSEWHERE = "it reads values of that kernel at other places, through a view, a window or a gather"
+CIRCLE = "a third kernel needs the one and is needed by the other: they would wait for each other"
+TAKEN = "the reader is in the kernel of another contraction, and a kernel holds one"
+
 
 def is_over(node: Node, shape: tuple[int, ...]) -> bool:
     """Whether the node computes each element of a value of this shape at its own place."""
     return node.op.pointwise and node.output.type.shape == shape
+
+
+def misfit(node: Node, shape: tuple[int, ...]) -> str:
+    """Why the node does not compute the elements of a value of this shape one by one; "" if it
+    does."""
+    op = node.op
+    if is_over(node, shape):
+        return ""
+    if op.contracts:
+        return "a contraction reads each element of its operands many times, so they are in memory"
+    if op.reduced_axes is not None:
+        return "a reduction needs all elements of its rows, an epilogue has one tile of them"
+    if op.own_template:
+        return f"{op.name} has a template of its own, which reads what lies in memory"
+    if op.pointwise:
+        return "it has another shape, so its elements are not those of the other one by one"
+    return f"{op.name} reads elements at other places than its own, so they are in memory"
 
 
 def read_elsewhere(node: Node, producers: Mapping[Value, Node]) -> set[Value]:

@@ -21,9 +21,16 @@ from dataclasses import dataclass
 from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.fuse.places import read_elsewhere, through_unit_reshapes
+from graphc.passes.fuse.places import (
+    CIRCLE,
+    ELSEWHERE,
+    OF_RULE,
+    read_elsewhere,
+    through_unit_reshapes,
+)
 from graphc.passes.fuse.sections import sections_joined
 from graphc.passes.rewriting.measure import must_fall
+from graphc.passes.rewriting.reasons import apart, joined
 from graphc.target import Target
 
 Shape = tuple[int, ...]
@@ -37,17 +44,26 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
     for node in graph.nodes:
         if not _fusible(node):
             continue
-        for producer in _direct_producers(node, producers):
+        for value, producer in _direct_producers(node, producers):
             a, b = partition.of(producer), partition.of(node)
-            if a != b and spaces[a].fits(spaces[b]) and partition.can_merge(a, b):
-                joined = spaces.pop(a).joined(spaces.pop(b))
-                spaces[partition.merge(a, b)] = joined
+            if a == b:
+                continue
+            if rule := spaces[a].refusal(spaces[b]) or _circle(partition, a, b):
+                apart(value, node, rule)
+                continue
+            whole = spaces.pop(a).joined(spaces.pop(b))
+            spaces[partition.merge(a, b)] = whole
+            joined(node, "it reads what the kernel has made at the same places, from registers")
     graph = fuse_groups(graph, _groups(graph, partition))
     while alone := _alone(graph):  # views whose readers need them in memory appear one by one
         graph = fuse_groups(graph, [[n] for n in alone])
         left = len(_alone(graph))
         must_fall("fuse_pointwise", "fusing alone", len(alone), left, alone[0])
     return graph
+
+
+def _circle(partition: Partition, a: int, b: int) -> str:
+    return "" if partition.can_merge(a, b) else CIRCLE
 
 
 def _alone(graph: Graph) -> list[Node]:
@@ -64,15 +80,15 @@ def _fusible(node: Node) -> bool:
     return not (node.op.is_planned or node.op.contracts or node.is_free)
 
 
-def _direct_producers(node: Node, producers: dict[Value, Node]) -> Iterator[Node]:
-    """The fusible nodes that `node` reads at its own index."""
+def _direct_producers(node: Node, producers: dict[Value, Node]) -> Iterator[tuple[Value, Node]]:
+    """The fusible nodes that `node` reads at its own index, and the values that it reads."""
     if not node.op.in_registers and not sections_joined(node):
         return
     for value in node.inputs:
         source = through_unit_reshapes(value, producers)
         producer = producers.get(source)
         if producer is not None and _fusible(producer):
-            yield producer
+            yield source, producer
 
 
 @dataclass(frozen=True)
@@ -118,27 +134,31 @@ class _Space:
     joins: bool = False
     """Whether it holds such a concat beside a section, which has no place among rows."""
 
-    def fits(self, other: _Space) -> bool:
-        """Whether one kernel can compute both groups."""
-        if self.alone or other.alone or self.of_update_rule != other.of_update_rule:
-            return False
+    def refusal(self, other: _Space) -> str:
+        """The rule that keeps one kernel from computing both groups; "" if it can."""
+        if self.alone or other.alone:
+            return "one of the two has a template of its own"
+        if self.of_update_rule != other.of_update_rule:
+            return OF_RULE
         if not self.elsewhere.isdisjoint(other.outputs):
-            return False
+            return ELSEWHERE
         if not other.elsewhere.isdisjoint(self.outputs):
-            return False
+            return ELSEWHERE
         own, others = self._shapes_beside(other), other._shapes_beside(self)
         shapes = own | others
         rows = self.rows or other.rows
         if rows is None:
-            return len(shapes) == 1
+            return "" if len(shapes) == 1 else "the two compute values of different shapes"
         if (self.rows or rows) != (other.rows or rows):
-            return False
+            return "the two reduce different axes, or values of different shapes"
         if self.joins or other.joins or own is not self.shapes or others is not other.shapes:
-            return False
+            return "a concat of sections has no place among the rows of a reduction"
         if any(s != rows.shape and _squeeze(s) != rows.kept for s in shapes):
-            return False
+            return "a value of the one has neither the shape that the other reduces nor its rows'"
         between = (*self._reads_of(other), *other._reads_of(self))
-        return all(s != rows.shape or t == s or rows.aligned(t) for s, t in between)
+        if all(s != rows.shape or t == s or rows.aligned(t) for s, t in between):
+            return ""
+        return "an element of the one needs another row of the other than its own"
 
     def _shapes_beside(self, other: _Space) -> set[Shape]:
         if self.section is None or other.outputs.isdisjoint(self.reads):
@@ -184,5 +204,5 @@ def _space(node: Node, producers: dict[Value, Node]) -> _Space:
         set(node.outputs),
         read_elsewhere(node, producers),
         reads,
-        joined.shape(shape) if (joined := sections_joined(node)) else None,
+        concat.shape(shape) if (concat := sections_joined(node)) else None,
     )

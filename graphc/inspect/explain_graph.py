@@ -1,0 +1,198 @@
+"""What of a graph is to be explained: what shares a kernel and why, what does not and which rule
+refused, and which pass removed what is no more.
+
+Fusion is a function of the graph before it, which a program keeps, so its reasons are found by
+running it once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import cast
+
+from graphc.inspect.explanation import Reason
+from graphc.inspect.subject import Subject
+from graphc.ir import Graph, Node, Value
+from graphc.ops.fused import KernelNode
+from graphc.ops.scan import Scan, bodies
+from graphc.passes import pipeline
+from graphc.passes.fuse.places import ELSEWHERE, OF_RULE, TAKEN, misfit
+from graphc.passes.rewriting.naming import principal
+from graphc.passes.rewriting.reasons import Reasons, reasons
+
+PASSES = dict((*pipeline.BEFORE_GRADIENT, *pipeline.AFTER_GRADIENT))
+TEMPLATES = {
+    "pointwise": "each element by itself",
+    "reduce": "reductions over rows, with what is computed of each element beside them",
+    "contract": "sums of products, with an epilogue while they are in registers",
+    "relayout": "the same elements in another order in memory",
+}
+
+
+class GraphReader:
+    """The graphs of a program: who makes and reads each value, before and after fusion."""
+
+    def __init__(self, program: Subject) -> None:
+        self.program = program
+        self.graph = list(program.stages.values())[-1]
+        self.nodes = [n for g in (self.graph, *bodies(self.graph)) for n in g.nodes]
+        self.made: dict[str, Node] = {v.name: n for n in self.nodes for v in n.outputs}
+        """The kernel, loop or reshape that makes a value of the last graph."""
+        self.inner: dict[str, tuple[KernelNode, Node]] = {}
+        """For values inside kernels: the kernel and the node that makes it."""
+        for kernel in (n for n in self.nodes if isinstance(n, KernelNode)):
+            for part in kernel.body.nodes:
+                self.inner.update((v.name, (kernel, part)) for v in part.outputs)
+        self.readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                self.readers.setdefault(value.name, []).append(node)
+
+    @functools.cached_property
+    def reasons(self) -> Reasons:
+        """What the fusions of this program say."""
+        with reasons() as found:
+            for (_, before), (name, _) in pairwise(self.program.stages.items()):
+                if name.startswith("fuse_"):
+                    PASSES[name](before, self.program.target)
+        return found
+
+    def what(self, node: Node) -> Reason:
+        """What a node of the last graph is."""
+        if isinstance(node, KernelNode):
+            ops = ", ".join(dict.fromkeys(n.op.name for n in node.body.nodes))
+            does = TEMPLATES.get(node.op.template, "an op with a template of its own")
+            return Reason("what", f"{node.op.template}, {does}: {ops}")
+        if isinstance(node.op, Scan):
+            text = f"a loop of {node.op.length} iterations over {len(node.op.body.nodes)} nodes"
+            return Reason("what", text)
+        if node.op.name == "relayout":
+            (source,), readers = node.inputs, self.readers.get(node.output.name, ())
+            names = " and ".join(map(called, readers)) or "the call's results"
+            text = f"converts {source.type} to {node.output.type}, for {names}"
+            return Reason("what", f'{text}; compile(disable="layout") keeps all row-major')
+        return Reason("what", "a reshape that moves nothing: another name for the same bytes")
+
+    def fused(self, kernel: KernelNode) -> Iterator[Reason]:
+        """What shares a kernel, and why."""
+        nodes = kernel.body.nodes
+        main = principal(nodes)
+        for node in nodes:
+            yield Reason("fused", self._why(node, main, len(nodes)), title(node))
+
+    def _why(self, node: Node, main: Node, count: int) -> str:
+        if why := self.reasons.joined.get(node.outputs[0].name):
+            return why
+        if node.is_free:
+            return "it costs nothing where it is read, so each kernel that does has its own"
+        if node is main:
+            return "the kernel is built around it" if count > 1 else "it is the whole kernel"
+        return "the others read what it makes at the same places, from registers"
+
+    def apart(self, node: Node) -> Iterator[Reason]:
+        """For each kernel that a node of the last graph reads from, and each that reads what it
+        makes, the rule that keeps the two apart."""
+        for value, inner in self._inputs(node):
+            for source in self._sources(value):
+                rule = self._rule(source, node, inner)
+                yield Reason("apart", f"which makes %{inner.name}: {rule}", called(source))
+        for value in node.outputs:
+            for reader in self._reached(value):
+                for outer, inner in self._inputs(reader):
+                    if any(source is node for source in self._sources(outer)):
+                        rule = self._rule(node, reader, inner)
+                        yield Reason("apart", f"which reads %{inner.name}: {rule}", called(reader))
+
+    def _inputs(self, node: Node) -> Iterator[tuple[Value, Value]]:
+        """What a node reads, and what its body calls it."""
+        own = node.body.inputs if isinstance(node, KernelNode) else node.inputs
+        yield from dict.fromkeys(zip(node.inputs, own, strict=True))
+
+    def _sources(self, value: Value) -> Iterator[Node]:
+        """The kernel or loop that makes a value, behind reshapes."""
+        node = self.made.get(value.name)
+        while node is not None and node.op.name == "reshape":
+            node = self.made.get(node.inputs[0].name)
+        if node is not None:
+            yield node
+
+    def _reached(self, value: Value) -> Iterator[Node]:
+        """The kernels and loops that read a value, also behind reshapes."""
+        for node in self.readers.get(value.name, ()):
+            if node.op.name == "reshape":
+                yield from self._reached(node.output)
+            else:
+                yield node
+
+    def _rule(self, source: Node, reader: Node, value: Value) -> str:
+        """The rule that keeps `reader` from the kernel `source`, of whom it reads `value`."""
+        if isinstance(source.op, Scan) or isinstance(reader.op, Scan):
+            return "a loop is a step of its own, which takes and gives what lies in memory"
+        if not isinstance(source, KernelNode) or not isinstance(reader, KernelNode):
+            return "a conversion of layouts is a kernel of its own, chosen after fusion"
+        parts = [n for n in reader.body.nodes if value in n.inputs]
+        said = [
+            r for n in parts for r in self.reasons.apart.get((value.name, n.outputs[0].name), ())
+        ]
+        if said:
+            return "; ".join(dict.fromkeys(said))
+        if source.where.of_update_rule != reader.where.of_update_rule:
+            return OF_RULE
+        if any(n.op.moves for n in parts):
+            return ELSEWHERE
+        shape = value.type.shape
+        return next((rule for n in parts if (rule := misfit(n, shape))), TAKEN)
+
+    def gone(self, name: str) -> tuple[Node | None, list[Reason]] | None:
+        """For a value that the last graph has not: the node that made it, and which pass removed
+        it; None if no stage has it."""
+        last, node = -1, cast("Node | None", None)
+        stages = list(self.program.stages.items())
+        for number, (_, graph) in enumerate(stages):
+            found = _maker(graph, name)
+            if found is not None:
+                last, node = number, found if isinstance(found, Node) else node
+        if last < 0:
+            return None
+        stage = stages[last + 1][0] if last + 1 < len(stages) else stages[last][0]
+        function = PASSES.get(stage)
+        does = (
+            " ".join((function.__doc__ or "").split()).partition(": ")[0].rstrip(".")
+            if function
+            else ""
+        )
+        text = f"the pass {stage} left it out"
+        text += f", which gives {does[0].lower()}{does[1:]}" if does else ""
+        if stage in pipeline.OPTIONAL:
+            text += f'; compile(disable="{stage}") keeps it'
+        return node, [Reason("gone", text)]
+
+
+def _maker(graph: Graph, name: str) -> Node | Value | None:
+    """The node of `graph` or of its bodies that makes a value; the value itself if it is an input
+    or state, None if the graph has no such value."""
+    for inner in (graph, *bodies(graph)):
+        for node in inner.nodes:
+            if any(v.name == name for v in node.outputs):
+                return node
+            if isinstance(node, KernelNode):
+                for part in node.body.nodes:
+                    if any(v.name == name for v in part.outputs):
+                        return part
+        given = next((v for v in (*inner.inputs, *inner.state) if v.name == name), None)
+        if given is not None:
+            return given
+    return None
+
+
+def called(node: Node) -> str:
+    """The name of a node of the last graph: its kernel's, else that of what it makes."""
+    return node.op.kernel if isinstance(node, KernelNode) else title(node)
+
+
+def title(node: Node) -> str:
+    """Such as `add %fc1.add (net.py:3)`."""
+    lines = f" ({node.where.lines[0]})" if node.where.lines else ""
+    return f"{node.op.name} %{node.outputs[0].name}{lines}"

@@ -1,0 +1,80 @@
+"""From which step of a plan to which each buffer of the work memory lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from graphc.ir import Where
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_steps
+
+
+@dataclass(frozen=True)
+class Life:
+    """Bytes `start` to `stop` of the work segment while they hold `value`: from the step that first
+    writes them, which comes from `where`, to the last that uses them. Steps have their numbers in
+    `all_steps`; what lives within a loop is part of the loop's own."""
+
+    value: str
+    start: int
+    stop: int
+    first: int
+    last: int
+    producer: str
+    """The name of the first step: a kernel, a loop or `copy`."""
+    reader: str
+    """The name of the last one."""
+    where: Where = field(default_factory=Where)
+
+    @property
+    def nbytes(self) -> int:
+        return self.stop - self.start
+
+
+def step_name(step: Step) -> str:
+    """The kernel, the loop, `copy`, or the event `e3` that a step is about."""
+    if isinstance(step, Launch):
+        return step.kernel
+    if isinstance(step, Loop):
+        return step.name
+    return "copy" if isinstance(step, Copy) else f"e{step.event}"
+
+
+def accesses(step: Step) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    """What a step reads and writes."""
+    if isinstance(step, Copy):
+        return (step.source,), (step.target,)
+    return (step.reads, step.writes) if isinstance(step, Launch | Loop) else ((), ())
+
+
+def top_steps(plan: Plan) -> Iterator[tuple[int, Step]]:
+    """The steps outside of loops with their numbers in `all_steps`."""
+    number = 0
+    for step in plan.steps:
+        yield number, step
+        number += 1 + (len(all_steps(step.steps)) if isinstance(step, Loop) else 0)
+
+
+def lives(plan: Plan) -> list[Life]:
+    """The lives of all buffers, in the order in which they begin."""
+    uses: dict[tuple[str, int, int], list[tuple[int, Step]]] = {}
+    for number, step in top_steps(plan):
+        for place in (place for places in accesses(step) for place in places):
+            if place.segment == "work" and place.start < place.stop:
+                uses.setdefault((place.value, place.start, place.stop), []).append((number, step))
+    return [_life(*key, found) for key, found in uses.items()]
+
+
+def _life(value: str, start: int, stop: int, uses: list[tuple[int, Step]]) -> Life:
+    (first, maker), (last, reader) = uses[0], uses[-1]
+    where = getattr(maker, "where", Where())
+    return Life(value, start, stop, first, last, step_name(maker), step_name(reader), where)
+
+
+def at_peak(plan: Plan) -> tuple[int, list[Life]]:
+    """The number of the step at which most bytes of work memory live, in the order of issue, and
+    what lives there, the largest first."""
+    found = lives(plan)
+    alive = {n: [x for x in found if x.first <= n <= x.last] for n, _ in top_steps(plan)}
+    number = max(alive, key=lambda n: sum(x.nbytes for x in alive[n]), default=0)
+    return number, sorted(alive.get(number, ()), key=lambda life: -life.nbytes)
