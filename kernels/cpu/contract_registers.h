@@ -1,6 +1,6 @@
 // What a contraction does with registers: partial loads, sums over lanes, the maximum of a window.
 #pragma once
-#include "cpu/elementary.h"
+#include "cpu/special.h"
 #include "cpu/random.h"
 #include "cpu/transpose.h"
 

@@ -246,6 +246,16 @@ def test_an_epilogue_may_overwrite_its_residual() -> None:
     _assert_right(built, inplace=True)
 
 
+@pytest.mark.parametrize("name", ["tan", "round", "log2"])
+def test_an_epilogue_may_call_any_function(name: str) -> None:
+    def called(x: Tensor, w: Tensor) -> Tensor:
+        function = getattr(F, name)
+        return function(emit(Matmul(), x, w) * 0.01 + 1.2)
+
+    (built,) = build([traced("called", called, [Type((9, 7)), Type((7, WIDTH + 3))])])
+    _assert_right(built)
+
+
 def test_an_operand_is_never_overwritten() -> None:
     def gated(a: Tensor, b: Tensor) -> Tensor:
         return emit(Matmul(), a, b) * a
