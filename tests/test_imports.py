@@ -39,8 +39,9 @@ ROOMS = (
     ("runtime",),
     ("inspect",),
     ("compiled", "program"),
-    ("torch.aten",),
-    ("torch",),
+    ("torch.aten", "onnx.dtypes"),
+    ("onnx.operators",),
+    ("torch", "onnx"),
     ("cli",),
 )
 """What imports nothing above it, from the ground up: an import, also one inside a function or for
