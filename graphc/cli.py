@@ -1,4 +1,4 @@
-"""The command line: `graphc show`, `graphc doctor`, `graphc cache`."""
+"""The command line: `graphc show`, `graphc report`, `graphc doctor`, `graphc cache`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show = commands.add_parser("show", help="print a program's stages, kernels or plan")
     show.add_argument("program", metavar="FILE.py:NAME", help="a program, or a function giving one")
     show.add_argument("--stage", help="a pass's name, or kernels, or plan; default: the last pass")
+    report = commands.add_parser("report", help="write what is known of a program as one HTML file")
+    report.add_argument(
+        "program", metavar="FILE.py:NAME", help="a program, or a function giving one"
+    )
+    report.add_argument("--versus", metavar="FILE.py:NAME", help="another one, beside it")
+    report.add_argument("--output", metavar="FILE.html", help="default: NAME.html of the program")
+    report.add_argument("--no-measure", action="store_true", help="do not time the kernels")
     commands.add_parser("doctor", help="print what graphc finds on this machine")
     cache = commands.add_parser("cache", help="print the cache's place and size")
     cache.add_argument("--clear", action="store_true", help="remove what graphc has put there")
@@ -34,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "show":
             lines = show_program(options.program, options.stage)
+        elif options.command == "report":
+            names = options.program, options.versus
+            lines = report_program(*names, options.output, not options.no_measure)
         elif options.command == "doctor":
             lines = doctor()
         else:
@@ -50,7 +60,7 @@ def show_program(place: str, stage: str | None) -> Iterator[str]:
 
     Raises GraphError if there is no such file, name or stage.
     """
-    program = _find(place)
+    program = _find(place, "show")
     stages = list(program.stages)
     if stage is None:
         stage = stages[-1]
@@ -67,6 +77,21 @@ def show_program(place: str, stage: str | None) -> Iterator[str]:
     else:
         known = ", ".join([*stages, "kernels", "plan"])
         raise GraphError(f"stage: expected one of {known}, got {stage!r}")
+
+
+def report_program(
+    place: str, versus: str | None, output: str | None, measure: bool
+) -> Iterator[str]:
+    """Write the report of the program at `place`, beside that at `versus` if there is one, and say
+    where. The numbers that it is called with are zeros.
+
+    Raises GraphError as `show_program` does, or if the file cannot be written.
+    """
+    program = _find(place, "report")
+    path = Path(output or f"{program.name}.html")
+    other = None if versus is None else _find(versus, "report")
+    program.report(path, versus=other, measure=measure)
+    yield f"{path}: {path.stat().st_size / 1e6:.2f} MB"
 
 
 def doctor() -> Iterator[str]:
@@ -127,47 +152,47 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _find(place: str) -> Any:
+def _find(place: str, command: str) -> Any:
     file, colon, name = place.rpartition(":")
     path = Path(file if colon else place)
     if not path.is_file():
-        raise GraphError(f"show: expected FILE.py:NAME, got {place!r}: no such file")
+        raise GraphError(f"{command}: expected FILE.py:NAME, got {place!r}: no such file")
     if not name or not colon:
-        raise GraphError(f"show: expected FILE.py:NAME, got {place!r}: no name")
-    module = _load(path)
+        raise GraphError(f"{command}: expected FILE.py:NAME, got {place!r}: no name")
+    module = _load(path, command)
     if not hasattr(module, name):
-        raise GraphError(f"show: {path.name} has no {name}{_alternatives(module)}")
+        raise GraphError(f"{command}: {path.name} has no {name}{_alternatives(module)}")
     found = getattr(module, name)
     if callable(found) and not isinstance(found, Module) and not hasattr(found, "stages"):
-        found = _call(found, f"{name} in {path.name}")
+        found = _call(found, f"{name} in {path.name}", command)
     if not hasattr(found, "stages"):
         compiled = f": {name} is not compiled" if isinstance(found, Module) else ""
         raise GraphError(
-            f"show: expected {name} in {path.name} to be a program or a function that gives one, "
-            f"got {type(found).__name__}{compiled}"
+            f"{command}: expected {name} in {path.name} to be a program or a function that gives "
+            f"one, got {type(found).__name__}{compiled}"
         )
     return found
 
 
-def _load(path: Path) -> ModuleType:
+def _load(path: Path, command: str) -> ModuleType:
     """The file, run as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise GraphError(f"show: expected FILE.py:NAME, got {path.name}: not a Python file")
+        raise GraphError(f"{command}: expected FILE.py:NAME, got {path.name}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 
 
-def _call(function: Any, name: str) -> Any:
+def _call(function: Any, name: str, command: str) -> Any:
     """What the function gives; GraphError if it wants arguments."""
     try:
         inspect.signature(function).bind()
     except TypeError:
         raise GraphError(
-            f"show: expected {name} to be a function without arguments that gives a program, got "
-            f"{function.__name__}{inspect.signature(function)}"
+            f"{command}: expected {name} to be a function without arguments that gives a program, "
+            f"got {function.__name__}{inspect.signature(function)}"
         ) from None
     return function()
 

@@ -175,12 +175,51 @@ class Program:
 
         dump(self, Path(folder))
 
+    def report(
+        self,
+        path: str | Path,
+        *args: Any,
+        versus: Program | None = None,
+        measure: bool = True,
+        **named: Any,
+    ) -> None:
+        """Write one HTML file that shows all that is known of the program, and needs no network:
+        its kernels with their lines, reasons and sources, the graph after each pass, the memory,
+        the streams.
+
+        versus   another program, shown beside this one
+        measure  whether kernels are timed, with the arrays of a call, or zeros where none are
+                 given. The state stays as it is. Not on the simulator, whose times say nothing
+
+        GraphError if the file cannot be written.
+        """
+        from graphc.report.page import write
+
+        if versus is not None and not isinstance(versus, Program):
+            raise error(f"report: versus expected a program, got {type(versus).__name__}")
+        programs = [self] if versus is None else [self, versus]
+        write(Path(path), [p._reported(args, named, measure) for p in programs])
+
+    def _reported(self, args: Sequence[Any], named: Mapping[str, Any], measure: bool) -> Any:
+        """What a report shows of this program."""
+        from graphc.report import data
+        from graphc.report.measure import measured
+
+        arrays = self._arguments(args, named) if args or named else None
+        timed = self.plan if measure and self.target.device != "sim" else None
+        times = None if timed is None else measured(self._executable, timed, arrays)
+        return data.program_data(self, times, getattr(self._executable, "threads", 1))
+
     def _repr_html_(self) -> str:
+        from graphc.report.data import summary
+        from graphc.report.summary import notebook_strip
+
         inputs = "\n".join(f"{name} : {type}" for name, type in self._arguments.inputs)
         state = "\n".join(f"{name} : {type}" for name, type in self.state_types().items())
         parts = [html.details(repr(self), inputs, opened=True), html.details("state", state)]
         shown: list[Graph | Plan] = [self.graph] if self.plan is None else [self.graph, self.plan]
-        return "".join([*parts, *(part._repr_html_() for part in shown)])
+        strip = notebook_strip(summary(self, getattr(self._executable, "threads", 1)))
+        return "".join([strip, *parts, *(part._repr_html_() for part in shown)])
 
     def __repr__(self) -> str:
         count = sum(n.op.name != "reshape" for n in self.graph.nodes)

@@ -38,6 +38,7 @@ ROOMS = (
     ("runtime.proof",),
     ("runtime",),
     ("inspect",),
+    ("report",),
     ("compiled", "program"),
     ("torch.aten", "onnx.dtypes"),
     ("onnx.operators",),

@@ -97,6 +97,13 @@ def test_a_program_and_its_plan_are_shown() -> None:
     compiled = program("cpu")
     assert compiled.plan is not None
     page = Reader(compiled._repr_html_())
+    assert page.words["div"] == [
+        *("Kernels", "Launches a call", "Bytes moved a call"),
+        *("Peak of work memory", "Streams", "Time a call"),
+    ]
+    kernels = str(len(compiled.kernels))
+    assert [w.rpartition("→ ")[2] for w in page.words["b"][:2]] == [kernels, kernels]
+    assert page.words["b"][3:5] == [f"{compiled.plan.peak_bytes} B", "1"]
     assert page.words["pre"][0] == "x : f32[1,1,5,5]"
     assert page.words["pre"][2:] == [str(compiled.graph), str(compiled.plan)]
     assert page.words["summary"][0] == repr(compiled)

@@ -13,7 +13,8 @@ import pytest
 
 from tests.tools import ROOT, need_module
 
-DEVICE_CODE = (".h", ".cuh", ".cpp")
+DATA = (".h", ".cuh", ".cpp", ".js", ".css", ".html", "LICENSE")
+"""Ends of the names of files that are no Python: device code, and the parts of a report's page."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def sources(root: Path) -> set[str]:
     found = set()
     for folder, top in (("graphc", ""), ("kernels", "kernels/"), ("runtime", "runtime/")):
         for path in (root / folder).rglob("*"):
-            if path.suffix in (".py", *DEVICE_CODE):
+            if path.name.endswith((".py", *DATA)):
                 found.add(f"graphc/{top}{path.relative_to(root / folder)}")
     return found
 
@@ -44,9 +45,10 @@ def test_the_wheel_holds_one_package_with_every_source_file(distributions):
     (wheel,) = distributions.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"graphc"}
-    packed = {name for name in names if name.endswith((".py", *DEVICE_CODE))}
+    packed = {name for name in names if name.endswith((".py", *DATA)) and ".dist-info" not in name}
     assert packed == sources(ROOT)
     assert any(name.startswith("graphc/kernels/cpu/") for name in packed)
+    assert "graphc/report/page/dagre/LICENSE" in packed
     assert any(name.startswith("graphc/runtime/cpu/native/") for name in packed)
 
 

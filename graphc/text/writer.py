@@ -45,6 +45,12 @@ def graph_text(graph: Graph) -> str:
     return "\n".join((f"graph {_escape(graph.name)}", *_body_lines(graph, "  ")))
 
 
+def node_text(node: Node) -> str:
+    """The line of one node, without what it holds and where it comes from."""
+    types = ", ".join(str(v.type) for v in node.outputs)
+    return f"{_values(node.outputs)} = {_call(node)} : {types}"
+
+
 def large_constants(graph: Graph) -> dict[str, Array]:
     """Digest -> array of every constant that `graph_text` does not write out."""
     found: dict[str, Array] = {}
