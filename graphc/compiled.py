@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from graphc import html, tree
 from graphc.arguments import Arguments
@@ -23,8 +26,10 @@ if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.inspect.explain import Explainer
     from graphc.inspect.explanation import Explanation
     from graphc.inspect.memory import MemoryReport
+    from graphc.inspect.profile import Profile
     from graphc.kernels.program.kernel import Kernel
     from graphc.runtime.plan.plan import Plan
+    from graphc.runtime.timing import Timing
 
 
 class Executable(Protocol):
@@ -32,9 +37,10 @@ class Executable(Protocol):
 
     def run(self, inputs: Sequence[Array]) -> list[Array]: ...
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]: ...
-    def profile(
-        self, inputs: Sequence[Array], repeats: int = ...
-    ) -> list[tuple[str, int, float]]: ...
+    @property
+    def threads(self) -> int: ...
+    def profile(self, inputs: Sequence[Array], repeats: int = ...) -> list[Timing]: ...
+    def calls(self, inputs: Sequence[Array], repeats: int = ...) -> list[float]: ...
 
 
 class Program:
@@ -65,6 +71,7 @@ class Program:
         foreign = getattr(executable, "foreign", None)
         self._arguments = Arguments(self.name, traced.arguments, foreign)
         self._outputs = traced.outputs
+        self._run: Callable[[Sequence[Any]], list[Array]]
         self._run = executable.run_checked if "nan" in check else executable.run
         self._explainer: Explainer | None = None
         self._check_bounds: Any = None
@@ -144,12 +151,12 @@ class Program:
         """The types of what `state_dict` gives, by name."""
         return {n: b.type for n, b in self._state.items() if not n.startswith(PLACED)}
 
-    def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Any:
-        """A table of kernels: calls, time, share, bytes, FLOP/s. Leaves the state as it was."""
-        from graphc.inspect.profile import profile_table
+    def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Profile:
+        """A table of kernels: calls, time, share, bytes, FLOP/s, and how near they come to what the
+        machine can do; beside it what a whole call takes. Leaves the state as it was."""
+        from graphc.inspect.profile import profile_of
 
-        arrays = self._arguments(args, named)
-        return profile_table(self, self._executable.profile(arrays, repeats), repeats)
+        return profile_of(self, self._executable, self._arguments(args, named), repeats)
 
     def explain(self, what: Any) -> Explanation:
         """Why a thing is as it is: what shares its kernel and what does not, by which rule; why its
@@ -161,6 +168,26 @@ class Program:
 
             self._explainer = Explainer(self)
         return self._explainer.explain(what)
+
+    def profile_at_exit(self) -> None:
+        """Print the profile of this program when the process ends, of the arrays of its first
+        call. Calls themselves are not measured."""
+        run = self._run
+
+        def first(arrays: Sequence[Array]) -> list[Array]:
+            import atexit
+
+            kept = [np.array(array) if isinstance(array, np.ndarray) else array for array in arrays]
+            atexit.register(self._print_profile, kept)
+            self._run = run
+            return run(arrays)
+
+        self._run = first
+
+    def _print_profile(self, arrays: Sequence[Array]) -> None:
+        from graphc.inspect.profile import profile_of
+
+        print(profile_of(self, self._executable, arrays, 20), file=sys.stderr)
 
     def memory(self) -> MemoryReport:
         """Where the peak of work memory stands, what is alive there with lines and bytes, and what

@@ -55,6 +55,8 @@ class Config:
     """Checks that calls make: a subset of `CHECKS`."""
     denormals: str = "flush"
     """One of `DENORMALS`: whether kernels take numbers below the smallest normal one for zeros."""
+    profile: bool = False
+    """Whether to print the profile of every program that was called when the process ends."""
     disable: tuple[str, ...] = ()
     """Names of optional passes that are left out."""
     log: str = "warning"
@@ -95,6 +97,7 @@ def read(
         memory_search=wanted == "search",
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
         denormals=denormals(),
+        profile=bool(_setting("GRAPHC_PROFILE", _flag)),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
         log=log_level(),
     )

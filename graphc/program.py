@@ -127,6 +127,8 @@ def compile(
     program = Program(
         traced, graph, stages, plan, executable, state, update, target, settings.check
     )
+    if settings.profile:
+        program.profile_at_exit()
     if settings.dump is not None:
         program.dump(unused_folder(settings.dump, program.name))
     return program

@@ -35,6 +35,7 @@ from graphc.runtime import cache
 from graphc.runtime.build import cpu_target
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, all_steps
 from graphc.runtime.plan.text import MEASURED
+from graphc.runtime.timing import Timing
 from graphc.state import StateBuffer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -65,7 +66,7 @@ class Player(Protocol):
     """What `load` of a device gives."""
 
     def run(self, inputs: Sequence[Array]) -> list[Array]: ...
-    def profile(self, inputs: Sequence[Array], repeats: int) -> list[tuple[str, int, float]]: ...
+    def profile(self, inputs: Sequence[Array], repeats: int) -> list[Timing]: ...
 
 
 Load = Callable[[Plan, Mapping[str, StateBuffer]], Player]
@@ -186,11 +187,11 @@ class _Trial:
     def kernel_times(self, player: Player, inputs: list[Array], call: float) -> dict[str, float]:
         """Microseconds of each kernel alone; none if they would take too long."""
         repeats = int(min(10, PROFILE_SHARE * SECONDS / max(call, 1e-9) - 1))
-        rows: list[tuple[str, int, float]] = []
+        rows: list[Timing] = []
         if repeats >= 1:
             self.timed(lambda: rows.extend(player.profile(inputs, repeats)))
         # Kernels of loops are played more often than once a call; copies have no name of their own.
-        return {name: round(spent / calls, 3) for name, calls, spent in rows if name != "copy"}
+        return {t.name: round(t.microseconds / t.calls, 3) for t in rows if t.name != "copy"}
 
     def candidates(self, kernels: Mapping[str, float]) -> tuple[dict[int, Plan], str]:
         """The plans worth a measurement, and why others are not."""

@@ -14,6 +14,7 @@ from graphc.interpret import evaluate
 from graphc.ir import Graph
 from graphc.locks import HOST, refuse_reentry
 from graphc.runtime.nan import first_nan, kernel_name
+from graphc.runtime.timing import Timing, timing
 from graphc.state import StateBuffer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,6 +25,8 @@ class ReferenceExecutable:
 
     Calls of all programs of the host run one after another. RunError for a call from within a call.
     """
+
+    threads = 1
 
     def __init__(self, graph: Graph, state: Mapping[str, StateBuffer]) -> None:
         self.graph = graph
@@ -55,12 +58,11 @@ class ReferenceExecutable:
                 raise RunError(found.message)
             return self._run(inputs)
 
-    def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[tuple[str, int, float]]:
-        """(op, calls, microseconds of all calls) per node, in order. The state is left as it
-        was."""
-        nanoseconds = np.zeros(len(self.graph.nodes), np.int64)
+    def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[Timing]:
+        """What each node takes, in order. The state is left as it was."""
+        spent = np.zeros((repeats, len(self.graph.nodes)))
         refuse_reentry(self.graph.name)
-        for _ in range(repeats):
+        for call in range(repeats):
             marks = [time.perf_counter_ns()]
 
             def mark(*_: Any, marks: list[int] = marks) -> None:
@@ -68,9 +70,19 @@ class ReferenceExecutable:
 
             with HOST:
                 evaluate(self.graph, inputs, self._arrays(), mark, flush=self._flush)
-            nanoseconds += np.diff(marks)
+            spent[call] = np.diff(marks) / 1000
         names = [kernel_name(node) for node in self.graph.nodes]
-        return [(n, repeats, float(t) / 1000) for n, t in zip(names, nanoseconds, strict=True)]
+        return [timing(n, name, spent[:, n]) for n, name in enumerate(names)]
+
+    def calls(self, inputs: Sequence[Array], repeats: int = 20) -> list[float]:
+        """Microseconds of each of `repeats` calls. The state is left as it was."""
+        marks = [time.perf_counter_ns()]
+        refuse_reentry(self.graph.name)
+        for _ in range(repeats):
+            with HOST:
+                evaluate(self.graph, inputs, self._arrays(), flush=self._flush)
+            marks.append(time.perf_counter_ns())
+        return [float(spent) for spent in np.diff(marks) / 1000]
 
     def _arrays(self) -> dict[str, Array]:
         for buffer in self._state.values():

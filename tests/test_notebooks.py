@@ -126,8 +126,8 @@ def test_a_profile_is_a_table_in_notebooks() -> None:
     page = Reader(Profile("p", 2, rows)._repr_html_())
     assert page.words["caption"] == ["profile p: 2.000 ms in kernels"]
     assert page.words["td"] == [
-        *("a<b>", "f.py:1", "2", "3.0", "75.0", "1,500.0", "1.0", "0.7", "0.7"),
-        *("c", "2", "1.0", "25.0", "500.0", "0.0", "0.0", "0.0"),
+        *("a<b>", "f.py:1", "2", "3.0", "75.0", "1,500.0", "0.0", "0.0", "1.0", "0.7", "0.7", "0"),
+        *("c", "2", "1.0", "25.0", "500.0", "0.0", "0.0", "0.0", "0.0", "0.0", "0"),
     ]
     measured = program().profile(np.zeros((1, 1, 5, 5), np.float32), repeats=1)
     assert len(Reader(measured._repr_html_()).words["td"]) > 9

@@ -30,9 +30,9 @@ def measured(executable: Any, plan: Plan, arrays: Sequence[Array] | None) -> Mea
         rows = executable.profile(arrays, min(MOST_REPEATS, int(SECONDS / once)))
     calls: Counter[str] = Counter()
     spent: dict[str, float] = {}
-    for name, count, microseconds in rows:
-        calls[name] += count
-        spent[name] = spent.get(name, 0.0) + microseconds
+    for row in rows:
+        calls[row.name] += row.calls
+        spent[row.name] = spent.get(row.name, 0.0) + row.microseconds
     timeline = getattr(executable, "timeline", None)
     return Measured(
         {name: spent[name] / count for name, count in calls.items()},

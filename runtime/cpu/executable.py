@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from graphc.runtime.build import begin_player
 from graphc.runtime.cpu.player import Address, Player, Task, resolve
 from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
+from graphc.runtime.timing import Timing, timing
 from graphc.runtime.units import build_kernels
 from graphc.state import PackedBuffer, StateBuffer, aligned_empty
 
@@ -130,24 +132,40 @@ class CpuExecutable:
                 buffer.wrote("host")
         return outputs
 
-    def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[tuple[str, int, float]]:
-        """(kernel or "copy", calls, microseconds of all calls) per launch, in the plan's order.
+    def profile(self, inputs: Sequence[Array], repeats: int = 20) -> list[Timing]:
+        """What each launch and copy takes, in the plan's order.
 
         After one call that is not counted the launches of all streams are played one after
         another, `repeats` times, each with all workers. The state is left as it was.
         """
         player = self._load_player(in_order=True)
-        nanoseconds = sum(
-            (spent for _, _, spent in self._times(player, inputs, repeats)[1:]),
-            np.zeros(len(player.tasks), np.int64),
-        )
-        totals = {i: 0.0 for i, s in enumerate(self.steps) if isinstance(s, Launch | Copy)}
-        calls = dict.fromkeys(totals, repeats)
-        for task, spent in zip(player.tasks, nanoseconds, strict=True):
+        calls = [sums / 1000 for _, _, sums in self._times(player, inputs, repeats)[1:]]
+        each = np.array(calls).reshape(repeats, len(player.tasks))
+        found: dict[int, tuple[Array, int]] = {}
+        for task, spent in zip(player.tasks, each.T, strict=True):
             if not task.count:
-                totals[task.step] += float(spent) / 1000
-                calls[task.step] = repeats * _iterations(player, task)
-        return [(self._name(step), calls[step], spent) for step, spent in totals.items()]
+                before = found[task.step][0] if task.step in found else 0.0
+                found[task.step] = before + spent, _iterations(player, task)
+        return [timing(n, self._name(n), *found[n]) for n in sorted(found)]
+
+    def calls(self, inputs: Sequence[Array], repeats: int = 20) -> list[float]:
+        """Microseconds of each of `repeats` calls, played as `run` does, after one that is not
+        counted. The state is left as it was."""
+        spent = []
+        refuse_reentry(self.plan.name)
+        with HOST:
+            self._bind(inputs)
+            before = self._snapshot()
+            for _ in range(1 + repeats):
+                begin = time.perf_counter_ns()
+                outputs = self._bind(inputs)
+                try:
+                    self._player.play(self._bases)
+                    spent.append((time.perf_counter_ns() - begin) / 1000)
+                finally:
+                    self._restore(before)
+                del outputs  # alive until here: the kernels write them
+        return spent[1:]
 
     def timeline(self, inputs: Sequence[Array]) -> list[tuple[int, float, float]]:
         """(number of the step, start, end) of each launch's phases, each copy and each loop in one

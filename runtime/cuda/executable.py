@@ -14,6 +14,7 @@ from graphc.runtime.cuda import measure
 from graphc.runtime.cuda.device import find_device
 from graphc.runtime.cuda.player import CudaPlayer, Input
 from graphc.runtime.plan.plan import Plan
+from graphc.runtime.timing import Timing
 from graphc.state import StateBuffer
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -42,6 +43,8 @@ def load(
 class Unavailable:
     """Stands for a device that is not here: kernels are printed and planned, but not run."""
 
+    threads = 1
+
     def __init__(self, device: str, reason: str) -> None:
         self._message = (
             f"device {device!r}: {reason}. The kernels are generated and planned "
@@ -54,12 +57,18 @@ class Unavailable:
 
     run_checked = run
 
-    def profile(self, inputs: Sequence[Any], repeats: int = 20) -> list[tuple[str, int, float]]:
+    def profile(self, inputs: Sequence[Any], repeats: int = 20) -> list[Timing]:
+        raise RunError(self._message)
+
+    def calls(self, inputs: Sequence[Any], repeats: int = 20) -> list[float]:
         raise RunError(self._message)
 
 
 class CudaExecutable(CudaPlayer):
     """A plan on a GPU, ready to play, and to be looked into while it plays."""
+
+    threads = 1
+    """Of the host."""
 
     def run_checked(self, inputs: Sequence[Input]) -> list[Array]:
         """As `run`, one launch at a time; RunError at the first NaN in an input, in state or in
@@ -69,8 +78,8 @@ class CudaExecutable(CudaPlayer):
             measure.run_checked(self, inputs)
             return self._collect([]).read()
 
-    def profile(self, inputs: Sequence[Input], repeats: int = 20) -> list[tuple[str, int, float]]:
-        """(kernel or "copy", calls, microseconds of all calls) per launch, in the plan's order.
+    def profile(self, inputs: Sequence[Input], repeats: int = 20) -> list[Timing]:
+        """What each launch and copy takes by the device's events, in the plan's order.
 
         After one call that is not counted the launches of all streams are played one after
         another, `repeats` times. The state is left as it was.
@@ -78,6 +87,19 @@ class CudaExecutable(CudaPlayer):
         refuse_reentry(self.plan.name)
         with self.device.entered():
             return measure.profile(self, inputs, repeats)
+
+    def calls(self, inputs: Sequence[Input], repeats: int = 20) -> list[float]:
+        """Microseconds of each of `repeats` calls, played as `run` does, after one that is not
+        counted. The state is left as it was."""
+        refuse_reentry(self.plan.name)
+
+        def play() -> None:
+            self.prepare(inputs)
+            self._play()
+            self._collect([]).read()
+
+        with self.device.entered():
+            return measure.calls(self, play, repeats)
 
     def timeline(self, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:
         """(index of the step, start, end) of each launch and copy in one call, in microseconds

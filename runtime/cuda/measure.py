@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ from graphc.runtime.cuda.player import CudaPlayer, Input
 from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
 from graphc.runtime.plan.plan import Copy, Launch, Range
 from graphc.runtime.plan.unroll import Unrolled
+from graphc.runtime.timing import Timing, timing
 from graphc.state import aligned_empty
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -41,32 +43,44 @@ def run_checked(executable: CudaPlayer, inputs: Sequence[Input]) -> None:
     executable.mark_updated()
 
 
-def profile(
-    executable: CudaPlayer, inputs: Sequence[Input], repeats: int
-) -> list[tuple[str, int, float]]:
-    """(kernel or "copy", calls, microseconds of all calls) per launch, one after another."""
+def profile(executable: CudaPlayer, inputs: Sequence[Input], repeats: int) -> list[Timing]:
+    """What each launch and copy takes, one after another."""
     stream, driver = executable.device.streams[0], executable.device.driver
     work = _work(executable)
     issues = [executable.issues(u.step, stream) for u in work]
     marks = [driver.Event() for _ in range(len(work) + 1)]
-    spent = np.zeros(len(work))
+    spent = np.zeros((repeats, len(work)))
     executable.prepare(inputs)
     with _restored(executable):
-        for repeat in range(1 + repeats):
+        for repeat in range(-1, repeats):
             marks[0].record(stream)
             for mark, group in zip(marks[1:], issues, strict=True):
                 for issue in group:
                     issue()
                 mark.record(stream)
             stream.synchronize()
-            if repeat:
-                spent += [b.time_since(a) for a, b in pairwise(marks)]
-    totals: dict[int, tuple[str, int, float]] = {}
-    for u, milliseconds in zip(work, spent, strict=True):
-        name = u.step.kernel if isinstance(u.step, Launch) else "copy"
-        _, calls, before = totals.get(u.number, (name, 0, 0.0))
-        totals[u.number] = name, calls + repeats, before + float(milliseconds) * 1000
-    return list(totals.values())
+            if repeat >= 0:
+                spent[repeat] = [1000 * b.time_since(a) for a, b in pairwise(marks)]
+    of_step: dict[int, list[int]] = {}
+    for place, u in enumerate(work):
+        of_step.setdefault(u.number, []).append(place)
+    found = []
+    for number, places in of_step.items():
+        step = work[places[0]].step
+        name = step.kernel if isinstance(step, Launch) else "copy"
+        found.append(timing(number, name, spent[:, places].sum(axis=1), len(places)))
+    return found
+
+
+def calls(executable: CudaPlayer, play: Callable[[], None], repeats: int) -> list[float]:
+    """Microseconds of each of `repeats` calls of `play`, after one that is not counted."""
+    spent = []
+    with _restored(executable):
+        for _ in range(1 + repeats):
+            begin = time.perf_counter_ns()
+            play()
+            spent.append((time.perf_counter_ns() - begin) / 1000)
+    return spent[1:]
 
 
 def timeline(executable: CudaPlayer, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:

@@ -252,10 +252,10 @@ def test_a_profile_names_each_launch_and_leaves_the_state(monkeypatch):
     train(x, y)
     before = train.state_dict()
     rows = train._executable.profile([x, y], repeats=2)
-    assert [name for name, _, _ in rows] == [
+    assert [t.name for t in rows] == [
         getattr(s, "kernel", "copy") for s in train.plan.steps if hasattr(s, "where")
     ]
-    assert all(calls == 2 and microseconds > 0 for _, calls, microseconds in rows)
+    assert all(t.calls == 2 and t.microseconds > 0 for t in rows)
     assert "l1_wgrad" in str(train.profile(x, y, repeats=1))
     assert_same(train.state_dict(), before)
 

@@ -20,6 +20,7 @@ from graphc.runtime import cache
 from graphc.runtime.chooser import SECONDS, choose_plan, compare, decide, ratio
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.planner.planner import make_plan
+from graphc.runtime.timing import Timing
 from graphc.state import StateBuffer
 from tests.runtime.random_graphs import independent
 
@@ -72,9 +73,10 @@ class Loaded:
         machine.now += machine.times[self.plan.streams] * factor
         return []
 
-    def profile(self, inputs: Sequence[Any], repeats: int) -> list[tuple[str, int, float]]:
+    def profile(self, inputs: Sequence[Any], repeats: int) -> list[Timing]:
         self.machine.now += (1 + repeats) * self.machine.times[1]
-        return [(k, repeats, repeats * self.machine.kernel) for k in self.plan.kernels]
+        each = self.machine.kernel
+        return [Timing(0, k, repeats, repeats * each, each, each) for k in self.plan.kernels]
 
 
 def chosen(plan: Plan) -> str:

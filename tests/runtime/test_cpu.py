@@ -252,8 +252,14 @@ def test_profile_measures_each_launch_and_leaves_the_state():
     made = plan(steps, [COUNT, slow], state=[n], outputs=[y])
     executable = load(made, {"n": buffer}, 2)
     rows = executable.profile([], repeats=5)
-    assert [(name, calls) for name, calls, _ in rows] == [("count_up", 5), ("slow", 5), ("copy", 5)]
-    assert all(spent > 0 for _, _, spent in rows) and rows[1][2] > rows[0][2]
+    assert [(t.step, t.name, t.calls) for t in rows] == [
+        *((2, "count_up", 5), (3, "slow", 5), (6, "copy", 5)),
+    ]
+    assert all(0 < t.least <= t.microseconds / 5 <= t.most for t in rows)
+    assert rows[1].microseconds > rows[0].microseconds
+    whole = executable.calls([], repeats=3)
+    assert len(whole) == 3
+    assert min(whole) >= rows[1].least / 2  # it ran beside the others
     assert (buffer.array == 0).all()
     line = executable.timeline([])
     assert [step for step, _, _ in line] == [2, 3, 6]

@@ -123,7 +123,7 @@ def test_profile_and_timeline_count_the_iterations() -> None:
     train = program("sim", 1)
     assert train.plan is not None
     cells = [step for loop in loops(train) for step in loop.steps if isinstance(step, Launch)]
-    rows = {name: calls for name, calls, _ in train._executable.profile(batch(), repeats=2)}
+    rows = {t.name: t.calls for t in train._executable.profile(batch(), repeats=2)}
     assert {rows[cell.kernel] for cell in cells} == {2 * STEPS}
     assert isinstance(train._executable, CudaExecutable)
     line = [number for number, *_ in train._executable.timeline(batch())]
