@@ -51,6 +51,8 @@ class Config:
     """The most bytes that a plan's work memory may take; None: no limit."""
     memory_search: bool = False
     """Whether to look for a tighter packing for some seconds."""
+    memory_lean: bool = False
+    """Whether kernels run again, within a share of the time, so that less is held."""
     check: frozenset[str] = frozenset()
     """Checks that calls make: a subset of `CHECKS`."""
     denormals: str = "flush"
@@ -95,6 +97,7 @@ def read(
         tune=bool(_choose("tune", tune, "GRAPHC_TUNE", _flag)),
         memory_limit=wanted if isinstance(wanted, int) else _setting("GRAPHC_MEMORY_LIMIT", _bytes),
         memory_search=wanted == "search",
+        memory_lean=wanted == "lean",
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
         denormals=denormals(),
         profile=bool(_setting("GRAPHC_PROFILE", _flag)),
@@ -194,12 +197,12 @@ def _bytes(text: str) -> int:
 
 
 def _memory(text: str) -> int | str:
-    if text == "search":
+    if text in ("search", "lean"):
         return text
     try:
         return _bytes(text)
     except _Expected as expected:
-        raise _Expected(f"{expected}, or search") from None
+        raise _Expected(f"{expected}, or search or lean") from None
 
 
 def _seconds(text: str) -> float:

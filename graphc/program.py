@@ -13,6 +13,7 @@ import numpy as np
 from graphc import config, tree
 from graphc.compiled import Executable
 from graphc.compiled import Program as Program
+from graphc.errors import RunError
 from graphc.failures import stage
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
@@ -69,8 +70,10 @@ def compile(
               for each program, which `graphc.seed` determines
     disable   names of optional passes to leave out
     memory    the most bytes of work memory that the plan may take, such as 1500000 or "2G": fewer
-              streams are used if they must, and RunError is raised if that does not do; or
-              "search", which packs buffers tighter where that can be done in some seconds
+              streams are used if they must, then kernels run again instead of their results being
+              held, and RunError is raised if that does not do; or "lean": as little as a quarter
+              more time buys, by estimate; or "search", which packs buffers tighter where that can
+              be done in some seconds. The results have the same bits in any case
 
     Raises GraphError for mistakes in the model or the arguments, CompileError if the compiler
     is missing or fails.
@@ -123,7 +126,10 @@ def compile(
             check_own_ops(graph)
         graph = run_passes(graph, target, _enabled(passes.AFTER_GRADIENT, settings.disable), hook)
         state = _bind(graph, buffers, stages)
-        executable, plan = _load(graph, device, target, state, settings, notes)
+        executable, plan, leaner = _load(graph, device, target, state, settings, notes)
+        if leaner is not None:
+            graph = leaner
+            hook("lean", graph)
     program = Program(
         traced, graph, stages, plan, executable, state, update, target, settings.check
     )
@@ -219,45 +225,89 @@ def _load(
     state: Mapping[str, StateBuffer],
     settings: config.Config,
     notes: Iterable[str],
-) -> tuple[Executable, Plan | None]:
+) -> tuple[Executable, Plan | None, Graph | None]:
+    """The graph on its device, its plan, and the graph with repetitions if that is what runs."""
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 
-        return ReferenceExecutable(graph, state), None
-    from graphc.runtime.ceiling import plan_within
+        return ReferenceExecutable(graph, state), None, None
+    from graphc.runtime.ceiling import plan_within, refusal
 
     graph, state = _packed(graph, state)
-    kernels, search = _lowered(graph, target), settings.memory_search
+    kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
     if settings.tune and device == "cpu":
         from graphc.runtime.tuner import tuned
 
         with stage("tune"):
             kernels = tuned(graph, kernels, target)
+    lean: Graph | None = None
 
     def plan_for(
         streams: int, measured: Mapping[str, float] | None = None, search: bool = search
     ) -> Plan:
         return _planned(graph, kernels, target, streams, notes, settings.threads, measured, search)
 
+    def leaner(limit: int | None = None) -> Plan:
+        nonlocal lean
+        lean, plan = _leaner(graph, kernels, target, settings, notes, limit)
+        return plan
+
     def load(plan: Plan, state: Mapping[str, StateBuffer]) -> Executable:
         if target.device == "cpu":
             from graphc.runtime.cpu import executable
 
-            return executable.load(plan, state, settings.threads, graph)
+            return executable.load(plan, state, settings.threads, lean or graph)
         from graphc.runtime import cuda
 
-        return cuda.load(plan, state, device, graph, "race" in settings.check)
+        return cuda.load(plan, state, device, lean or graph, "race" in settings.check)
 
-    if settings.streams == "auto":
+    if settings.memory_lean:
+        plan = leaner()
+        if limit is not None and plan.peak_bytes > limit:
+            plan = leaner(limit)
+    elif settings.streams == "auto":
         from graphc.runtime.chooser import choose_plan
 
-        machine = _machine(device, settings.threads)
-        plan = choose_plan(plan_for, load, machine, settings.memory_limit)
+        plan = choose_plan(plan_for, load, _machine(device, settings.threads), limit)
     else:
         plan = plan_for(int(settings.streams))
-    plan = plan_within(settings.memory_limit, plan, lambda n, s: plan_for(n, None, s), search)
+    if lean is None:
+        plan = plan_within(limit, plan, lambda n, s: plan_for(n, None, s), search, leaner)
+    elif limit is not None and plan.peak_bytes > limit:
+        raise RunError(refusal(plan, limit))
     with stage("load"):
-        return load(plan, state), plan
+        return load(plan, state), plan, lean
+
+
+def _leaner(
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    target: Target,
+    settings: config.Config,
+    notes: Iterable[str],
+    limit: int | None,
+) -> tuple[Graph, Plan]:
+    """`graph` with kernels that run again, within `limit` bytes or as lean as time allows, and its
+    plan of as many streams as are asked for and the limit allows."""
+    from graphc.passes.fuse.split_updates import split_updates
+    from graphc.runtime.lean import Leaner
+    from graphc.runtime.planner.beside import Machine
+
+    asked = 1 if settings.streams == "auto" else int(settings.streams)
+
+    def plan_of(graph: Graph, kernels: Mapping[str, Kernel]) -> Plan:
+        for streams in range(asked, 0, -1):
+            plan = _planned(graph, kernels, target, streams, notes, settings.threads)
+            if limit is None or plan.peak_bytes <= limit:
+                break
+        return plan
+
+    with stage("lean"):
+        graph = split_updates(graph)
+        kernels = _lowered(graph, target, kernels)
+        machine = Machine(target.device, settings.threads)
+        leaner = Leaner(graph, kernels, machine, plan_of)
+        return leaner.lean() if limit is None else leaner.within(limit)
 
 
 def _machine(device: str, threads: int) -> str | None:
@@ -293,15 +343,20 @@ def make_plan_of(graph: Graph, target: Target, streams: int, decided: Iterable[s
     return _planned(graph, _lowered(graph, target), target, streams, decided)
 
 
-def _lowered(graph: Graph, target: Target) -> dict[str, Kernel]:
-    """The kernels by the first output of their nodes."""
+def _lowered(
+    graph: Graph, target: Target, known: Mapping[str, Kernel] | None = None
+) -> dict[str, Kernel]:
+    """The kernels by the first output of their nodes; some are `known`."""
     from graphc.kernels.lower import lower
 
     kernels = {}
     for node in (n for g in (graph, *bodies(graph)) for n in g.nodes):
-        if node.op.name not in ("reshape", "scan"):
+        name = node.outputs[0].name
+        if known and name in known and known[name].name == getattr(node.op, "kernel", name):
+            kernels[name] = known[name]
+        elif node.op.name not in ("reshape", "scan"):
             with stage("lower", node):
-                kernels[node.outputs[0].name] = lower(node, target)
+                kernels[name] = lower(node, target)
     return kernels
 
 

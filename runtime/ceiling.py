@@ -1,5 +1,6 @@
-"""A ceiling for a plan's work memory: fewer streams, then a longer search for a packing, then a
-refusal before anything runs, with the buffers that live at the peak."""
+"""A ceiling for a plan's work memory: fewer streams, then a longer search for a packing, then
+kernels that run again instead of being held, then a refusal before anything runs, with the buffers
+that live at the peak."""
 
 from __future__ import annotations
 
@@ -17,9 +18,16 @@ PlanFor = Callable[[int, bool], Plan]
 """The verified plan of so many streams, after a long search for a packing or a brief one."""
 
 
-def plan_within(limit: int | None, plan: Plan, plan_for: PlanFor, search: bool = False) -> Plan:
+def plan_within(
+    limit: int | None,
+    plan: Plan,
+    plan_for: PlanFor,
+    search: bool = False,
+    leaner: Callable[[int], Plan] | None = None,
+) -> Plan:
     """`plan`, or one of fewer streams that takes at most `limit` bytes of work memory; `search`
-    says that the long search is wanted in any case, and was made for `plan`.
+    says that the long search is wanted in any case, and was made for `plan`. `leaner` gives a plan
+    in which kernels run again so that it fits, or takes least.
 
     Raises RunError if none does, with what lives at the peak of the one of least memory.
     """
@@ -33,6 +41,10 @@ def plan_within(limit: int | None, plan: Plan, plan_for: PlanFor, search: bool =
     if not search and tried[-1].lower_bound_bytes <= limit < tried[-1].peak_bytes:
         tried.append(plan_for(tried[-1].streams, True))
     found = tried[-1]
+    if found.peak_bytes > limit and leaner is not None:
+        tried.append(leaner(limit))
+        if tried[-1].peak_bytes <= limit:
+            return tried[-1]
     if found.peak_bytes > limit:
         raise RunError(refusal(min(tried, key=lambda plan: plan.peak_bytes), limit))
     note = (

@@ -142,7 +142,7 @@ def kernels_of(graph: Graph | None) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for node in graph.nodes if graph else ():
         if isinstance(node, KernelNode):
-            found[node.op.kernel] = node
+            found.setdefault(node.op.kernel, node)  # one that runs again comes later
         if isinstance(node.op, Scan):
             found.update(kernels_of(node.op.body))
     return found

@@ -82,8 +82,9 @@ def test_a_bad_value_is_an_error_that_names_the_variable(monkeypatch, variable, 
         ({"threads": 1.5}, "threads: expected a whole number from 1 to 1024, got 1.5"),
         ({"device": "tpu"}, "device: expected cpu, cuda, cuda:N, sim or reference, got 'tpu'"),
         (
-            {"memory": "lean"},
-            "memory: expected a number of bytes such as 1500000, 512M or 2G, or search, got 'lean'",
+            {"memory": "least"},
+            "memory: expected a number of bytes such as 1500000, 512M or 2G, or search or lean, "
+            "got 'least'",
         ),
         ({"tune": "maybe"}, "tune: expected 0 or 1, got 'maybe'"),
     ],

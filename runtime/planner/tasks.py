@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from graphc.ir import Value, Where
@@ -112,6 +113,11 @@ class Tasks:
     inputs: tuple[tuple[Value, Access], ...]
     outputs: tuple[tuple[Value, Access], ...]
     state: tuple[tuple[Value, Access], ...]
+
+    @cached_property
+    def rooms(self) -> list[int]:
+        """Bytes of each buffer, with alignment."""
+        return [buffer.room for buffer in self.buffers]
 
     def nbytes(self, access: Access) -> int:
         """The bytes that an access touches."""
