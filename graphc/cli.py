@@ -1,4 +1,4 @@
-"""The command line: `graphc show`, `graphc report`, `graphc doctor`, `graphc cache`."""
+"""The command line: `graphc show`, `explain`, `profile`, `report`, `doctor` and `cache`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import importlib.metadata
 import importlib.util
 import inspect
+import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,38 +22,105 @@ from graphc.nn.module import Module
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0, or 1 after printing one of graphc's errors."""
-    parser = argparse.ArgumentParser(prog="graphc", description="Look at compiled programs.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    show = commands.add_parser("show", help="print a program's stages, kernels or plan")
-    show.add_argument("program", metavar="FILE.py:NAME", help="a program, or a function giving one")
-    show.add_argument("--stage", help="a pass's name, or kernels, or plan; default: the last pass")
-    report = commands.add_parser("report", help="write what is known of a program as one HTML file")
-    report.add_argument(
-        "program", metavar="FILE.py:NAME", help="a program, or a function giving one"
-    )
-    report.add_argument("--versus", metavar="FILE.py:NAME", help="another one, beside it")
-    report.add_argument("--output", metavar="FILE.html", help="default: NAME.html of the program")
-    report.add_argument("--no-measure", action="store_true", help="do not time the kernels")
-    commands.add_parser("doctor", help="print what graphc finds on this machine")
-    cache = commands.add_parser("cache", help="print the cache's place and size")
-    cache.add_argument("--clear", action="store_true", help="remove what graphc has put there")
-    options = parser.parse_args(arguments)
+    """Run one command; its exit code: 0, 1 after printing one of graphc's errors on standard error
+    or where `doctor` finds no compiler, 2 for words that are no command, and 141, as of a program
+    that SIGPIPE ends, where nobody reads on."""
+    options = _parser().parse_args(arguments)
     try:
-        if options.command == "show":
-            lines = show_program(options.program, options.stage)
-        elif options.command == "report":
-            names = options.program, options.versus
-            lines = report_program(*names, options.output, not options.no_measure)
-        elif options.command == "doctor":
-            lines = doctor()
-        else:
-            lines = cache_lines(options.clear)
-        print("\n".join(lines))
+        for line in options.run(options):
+            print(line)
+        sys.stdout.flush()
     except (GraphError, CompileError, PlanError, RunError) as error:
         print(f"graphc: {error}", file=sys.stderr)
         return 1
-    return 0
+    except BrokenPipeError:
+        # The interpreter flushes once more when it ends, and would say that it cannot.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    return 1 if options.run is _doctor and not _compiles() else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="graphc", description="Look at compiled programs.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def add(name: str, help: str, run: Callable[[Any], Iterator[str]]) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help)
+        command.set_defaults(run=run)
+        if name not in ("doctor", "cache"):
+            place = "a program, or a function giving one"
+            command.add_argument("program", metavar="FILE.py:NAME", help=place)
+        return command
+
+    show = add("show", "print a program's stages, kernels or plan", _show)
+    show.add_argument("--stage", help="a pass's name, or kernels, or plan; default: the last pass")
+    show.add_argument("--diff", action="store_true", help="what the stage, or each one, changed")
+    explain = add("explain", "say why a thing is as it is", _explain)
+    explain.add_argument("what", help="a kernel, value, event e3, work+0..64, module or file.py:3")
+    add("memory", "say what holds the peak of the memory", _memory)
+    profile = add("profile", "time a program's kernels, on made-up arrays", _profile)
+    profile.add_argument("--repeats", type=int, default=20, help="calls that are measured")
+    profile.add_argument("--by-module", action="store_true", help="add up by module")
+    profile.add_argument("--trace", metavar="FILE.json", help="write one call for Perfetto")
+    report = add("report", "write what is known of a program as one HTML file", _report)
+    report.add_argument("--versus", metavar="FILE.py:NAME", help="another one, beside it")
+    report.add_argument("--output", metavar="FILE.html", help="default: NAME.html of the program")
+    report.add_argument("--no-measure", action="store_true", help="do not time the kernels")
+    add("doctor", "print what graphc finds on this machine", _doctor)
+    cache = add("cache", "print the cache's place and size", _cache)
+    cache.add_argument("--clear", action="store_true", help="remove what graphc has put there")
+    return parser
+
+
+def _show(options: argparse.Namespace) -> Iterator[str]:
+    if options.diff:
+        return show_diff(options.program, options.stage)
+    return show_program(options.program, options.stage)
+
+
+def _explain(options: argparse.Namespace) -> Iterator[str]:
+    yield str(_find(options.program, "explain").explain(options.what))
+
+
+def _memory(options: argparse.Namespace) -> Iterator[str]:
+    yield str(_find(options.program, "memory").memory())
+
+
+def _profile(options: argparse.Namespace) -> Iterator[str]:
+    if options.repeats < 1:
+        raise GraphError(f"profile: expected at least 1 for --repeats, got {options.repeats}")
+    profile = _find(options.program, "profile").profile_of_made_up(options.repeats)
+    yield profile.by_module() if options.by_module else str(profile)
+    if options.trace:
+        profile.to_chrome_trace(options.trace)
+        yield f"one call is in {options.trace}: open it at ui.perfetto.dev"
+
+
+def _report(options: argparse.Namespace) -> Iterator[str]:
+    measure = not options.no_measure
+    return report_program(options.program, options.versus, options.output, measure)
+
+
+def _doctor(options: argparse.Namespace) -> Iterator[str]:
+    return doctor()
+
+
+def _cache(options: argparse.Namespace) -> Iterator[str]:
+    return cache_lines(options.clear)
+
+
+def show_diff(place: str, stage: str | None) -> Iterator[str]:
+    """What a stage of a program changed, or what each did, as diffs of the graph's text.
+
+    Raises GraphError as `show_program` does.
+    """
+    from graphc.inspect.formats import stage_diffs
+
+    found = stage_diffs(_find(place, "show").stages)
+    if stage is not None and stage not in found:
+        raise GraphError(f"stage: expected one of {', '.join(found)} with --diff, got {stage!r}")
+    for name in found if stage is None else [stage]:
+        yield found[name] or f"{name} changed nothing"
 
 
 def show_program(place: str, stage: str | None) -> Iterator[str]:
@@ -117,6 +185,16 @@ def cache_lines(clear: bool) -> Iterator[str]:
     if clear:
         left = [str(path.relative_to(folder)) for path in cache.clear()]
         yield f"removed; graphc did not make {', '.join(left)}" if left else "removed"
+
+
+def _compiles() -> bool:
+    """Whether there is a compiler for the CPU's kernels."""
+    from graphc.runtime.compilers import find_compiler
+
+    try:
+        return bool(find_compiler())
+    except CompileError:
+        return False
 
 
 def _compiler_lines() -> Iterator[str]:

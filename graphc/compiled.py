@@ -169,6 +169,15 @@ class Program:
             self._explainer = Explainer(self)
         return self._explainer.explain(what)
 
+    def profile_of_made_up(self, repeats: int = 20) -> Profile:
+        """As `profile`, of small random floats, and zeros where no float is wanted, which any index
+        may be."""
+        from graphc.inspect.profile import profile_of
+        from graphc.runtime.chooser import filled
+
+        inputs = [filled(t.shape, t.numpy_dtype) for _, t in self._arguments.inputs]
+        return profile_of(self, self._executable, inputs, repeats)
+
     def profile_at_exit(self) -> None:
         """Print the profile of this program when the process ends, of the arrays of its first
         call. Calls themselves are not measured."""

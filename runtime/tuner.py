@@ -21,7 +21,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.kernels.lower import candidates
 from graphc.kernels.program.kernel import Kernel
 from graphc.messages import decide as tell
-from graphc.messages import log
+from graphc.messages import log, progress
 from graphc.ops.scan import bodies
 from graphc.runtime import cache
 from graphc.runtime.build import cpu_target
@@ -64,16 +64,18 @@ def tuned(graph: Graph, kernels: Mapping[str, Kernel], target: Target) -> dict[s
     for node, found in several:
         equal.setdefault(_key(found), []).append((node, found))
     chosen = dict(kernels)
-    for number, (key, layers) in enumerate(equal.items(), 1):
-        node, found = layers[0]
-        choice = cache.recalled(key)
-        if choice is None:
-            log("info", f"tune: measuring {found[0].name}, {number} of {len(equal)}")
-            choice = measure(_plays(node, found))
-            cache.remember(key, choice)
-        index, why = choice
-        tell(f"tune: {found[0].name} takes candidate {index + 1} of {len(found)}: {why}")
-        chosen |= {node.outputs[0].name: found[index] for node, found in layers}
+    with progress("tuning kernels", len(equal)) as advance:
+        for number, (key, layers) in enumerate(equal.items(), 1):
+            node, found = layers[0]
+            choice = cache.recalled(key)
+            if choice is None:
+                log("info", f"tune: measuring {found[0].name}, {number} of {len(equal)}")
+                choice = measure(_plays(node, found))
+                cache.remember(key, choice)
+            index, why = choice
+            tell(f"tune: {found[0].name} takes candidate {index + 1} of {len(found)}: {why}")
+            chosen |= {node.outputs[0].name: found[index] for node, found in layers}
+            advance(1)
     return chosen
 
 

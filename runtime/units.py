@@ -23,7 +23,7 @@ from pathlib import Path
 from graphc.cores import usable_cores
 from graphc.errors import CompileError
 from graphc.kernels.program.kernel import Kernel
-from graphc.messages import log
+from graphc.messages import log, progress
 from graphc.runtime import cache
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, headers_digest, key
 from graphc.runtime.compilers import Compiler, failure, find_compiler, run, side_by_side
@@ -91,7 +91,14 @@ class _Builder:
     def functions(self, wanted: Sequence[_Wanted]) -> dict[str, int]:
         """The address of each kernel's function by its key."""
         seen: dict[tuple[int, int], frozenset[str]] = {}
-        side_by_side(self._build, _units([w for w in wanted if not self._there(w, seen)]))
+        missing = [w for w in wanted if not self._there(w, seen)]
+        with progress("building kernels", len(missing)) as advance:
+
+            def build(unit: Sequence[_Wanted]) -> None:
+                self._build(unit)
+                advance(len(unit))
+
+            side_by_side(build, _units(missing))
         return {w.key: self._address(w) for w in wanted}
 
     def _path(self, wanted: _Wanted) -> Path:

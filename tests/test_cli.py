@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -45,6 +48,61 @@ def test_show_prints_a_stage_by_name(file, capsys):
     output = capsys.readouterr().out
     assert "= matmul(" in output
     assert "= kernel " not in output
+
+
+def test_show_diff_prints_what_stages_changed(file, capsys):
+    assert main(["show", f"{file}:step", "--stage", "fuse_contract", "--diff"]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("--- ")
+    assert "\n+ %matmul = kernel bias(" in output or "= kernel " in output
+    assert main(["show", f"{file}:step", "--diff"]) == 0
+    assert "commute changed nothing" in capsys.readouterr().out.splitlines()
+    assert main(["show", f"{file}:step", "--stage", "trace", "--diff"]) == 1
+    assert re.fullmatch(
+        r"graphc: stage: expected one of .*, fuse_contract, .* with --diff, got 'trace'\n",
+        capsys.readouterr().err,
+    )
+
+
+def test_explain_and_memory_print_reasons(file, capsys):
+    assert main(["explain", f"{file}:step", "cli_program.py:6"]) == 0
+    assert capsys.readouterr().out.startswith("line cli_program.py:6")
+    assert main(["explain", f"{file}:step", "nothing"]) == 1
+    assert capsys.readouterr().err.startswith("graphc: explain: Linear has no 'nothing'")
+    assert main(["memory", f"{file}:step"]) == 0
+    assert capsys.readouterr().out.startswith("memory Linear: work peak 0.00 MB")
+
+
+def test_profile_prints_the_table_and_writes_a_trace(file, capsys, tmp_path):
+    trace = tmp_path / "trace.json"
+    command = ["profile", f"{file}:step", "--repeats", "2", "--trace", str(trace)]
+    assert main(command) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("profile Linear: ")
+    assert output.endswith(f"one call is in {trace}: open it at ui.perfetto.dev\n")
+    assert trace.exists()
+    assert main(["profile", f"{file}:step", "--by-module", "--repeats", "1"]) == 0
+    assert "\nmodule " in capsys.readouterr().out
+    assert main(["profile", f"{file}:step", "--repeats", "0"]) == 1
+    message = "graphc: profile: expected at least 1 for --repeats, got 0\n"
+    assert capsys.readouterr().err == message
+
+
+def test_a_command_that_is_none_ends_with_2(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["shaw"])
+    assert ended.value.code == 2
+    assert "invalid choice: 'shaw'" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_traceback(file):
+    program = "import sys; from graphc.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "show", f"{file}:step", "--stage", "trace"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as pipe:
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_show_says_that_the_reference_device_has_no_plan(file, capsys):
@@ -106,7 +164,7 @@ def test_doctor_prints_what_it_finds(capsys, clean_environment):
 def test_doctor_without_a_compiler_says_what_to_do(capsys, clean_environment):
     clean_environment.setenv("PATH", "")
     clean_environment.delenv("CXX", raising=False)
-    assert main(["doctor"]) == 0
+    assert main(["doctor"]) == 1
     assert re.search(r"compiler   .*reference", capsys.readouterr().out)
 
 

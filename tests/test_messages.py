@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import subprocess
+import sys
+import time
 
 import pytest
 
 import graphc
+from graphc import messages
 from graphc.messages import log
 from tests.tools import need_command
 
@@ -44,3 +50,52 @@ def test_info_names_every_kernel_that_is_built(capsys, clean_environment, tmp_pa
 def test_nothing_is_said_by_default(capsys, clean_environment):
     graphc.compile(lambda x: graphc.exp(x), graphc.spec((4,)), device="reference")
     assert capsys.readouterr().err == ""
+
+
+HANDLED = """
+import io, logging, graphc
+from graphc.messages import log
+said = io.StringIO()
+logging.getLogger("graphc").addHandler(logging.StreamHandler(said))
+log("info", "first")
+logging.getLogger("graphc").setLevel("DEBUG")
+log("debug", "second")
+logging.getLogger("graphc").setLevel("ERROR")
+log("warning", "third")
+print(said.getvalue().split())
+"""
+
+
+@pytest.mark.parametrize(("level", "said"), [("info", "['first', 'second']"), ("", "['second']")])
+def test_handlers_of_the_standard_library_take_messages(level, said):
+    command = [sys.executable, "-c", HANDLED]
+    environment = {**os.environ, "GRAPHC_LOG": level}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{said}\n", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_bar_shows_how_far_long_work_is_and_goes_away(terminal, monkeypatch):
+    stream = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(messages, "BAR_AFTER", 0.0)
+    with messages.progress("building kernels", 4) as advance:
+        advance(2)
+        begin = time.monotonic()
+        while terminal and "2/4" not in stream.getvalue():
+            assert time.monotonic() < begin + 60
+    shown = f"\rgraphc: building kernels [{15 * '#'}{15 * ' '}] 2/4"
+    assert (shown in stream.getvalue()) == terminal
+    assert stream.getvalue().endswith("\r\033[K" if terminal else "")
+
+
+def test_short_work_shows_no_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    with messages.progress("building kernels", 4) as advance:
+        advance(4)
+    assert stream.getvalue() == ""

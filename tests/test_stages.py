@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -75,11 +76,47 @@ def test_a_dump_holds_stages_and_equal_programs_dump_equal_files(tmp_path):
     names = sorted(p.name for p in (tmp_path / "a").iterdir())
     assert names == sorted(p.name for p in (tmp_path / "b").iterdir())
     assert names[0] == "00-trace.txt"
-    assert all(re.fullmatch(r"\d\d-\w+\.txt", name) for name in names)
+    assert names[-2:] == ["graph.dot", "graph.json"]
+    assert all(re.fullmatch(r"\d\d-\w+\.(txt|diff)", name) for name in names[:-2])
     for name in names:
         text = (tmp_path / "a" / name).read_text()
         assert text == (tmp_path / "b" / name).read_text()
-        assert graph_text(parse(text)) == text.rstrip("\n")
+        if name.endswith(".txt"):
+            assert graph_text(parse(text)) == text.rstrip("\n")
+    fused = next((tmp_path / "a").glob("*-fuse_contract.diff")).read_text()
+    assert fused.startswith("--- ")
+    assert re.search(r"^\+ +%\S+.* = kernel conv1", fused, re.MULTILINE)
+    assert re.search(r"^- +%conv1.conv2d = conv2d\(", fused, re.MULTILINE)
+    assert "  =" not in fused  # columns are left out
+
+
+def test_json_and_dot_have_what_the_graph_and_the_plan_have(tmp_path):
+    kind, shape = MODELS["recurrent"]
+    specs = graphc.spec(shape), graphc.spec((shape[0],), "int32")
+    rule = optim.SGD(lr=0.1)
+    step = graphc.compile(loss_fn, kind(), *specs, update=rule, device="cuda", streams=2)
+    step.dump(tmp_path)
+    graph = json.loads((tmp_path / "graph.json").read_text())
+    assert [n["outputs"][0]["name"] for n in graph["nodes"]] == [
+        n.outputs[0].name for n in step.graph.nodes
+    ]
+    kernels = [n for n in graph["nodes"] if n["op"] == "kernel"]
+    assert all(n["body"]["nodes"] for n in kernels)
+    assert {line.split(":")[0] for n in kernels for line in n["lines"]} == {"small_models.py"}
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert [(s["step"], s["stream"]) for s in plan["steps"]] == [
+        (type(s).__name__.lower(), s.stream) for s in step.plan.steps
+    ]
+    assert any(s["step"] == "loop" and s["steps"] for s in plan["steps"])
+    assert plan["kernels"].keys() == step.plan.kernels.keys()
+    dot = (tmp_path / "graph.dot").read_text()
+    assert dot.startswith('digraph "loss_fn" {') and dot.endswith("}\n")
+    assert dot.count("{") == dot.count("}")
+    assert all(
+        f'"{n.op.kernel}\\n' in dot
+        for n in step.graph.nodes
+        if n.op.name == "kernel" and n.where.lines
+    )
 
 
 def test_graphc_dump_dumps_every_compile(clean_environment, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphc.errors import GraphError
+from graphc.inspect.formats import graph_dot, graph_json, plan_json, stage_diffs
 from graphc.inspect.subject import Subject
 from graphc.text import graph_text
 
@@ -12,9 +13,10 @@ from graphc.text import graph_text
 def dump(program: Subject, folder: Path) -> None:
     """Write into `folder`, which is made if needed:
 
-    `00-trace.txt`, `01-....txt`: the graph after each pass, in order; `plan.txt`, without measured
-    values; `kernels/NAME.cpp` or `.cu`. Equal programs give equal files. GraphError if the folder
-    cannot be written.
+    `00-trace.txt`, `01-....txt`: the graph after each pass, in order; `01-....diff`: what that pass
+    changed, where it changed anything; `graph.dot` and `graph.json`: the last graph; `plan.txt` and
+    `plan.json`, without measured values; `kernels/NAME.cpp` or `.cu`. Equal programs give equal
+    files. GraphError if the folder cannot be written.
     """
     try:
         _dump(program, folder)
@@ -26,8 +28,15 @@ def _dump(program: Subject, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, (stage, graph) in enumerate(program.stages.items()):
         _write(folder / f"{number:02}-{stage}.txt", graph_text(graph))
+    for number, (stage, diff) in enumerate(stage_diffs(program.stages).items(), 1):
+        if diff:
+            _write(folder / f"{number:02}-{stage}.diff", diff)
+    graph = list(program.stages.values())[-1]
+    _write(folder / "graph.dot", graph_dot(graph))
+    _write(folder / "graph.json", graph_json(graph))
     if program.plan is None:
         return
+    _write(folder / "plan.json", plan_json(program.plan))
     _write(folder / "plan.txt", program.plan.text(measured=False))
     suffix = "cpp" if program.target.device == "cpu" else "cu"
     (folder / "kernels").mkdir(exist_ok=True)
