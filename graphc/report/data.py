@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from graphc.cost import node_bytes, node_flops
-from graphc.errors import PlanError
+from graphc.errors import GraphError, PlanError
+from graphc.inspect.explain import Explainer
+from graphc.inspect.memory import memory_report
 from graphc.inspect.subject import Subject
-from graphc.ir import Graph, Node
+from graphc.ir import Graph
 from graphc.ops.scan import bodies
 from graphc.report import memory, timing
 from graphc.report.model import KernelData, ProgramData, SpanData, StepData, Summary
@@ -18,13 +19,6 @@ from graphc.report.sources import source_files
 from graphc.report.stages import Stages, phase, repeated_nodes, value_types
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Step, all_steps
 from graphc.runtime.planner.beside import Machine
-
-
-class Reported(Subject, Protocol):
-    """What a report is of; `graphc.Program` is one."""
-
-    @property
-    def graph(self) -> Graph: ...
 
 
 @dataclass(frozen=True)
@@ -38,24 +32,39 @@ class Measured:
     say."""
 
 
+class Why:
+    """What `program.explain` says, as lines without the subject."""
+
+    def __init__(self, program: Subject) -> None:
+        self._explainer = Explainer(program)
+
+    def __call__(self, what: object) -> tuple[str, ...]:
+        try:
+            lines = str(self._explainer.explain(what)).splitlines()[1:]
+        except GraphError:  # names that only a plan has, such as a workspace
+            return ()
+        return tuple(line.strip() for line in lines)
+
+
 def program_data(
-    program: Reported, measured: Measured | None = None, workers: int = 1
+    program: Subject, measured: Measured | None = None, workers: int = 1
 ) -> ProgramData:
     """What is known of `program`, which plays with so many workers."""
     stages = Stages(program.stages)
     types: dict[str, str] = {}
     for graph in program.stages.values():
         types.update(value_types(graph))
-    types.update(value_types(program.graph))
-    plan = program.plan
+    plan, why = program.plan, Why(program)
     machine = Machine("cpu" if plan is None else plan.device, workers)
-    kernels = () if plan is None else tuple(_kernels(program, plan, stages, machine, measured))
-    steps = () if plan is None else tuple(_steps(plan.steps))
+    kernels = () if plan is None else tuple(_kernels(program, plan, stages, machine, measured, why))
+    steps = () if plan is None else tuple(_steps(plan.steps, why))
     times = {k.name: k.predicted if k.measured is None else k.measured for k in kernels}
     spans = [] if plan is None else timing.modelled(plan, _durations(times, machine))
     ran = timing.as_ran(plan, measured.timeline) if plan and measured else ()
     held = [] if plan is None else memory.buffers(plan, types)
-    state = [b.value for b in plan.state] if plan else program.graph.state
+    held = [replace(buffer, reasons=why(buffer.value)) for buffer in held]
+    traced = (v.name for node in program.stages["trace"].nodes for v in node.outputs)
+    state = [b.value for b in plan.state] if plan else _optimised(program).state
     return ProgramData(
         summary=replace(summary(program, workers), measured=_total(kernels, ran, measured)),
         nodes=tuple(stages.nodes),
@@ -71,11 +80,13 @@ def program_data(
         timeline=ran,
         limits=None if plan is None else timing.limits(plan, workers),
         notes=() if plan is None else plan.notes,
+        advice=memory_report(program).advice if plan else (),
+        became={name: lines for name in traced if (lines := why(name))},
         files=source_files(line for node in stages.nodes for line in node.lines),
     )
 
 
-def _steps(steps: Sequence[Step], first: int = 0, inside: int = -1) -> Iterable[StepData]:
+def _steps(steps: Sequence[Step], why: Why, first: int = 0, inside: int = -1) -> Iterable[StepData]:
     number = first
     for step in steps:
         reads: tuple[str, ...] = ()
@@ -89,10 +100,11 @@ def _steps(steps: Sequence[Step], first: int = 0, inside: int = -1) -> Iterable[
             name = f"e{step.event}"
         kind = type(step).__name__.lower()
         count = step.count if isinstance(step, Loop) else 1
-        yield StepData(kind, step.stream, name, inside, count, reads, writes)
+        reasons = () if isinstance(step, Launch) else why(step)
+        yield StepData(kind, step.stream, name, inside, count, reads, writes, reasons)
         number += 1
         if isinstance(step, Loop):
-            yield from _steps(step.steps, number, number - 1)
+            yield from _steps(step.steps, why, number, number - 1)
             number += len(all_steps(step.steps))
 
 
@@ -108,10 +120,16 @@ def launches(steps: Iterable[Step], times: int = 1) -> Iterable[tuple[Launch, in
 
 
 def _kernels(
-    program: Reported, plan: Plan, stages: Stages, machine: Machine, measured: Measured | None
+    program: Subject,
+    plan: Plan,
+    stages: Stages,
+    machine: Machine,
+    measured: Measured | None,
+    why: Why,
 ) -> Iterable[KernelData]:
     """The kernels in the order of their first launches."""
-    graphs = (program.graph, *bodies(program.graph))
+    graph = _optimised(program)
+    graphs = (graph, *bodies(graph))
     makers = {v.name: n for graph in graphs for n in graph.nodes for v in n.outputs}
     first: dict[str, Launch] = {}
     often: Counter[str] = Counter()
@@ -134,24 +152,19 @@ def _kernels(
             workspace=kernel.workspace,
             predicted=machine.kernel(kernel).microseconds,
             measured=measured.kernels.get(name) if measured else None,
-            reasons=tuple(_reasons(name, node, plan.notes)),
+            reasons=why(name),
             source=kernel.source,
         )
 
 
-def _reasons(name: str, node: Node | None, notes: Iterable[str]) -> Iterable[str]:
-    note = getattr(node.op, "note", "") if node else ""
-    yield from (note,) if note else ()
-    yield from (n.removeprefix(f"{name}: ") for n in notes if n.startswith(f"{name}: "))
-
-
-def summary(program: Reported, workers: int = 1) -> Summary:
+def summary(program: Subject, workers: int = 1) -> Summary:
     """The figures of a program with so many workers, as far as they are known without a call."""
     plan = program.plan
     machine = Machine("cpu" if plan is None else plan.device, workers)
     whole = program.stages.get("differentiate", program.stages["trace"])
     ops = [(n, times) for n, times in repeated_nodes(whole) if not n.is_free]
-    made = [(n, times) for n, times in repeated_nodes(program.graph) if n.op.name != "reshape"]
+    after = _optimised(program)
+    made = [(n, times) for n, times in repeated_nodes(after) if n.op.name != "reshape"]
     return Summary(
         name=program.name,
         device=program.target.device,
@@ -162,7 +175,7 @@ def summary(program: Reported, workers: int = 1) -> Summary:
         op_bytes=sum(times * node_bytes(n) for n, times in ops),
         bytes=sum(times * node_bytes(n) for n, times in made),
         flops=sum(times * node_flops(n) for n, times in made),
-        state_bytes=sum(v.type.nbytes for v in program.graph.state),
+        state_bytes=sum(v.type.nbytes for v in after.state),
         peak=plan.peak_bytes if plan else 0,
         bound=plan.lower_bound_bytes if plan else 0,
         streams=plan.streams if plan else 0,
@@ -171,6 +184,10 @@ def summary(program: Reported, workers: int = 1) -> Summary:
         measured=None,
         verified=_verdict(plan) if plan else "",
     )
+
+
+def _optimised(program: Subject) -> Graph:
+    return list(program.stages.values())[-1]
 
 
 def _total(

@@ -29,7 +29,8 @@ def buffers(plan: Plan, types: Mapping[str, str]) -> list[BufferData]:
     whole = [b for b in found.values() if b.first not in inside]
     parts = [b for b in found.values() if b.first in inside]
     kept = [*whole, *(b for b in parts if not any(_within(b, w) for w in whole))]
-    return _in_place(sorted(kept, key=lambda b: (b.first, b.start)))
+    ends = [last for _, last in _with_ends(plan)]
+    return _in_place(sorted(kept, key=lambda b: (b.first, b.start)), ends)
 
 
 def live(found: Sequence[BufferData], steps: int) -> tuple[int, ...]:
@@ -92,9 +93,9 @@ def _begun(
     )
 
 
-def _in_place(found: Sequence[BufferData]) -> list[BufferData]:
+def _in_place(found: Sequence[BufferData], ends: Sequence[int]) -> list[BufferData]:
     """With the values that are written over others, by the step or the loop that reads those
-    last."""
+    last; `ends` says at which step each one is over."""
     result = []
     alive: list[BufferData] = []
     for buffer in found:
@@ -102,7 +103,10 @@ def _in_place(found: Sequence[BufferData]) -> list[BufferData]:
         before = [
             b.value
             for b in alive
-            if b.first < buffer.first and b.start < buffer.stop and buffer.start < b.stop
+            if b.first < buffer.first
+            and b.last <= ends[buffer.first]
+            and b.start < buffer.stop
+            and buffer.start < b.stop
         ]
         alive.append(buffer)
         result.append(replace(buffer, over=before[0]) if before else buffer)

@@ -83,6 +83,8 @@ class StepData:
     """Iterations of a loop; else 1."""
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
+    """Of an event, a copy or a loop; a launch has those of its kernel."""
 
 
 @dataclass(frozen=True)
@@ -173,5 +175,9 @@ class ProgramData:
     """As it ran; empty if nothing was measured."""
     limits: Limits | None
     notes: tuple[str, ...]
+    advice: tuple[str, ...]
+    """What would lower the peak of the work memory."""
+    became: dict[str, tuple[str, ...]]
+    """What became of each value that was traced, by its name."""
     files: dict[str, str]
     """The user's files, by the name that lines have."""

@@ -37,6 +37,18 @@ def test_kernels_are_those_of_the_plan(model: str) -> None:
         assert set(data.nodes[kernel.node].outputs) & {w.value for w in first[kernel.name].writes}
 
 
+def test_reasons_are_those_that_explain_gives() -> None:
+    program = training("lenet", streams=2)
+    data = program_data(program)
+    for kernel in data.kernels:
+        said = str(program.explain(kernel.name)).splitlines()[1:]
+        assert kernel.reasons == tuple(line.strip() for line in said) != ()
+    assert all(b.reasons for b in data.buffers if not b.value.endswith("workspace"))
+    assert all(s.reasons for s in data.steps if s.kind in ("record", "wait"))
+    assert data.advice == program.memory().advice
+    assert set(data.became) == {v.name for n in program.stages["trace"].nodes for v in n.outputs}
+
+
 def test_only_the_update_has_no_line() -> None:
     data = program_data(training("lenet"))
     assert {k.phase for k in data.kernels} == {"forward", "backward", "update"}

@@ -1,6 +1,7 @@
 // The graph of a stage: modules as boxes that open and close, laid out by dagre.
 
 const MOST_DRAWN = 420;
+const MOST_NESTED = 900; // boxes times one more than an eighth of the open modules: what dagre lays out in a second or two
 const OPENED_AT_FIRST = 46;
 
 /**
@@ -90,14 +91,14 @@ class GraphTree {
     }
   }
 
-  /** Modules to open so that a first look shows some tens of boxes: level by level, all or none. */
-  firstOpen() {
+  /** Modules to open, level by level, all of a level or none, as long as what is drawn `fits`. */
+  openLevels(fits) {
     const open = new Set([this.root]);
     let level = this.root.children.filter((i) => i.kind === "module");
     let shown = this.root.children.length;
     while (level.length) {
       shown += level.reduce((sum, item) => sum + item.children.length - 1, 0);
-      if (shown > OPENED_AT_FIRST) break;
+      if (!fits(shown, open.size - 1 + level.length)) break;
       level.forEach((item) => open.add(item));
       level = level.flatMap((item) => item.children).filter((i) => i.kind === "module");
     }
@@ -112,6 +113,7 @@ class GraphTree {
   }
 }
 
+const drawable = (boxes, clusters) => boxes <= MOST_DRAWN && boxes * (1 + clusters / 8) <= MOST_NESTED;
 const graphViews = new Map();
 
 function graphView(p) {
@@ -136,7 +138,7 @@ function graphView(p) {
     picker.value = String(i);
     if (!memory.has(i)) {
       const made = new GraphTree(p, p.stages[i]);
-      memory.set(i, [made, made.firstOpen()]);
+      memory.set(i, [made, made.openLevels((shown) => shown <= OPENED_AT_FIRST)]);
     }
     [tree, open] = memory.get(i);
     const chosen = choice("Stage", marks, i, stageTo);
@@ -153,9 +155,9 @@ function graphView(p) {
         if (open.has(child) && child.children.length) { clusters.push(child); visit(child); } else shown.push(child);
       }
     })(tree.root);
-    full.hidden = shown.length <= MOST_DRAWN;
+    full.hidden = drawable(shown.length, clusters.length);
     if (!full.hidden) {
-      full.textContent = `${shown.length} boxes are too many to draw at once: open fewer modules.`;
+      full.textContent = `${shown.length} boxes in ${clusters.length} open modules are too many to draw at once: close some first.`;
       return false;
     }
     const g = new dagre.graphlib.Graph({ compound: true });
@@ -298,18 +300,13 @@ function graphView(p) {
   }
 
   function openAll() {
-    const before = open;
-    open = new Set([...tree.all.values()].filter((i) => i === tree.root || i.kind === "module"));
-    const many = [...tree.all.values()].filter((i) => i.kind !== "module" && i !== tree.root && tree.visible(i, open) === i).length;
-    if (many > MOST_DRAWN) {
-      open = before;
-      full.textContent = `${many} boxes are too many to draw at once: open the modules one by one.`;
-      full.hidden = false;
-      return;
-    }
+    open = tree.openLevels(drawable);
+    const left = [...tree.all.values()].some((i) => i.kind === "module" && !open.has(i));
     memory.get(Number(picker.value))[1] = open;
     draw();
     fit();
+    full.hidden = !left;
+    full.textContent = "All modules at once are too many to draw: click one to open it.";
   }
 
   function closeAll() {

@@ -37,7 +37,15 @@ const phaseChip = (phase) => h("span", { class: `chip ${phase}` }, phase);
 const facts = (...pairs) => h("dl", { class: "facts" }, pairs.filter((pair) => pair && pair[1] !== null && pair[1] !== "")
   .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 const list = (items) => h("ul", {}, items.map((item) => h("li", {}, item)));
-const titled = (title, content) => (content && content.length !== 0 ? [h("h3", {}, title), content] : []);
+const titled = (title, content) => (content && content.length !== 0 && content.childElementCount !== 0 ? [h("h3", {}, title), content] : []);
+const TOPICS = {
+  what: "What", fused: "Fused", apart: "Apart from", tile: "Tile", memory: "Memory", stream: "Stream", event: "Event", gone: "Gone",
+};
+/** Reasons, each with what it is about set off. */
+const why = (lines) => list(lines.map((line) => {
+  const topic = TOPICS[line.split(" ", 1)[0]];
+  return topic ? [h("strong", {}, topic), " ", line.slice(line.indexOf(" ") + 1)] : line;
+}));
 const cut = (items, most, render) => {
   const shown = items.slice(0, most).map(render);
   if (items.length > most) shown.push(h("span", { class: "muted" }, `and ${items.length - most} more`));
@@ -99,7 +107,7 @@ const DETAILS = {
         steps.length > 0 && [stepTitle, cut(steps, 4, (i) => [stepLink(p, i), ` on stream ${p.steps[i].stream} `])],
       ),
       places(p, k.lines),
-      titled("Why it is so", k.reasons.length ? list(k.reasons) : []),
+      titled("Why it is so", k.reasons.length ? why(k.reasons) : []),
       node && titled("What it computes", list(cut(
         node.body ? node.body.nodes.filter((i) => p.nodes[i].op !== "constant") : [k.node], 30,
         (i) => h("code", {}, p.nodes[i].text)))),
@@ -119,8 +127,9 @@ const DETAILS = {
       h("div", { class: "bar" }, phaseChip(node.phase), h("span", { class: "chip" }, node.kernel ? "kernel" : node.op),
         node.module && h("span", { class: "chip" }, node.module)),
       h("pre", {}, node.text.replace(/ : /, "\n  : ")),
-      node.free ? h("p", { class: "muted" }, "Costs nothing: kernels compute it where they read it.") : null,
+      node.free && !p.became[node.outputs[0]] ? h("p", { class: "muted" }, "Costs nothing: kernels compute it where they read it.") : null,
       titled("Why it is so", node.note ? list([node.note]) : []),
+      titled("What became of it", why(node.outputs.flatMap((name) => p.became[name] || []))),
       places(p, node.lines),
       titled("Reads", list(cut(node.inputs, 12, (v) => valueLink(p, v)))),
       !node.kernel && titled("Kernels of its lines", list(cut(after, 12, (k) => kernelLink(p, k.name)))),
@@ -151,7 +160,7 @@ const DETAILS = {
         ["made by", found ? kernelLink(p, found.producer) : writers.length ? cut(writers, 3, (j) => [kernelLink(p, p.steps[j].name), " "]) : ""],
         last && ["last use", last.kind === "launch" ? kernelLink(p, last.name) : `${last.kind} ${last.name}`],
       ),
-      titled("Why it is held", found && found.reasons.length ? list(found.reasons) : []),
+      titled("Why it is so", found && found.reasons.length ? why(found.reasons) : []),
       found ? places(p, found.lines) : [],
       titled("Read by", readers.length ? list(cut([...new Set(readers.map((j) => p.steps[j].name))], 15, (n) => kernelLink(p, n))) : []),
     ];
@@ -168,7 +177,7 @@ const DETAILS = {
         step.kind === "loop" && ["iterations", count(step.count)],
         span && ["takes", `${time(span.stop - span.start)} from ${time(span.start)}`],
       ),
-      step.why && titled("Why it is so", list(step.why)),
+      titled("Why it is so", step.reasons.length ? why(step.reasons) : []),
       titled("Reads", step.reads.length ? list(cut(step.reads, 15, (v) => valueLink(p, v))) : []),
       titled("Writes", step.writes.length ? list(cut(step.writes, 15, (v) => valueLink(p, v))) : []),
       titled("Its launches", step.kind === "loop"

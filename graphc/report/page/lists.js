@@ -30,7 +30,8 @@ function overview(p) {
         ranked(held.slice(0, 8).map((b) => ({
           name: link(b.value, () => select(p, "buffer", b.number)), figure: bytes(b.stop - b.start),
           share: (b.stop - b.start) / (held[0].stop - held[0].start), phase: b.phase, line: b.lines[0], type: b.type,
-        })), p))),
+        })), p),
+        p.advice.length > 0 && [h("h3", {}, "What would lower it"), h("ul", { class: "notes" }, p.advice.map((a) => h("li", {}, a)))])),
     lineTable(p),
     p.notes.length > 0 && h("section", { class: "panel" }, h("h2", {}, "What was decided"),
       h("ul", { class: "notes" }, p.notes.map((note) => h("li", {}, note)))),
