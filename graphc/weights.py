@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -14,11 +13,9 @@ import numpy as np
 
 from graphc.dtypes import BFLOAT16, convert, shown
 from graphc.errors import GraphError
+from graphc.files import write_whole
 from graphc.ir import Array, Type
 from graphc.nn.module import as_array, mapping_of
-
-_saves = itertools.count()
-"""Numbers of this process's saves: threads that write one path write partial files of their own."""
 
 
 class Stateful(Protocol):
@@ -44,15 +41,8 @@ def save_weights(path: str | os.PathLike[str], source: Stateful | Mapping[str, A
     names |= {name for name, type in types.items() if type.dtype == "bf16"}
     for name in names:
         arrays[name] = convert(arrays[name], BFLOAT16).view(np.uint16)
-    target = Path(path)
-    partial = target.with_name(f"{target.name}.{os.getpid()}-{next(_saves)}.partial")
-    try:
-        partial.write_bytes(_relabelled(library.save(arrays), dict.fromkeys(names, "BF16")))
-        os.replace(partial, target)
-    except OSError as error:
-        raise GraphError(f"save_weights: cannot write {target}: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    data = _relabelled(library.save(arrays), dict.fromkeys(names, "BF16"))
+    write_whole("save_weights", Path(path), data)
 
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Array]:
