@@ -11,7 +11,7 @@ import numpy
 from tests.tools import ROOT, run_python
 
 ROOMS = (
-    ("errors", "config", "messages", "lines", "html", "locks"),
+    ("errors", "config", "files", "messages", "lines", "html", "locks"),
     ("dtypes", "dlpack"),
     ("ir",),
     ("interpret", "failures", "tree", "state", "arguments", "target"),
@@ -41,7 +41,7 @@ ROOMS = (
     ("report",),
     ("compiled", "program"),
     ("torch.aten", "onnx.dtypes"),
-    ("onnx.operators",),
+    ("onnx.operators", "onnx.writers"),
     ("torch", "onnx"),
     ("cli",),
 )

@@ -6,6 +6,8 @@ needed.py      which values must be known when a model is traced, which operator
 schemas.py     what ONNX itself says of operators
 interpret.py   ONNX's graphs as functions of traced tensors
 operators/     what each operator is in graphc
+writers/       what each op is in ONNX
+saving.py      modules as files
 backend.py     graphc behind ONNX's interface for backends
 """
 
@@ -16,5 +18,6 @@ except ImportError:
 
 from graphc.onnx.model import Model as Model
 from graphc.onnx.model import load as load
+from graphc.onnx.saving import save as save
 
 assert _onnx.__name__ == "onnx"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,8 @@ def load(
     """
     model, folder = read(source)
     name = Path(source).name if isinstance(source, str | os.PathLike) else "model"
-    try:
+    with _readable(name):
         return Model(model, dict(constants or {}), folder, name)
-    except BUGS as problem:
-        raise GraphError(f"onnx.load: {name} cannot be read: {described(problem)}") from problem
 
 
 class Model(nn.Module):
@@ -134,9 +133,10 @@ class Model(nn.Module):
         shape = []
         for axis, extent in enumerate(tensor.shape.dim):
             name = extent.dim_param or f"axis{axis}"
-            if not extent.HasField("dim_value") and name not in extents:
+            fixed = extent.HasField("dim_value")
+            if not fixed and name not in extents:
                 raise error(f"the input {declared.name} leaves {name} open: specs({name}=...)")
-            shape.append(extents[name] if name in extents else extent.dim_value)
+            shape.append(extent.dim_value if fixed else extents[name])
         return spec(shape, dtype_from(tensor.elem_type))
 
     @property
@@ -165,7 +165,8 @@ class Model(nn.Module):
             self._check_input(declared, value)
             values[declared.name] = value
         interpreter = Interpreter(self._proto.functions, self._folder, self._file)
-        results = interpreter.graph(self._proto.graph, values, self._opsets)
+        with _readable(self._file):
+            results = interpreter.graph(self._proto.graph, values, self._opsets)
         found = tuple(_result(value) for value in results)
         return found[0] if len(found) == 1 else found
 
@@ -193,6 +194,15 @@ def static_inputs(model: ModelProto) -> set[str]:
     """The names of inputs and initializers whose values must be known when the model is traced."""
     functions = {(f.domain, f.name, f.overload): f for f in model.functions}
     return needed(model.graph, functions)
+
+
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
+    """Let what a malformed file leads to be a GraphError."""
+    try:
+        yield
+    except BUGS as problem:
+        raise GraphError(f"onnx.load: {file} cannot be read: {described(problem)}") from problem
 
 
 def _is_float(array: Array) -> bool:

@@ -341,6 +341,12 @@ def test_tensors_that_are_not_whole() -> None:
     )
 
 
+def test_text_that_is_no_text() -> None:
+    data = linear().SerializeToString().replace(b"relu_y", b"rel\xff_y")
+    found = refusal(graphc.trace, load(data), X)
+    assert found.startswith("onnx.load: model cannot be read: TypeError: cannot use a string")
+
+
 def test_names_that_nothing_has_and_models_without_end() -> None:
     from graphc.onnx.interpret import Interpreter, read
 
