@@ -9,6 +9,7 @@ from graphc.functions.hints import missing as _missing
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.program import Program, compile
+from graphc.showing import show, tap
 from graphc.trace import Tensor, spec
 from graphc.tracing import trace
 from graphc.weights import load_weights, save_weights
@@ -29,7 +30,9 @@ __all__ = [
     "optim",
     "save_weights",
     "seed",
+    "show",
     "spec",
+    "tap",
     "text",
     "trace",
     "value_and_grad",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
 
 from graphc import tree
@@ -156,9 +155,7 @@ class _Samples(BodyBuilder):
         self.f.walk(self.nodes, self.known, self.length)
         for old, new in self.updates:
             self._update(old, self.known[new])
-        if self.bounds and self.outer.bounds is not None:
-            found = ((b, self.known[b.tensor.value].tensor) for b in self.bounds)
-            self.outer.bounds += [replace(b, tensor=t) for b, t in found]
+        self.hand_on([self.known[w.tensor.value].tensor for w in self.watched()])
 
     def _update(self, old: Value, new: Known) -> None:
         if old in self.whole:

@@ -70,7 +70,9 @@ class Program:
         self._trainable = traced.builder.trainable_read
         foreign = getattr(executable, "foreign", None)
         self._arguments = Arguments(self.name, traced.arguments, foreign)
-        self._outputs = traced.outputs
+        self._outputs, self._shown = traced.outputs, traced.builder.shown
+        self.taps: dict[str, Array] = {}
+        """What `graphc.tap` asked for, as of the last call; by name."""
         self._run: Callable[[Sequence[Any]], list[Array]]
         self._run = executable.run_checked if "nan" in check else executable.run
         self._explainer: Explainer | None = None
@@ -95,7 +97,13 @@ class Program:
             refuse_reentry(self.name)
             self.update.before_step(self._clock)
         results = map(shown, self._run(arrays))
-        return tree.map_leaves(lambda _, __: next(results), self._outputs)
+        outputs = tree.map_leaves(lambda _, __: next(results), self._outputs)
+        for asked, array in zip(self._shown, results, strict=False):
+            if asked.count:
+                asked.tell(array)
+            else:
+                self.taps[asked.name] = array
+        return outputs
 
     def _check_trainable(self) -> None:
         for name, parameter, trainable in self._trainable:

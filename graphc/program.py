@@ -114,7 +114,7 @@ def compile(
             "bounds" in settings.check,
         )
         outputs = [t for _, t in tree.leaves(traced.outputs)]
-        graph = traced.builder.graph(outputs)
+        graph = traced.builder.graph([*outputs, *(s.tensor for s in traced.builder.shown)])
         hook("trace", graph)
         graph = run_passes(graph, target, _enabled(passes.BEFORE_GRADIENT, settings.disable), hook)
         buffers = traced.builder.buffers

@@ -23,7 +23,7 @@ ROOMS = (
     ("functions.network",),
     ("functions",),
     ("gradients",),
-    ("nn", "optim", "weights", "tracing"),
+    ("nn", "optim", "weights", "tracing", "showing"),
     ("batching",),
     ("passes.rewriting",),
     ("passes.simplify",),

@@ -118,7 +118,7 @@ def _advice(plan: Plan, number: int, held: list[Life]) -> list[str]:
         advice.append(
             f"streams=1 may save up to {saved}: streams keep buffers apart that one shares"
         )
-    elif plan.peak_bytes > alive:
+    elif plan.peak_bytes > 1.01 * alive:
         advice.append(
             f"gaps between buffers take {megabytes(plan.peak_bytes - alive)}: "
             'compile(memory="search") looks longer for a tighter packing'

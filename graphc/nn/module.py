@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, Self, TypeVar
 
@@ -30,13 +30,16 @@ from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, current_builder, innermost_builder
 
 T = TypeVar("T")
+ForwardHook = Callable[["Module", tuple[Any, ...], Any], Any]
 
 
 class Module:
     """Base of all layers and models. A subclass sets attributes and defines `forward`."""
 
     # Not among the attributes, which are the members of some modules.
-    __slots__ = ("__dict__", "__weakref__", "_own_training")
+    __slots__ = ("__dict__", "__weakref__", "_hooks", "_own_training")
+    _hooks: list[ForwardHook]
+    """What `register_forward_hook` was given; absent where nothing was."""
     _own_training: bool
     """What `train` or `eval` said; absent where neither was called."""
 
@@ -58,7 +61,11 @@ class Module:
         _running.modules.append(self)
         try:
             with builder.module(name, self.training) if name else builder.mode(self.training):
-                return self.forward(*args, **kwargs)
+                outputs = self.forward(*args, **kwargs)
+                for hook in getattr(self, "_hooks", ()):
+                    given = hook(self, args, outputs)
+                    outputs = outputs if given is None else given
+                return outputs
         except GraphError as problem:
             self._add_path(problem, ".".join([*builder.modules, *([name] if name else [])]))
             raise
@@ -105,6 +112,21 @@ class Module:
                 f"({', '.join(user_line())})"
             )
         self._own_training = mode
+
+    def register_forward_hook(self, hook: ForwardHook) -> Callable[[], None]:
+        """Call `hook(module, arguments, outputs)` behind each `forward` in the functions that are
+        traced from now on; what it returns, if it is not None, takes the place of the outputs.
+        `lambda m, x, y: graphc.show(y, "fc1")` shows them. Gives a function that ends it."""
+        if not callable(hook):
+            raise GraphError(
+                f"{type(self).__name__}: register_forward_hook expected a function, got "
+                f"{type(hook).__name__} ({', '.join(user_line())})"
+            )
+        if not hasattr(self, "_hooks"):
+            self._hooks = []
+        hooks = self._hooks
+        hooks.append(hook)
+        return lambda: hooks.remove(hook)
 
     def train(self, mode: bool = True) -> Self:
         """Let this module and all inside it train in the programs compiled from now on, or with

@@ -36,6 +36,8 @@ class Builder:
         self.seed = 0
         self.bounds: list[Any] | None = None
         """A `Bound` for each tensor of indices, where GRAPHC_CHECK=bounds asks for them."""
+        self.shown: list[Any] = []
+        """What `show` and `tap` ask for: a `Shown` each."""
         self.draw_key: Callable[[], int] | None = None
         """Gives the number, below 2^30, from which the counter of random ops counts; else 0."""
         self.trainable_read: list[tuple[str, Any, bool]] = []

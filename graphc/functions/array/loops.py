@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -182,14 +182,24 @@ class BodyBuilder(Builder):
         constants = list(self.captured.values())
         inputs = [*constants, *(t for _, t in self.carries), *(t for _, t in self.elements)]
         self.inputs = [t.value for t in inputs]
-        bounds = self.bounds or []
-        body = self.graph([*carries, *stacks, *(b.tensor for b in bounds)])
+        watched = self.watched()
+        body = self.graph([*carries, *stacks, *(w.tensor for w in watched)])
         op = Scan(body, self.length, len(self.carries), len(self.elements), reverse)
         sources = [Tensor(v, self.outer) for v in self.captured]
         sources += [t for t, _ in (*self.carries, *self.elements)]
         results = self.outer.emit(op, *sources)
-        if bounds and self.outer.bounds is not None:
-            whole = results[len(results) - len(bounds) :]
-            found = zip(bounds, whole, strict=True)
-            self.outer.bounds += [replace(b, tensor=t) for b, t in found]
-        return results[: len(results) - len(bounds)]
+        own = len(results) - len(watched)
+        self.hand_on(results[own:])
+        return results[:own]
+
+    def watched(self) -> list[Any]:
+        """The bounds and what is shown, each with a tensor of this builder."""
+        return [*(self.bounds or ()), *self.shown]
+
+    def hand_on(self, tensors: Sequence[Tensor]) -> None:
+        """Let the surrounding builder watch these of its own in place of what this one watches."""
+        found = [replace(w, tensor=t) for w, t in zip(self.watched(), tensors, strict=True)]
+        count = len(self.bounds or ())
+        if self.outer.bounds is not None:
+            self.outer.bounds += found[:count]
+        self.outer.shown += found[count:]
