@@ -251,7 +251,7 @@ class Program:
 
         arrays = self._arguments(args, named) if args or named else None
         timed = self.plan if measure and self.target.device != "sim" else None
-        times = None if timed is None else measured(self._executable, timed, arrays)
+        times = None if timed is None else measured(self, timed, self._executable, arrays)
         return data.program_data(self, times, getattr(self._executable, "threads", 1))
 
     def _repr_html_(self) -> str:

@@ -51,6 +51,11 @@ class GraphReader:
                 self.readers.setdefault(value.name, []).append(node)
 
     @functools.cached_property
+    def makers(self) -> list[dict[str, Node | Value]]:
+        """Who makes each value, in every stage."""
+        return [_makers(graph) for graph in self.program.stages.values()]
+
+    @functools.cached_property
     def reasons(self) -> Reasons:
         """What the fusions of this program say."""
         with reasons() as found:
@@ -150,8 +155,8 @@ class GraphReader:
         it; None if no stage has it."""
         last, node = -1, cast("Node | None", None)
         stages = list(self.program.stages.items())
-        for number, (_, graph) in enumerate(stages):
-            found = _maker(graph, name)
+        for number, makers in enumerate(self.makers):
+            found = makers.get(name)
             if found is not None:
                 last, node = number, found if isinstance(found, Node) else node
         if last < 0:
@@ -170,21 +175,19 @@ class GraphReader:
         return node, [Reason("gone", text)]
 
 
-def _maker(graph: Graph, name: str) -> Node | Value | None:
-    """The node of `graph` or of its bodies that makes a value; the value itself if it is an input
-    or state, None if the graph has no such value."""
+def _makers(graph: Graph) -> dict[str, Node | Value]:
+    """The node of `graph` or of its bodies that makes a value, by the value's name; the value
+    itself if it is an input or state."""
+    found: dict[str, Node | Value] = {}
     for inner in (graph, *bodies(graph)):
         for node in inner.nodes:
-            if any(v.name == name for v in node.outputs):
-                return node
-            if isinstance(node, KernelNode):
-                for part in node.body.nodes:
-                    if any(v.name == name for v in part.outputs):
-                        return part
-        given = next((v for v in (*inner.inputs, *inner.state) if v.name == name), None)
-        if given is not None:
-            return given
-    return None
+            parts = node.body.nodes if isinstance(node, KernelNode) else ()
+            for maker in (node, *parts):
+                for value in maker.outputs:
+                    found.setdefault(value.name, maker)
+        for value in (*inner.inputs, *inner.state):
+            found.setdefault(value.name, value)
+    return found
 
 
 def called(node: Node) -> str:

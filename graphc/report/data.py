@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphc.cost import node_bytes, node_flops
 from graphc.errors import GraphError, PlanError
 from graphc.inspect.explain import Explainer
 from graphc.inspect.memory import memory_report
+from graphc.inspect.profile import Profile, gradients_of
 from graphc.inspect.subject import Subject
 from graphc.ir import Graph
 from graphc.ops.scan import bodies
 from graphc.report import memory, timing
-from graphc.report.model import KernelData, ProgramData, SpanData, StepData, Summary
+from graphc.report.model import KernelData, ProgramData, StepData, Summary
 from graphc.report.sources import source_files
 from graphc.report.stages import Stages, phase, repeated_nodes, value_types
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Step, all_steps
 from graphc.runtime.planner.beside import Machine
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was measured of one program."""
-
-    kernels: Mapping[str, float]
-    """Microseconds of one launch, by the kernel's name."""
-    timeline: tuple[tuple[int, float, float], ...] = ()
-    """(step, start, end) of one call in microseconds, as it ran; empty where a device cannot
-    say."""
 
 
 class Why:
@@ -46,9 +36,7 @@ class Why:
         return tuple(line.strip() for line in lines)
 
 
-def program_data(
-    program: Subject, measured: Measured | None = None, workers: int = 1
-) -> ProgramData:
+def program_data(program: Subject, profile: Profile | None = None, workers: int = 1) -> ProgramData:
     """What is known of `program`, which plays with so many workers."""
     stages = Stages(program.stages)
     types: dict[str, str] = {}
@@ -56,17 +44,17 @@ def program_data(
         types.update(value_types(graph))
     plan, why = program.plan, Why(program)
     machine = Machine("cpu" if plan is None else plan.device, workers)
-    kernels = () if plan is None else tuple(_kernels(program, plan, stages, machine, measured, why))
+    kernels = () if plan is None else tuple(_kernels(program, plan, stages, machine, profile, why))
     steps = () if plan is None else tuple(_steps(plan.steps, why))
     times = {k.name: k.predicted if k.measured is None else k.measured for k in kernels}
     spans = [] if plan is None else timing.modelled(plan, _durations(times, machine))
-    ran = timing.as_ran(plan, measured.timeline) if plan and measured else ()
+    ran = timing.as_ran(plan, profile.spans) if plan and profile else ()
     held = [] if plan is None else memory.buffers(plan, types)
     held = [replace(buffer, reasons=why(buffer.value)) for buffer in held]
     traced = (v.name for node in program.stages["trace"].nodes for v in node.outputs)
     state = [b.value for b in plan.state] if plan else _optimised(program).state
     return ProgramData(
-        summary=replace(summary(program, workers), measured=_total(kernels, ran, measured)),
+        summary=replace(summary(program, workers), measured=profile.step if profile else None),
         nodes=tuple(stages.nodes),
         types=types,
         stages=stages.stages,
@@ -78,7 +66,7 @@ def program_data(
         modelled=tuple(spans),
         critical=timing.critical_path([s for s in spans if steps[s.step].inside < 0]),
         timeline=ran,
-        limits=None if plan is None else timing.limits(plan, workers),
+        limits=None if plan is None else timing.limits(plan, workers, profile),
         notes=() if plan is None else plan.notes,
         advice=memory_report(program).advice if plan else (),
         became={name: lines for name in traced if (lines := why(name))},
@@ -124,7 +112,7 @@ def _kernels(
     plan: Plan,
     stages: Stages,
     machine: Machine,
-    measured: Measured | None,
+    profile: Profile | None,
     why: Why,
 ) -> Iterable[KernelData]:
     """The kernels in the order of their first launches."""
@@ -133,6 +121,8 @@ def _kernels(
     makers = {v.name: n for graph in graphs for n in graph.nodes for v in n.outputs}
     first: dict[str, Launch] = {}
     often: Counter[str] = Counter()
+    measured = {row.kernel: row.mean for row in (profile.rows if profile else ())}
+    gradients = gradients_of(program)
     for launch, times in launches(plan.steps):
         first.setdefault(launch.kernel, launch)
         often[launch.kernel] += times
@@ -146,12 +136,13 @@ def _kernels(
             module=launch.where.module,
             lines=launch.where.lines,
             phase=phase(launch.where),
+            gradient=gradients.get(name, ""),
             launches=often[name],
             bytes=kernel.bytes,
             flops=kernel.flops,
             workspace=kernel.workspace,
             predicted=machine.kernel(kernel).microseconds,
-            measured=measured.kernels.get(name) if measured else None,
+            measured=measured.get(name),
             reasons=why(name),
             source=kernel.source,
         )
@@ -188,15 +179,6 @@ def summary(program: Subject, workers: int = 1) -> Summary:
 
 def _optimised(program: Subject) -> Graph:
     return list(program.stages.values())[-1]
-
-
-def _total(
-    kernels: Sequence[KernelData], ran: Sequence[SpanData], measured: Measured | None
-) -> float | None:
-    """Microseconds of one call as it was measured."""
-    if measured is None:
-        return None
-    return max((s.stop for s in ran), default=sum(k.launches * (k.measured or 0) for k in kernels))
 
 
 def _predicted(plan: Plan, machine: Machine) -> float:

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from graphc.inspect.profile import Measurable, Profile, profile_of
+from graphc.inspect.subject import Subject
 from graphc.ir import Array
-from graphc.report.data import Measured
 from graphc.runtime.plan.plan import Plan
 
-SECONDS = 1.0
-"""About as long as the times of kernels may take, beyond one call that is always measured."""
+SECONDS = 0.5
+"""About as long as the calls may take in which kernels are timed; of a call that takes longer there
+is one."""
 MOST_REPEATS = 20
 
 
-def measured(executable: Any, plan: Plan, arrays: Sequence[Array] | None) -> Measured:
-    """The times of kernels, one after another, and one call as it ran where the device tells. The
-    state stays as it is. Without `arrays` zeros are used, which any index may be."""
+def measured(
+    program: Subject, plan: Plan, executable: Measurable, arrays: Sequence[Array] | None
+) -> Profile:
+    """The profile of the program in as many calls as a report can wait for. The state stays as it
+    is. Without `arrays` zeros are used, which any index may be."""
     if arrays is None:
         arrays = [np.zeros(b.value.type.shape, b.value.type.numpy_dtype) for b in plan.inputs]
     begin = time.perf_counter()
-    rows = executable.profile(arrays, 1)
-    once = max(time.perf_counter() - begin, 1e-9) / 2
-    if once < SECONDS:
-        rows = executable.profile(arrays, min(MOST_REPEATS, int(SECONDS / once)))
-    calls: Counter[str] = Counter()
-    spent: dict[str, float] = {}
-    for row in rows:
-        calls[row.name] += row.calls
-        spent[row.name] = spent.get(row.name, 0.0) + row.microseconds
-    timeline = getattr(executable, "timeline", None)
-    return Measured(
-        {name: spent[name] / count for name, count in calls.items()},
-        tuple(timeline(arrays)) if timeline else (),
-    )
+    executable.calls(arrays, 1)
+    once = max(time.perf_counter() - begin, 1e-9)
+    repeats = max(1, min(MOST_REPEATS, int(SECONDS / once)))
+    return profile_of(program, executable, arrays, repeats)

@@ -58,6 +58,8 @@ class KernelData:
     module: str
     lines: tuple[str, ...]
     phase: str
+    gradient: str
+    """What a backward kernel differentiates by; "" if none is known."""
     launches: int
     """In one call, iterations of loops counted."""
     bytes: int
@@ -120,7 +122,8 @@ class SpanData:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the device can do: floating-point operations and bytes per second."""
+    """What the device can do: floating-point operations and bytes per second. `title` says where
+    they are from."""
 
     flops: float
     bytes: float

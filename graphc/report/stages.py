@@ -15,7 +15,7 @@ def phase(where: Where) -> str:
     """Which part of a step a node belongs to. An update rule has no line of the model."""
     if not where.derived:
         return "forward"
-    return "backward" if where.lines else "update"
+    return "update" if where.of_update_rule else "backward"
 
 
 class Stages:

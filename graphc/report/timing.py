@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from graphc.inspect.profile import Profile
+from graphc.inspect.trace_events import Span
 from graphc.report.model import Limits, SpanData
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Step, Wait, all_steps
 from graphc.target import kind_of
@@ -67,18 +69,22 @@ def critical_path(spans: Sequence[SpanData]) -> tuple[int, ...]:
     return tuple(reversed(path))
 
 
-def as_ran(plan: Plan, rows: Iterable[tuple[int, float, float]]) -> tuple[SpanData, ...]:
+def as_ran(plan: Plan, spans: Iterable[Span]) -> tuple[SpanData, ...]:
     """One span for each step of what a device says of the phases of kernels."""
     steps = all_steps(plan.steps)
     ranges: dict[int, tuple[float, float]] = {}
-    for step, start, stop in rows:
-        first, last = ranges.get(step, (start, stop))
-        ranges[step] = min(first, start), max(last, stop)
+    for span in spans:
+        first, last = ranges.get(span.step, (span.start, span.stop))
+        ranges[span.step] = min(first, span.start), max(last, span.stop)
     return tuple(SpanData(s, steps[s].stream, *ranges[s]) for s in sorted(ranges))
 
 
-def limits(plan: Plan, workers: int) -> Limits:
-    """The round rates that rank kernels on a device of this kind: they are no measurement."""
+def limits(plan: Plan, workers: int, profile: Profile | None) -> Limits:
+    """What the device can do as a profile knows it; else the round rates that rank kernels on a
+    device of this kind, which are no measurement."""
+    if profile is not None and profile.limits is not None:
+        found = profile.limits
+        return Limits(1e6 * found.flops, 1e6 * found.bytes, f"the machine's limits, {found.origin}")
     rates = kind_of(plan.device).rates
     many = kind_of(plan.device).multiprocessors
     title = "round rates of this kind of device, not measured"

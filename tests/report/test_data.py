@@ -9,9 +9,12 @@ from itertools import pairwise
 
 import pytest
 
-from graphc.report.data import Measured, program_data, summary
+from graphc.inspect.profile import Profile, ProfileRow, gradients_of
+from graphc.inspect.trace_events import Span
+from graphc.report.data import program_data, summary
 from graphc.report.sources import source_files
 from graphc.report.stages import body_of, phase
+from graphc.runtime.limits import Limits
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record, Wait, all_steps
 from graphc.runtime.plan.unroll import unrolled
 from graphc.text import graph_text
@@ -35,6 +38,13 @@ def test_kernels_are_those_of_the_plan(model: str) -> None:
         assert kernel.bytes == plan.kernels[kernel.name].bytes
         assert kernel.predicted > 0
         assert set(data.nodes[kernel.node].outputs) & {w.value for w in first[kernel.name].writes}
+
+
+def test_backward_kernels_name_what_they_differentiate_by() -> None:
+    program = training("lenet")
+    named = {k.name: k.gradient for k in program_data(program).kernels if k.gradient}
+    assert named == gradients_of(program)
+    assert "conv2.weight" in named.values()
 
 
 def test_reasons_are_those_that_explain_gives() -> None:
@@ -153,7 +163,7 @@ def test_the_modelled_timeline_keeps_to_streams_and_events() -> None:
     program = training("lenet", streams=2)
     plan = plan_of(program)
     times = {name: 10.0 + len(name) for name in plan.kernels}
-    data = program_data(program, Measured(times))
+    data = program_data(program, profile(times))
     spans = {s.step: s for s in data.modelled}
     last: dict[int, float] = {}
     events: dict[int, float] = {}
@@ -170,7 +180,6 @@ def test_the_modelled_timeline_keeps_to_streams_and_events() -> None:
             assert span.stop - span.start == pytest.approx(times[step.kernel])
             last[step.stream] = span.stop
     assert waits
-    assert data.summary.measured == pytest.approx(sum(times.values()))
 
 
 @pytest.mark.parametrize(("model", "streams"), [("lenet", 2), ("recurrent", 1)])
@@ -199,12 +208,16 @@ def test_a_loop_takes_as_long_as_its_iterations() -> None:
 def test_what_was_measured_stands_beside_what_is_predicted() -> None:
     program = training("lenet")
     name = next(iter(program.kernels))
-    data = program_data(program, Measured({name: 123.0}, ((0, 0.0, 40.0), (0, 40.0, 50.0))))
+    spans = Span(0, 0.0, 40.0), Span(0, 40.0, 50.0)
+    data = program_data(program, profile({name: 123.0}, 60.0, spans))
     measured = {k.name: k.measured for k in data.kernels}
     assert measured.pop(name) == 123.0
     assert set(measured.values()) == {None}
     assert [(s.step, s.start, s.stop) for s in data.timeline] == [(0, 0.0, 50.0)]
-    assert data.summary.measured == 50.0
+    assert data.summary.measured == 60.0
+    assert data.limits is not None
+    assert (data.limits.flops, data.limits.bytes) == (3e11, 2e10)
+    assert "measured" in data.limits.title
     assert program_data(program).summary.measured is None
 
 
@@ -246,6 +259,12 @@ def test_a_name_that_two_files_have_is_left_out(tmp_path, monkeypatch: pytest.Mo
         module.__file__ = str(path)
         monkeypatch.setitem(sys.modules, module.__name__, module)
     assert source_files(["twice.py:1"]) == {}
+
+
+def profile(times: dict[str, float], step: float = 0.0, spans: tuple[Span, ...] = ()) -> Profile:
+    """Of two calls in which each kernel took so many microseconds."""
+    rows = tuple(ProfileRow(name, "", 2, 2 * t, 0, 0) for name, t in times.items())
+    return Profile("p", 2, rows, step, Limits(300e3, 20e3, "measured"), spans)
 
 
 def plan_of(program: object) -> Plan:

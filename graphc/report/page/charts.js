@@ -237,7 +237,7 @@ function roofline(p) {
     marks.push({
       element, title: k.name, choose: () => select(p, "kernel", k.name),
       lines: [`${time(k.time)} a call, ${percent(p.share(k))}`, `${rate(f, "FLOP")} at ${i.toFixed(2)} FLOP a byte`,
-        `${percent(f / reach)} of what the round rates allow there`, k.lines.join(", ")],
+        `${percent(f / reach)} of what the roof allows there`, k.lines.join(", ")],
     });
     return element;
   });

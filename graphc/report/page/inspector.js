@@ -99,6 +99,7 @@ const DETAILS = {
         k.module && h("span", { class: "chip" }, k.module)),
       facts(
         [p.measured && k.measured !== null ? "time" : "time, predicted", `${time(k.time)} a call, ${percent(p.share(k))} of all kernels`],
+        ["gradient of", k.gradient],
         k.launches > 1 && ["launches", `${count(k.launches)} a call, ${time(k.each)} each`],
         k.measured !== null && ["predicted", `${time(k.launches * k.predicted)} by round rates`],
         ["moves", `${bytes(k.bytes)} a launch, ${rate((1e6 * k.bytes) / k.each, "B")}`],
