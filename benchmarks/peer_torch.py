@@ -1,10 +1,11 @@
 """Measure PyTorch on the same workloads.
 
-Variants: `eager`, `eager_fused` (fused optimizer), `compile`, `compile_overhead` and
-`compile_autotune` (torch.compile with the fused optimizer; its modes default, reduce-overhead and
-max-autotune) and `graphs` (a whole step captured once as a CUDA graph). Each is float32; with
-`_tf32` behind the name products and convolutions may round their operands to tf32. PyTorch's own
-default is tf32 in convolutions alone.
+Variants: `eager`, `eager_fused` (fused optimizer), `channels_last` (that, with images and filters
+in that order of memory), `compile`, `compile_overhead` and `compile_autotune` (torch.compile with
+the fused optimizer; its modes default, reduce-overhead and max-autotune), `frozen` (a compiled
+forward pass whose weights are constants) and `graphs` (a whole step captured once as a CUDA graph).
+Each is float32; with `_tf32` behind the name products and convolutions may round their operands to
+tf32. PyTorch's own default is tf32 in convolutions alone.
 
 Parameters are plain tensors in a dict, not modules, which costs PyTorch less Python per step. On a
 GPU a step copies its inputs from the host's memory and ends when the result is back there, as a
@@ -28,8 +29,9 @@ COMPILED = {
     "compile": "default",
     "compile_overhead": "reduce-overhead",
     "compile_autotune": "max-autotune",
+    "frozen": "default",
 }
-WAYS = ("eager", "eager_fused", "graphs", *COMPILED)
+WAYS = ("eager", "eager_fused", "channels_last", "graphs", *COMPILED)
 VARIANTS = (*WAYS, *(f"{way}_tf32" for way in WAYS))
 WARM_STEPS = 3
 """Steps before a capture, in which PyTorch and its libraries set themselves up."""
@@ -52,10 +54,16 @@ def prepare(case: Case) -> Callable[[], Any]:
         needs_gpu(case)
     workload, lib = case.workload, Functions()
     data = workload.data()
-    parameters = {k: _tensor(v, case.device).requires_grad_() for k, v in data.parameters.items()}
-    statistics = {k: _tensor(v, case.device) for k, v in data.statistics.items()}
+    last = case.variant == "channels_last"
+
+    def tensor(array: Array, device: str = case.device) -> torch.Tensor:
+        made = _tensor(array, device)
+        return made.to(memory_format=torch.channels_last) if last and made.ndim == 4 else made
+
+    parameters = {k: tensor(v).requires_grad_() for k, v in data.parameters.items()}
+    statistics = {k: tensor(v) for k, v in data.statistics.items()}
     tensors = {**parameters, **statistics}
-    x, y = _tensor(data.x, "cpu"), _tensor(data.y, "cpu")
+    x, y = tensor(data.x, "cpu"), tensor(data.y, "cpu")
 
     def outputs(x: torch.Tensor, training: bool) -> torch.Tensor:
         return workload.forward(lib, tensors, x, training)
@@ -63,6 +71,8 @@ def prepare(case: Case) -> Callable[[], Any]:
     def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return workload.loss(lib, outputs(x, True), y)
 
+    if case.variant == "frozen":
+        return _frozen_step(case, tensors, x)
     if case.mode == "forward":
         return _forward_step(case, outputs, x)
     if workload.rule is None:
@@ -129,6 +139,39 @@ def _forward_step(
     if case.variant == "graphs":
         return _captured(case, forward, (x,))
     return lambda: forward(x.to(case.device)).cpu()
+
+
+def _frozen_step(
+    case: Case, tensors: Mapping[str, torch.Tensor], x: torch.Tensor
+) -> Callable[[], Any]:
+    """SystemExit for training: weights that are constants cannot be trained."""
+    if case.mode != "forward":
+        raise SystemExit("frozen: forward passes alone")
+    import torch._inductor.config as inductor
+
+    inductor.freezing = True
+
+    class Frozen(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.names = list(tensors)
+            self.weights = torch.nn.ParameterList(
+                torch.nn.Parameter(t.detach(), requires_grad=False) for t in tensors.values()
+            )
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            named = dict(zip(self.names, self.weights, strict=True))
+            found: torch.Tensor = case.workload.forward(Functions(), named, x, False)
+            return found
+
+    compute = torch.compile(Frozen().eval())
+
+    def forward() -> torch.Tensor:
+        with torch.no_grad():
+            found: torch.Tensor = compute(x)
+        return found
+
+    return forward
 
 
 def _gradient_step(

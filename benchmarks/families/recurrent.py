@@ -65,7 +65,7 @@ class Recurrent(Workload):
 
     def _layers(self, lib: Any, weights: list[list[Any]], x: Any, training: bool) -> Any:
         """PyTorch's own loops, those of torch.nn.LSTM and torch.nn.GRU."""
-        zeros = lib.zeros((self.layers, self.batch, self.hidden), device=x.device)
+        zeros = lib.zeros((self.layers, self.batch, self.hidden), device=getattr(x, "device", None))
         flat = [weight for layer in weights for weight in layer]
         settings = (flat, True, self.layers, 0.0, training, False, False)
         if self.cell == "lstm":
