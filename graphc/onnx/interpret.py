@@ -30,8 +30,8 @@ from graphc.onnx.reading import array_from, dense, label
 from graphc.onnx.schemas import Opsets, version_of, written_out
 from graphc.trace import Builder, Tensor, current_builder
 
-MOST_NODES = 100_000
-"""The most nodes that a model may have with its functions and loops written out."""
+MOST_NODES = 10_000
+"""The most nodes that functions and loops may add to those of a model's graph: some seconds."""
 
 
 class Interpreter:
@@ -43,8 +43,8 @@ class Interpreter:
     ) -> None:
         self.functions = {(f.domain, f.name, f.overload): f for f in functions}
         self.folder, self.file = folder, file
-        self.nodes = 0
-        """How many have been run."""
+        self.left = MOST_NODES
+        """How many nodes may still be run."""
 
     def graph(self, graph: GraphProto, values: dict[str, Values], opsets: Opsets) -> list[Values]:
         """The outputs of a graph; `values` are those of its inputs and of what it may read from
@@ -55,6 +55,7 @@ class Interpreter:
         for sparse in graph.sparse_initializer:
             if sparse.values.name not in values:
                 values[sparse.values.name] = dense(sparse, self.folder)
+        self.left += len(graph.node)
         self.run(graph.node, values, opsets, {})
         return [read(values, output.name) for output in graph.output]
 
@@ -67,9 +68,9 @@ class Interpreter:
     ) -> None:
         """Run the nodes in order; `attributes` are those of the function that they stand in."""
         for number, node in enumerate(nodes):
-            self.nodes += 1
-            if self.nodes > MOST_NODES:
-                raise GraphError(f"the model has more than {MOST_NODES} nodes, written out")
+            self.left -= 1
+            if self.left < 0:
+                raise GraphError(f"functions and loops add more than {MOST_NODES} nodes")
             with self._at(node, number):
                 inputs = [read(values, name) for name in node.input]
                 given = {
