@@ -241,7 +241,7 @@ function roofline(p) {
     });
     return element;
   });
-  const boxes = order.slice(0, 40).map((k) => {
+  const boxes = order.map((k) => {
     const [i, f] = at(k);
     const radius = 3.5 + 9 * Math.sqrt(k.time / most);
     return [x(i) - radius, y(f) + 4, 2 * radius, k.name];
