@@ -31,6 +31,12 @@ class Node:
         assert len(self.outputs) == 1, f"{self.op.name} has {len(self.outputs)} outputs"
         return self.outputs[0]
 
+    @functools.cached_property
+    def inferred(self) -> tuple[Type, ...]:
+        """What the op infers from the types of the inputs, once for all passes that keep the node:
+        see `infer_types`."""
+        return infer_types(self.op, [v.type for v in self.inputs])
+
     @property
     def is_free(self) -> bool:
         """Whether a kernel computes this node where it reads it, at no cost."""
@@ -128,11 +134,10 @@ def verify(graph: Graph) -> None:
         for node in graph.nodes:
             for value in node.inputs:
                 use(value, node.op.name)
-            inferred = infer_types(node.op, [v.type for v in node.inputs])
             got = [(v.type.shape, v.type.dtype) for v in node.outputs]
-            if got != [(t.shape, t.dtype) for t in inferred]:
+            if got != [(t.shape, t.dtype) for t in node.inferred]:
                 raise GraphError(
-                    f"{node.op.name} infers {', '.join(map(str, inferred))}, "
+                    f"{node.op.name} infers {', '.join(map(str, node.inferred))}, "
                     f"its outputs are {', '.join(str(v.type) for v in node.outputs)}"
                 )
             for value in node.outputs:

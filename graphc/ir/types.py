@@ -124,6 +124,11 @@ class Value:
         # A name is enough, and strings know their hash: graphs are full of sets of values.
         return hash(self.name)
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Value) and self.name == other.name and self.type == other.type
+
     def __str__(self) -> str:
         return f"%{self.name}"
 

@@ -169,6 +169,8 @@ def _tile_axis(roles: Roles, axis: int | None, size: int) -> TileAxis | None:
         if quotient.border.coefficients[axis] * size * step % quotient.border.divisor:
             if size < extent:
                 return None
+    if not any(axis in b.axes for b in roles.static_borders) and not roles.lane_tail:
+        return TileAxis(axis, step, _plain_cuts(extent, size, step))
     sizes = [size] * (extent // size) + ([extent % size] if extent % size else [])
     cuts: list[Cut] = []
     before = None
@@ -182,6 +184,13 @@ def _tile_axis(roles: Roles, axis: int | None, size: int) -> TileAxis | None:
         if len(cuts) > 6:
             return None
     return TileAxis(axis, step, tuple(cuts))
+
+
+def _plain_cuts(extent: int, size: int, step: int) -> tuple[Cut, ...]:
+    """The cuts of an axis along which no tile differs from another of its size."""
+    whole, rest = divmod(extent, size)
+    cuts = [Cut(0, whole, size)] if whole else []
+    return tuple([*cuts, Cut(whole * size * step, 1, rest)] if rest else cuts)
 
 
 def _pattern(roles: Roles, axis: int, first: int, count: int) -> object:

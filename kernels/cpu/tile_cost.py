@@ -65,6 +65,9 @@ class TileCost:
         self.y_streams = streams and self.y_stride > roles.width
         self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
         scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
+        # Rows a multiple of a page apart share one set of the first-level cache.
+        self.ways = roles.target.caches.first // 4 // math.gcd(self.row_stride, PAGE)
+        self.x_laned = roles.lane_stride(x) != 0
         self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)
 
     def _stride(self, read: Read, axis: int) -> int:
@@ -98,8 +101,9 @@ class TileCost:
         loop += 4.0 if roles.moving else 0.0
         # What the epilogue reads and writes in each section lies powers of two apart.
         store = self.store + (3.0 if roles.row_sections > 1 and roles.row_sections * nv > 8 else 0)
+        packing = self.packing and self.packing * nv / self.rows_per_panel(rows, nc)
         return (
-            self.packing * nv / self.rows_per_panel(rows, nc)
+            packing
             + self.outside * (roles.length * step + loop)
             + mr * nv * store
             + 40
@@ -118,14 +122,12 @@ class TileCost:
         """Cache lines that one inner step touches first."""
         of_y = (1 if self.slides[0] else no) * (1 if self.slides[1] else nc)
         lines = of_y * _distance(self.y_stride)
-        if self.roles.lane_stride(self.roles.x):
+        if self.x_laned:
             return lines + mr * _distance(self.x_stride)
         together = min(mr, 1 + (mr - 1) * self.row_stride / 16)
         if self.y_streams:
             lines += 6.0 * of_y
-        # Rows a multiple of a page apart share one set of the first-level cache.
-        ways = self.roles.target.caches.first // 4 // math.gcd(self.row_stride, PAGE)
-        return lines + together * min(1.0, self.x_stride / 16) / 2 + 2.2 * max(0, mr - ways)
+        return lines + together * min(1.0, self.x_stride / 16) / 2 + 2.2 * max(0, mr - self.ways)
 
 
 def _distance(stride: int) -> float:

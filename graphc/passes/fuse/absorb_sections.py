@@ -121,9 +121,7 @@ def absorb_operands(
     """Merge into the group of `first` the pointwise ops of `shape` that only the group reads, such
     as a peephole's product."""
     results = set(graph.results)
-    for node in reversed(graph.nodes):
-        if not is_over(node, shape):
-            continue
+    for node in reversed(partition.over(shape)):
         group = partition.of(first)
         reading = list(readers(node.output, consumers))
         if node.is_free or node.output in results:

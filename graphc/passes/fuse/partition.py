@@ -1,12 +1,13 @@
 """A partition of a graph's nodes into groups, kept free of cycles.
 
-Each group carries the set of groups that depend on it as bits of an integer, so that asking whether
-a merge would close a cycle, and merging, take one sweep over integers.
+Each group carries the sets of groups that depend on it and that it depends on, as bits of integers,
+so that asking whether a merge would close a cycle takes one look at each group that follows, and
+merging one at each group that comes before, or behind, one of the two alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
@@ -39,12 +40,11 @@ class Partition:
             for j in () if through else read:
                 self._next[j].add(i)
                 self._previous[i].add(j)
-        self._after: dict[int, int] = {}
-        for i in reversed(self.group):
-            bits = 0
-            for j in self._next[i]:
-                bits |= self._after[j] | 1 << j
-            self._after[i] = bits
+        self._after = _reached(reversed(self.group), self._next)
+        self._before = _reached(self.group, self._previous)
+        self._over: dict[tuple[int, ...], list[Node]] = {}
+        for node in (n for n in graph.nodes if n.op.pointwise):
+            self._over.setdefault(node.output.type.shape, []).append(node)
 
     def of(self, node: Node) -> int:
         """The group of a node."""
@@ -53,6 +53,11 @@ class Partition:
     def nodes_of(self, group: int) -> list[Node]:
         """A group's nodes in the graph's order."""
         return [self.nodes[i] for i in sorted(self.members[group])]
+
+    def over(self, shape: tuple[int, ...]) -> list[Node]:
+        """The nodes that compute each element of a value of this shape at its own place, in the
+        graph's order."""
+        return self._over.get(shape, [])
 
     def can_merge(self, a: int, b: int) -> bool:
         """Whether no path leads from one group through others to the other."""
@@ -72,13 +77,15 @@ class Partition:
         for i in self.members[a]:
             self.group[i] = a
         both = 1 << a | 1 << b
-        after = (self._after[a] | self._after.pop(b)) & ~both
-        self._after[a] = after
-        after |= both
+        before, after = self._before, self._after
+        sooner, later = before[a] ^ before[b], after[a] ^ after[b]
+        before[a] = (before[a] | before.pop(b)) & ~both
+        after[a] = (after[a] | after.pop(b)) & ~both
         # Who came before both knows all of it. The bit of `b` names nothing any more.
-        for group, bits in self._after.items():
-            if (seen := bits & both) and seen != both:
-                self._after[group] = bits | after
+        for group in _numbers(sooner & ~both, after):
+            after[group] |= after[a] | both
+        for group in _numbers(later & ~both, before):
+            before[group] |= before[a] | both
         return a
 
     @staticmethod
@@ -91,3 +98,23 @@ class Partition:
             reverse[end].discard(b)
             reverse[end].add(a)
         return (edges[a] | mine) - {a, b}
+
+
+def _reached(order: Iterable[int], edges: Mapping[int, set[int]]) -> dict[int, int]:
+    """The groups that edges lead to from each group, as bits; the ends come first in `order`."""
+    found: dict[int, int] = {}
+    for i in order:
+        bits = 0
+        for j in edges[i]:
+            bits |= found[j] | 1 << j
+        found[i] = bits
+    return found
+
+
+def _numbers(bits: int, groups: Mapping[int, int]) -> Iterator[int]:
+    """Those of the `groups` whose bits are set."""
+    while bits:
+        low = bits & -bits
+        bits ^= low
+        if (number := low.bit_length() - 1) in groups:
+            yield number

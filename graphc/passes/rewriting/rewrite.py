@@ -27,10 +27,15 @@ def substitute(graph: Graph, nodes: Iterable[Node], substitution: Mapping[Value,
 
     return replace(
         graph,
-        nodes=tuple(replace(n, inputs=tuple(map(new, n.inputs))) for n in nodes),
+        nodes=tuple(reading(n, tuple(map(new, n.inputs))) for n in nodes),
         outputs=tuple(map(new, graph.outputs)),
         updates=tuple((old, new(value)) for old, value in graph.updates),
     )
+
+
+def reading(node: Node, inputs: tuple[Value, ...]) -> Node:
+    """`node` with these inputs: itself where it has them, so that what is known of it stays."""
+    return node if inputs == node.inputs else replace(node, inputs=inputs)
 
 
 def drop_dead(graph: Graph) -> Graph:

@@ -10,7 +10,6 @@ that becomes their concat keeps the sign of a zero), or add work.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.ops.base import Op
 from graphc.ops.constant import Constant
 from graphc.passes.rewriting.measure import measure, must_fall
-from graphc.passes.rewriting.rewrite import drop_dead, names_of, resolve, substitute
+from graphc.passes.rewriting.rewrite import drop_dead, names_of, reading, resolve, substitute
 from graphc.passes.simplify.algebra import rules_of
 from graphc.passes.simplify.prune_scans import prune_scans
 from graphc.passes.simplify.sweep import Sweep
@@ -52,7 +51,7 @@ def _sweep(name: str, graph: Graph, differentiates: bool) -> Graph:
     seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
     for original in graph.nodes:
         inputs = tuple(resolve(v, sweep.substitution) for v in original.inputs)
-        node = replace(original, inputs=inputs)
+        node = reading(original, inputs)
         stays = differentiates and node.op.stops_gradient
         replacement = None if stays else _replacement(name, node, sweep)
         if replacement is not None:
