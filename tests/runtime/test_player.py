@@ -275,7 +275,7 @@ def test_the_thread_sanitizer_sees_no_race_and_would_see_one(tmp_path, ordered):
         (tmp_path / header.name).write_text(text)
     driver = tmp_path / "race_driver"
     source = ROOT / "tests" / "runtime" / "race_driver.cpp"
-    flags = ["-std=c++20", "-O1", "-g", "-fsanitize=thread", "-pthread", f"-I{tmp_path}"]
+    flags = ["-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread", f"-I{tmp_path}"]
     built = run([compiler, *flags, str(source), "-o", str(driver)])
     if "tsan" in built.stderr:
         pytest.skip("the compiler has no thread sanitizer")

@@ -8,14 +8,12 @@
 // Waiting spins for some 50 microseconds, then yields the core again and again; between calls a
 // worker sleeps after a millisecond. `play` must not be entered by two threads at once; runtime/cpu/executable.py holds the lock.
 #pragma once
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <atomic>
-#include <chrono>
 #include <memory>
-#include <mutex>
-#include <system_error>
-#include <thread>
 #include <vector>
 #if defined(__SSE2__)
 #include <xmmintrin.h>
@@ -74,12 +72,12 @@ class Idle {
   bool rest() {
     pause();
     if (++rests_ % 64) return false;
-    const auto now = std::chrono::steady_clock::now();
+    const int64_t now = nanoseconds();
     if (rests_ == 64) since_ = now;
-    if (now - since_ < std::chrono::microseconds(50)) return false;
-    std::this_thread::yield();
+    if (now - since_ < 50'000) return false;
+    sched_yield();
     rests_ = 127;  // look at the clock, and yield, each time from now on
-    return now - since_ > std::chrono::milliseconds(1);
+    return now - since_ > 1'000'000;
   }
   void reset() { rests_ = 0; }
 
@@ -92,7 +90,53 @@ class Idle {
 #endif
   }
   unsigned rests_ = 0;
-  std::chrono::steady_clock::time_point since_;
+  int64_t since_ = 0;
+};
+
+class Mutex {
+ public:
+  void lock() { pthread_mutex_lock(&mutex_); }
+  void unlock() { pthread_mutex_unlock(&mutex_); }
+  void wait(pthread_cond_t& condition) { pthread_cond_wait(&condition, &mutex_); }
+
+ private:
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+};
+
+class Locked {
+ public:
+  explicit Locked(Mutex& mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~Locked() { mutex_.unlock(); }
+
+ private:
+  Mutex& mutex_;
+};
+
+// A number of calls that goes up, and that threads may sleep on until it has.
+class Calls {
+ public:
+  uint32_t number() const { return number_.load(); }
+  void next() {
+    number_.fetch_add(1);
+    // Who counts itself as a sleeper before this reads the count is woken; who does so after it
+    // sees the new number, and stays awake.
+    if (!sleepers_.load()) return;
+    Locked locked(mutex_);
+    pthread_cond_broadcast(&gone_up_);
+  }
+  // Sleep until the number is another than this.
+  void wait(uint32_t number) {
+    Locked locked(mutex_);
+    sleepers_.fetch_add(1);
+    while (number_.load() == number) mutex_.wait(gone_up_);
+    sleepers_.fetch_sub(1);
+  }
+
+ private:
+  std::atomic<uint32_t> number_{0};
+  std::atomic<int> sleepers_{0};
+  Mutex mutex_;
+  pthread_cond_t gone_up_ = PTHREAD_COND_INITIALIZER;
 };
 
 class Pool {
@@ -104,39 +148,37 @@ class Pool {
     grow(program.threads() - 1);
     program.begin();
     current_.store(&program);
-    call_.fetch_add(1);
-    call_.notify_all();
+    calls_.next();
     work(program);
     current_.store(nullptr);
   }
 
   // Wait until no worker looks at `program`, which is not being played.
   void forget(const Program& program) {
-    std::lock_guard guard(growing_);
+    Locked locked(growing_);
     for (auto& worker : workers_)
-      while (worker->watched.load() == &program) std::this_thread::yield();
+      while (worker->watched.load() == &program) sched_yield();
   }
 
  private:
   struct alignas(64) Worker {
+    Worker(Pool& pool, int index) : pool(pool), index(index) {}
+    Pool& pool;
+    const int index;
     std::atomic<Program*> watched{nullptr};
   };
 
   // The system may refuse threads: then fewer workers play, with the same results.
   void grow(int workers) {
     if (int(workers_.size()) >= workers) return;
-    std::lock_guard guard(growing_);
+    Locked locked(growing_);
     SignalsBlocked blocked;
     while (int(workers_.size()) < workers) {
-      workers_.push_back(std::make_unique<Worker>());
-      const int index = int(workers_.size());
-      try {
-        std::thread([this, index, worker = workers_.back().get()] {
-          serve(*worker, index);
-        }).detach();
-      } catch (const std::system_error&) {
+      workers_.push_back(std::make_unique<Worker>(*this, int(workers_.size()) + 1));
+      pthread_t thread;
+      if (pthread_create(&thread, nullptr, serve, workers_.back().get()))
         return workers_.pop_back();
-      }
+      pthread_detach(thread);
     }
   }
 
@@ -148,26 +190,29 @@ class Pool {
     }
   }
 
-  [[noreturn]] void serve(Worker& worker, int index) {
+  static void* serve(void* worker) {
+    static_cast<Worker*>(worker)->pool.serve(*static_cast<Worker*>(worker));
+  }
+  [[noreturn]] void serve(Worker& worker) {
     for (Idle idle;;) {
-      const uint32_t call = call_.load();
+      const uint32_t call = calls_.number();
       if (Program* program = current_.load()) {
         worker.watched.store(program);
         // `forget` must see the name before the program is touched.
-        if (program == current_.load() && index < program->threads()) {
+        if (program == current_.load() && worker.index < program->threads()) {
           FloatingPointMode mode(program->flush());
           work(*program);
           idle.reset();
         }
         worker.watched.store(nullptr);
       }
-      if (idle.rest()) call_.wait(call), idle.reset();
+      if (idle.rest()) calls_.wait(call), idle.reset();
     }
   }
 
   alignas(64) std::atomic<Program*> current_{nullptr};
-  alignas(64) std::atomic<uint32_t> call_{0};  // goes up when a call begins
-  std::mutex growing_;
+  alignas(64) Calls calls_;  // their number goes up when a call begins
+  Mutex growing_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

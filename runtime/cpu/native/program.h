@@ -16,8 +16,9 @@
 // Every counter is set back by the worker that brings it to zero, so a program is ready to be
 // played again when the last task has ended.
 #pragma once
+#include <time.h>
+
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -26,6 +27,13 @@
 namespace graphc {
 
 using Function = void (*)(void* const* arguments, int phase, int chunk);
+
+// Of a clock that never goes back. Not <chrono>, which compiles for longer than all of this.
+inline int64_t nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
+}
 
 constexpr int64_t copy_chunk = 1 << 18;  // bytes of a copy that one chunk moves
 
@@ -300,13 +308,13 @@ class Program {
 
   void starts(Task& task) {
     if (!timed_) return;
-    task.begin = now();
+    task.begin = nanoseconds();
     if (!task.start) task.start = task.begin;
   }
 
   void stops(Task& task) {
     if (!timed_) return;
-    task.stop = now();
+    task.stop = nanoseconds();
     task.spent += task.stop - task.begin;
   }
 
@@ -326,11 +334,6 @@ class Program {
     std::memcpy(static_cast<char*>(arguments[1]) + start,
                 static_cast<const char*>(arguments[0]) + start,
                 size_t(left < copy_chunk ? left : copy_chunk));
-  }
-
-  static int64_t now() {
-    using namespace std::chrono;
-    return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
   }
 
   int task_count_, slot_count_, threads_, loop_count_, sinks_ = 0;
