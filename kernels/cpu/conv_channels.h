@@ -52,39 +52,31 @@ struct Tile {
       if (live(i, s)) return true;
     return false;
   }
-  template <int TAP, int I, int... J>
-  static INLINE void pixel(Sums& sums, const float* x, const vec<float> (&v)[NV], Numbers<J...>) {
-    if constexpr (live(I, TAP)) {
-      if constexpr (NV == 1) {
-        sums.at[I][0] += x[row(I)] * v[0];
-      } else {
-        vec<float> one = splat(x[row(I)]);
-        pin(one);
-        ((sums.at[I][J] += one * v[J]), ...);
-      }
-    }
-  }
-  // One channel of x at tap S: NV vectors of the weight meet MR pixels.
-  template <int TAP, int... I>
-  static INLINE void step(Sums& sums, const float* x, const float* w, Numbers<I...>) {
-    if constexpr (any(TAP)) {
+  // One channel of x: at each tap NV vectors of the weight meet MR pixels.
+  static INLINE void step(Sums& sums, const float* x, const float* w) {
+#pragma GCC unroll 64
+    for (int s = 0; s < S::TAPS; s++) {
+      if (!any(s)) continue;
       vec<float> v[NV];
 #pragma GCC unroll 8
       for (int j = 0; j < NV; j++) {
-        v[j] = load(w + j * S::W_K);
+        v[j] = load(w + s * S::W_S + j * S::W_K);
         pin(v[j]);
       }
-      (pixel<TAP, I>(sums, x, v, First<NV>{}), ...);
+#pragma GCC unroll 32
+      for (int i = 0; i < MR; i++) {
+        if (!live(i, s)) continue;
+        if constexpr (NV == 1) {
+          sums.at[i][0] += x[s * S::X_S + row(i)] * v[0];
+        } else {
+          vec<float> one = splat(x[s * S::X_S + row(i)]);
+          pin(one);
+#pragma GCC unroll 8
+          for (int j = 0; j < NV; j++) sums.at[i][j] += one * v[j];
+        }
+      }
       forget();
     }
-  }
-  template <int... TAP>
-  static INLINE void taps(Sums& sums, const float* x, const float* w, Numbers<TAP...>) {
-    (step<TAP>(sums, x + TAP * S::X_S, w + TAP * S::W_S, First<MR>{}), ...);
-  }
-  template <int... C>
-  static INLINE void some_channels(Sums& sums, const float* x, const float* w, Numbers<C...>) {
-    (taps(sums, x + C * S::X_C, w + C * S::W_C, First<S::TAPS>{}), ...);
   }
   template <int... I, class E>
   static INLINE void finish(const Sums& sums, long n, long k, long p, long q, const E& epilogue,
@@ -112,7 +104,9 @@ struct Tile {
         const float* weight = w + b * S::BLOCK_OF_C * S::W_C + r * S::W_R;
 #pragma GCC unroll 1
         for (long c = 0; c < S::BLOCK_OF_C; c += S::UNROLL)
-          some_channels(sums, from + c * S::X_C, weight + c * S::W_C, First<S::UNROLL>{});
+#pragma GCC unroll 16
+          for (int u = 0; u < S::UNROLL; u++)
+            step(sums, from + (c + u) * S::X_C, weight + (c + u) * S::W_C);
       }
     finish(sums, n, k, p, q, epilogue, First<MR * NV>{});
   }
