@@ -28,7 +28,7 @@ from graphc.runtime import cache
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, headers_digest, key
 from graphc.runtime.compilers import Compiler, failure, find_compiler, run, side_by_side
 
-UNIT_COST = 12.0
+UNIT_COST = 40.0
 """What one unit is worth at most, in simple kernels: a second or so of compiling."""
 
 _INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)

@@ -234,25 +234,34 @@ struct Tile {
 
   // The registers that the epilogue takes at once: one, or those of a group.
   template <int N, int O, int C, class Epilogue>
-  static INLINE void finish_group(Sums& sums, const long* at, const Epilogue& epilogue) {
+  static INLINE void finish_row(const Sums& sums, int i, const long* at, const Epilogue& epilogue) {
     constexpr int rows = S::ROW_SECTIONS, outer = S::GROUP_OUTER, columns = S::GROUP_COLUMNS;
-#pragma GCC unroll 32
-    for (int i = 0; i < MR / rows; i++) {
-      if constexpr (rows * outer * columns == 1) {
-        S::template finish<N>(epilogue, sums.at[i][O * COLUMNS.size + C], at, i, O, C);
-      } else {
-        vec<float> group[rows * outer * columns];
+    if constexpr (rows * outer * columns == 1) {
+      S::template finish<N>(epilogue, sums.at[i][O * COLUMNS.size + C], at, i, O, C);
+    } else {
+      vec<float> group[rows * outer * columns];
 #pragma GCC unroll 16
-        for (int e = 0; e < rows * outer * columns; e++)
-          group[e] =
-              sums.at[i * rows + e / (outer * columns)]
-                     [(O * outer + e / columns % outer) * COLUMNS.size + C * columns + e % columns];
-        S::template finish<N>(epilogue, group, at, i, O, C);
-      }
+      for (int e = 0; e < rows * outer * columns; e++)
+        group[e] =
+            sums.at[i * rows + e / (outer * columns)]
+                   [(O * outer + e / columns % outer) * COLUMNS.size + C * columns + e % columns];
+      S::template finish<N>(epilogue, group, at, i, O, C);
+    }
+  }
+  template <int N, int O, int C, class Epilogue>
+  static INLINE void finish_group(const Sums& sums, const long* at, const Epilogue& epilogue) {
+    if constexpr (Epilogue::LONG) {
+#pragma GCC unroll 1
+      for (int i = 0; i < MR / S::ROW_SECTIONS; i++)
+        finish_row<N, O, C>(sums, i, at, epilogue);
+    } else {
+#pragma GCC unroll 32
+      for (int i = 0; i < MR / S::ROW_SECTIONS; i++)
+        finish_row<N, O, C>(sums, i, at, epilogue);
     }
   }
   template <int J, class Epilogue>
-  static INLINE void finish_number(Sums& sums, const long* at, const Epilogue& epilogue) {
+  static INLINE void finish_number(const Sums& sums, const long* at, const Epilogue& epilogue) {
     constexpr int across = COLUMNS.size / S::GROUP_COLUMNS, o = J / across, c = J % across;
     constexpr int first = o * S::GROUP_OUTER * COLUMNS.size + c * S::GROUP_COLUMNS;
     if (S::LAST_LANES < W && S::last(at, first / COLUMNS.size, first % COLUMNS.size))
@@ -260,7 +269,7 @@ struct Tile {
     else finish_group<prefix(column_lanes(first)), o, c>(sums, at, epilogue);
   }
   template <int... J, class Epilogue>
-  static INLINE void finish(Sums& sums, const long* at, const Epilogue& epilogue, Numbers<J...>) {
+  static INLINE void finish(const Sums& sums, const long* at, const Epilogue& epilogue, Numbers<J...>) {
     (finish_number<J>(sums, at, epilogue), ...);
   }
   // Registers FIRST, FIRST + 1, ... of the tile, column by column: W of them at a time.
@@ -297,8 +306,19 @@ struct Tile {
       y = memory;
     }
     if (S::begin(at)) sum<0>(sums, x, y, at);
-    if constexpr (S::LANES_SUMMED) add_lanes<0>(sums, at, epilogue.out);
-    else finish(sums, at, epilogue, First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)>{});
+    constexpr First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)> groups;
+    if constexpr (S::LANES_SUMMED) {
+      add_lanes<0>(sums, at, epilogue.out);
+    } else if constexpr (Epilogue::LONG) {  // one text for all rows, so sums leave the registers
+      Sums kept;
+#pragma GCC unroll 32
+      for (int i = 0; i < MR; i++)
+#pragma GCC unroll 32
+        for (int j = 0; j < NV; j++) kept.at[i][j] = sums.at[i][j];
+      finish(kept, at, epilogue, groups);
+    } else {
+      finish(sums, at, epilogue, groups);
+    }
   }
 };
 

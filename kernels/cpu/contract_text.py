@@ -24,6 +24,10 @@ from graphc.kernels.program.statement import Program
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 
+LONG = 5
+"""Statements of an epilogue from which on its text stands in a loop over a tile's rows, and not
+once for each: then most of a kernel would be epilogues, and compiling it take up to twice as long."""
+
 
 def tiled_text(
     node: KernelNode,
@@ -41,7 +45,7 @@ def tiled_text(
         together = bool(roles.window) or roles.nest.sections is not None
         lines += functor("Epilogue", epilogue, sum_parameters(epilogue, together), ())
     else:
-        lines += ["struct Epilogue {", "    float* out;", "};"]
+        lines += ["struct Epilogue {", _long(False), "    float* out;", "};"]
     if finish:
         lines += _finish_functor(finish)
     fields = setup(node, "Epilogue", epilogue, out)
@@ -141,12 +145,17 @@ def functor(
     first: Iterable[str],
     fields: Iterable[str] = (),
 ) -> list[str]:
-    lines = [f"struct {title} {{", *(f"    {f};" for f in fields)]
+    lines = [f"struct {title} {{", _long(len(epilogue.program.statements) >= LONG)]
+    lines += [f"    {f};" for f in fields]
     lines += [f"    {C_TYPES[v.type.dtype]}* {name};" for name, v in epilogue.used.items()]
     lines += ["    template <int N>", f"    INLINE void operator()({parameters}) const {{"]
     indices = [f"e{d}" for d in range(epilogue.domain.rank)]
     lines += [f"        {line}" for line in (*first, *epilogue.program.lines(indices))]
     return [*lines, "    }", "};"]
+
+
+def _long(long: bool) -> str:
+    return f"    static constexpr bool LONG = {str(long).lower()};"
 
 
 def _finish_functor(finish: Finish) -> list[str]:

@@ -78,12 +78,27 @@ struct Tile {
       forget();
     }
   }
-  template <int... I, class E>
-  static INLINE void finish(const Sums& sums, long n, long k, long p, long q, const E& epilogue,
-                            Numbers<I...>) {
-    (epilogue.template operator()<W>(sums.at[I / NV][I % NV], n + I / NV / TW, k + I % NV * W, p,
-                                     q + I / NV % TW),
-     ...);
+  template <class E>
+  static INLINE void finish_pixel(const Sums& sums, int i, long n, long k, long p, long q,
+                                  const E& epilogue) {
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; j++)
+      epilogue.template operator()<W>(sums.at[i][j], n + i / TW, k + j * W, p, q + i % TW);
+  }
+  template <class E>
+  static INLINE void finish(const Sums& sums, long n, long k, long p, long q, const E& epilogue) {
+    if constexpr (E::LONG) {  // one text for all pixels, so their sums leave the registers
+      Sums kept;
+#pragma GCC unroll 32
+      for (int i = 0; i < MR; i++)
+#pragma GCC unroll 8
+        for (int j = 0; j < NV; j++) kept.at[i][j] = sums.at[i][j];
+#pragma GCC unroll 1
+      for (int i = 0; i < MR; i++) finish_pixel(kept, i, n, k, p, q, epilogue);
+    } else {
+#pragma GCC unroll 32
+      for (int i = 0; i < MR; i++) finish_pixel(sums, i, n, k, p, q, epilogue);
+    }
   }
   template <class E>
   static __attribute__((noinline)) void run(const float* x, const float* w, long n, long k, long p,
@@ -108,7 +123,7 @@ struct Tile {
           for (int u = 0; u < S::UNROLL; u++)
             step(sums, from + (c + u) * S::X_C, weight + (c + u) * S::W_C);
       }
-    finish(sums, n, k, p, q, epilogue, First<MR * NV>{});
+    finish(sums, n, k, p, q, epilogue);
   }
 };
 

@@ -113,23 +113,16 @@ INLINE void add_products(const float* x, const float* dy, int chunk, float* work
       });
 }
 
-// Columns [e, e + N) of W rows of dw, which are ROW elements long.
-template <int N, class S>
-INLINE void add_and_turn(const float* sums, long k, long e, float* dw) {
-  constexpr long row = S::SUMS_K / W;
-  vec<float> v[W];
-#pragma GCC unroll 16
-  for (int i = 0; i < W; i++) {
-    v[i] = vec<float>{};
-    if (i < N) {
-      const float* from = sums + k * S::SUMS_K + (e + i) * W;
-      v[i] = load(from);
-      for (int part = 1; part < S::PARTS; part++) v[i] += load(from + part * S::SIZE);
-    }
+// N columns of W rows of dw, which are `row` elements long, from `parts` sums that lie `size` apart.
+template <int N>
+SHARED void add_and_turn(const float* sums, int parts, long size, float* dw, long row) {
+  float added[W * W];
+  for (int i = 0; i < N; i++) {
+    vec<float> v = load(sums + i * W);
+    for (int part = 1; part < parts; part++) v += load(sums + i * W + part * size);
+    store(added + i * W, v);
   }
-  exchange_rows<1>(v);
-#pragma GCC unroll 16
-  for (int i = 0; i < W; i++) store<N>(dw + (k * W + i) * row + e, v[i]);
+  transpose_rest<W, N>(added, dw, row);
 }
 template <class S>
 INLINE void finish(const float* workspace, int chunk, float* dw) {
@@ -138,12 +131,14 @@ INLINE void finish(const float* workspace, int chunk, float* dw) {
   const long end = (chunk + 1) * units / S::FINISH_CHUNKS;
   for (long u = chunk * units / S::FINISH_CHUNKS; u < end; u++) {
     const long k = u / blocks, e = u % blocks * W;
+    const float* const from = workspace + k * S::SUMS_K + e * W;
+    float* const to = dw + k * W * row + e;
     if constexpr (row % W != 0)
       if (e + W > row) {
-        add_and_turn<row % W, S>(workspace, k, e, dw);
+        add_and_turn<row % W>(from, S::PARTS, S::SIZE, to, row);
         continue;
       }
-    if constexpr (row >= W) add_and_turn<W, S>(workspace, k, e, dw);
+    if constexpr (row >= W) add_and_turn<W>(from, S::PARTS, S::SIZE, to, row);
   }
 }
 

@@ -9,6 +9,12 @@
 #include <stdint.h>
 
 #define INLINE inline __attribute__((always_inline))
+// A function of its own, once for all kernels of a translation unit, whatever they hand it.
+#if defined(__clang__)
+#define SHARED static __attribute__((noinline))
+#else
+#define SHARED static __attribute__((noipa))
+#endif
 #if !defined(GRAPHC_LANES)
 #if defined(__AVX512F__)
 #define GRAPHC_LANES 16

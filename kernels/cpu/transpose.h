@@ -22,7 +22,7 @@ template <int S, class V> INLINE void exchange_rows(V (&r)[W]) {
 }
 
 // ROWS rows of `from`, of whose columns COLUMNS are live, become columns of `to`: rows of `to` are W wide if LANED, else ROWS wide.
-template <int ROWS, int COLUMNS, bool LANED, class T, class U> INLINE void transpose(
+template <int ROWS, int COLUMNS, bool LANED, class T, class U> SHARED void transpose(
     const T* from, long from_stride, U* to, long to_stride) {
   vec<T> r[W];
 #pragma GCC unroll 16
@@ -31,6 +31,17 @@ template <int ROWS, int COLUMNS, bool LANED, class T, class U> INLINE void trans
 #pragma GCC unroll 16
   for (int i = 0; i < W; i++)
     if (i < COLUMNS) store<LANED ? W : ROWS>(to + i * to_stride, r[i]);
+}
+
+// COLUMNS rows of `from`, W wide, become ROWS rows of `to`.
+template <int ROWS, int COLUMNS, class T> SHARED void transpose_rest(const T* from, T* to,
+                                                                      long to_stride) {
+  vec<T> r[W];
+#pragma GCC unroll 16
+  for (int i = 0; i < W; i++) r[i] = i < COLUMNS ? load(from + i * W) : vec<T>{};
+  exchange_rows<1>(r);
+#pragma GCC unroll 16
+  for (int i = 0; i < ROWS; i++) store<COLUMNS>(to + i * to_stride, r[i]);
 }
 
 // Columns [begin, end) of m of the block of ROWS rows of n that begin at x (row-major) and at y (lanes).
@@ -47,12 +58,7 @@ template <int ROWS, long M, class T> INLINE void from_lanes(const T* y, T* x, lo
   if constexpr (M % W != 0)
     if (m < end) {
       constexpr int columns = M % W;
-      vec<T> r[W];
-#pragma GCC unroll 16
-      for (int i = 0; i < W; i++) r[i] = i < columns ? load(y + (m + i) * W) : vec<T>{};
-      exchange_rows<1>(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < ROWS; i++) store<columns>(x + i * M + m, r[i]);
+      transpose_rest<ROWS, columns>(y + m * W, x + m, M);
     }
 }
 

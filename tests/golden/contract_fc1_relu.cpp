@@ -32,6 +32,7 @@ struct Shape : Defaults {
     }
 };
 struct Epilogue {
+    static constexpr bool LONG = false;
     float* x2_data;
     float* relu_data;
     template <int N>
