@@ -1,12 +1,12 @@
 """Building the CPU's kernels: equal ones once, and many in one translation unit.
 
-A compiler takes 0.1 s to start, to read the headers and to link, as long as for a small kernel
+A compiler takes 0.15 s to start, to read the headers and to link, as long as for a small kernel
 itself. So what is not in the cache is cut into units of several kernels, each in a namespace of
 its own, which the cores build side by side. Each kernel is found again by itself, whatever was
 built beside it: `KEY.so` is one more name of its unit's object, and the function in it is
 `kernel_KEY`. The key is the digest of the kernel's canonical text, so kernels that differ in names
-alone share one function. All functions of the headers are inlined always or never: a kernel's
-instructions do not depend on its neighbours.
+alone share one function. All functions of the headers are inlined always or never, or compiled with no
+look at who calls them (SHARED): a kernel's instructions do not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, headers_dige
 from graphc.runtime.compilers import Compiler, failure, find_compiler, run, side_by_side
 
 UNIT_COST = 40.0
-"""What one unit is worth at most, in simple kernels: a second or so of compiling."""
+"""What one unit is worth at most, in simple kernels: some seconds of compiling."""
 
 _INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 

@@ -252,12 +252,10 @@ struct Tile {
   static INLINE void finish_group(const Sums& sums, const long* at, const Epilogue& epilogue) {
     if constexpr (Epilogue::LONG) {
 #pragma GCC unroll 1
-      for (int i = 0; i < MR / S::ROW_SECTIONS; i++)
-        finish_row<N, O, C>(sums, i, at, epilogue);
+      for (int i = 0; i < MR / S::ROW_SECTIONS; i++) finish_row<N, O, C>(sums, i, at, epilogue);
     } else {
 #pragma GCC unroll 32
-      for (int i = 0; i < MR / S::ROW_SECTIONS; i++)
-        finish_row<N, O, C>(sums, i, at, epilogue);
+      for (int i = 0; i < MR / S::ROW_SECTIONS; i++) finish_row<N, O, C>(sums, i, at, epilogue);
     }
   }
   template <int J, class Epilogue>
@@ -269,7 +267,8 @@ struct Tile {
     else finish_group<prefix(column_lanes(first)), o, c>(sums, at, epilogue);
   }
   template <int... J, class Epilogue>
-  static INLINE void finish(const Sums& sums, const long* at, const Epilogue& epilogue, Numbers<J...>) {
+  static INLINE void finish(const Sums& sums, const long* at, const Epilogue& epilogue,
+                            Numbers<J...>) {
     (finish_number<J>(sums, at, epilogue), ...);
   }
   // Registers FIRST, FIRST + 1, ... of the tile, column by column: W of them at a time.

@@ -26,7 +26,7 @@ from graphc.ops.logic import C_TYPES
 
 LONG = 5
 """Statements of an epilogue from which on its text stands in a loop over a tile's rows, and not
-once for each: then most of a kernel would be epilogues, and compiling it take up to twice as long."""
+once for each: most of a kernel would be epilogues, and take up to twice as long to compile."""
 
 
 def tiled_text(

@@ -102,12 +102,7 @@ class TileCost:
         # What the epilogue reads and writes in each section lies powers of two apart.
         store = self.store + (3.0 if roles.row_sections > 1 and roles.row_sections * nv > 8 else 0)
         packing = self.packing and self.packing * nv / self.rows_per_panel(rows, nc)
-        return (
-            packing
-            + self.outside * (roles.length * step + loop)
-            + mr * nv * store
-            + 40
-        )
+        return packing + self.outside * (roles.length * step + loop) + mr * nv * store + 40
 
     def rows_per_panel(self, mr: int, nc: int) -> float:
         """Row tiles that one chunk computes with the panel that it has packed."""

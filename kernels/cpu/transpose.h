@@ -35,7 +35,7 @@ template <int ROWS, int COLUMNS, bool LANED, class T, class U> SHARED void trans
 
 // COLUMNS rows of `from`, W wide, become ROWS rows of `to`.
 template <int ROWS, int COLUMNS, class T> SHARED void transpose_rest(const T* from, T* to,
-                                                                      long to_stride) {
+                                                                     long to_stride) {
   vec<T> r[W];
 #pragma GCC unroll 16
   for (int i = 0; i < W; i++) r[i] = i < COLUMNS ? load(from + i * W) : vec<T>{};

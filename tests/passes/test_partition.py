@@ -5,9 +5,10 @@ import random
 import networkx
 import pytest
 
-from graphc.ir import Graph, Node, Type, Value
+from graphc.ir import Graph, Node, Type, Value, verify
 from graphc.ops.arithmetic import Add
 from graphc.passes.fuse.partition import Partition
+from graphc.passes.rewriting.rewrite import drop_dead, substitute
 
 F = Type((2,))
 
@@ -51,3 +52,18 @@ def test_verdicts_equal_a_search_after_every_merge(seed):
         if legal:
             partition.merge(a, b)
         assert networkx.is_directed_acyclic_graph(quotient(graph, partition))
+
+
+def test_the_nodes_over_a_shape_stand_in_the_graphs_order():
+    graph = random_graph(0)
+    assert Partition(graph).over((2,)) == list(graph.nodes)
+    assert Partition(graph).over((3,)) == []
+
+
+def test_the_types_of_a_node_that_a_pass_keeps_are_inferred_once(monkeypatch):
+    graph = random_graph(1)
+    verify(graph)
+    calls = []
+    monkeypatch.setattr(Add, "infer", lambda *types: calls.append(types))
+    verify(drop_dead(substitute(graph, graph.nodes, {})))
+    assert not calls

@@ -292,3 +292,51 @@ def test_kernels_may_be_built_for_fewer_lanes():
     lanes = kernel("answer", "*(int*)arguments[0] = GRAPHC_LANES;")
     for wanted in (4, 8):
         assert result_of(build_kernels({"answer": lanes}, lanes=wanted)["answer"]) == wanted
+
+
+def test_a_training_step_of_a_cnn_is_few_kernels_in_few_units(monkeypatch):
+    class Net(nn.Module):
+        def __init__(self):
+            self.conv1, self.conv2 = nn.Conv2d(1, 20, kernel_size=5), nn.Conv2d(20, 50, 5)
+            self.fc1, self.fc2 = nn.Linear(800, 500), nn.Linear(500, 10)
+
+        def forward(self, x):
+            x = graphc.max_pool2d(graphc.relu(self.conv1(x)), 2)
+            x = graphc.max_pool2d(graphc.relu(self.conv2(x)), 2)
+            return self.fc2(graphc.relu(self.fc1(graphc.flatten(x))))
+
+    program = graphc.compile(
+        lambda model, x, y: graphc.cross_entropy(model(x), y),
+        Net(),
+        graphc.spec((100, 1, 28, 28)),
+        graphc.spec((100,), "int32"),
+        update=optim.SGD(lr=0.1),
+        device="cpu",
+    )
+    monkeypatch.setattr(units, "usable_cores", lambda: 2)
+    wanted = [
+        units._Wanted(kernel, "", kernel.canonical)
+        for kernel in {k.canonical: k for k in program.plan.kernels.values()}.values()
+    ]
+    assert len(wanted) <= 22
+    assert [len(unit) > 3 for unit in units._units(wanted)] == [True, True]
+
+
+def test_kernels_of_a_unit_share_what_turns_blocks(tmp_path):
+    """Two relayouts of other shapes hold one function for whole blocks, which neither inlines."""
+    text = "".join(
+        f'extern "C" void k{m}(const float* x, float* y)'
+        f" {{ graphc::relayout<true, 1, 32, {m}, {m}>(x, y, 0, 2); }}\n"
+        for m in (48, 64)
+    )
+    source = tmp_path / "unit.cpp"
+    source.write_text(f'#include "cpu/transpose.h"\n{text}')
+    flags = [f for f in FLAGS if f != "-shared"]
+    command = [compilers.find_compiler().command[0], *flags, "-DGRAPHC_LANES=16"]
+    subprocess.run(
+        [*command, f"-I{KERNEL_HEADERS}", "-S", str(source), "-o", str(tmp_path / "unit.s")],
+        check=True,
+    )
+    lines = (tmp_path / "unit.s").read_text().splitlines()
+    turning = {line for line in lines if line.startswith("_ZN6graphc") and "transpose" in line}
+    assert len(turning) == 1
