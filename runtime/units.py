@@ -5,8 +5,8 @@ itself. So what is not in the cache is cut into units of several kernels, each i
 its own, which the cores build side by side. Each kernel is found again by itself, whatever was
 built beside it: `KEY.so` is one more name of its unit's object, and the function in it is
 `kernel_KEY`. The key is the digest of the kernel's canonical text, so kernels that differ in names
-alone share one function. All functions of the headers are inlined always or never, or compiled with no
-look at who calls them (SHARED): a kernel's instructions do not depend on its neighbours.
+alone share one function. All functions of the headers are inlined always or never, or compiled
+with no look at who calls them (SHARED): a kernel's instructions do not depend on its neighbours.
 """
 
 from __future__ import annotations
