@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import run, streams
+from benchmarks import ablate, run, streams
 from benchmarks.measure import main
 from benchmarks.workloads import WORKLOADS, find
 from tests.tools import need_module, run_python
@@ -100,3 +100,16 @@ def test_streams_are_compared_in_one_row():
     assert cells[:2] == ["Inception, batch 1", "10"]
     assert len(cells) == 8 and cells[2].endswith("us (1.000)")
     assert re.fullmatch(r"[124]: \d+ us \(\d\.\d{3}\)", cells[7])
+
+
+def test_ablate_has_a_line_for_what_changes_the_plan() -> None:
+    title, *lines = ablate.table("mlp-small-b20", rounds=1, threads=1)
+    assert title.startswith("**mlp-small-b20**, 1 threads, 1 rounds")
+    assert tuple(lines[:2]) == ablate.HEADER
+    rows = {cells[0]: cells[1:] for cells in (line.strip("| ").split(" | ") for line in lines[2:])}
+    assert next(iter(rows)) == "nothing"
+    assert list(rows)[-1] == ablate.NO_FUSION
+    launches = {off: int(row[1]) for off, row in rows.items()}
+    moved = {off: float(row[2]) for off, row in rows.items()}
+    assert launches[ablate.NO_FUSION] > launches["fuse_updates"] > launches["nothing"]
+    assert moved[ablate.NO_FUSION] > moved["nothing"]
