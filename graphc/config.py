@@ -17,7 +17,7 @@ from typing import TypeVar
 from graphc.cores import usable_cores
 from graphc.errors import GraphError
 
-CHECKS = ("nan", "race", "bounds")
+CHECKS = ("nan", "race", "bounds", "meaning")
 DENORMALS = ("flush", "keep")
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_STREAMS = 8
@@ -54,7 +54,7 @@ class Config:
     memory_lean: bool = False
     """Whether kernels run again, within a share of the time, so that less is held."""
     check: frozenset[str] = frozenset()
-    """Checks that calls make: a subset of `CHECKS`."""
+    """Checks that calls make, and of what passes do: a subset of `CHECKS`."""
     denormals: str = "flush"
     """One of `DENORMALS`: whether kernels take numbers below the smallest normal one for zeros."""
     profile: bool = False

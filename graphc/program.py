@@ -18,7 +18,7 @@ from graphc.failures import stage
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.lines import error
-from graphc.messages import decisions
+from graphc.messages import decide, decisions
 from graphc.nn.selection import Selection
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.scan import bodies
@@ -125,6 +125,11 @@ def compile(
         if target.device != "reference":
             check_own_ops(graph)
         graph = run_passes(graph, target, _enabled(passes.AFTER_GRADIENT, settings.disable), hook)
+        if "meaning" in settings.check:
+            from graphc.meaning.check import check
+
+            with stage("meaning"):
+                decide(str(check(stages)))
         state = _bind(graph, buffers, stages)
         executable, plan, leaner = _load(graph, device, target, state, settings, notes)
         if leaner is not None:

@@ -61,7 +61,7 @@ def test_each_variable_sets_its_field(monkeypatch, variable, text, field, value)
         ("GRAPHC_TUNE", "yes", "0 or 1"),
         ("GRAPHC_MEMORY_LIMIT", "search", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_MEMORY_LIMIT", "lots", "a number of bytes such as 1500000, 512M or 2G"),
-        ("GRAPHC_CHECK", "nan,inf", "a comma-separated list of nan, race, bounds"),
+        ("GRAPHC_CHECK", "nan,inf", "a comma-separated list of nan, race, bounds, meaning"),
         ("GRAPHC_DENORMALS", "zero", "flush or keep"),
         ("GRAPHC_LOG", "loud", "one of error, warning, info, debug"),
     ],

@@ -25,6 +25,7 @@ ROOMS = (
     ("gradients",),
     ("nn", "optim", "weights", "tracing", "showing"),
     ("batching",),
+    ("meaning",),
     ("passes.rewriting",),
     ("passes.simplify",),
     ("passes.loops",),

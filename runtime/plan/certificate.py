@@ -28,6 +28,8 @@ class Certificate:
     peak_bytes: int
     lower_bound_bytes: int
     digest: str
+    meaning: str = ""
+    """What was found when the graph was compared with its trace, as the plan's notes have it."""
 
     @property
     def price_bytes(self) -> int:
@@ -43,5 +45,5 @@ class Certificate:
             f"{self.events} events, {self.waits} waits, {self.needed} of them needed{loops}; "
             f"{self.pairs} pairs over {self.accesses} accesses are ordered; peak "
             f"{self.peak_bytes} bytes, lower bound {self.lower_bound_bytes} bytes{price}; "
-            f"{self.digest}"
+            f"{self.digest}{f'; {self.meaning}' if self.meaning else ''}"
         )

@@ -64,6 +64,7 @@ def _certificate(name: str, plans: Sequence[Plan], pairs: int) -> Certificate:
         peak_bytes=max(plan.peak_bytes for plan in plans),
         lower_bound_bytes=max(plan.lower_bound_bytes for plan in plans),
         digest=hashlib.sha256(repr(parts).encode()).hexdigest()[:16],
+        meaning="; ".join(n for p in plans for n in p.notes if n.startswith("meaning:")),
     )
 
 
