@@ -1,17 +1,22 @@
-"""The memory of training steps: `python -m benchmarks.memory mnist-cnn-b100 gpt4-b8`.
+"""The memory of training steps: `python -m benchmarks.memory [--lean] mnist-cnn-b100 gpt4-b8`.
 
 For each workload a line of a table: the peak of graphc's work memory on one stream, over the most
 bytes that are live at once and over what PyTorch holds at its own peak; and what two and four
 streams add. Nothing is built or run of graphc. Of PyTorch a second training step runs with every
 storage counted from the operation that makes it until nothing refers to it. On both sides
 parameters, the rule's moments and the inputs are left out.
+
+With --lean a line for each of some limits instead, as shares of what PyTorch holds, and for
+`memory="lean"`: the peak, the launches that are made again, and what they add: arithmetic, and time
+by the planner's estimate.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -27,12 +32,19 @@ from benchmarks.run import Model, loss_fn
 from benchmarks.workload import RATES, Workload
 from benchmarks.workloads import find
 from graphc import optim
-from graphc.runtime.plan.plan import Plan
+from graphc.errors import RunError
+from graphc.runtime.plan.plan import Launch, Plan, all_steps
 
 HEADER = (
     "| workload | peak MB | over live at once | over PyTorch's | 2 streams | 4 streams |",
     "| --- | --- | --- | --- | --- | --- |",
 )
+LEAN_HEADER = (
+    "| workload | memory= | peak MB | over PyTorch's | over live at once | again | FLOP | time |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+)
+SHARES = (0.6, 0.45, 0.3)
+"""Of what PyTorch holds, asked for as limits."""
 
 
 class Held(TorchDispatchMode):
@@ -70,16 +82,18 @@ def held_by_pytorch(workload: Workload) -> int:
     return held.peak
 
 
-def planner(workload: Workload) -> Callable[[int], Plan]:
-    """The plan of a training step on so many streams, whose kernels are not built."""
+def planner(workload: Workload) -> Callable[..., Plan]:
+    """The plan of a training step on so many streams, within so much memory, whose kernels are not
+    built."""
     data = workload.data()
     inputs = [graphc.spec(a.shape, a.dtype) for a in (data.x, data.y)]
 
-    def plan(streams: int) -> Plan:
+    def plan(streams: int, memory: int | str | None = None) -> Plan:
         rule = getattr(optim, str(workload.rule))(**RATES[str(workload.rule)])
         nothing = SimpleNamespace(run=None)
         with patch("graphc.runtime.cpu.executable.load", lambda *_: nothing):
             options: dict[str, Any] = {"device": "cpu", "streams": streams, "update": rule}
+            options |= {"memory": memory, "threads": 1}
             found = graphc.compile(loss_fn, Model(workload, data), *inputs, **options).plan
         assert found is not None
         return found
@@ -100,7 +114,40 @@ def line(workload: Workload) -> str:
     return f"| {' | '.join((workload.name, *figures))} |"
 
 
+def lean_lines(workload: Workload) -> Iterator[str]:
+    """A line for the usual plan, one for each limit, and one for `memory="lean"`."""
+    plan, held = planner(workload), held_by_pytorch(workload)
+    usual = plan(1)
+    limits: list[tuple[str, int | str]] = [(f"{x:.0%}", int(x * held)) for x in SHARES]
+    for name, memory in (("", None), *limits, ("lean", "lean")):
+        try:
+            found = plan(1, memory)
+        except RunError as refused:
+            least = re.search(r"takes (\d+) bytes", str(refused))
+            assert least is not None
+            share = int(least[1]) / held
+            yield f"| {workload.name} | {name} | refused: {share:.2f} is the least | | | | | |"
+            continue
+        more = len(all_steps(found.steps)) - len(all_steps(usual.steps))
+        again = sum(" again before " in note for note in found.notes)
+        figures = [
+            f"{found.peak_bytes / 1e6:.1f}",
+            f"{found.peak_bytes / held:.2f}",
+            f"{found.peak_bytes / found.lower_bound_bytes:.3f}",
+            f"{again}" + (f" + {more - again} updates" if more > again else ""),
+            f"{flop(found) / flop(usual) - 1:+.1%}",
+            f"{found.estimate.serial / usual.estimate.serial - 1:+.1%}",
+        ]
+        yield f"| {' | '.join((workload.name, name, *figures))} |"
+
+
+def flop(plan: Plan) -> int:
+    return sum(plan.kernels[s.kernel].flops for s in plan.steps if isinstance(s, Launch))
+
+
 if __name__ == "__main__":
-    print(*HEADER, sep="\n")
-    for name in sys.argv[1:]:
-        print(line(find(name)), flush=True)
+    lean = "--lean" in sys.argv
+    print(*(LEAN_HEADER if lean else HEADER), sep="\n")
+    for workload in (find(name) for name in sys.argv[1:] if name != "--lean"):
+        for text in lean_lines(workload) if lean else [line(workload)]:
+            print(text, flush=True)

@@ -14,11 +14,16 @@ from functools import cached_property
 from itertools import pairwise
 
 from graphc.runtime.planner.order import overwritable
-from graphc.runtime.planner.tasks import Tasks
+from graphc.runtime.planner.tasks import Tasks, bits
 
 FAR = 1 / 16
 """The share of all tasks that runs between two uses of a value that may be let go meanwhile. A
 choice: where fewer run, little else comes and goes."""
+
+PASSES = 8
+"""Through the order, in which neighbours are exchanged. A choice: most are in place after two."""
+SMALL = 4096
+"""Bytes that may be held from the beginning on, so that what needs them can run early. A choice."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +108,10 @@ class Serial:
         return sum(times[s.task] for s in self.steps if s.again)
 
 
-def serial(tasks: Tasks, order: Iterable[int]) -> Serial:
+def serial(tasks: Tasks, order: Sequence[int]) -> Serial:
     """The tasks in `order`, each once; those that only end the lives of values run as soon as they
-    can."""
-    order = _released_early(tasks, order)
+    can, and of two neighbours that may run either way the one that leads to less."""
+    order = _exchanged(tasks, _released_early(tasks, order))
     used = tasks.work_uses()
     steps = []
     for i in order:
@@ -121,11 +126,46 @@ def serial(tasks: Tasks, order: Iterable[int]) -> Serial:
     return Serial(tasks, tuple(steps), tuple(range(len(tasks.buffers))), beside)
 
 
-def _released_early(tasks: Tasks, order: Iterable[int]) -> list[int]:
+def _exchanged(tasks: Tasks, order: list[int]) -> list[int]:
+    """`order` with neighbours exchanged, as long as fewer bytes then live at once between them."""
+    work, rooms = tasks.work_uses(), tasks.rooms
+    touched = [{a.buffer for a in (*t.reads, *t.writes) if a.buffer in work} for t in tasks.tasks]
+    for _ in range(PASSES):
+        left = {b: mask.bit_count() for b, mask in work.items()}
+        seen, before = set[int](), list(order)
+
+        def most(i: int, j: int, seen: set[int] = seen, left: Mapping[int, int] = left) -> int:
+            """The bytes that live while i runs and then j, beyond those before."""
+            first = sum(rooms[b] for b in touched[i] - seen)
+            ended = sum(rooms[b] for b in touched[i] if left[b] == 1)
+            return max(first, first - ended + sum(rooms[b] for b in touched[j] - seen - touched[i]))
+
+        for place in range(len(order)):
+            pair = order[place : place + 2]
+            if len(pair) == 2 and not tasks.predecessors[pair[1]] >> pair[0] & 1:
+                if most(pair[1], pair[0]) < most(pair[0], pair[1]):
+                    order[place : place + 2] = reversed(pair)
+            i = order[place]
+            seen |= touched[i]
+            for b in touched[i]:
+                left[b] -= 1
+        if order == before:
+            break
+    return order
+
+
+def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
     work = tasks.work_uses()
     makes = [any(a.buffer in work for a in t.writes) for t in tasks.tasks]
     frees = [any(a.buffer in work for a in t.reads) for t in tasks.tasks]
-    waiting = [i for i in order if frees[i] and not makes[i]]
+    ends = {i for i in order if frees[i] and not makes[i]}
+    wanted = {j for i in ends for j in bits(tasks.predecessors[i])}
+    small = {
+        i
+        for i in wanted
+        if not frees[i] and sum(tasks.rooms[a.buffer] for a in tasks.tasks[i].writes) <= SMALL
+    }  # such as the scalars of an update rule
+    waiting = [i for i in order if i in ends or i in small]
     found: list[int] = []
     done = 0
 
@@ -137,7 +177,8 @@ def _released_early(tasks: Tasks, order: Iterable[int]) -> list[int]:
                 found.append(i)
                 done |= 1 << i
 
-    for i in [i for i in order if makes[i] or not frees[i]]:
+    release()
+    for i in [i for i in order if i not in ends and i not in small]:
         found.append(i)
         done |= 1 << i
         release()
