@@ -79,6 +79,7 @@ def without_kernels() -> Iterator[None]:
     program._load = lambda graph, device, target, state, *rest: (
         ReferenceExecutable(graph, state),
         None,
+        None,
     )
     try:
         yield
