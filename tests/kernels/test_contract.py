@@ -181,7 +181,7 @@ def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyP
     ]
     tiled = build(nodes)
     assert all("struct Shape" in b.kernel.source for b in tiled[:4])
-    monkeypatch.setattr("graphc.kernels.cpu.contract.choose", lambda *_: None)
+    monkeypatch.setattr("graphc.kernels.cpu.contract.ranked", lambda *_: [])
     for built in [*tiled, *build(nodes)]:
         assert isinstance(built.node.op, Fused)
         inputs = [np.rint(4 * a) for a in _inputs(built.node)]
@@ -207,7 +207,7 @@ def test_a_pooled_epilogue_reads_what_lies_at_each_pixel_of_a_window(
         return largest * 2.0, places
 
     if plain:
-        monkeypatch.setattr("graphc.kernels.cpu.contract.choose", lambda *_: None)
+        monkeypatch.setattr("graphc.kernels.cpu.contract.ranked", lambda *_: [])
     (built,) = build([traced("residual_pool", function, types, [LANES] * 2)])
     assert ("struct Shape" in built.kernel.source) != plain
     assert isinstance(built.node.op, Fused)
