@@ -122,7 +122,7 @@ def array_from(tensor: TensorProto, folder: Path | None) -> Array:
     try:
         if math.prod(tensor.dims) > LARGEST:
             raise ValueError(f"its {list(tensor.dims)} elements are too many")
-        array = numpy_helper.to_array(tensor)
+        array: Array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, NotImplementedError, OverflowError) as problem:
         raise GraphError(f"{about} cannot be read: {' '.join(str(problem).split())}") from None
     return array.view(BFLOAT16) if array.dtype.name == "bfloat16" else array

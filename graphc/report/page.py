@@ -16,7 +16,7 @@ from graphc.errors import GraphError
 from graphc.report.model import ProgramData
 from graphc.report.summary import strip
 
-SCRIPTS = ("base", "inspector", "lists", "charts", "graph", "main")
+SCRIPTS = ("base", "inspector", "lists", "charts", "tree", "graph", "main")
 """In the order in which they need each other."""
 
 
