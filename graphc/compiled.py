@@ -19,7 +19,7 @@ from graphc.locks import refuse_reentry
 from graphc.nn.module import as_array, describe, fits, mapping_of
 from graphc.ops.constant import PLACED
 from graphc.state import StateBuffer, overwrite, snapshot
-from graphc.target import Target
+from graphc.target import SIMULATOR, Target
 from graphc.tracing import Traced
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
@@ -250,7 +250,7 @@ class Program:
         from graphc.report.measure import measured
 
         arrays = self._arguments(args, named) if args or named else None
-        timed = self.plan if measure and self.target.device != "sim" else None
+        timed = self.plan if measure and self.target.kind is not SIMULATOR else None
         times = None if timed is None else measured(self, timed, self._executable, arrays)
         return data.program_data(self, times, getattr(self._executable, "threads", 1))
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 SYSTEM = Path("/")
 """Where `proc` and `sys` lie."""
+CONTROLLER = "cpu.max".partition(".")[0]
+"""The name of the controller, and how the names of its files begin."""
 
 
 def usable_cores(system: Path = SYSTEM) -> int:
@@ -31,9 +33,10 @@ def _quotas(system: Path) -> Iterator[float]:
     for membership in memberships:
         _, controllers, path = membership.split(":", 2)
         if not controllers:
-            yield from _along(groups, path, "cpu.max")
-        elif "cpu" in controllers.split(","):
-            yield from _along(groups / "cpu", path, "cpu.cfs_quota_us", "cpu.cfs_period_us")
+            yield from _along(groups, path, f"{CONTROLLER}.max")
+        elif CONTROLLER in controllers.split(","):
+            names = (f"{CONTROLLER}.cfs_quota_us", f"{CONTROLLER}.cfs_period_us")
+            yield from _along(groups / CONTROLLER, path, *names)
 
 
 def _along(mount: Path, path: str, *names: str) -> Iterator[float]:

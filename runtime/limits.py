@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from graphc.runtime import cache
 from graphc.runtime.build import PLAYER_SOURCE, Source, build
 from graphc.runtime.chooser import cpu_name
-from graphc.target import kind_of
+from graphc.target import CPU, kind_of
 
 SOURCE = PLAYER_SOURCE.parent / "limits.cpp"
 
@@ -34,7 +34,7 @@ def limits_of(device: str, threads: int) -> Limits:
     """The limits of a device. Those of this machine's CPU are measured for so many threads, in some
     tenths of a second; the best that was ever seen counts, since others may use the machine. Those
     of a GPU are its data sheet's."""
-    if device != "cpu":
+    if kind_of(device) is not CPU:
         rates = kind_of(device).rates
         return Limits(rates.flops, rates.bytes, "estimated")
     key = hashlib.sha256(f"limits {cpu_name(threads)}".encode()).hexdigest()[:32]

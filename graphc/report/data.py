@@ -43,7 +43,7 @@ def program_data(program: Subject, profile: Profile | None = None, workers: int 
     for graph in program.stages.values():
         types.update(value_types(graph))
     plan, why = program.plan, Why(program)
-    machine = Machine("cpu" if plan is None else plan.device, workers)
+    machine = Machine(program.target.device, workers)
     kernels = () if plan is None else tuple(_kernels(program, plan, stages, machine, profile, why))
     steps = () if plan is None else tuple(_steps(plan.steps, why))
     times = {k.name: k.predicted if k.measured is None else k.measured for k in kernels}
@@ -151,7 +151,7 @@ def _kernels(
 def summary(program: Subject, workers: int = 1) -> Summary:
     """The figures of a program with so many workers, as far as they are known without a call."""
     plan = program.plan
-    machine = Machine("cpu" if plan is None else plan.device, workers)
+    machine = Machine(program.target.device, workers)
     whole = program.stages.get("differentiate", program.stages["trace"])
     ops = [(n, times) for n, times in repeated_nodes(whole) if not n.is_free]
     after = _optimised(program)

@@ -1,7 +1,7 @@
 // What a contraction does with registers: partial loads, sums over lanes, the maximum of a window.
 #pragma once
-#include "cpu/special.h"
 #include "cpu/random.h"
+#include "cpu/special.h"
 #include "cpu/transpose.h"
 
 namespace graphc::contract {

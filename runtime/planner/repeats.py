@@ -26,7 +26,9 @@ from graphc.runtime.planner.sequence import Repeater, Serial
 LARGE = 1 / 2000
 """The share of the peak that a value takes that is worth letting go."""
 SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Numbers of parts that a step is cut into, between which values are kept: the family."""
 THRESHOLDS = 6
+"""Prices per byte up to which values are let go, for each of them: quantiles of what there is."""
 REFINED = 2
 """Choices of the family that are improved."""
 ROUNDS = 3

@@ -99,7 +99,7 @@ def test_every_kernel_of_a_training_step_means_what_its_body_means(program):
 
 
 def test_all_parameters_are_updated_by_one_functor_in_one_launch(program):
-    (text,) = (s for name, s in program.kernels.items() if name.startswith("update"))
+    (text,) = (s for name, s in program.kernels.items() if name.endswith("_update"))
     functors = re.findall(r"^struct Part\d+ {\n(.*?)^  }", text, re.MULTILINE | re.DOTALL)
     assert sum("weight_data" in functor for functor in functors) == 1
     assert text.count("__global__") == 1

@@ -131,7 +131,8 @@ def absorb_operands(
         if any(node.output in read_elsewhere(n, producers) for n in reading):
             continue
         if rule := refusal(node, first, partition, producers):
-            apart(node.output, reading[0], rule)
+            for reader in reading[:1]:  # there is none where a pass has yet to drop the node
+                apart(node.output, reader, rule)
         else:
             _merge(node, first, partition, "nothing but this kernel reads it, at its own places")
 

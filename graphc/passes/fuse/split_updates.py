@@ -27,7 +27,7 @@ def split_updates(graph: Graph) -> Graph:
     names = KernelNames(graph)
     nodes: list[Node] = []
     for node in graph.nodes:
-        alone = isinstance(node, KernelNode) and unread.issuperset(node.outputs)
+        alone = unread.issuperset(node.outputs)
         if alone and isinstance(node, KernelNode) and node.op.template == "pointwise":
             nodes += _split(node, names)
         else:
