@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workload import MODES, Workload
-from benchmarks.workloads import find
+from benchmarks.workloads import WORKLOADS, find
 
 CHUNK_SECONDS = 0.005
 """Steps are timed in chunks that last at least this long, so that the clock does not count."""
@@ -45,8 +45,12 @@ def main(
     training step and gives the loss, or one forward pass and gives the output. SystemExit for a
     mode that the workload does not have.
     """
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--workload", required=True)
+    rows = "\n".join(f"  {name:16} {', '.join(w.modes)}" for name, w in WORKLOADS.items())
+    parser = argparse.ArgumentParser(
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"workloads and their modes:\n{rows}",
+    )
+    parser.add_argument("--workload", required=True, help="one of those below")
     parser.add_argument("--mode", choices=MODES, default="train")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")

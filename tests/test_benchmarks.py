@@ -74,6 +74,14 @@ def test_a_mode_that_a_workload_does_not_have_is_an_error():
         main("graphc", tuple(run.STREAMS), run.prepare, arguments)
 
 
+def test_help_lists_the_workloads(capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main("graphc", tuple(run.STREAMS), run.prepare, ["--help"])
+    said = capsys.readouterr().out.splitlines()
+    listed = said[said.index("workloads and their modes:") + 1 :]
+    assert [line.split()[0] for line in listed] == list(WORKLOADS)
+
+
 QUICK = ("mlp-small-b20", "mnist-cnn-b100", "pw-layernorm")
 
 
