@@ -12,6 +12,15 @@
 void graphc_sim_copy_async(void* shared, const void* global, int bytes, int from_global);
 void graphc_sim_copy_commit();
 void graphc_sim_copy_wait(int pending);
+// A warp's ldmatrix, and its mma of halves, bfloats or tf32 (kinds 0, 1, 2).
+void graphc_sim_load_matrices(unsigned* to, const void* row, bool turned, const char* file,
+                              int line);
+void graphc_sim_multiply(int kind, float* sum, const unsigned* a, const unsigned* b,
+                         const char* file, int line);
+// What all lanes do together says where it was called.
+#define GRAPHC_CALLED , const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#else
+#define GRAPHC_CALLED
 #endif
 
 namespace graphc {
@@ -52,6 +61,80 @@ GRAPHC_INLINE void copy_wait() {
   graphc_sim_copy_wait(Pending);
 #else
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#endif
+}
+
+// Four 8 x 8 matrices of two-byte elements from shared memory. Lane l names row l % 8, 16 aligned
+// bytes, of matrix l / 8; to[j] gets the neighbours 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of
+// matrix j, or of its column l / 4 if Turned.
+template <bool Turned>
+GRAPHC_INLINE void load_matrices(unsigned (&to)[4], const void* row GRAPHC_CALLED) {
+#ifdef GRAPHC_SIM
+  graphc_sim_load_matrices(to, row, Turned, file, line);
+#else
+  const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  if constexpr (Turned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from)
+                 : "memory");
+#endif
+}
+
+// sum[16][8] += a[16][16] b[16][8] by a warp's tensor cores, a and b of halves or of bfloats. What a
+// lane holds is in runtime/sim/host/matrices.h.
+GRAPHC_INLINE void multiply_halves(float (&sum)[4], const unsigned (&a)[4],
+                                   const unsigned (&b)[2] GRAPHC_CALLED) {
+#ifdef GRAPHC_SIM
+  graphc_sim_multiply(0, sum, a, b, file, line);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+GRAPHC_INLINE void multiply_bfloats(float (&sum)[4], const unsigned (&a)[4],
+                                    const unsigned (&b)[2] GRAPHC_CALLED) {
+#ifdef GRAPHC_SIM
+  graphc_sim_multiply(1, sum, a, b, file, line);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+// sum[16][8] += a[16][8] b[8][8], a and b of tf32: floats whose 13 low bits are not looked at.
+GRAPHC_INLINE void multiply_tf32(float (&sum)[4], const unsigned (&a)[4],
+                                 const unsigned (&b)[2] GRAPHC_CALLED) {
+#ifdef GRAPHC_SIM
+  graphc_sim_multiply(2, sum, a, b, file, line);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+// The float with 10 bits of fraction that is nearest, ties to even.
+GRAPHC_INLINE float float_to_tf32(float a) {
+#if defined(GRAPHC_SIM) || __CUDA_ARCH__ < 900
+  const unsigned bits = static_cast<unsigned>(__float_as_int(a));
+  const unsigned near = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+  return __int_as_float(static_cast<int>(a == a ? near : 0x7fffffff));
+#else
+  unsigned c;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(c) : "f"(a));
+  return __int_as_float(static_cast<int>(c));
 #endif
 }
 

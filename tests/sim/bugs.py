@@ -14,6 +14,14 @@ COPY = """__shared__ __align__(16) float s[256];
 graphc::copy_async<16>(s + 4 * t, x + 4 * t, true);
 """
 
+MATRICES = """__shared__ __align__(16) float s[256];
+for (int i = 0; i < 8; i++) s[t + 32 * i] = x[t + 32 * i];
+"""
+LOADED = """unsigned r[4];
+graphc::load_matrices<false>(r, reinterpret_cast<const unsigned short*>(s) + 8 * t);
+y[t] = r[0]; y[t + 32] = r[3];
+"""
+
 _BUG = re.compile(r"\{\{(.*?)=>(.*?)\}\}", re.DOTALL)
 
 
@@ -254,6 +262,38 @@ BUGS = (
         "graphc::copy_async<4>(s + t, x + t + 200, {{true=>t < 56}});\ngraphc::copy_commit();\n"
         "graphc::copy_wait<0>();\ny[t] = s[t];",
         "behind the end of 1024 bytes",
+    ),
+    Bug(
+        "matrices_loaded_before_they_are_written",
+        MATRICES + "{{=>__syncthreads();}}\n" + LOADED,
+        "of shared s, which",
+        block=32,
+    ),
+    Bug(
+        "matrices_loaded_while_they_are_copied",
+        COPY + "graphc::copy_commit();\n{{=>graphc::copy_wait<0>();}}\n__syncthreads();\n" + LOADED,
+        "while an asynchronous copy",
+        block=32,
+    ),
+    Bug(
+        "matrices_with_a_row_that_has_no_value",
+        MATRICES.replace("i < 8", "i < {{3=>8}}") + "__syncthreads();\n" + LOADED,
+        "of shared s, which nobody has written",
+        block=32,
+    ),
+    Bug(
+        "matrices_at_an_odd_place",
+        MATRICES + "__syncthreads();\n" + LOADED.replace("8 * t", "8 * t {{+ 2=>}}"),
+        "loads a row of 16 bytes at an address that 16 does not divide",
+        block=32,
+    ),
+    Bug(
+        "half_a_warp_multiplies",
+        "float c[4] = {}; const unsigned a[4] = {}, b[2] = {};\n"
+        "if ({{t < 16=>t < 32}}) graphc::multiply_tf32(c, a, b);\ny[t] = x[t] + c[0];",
+        "half_a_warp_multiplies.cu:",
+        block=32,
+        written=32,
     ),
     Bug("wild_pointer", "y[t] = x[t + {{(1 << 26)=>0}}];", "reads 4 bytes,"),
     Bug(

@@ -75,6 +75,13 @@ __attribute__((visibility("default"))) void graphc_sim_copy_async(void* shared, 
                                                                   int bytes, int from_global);
 __attribute__((visibility("default"))) void graphc_sim_copy_commit();
 __attribute__((visibility("default"))) void graphc_sim_copy_wait(int pending);
+__attribute__((visibility("default"))) void graphc_sim_load_matrices(unsigned* to, const void* row,
+                                                                     bool turned, const char* file,
+                                                                     int line);
+__attribute__((visibility("default"))) void graphc_sim_multiply(int kind, float* sum,
+                                                                const unsigned* a,
+                                                                const unsigned* b, const char* file,
+                                                                int line);
 
 #define GRAPHC_SIM_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 

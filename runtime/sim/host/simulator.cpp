@@ -12,7 +12,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "threads.h"
+#include "matrices.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define CALLER __builtin_return_address(0)
@@ -58,6 +58,17 @@ __attribute__((visibility("default"))) void graphc_sim_copy_async(void* shared, 
 __attribute__((visibility("default"))) void graphc_sim_copy_commit() { launch.current->group++; }
 __attribute__((visibility("default"))) void graphc_sim_copy_wait(int pending) {
   wait_copies(static_cast<unsigned>(pending), CALLER);
+}
+__attribute__((visibility("default"))) void graphc_sim_load_matrices(unsigned* to, const void* row,
+                                                                     bool turned, const char* file,
+                                                                     int line) {
+  load_matrices(to, row, turned, file, line, CALLER);
+}
+__attribute__((visibility("default"))) void graphc_sim_multiply(int kind, float* sum,
+                                                                const unsigned* a,
+                                                                const unsigned* b, const char* file,
+                                                                int line) {
+  multiply_matrices(static_cast<Element>(kind), sum, a, b, file, line);
 }
 
 // What the compiler calls in a check build.

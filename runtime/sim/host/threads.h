@@ -9,7 +9,7 @@
 
 namespace graphc_sim {
 
-enum Meet { at_warp_barrier, at_shuffle, at_vote, together };
+enum Meet { at_warp_barrier, at_shuffle, at_vote, together, at_matrices, at_product };
 
 inline void wait_at(State state, const char* file, int line) {
   Thread& thread = *launch.current;
