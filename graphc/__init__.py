@@ -9,6 +9,7 @@ from graphc.functions.hints import missing as _missing
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.program import Program, compile
+from graphc.pytorch import from_torch, to_torch
 from graphc.showing import show, tap
 from graphc.trace import Tensor, spec
 from graphc.tracing import trace
@@ -24,6 +25,7 @@ __all__ = [
     "RunError",
     "Tensor",
     "compile",
+    "from_torch",
     "grad",
     "load_weights",
     "nn",
@@ -34,6 +36,7 @@ __all__ = [
     "spec",
     "tap",
     "text",
+    "to_torch",
     "trace",
     "value_and_grad",
     "vmap",

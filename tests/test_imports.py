@@ -44,6 +44,7 @@ ROOMS = (
     ("torch.aten", "onnx.dtypes"),
     ("onnx.operators", "onnx.writers"),
     ("torch", "onnx"),
+    ("pytorch",),
     ("cli",),
 )
 """What imports nothing above it, from the ground up: an import, also one inside a function or for
@@ -52,6 +53,7 @@ unless they have a line of their own."""
 LAZY = {
     "cli": "a subcommand imports what it needs",
     "compiled": "looking at a program is not part of compiling one",
+    "pytorch": "PyTorch is an optional package",
     "program": "passes, lowering and devices are imported by the first compile",
     "runtime.cuda.device": "PyCUDA and the simulator are imported where they are used",
     "ir.graph": "notebooks alone want HTML",

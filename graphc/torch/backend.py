@@ -9,33 +9,12 @@ from typing import Any
 
 import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
-from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 
 from graphc.torch.call import Compiled
+from graphc.torch.decompositions import decompositions
 from graphc.torch.partition import Offered, partitioned
-
-aten = torch.ops.aten
-_KEPT = (
-    aten._scaled_dot_product_flash_attention_for_cpu.default,
-    aten.embedding_dense_backward.default,
-    aten.native_group_norm.default,
-    aten.select_scatter.default,
-)
-"""Operators that PyTorch would write in others, but that graphc has."""
-_MORE = (aten.native_batch_norm_backward.default,)
-
-
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """How PyTorch's operators are written in those that graphc has rules for."""
-    table = dict(core_aten_decompositions())
-    for operator in _KEPT:
-        table.pop(operator, None)
-    for operator in _MORE:
-        table[operator] = decomposition_table[operator]
-    return table
-
 
 Watcher = Callable[[GraphModule, Offered], None]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,19 @@ from graphc.errors import GraphError
 from graphc.ir import Where
 from graphc.torch.aten import rule_of
 from graphc.torch.aten.rules import dtype_of
-from graphc.trace import Tensor, current_builder
+from graphc.trace import current_builder
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def interpret(module: GraphModule, arguments: Sequence[Any]) -> tuple[Tensor, ...]:
-    """What the graph returns for traced tensors, and for integers in place of symbolic sizes."""
+def interpret(
+    module: GraphModule, arguments: Sequence[Any], draws: bool = False
+) -> tuple[Any, ...]:
+    """What the graph returns for traced tensors, and for integers in place of symbolic sizes.
+    With `draws` graphc draws the random numbers."""
     values: dict[Node, Any] = {}
     given = iter(arguments)
+    above = current_builder().modules
     for node in module.graph.nodes:
         if node.op == "placeholder":
             values[node] = next(given)
@@ -35,22 +40,29 @@ def interpret(module: GraphModule, arguments: Sequence[Any]) -> tuple[Tensor, ..
             return tuple(results) if isinstance(results, tuple | list) else (results,)
         else:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-            with current_builder().at(where_of(node)):
-                values[node] = apply(node, args, kwargs)
+            with current_builder().at(_inside(above, where_of(node))):
+                values[node] = apply(node, args, kwargs, draws)
     raise AssertionError("a graph ends with its output")
 
 
-def apply(node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _inside(modules: Sequence[str], where: Where) -> Where:
+    """`where` as it is called within graphc's modules."""
+    return (
+        replace(where, module=".".join([*modules, where.module]).strip(".")) if modules else where
+    )
+
+
+def apply(node: Node, args: Sequence[Any], kwargs: dict[str, Any], draws: bool = False) -> Any:
     """What the node's operator makes of traced tensors; GraphError where graphc has not got it."""
     target: Any = node.target
     if str(target).startswith("aten.sym_size"):
         return args[0].shape[args[1]]
     if not isinstance(target, torch._ops.OpOverload):
         return target(*args, **kwargs)
-    rule = rule_of(str(target))
+    rule = rule_of(str(target), draws)
     if rule is None:
         raise GraphError(f"{target} is not offered")
-    return fitted(rule(*args, **kwargs), node.meta["val"])
+    return fitted(rule(*args, **kwargs), node.meta.get("val"))
 
 
 def fitted(result: Any, wanted: Any) -> Any:
@@ -74,9 +86,8 @@ def where_of(node: Node) -> Where:
     found = _LINE.findall(node.meta.get("stack_trace") or "")
     own = [(name, line) for name, line in found if _is_users(name)]
     lines = tuple(f"{Path(name).name}:{line}" for name, line in (own or found)[-1:])
-    return Where(
-        _attribute(path), lines, derived="backward" in str(node.meta.get("partitioner_tag"))
-    )
+    derived = "backward" in str(node.meta.get("partitioner_tag"))
+    return Where(_attribute(path), lines, derived=derived)
 
 
 def _attribute(path: str) -> str:

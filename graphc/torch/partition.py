@@ -20,9 +20,11 @@ from graphc.trace import Builder
 
 
 class Offered(OperatorSupportBase):
-    """Says which nodes graphc takes, and why it does not take the others."""
+    """Says which nodes graphc takes, and why it does not take the others; with `draws` it draws
+    random numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, draws: bool = False) -> None:
+        self._draws = draws
         self._reasons: dict[Node, str] = {}
         self._known: dict[str, str] = {}
 
@@ -49,7 +51,7 @@ class Offered(OperatorSupportBase):
             return f"{node.target} writes into its argument"
         key = repr((str(node.target), map_arg((node.args, node.kwargs), _description)))
         if key not in self._known:
-            self._known[key] = _try(node)
+            self._known[key] = _try(node, self._draws)
         return self._known[key]
 
 
@@ -65,12 +67,12 @@ def _plain(node: Node) -> bool:
     return node.target.__module__ == "_operator"
 
 
-def _try(node: Node) -> str:
+def _try(node: Node, draws: bool) -> str:
     builder = Builder("offered")
     try:
         with builder.building():
             args, kwargs = map_arg((node.args, node.kwargs), lambda n: _symbol(builder, n))
-            apply(node, args, kwargs)
+            apply(node, args, kwargs, draws)
     except GraphError as error:
         return str(error).splitlines()[0]
     return ""

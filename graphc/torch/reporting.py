@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from graphc import functions
 from graphc.torch.aten.rules import names
 from graphc.torch.backend import with_compiler
 from graphc.torch.partition import Offered
+
+_MARKS = re.compile(r"^(linalg|special|native)_|_(ex|cpu|backward|forward|forward_only)$")
+"""Parts of operators' names that say how, not what."""
 
 
 @dataclass
@@ -69,10 +73,11 @@ def report(model: Callable[..., Any], *inputs: Any) -> Report:
 
 
 def nearest(name: str) -> str:
-    """The operator or function of graphc whose name is most like that of a PyTorch operator."""
-    own = name.removeprefix("aten.").split(".")[0].strip("_")
-    known = {*(n.removeprefix("aten.").split(".")[0] for n in names()), *_functions()}
-    return next(iter(difflib.get_close_matches(own, sorted(known - {own}), 1)), "")
+    """The function of graphc, or else its rule, whose name is most like a PyTorch operator's."""
+    own = _MARKS.sub("", name.removeprefix("aten.").split(".")[0]).strip("_")
+    rules = {n.removeprefix("aten.").split(".")[0] for n in names()}
+    close = (difflib.get_close_matches(own, sorted(known), 1) for known in (_functions(), rules))
+    return next((found[0] for found in close if found), "")
 
 
 def _functions() -> set[str]:

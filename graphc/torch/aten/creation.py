@@ -80,3 +80,8 @@ def arange_from(*ends: float, dtype: torch.dtype | None = None, **placed: Any) -
 @aten("eye")
 def eye(n: int, dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
     return f.eye(n, dtype=dtype_of(dtype, "f32"))
+
+
+@aten("_assert_tensor_metadata")
+def assert_tensor_metadata(*given: Any, **named: Any) -> None:
+    """What PyTorch knew when it made the graph, and so does graphc."""

@@ -27,6 +27,18 @@ def _affine(y: Tensor, weight: Maybe, bias: Maybe, shape: Sequence[int], dtype: 
     return f.astype(y, dtype)
 
 
+@aten("layer_norm")
+def layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Maybe = None,
+    bias: Maybe = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    return f.layer_norm(x, tuple(normalized_shape), weight, bias, eps)
+
+
 @aten("native_layer_norm")
 def native_layer_norm(
     x: Tensor, normalized_shape: Sequence[int], weight: Maybe, bias: Maybe, eps: float
@@ -65,7 +77,8 @@ def batch_norm(
         return y, mean, scale, running_mean, running_var
     y, mean, scale = batch_norm_no_stats(x, weight, bias, True, momentum, eps)
     axes, count = (0, *range(2, x.ndim)), x.size // x.shape[1]
-    variance = f.var(x, axes, correction=1 if count > 1 else 0)
+    # The biased one is what y is scaled by too.
+    variance = f.multiply(f.var(x, axes), count / (count - 1) if count > 1 else 1)
     means = f.add(f.multiply(mean, momentum), f.multiply(running_mean, 1 - momentum))
     variances = f.add(f.multiply(variance, momentum), f.multiply(running_var, 1 - momentum))
     return y, mean, scale, f.astype(means, running_mean.dtype), f.astype(

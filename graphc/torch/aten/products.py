@@ -12,6 +12,11 @@ for _name in ("mm", "bmm", "mv", "dot", "matmul"):
     aten(_name)(f.matmul)
 
 
+@aten("linear")
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return f.linear(x, weight, bias)
+
+
 @aten("addmm")
 def addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return f.addmm(x, a, b, beta, alpha)

@@ -15,6 +15,7 @@ from graphc.trace import Tensor
 Rule = Callable[..., Any]
 Given = TypeVar("Given", bound=Rule)
 _RULES: dict[str, Rule] = {}
+_DRAWS: set[str] = set()
 
 DTYPES = {
     torch.bool: "bool",
@@ -30,20 +31,25 @@ DTYPES = {
 """PyTorch's dtypes that graphc has, by graphc's short names."""
 
 
-def aten(*names: str) -> Callable[[Given], Given]:
-    """Registers a rule for the operators `aten.NAME`; without an overload, its default."""
+def aten(*names: str, draws: bool = False, library: str = "aten") -> Callable[[Given], Given]:
+    """Registers a rule for the operators `aten.NAME`; without an overload, its default. `draws`:
+    it draws random numbers. `library`: another one's operators."""
 
     def register(rule: Given) -> Given:
         for name in names:
-            _RULES[f"aten.{name}" if "." in name else f"aten.{name}.default"] = rule
+            full = f"{library}.{name}" if "." in name else f"{library}.{name}.default"
+            _RULES[full] = rule
+            if draws:
+                _DRAWS.add(full)
         return rule
 
     return register
 
 
-def rule_of(name: str) -> Rule | None:
-    """The rule of an operator such as `aten.add.Tensor`, None if there is none."""
-    return _RULES.get(name)
+def rule_of(name: str, draws: bool = False) -> Rule | None:
+    """The rule of an operator such as `aten.add.Tensor`, None if there is none; of one that draws
+    random numbers if `draws` allows it."""
+    return _RULES.get(name) if draws or name not in _DRAWS else None
 
 
 def names() -> list[str]:
