@@ -37,6 +37,9 @@ ROWS = 8
 from one another."""
 EXCHANGE = 50
 """Rounds between two replacements of the worst row."""
+MANY = 2000
+"""More buffers than this are piled by lists of neighbours, not by rows of flags: a step then costs
+what a buffer conflicts with."""
 PLACED = np.iinfo(np.int64).max
 
 
@@ -52,14 +55,32 @@ def pack(sizes: Sequence[int], conflicts: Flags, bound: int, work: int = BRIEF) 
         return []
     units = np.array(sizes, np.int64) // ALIGNMENT
     ranks = _greedy_ranks(units, conflicts)
-    starts = _pile(ranks[:1], units, conflicts)
-    if (starts + units).max() * ALIGNMENT > bound:
-        starts = _pile(ranks, units, conflicts)
-    heights = (starts + units).max(1)
+    starts, heights = _greedy_piles(ranks, units, conflicts, bound // ALIGNMENT)
     best = starts[heights.argmin()]
-    if heights.min() * ALIGNMENT > bound and work:
-        best = _search(ranks[heights.argmin()], units, conflicts, bound // ALIGNMENT, work)
+    rounds = work // (ROWS * len(sizes) * (len(sizes) + STEP))
+    if heights.min() * ALIGNMENT > bound and rounds:
+        best = _search(ranks[heights.argmin()], units, conflicts, bound // ALIGNMENT, rounds)
     return [int(start) * ALIGNMENT for start in best]
+
+
+def _greedy_piles(
+    ranks: Numbers, sizes: Numbers, conflicts: Flags, bound: int
+) -> tuple[Numbers, Numbers]:
+    """Starts and height of the pile of each row of `ranks`; of the first alone where it ends at
+    `bound`, and of many buffers up to the first that does."""
+    if len(sizes) <= MANY:
+        starts = _piles(ranks[:1], sizes, conflicts)
+        if (starts + sizes).max() > bound:
+            starts = _piles(ranks, sizes, conflicts)
+    else:
+        neighbours = [np.flatnonzero(row) for row in conflicts]
+        piles: list[Numbers] = []
+        for rank in ranks:
+            piles.append(_pile(rank, sizes, neighbours))
+            if (piles[-1] + sizes).max() <= bound:
+                break
+        starts = np.stack(piles)
+    return starts, (starts + sizes).max(1)
 
 
 def _greedy_ranks(sizes: Numbers, conflicts: Flags) -> Numbers:
@@ -76,7 +97,22 @@ def ranks_of(keys: np.ndarray[Any, Any]) -> Numbers:
     return np.argsort(order, axis=1, kind="stable").astype(np.int64)
 
 
-def _pile(ranks: Numbers, sizes: Numbers, conflicts: Flags) -> Numbers:
+def _pile(rank: Numbers, sizes: Numbers, neighbours: Sequence[np.ndarray[Any, Any]]) -> Numbers:
+    """`_piles` of one row, for so many buffers that each conflicts with few of them: with
+    `neighbours`, the numbers of those, in place of rows of flags."""
+    count = len(rank)
+    keys, starts = rank.copy(), np.empty_like(rank)
+    for _ in range(count):
+        chosen = int(keys.argmin())
+        starts[chosen] = start = keys[chosen] // count
+        near = neighbours[chosen]
+        near = near[keys[near] != PLACED]
+        keys[near] = np.maximum(keys[near], (start + sizes[chosen]) * count + rank[near])
+        keys[chosen] = PLACED
+    return starts
+
+
+def _piles(ranks: Numbers, sizes: Numbers, conflicts: Flags) -> Numbers:
     """Starts [rows, buffers] of the pile that each row of ranks makes.
 
     A key is the least place at which a buffer can lie, times their count, plus its rank: the least
@@ -95,20 +131,20 @@ def _pile(ranks: Numbers, sizes: Numbers, conflicts: Flags) -> Numbers:
     return starts
 
 
-def _search(rank: Numbers, sizes: Numbers, conflicts: Flags, bound: int, work: int) -> Numbers:
-    """The lowest pile that is found from `rank` on."""
+def _search(rank: Numbers, sizes: Numbers, conflicts: Flags, bound: int, rounds: int) -> Numbers:
+    """The lowest pile that is found from `rank` on in so many `rounds`."""
     dice = np.random.default_rng(0)
     count, each = len(sizes), np.arange(ROWS)
     ranks = np.tile(rank, (ROWS, 1))
-    starts = _pile(ranks, sizes, conflicts)
+    starts = _piles(ranks, sizes, conflicts)
     heights: Numbers = (starts + sizes).max(1)
     rows = ranks, starts, heights
-    for turn in range(work // (ROWS * count * (count + STEP))):
+    for turn in range(rounds):
         keys = ranks.astype(np.float64)
         for moved in _movable(starts + sizes, conflicts, dice):
             keys[each, moved] = dice.random(ROWS) * count - 0.5
         tried = ranks_of(keys)
-        new_starts = _pile(tried, sizes, conflicts)
+        new_starts = _piles(tried, sizes, conflicts)
         new_heights = (new_starts + sizes).max(1)
         kept = new_heights <= heights
         for row, new in zip(rows, (tried, new_starts, new_heights), strict=True):

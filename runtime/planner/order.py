@@ -33,7 +33,7 @@ def memory_order(tasks: Tasks) -> tuple[int, ...]:
         (lambda net, place, age: (net, -place), True),
         (lambda net, place, age: (net, -age), True),
     ]
-    orders = [_greedy(tasks, footprint, rule, backwards) for rule, backwards in rules]
+    orders = [_greedy(footprint, rule, backwards) for rule, backwards in rules]
     best = min(orders, key=footprint.cost)
     return tuple(_improve(best, tasks, footprint))
 
@@ -103,7 +103,8 @@ def _read_once(task: Task) -> set[int]:
 
 
 class _Footprint:
-    """Which work buffers each task touches and how large they are."""
+    """Which work buffers each task touches and how large they are, and which tasks come directly
+    before and after it."""
 
     def __init__(self, tasks: Tasks) -> None:
         self.tasks = tasks
@@ -117,21 +118,27 @@ class _Footprint:
                 self.users[buffer].append(i)
         self.uses = list(map(len, self.users))
         self.overwritable = [overwritable(tasks, i) for i in range(len(tasks.tasks))]
+        self.before = [list(bits(mask)) for mask in tasks.predecessors]
+        self.after: list[list[int]] = [[] for _ in tasks.tasks]
+        for i, earlier in enumerate(self.before):
+            for j in earlier:
+                self.after[j].append(i)
 
     def live(self, order: Sequence[int]) -> list[int]:
-        left = list(self.uses)
-        seen: set[int] = set()
+        room, uses, left = self.room, self.uses, list(self.uses)
         total, result = 0, []
         for i in order:
-            touched = self.touched[i]
-            total += sum(self.room[b] for b in touched - seen)
-            seen |= touched
+            touched, gone = self.touched[i], 0
             for buffer in touched:
+                if left[buffer] == uses[buffer]:
+                    total += room[buffer]
                 left[buffer] -= 1
+                if not left[buffer]:
+                    gone += room[buffer]
             pairs = self.overwritable[i]
-            shared = _dying(pairs, lambda b: not left[b]) if pairs else pairs
-            result.append(total - sum(self.room[old] for old, _ in shared))
-            total -= sum(self.room[b] for b in touched if not left[b])
+            shared = _dying(pairs, lambda b: not left[b]) if pairs and gone else ()
+            result.append(total - sum(room[old] for old, _ in shared))
+            total -= gone
         return result
 
     def cost(self, order: Sequence[int]) -> Cost:
@@ -140,14 +147,9 @@ class _Footprint:
         return peak, live.count(peak), sum(live)
 
 
-def _greedy(tasks: Tasks, footprint: _Footprint, rule: Rule, backwards: bool) -> list[int]:
+def _greedy(footprint: _Footprint, rule: Rule, backwards: bool) -> list[int]:
     """Always the ready task of the least rank. Backwards, the last task is placed first."""
-    count = len(tasks.tasks)
-    before = [list(bits(mask)) for mask in tasks.predecessors]
-    after: list[list[int]] = [[] for _ in range(count)]
-    for i, earlier in enumerate(before):
-        for j in earlier:
-            after[j].append(i)
+    before, after = footprint.before, footprint.after
     needs, frees = (after, before) if backwards else (before, after)
     missing = [len(n) for n in needs]
     age = {i: 0 for i, n in enumerate(missing) if not n}

@@ -189,7 +189,13 @@ class Shadow:
     ) -> None:
         """Step `number`, which `does` something at `place`, comes after all steps `others`, each
         of which `did` something there."""
-        self.pairs += int(np.count_nonzero(others != NOTHING))
+        if len(others) == 1:  # most ranges are one cell, for which NumPy's loops take too long
+            other = others.item()
+            self.pairs += other != NOTHING
+            if self.place_of[other] <= now[self.stream_of[other]]:
+                return
+        else:
+            self.pairs += int(np.count_nonzero(others != NOTHING))
         late = self.place_of[others] > now[self.stream_of[others]]
         if not late.any():
             return

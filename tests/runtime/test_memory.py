@@ -8,6 +8,7 @@ import pytest
 
 from graphc.ir import Graph, Type, Value
 from graphc.runtime.plan.plan import Launch, Plan, Range
+from graphc.runtime.planner import memory_packing
 from graphc.runtime.planner.memory_packing import Flags, pack
 from graphc.runtime.planner.planner import make_plan
 from tests.runtime.brute_force import happens_before
@@ -62,6 +63,15 @@ def test_few_buffers_are_packed_as_well_as_any_sequence_packs_them(seed: int) ->
     sizes, conflicts, bound = intervals(seed, 6)
     best = min(_first_fit(order, sizes, conflicts) for order in permutations(range(6)))
     assert top(pack(sizes, conflicts, bound), sizes) == best
+
+
+def test_many_buffers_are_piled_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, conflicts, bound = intervals(3, 120)
+    for least in (0, bound):
+        starts = pack(sizes, conflicts, least, work=0)
+        monkeypatch.setattr(memory_packing, "MANY", 100)
+        assert pack(sizes, conflicts, least, work=0) == starts
+        monkeypatch.undo()
 
 
 def _first_fit(order: tuple[int, ...], sizes: list[int], conflicts: Flags) -> int:

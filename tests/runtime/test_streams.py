@@ -6,13 +6,9 @@ import time
 import networkx as nx
 import pytest
 
-from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import Launch, Plan, Record, Wait
-from graphc.runtime.planner.beside import Machine
-from graphc.runtime.planner.graph_tasks import make_tasks
-from graphc.runtime.planner.order import memory_order
 from graphc.runtime.planner.planner import make_plan
-from graphc.runtime.planner.streams import assign_streams, needed_events, transitive_reduction
+from graphc.runtime.planner.streams import transitive_reduction
 from tests.runtime.brute_force import conflict, happens_before
 from tests.runtime.random_graphs import (
     add_updates,
@@ -92,14 +88,13 @@ def test_measured_times_decide_what_is_worth_an_event() -> None:
 
 
 @pytest.mark.slow
-def test_streams_of_ten_thousand_nodes_take_less_than_five_seconds() -> None:
-    tasks = make_tasks(*random_graph(1, 10_000))
+@pytest.mark.parametrize("streams", [1, 4])
+def test_a_plan_of_ten_thousand_kernels_takes_less_than_five_seconds(streams: int) -> None:
+    graph = random_graph(1, 10_000)
     begin = time.process_time()
-    order = memory_order(tasks)
-    demands = [Machine("cpu", 4).kernel(t.kernel or Kernel("copy", "", "")) for t in tasks.tasks]
-    schedule = assign_streams(tasks, order, demands, 4, 1.0)
-    assert needed_events(tasks.predecessors, schedule)
+    plan = make_plan(*graph, device="cpu", streams=streams)
     assert time.process_time() - begin < 5
+    assert plan.peak_bytes <= 1.01 * plan.lower_bound_bytes
 
 
 def test_wgrad_waits_for_activation_backward() -> None:
