@@ -21,9 +21,11 @@
 // ascending order and calls the epilogue. The number of splits is fixed by the problem.
 //
 // A tile type says who holds which sums: step() adds one pair of shared tiles, visit(f) calls
-// f(m, n, sum). Registers is the plain one; tensor cores take its place with their own.
+// f(m, n, sum). Registers is the plain one; tensor.cuh has that of tensor cores. It also says how an
+// operand's tile lies in shared memory, and whether sums `exchange` threads before they are stored.
 //
-// Grid: (tiles * batches, splits). Shared memory: static, Contract::shared_bytes, below 48 KiB.
+// Grid: (tiles * batches, splits). Shared memory: Contract::shared_bytes, static below 48 KiB with
+// run(), else given to run_in().
 #pragma once
 #include "math.cuh"
 
@@ -108,6 +110,10 @@ template <int BM_, int BN_, int BK_, int TM, int TN, int Stages>
 struct Registers {
   static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages;
   static constexpr int rows = BM / TM, columns = BN / TN, threads = rows * columns;
+  static constexpr bool exchanges = false;
+  static constexpr int pitch = BN;
+  template <class Access, int Outer>
+  using Shared = SharedTile<Access, Outer, BK>;
   static_assert(rows % 4 == 0 && columns % 8 == 0, "warps of 4 x 8 threads");
 
   // The Count places of one axis that a thread holds, of `across` threads: interleaved where
@@ -187,15 +193,21 @@ struct Contract {
   static constexpr int BM = Tile::BM, BN = Tile::BN, BK = Tile::BK, stages = Tile::stages;
   static constexpr int tiles_n = ceil_div(N, BN), tiles = ceil_div(M, BM) * tiles_n;
   static constexpr int steps = ceil_div(K, BK);
-  using SharedA = SharedTile<A, BM, BK>;
-  using SharedB = SharedTile<B, BN, BK>;
+  using SharedA = typename Tile::template Shared<A, BM>;
+  using SharedB = typename Tile::template Shared<B, BN>;
   static constexpr int stage = SharedA::bytes + SharedB::bytes;
   static constexpr int shared_bytes = stages * stage;
-  static_assert(shared_bytes <= 48 * 1024, "static shared memory");
 
   template <class Epilogue>
   GRAPHC_INLINE static void run(const ElementA* a, const ElementB* b, const Epilogue& epilogue) {
-    __shared__ __align__(16) unsigned char ring[stages * stage];
+    static_assert(shared_bytes <= 48 * 1024, "static shared memory");
+    __shared__ __align__(16) unsigned char ring[shared_bytes];
+    run_in(ring, a, b, epilogue);
+  }
+  // `ring` has shared_bytes.
+  template <class Epilogue>
+  GRAPHC_INLINE static void run_in(unsigned char* ring, const ElementA* a, const ElementB* b,
+                                   const Epilogue& epilogue) {
     // Neighbouring blocks share rows of A, so that those are read into L2 once.
     const int batch = blockIdx.x / tiles, tile = blockIdx.x % tiles;
     const int m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
@@ -224,30 +236,51 @@ struct Contract {
                 reinterpret_cast<const ElementB*>(tile_a + SharedA::bytes));
       now = now + 1 == stages ? 0 : now + 1;
     }
-    if constexpr (Problem::sections == 1)
+    if constexpr (Problem::sections == 1 && !Tile::exchanges)
       sums.visit([&](int m, int n, T sum) {
         if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
       });
+    else if constexpr (Problem::sections == 1) finish_sums(batch, m0, n0, sums, ring, epilogue);
     else finish_sections(batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
   }
 
-  // Every thread takes sums of other threads: they are exchanged where the operands' tiles were.
+  // Sums leave their threads by way of where the operands' tiles were: m, n is at m * pitch + n.
+  template <class Sums>
+  GRAPHC_INLINE static const T* exchange(const Sums& sums, unsigned char* tiles) {
+    static_assert(BM * Tile::pitch * sizeof(T) <= shared_bytes,
+                  "the sums fit where the tiles were");
+    T* const ring = reinterpret_cast<T*>(tiles);
+    copy_wait<0>();
+    __syncthreads();
+    sums.visit([&](int m, int n, T sum) { ring[m * Tile::pitch + n] = sum; });
+    __syncthreads();
+    return ring;
+  }
+  // Every thread takes sums of other threads: neighbours along n, which are stored side by side.
+  template <class Sums, class Epilogue>
+  GRAPHC_INLINE static void finish_sums(int batch, int m0, int n0, const Sums& sums,
+                                        unsigned char* tiles, const Epilogue& epilogue) {
+    const T* const ring = exchange(sums, tiles);
+#pragma unroll 8
+    for (int i = threadIdx.x; i < BM * BN; i += Tile::threads) {
+      const int m = i / BN, n = i % BN;
+      if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, ring[m * Tile::pitch + n]);
+    }
+  }
+
+  // The sums of a column of each section go to the epilogue together.
   template <class Sums, class Epilogue>
   GRAPHC_INLINE static void finish_sections(int batch, int m0, int first, const Sums& sums,
                                             unsigned char* tiles, const Epilogue& epilogue) {
     constexpr int units = Problem::units;
-    static_assert(BM * BN * sizeof(T) <= stages * stage, "the sums fit where the tiles were");
-    T* const ring = reinterpret_cast<T*>(tiles);
-    copy_wait<0>();
-    __syncthreads();
-    sums.visit([&](int m, int n, T sum) { ring[m * BN + n] = sum; });
-    __syncthreads();
+    const T* const ring = exchange(sums, tiles);
     for (int i = threadIdx.x; i < BM * units; i += Tile::threads) {
       const int m = i / units, unit = i % units;
       if (m0 + m >= M || first + unit >= Problem::section) continue;
       T group[Problem::sections];
 #pragma unroll
-      for (int s = 0; s < Problem::sections; s++) group[s] = ring[m * BN + s * units + unit];
+      for (int s = 0; s < Problem::sections; s++)
+        group[s] = ring[m * Tile::pitch + s * units + unit];
       epilogue(batch, m0 + m, first + unit, group);
     }
   }

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph
-from graphc.kernels.cuda.contract import Problem, Tile, choose_tile, make_problem
+from graphc.kernels.cuda.contract import Problem, make_problem
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
     Launches,
     constant_arrays,
     index_type,
 )
+from graphc.kernels.cuda.tiles import AnyTile, Operand, TensorTile, choose_tile, tensor_tiles
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
@@ -33,7 +34,9 @@ def lower_contract(node: KernelNode) -> Kernel:
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
     narrow = min(x.read.type.numpy_dtype.itemsize for x in (problem.a, problem.b))
-    tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow)
+    element, lack = _products(problem)
+    tensor = [] if lack else tensor_tiles(element, Operand.of(problem.a), Operand.of(problem.b))
+    tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow, tensor)
     epilogue = epilogue_of(body, problem.nest, *_space(problem.nest))
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     workspace = splits * count * itemsize if splits > 1 else 0
@@ -46,27 +49,67 @@ def lower_contract(node: KernelNode) -> Kernel:
         _shape(problem, tile, splits),
         _functor(body, problem, epilogue),
     )
-    return launches.kernel(("contract", "memory"), sections, problem.nest.flops)
+    header = "tensor" if isinstance(tile, TensorTile) else "contract"
+    choice, note = _told(problem, tile, splits, element, lack)
+    return launches.kernel((header, "memory"), sections, problem.nest.flops, choice, note)
+
+
+ELEMENTS = {"f16": "half", "bf16": "bfloat"}
+"""Operands that tensor cores multiply as they lie, and their C++ types."""
+
+
+def _products(problem: Problem) -> tuple[str, str]:
+    """The element that both operands have for tensor cores, or what keeps them away."""
+    sums = problem.nest.node.output.type.dtype
+    a, b = (x.read.type.dtype for x in (problem.a, problem.b))
+    if sums != "f32":
+        return "", f"its sums are of {sums}"
+    if a != b:
+        return "", f"its operands are of {a} and {b}"
+    if a not in ELEMENTS:
+        return "", f"its operands are of {a}"
+    return ELEMENTS[a], ""
+
+
+def _told(problem: Problem, tile: AnyTile, splits: int, element: str, lack: str) -> tuple[str, str]:
+    """What is said of the tile, and what the plan notes of a contraction of reduced precision."""
+    batches, m, n, k = problem.sizes
+    cut = f", k in {splits} parts added in order" if splits > 1 else ""
+    of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{cut}"
+    product = f"{batches} x " * (batches > 1) + f"{m} x {n} sums of {k} products"
+    narrow = any(x.read.type.dtype in ELEMENTS for x in (problem.a, problem.b))
+    if isinstance(tile, TensorTile):
+        return f"tensor cores, {of}: of those tried the cheapest for {product}", (
+            f"tensor cores, products of {element}, {tile.m} x {tile.n} x {tile.k}"
+        )
+    why = lack or "for sums so few they are estimated to be slower"
+    return f"registers, {of}: of those tried the cheapest for {product}", (
+        f"no tensor cores: {why}" if narrow else ""
+    )
 
 
 def _launch(
-    launches: Launches, problem: Problem, tile: Tile, splits: int, epilogue: Epilogue
+    launches: Launches, problem: Problem, tile: AnyTile, splits: int, epilogue: Epilogue
 ) -> None:
     """Add the kernel, or that of the parts and the one that adds them."""
     batches, m, n, _ = problem.sizes
     tiles = -(-m // tile.m) * -(-n // tile.units(problem.nest.section_count)) * batches
     names = list(epilogue.pointers.values())
     operands = ", ".join(names[x.read.input] for x in (problem.a, problem.b))
+    shared, call = 0, f"run({operands}"
+    if isinstance(tile, TensorTile):
+        shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
+        call = f"run_in(dynamic_shared, {operands}"
     whole = f"Epilogue{{{', '.join(epilogue.used)}}}"
     if splits == 1:
-        lines = [f"Contract<Problem, Tile>::run({operands}, {whole});"]
-        launches.add(lines, tiles, threads=tile.threads, resident=tile.blocks)
+        lines = [f"Contract<Problem, Tile>::{call}, {whole});"]
+        launches.add(lines, tiles, "kernel", 1, tile.threads, tile.blocks, shared)
         return
     element = C_TYPES[problem.nest.node.output.type.dtype]
     partial = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
     part = "StorePartial<Problem>{partial}"
-    first = [partial, f"Contract<Problem, Tile>::run({operands}, {part});"]
-    launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks)
+    first = [partial, f"Contract<Problem, Tile>::{call}, {part});"]
+    launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks, shared)
     second = [partial, f"finish_splits<Problem>(partial, {whole});"]
     launches.add(second, -(-batches * m * n // FEW_THREADS), "finish", threads=FEW_THREADS)
 
@@ -125,7 +168,7 @@ def _index(problem: Problem, group: tuple[int, ...], name: str, index: str) -> s
     raise AssertionError(f"{name} is kept")
 
 
-def _shape(problem: Problem, tile: Tile, splits: int) -> list[str]:
+def _shape(problem: Problem, tile: AnyTile, splits: int) -> list[str]:
     batches, m, n, k = problem.sizes
     sections = problem.nest.section_count
     units, whole = tile.units(sections), n
@@ -133,6 +176,10 @@ def _shape(problem: Problem, tile: Tile, splits: int) -> list[str]:
     if sections > 1:
         whole = -(-n // units) * tile.n
         lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
+    checked = []
+    if isinstance(tile, TensorTile):
+        shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
+        checked = [f"static_assert(Contract<Problem, Tile>::shared_bytes == {shared});"]
     return [
         "struct Problem {",
         f"  static constexpr int M = {m}, N = {whole}, K = {k};",
@@ -143,10 +190,11 @@ def _shape(problem: Problem, tile: Tile, splits: int) -> list[str]:
         "  using B = ColumnAccess;",
         "};",
         f"using Tile = {tile};",
+        *checked,
     ]
 
 
-def _column(tile: Tile, n: int, problem: Problem) -> tuple[str, ...]:
+def _column(tile: AnyTile, n: int, problem: Problem) -> tuple[str, ...]:
     """The column of the product that column i of the tiles is: `units` of each section in turn;
     what is left of a tile, and of the last one, repeats a column whose sums are not used."""
     sections = problem.nest.section_count

@@ -47,6 +47,10 @@ struct half {
 struct bfloat {
   unsigned short bits;
 };
+// A float in memory that is read as the nearest of 10 bits of fraction.
+struct tf32 {
+  float value;
+};
 template <class T>
 GRAPHC_INLINE T encode(float x) {
   return static_cast<T>(x);
@@ -65,6 +69,7 @@ GRAPHC_INLINE T decode(T x) {
   return x;
 }
 GRAPHC_INLINE mask decode(bool x) { return x; }
+GRAPHC_INLINE float decode(tf32 x) { return float_to_tf32(x.value); }
 GRAPHC_INLINE float decode(half x) { return half_to_float(x.bits); }
 GRAPHC_INLINE float decode(bfloat x) {
   return __int_as_float(static_cast<int>(static_cast<unsigned>(x.bits) << 16));

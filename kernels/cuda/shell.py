@@ -29,6 +29,10 @@ BLOCKS = 264
 kernels, and with them results, do not depend on the device."""
 
 
+DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
+"""The shared memory whose size a launch gives."""
+
+
 @dataclass(frozen=True)
 class Signature:
     """The parameters of a kernel: C types and names of the body's inputs, its outputs and, last,
@@ -83,13 +87,20 @@ def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
     return [*lines, line if items else head + tail]
 
 
-def source(node: KernelNode, headers: Sequence[str], sections: Sequence[Sequence[str]]) -> str:
+def source(
+    node: KernelNode,
+    headers: Sequence[str],
+    sections: Sequence[Sequence[str]],
+    dynamic: bool = False,
+) -> str:
     """The text of a kernel's file. It lies within the namespace of the headers, whose functions
-    hide the toolkit's of the same name, and in one of its own, so that files can be joined."""
+    hide the toolkit's of the same name, and in one of its own, so that files can be joined. What is
+    `dynamic` of shared memory lies outside of both, where it has one name for all."""
     body = "\n\n".join("\n".join(lines) for lines in sections if lines)
     pools = any(n.op.name in WINDOWS for n in node.body.nodes)
     headers = [*headers, "window"] if pools and headers else headers
     includes = "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
+    includes += f"\n\n{DYNAMIC}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
     inside = f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
     return f"{provenance(node)}\n{includes}\n\n{inside}\n"
@@ -181,28 +192,36 @@ class Launches:
         splits: int = 1,
         threads: int = THREADS,
         resident: int = 1,
+        shared: int = 0,
     ) -> None:
         """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
-        shall hold at least `resident`."""
+        shall hold at least `resident`; `shared` bytes are `dynamic_shared`."""
         symbol = symbol_of(self.node, part)
         self._functions.append(kernel_text(symbol, self._signature, threads, lines, resident))
-        self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1)))
+        self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1), shared))
 
     def kernel(
-        self, headers: Sequence[str], sections: Sequence[Sequence[str]], flops: int = 0
+        self,
+        headers: Sequence[str],
+        sections: Sequence[Sequence[str]],
+        flops: int = 0,
+        choice: str = "",
+        note: str = "",
     ) -> Kernel:
         """The kernel, whose text has `sections` before its functions."""
-        op = self.node.op
+        op, dynamic = self.node.op, any(grid.shared_bytes for grid in self._grids)
         return Kernel(
             op.kernel,
             op.template,
-            source(self.node, headers, [*sections, *self._functions]),
+            source(self.node, headers, [*sections, *self._functions], dynamic),
             phases=(),
             workspace=self.workspace,
             flops=flops,
             bytes=moved_bytes(self.node),
             inplace=self.inplace,
             launches=tuple(self._grids),
+            choice=choice,
+            note=note,
         )
 
 

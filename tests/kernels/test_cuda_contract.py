@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda.contract import TILES, choose_tile
+from graphc.kernels.cuda.tiles import TILES, choose_tile
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.sim.native import BACKWARD, FORWARD

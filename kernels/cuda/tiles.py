@@ -1,0 +1,184 @@
+"""The tiles of contract.cuh and tensor.cuh, which of them a contraction takes, and splits of k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from graphc.kernels.cuda.access import OperandAccess
+from graphc.kernels.cuda.shell import BLOCKS, SHARED_BYTES
+
+LEAST_STEPS = 4
+"""Steps of the pipeline that a split is worth."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`m` x `n` sums per block, `tm` x `tn` of them per thread; `k` per step; `stages` pairs of
+    shared tiles; `blocks` per multiprocessor. `speed` is what it reaches of the best one."""
+
+    m: int
+    n: int
+    k: int
+    tm: int
+    tn: int
+    stages: int
+    blocks: int
+    speed: float
+
+    @property
+    def threads(self) -> int:
+        return self.m // self.tm * (self.n // self.tn)
+
+    def fits(self, itemsize: int) -> bool:
+        """Whether a block's tiles of such elements fit shared memory, and its sums registers."""
+        bytes_per_step = (self.m + self.n) * (self.k * itemsize + 16)
+        return self.stages * bytes_per_step <= SHARED_BYTES and (
+            itemsize <= 4 or self.tm * self.tn <= 16
+        )
+
+    def units(self, sections: int) -> int:
+        """Columns of each of `sections` in a tile: a multiple of 4, so that copies are of 4; 0 if
+        the tile cannot hold them."""
+        return self.n if sections == 1 else self.n // sections // 4 * 4
+
+    def exchanges(self, itemsize: int, operand: int) -> bool:
+        """Whether its sums fit where tiles of operands of such elements were."""
+        return self.m * self.n * itemsize <= self.stages * (self.m + self.n) * self.k * operand
+
+    def __str__(self) -> str:
+        return f"Registers<{self.m}, {self.n}, {self.k}, {self.tm}, {self.tn}, {self.stages}>"
+
+
+TILES = (
+    Tile(128, 128, 16, 8, 8, 2, 2, 1.0),
+    Tile(128, 64, 16, 8, 4, 2, 2, 0.9),
+    Tile(64, 128, 16, 4, 8, 2, 2, 0.9),
+    Tile(64, 64, 16, 4, 4, 3, 4, 0.8),
+    Tile(32, 64, 16, 4, 4, 3, 6, 0.7),
+    Tile(64, 32, 16, 4, 4, 3, 6, 0.7),
+    Tile(32, 32, 16, 2, 4, 3, 6, 0.5),
+    Tile(16, 64, 16, 4, 4, 3, 8, 0.5),
+    Tile(64, 16, 16, 4, 2, 3, 8, 0.4),
+)
+"""Without measurements, from the ratio of multiply-adds to shared reads."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How one operand is copied to shared memory: `vector` elements of `size` bytes at once, along
+    k or along rows or columns."""
+
+    size: int
+    vector: int
+    along_k: bool
+
+    @staticmethod
+    def of(access: OperandAccess) -> Operand:
+        size = access.read.type.numpy_dtype.itemsize
+        return Operand(size, access.vector, access.along_k)
+
+
+@dataclass(frozen=True)
+class TensorTile:
+    """As `Tile`, of tensor cores: a warp computes `wm` x `wn` of the sums, always of float32."""
+
+    m: int
+    n: int
+    k: int
+    wm: int
+    wn: int
+    stages: int
+    blocks: int
+    speed: float
+
+    @property
+    def threads(self) -> int:
+        return 32 * (self.m // self.wm) * (self.n // self.wn)
+
+    def shared_bytes(self, size: int) -> int:
+        """Of a block, with operands of `size` bytes."""
+        return self.stages * (self.m + self.n) * self.k * size
+
+    def copies(self, a: Operand, b: Operand) -> bool:
+        """Whether its threads can copy such operands: each keeps its place on a line, and what it
+        knows of its lines fits registers."""
+        for operand, outer in ((a, self.m), (b, self.n)):
+            line, lines = (self.k, outer) if operand.along_k else (outer, self.k)
+            per_line = line // operand.vector
+            if self.threads % per_line:
+                return False
+            if operand.along_k and -(-lines * per_line // self.threads) > MOST_LINES:
+                return False
+        return True
+
+    def units(self, sections: int) -> int:
+        """As of `Tile`, a multiple of 8."""
+        return self.n if sections == 1 else self.n // sections // 8 * 8
+
+    def __str__(self) -> str:
+        numbers = (self.m, self.n, self.k, self.wm, self.wn, self.stages)
+        return f"TensorCores<{', '.join(map(str, numbers))}>"
+
+
+MOST_LINES = 16
+"""Lines of a tile of which a thread copies a part: it holds an offset for each."""
+SHORT_TILES = (
+    TensorTile(128, 128, 64, 64, 64, 3, 2, 1.0),
+    TensorTile(128, 64, 64, 64, 32, 3, 3, 0.8),
+    TensorTile(64, 128, 64, 32, 64, 3, 3, 0.8),
+    TensorTile(64, 64, 64, 32, 32, 4, 3, 0.6),
+    TensorTile(64, 32, 64, 32, 16, 4, 4, 0.45),
+    TensorTile(32, 64, 64, 16, 32, 4, 4, 0.45),
+    TensorTile(32, 32, 64, 16, 16, 4, 6, 0.3),
+)
+"""Of operands of two bytes. Shared memory takes at most 96 KiB, which every GPU of compute
+capability 8.0 or newer has. Speeds are guesses, from the ratio of multiply-adds to shared reads."""
+LONG_TILES = tuple(replace(t, k=32) for t in SHORT_TILES)
+"""Of float32 operands, which take twice the room."""
+SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 5.5, "float": 2.0}
+"""Multiply-adds of the best tile of tensor cores for each of the best of `TILES`, by element: from
+an H200's data sheet at the share of its peak that mma.sync is said to reach."""
+AnyTile = Tile | TensorTile
+
+
+def tensor_tiles(element: str, a: Operand, b: Operand) -> list[TensorTile]:
+    """The tiles of tensor cores for such operands; speeds are in units of the best of `TILES`."""
+    tiles = SHORT_TILES if a.size == 2 else LONG_TILES
+    return [replace(t, speed=t.speed * SPEEDS[element]) for t in tiles if t.copies(a, b)]
+
+
+def choose_tile(
+    batches: int,
+    m: int,
+    n: int,
+    k: int,
+    itemsize: int = 4,
+    sections: int = 1,
+    operand: int = 4,
+    tensor: Sequence[TensorTile] = (),
+) -> tuple[AnyTile, int]:
+    """The tile and the number of splits of k that should be fastest on a device of `BLOCKS`
+    blocks: padding, the tile's own speed and idle multiprocessors are what costs time. With
+    `sections` of `n` columns each, whose epilogue takes them together, k is not split; `operand`
+    is the size of its operands' elements, `tensor` what tensor cores may take."""
+    best: tuple[float, AnyTile, int] | None = None
+    plain = [t for t in TILES if t.fits(itemsize)]
+    if sections > 1:
+        plain = [t for t in plain if t.exchanges(itemsize, operand)]
+    tried: list[AnyTile] = [*plain, *tensor]
+    for tile in (t for t in tried if t.units(sections)):
+        tiles = -(-m // tile.m) * -(-n // tile.units(sections)) * batches
+        steps = -(-k // tile.k)
+        most = max(1, min(steps // LEAST_STEPS, -(-BLOCKS // tiles)))
+        most = most if sections == 1 else 1
+        for splits in sorted({1, most}):
+            busy = min(1.0, tiles * splits / BLOCKS)
+            work = tiles * tile.m * tile.n * max(k, tile.k) / (tile.speed * busy)
+            # Partial sums are stored and read again, at about 100 multiply-adds each.
+            partial = 200 * batches * m * n * splits if splits > 1 else 0
+            cost = work + partial
+            if best is None or cost < best[0]:
+                best = (cost, tile, splits)
+    assert best is not None
+    return best[1], best[2]

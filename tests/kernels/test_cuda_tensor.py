@@ -1,0 +1,206 @@
+"""Contractions by tensor cores: every tile and every way that operands lie, in the simulator
+against the reference; and what nvcc makes of the tiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim
+from graphc.dtypes import convert
+from graphc.ir import DTYPES
+from graphc.kernels.cuda import tiles
+from graphc.kernels.cuda.tiles import SHORT_TILES, Operand, TensorTile, tensor_tiles
+from graphc.ops.base import Array
+from tests.kernels.cuda_harness import build_device
+from tests.tools import need_command
+
+EPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
+"""The rounding of a result, relative."""
+
+
+def transposed(x: Any) -> Any:
+    return graphc.permute_dims(x, (1, 0))
+
+
+def products(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Both operands in both orders: of (m, k), (k, n), (k, m) and (n, k)."""
+    return (
+        graphc.matmul(a, b),
+        graphc.relu(graphc.matmul(a, transposed(d))),
+        graphc.matmul(transposed(c), b) * 0.5,
+        graphc.matmul(transposed(c), transposed(d)),
+    )
+
+
+def of_products(m: int, n: int, k: int) -> list[tuple[int, ...]]:
+    return [(m, k), (k, n), (k, m), (n, k)]
+
+
+def convolution(x: Any, w: Any, b: Any) -> Any:
+    return graphc.relu(graphc.conv2d(x, w, b, padding=1))
+
+
+def strided(x: Any, w: Any) -> Any:
+    return graphc.conv2d(x, w, stride=2, padding=1, dilation=2)
+
+
+CASES = [
+    ("odd", products, of_products(37, 41, 53)),
+    ("aligned", products, of_products(40, 136, 80)),
+    ("long", graphc.matmul, [(12, 1031), (1031, 9)]),
+    ("batched", graphc.matmul, [(3, 2, 9, 24), (2, 24, 16)]),
+    ("convolution", convolution, [(2, 8, 9, 7), (19, 8, 3, 3), (19,)]),
+    ("strided", strided, [(2, 3, 11, 13), (5, 3, 3, 3)]),
+]
+
+
+def arrays(shapes: list[tuple[int, ...]], dtype: str) -> list[Array]:
+    random = np.random.default_rng(7)
+    floats = [random.standard_normal(s).astype(np.float32) for s in shapes]
+    return [convert(x, DTYPES["f16"]) for x in floats] if dtype == "float16" else floats
+
+
+def played(fn: Any, shapes: list[tuple[int, ...]], dtype: str, **settings: Any) -> Any:
+    """The program on the simulated device, its results, and the reference's."""
+    specs, values = [graphc.spec(s, dtype) for s in shapes], arrays(shapes, dtype)
+    program = graphc.compile(fn, *specs, device="sim", streams=1, **settings)
+    precision = {k: v for k, v in settings.items() if k == "precision"}
+    wanted = graphc.compile(fn, *specs, device="reference", **precision)(*values)
+    got = program(*values)
+    single = not isinstance(got, tuple)
+    return program, (got,) if single else got, (wanted,) if single else wanted
+
+
+def assert_near(got: Array, want: Array, dtype: str, length: int) -> None:
+    """Up to the rounding of `length` sums of float32, and of the results to `dtype`."""
+    got, want = (np.asarray(x, np.float32) for x in (got, want))
+    scale = float(np.abs(want).max())
+    tolerance = (8 * np.sqrt(length) * EPS["float32"] + 2 * EPS[dtype]) * scale
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
+
+
+@pytest.fixture(params=SHORT_TILES, ids=str)
+def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TensorTile:
+    """The tile that is taken wherever its threads can copy; else the smallest is."""
+    best = replace(request.param, speed=1e6)
+    monkeypatch.setattr(tiles, "SHORT_TILES", (best, SHORT_TILES[-1]))
+    monkeypatch.setattr(tiles, "TILES", ())
+    monkeypatch.setenv("GRAPHC_CHECK", "race")
+    return request.param  # type: ignore[no-any-return]
+
+
+def everything(*inputs: Any) -> Any:
+    """The results of all cases, each of inputs of its own."""
+    results: list[Any] = []
+    for _, fn, shapes in CASES:
+        mine, inputs = inputs[: len(shapes)], inputs[len(shapes) :]
+        made = fn(*mine)
+        results += made if isinstance(made, tuple) else [made]
+    return tuple(results)
+
+
+def test_every_tile_is_right_for_ragged_products(tile: TensorTile):
+    shapes = [s for _, _, given in CASES for s in given]
+    program, got, wanted = played(everything, shapes, "bfloat16")
+    taken = [str(tile) in k.source for k in program.plan.kernels.values()]
+    assert sum(taken) >= 6
+    for one, want in zip(got, wanted, strict=True):
+        assert_near(one, want, "bfloat16", 1031)
+
+
+def test_halves_are_multiplied_as_halves():
+    program, got, wanted = played(products, of_products(37, 41, 53), "float16")
+    assert all("element = half" in text for text in program.kernels.values())
+    assert program.plan.notes == tuple(
+        f"{name}: tensor cores, products of half, 32 x 32 x 64" for name in program.kernels
+    )
+    for one, want in zip(got, wanted, strict=True):
+        assert_near(one, want, "float16", 53)
+
+
+def test_gates_meet_in_the_epilogue(tile: TensorTile):
+    """Sections whose columns are a tile's, or do not fill it."""
+
+    def gates(x: Any, w: Any) -> Any:
+        i, f, o = graphc.split(graphc.matmul(x, transposed(w)), 19, axis=1)
+        return graphc.sigmoid(i) * graphc.tanh(o) + f
+
+    program, (got,), (want,) = played(gates, [(21, 40), (3 * 19, 40)], "bfloat16")
+    (kernel,) = program.plan.kernels.values()
+    assert "sections = 3" in kernel.source
+    assert_near(got, want, "bfloat16", 40)
+
+
+def test_parts_of_k_are_added_in_order():
+    """The same bits for every number of streams."""
+    results = []
+    for streams in (1, 2, 4):
+        specs = [graphc.spec(s, "bfloat16") for s in of_products(12, 9, 1031)]
+        program = graphc.compile(products, *specs, device="sim", streams=streams)
+        assert all(k.launches[0].grid[1] > 1 for k in program.plan.kernels.values())
+        results.append(program(*arrays(of_products(12, 9, 1031), "bfloat16")))
+    for others in results[1:]:
+        for one, other in zip(results[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_training_step_of_two_bytes_uses_them_forward_and_backward():
+    model = nn.Sequential(nn.Linear(40, 24), nn.ReLU(), nn.Linear(24, 10)).to("bfloat16")
+    program = graphc.compile(
+        lambda m, x, y: graphc.cross_entropy(m(x), y),
+        model,
+        graphc.spec((24, 40), "bfloat16"),
+        graphc.spec((24,), "int32"),
+        update=optim.SGD(lr=0.1),
+        device="cuda",
+        streams=1,
+    )
+    contractions = [k for k in program.plan.kernels.values() if k.template == "contract"]
+    assert len(contractions) == 5
+    assert all("TensorCores<" in k.source for k in contractions)
+
+
+def test_operands_of_two_dtypes_are_left_to_registers():
+    def mixed(x: Any, w: Any) -> Any:
+        return graphc.matmul(graphc.astype(x, "float32"), w)
+
+    specs = graphc.spec((33, 20), "bfloat16"), graphc.spec((20, 12))
+    program = graphc.compile(mixed, *specs, device="cuda", streams=1)
+    assert program.plan.notes == ("matmul: no tensor cores: its operands are of bf16 and f32",)
+
+
+def test_a_tile_is_taken_where_its_threads_can_copy():
+    lines, long = Operand(2, 1, True), Operand(2, 8, True)
+    assert {(t.m, t.n) for t in tensor_tiles("bfloat", long, long)} == {
+        (t.m, t.n) for t in SHORT_TILES
+    }
+    assert all(t.m <= 32 or t.threads > 64 for t in tensor_tiles("bfloat", lines, lines))
+    assert (128, 128) not in {(t.m, t.n) for t in tensor_tiles("bfloat", lines, long)}
+
+
+LARGE = {
+    "nn": (graphc.matmul, [(2048, 2048), (2048, 2048)]),
+    "nt": (lambda a, b: graphc.matmul(a, transposed(b)), [(2048, 2048), (2048, 2048)]),
+    "tn": (lambda a, b: graphc.matmul(transposed(a), b), [(2048, 2048), (2048, 2048)]),
+    "conv": (convolution, [(32, 128, 28, 28), (128, 128, 3, 3), (128,)]),
+    "few": (graphc.matmul, [(64, 256), (256, 256)]),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_tiles_of_tensor_cores_stay_in_registers(arch: str, tmp_path):
+    kernels = []
+    for fn, shapes in LARGE.values():
+        specs = [graphc.spec(s, "bfloat16") for s in shapes]
+        plan = graphc.compile(fn, *specs, device="cuda", streams=1).plan
+        kernels += [k for k in plan.kernels.values() if k.template == "contract"]
+    used = {line for k in kernels for line in k.source.splitlines() if "using Tile" in line}
+    assert len(used) > 1 and all("TensorCores" in line for line in used)
+    for i, kernel in enumerate(kernels):
+        usage = build_device([kernel], tmp_path, need_command("nvcc"), arch)
+        assert all(u.spilled == 0 for u in usage.values()), (i, usage)
