@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import Array
 from graphc.errors import GraphError
 from graphc.passes.rewriting.rewrite import drop_dead
 from graphc.runtime.reference import ReferenceExecutable
 from graphc.trace import Builder
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class BoundsCheck:

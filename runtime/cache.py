@@ -128,6 +128,11 @@ def read(path: Path) -> bytes | None:
         return opened_file.read()
 
 
+def choice_key(*parts: object) -> str:
+    """The key of a choice that depends on `parts`, by what they print as."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
 def recalled(key: str) -> Any:
     """What `remember` kept by that key, as JSON has it; None if there is nothing."""
     with opened("choices") as folder:

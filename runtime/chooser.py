@@ -16,7 +16,6 @@ The choice is kept in the cache, by machine and plan, with the times that its pl
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphc.cores import usable_cores
+from graphc.dtypes import Array
 from graphc.errors import RunError
 from graphc.ir import Type
 from graphc.messages import log
@@ -37,8 +37,6 @@ from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, all_steps
 from graphc.runtime.plan.text import MEASURED
 from graphc.runtime.timing import Timing
 from graphc.state import StateBuffer
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 CANDIDATES = (2, 4)
 """Numbers of streams that are measured beside one."""
@@ -302,4 +300,4 @@ def _key(plan: Plan, machine: str, limit: int | None) -> str:
                 else (*step.reads, *step.writes)
             )
             parts += [(p.segment, p.start, p.stop, p.moves) for p in places]
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    return cache.choice_key(*parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 from dataclasses import dataclass
 
 from graphc.runtime import cache
@@ -37,7 +36,7 @@ def limits_of(device: str, threads: int) -> Limits:
     if kind_of(device) is not CPU:
         rates = kind_of(device).rates
         return Limits(rates.flops, rates.bytes, "estimated")
-    key = hashlib.sha256(f"limits {cpu_name(threads)}".encode()).hexdigest()[:32]
+    key = cache.choice_key("limits", cpu_name(threads))
     library = _library()
     flops, nbytes = library.graphc_flops(threads) / 1e6, library.graphc_bytes(threads) / 1e6
     best = cache.recalled(key) or (0.0, 0.0)

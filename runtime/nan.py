@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import shown
+from graphc.dtypes import Array, shown
 from graphc.errors import RunError
 from graphc.interpret import evaluate
 from graphc.ir import Graph, Node, Type, Value, Where
 from graphc.ops.fused import KernelNode
 from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import Launch
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

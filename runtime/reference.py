@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc import config
+from graphc.dtypes import Array
 from graphc.errors import RunError
 from graphc.interpret import evaluate
 from graphc.ir import Graph
@@ -16,8 +17,6 @@ from graphc.locks import HOST, refuse_reentry
 from graphc.runtime.nan import first_nan, kernel_name
 from graphc.runtime.timing import Timing, timing
 from graphc.state import StateBuffer
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ReferenceExecutable:

@@ -9,7 +9,6 @@ kept in the cache by machine and by the candidates' text, so a layer is measured
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir import Graph, Node, Value
+from graphc.dtypes import Array
+from graphc.ir import Graph, Node
 from graphc.kernels.lower import candidates
 from graphc.kernels.program.kernel import Kernel
 from graphc.messages import decide as tell
@@ -37,8 +37,8 @@ FEWEST_ROUNDS = 3
 FORMAT = 1
 """Of what is kept in the cache."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Play = Callable[[], None]
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 
 
 def measure(plays: Sequence[Play]) -> tuple[int, str]:
@@ -83,24 +83,20 @@ def _plays(node: Node, found: Sequence[Kernel]) -> list[Play]:
     """What plays each candidate once, all on the same arrays, in the calling thread."""
     numbered = {str(index): kernel for index, kernel in enumerate(found)}
     functions = build_kernels(numbered, dict.fromkeys(numbered, node.where))
-    arrays = [_scratch(v.type.storage_shape, v.type.numpy_dtype) for v in _values(node)]
+    arrays = [
+        _scratch(v.type.storage_shape, v.type.numpy_dtype) for v in (*node.inputs, *node.outputs)
+    ]
     arrays.append(_scratch((max(k.workspace for k in found),), np.dtype(np.uint8)))
     arguments = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
 
     def play(name: str) -> None:
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)(
-            functions[name]
-        )
+        function = _KERNEL(functions[name])
         for phase, chunks in enumerate(numbered[name].phases):
             for chunk in range(chunks):
                 function(arguments, phase, chunk)
         assert arrays  # alive until here
 
     return [partial(play, name) for name in numbered]
-
-
-def _values(node: Node) -> tuple[Value, ...]:
-    return (*node.inputs, *node.outputs)
 
 
 def _scratch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -110,5 +106,4 @@ def _scratch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def _key(found: Sequence[Kernel]) -> str:
-    parts = (FORMAT, cpu_target().arch, *(kernel.canonical for kernel in found))
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    return cache.choice_key(FORMAT, cpu_target().arch, *(kernel.canonical for kernel in found))

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch.fx import GraphModule
 
 from graphc.compiled import Program
-from graphc.dtypes import BFLOAT16
+from graphc.dtypes import BFLOAT16, Array
 from graphc.program import compile
 from graphc.torch.interpret import interpret
 from graphc.torch.partition import type_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Compiled(torch.nn.Module):

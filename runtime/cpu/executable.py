@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import Array
 from graphc.errors import RunError
 from graphc.ir import Graph, Node, Type
 from graphc.locks import HOST, refuse_reentry
@@ -21,8 +22,6 @@ from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, S
 from graphc.runtime.timing import Timing, timing
 from graphc.runtime.units import build_kernels
 from graphc.state import PackedBuffer, StateBuffer, aligned_empty
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 BYTES = Type((), "u8")
 

@@ -18,15 +18,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import numpy as np
-
+from graphc.dtypes import Array
 from graphc.errors import CompileError, RunError
 from graphc.locks import new_lock
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.staging import Staging
 from graphc.state import StateBuffer
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 NON_BLOCKING = 1
 """The flag of streams that do not wait for the default stream."""

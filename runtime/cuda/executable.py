@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from graphc.dtypes import Array
 from graphc.errors import RunError
 from graphc.ir import Graph
 from graphc.locks import refuse_reentry
@@ -16,8 +15,6 @@ from graphc.runtime.cuda.player import CudaPlayer, Input
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.timing import Timing
 from graphc.state import StateBuffer
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def load(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import Array
 from graphc.errors import RunError
 from graphc.ir import Type
 from graphc.runtime.cuda.player import CudaPlayer, Input
@@ -18,8 +19,6 @@ from graphc.runtime.plan.plan import Copy, Launch, Range
 from graphc.runtime.plan.unroll import Unrolled
 from graphc.runtime.timing import Timing, timing
 from graphc.state import aligned_empty
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def run_checked(executable: CudaPlayer, inputs: Sequence[Input]) -> None:

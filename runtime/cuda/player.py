@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import Array
 from graphc.ir import Graph
 from graphc.locks import refuse_reentry
 from graphc.messages import log
@@ -32,7 +33,6 @@ from graphc.runtime.plan.plan import Binding, Launch, Loop, Plan
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
 from graphc.state import StateBuffer
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Input = Array | ForeignArray
 
 SLOTS = 2

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import Array
 from graphc.state import ALIGNMENT
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 HALF_BYTES = 8 << 20
 

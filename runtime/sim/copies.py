@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from graphc.dtypes import Array
 from graphc.runtime.sim import native
 from graphc.runtime.sim.errors import LogicError
 from graphc.runtime.sim.machine import Machine
 from graphc.runtime.sim.objects import Stream
 from graphc.runtime.sim.queues import Bytes, Operation
-
-Array = np.ndarray[Any, Any]
 
 
 class Copies(Machine):
