@@ -15,6 +15,10 @@ from torch.fx import GraphModule
 from graphc.torch.call import Compiled
 from graphc.torch.decompositions import decompositions
 from graphc.torch.partition import Offered, partitioned
+from graphc.torch.recurrent import with_layers
+
+# Else Dynamo breaks its graphs at recurrent layers. There is no such setting for one backend.
+torch._dynamo.config.allow_rnn = True
 
 Watcher = Callable[[GraphModule, Offered], None]
 
@@ -38,13 +42,18 @@ def _compiler(name: str, watch: Watcher | None, build: bool) -> Callable[..., An
 def with_compiler(watch: Watcher | None = None, build: bool = True) -> Callable[..., Any]:
     """A backend for `torch.compile`. `watch` is told of each graph and what of it is offered; if
     not `build`, PyTorch runs it all."""
-    return aot_autograd(
+    compiler = aot_autograd(
         fw_compiler=_compiler("forward", watch, build),
         bw_compiler=_compiler("backward", watch, build),
         inference_compiler=_compiler("inference", watch, build),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
     )
+
+    def backend(module: GraphModule, inputs: Sequence[torch.Tensor]) -> Any:
+        return compiler(with_layers(module), inputs)
+
+    return backend
 
 
 def graphc(module: GraphModule, inputs: Sequence[torch.Tensor], **options: Any) -> Any:

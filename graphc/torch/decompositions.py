@@ -18,12 +18,8 @@ _KEPT = (
 )
 """Operators that PyTorch would write in others, but that graphc has."""
 _WHOLE = (
-    aten.gru.input,
     aten.layer_norm.default,
     aten.linear.default,
-    aten.lstm.input,
-    aten.rnn_relu.input,
-    aten.rnn_tanh.input,
     aten.scaled_dot_product_attention.default,
 )
 """Operators that graphc has whole, with gradients of its own."""

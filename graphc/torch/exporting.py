@@ -19,6 +19,7 @@ from graphc.torch.decompositions import whole_decompositions
 from graphc.torch.interpret import where_of
 from graphc.torch.operators import stop_gradient
 from graphc.torch.partition import Offered
+from graphc.torch.recurrent import WithLayers
 from graphc.torch.reporting import nearest
 
 aten = torch.ops.aten
@@ -55,7 +56,8 @@ def exported(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, An
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            program = torch.export.export(module, args, named, strict=False)
+            with WithLayers():
+                program = torch.export.export(module, args, named, strict=False)
             for part in list(program.graph_module.modules()):
                 if isinstance(part, GraphModule):
                     _mark(part.graph)

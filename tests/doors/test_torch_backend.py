@@ -67,18 +67,6 @@ def test_evaluation_after_training_reads_what_training_wrote() -> None:
     assert not torch.allclose(call(x), before)
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_recurrent_layers(kind: str) -> None:
-    model = getattr(nn, kind)(3, 4, 2, batch_first=True, bidirectional=True)
-    eager, x = copy.deepcopy(model), torch.randn(2, 5, 3)
-    own, expected = compiled(model)(x)[0], eager(x)[0]
-    close(own, expected)
-    own.square().sum().backward()
-    expected.square().sum().backward()
-    for a, b in zip(model.parameters(), eager.parameters(), strict=True):
-        close(a.grad, b.grad)
-
-
 def test_what_graphc_has_not_got_is_left_to_pytorch_and_reported() -> None:
     import graphc.torch
 
