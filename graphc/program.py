@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -237,6 +238,7 @@ def _load(
 
         return ReferenceExecutable(graph, state), None, None
     from graphc.runtime.ceiling import plan_within, refusal
+    from graphc.runtime.units import building
 
     graph, state = _packed(graph, state)
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
@@ -261,27 +263,30 @@ def _load(
         if target.device == "cpu":
             from graphc.runtime.cpu import executable
 
+            built()
             return executable.load(plan, state, settings.threads, lean or graph)
         from graphc.runtime import cuda
 
         return cuda.load(plan, state, device, lean or graph, "race" in settings.check)
 
-    if settings.memory_lean:
-        plan = leaner()
-        if limit is not None and plan.peak_bytes > limit:
-            plan = leaner(limit)
-    elif settings.streams == "auto":
-        from graphc.runtime.chooser import choose_plan
+    # Which kernels there are is known; when they run is not needed to build them.
+    with building(kernels) if device == "cpu" else nullcontext(lambda: None) as built:
+        if settings.memory_lean:
+            plan = leaner()
+            if limit is not None and plan.peak_bytes > limit:
+                plan = leaner(limit)
+        elif settings.streams == "auto":
+            from graphc.runtime.chooser import choose_plan
 
-        plan = choose_plan(plan_for, load, _machine(device, settings.threads), limit)
-    else:
-        plan = plan_for(int(settings.streams))
-    if lean is None:
-        plan = plan_within(limit, plan, lambda n, s: plan_for(n, None, s), search, leaner)
-    elif limit is not None and plan.peak_bytes > limit:
-        raise RunError(refusal(plan, limit))
-    with stage("load"):
-        return load(plan, state), plan, lean
+            plan = choose_plan(plan_for, load, _machine(device, settings.threads), limit)
+        else:
+            plan = plan_for(int(settings.streams))
+        if lean is None:
+            plan = plan_within(limit, plan, lambda n, s: plan_for(n, None, s), search, leaner)
+        elif limit is not None and plan.peak_bytes > limit:
+            raise RunError(refusal(plan, limit))
+        with stage("load"):
+            return load(plan, state), plan, lean
 
 
 def _leaner(

@@ -11,12 +11,13 @@ with no look at who calls them (SHARED): a kernel's instructions do not depend o
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,14 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.messages import log, progress
 from graphc.runtime import cache
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, headers_digest, key
-from graphc.runtime.compilers import Compiler, failure, find_compiler, run, side_by_side
+from graphc.runtime.compilers import (
+    Beside,
+    Compiler,
+    failure,
+    find_compiler,
+    run,
+    side_by_side,
+)
 
 UNIT_COST = 40.0
 """What one unit is worth at most, in simple kernels: some seconds of compiling."""
@@ -80,6 +88,24 @@ def build_kernels(
     with cache.opened("cpu") as folder:
         functions = _Builder(compiler, flags, folder).functions(list(wanted.values()))
     return {name: functions[found] for name, found in keys.items()}
+
+
+@contextlib.contextmanager
+def building(kernels: Mapping[str, Kernel]) -> Iterator[Callable[[], None]]:
+    """Inside, the kernels are built beside whatever else there is to do; gives what waits for
+    them. An error comes to who asks `build_kernels` for them; one met inside ends the compilers."""
+
+    def build() -> None:
+        with contextlib.suppress(CompileError):
+            build_kernels(kernels)
+
+    thread = Beside(build, "graphc-kernels")
+    thread.start()
+    try:
+        yield thread.finish
+    except BaseException:
+        thread.end()
+        raise
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +18,13 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim
+from graphc import nn, optim, program
 from graphc.errors import CompileError
 from graphc.ir import Where
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime import cache, compilers, units
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target
-from graphc.runtime.units import build_kernels
+from graphc.runtime.units import build_kernels, building
 from tests.runtime.compiling import calling, calls, objects, own_cache
 from tests.runtime.handmade import kernel
 from tests.tools import ROOT
@@ -340,3 +342,42 @@ def test_kernels_of_a_unit_share_what_turns_blocks(tmp_path):
     lines = (tmp_path / "unit.s").read_text().splitlines()
     turning = {line for line in lines if line.startswith("_ZN6graphc") and "transpose" in line}
     assert len(turning) == 1
+
+
+def test_kernels_are_built_beside_what_is_done_inside(tmp_path):
+    kernels = many(9)
+    with building(kernels) as built:
+        built()
+        before = calls(tmp_path)
+        assert results(kernels) == {f"k{i}": i for i in range(9)}
+        assert 0 < before == calls(tmp_path)
+
+
+def test_the_error_of_a_kernel_built_beside_comes_to_who_asks_for_it(tmp_path):
+    kernels = {"bad": kernel("bad", "missing();")}
+    with building(kernels) as built:
+        built()
+        with pytest.raises(CompileError, match=r"^kernel bad \(lenet\.py:14\) does not compile: "):
+            build_kernels(kernels, {"bad": "lenet.py:14"})
+
+
+def test_what_is_built_beside_is_given_up_with_what_is_done_inside(tmp_path, monkeypatch):
+    calling(tmp_path, monkeypatch, '[ "$1" = --version ] && echo slow 1.0 || exec sleep 300')
+    with pytest.raises(KeyboardInterrupt), building({"answer": ANSWER}):
+        raise KeyboardInterrupt
+    assert objects(tmp_path) == []
+    assert not [t for t in threading.enumerate() if t.name.startswith("graphc-")]
+
+
+def test_kernels_are_compiled_while_their_plan_is_made(tmp_path, monkeypatch):
+    planned, end = program._planned, time.monotonic() + 60
+
+    def after_building(*arguments, **options):
+        while all(path.name.startswith("player") for path in objects(tmp_path)):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return planned(*arguments, **options)
+
+    monkeypatch.setattr(program, "_planned", after_building)
+    double = graphc.compile(lambda x: x * 2.0, graphc.spec((3,)), device="cpu", streams=1)
+    np.testing.assert_array_equal(double(np.ones(3, np.float32)), np.full(3, 2, np.float32))
