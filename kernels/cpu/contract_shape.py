@@ -57,7 +57,10 @@ def shape_lines(schedule: Schedule) -> list[str]:
     lines += sum_lines(sums, nest) if sums else []
     lines.append(
         integers(
-            EXTENT=roles.length, HEAD=schedule.head, MAIN=schedule.main, UNROLL=schedule.unroll
+            EXTENT=roles.length,
+            HEAD=schedule.head,
+            MAIN=schedule.main,
+            UNROLL=schedule.steps_at_once,
         )
     )
     lines.append(integers(X_LANE=roles.lane_stride(roles.x), Y_LANE=roles.lane_stride(roles.y)))

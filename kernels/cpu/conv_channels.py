@@ -15,7 +15,7 @@ from graphc.kernels.cpu.contract_epilogue import tile_epilogue
 from graphc.kernels.cpu.contract_index import constant, integers
 from graphc.kernels.cpu.contract_text import functor, setup, sum_parameters
 from graphc.kernels.cpu.shell import array_text, balanced, entry, make_kernel
-from graphc.kernels.cpu.tile import Cut
+from graphc.kernels.cpu.tile import TEXT, Cut
 from graphc.kernels.cpu.tile_cost import wanted_chunks
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.kernel import Kernel
@@ -25,9 +25,6 @@ from graphc.target import Target
 
 N, K, P, Q, C, R, S = range(7)
 """The axes of the nest of `Conv2d`, and of `Conv2dDgrad`, whose own names say c, h, w and k."""
-
-TEXT = 256
-"""Products in the innermost loop's text: 1.5 KB of instructions."""
 
 MOST_CHUNKS = 48
 """Enough for few workers to end together; more would cut what a chunk keeps in its caches."""

@@ -47,6 +47,10 @@ PAGE = 1024
 """Elements of f32 in a page of 4 KiB: prefetchers stay within it, and addresses a multiple of it
 apart share one set of a first-level cache, which has a line per page and way."""
 
+TEXT = 64
+"""Products in the text of an innermost loop, as far as one step has fewer: enough to hide what the
+loop itself takes. Four times as many run no faster, and compile half as long again."""
+
 NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 """One row or register, along no axis."""
 
@@ -261,8 +265,15 @@ class Schedule:
         )
 
     @property
+    def steps_at_once(self) -> int:
+        """Steps of the innermost loop in its text: fewer than `unroll` where one alone has enough
+        products to hide the loop, as more take longer to compile and no less to run."""
+        products = self.rows.size * self.roles.row_sections * self.outer.size * self.columns.size
+        return 2 if self.unroll == 4 and 4 * products > TEXT else self.unroll
+
+    @property
     def products(self) -> int:
-        """Products in the kernel's text."""
+        """Products in the kernel's text, before that; tiles are ranked by it."""
         loop = self.main - self.head
         unrolled = self.roles.length - loop + (self.unroll if loop else 0)
         sizes = (sum(c.size for c in t.cuts) for t in (self.rows, self.outer, self.columns))
