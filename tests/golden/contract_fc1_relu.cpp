@@ -14,7 +14,7 @@ struct Shape : Defaults {
     static constexpr int LOOPS = 2;
     static constexpr Loop loops[] = {{i_n, 100, 1}, {i_m, 2, 1}};
     static constexpr long TILES = 200, GRAIN = 2, CHUNKS = 28;
-    static constexpr int EXTENT = 800, HEAD = 0, MAIN = 800, UNROLL = 4;
+    static constexpr int EXTENT = 800, HEAD = 0, MAIN = 800, UNROLL = 2;
     static constexpr int X_LANE = 0, Y_LANE = 1;
     static constexpr long row(int i) { return 800 * i; }
     static constexpr long x_step(int t) { return t; }
