@@ -1,0 +1,108 @@
+"""Writes docs/torch-names.md: what every name of torch.nn, torch.nn.functional and torch.optim is
+in graphc. The names are those of the PyTorch that is installed; what to use for one that is not
+here is said by the AttributeError that its use gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+import graphc
+from graphc import nn, optim
+
+PAGE = Path(__file__).parent.parent / "docs" / "torch-names.md"
+HEAD = """# PyTorch's names
+
+Written by `tools/write_torch_names.py` from PyTorch {version} and from graphc; do not edit. A name
+that is the same has the same arguments, defaults and meaning. What stands for another name is also
+said by the error that its use gives.
+"""
+COSINE = "`lr=lambda step: low + (base - low) * (1 + math.cos(math.pi * {})) / 2`"
+"""A formula that falls from `base` to `low` while {} goes from 0 to 1."""
+SCHEDULES = {
+    "LambdaLR": "`lr=lambda step: base * factor(step)`",
+    "MultiplicativeLR": "`lr=lambda step: base * factor**step`",
+    "StepLR": "`lr=lambda step: base * gamma ** (step // step_size)`",
+    "MultiStepLR": "`lr=lambda step: base * gamma ** sum(step >= m for m in milestones)`",
+    "ConstantLR": "`lr=lambda step: base * (factor if step < total_iters else 1)`",
+    "LinearLR": "`lr=lambda step: base * (start + (end - start) * min(1, step / total_iters))`",
+    "ExponentialLR": "`lr=lambda step: base * gamma**step`",
+    "SequentialLR": "`lr=lambda step: first(step) if step < at else second(step - at)`",
+    "CosineAnnealingLR": COSINE.format("step / T_max"),
+    "ChainedScheduler": "`lr=lambda step: base * first(step) * second(step)`",
+    "ReduceLROnPlateau": "`program.lr = program.lr * factor` between steps, when a loss says so",
+    "CyclicLR": "`lr=lambda step: low + (high - low) * (1 - abs(step / half % 2 - 1))`",
+    "CosineAnnealingWarmRestarts": COSINE.format("(step % T_0) / T_0"),
+    "OneCycleLR": "`lr=function`: two cosines, up and down",
+    "PolynomialLR": "`lr=lambda step: base * (1 - min(step, total_iters) / total_iters) ** power`",
+    "LRScheduler": "any function of the number of finished steps",
+}
+"""What a schedule is as a rule's `lr`, by its name."""
+PRIVATE = re.compile(r"_$|has_torch|handle_torch|boolean_dispatch|assert_int")
+"""Functions that only PyTorch's own modules call, and those that write into their argument."""
+
+
+def names() -> dict[str, tuple[str, list[str]]]:
+    """The title of each part of PyTorch, what graphc has it as, and its public names."""
+    layers = [
+        name
+        for name in dir(torch.nn)
+        if isinstance(getattr(torch.nn, name), type)
+        and issubclass(getattr(torch.nn, name), torch.nn.Module)
+    ]
+    functions = [
+        name
+        for name in dir(torch.nn.functional)
+        if name.islower()
+        and not name.startswith("_")
+        and not PRIVATE.search(name)
+        and callable(getattr(torch.nn.functional, name))
+        and not isinstance(getattr(torch.nn.functional, name), ModuleType)
+    ]
+    rules = [name for name in torch.optim.__all__ if name[0].isupper()]
+    return {
+        "torch.nn": ("nn", layers),
+        "torch.nn.functional": ("graphc", functions),
+        "torch.optim": ("optim", rules),
+    }
+
+
+def remedy(owner: object, name: str) -> str:
+    """What to do instead, from the message of the AttributeError."""
+    try:
+        getattr(owner, name)
+    except AttributeError as error:
+        _, _, said = str(error).partition(repr(name))
+        said = re.sub(r"^[:;,]? *(the nearest is )?", "", said)
+        said = re.sub(r"; the nearest is ", "; ", said)
+        return re.sub(r"(?<![\w`])((?:graphc|nn|optim)\.[\w.]+)", r"`\1`", said) or "—"
+    raise AssertionError(f"{name} is there")
+
+
+def page() -> str:
+    """The whole page."""
+    owners = {"nn": nn, "graphc": graphc, "optim": optim}
+    parts = [HEAD.format(version=torch.__version__.split("+")[0])]
+    for title, (owner, listed) in names().items():
+        here = [name for name in listed if hasattr(owners[owner], name)]
+        other = [name for name in listed if name not in here]
+        same = ", ".join(f"`{owner}.{name}`" for name in here)
+        rows = [f"| `{name}` | {remedy(owners[owner], name)} |" for name in other]
+        parts.append(
+            f"## {title}\n\nThe same in graphc, {len(here)} of {len(listed)}: {same}.\n\n"
+            f"| not in graphc | use |\n| --- | --- |\n" + "\n".join(rows) + "\n"
+        )
+    rows = [f"| `{name}` | {SCHEDULES[name]} |" for name in torch.optim.lr_scheduler.__all__]
+    parts.append(
+        "## torch.optim.lr_scheduler\n\nA rule's `lr` may be a function of the number of finished "
+        "steps, and `program.lr` may be set between them.\n\n"
+        "| schedule | in graphc |\n| --- | --- |\n" + "\n".join(rows) + "\n"
+    )
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
