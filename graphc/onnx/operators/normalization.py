@@ -14,6 +14,11 @@ def _of_channels(value: Tensor, x: Tensor) -> Tensor:
     return f.reshape(value, (1, -1, *[1] * (x.ndim - 2)))
 
 
+def _scaled(normal: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """`normal` with a scale and a bias for each channel."""
+    return f.add(f.multiply(normal, _of_channels(scale, normal)), _of_channels(bias, normal))
+
+
 @operator("BatchNormalization")
 def batch_normalization(
     x: Tensor,
@@ -34,8 +39,7 @@ def batch_normalization(
         normal = f.multiply(
             f.subtract(x, _of_channels(mean, x)), _of_channels(f.rsqrt(f.add(var, epsilon)), x)
         )
-        y = f.add(f.multiply(normal, _of_channels(scale, x)), _of_channels(bias, x))
-        return f.astype(y, x.dtype)
+        return f.astype(_scaled(normal, scale, bias), x.dtype)
     axes = (0, *range(2, x.ndim))
     own, spread = f.mean(x, axes), f.var(x, axes)
     y = batch_normalization(x, scale, bias, own, spread, epsilon)
@@ -49,7 +53,7 @@ def batch_normalization(
 @operator("InstanceNormalization")
 def instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Tensor:
     y, _, _ = standard(x, tuple(range(2, x.ndim)), epsilon)
-    return f.astype(f.add(f.multiply(y, _of_channels(scale, x)), _of_channels(bias, x)), x.dtype)
+    return f.astype(_scaled(y, scale, bias), x.dtype)
 
 
 def standard(x: Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -102,7 +106,7 @@ def group_normalization(
     y = f.reshape(f.astype(standard(grouped, (2,), epsilon)[0], x.dtype), x.shape)
     if opset < 21:
         scale, bias = (f.repeat(t, c // num_groups, 0) for t in (scale, bias))
-    return f.add(f.multiply(y, _of_channels(scale, x)), _of_channels(bias, x))
+    return _scaled(y, scale, bias)
 
 
 @operator("LRN")

@@ -39,10 +39,11 @@ def _activations(
     alpha: Sequence[float] | None,
     beta: Sequence[float] | None,
     default: Sequence[str],
-    directions: int,
+    direction: str,
     clip: float | None,
 ) -> list[list[Activation]]:
     """Those of each direction, each after clipping."""
+    directions = _directions(direction)
     chosen = [name.lower() for name in names or list(default) * directions]
     unknown = sorted(set(chosen) - set(_ACTIVATIONS))
     if unknown:
@@ -153,8 +154,8 @@ def rnn(
     layout: int = 0,
 ) -> Any:
     """h' = f(W x + b + R h + d)."""
-    numbers = (activation_alpha, activation_beta, ["tanh"], _directions(direction), clip)
-    chosen = _activations(activations, *numbers)
+    numbers = (activation_alpha, activation_beta)
+    chosen = _activations(activations, *numbers, ["tanh"], direction, clip)
 
     def step_of(number: int) -> Step:
         w_ih, w_hh, b_ih, b_hh = _weights(number, w, r, b, 1)
@@ -189,8 +190,8 @@ def lstm(
 ) -> Any:
     """Gates i, o, f, c; `p` holds the peepholes of i, o and f."""
     names = ["sigmoid", "tanh", "tanh"]
-    numbers = (activation_alpha, activation_beta, names, _directions(direction), clip)
-    chosen = _activations(activations, *numbers)
+    numbers = (activation_alpha, activation_beta)
+    chosen = _activations(activations, *numbers, names, direction, clip)
     size = r.shape[-1]
 
     def step_of(number: int) -> Step:
@@ -238,8 +239,8 @@ def gru(
 ) -> Any:
     """Gates z, r, h; the reset acts on R h + d if `linear_before_reset`, else on h."""
     names = ["sigmoid", "tanh"]
-    numbers = (activation_alpha, activation_beta, names, _directions(direction), clip)
-    chosen = _activations(activations, *numbers)
+    numbers = (activation_alpha, activation_beta)
+    chosen = _activations(activations, *numbers, names, direction, clip)
     size = r.shape[-1]
 
     def step_of(number: int) -> Step:
