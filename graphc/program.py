@@ -27,7 +27,7 @@ from graphc.optim.rule import Rule
 from graphc.state import StateBuffer
 from graphc.target import Target
 from graphc.trace import Builder, Tensor
-from graphc.tracing import Traced, trace_function
+from graphc.tracing import Traced, collector_paused, trace_function
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.kernels.program.kernel import Kernel
@@ -106,7 +106,7 @@ def compile(
     def hook(name: str, graph: Graph) -> None:
         stages[name] = graph
 
-    with decisions() as notes:
+    with collector_paused(), decisions() as notes:
         traced = trace_function(
             fn,
             args,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -146,3 +148,16 @@ def _result(path: str, value: Any) -> Tensor:
     if isinstance(value, Operand | int | float | np.ndarray | np.generic):
         return as_tensor(value)
     raise error(f"the function returns tensors, got {type(value).__name__} at {path or '0'}")
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Python's collector of cycles would walk through a growing graph again and again, a tenth of
+    the time of a compile, and find nothing: graphs have no cycles."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()

@@ -144,8 +144,9 @@ def verify(graph: Graph) -> None:
                 define(value)
         for value in graph.results:
             use(value, "the end of the graph")
+        state = set(graph.state)
         for old, new in graph.updates:
-            if old not in graph.state:
+            if old not in state:
                 raise GraphError(f"{old} is updated but is not state")
             if (old.type.shape, old.type.dtype) != (new.type.shape, new.type.dtype):
                 raise GraphError(f"{old} : {old.type} is updated by {new} : {new.type}")

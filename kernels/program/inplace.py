@@ -26,14 +26,22 @@ def inplace_pairs(
             for pointer in statement.pointers:
                 own = touches.setdefault(pointer, {})
                 own.setdefault(number, []).append((place, statement))
-    return tuple(
-        (i, o)
-        for i, x in enumerate(body.inputs)
-        for o, y in enumerate(body.outputs)
-        if x.type == y.type
-        and x not in operands
-        and _inplace(touches.get(pointers[x], {}), touches.get(pointers[y], {}))
-    )
+    stored: dict[int, list[int]] = {}
+    for o, y in enumerate(body.outputs):
+        for number in touches.get(pointers[y], {}):
+            stored.setdefault(number, []).append(o)
+    pairs: list[tuple[int, int]] = []
+    for i, x in enumerate(body.inputs):
+        if x in operands:
+            continue
+        reads = touches.get(pointers[x], {})
+        # Only what a program that reads x stores can lie over it; what is not read lets all.
+        over = stored.get(next(iter(reads)), ()) if reads else range(len(body.outputs))
+        for o in over:
+            y = body.outputs[o]
+            if x.type == y.type and _inplace(reads, touches.get(pointers[y], {})):
+                pairs.append((i, o))
+    return tuple(pairs)
 
 
 def _inplace(reads: _Touches, stores: _Touches) -> bool:

@@ -205,7 +205,7 @@ class Call(Statement):
 @dataclass(frozen=True)
 class Program:
     """Statements in order. `arrays` are constants of more than one element, by pointer name;
-    `axes` the domain axes that each register depends on."""
+    `axes` the domain axes that each of their results depends on."""
 
     statements: tuple[Statement, ...]
     arrays: Mapping[str, Array]

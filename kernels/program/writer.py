@@ -50,7 +50,8 @@ class Writer:
     def taken(self) -> Program:
         """The statements since the last call."""
         statements, self._statements = tuple(self._statements), []
-        return Program(statements, self.arrays, self.axes)
+        own = (register.name for s in statements for register in s.results)
+        return Program(statements, self.arrays, {name: self.axes[name] for name in own})
 
     def store(self, value: Value, places: Sequence[Place], register: str) -> None:
         """Write `register` to the output `value`, at `places`."""

@@ -24,8 +24,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-import networkx as nx
-
 from graphc.runtime.planner.beside import Clock, Demand, spent
 from graphc.runtime.planner.order import ancestors
 from graphc.runtime.planner.tasks import Tasks, bits
@@ -176,6 +174,8 @@ def _chains(reduced: Sequence[int], order: Sequence[int], way: Sequence[float]) 
     """For each task the number of its chain. The longest ways are offered to the matching first."""
     edges = [(j, ~i) for i in order for j in bits(reduced[i])]
     edges.sort(key=lambda e: (-way[e[0]] - way[~e[1]], e[0], -e[1]))
+    import networkx as nx  # a third of a small model's compile, which one stream does without
+
     bipartite = nx.Graph()
     bipartite.add_nodes_from(order)
     bipartite.add_edges_from(edges)

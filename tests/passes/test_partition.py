@@ -54,12 +54,6 @@ def test_verdicts_equal_a_search_after_every_merge(seed):
         assert networkx.is_directed_acyclic_graph(quotient(graph, partition))
 
 
-def test_the_nodes_over_a_shape_stand_in_the_graphs_order():
-    graph = random_graph(0)
-    assert Partition(graph).over((2,)) == list(graph.nodes)
-    assert Partition(graph).over((3,)) == []
-
-
 def test_the_types_of_a_node_that_a_pass_keeps_are_inferred_once(monkeypatch):
     graph = random_graph(1)
     verify(graph)

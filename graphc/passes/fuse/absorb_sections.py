@@ -9,6 +9,7 @@ nothing else reads it.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
@@ -120,9 +121,22 @@ def absorb_operands(
 ) -> None:
     """Merge into the group of `first` the pointwise ops of `shape` that only the group reads, such
     as a peephole's product."""
-    results = set(graph.results)
-    for node in reversed(partition.over(shape)):
-        group = partition.of(first)
+    results, number = set(graph.results), partition.number
+    waiting: list[int] = []
+    seen: set[int] = set()
+
+    def look_behind(node: Node) -> None:
+        """Let what `node` reads, or widens and reads, have its turn: the last first."""
+        for value in node.inputs:
+            producer = producers.get(stored(value, producers))
+            if producer is not None and is_over(producer, shape) and id(producer) not in seen:
+                seen.add(id(producer))
+                heapq.heappush(waiting, -number[id(producer)])
+
+    for member in partition.nodes_of(partition.of(first)):
+        look_behind(member)
+    while waiting:
+        node, group = graph.nodes[-heapq.heappop(waiting)], partition.of(first)
         reading = list(readers(node.output, consumers))
         if node.is_free or node.output in results:
             continue
@@ -131,10 +145,10 @@ def absorb_operands(
         if any(node.output in read_elsewhere(n, producers) for n in reading):
             continue
         if rule := refusal(node, first, partition, producers):
-            for reader in reading[:1]:  # there is none where a pass has yet to drop the node
-                apart(node.output, reader, rule)
+            apart(node.output, reading[0], rule)
         else:
             _merge(node, first, partition, "nothing but this kernel reads it, at its own places")
+            look_behind(node)
 
 
 def refusal(node: Node, first: Node, partition: Partition, producers: Mapping[Value, Node]) -> str:

@@ -31,6 +31,8 @@ class Partition:
         sources: dict[Value, tuple[int, ...]] = {}
         self.group = list(range(len(graph.nodes)))
         self.members: dict[int, list[int]] = {i: [i] for i in self.group}
+        self._live = (1 << len(graph.nodes)) - 1
+        """The groups that there are, as bits."""
         self._next: dict[int, set[int]] = {i: set() for i in self.group}
         self._previous: dict[int, set[int]] = {i: set() for i in self.group}
         for i, node in enumerate(graph.nodes):
@@ -42,9 +44,6 @@ class Partition:
                 self._previous[i].add(j)
         self._after = _reached(reversed(self.group), self._next)
         self._before = _reached(self.group, self._previous)
-        self._over: dict[tuple[int, ...], list[Node]] = {}
-        for node in (n for n in graph.nodes if n.op.pointwise):
-            self._over.setdefault(node.output.type.shape, []).append(node)
 
     def of(self, node: Node) -> int:
         """The group of a node."""
@@ -53,11 +52,6 @@ class Partition:
     def nodes_of(self, group: int) -> list[Node]:
         """A group's nodes in the graph's order."""
         return [self.nodes[i] for i in sorted(self.members[group])]
-
-    def over(self, shape: tuple[int, ...]) -> list[Node]:
-        """The nodes that compute each element of a value of this shape at its own place, in the
-        graph's order."""
-        return self._over.get(shape, [])
 
     def can_merge(self, a: int, b: int) -> bool:
         """Whether no path leads from one group through others to the other."""
@@ -71,6 +65,7 @@ class Partition:
         why the fusions come to an end: PlanError where it would not."""
         if a == b or not {a, b} <= self.members.keys():
             raise PlanError(f"{self.name}: a merge of groups {a} and {b} leaves as many groups")
+        self._live ^= 1 << b
         self._next[a] = self._joined(self._next, self._previous, a, b)
         self._previous[a] = self._joined(self._previous, self._next, a, b)
         self.members[a] += self.members.pop(b)
@@ -82,10 +77,11 @@ class Partition:
         before[a] = (before[a] | before.pop(b)) & ~both
         after[a] = (after[a] | after.pop(b)) & ~both
         # Who came before both knows all of it. The bit of `b` names nothing any more.
-        for group in _numbers(sooner & ~both, after):
-            after[group] |= after[a] | both
-        for group in _numbers(later & ~both, before):
-            before[group] |= before[a] | both
+        others = self._live & ~both
+        for groups, reached in ((sooner & others, after), (later & others, before)):
+            more = reached[a] | both
+            for group in _bits(groups):
+                reached[group] |= more
         return a
 
     @staticmethod
@@ -104,17 +100,16 @@ def _reached(order: Iterable[int], edges: Mapping[int, set[int]]) -> dict[int, i
     """The groups that edges lead to from each group, as bits; the ends come first in `order`."""
     found: dict[int, int] = {}
     for i in order:
-        bits = 0
+        mask = 0
         for j in edges[i]:
-            bits |= found[j] | 1 << j
-        found[i] = bits
+            mask |= found[j] | 1 << j
+        found[i] = mask
     return found
 
 
-def _numbers(bits: int, groups: Mapping[int, int]) -> Iterator[int]:
-    """Those of the `groups` whose bits are set."""
-    while bits:
-        low = bits & -bits
-        bits ^= low
-        if (number := low.bit_length() - 1) in groups:
-            yield number
+def _bits(mask: int) -> Iterator[int]:
+    """The places of the set bits, ascending."""
+    while mask:
+        low = mask & -mask
+        mask ^= low
+        yield low.bit_length() - 1
