@@ -64,6 +64,12 @@ def compile(
     threads   workers on the CPU, the caller included
     training  whether dropout drops and batch norm uses the batch, in modules whose `train()` or
               `eval()` says nothing else; default: with `update`
+    precision what contractions of float32 multiply; sums are float32 in any case. "float32": the
+              operands as they are. "tf32": the operands rounded to 10 bits of fraction, so that a
+              sum of products a b is off by at most 2^-10 of the sum of |a b|, and by the rounding
+              of sums. "bfloat16": rounded to 7 bits and stored so, 2^-7. The numbers are the same
+              on every device; a GPU multiplies them by tensor cores, the CPU gains nothing.
+              "float32x3": as float32, but a GPU may make a product of three of tf32: 2^-20
     tune      whether to choose among the kernels that could compute a contraction by measurement,
               not by a model of the machine: takes seconds for each layer that is new to the cache,
               and the last bits of sums may change with the choice. Default: GRAPHC_TUNE, or not
@@ -86,8 +92,9 @@ def compile(
     from graphc.passes.rewriting.runner import run_passes
 
     settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL, memory)
-    if precision != "float32":
-        raise error(f"precision: expected 'float32', got {precision!r}")
+    if precision not in passes.PRECISIONS:
+        *most, last = map(repr, passes.PRECISIONS)
+        raise error(f"precision: expected {', '.join(most)} or {last}, got {precision!r}")
     if training not in (None, True, False):
         raise error(f"training: expected True, False or None, got {training!r}")
     if update is not None and not isinstance(update, Rule):
@@ -100,7 +107,7 @@ def compile(
     selection = None if train is None else Selection("train", train)
     disable = (disable,) if isinstance(disable, str) else disable
     device = settings.device or _default_device()
-    target = _target(device)
+    target = replace(_target(device), splits_products=precision == "float32x3")
     stages: dict[str, Graph] = {}
 
     def hook(name: str, graph: Graph) -> None:
@@ -125,7 +132,8 @@ def compile(
             hook("differentiate", graph)
         if target.device != "reference":
             check_own_ops(graph)
-        graph = run_passes(graph, target, _enabled(passes.AFTER_GRADIENT, settings.disable), hook)
+        pipeline = passes.after_gradient(precision)
+        graph = run_passes(graph, target, _enabled(pipeline, settings.disable), hook)
         if "meaning" in settings.check:
             from graphc.meaning.check import check
 

@@ -114,6 +114,9 @@ class Target:
     """Resolved CPU features or compute capability, as the caches' keys need it."""
     caches: Caches = Caches()
     """Of a CPU's core. They are in the text of the kernels that they change, and so in its keys."""
+    splits_products: bool = False
+    """Whether a product of float32 may be made of three of tf32 (`precision="float32x3"`), where
+    tensor cores gain by it."""
 
     @property
     def registers(self) -> int:

@@ -2,7 +2,8 @@
 
 What differentiation gives is taken for granted: its rules are held against differences of the ops
 in NumPy. So the trace is compared with the graph that is differentiated, that graph's outputs with
-those of the step, and the step with the graph after the last pass; pass by pass only where a result
+those of the step, and the step with the graph after the last pass, in two parts where a pass rounds
+what is multiplied (`precision=`); pass by pass only where a result
 is not proved at once, to tell which pass it was. A result that is not proved is tried (`trial.py`).
 """
 
@@ -20,6 +21,8 @@ from graphc.meaning.terms import Terms
 from graphc.meaning.trial import difference
 from graphc.meaning.walk import Walker
 
+REDEFINES = ("narrow_products", "round_products")
+"""Passes that round what is multiplied, as the user asked: what is meant is the graph behind it."""
 FRAMES = 100_000
 """Calls within calls that a long chain of nodes may need."""
 
@@ -86,7 +89,9 @@ class _Check:
     def run(self) -> Meaning:
         names = list(self.stages)
         cut = names.index("differentiate") if "differentiate" in names else 0
-        parts = (names[:cut], names[max(0, cut - 1) : cut + 1], names[cut:])
+        parts = [names[:cut], names[max(0, cut - 1) : cut + 1], names[cut:]]
+        for at in (parts[-1].index(name) for name in REDEFINES if name in parts[-1]):
+            parts[-1:] = [parts[-1][:at], parts[-1][at:]]
         tried = [t for part in parts if len(part) > 1 for t in self._part(part)]
         last = self.stages[names[-1]]
         return Meaning(len(_results(last)), tuple(tried))

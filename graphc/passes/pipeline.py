@@ -8,6 +8,11 @@ hoist               before differentiation, so that what is hoisted has an ordin
 clean               fewer nodes for everything that follows
 recompute           behind the last clean, which would join again what it repeats
 split_strides       before fusion, which gathers what belongs to each part
+narrow_products     with precision="bfloat16", before clean and hoist: what several read, or every
+                    iteration, is rounded once
+narrow_hoisted      the same once more for what hoisting stacked as f32, whose values are bf16
+round_products      with precision="tf32", right before widen, as the rounding of a read must not
+                    be hoisted away from its contraction
 place_constants     before fusion, which treats large constants as memory
 widen               before fusion, which lets conversions vanish into their readers
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
@@ -25,6 +30,7 @@ from graphc.passes.fuse.axis import fuse_axis
 from graphc.passes.fuse.contract import fuse_contract
 from graphc.passes.fuse.place_constants import place_constants
 from graphc.passes.fuse.pointwise import fuse_pointwise
+from graphc.passes.fuse.precision import narrow_products, round_products
 from graphc.passes.fuse.updates import fuse_updates
 from graphc.passes.fuse.widen import widen
 from graphc.passes.layout.channels import channel_lanes
@@ -63,6 +69,16 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("lane_weights", lane_weights),
     ("channel_lanes", channel_lanes),
 )
+PRECISIONS: dict[str, tuple[tuple[str, Pass, str], ...]] = {
+    "float32": (),
+    "float32x3": (),
+    "tf32": (("round_products", through_bodies(round_products), "widen"),),
+    "bfloat16": (
+        ("narrow_products", through_bodies(narrow_products), "clean"),
+        ("narrow_hoisted", through_bodies(narrow_products), "widen"),
+    ),
+}
+"""For each precision of products the passes that make it so, and before which others they stand."""
 OPTIONAL = (
     "store_or_recompute_traced",
     "store_or_recompute",
@@ -81,4 +97,15 @@ OPTIONAL = (
 )
 """Passes that `disable` may switch off; the others make the graph executable."""
 
-__all__ = ["AFTER_GRADIENT", "BEFORE_GRADIENT", "OPTIONAL"]
+
+def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:
+    """`AFTER_GRADIENT` with the pass of a precision."""
+    own = PRECISIONS[precision]
+    placed: list[tuple[str, Pass]] = []
+    for name, function in AFTER_GRADIENT:
+        placed += [(mine, makes) for mine, makes, before in own if before == name]
+        placed.append((name, function))
+    return tuple(placed)
+
+
+__all__ = ["AFTER_GRADIENT", "BEFORE_GRADIENT", "OPTIONAL", "PRECISIONS", "after_gradient"]

@@ -8,6 +8,12 @@ namespace graphc {
 #define GRAPHC_EACH(l) for (int l = 0; l < W; l++)
 
 INLINE vec<int32_t> bits(vec<float> x) { return (vec<int32_t>)x; }
+// The nearest with 10 bits of fraction, ties to even.
+INLINE vec<float> to_tf32(vec<float> x) {
+  const vec<uint32_t> u = (vec<uint32_t>)x;
+  const auto is_nan = x != x;
+  return is_nan ? x : (vec<float>)((u + 0xfff + (u >> 13 & 1)) & ~0x1fffu);
+}
 INLINE vec<float> from_bits(vec<int32_t> x) { return (vec<float>)x; }
 
 template <class V> INLINE mask isnan(V x) { return as_mask(x != x); }

@@ -51,6 +51,11 @@ class OperandAccess:
     outer_index: tuple[str, ...] = ()
     """Statements that make the linear outer index of the kernel's own index i."""
 
+    @property
+    def element(self) -> str:
+        """The C++ type of an element, in memory and in shared tiles."""
+        return "tf32" if self.read.rounded else C_TYPES[self.read.type.dtype]
+
     def text(self, name: str, comment: str) -> list[str]:
         """The lines of the access type `name`."""
         offset = "long long" if self._wide else "unsigned"
@@ -58,7 +63,7 @@ class OperandAccess:
         return [
             f"// {comment}",
             f"struct {name} {{",
-            f"  using element = {C_TYPES[self.read.type.dtype]};",
+            f"  using element = {self.element};",
             f"  static constexpr bool along_k = {str(self.along_k).lower()};",
             f"  static constexpr int vector = {self.vector};",
             f"  struct Part {{ {offset} offset;{partial} }};",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph
+from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.contract import Problem, make_problem
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
@@ -24,8 +25,9 @@ from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
 
 
-def lower_contract(node: KernelNode) -> Kernel:
-    """The kernel of a fused node with a contraction; every value is row-major."""
+def lower_contract(node: KernelNode, splits_products: bool = False) -> Kernel:
+    """The kernel of a fused node with a contraction; every value is row-major. With
+    `splits_products` tensor cores may make a product of float32 of three."""
     body = node.body
     nest, cut = contraction_nest(body), sections_of_sums(body)
     problem = make_problem(sectioned_nest(nest, cut) if cut else nest)
@@ -34,7 +36,7 @@ def lower_contract(node: KernelNode) -> Kernel:
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
     narrow = min(x.read.type.numpy_dtype.itemsize for x in (problem.a, problem.b))
-    element, lack = _products(problem)
+    element, lack = _products(problem, splits_products)
     tensor = [] if lack else tensor_tiles(element, Operand.of(problem.a), Operand.of(problem.b))
     tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow, tensor)
     epilogue = epilogue_of(body, problem.nest, *_space(problem.nest))
@@ -54,21 +56,25 @@ def lower_contract(node: KernelNode) -> Kernel:
     return launches.kernel((header, "memory"), sections, problem.nest.flops, choice, note)
 
 
-ELEMENTS = {"f16": "half", "bf16": "bfloat"}
-"""Operands that tensor cores multiply as they lie, and their C++ types."""
+SHORT = ("half", "bfloat", "tf32")
+"""The elements of operands that tensor cores multiply as exactly as registers do."""
 
 
-def _products(problem: Problem) -> tuple[str, str]:
+PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in three of tf32"}
+"""What notes call them."""
+
+
+def _products(problem: Problem, splits: bool) -> tuple[str, str]:
     """The element that both operands have for tensor cores, or what keeps them away."""
     sums = problem.nest.node.output.type.dtype
-    a, b = (x.read.type.dtype for x in (problem.a, problem.b))
+    a, b = (x.element for x in (problem.a, problem.b))
     if sums != "f32":
         return "", f"its sums are of {sums}"
     if a != b:
         return "", f"its operands are of {a} and {b}"
-    if a not in ELEMENTS:
-        return "", f"its operands are of {a}"
-    return ELEMENTS[a], ""
+    if a in SHORT or (splits and a == "float"):
+        return a, ""
+    return "", f"its operands are of {a}"
 
 
 def _told(problem: Problem, tile: AnyTile, splits: int, element: str, lack: str) -> tuple[str, str]:
@@ -77,10 +83,10 @@ def _told(problem: Problem, tile: AnyTile, splits: int, element: str, lack: str)
     cut = f", k in {splits} parts added in order" if splits > 1 else ""
     of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{cut}"
     product = f"{batches} x " * (batches > 1) + f"{m} x {n} sums of {k} products"
-    narrow = any(x.read.type.dtype in ELEMENTS for x in (problem.a, problem.b))
+    narrow = any(x.element in SHORT for x in (problem.a, problem.b))
     if isinstance(tile, TensorTile):
         return f"tensor cores, {of}: of those tried the cheapest for {product}", (
-            f"tensor cores, products of {element}, {tile.m} x {tile.n} x {tile.k}"
+            f"tensor cores, products of {PRODUCTS[element]}, {tile.m} x {tile.n} x {tile.k}"
         )
     why = lack or "for sums so few they are estimated to be slower"
     return f"registers, {of}: of those tried the cheapest for {product}", (
@@ -95,7 +101,7 @@ def _launch(
     batches, m, n, _ = problem.sizes
     tiles = -(-m // tile.m) * -(-n // tile.units(problem.nest.section_count)) * batches
     names = list(epilogue.pointers.values())
-    operands = ", ".join(names[x.read.input] for x in (problem.a, problem.b))
+    operands = ", ".join(_pointer(x, names[x.read.input]) for x in (problem.a, problem.b))
     shared, call = 0, f"run({operands}"
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
@@ -112,6 +118,10 @@ def _launch(
     launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks, shared)
     second = [partial, f"finish_splits<Problem>(partial, {whole});"]
     launches.add(second, -(-batches * m * n // FEW_THREADS), "finish", threads=FEW_THREADS)
+
+
+def _pointer(access: OperandAccess, name: str) -> str:
+    return f"reinterpret_cast<const {access.element}*>({name})" if access.read.rounded else name
 
 
 def _kept(nest: Nest) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from graphc.kernels.cuda.attend import lower_attend
 from graphc.kernels.cuda.contract_text import lower_contract
 from graphc.kernels.cuda.index import lower_index
@@ -16,7 +18,7 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
-TEMPLATES = {
+TEMPLATES: dict[str, Callable[..., Kernel]] = {
     "attend": lower_attend,
     "contract": lower_contract,
     "index": lower_index,
@@ -33,6 +35,8 @@ def lower_cuda(node: KernelNode, target: Target) -> Kernel:
     something than the kernel can count."""
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
-    kernel = TEMPLATES[node.op.template](node)
+    lower = TEMPLATES[node.op.template]
+    own = {"splits_products": target.splits_products} if lower is lower_contract else {}
+    kernel = lower(node, **own)
     check_grids(node, kernel.launches)
     return kernel

@@ -69,6 +69,7 @@ GRAPHC_INLINE T decode(T x) {
   return x;
 }
 GRAPHC_INLINE mask decode(bool x) { return x; }
+GRAPHC_INLINE float to_tf32(float x) { return float_to_tf32(x); }
 GRAPHC_INLINE float decode(tf32 x) { return float_to_tf32(x.value); }
 GRAPHC_INLINE float decode(half x) { return half_to_float(x.bits); }
 GRAPHC_INLINE float decode(bfloat x) {

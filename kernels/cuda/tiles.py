@@ -134,8 +134,8 @@ SHORT_TILES = (
 )
 """Of operands of two bytes. Shared memory takes at most 96 KiB, which every GPU of compute
 capability 8.0 or newer has. Speeds are guesses, from the ratio of multiply-adds to shared reads."""
-LONG_TILES = tuple(replace(t, k=32) for t in SHORT_TILES)
-"""Of float32 operands, which take twice the room."""
+LONG_TILES = tuple(replace(t, k=32, blocks=max(2, t.blocks - 1)) for t in SHORT_TILES)
+"""Of float32 operands, which take twice the room, and more registers."""
 SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 5.5, "float": 2.0}
 """Multiply-adds of the best tile of tensor cores for each of the best of `TILES`, by element: from
 an H200's data sheet at the share of its peak that mma.sync is said to reach."""
@@ -145,6 +145,8 @@ AnyTile = Tile | TensorTile
 def tensor_tiles(element: str, a: Operand, b: Operand) -> list[TensorTile]:
     """The tiles of tensor cores for such operands; speeds are in units of the best of `TILES`."""
     tiles = SHORT_TILES if a.size == 2 else LONG_TILES
+    if element == "float":  # fragments of both parts of larger tiles do not fit registers
+        tiles = tuple(t for t in tiles if t.wm * t.wn <= 64 * 32)
     return [replace(t, speed=t.speed * SPEEDS[element]) for t in tiles if t.copies(a, b)]
 
 

@@ -22,7 +22,7 @@ from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.base import Affine, Contraction, View
 from graphc.ops.base import Operand as OperandIndex
 from graphc.ops.pooling import MaxPool2d
-from graphc.ops.widen import Widen
+from graphc.ops.tf32 import ReadTf32
 from graphc.passes.fuse.sections import Sections
 
 Window = tuple[tuple[int, int], tuple[int, int]]
@@ -65,7 +65,8 @@ class Quotient:
 class Read:
     """How one operand is read. `input` is its place among the kernel's inputs; strides and
     offset are in elements. `lanes` is the axis that lies in lanes of `width`, if one does: there
-    the address of index i is `i / width * block + i % width` and strides[lanes] is 0."""
+    the address of index i is `i / width * block + i % width` and strides[lanes] is 0.
+    Elements that are `rounded` are read as the nearest tf32."""
 
     input: int
     type: Type
@@ -75,6 +76,7 @@ class Read:
     quotients: tuple[Quotient, ...] = ()
     lanes: int | None = None
     block: int = 0
+    rounded: bool = False
 
     @property
     def width(self) -> int:
@@ -154,7 +156,7 @@ class Nest:
 
 def contraction_nest(body: Graph) -> Nest:
     """The nest of the one contraction of `body`, whose operands are inputs through affine views, of
-    f16 and bf16 widened where they are read."""
+    f16 and bf16 widened, and f32 rounded to tf32, where they are read."""
     (node,) = (n for n in body.nodes if isinstance(n.op, Contraction))
     assert isinstance(node.op, Contraction)
     a, b = node.inputs
@@ -242,7 +244,9 @@ def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, 
         if not _always_inside(border, extents):
             borders.append(border)
     producers = body.producers
-    if value in producers and isinstance(producers[value].op, Widen):
+    rounded = False
+    if value in producers and producers[value].op.converts_reads:
+        rounded = isinstance(producers[value].op, ReadTf32)
         (value,) = producers[value].inputs
     while value in producers:
         view = producers[value]
@@ -252,7 +256,8 @@ def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, 
         assert index is not None, f"{view.op.name} is not affine"
         places = [_compose(affine, places, len(extents)) for affine in index]
         value = source
-    return _address(body.inputs.index(value), value.type, places, tuple(borders), len(extents))
+    read = _address(body.inputs.index(value), value.type, places, tuple(borders), len(extents))
+    return replace(read, rounded=rounded)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from graphc import nn, optim
 from graphc.dtypes import convert
 from graphc.ir import DTYPES
 from graphc.kernels.cuda import tiles
-from graphc.kernels.cuda.tiles import SHORT_TILES, Operand, TensorTile, tensor_tiles
+from graphc.kernels.cuda.tiles import LONG_TILES, SHORT_TILES, Operand, TensorTile, tensor_tiles
 from graphc.ops.base import Array
 from tests.kernels.cuda_harness import build_device
 from tests.tools import need_command
@@ -84,7 +84,13 @@ def assert_near(got: Array, want: Array, dtype: str, length: int) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
 
-@pytest.fixture(params=SHORT_TILES, ids=str)
+def often(found: tuple[TensorTile, ...], *places: int) -> list[Any]:
+    """Tiles as parameters; all but those at `places` are tested in the campaign."""
+    marks = [() if i in places else (pytest.mark.slow,) for i in range(len(found))]
+    return [pytest.param(t, id=str(t), marks=m) for t, m in zip(found, marks, strict=True)]
+
+
+@pytest.fixture(params=often(SHORT_TILES, 0, 4))
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TensorTile:
     """The tile that is taken wherever its threads can copy; else the smallest is."""
     best = replace(request.param, speed=1e6)
@@ -94,10 +100,22 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ten
     return request.param  # type: ignore[no-any-return]
 
 
+FEW = [CASES[1], CASES[2], CASES[4]]
+
+
+def some(*inputs: Any) -> Any:
+    """The results of a few cases, each of inputs of its own."""
+    return results_of(FEW, inputs)
+
+
 def everything(*inputs: Any) -> Any:
     """The results of all cases, each of inputs of its own."""
+    return results_of(CASES, inputs)
+
+
+def results_of(cases: list[Any], inputs: Any) -> Any:
     results: list[Any] = []
-    for _, fn, shapes in CASES:
+    for _, fn, shapes in cases:
         mine, inputs = inputs[: len(shapes)], inputs[len(shapes) :]
         made = fn(*mine)
         results += made if isinstance(made, tuple) else [made]
@@ -113,11 +131,32 @@ def test_every_tile_is_right_for_ragged_products(tile: TensorTile):
         assert_near(one, want, "bfloat16", 1031)
 
 
+@pytest.mark.parametrize("tile", often(LONG_TILES, 0, 5))
+def test_every_tile_is_right_for_tf32(tile: TensorTile, monkeypatch: pytest.MonkeyPatch):
+    right_for_floats(tile, "tf32", monkeypatch)
+
+
+@pytest.mark.parametrize("tile", often(LONG_TILES[1:], 3))
+def test_every_tile_is_right_for_three_products(tile: TensorTile, monkeypatch: pytest.MonkeyPatch):
+    right_for_floats(tile, "float32x3", monkeypatch)
+
+
+def right_for_floats(tile: TensorTile, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "LONG_TILES", (replace(tile, speed=1e6), LONG_TILES[-1]))
+    monkeypatch.setattr(tiles, "TILES", ())
+    monkeypatch.setenv("GRAPHC_CHECK", "race")
+    shapes = [s for _, _, given in FEW for s in given]
+    program, got, wanted = played(some, shapes, "float32", precision=precision)
+    assert sum(str(tile) in k.source for k in program.plan.kernels.values()) >= 3
+    for one, want in zip(got, wanted, strict=True):
+        assert_near(one, want, "float32", 3 * 1031)
+
+
 def test_halves_are_multiplied_as_halves():
     program, got, wanted = played(products, of_products(37, 41, 53), "float16")
     assert all("element = half" in text for text in program.kernels.values())
     assert program.plan.notes == tuple(
-        f"{name}: tensor cores, products of half, 32 x 32 x 64" for name in program.kernels
+        f"{name}: tensor cores, products of f16, 32 x 32 x 64" for name in program.kernels
     )
     for one, want in zip(got, wanted, strict=True):
         assert_near(one, want, "float16", 53)
@@ -171,7 +210,7 @@ def test_operands_of_two_dtypes_are_left_to_registers():
 
     specs = graphc.spec((33, 20), "bfloat16"), graphc.spec((20, 12))
     program = graphc.compile(mixed, *specs, device="cuda", streams=1)
-    assert program.plan.notes == ("matmul: no tensor cores: its operands are of bf16 and f32",)
+    assert program.plan.notes == ("matmul: no tensor cores: its operands are of bfloat and float",)
 
 
 def test_a_tile_is_taken_where_its_threads_can_copy():
@@ -186,21 +225,25 @@ def test_a_tile_is_taken_where_its_threads_can_copy():
 LARGE = {
     "nn": (graphc.matmul, [(2048, 2048), (2048, 2048)]),
     "nt": (lambda a, b: graphc.matmul(a, transposed(b)), [(2048, 2048), (2048, 2048)]),
-    "tn": (lambda a, b: graphc.matmul(transposed(a), b), [(2048, 2048), (2048, 2048)]),
     "conv": (convolution, [(32, 128, 28, 28), (128, 128, 3, 3), (128,)]),
-    "few": (graphc.matmul, [(64, 256), (256, 256)]),
+    "some": (lambda a, b: graphc.matmul(transposed(a), b), [(256, 512), (256, 512)]),
 }
+ASKED = [("bfloat16", "nn"), ("bfloat16", "conv"), ("tf32", "nt"), ("tf32", "conv")]
+ASKED += [("tf32", "some"), ("float32x3", "nn")]
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_tiles_of_tensor_cores_stay_in_registers(arch: str, tmp_path):
     kernels = []
-    for fn, shapes in LARGE.values():
-        specs = [graphc.spec(s, "bfloat16") for s in shapes]
-        plan = graphc.compile(fn, *specs, device="cuda", streams=1).plan
-        kernels += [k for k in plan.kernels.values() if k.template == "contract"]
-    used = {line for k in kernels for line in k.source.splitlines() if "using Tile" in line}
-    assert len(used) > 1 and all("TensorCores" in line for line in used)
-    for i, kernel in enumerate(kernels):
-        usage = build_device([kernel], tmp_path, need_command("nvcc"), arch)
-        assert all(u.spilled == 0 for u in usage.values()), (i, usage)
+    for precision, name in ASKED:
+        fn, shapes = LARGE[name]
+        specs = [graphc.spec(s) for s in shapes]
+        plan = graphc.compile(fn, *specs, device="cuda", streams=1, precision=precision).plan
+        made = [k for k in plan.kernels.values() if k.template == "contract"]
+        own = f"{precision}_{name}"
+        kernels += [replace(k, source=k.source.replace(k.name, f"{own}_{k.name}")) for k in made]
+    used = [line for k in kernels for line in k.source.splitlines() if "using Tile" in line]
+    assert len(set(used)) > 2 and all("TensorCores" in line for line in used)
+    usage = build_device(kernels, tmp_path, need_command("nvcc"), arch)
+    assert len(usage) >= len(ASKED)
+    assert all(u.spilled == 0 for u in usage.values()), usage

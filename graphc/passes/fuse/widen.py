@@ -5,7 +5,7 @@ its results rounded once. So kernels know such floats in loads, stores and conve
 value is the same whether it lies in memory between two kernels or in a register of one. What only
 moves elements stays as it is.
 
-Casts to f32 that the graph has, and views of them, are widened the same way.
+Conversions to f32 that the graph has, and views of them, are widened the same way.
 
 Operands are widened anew for each reader: one that computes in registers reads two bytes and widens
 there (`widen`); one that is given memory gets f32 in memory (`cast`). On the CPU a contraction is
@@ -45,8 +45,8 @@ def _narrow(value: Value) -> bool:
 
 
 class _Widening:
-    """The nodes so far. `stored` says which floats of two bytes the casts to f32 among them, and
-    views of those, are copies of."""
+    """The nodes so far. `stored` says which floats of two bytes the conversions to f32 among them,
+    and views of those, are copies of."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.target, self.names = target, names_of(graph)
@@ -56,7 +56,7 @@ class _Widening:
 
     def add(self, node: Node) -> None:
         """Append `node`, between conversions where it computes on floats of two bytes."""
-        if node.op.takes_narrow or not node.op.widens:
+        if node.op.takes_narrow or node.op.converts_reads or not node.op.widens:
             self._follow(node)
             self.nodes.append(node)
             return
@@ -85,8 +85,8 @@ class _Widening:
         return self._widened(value, node) if registers else self._copied(value, node)
 
     def _follow(self, node: Node) -> None:
-        """Remember casts to f32, and follow views of them."""
-        if node.op == Cast("f32") and _narrow(node.inputs[0]):
+        """Remember conversions to f32, and follow views of them."""
+        if node.op in (Cast("f32"), Widen()) and _narrow(node.inputs[0]):
             self.stored[node.output] = node.inputs[0]
         elif node.op.moves and node.inputs[0] in self.stored:
             source = self.stored[node.inputs[0]]

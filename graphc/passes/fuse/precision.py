@@ -1,0 +1,96 @@
+"""Products of float32 in less than float32, as `compile(precision=)` asks.
+
+narrow_products ("bfloat16"): each operand of a contraction is rounded to bf16 and stored so; sums
+stay f32. Early, so that what is rounded for several readers, or in every iteration of a loop, is
+rounded once.
+
+round_products ("tf32"): each operand is rounded to 10 bits of fraction: where it is read, if the
+device's kernels convert what they read, else in memory. Late, so that a rounding stays with its
+contraction.
+
+Both change what the graph means; that is what was asked for. Every device computes what the graph
+then says, and the reference decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from graphc.ir import NARROW, Graph, Node, Value
+from graphc.ops.base import Op
+from graphc.ops.logic import Cast
+from graphc.ops.tf32 import ReadTf32, RoundTf32
+from graphc.ops.widen import Widen
+from graphc.passes.rewriting.rewrite import drop_dead, names_of
+from graphc.target import Target
+
+
+def narrow_products(graph: Graph, target: Target) -> Graph:
+    """`graph` with the f32 operands of contractions rounded to bf16."""
+    operands = _Operands(graph, (Cast("bf16"), Widen()))
+    return operands.rewritten(operands.stored)
+
+
+def round_products(graph: Graph, target: Target) -> Graph:
+    """`graph` with the f32 operands of contractions rounded to tf32."""
+    if target.kind.converts_on_reads:
+        operands = _Operands(graph, (ReadTf32(),))
+        return operands.rewritten(operands.rounded)
+    operands = _Operands(graph, (RoundTf32(),))
+    return operands.rewritten(operands.stored)
+
+
+class _Operands:
+    """The nodes so far, and what each value is for those that multiply it. `steps` round it."""
+
+    def __init__(self, graph: Graph, steps: tuple[Op, ...]) -> None:
+        self.graph, self.steps = graph, steps
+        self.producers, self.names = graph.producers, names_of(graph)
+        self.nodes: list[Node] = []
+        self.made: dict[Value, Value] = {}
+
+    def rewritten(self, operand: Callable[[Value, Node], Value]) -> Graph:
+        """The graph whose contractions of f32 read `operand` of their inputs."""
+        for node in self.graph.nodes:
+            kinds = {v.type.dtype for v in (*node.inputs, *node.outputs)}
+            if node.op.contracts and kinds == {"f32"}:
+                node = replace(node, inputs=tuple(operand(v, node) for v in node.inputs))
+            self.nodes.append(node)
+        return drop_dead(replace(self.graph, nodes=tuple(self.nodes)))
+
+    def rounded(self, value: Value, reader: Node) -> Value:
+        """`value` rounded for this reader alone."""
+        if self._was_narrow(value):
+            return value
+        for op in self.steps:
+            value = self._emit(op, value, reader)
+        return value
+
+    def stored(self, value: Value, reader: Node) -> Value:
+        """`value` rounded once for all readers: before views, if those only turn or repeat it."""
+        if value in self.made:
+            return self.made[value]
+        producer = self.producers.get(value)
+        turned = producer is not None and producer.op.moves and producer.is_free
+        if producer is not None and turned and producer.inputs[0].type.size <= value.type.size:
+            source = self.stored(producer.inputs[0], reader)
+            self.made[value] = self._emit(producer.op, source, producer)
+        else:
+            self.made[value] = self.rounded(value, reader)
+        return self.made[value]
+
+    def _was_narrow(self, value: Value) -> bool:
+        """Whether the value is a float of two bytes that was converted: it is not rounded."""
+        producer = self.producers.get(value)
+        while producer is not None and producer.op.moves:
+            producer = self.producers.get(producer.inputs[0])
+        if producer is None or producer.op != Cast("f32"):
+            return False
+        return producer.inputs[0].type.dtype in NARROW
+
+    def _emit(self, op: Op, source: Value, like: Node) -> Value:
+        (type,) = op.infer(source.type)
+        result = Value(self.names.fresh(source.name), type)
+        self.nodes.append(replace(like, op=op, inputs=(source,), outputs=(result,)))
+        return result
