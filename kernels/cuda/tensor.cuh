@@ -9,10 +9,10 @@
 // lane % 4 * 2 + i % 2. Operands lie in dynamic shared memory in lines of k or of outer, without
 // gaps; the 16-byte chunks of a line are permuted so that a warp's reads meet all banks equally.
 //
-// Elements of two bytes are read by ldmatrix, 16 of outer x 16 of k at a time; turned where lines run
-// along outer. Floats are read 16 bytes at a time, of 16 of k as well: as a product may take k in any
-// order, the lane at place t of its row takes k = 4 t ... 4 t + 3 and gives two to each of two
-// products of tf32. Where lines run along outer its 16 bytes are 4 rows of different fragments.
+// Fragments are read by ldmatrix, 16 of outer x 32 bytes of k at a time: floats too where lines run
+// along k, as a pair of two bytes each; elements of two bytes turned where lines run along outer.
+// There floats are read one by one for B, and two rows of A at once, which are rows g and g + 8 of a
+// fragment: registers then are loaded where a product wants them, and no move stands between.
 //
 // Sums leave by shared memory, where the operands' tiles were, so that neighbouring threads store
 // neighbours. Shared memory: Contract::shared_bytes, dynamic, aligned to 16 bytes.
@@ -41,126 +41,91 @@ struct SwizzledTile {
   }
 };
 
-// How a warp multiplies WM x 16 elements by 16 x WN, read from shared tiles at m0, n0 and k; and which
-// place along outer the row `g` of the r-th of a warp's fragments is, eight rows or columns each.
-template <class T, int WM, int WN>
+// How a warp reads fragments of an operand from a shared tile. `depth` of k make one product; the row
+// or column `g` of the r-th eight of a warp is at `place`.
+template <class Shared>
 struct Fragments {
-  template <class Shared, int Count>
+  using T = typename Shared::T;
+  static constexpr int half_depth = 16 / sizeof(T), depth = 2 * half_depth;
+  // Rows of A that lie side by side are read at once: row g and row g + 8 of a fragment.
+  static constexpr bool pairs = sizeof(T) == 4 && !Shared::along_k;
+
+  template <bool ForB>
   GRAPHC_INLINE static int place(int r, int g) {
-    return r * 8 + g;
+    return pairs && !ForB ? r / 2 * 16 + g * 2 + r % 2 : r * 8 + g;
   }
-  // 16 of outer x 16 of k: quarters in the order of A's registers (outer changes first), or ForB of
-  // those of two fragments of B (k changes first).
-  template <class Shared, bool ForB>
+  // 16 of outer x depth of k: quarters in the order of A's registers (outer changes first), or ForB
+  // of those of two fragments of B (k changes first).
+  template <bool ForB>
   GRAPHC_INLINE static void load(unsigned (&to)[4], const T* tile, int outer, int k) {
-    const int lane = threadIdx.x % 32, low = lane / 8 % 2 * 8, high = lane / 16 * 8;
-    const int o = outer + (ForB ? high : low), c = k + (ForB ? low : high);
-    if constexpr (Shared::along_k) load_matrices<false>(to, tile + Shared::at(o + lane % 8, c));
-    else load_matrices<true>(to, tile + Shared::at(o, c + lane % 8));
-  }
-  template <class SharedA, class SharedB>
-  GRAPHC_INLINE static void multiply(float (&sum)[WM / 16][WN / 8][4], const T* tile_a,
-                                     const T* tile_b, int m0, int n0, int k) {
-    unsigned a[WM / 16][4];
-#pragma unroll
-    for (int m = 0; m < WM / 16; m++) load<SharedA, false>(a[m], tile_a, m0 + m * 16, k);
-#pragma unroll
-    for (int n = 0; n < WN / 8; n += 2) {
-      unsigned both[4];
-      load<SharedB, true>(both, tile_b, n0 + n * 8, k);
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-        const unsigned b[2] = {both[j * 2], both[j * 2 + 1]};
-#pragma unroll
-        for (int m = 0; m < WM / 16; m++) add(T{}, sum[m][n + j], a[m], b);
-      }
-    }
-  }
-  using A = const unsigned (&)[4];
-  using B = const unsigned (&)[2];
-  GRAPHC_INLINE static void add(half, float (&sum)[4], A a, B b) { multiply_halves(sum, a, b); }
-  GRAPHC_INLINE static void add(bfloat, float (&sum)[4], A a, B b) { multiply_bfloats(sum, a, b); }
-};
-
-GRAPHC_INLINE float unrounded(float x) { return x; }
-GRAPHC_INLINE float unrounded(tf32 x) { return x.value; }
-
-// Floats, as Parts numbers of tf32 each.
-template <class T, int Parts, int WM, int WN>
-struct FloatFragments {
-  // Rows of fragments that a lane reads at once.
-  template <class Shared, int Count>
-  static constexpr int together = Shared::along_k ? 1 : smaller(Count, 4);
-  template <class Shared, int Count>
-  GRAPHC_INLINE static int place(int r, int g) {
-    constexpr int some = together<Shared, Count>;
-    return r / some * (8 * some) + g * some + r % some;
-  }
-
-  struct Row {
-    unsigned part[Parts][4];  // of four of k
-    GRAPHC_INLINE void set(int j, float value) {
-      const float near = float_to_tf32(value);
-      part[0][j] = __float_as_uint(near);
-      if constexpr (Parts == 2) part[1][j] = __float_as_uint(float_to_tf32(value - near));
-    }
-  };
-  // `together` rows from the r-th of Count.
-  template <class Shared, int Count>
-  GRAPHC_INLINE static void load(Row* to, const T* tile, int outer, int r, int k) {
-    const int lane = threadIdx.x % 32, at = outer + place<Shared, Count>(r, lane / 4);
-    const int first = k + lane % 4 * 4;
-    constexpr int some = together<Shared, Count>;
+    const int lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
+    const int o = outer + (ForB ? high : low) * 8, c = k + (ForB ? low : high) * half_depth;
     if constexpr (Shared::along_k) {
-      const auto four = *reinterpret_cast<const Pack<T, 4>*>(tile + Shared::at(at, first));
+      load_matrices<false>(to, tile + Shared::at(o + lane % 8, c));
+    } else if constexpr (sizeof(T) == 2) {
+      load_matrices<true>(to, tile + Shared::at(o, c + lane % 8));
+    } else if constexpr (!ForB) {
 #pragma unroll
-      for (int j = 0; j < 4; j++) to->set(j, unrounded(four.at[j]));
+      for (int i = 0; i < 4; i += 2) {
+        const auto two = *reinterpret_cast<const Pack<T, 2>*>(
+            tile + Shared::at(outer + lane / 4 * 2, k + lane % 4 + i * 2));
+        to[i] = bits_of(two.at[0]);
+        to[i + 1] = bits_of(two.at[1]);
+      }
     } else {
 #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const auto rows = *reinterpret_cast<const Pack<T, some>*>(tile + Shared::at(at, first + j));
-#pragma unroll
-        for (int i = 0; i < some; i++) to[i].set(j, unrounded(rows.at[i]));
-      }
+      for (int i = 0; i < 4; i++)
+        to[i] = bits_of(tile[Shared::at(outer + i / 2 * 8 + lane / 4, k + lane % 4 + i % 2 * 4)]);
     }
   }
-  template <class SharedA, class SharedB>
-  GRAPHC_INLINE static void multiply(float (&sum)[WM / 16][WN / 8][4], const T* tile_a,
-                                     const T* tile_b, int m0, int n0, int k) {
-    constexpr int some_a = together<SharedA, WM / 8>, some_b = together<SharedB, WN / 8>;
-    Row a[WM / 8], b[some_b];
+  GRAPHC_INLINE static unsigned bits_of(float x) { return __float_as_uint(x); }
+  GRAPHC_INLINE static unsigned bits_of(tf32 x) { return __float_as_uint(x.value); }
+};
+
+// What tensor cores make of registers as they are loaded: the parts of which each consists.
+template <class T>
+struct Product {
+  static constexpr int parts = 1;
+  template <int N>
+  GRAPHC_INLINE static void split(unsigned (&)[1][N]) {}
+};
+template <>
+struct Product<tf32> {
+  static constexpr int parts = 1;
+  template <int N>
+  GRAPHC_INLINE static void split(unsigned (&to)[1][N]) {
 #pragma unroll
-    for (int r = 0; r < WM / 8; r += some_a) load<SharedA, WM / 8>(a + r, tile_a, m0, r, k);
-    // Part i of a times part j of b, for one column of fragments and two of a lane's four of k.
-    auto add = [&](int i, int j, int n, int two) {
-      const Row& column = b[n % some_b];
-      const unsigned y[2] = {column.part[j][two], column.part[j][two + 1]};
+    for (int i = 0; i < N; i++)
+      to[0][i] = __float_as_uint(float_to_tf32(__uint_as_float(to[0][i])));
+  }
+};
+template <>
+struct Product<float> {
+  static constexpr int parts = 2;
+  template <int N>
+  GRAPHC_INLINE static void split(unsigned (&to)[2][N]) {
 #pragma unroll
-      for (int m = 0; m < WM / 16; m++) {
-        const Row &above = a[2 * m], &below = a[2 * m + 1];
-        const unsigned x[4] = {above.part[i][two], below.part[i][two], above.part[i][two + 1],
-                               below.part[i][two + 1]};
-        multiply_tf32(sum[m][n], x, y);
-      }
-    };
-#pragma unroll
-    for (int n = 0; n < WN / 8; n++) {
-      if (n % some_b == 0) load<SharedB, WN / 8>(b, tile_b, n0, n, k);
-#pragma unroll
-      for (int two = 0; two < 4; two += 2) {
-        if constexpr (Parts == 2) {
-          add(1, 0, n, two);
-          add(0, 1, n, two);
-        }
-        add(0, 0, n, two);
-      }
+    for (int i = 0; i < N; i++) {
+      const float value = __uint_as_float(to[0][i]), near = float_to_tf32(value);
+      to[0][i] = __float_as_uint(near);
+      to[1][i] = __float_as_uint(float_to_tf32(value - near));
     }
   }
 };
-template <int WM, int WN>
-struct Fragments<tf32, WM, WN> : FloatFragments<tf32, 1, WM, WN> {};
-template <int WM, int WN>
-struct Fragments<float, WM, WN> : FloatFragments<float, 2, WM, WN> {};
+using FragmentA = const unsigned (&)[4];
+using FragmentB = const unsigned (&)[2];
+GRAPHC_INLINE void multiply(half, float (&sum)[4], FragmentA a, FragmentB b) {
+  multiply_halves(sum, a, b);
+}
+GRAPHC_INLINE void multiply(bfloat, float (&sum)[4], FragmentA a, FragmentB b) {
+  multiply_bfloats(sum, a, b);
+}
+GRAPHC_INLINE void multiply(tf32, float (&sum)[4], FragmentA a, FragmentB b) {
+  multiply_tf32(sum, a, b);
+}
+GRAPHC_INLINE void multiply(float, float (&sum)[4], FragmentA a, FragmentB b) {
+  multiply_tf32(sum, a, b);
+}
 
 template <int BM_, int BN_, int BK_, int WM, int WN, int Stages>
 struct TensorCores {
@@ -176,15 +141,44 @@ struct TensorCores {
   template <class SharedA, class SharedB, class Sum>
   struct Sums {
     using T = typename SharedA::T;
-    using Warp = Fragments<T, WM, WN>;
+    using A = Fragments<SharedA>;
+    using B = Fragments<SharedB>;
+    static constexpr int parts = Product<T>::parts;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int m0 = warp % down * WM, n0 = warp / down * WN;
     float sum[WM / 16][WN / 8][4] = {};
 
     GRAPHC_INLINE void step(const T* tile_a, const T* tile_b) {
 #pragma unroll
-      for (int k = 0; k < BK; k += 16)
-        Warp::template multiply<SharedA, SharedB>(sum, tile_a, tile_b, m0, n0, k);
+      for (int k = 0; k < BK; k += A::depth) {
+        unsigned a[WM / 16][parts][4];
+#pragma unroll
+        for (int m = 0; m < WM / 16; m++) {
+          A::template load<false>(a[m][0], tile_a, m0 + m * 16, k);
+          Product<T>::split(a[m]);
+        }
+#pragma unroll
+        for (int n = 0; n < WN / 8; n += 2) {
+          unsigned b[parts][4];
+          B::template load<true>(b[0], tile_b, n0 + n * 8, k);
+          Product<T>::split(b);
+          if constexpr (parts == 2) {  // the smaller products first
+            add(n, a, 1, b[0]);
+            add(n, a, 0, b[1]);
+          }
+          add(n, a, 0, b[0]);
+        }
+      }
+    }
+    // Columns of fragments n and n + 1, with one part of a.
+    GRAPHC_INLINE void add(int n, const unsigned (&a)[WM / 16][parts][4], int part,
+                           const unsigned (&both)[4]) {
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        const unsigned b[2] = {both[j * 2], both[j * 2 + 1]};
+#pragma unroll
+        for (int m = 0; m < WM / 16; m++) multiply(T{}, sum[m][n + j], a[m][part], b);
+      }
     }
     template <class Visitor>
     GRAPHC_INLINE void visit(const Visitor& visitor) const {
@@ -194,8 +188,8 @@ struct TensorCores {
         for (int c = 0; c < WN / 8; c++)
 #pragma unroll
           for (int i = 0; i < 2; i++)
-            visitor(m0 + Warp::template place<SharedA, WM / 8>(r, lane / 4),
-                    n0 + Warp::template place<SharedB, WN / 8>(c, lane % 4 * 2 + i),
+            visitor(m0 + A::template place<false>(r, lane / 4),
+                    n0 + B::template place<true>(c, lane % 4 * 2 + i),
                     sum[r / 2][c][r % 2 * 2 + i]);
     }
   };
