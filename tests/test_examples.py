@@ -6,13 +6,14 @@ import gzip
 import importlib.util
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from tests.tools import ROOT, need_command, need_module
+from tests.tools import ROOT, need_command, need_module, run_python
 
 EXAMPLES = ROOT / "examples"
 TESTED = {
@@ -22,6 +23,7 @@ TESTED = {
     "mlp",
     "own_layer",
     "own_op",
+    "torch_resnet",
     "two_streams",
     "vmap",
 }
@@ -137,3 +139,19 @@ def test_inspect_stages_follows_a_line(capsys):
     assert 'extern "C"' in output
     assert "plan loss_fn" in output
     assert "profile loss_fn" in output
+
+
+@pytest.mark.slow
+def test_a_resnet_of_torchvision_learns_as_in_eager():
+    need_command("g++", "clang++")
+    need_module("torch")
+    need_module("sklearn")
+    if find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    accuracies = []
+    for arguments in ([], ["--plan"], ["--backend", "eager"]):
+        output = run_python("examples/torch_resnet.py", *arguments)
+        accuracies.append(float(re.search(r"test accuracy: ([\d.]+) %$", output.strip())[1]))
+    # Rounding alone parts them, which 60 steps make large; and 1 % is 3 of 297 digits.
+    assert min(accuracies) > 90
+    assert min(accuracies[:2]) > accuracies[2] - 3
