@@ -17,6 +17,7 @@ from graphc.errors import GraphError
 from graphc.ir import Where
 from graphc.torch.aten import rule_of
 from graphc.torch.aten.rules import dtype_of
+from graphc.torch.aten.strides import as_they_lie, reads_strides
 from graphc.trace import current_builder
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
@@ -62,6 +63,9 @@ def apply(node: Node, args: Sequence[Any], kwargs: dict[str, Any], draws: bool =
     rule = rule_of(str(target), draws)
     if rule is None:
         raise GraphError(f"{target} is not offered")
+    if reads_strides(node):
+        x, *rest = args
+        return as_they_lie(rule, x, rest, node.all_input_nodes[0].meta["val"])
     return fitted(rule(*args, **kwargs), node.meta.get("val"))
 
 

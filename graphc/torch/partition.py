@@ -15,6 +15,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from graphc.errors import GraphError
 from graphc.ir import Type
 from graphc.torch.aten.rules import dtype_of
+from graphc.torch.aten.strides import order_of, reads_strides
 from graphc.torch.interpret import apply
 from graphc.trace import Builder
 
@@ -47,9 +48,12 @@ class Offered(OperatorSupportBase):
         """Why the node is left to PyTorch; "" if it is not."""
         if not isinstance(node.target, torch._ops.OpOverload):
             return "" if _plain(node) else f"{node.target} is not an operator"
+        if _read_by_strides(node):
+            return f"what {node.target} gives is read by strides"
         if node.target._schema.is_mutable:
             return f"{node.target} writes into its argument"
-        key = repr((str(node.target), map_arg((node.args, node.kwargs), _description)))
+        lies = order_of(node.all_input_nodes[0].meta["val"]) if reads_strides(node) else ()
+        key = repr((str(node.target), map_arg((node.args, node.kwargs), _description), lies))
         if key not in self._known:
             self._known[key] = _try(node, self._draws)
         return self._known[key]
@@ -65,6 +69,22 @@ def partitioned(module: GraphModule) -> tuple[GraphModule, Offered]:
 def _plain(node: Node) -> bool:
     """Whether the node takes one of several results, or computes with sizes."""
     return node.target.__module__ == "_operator"
+
+
+def _read_by_strides(node: Node) -> bool:
+    """Whether elements of the node's result, or of a view of it, are found where PyTorch's tensor
+    has them and graphc's would not."""
+    users = [user for user in node.users if user.all_input_nodes[0] is node]
+    if not any(reads_strides(u) or (_is_view(u) and _read_by_strides(u)) for u in users):
+        return False
+    example = node.meta.get("val")
+    return isinstance(example, torch.Tensor) and order_of(example) is None
+
+
+def _is_view(node: Node) -> bool:
+    target = node.target
+    returns = target._schema.returns if isinstance(target, torch._ops.OpOverload) else ()
+    return any(r.alias_info is not None for r in returns)
 
 
 def _try(node: Node, draws: bool) -> str:

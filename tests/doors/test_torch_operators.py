@@ -119,6 +119,12 @@ CASES |= {
         lambda x: F.pad(x, (2, 1, 1, 2), "reflect") + F.pad(x, (2, 1, 1, 2), "replicate"),
         (IMAGES,),
     ),
+    "as_strided": (lambda x: x.as_strided((2, 3), (4, 1), 2) * 2 + x.as_strided((3,), (0,)), (X,)),
+    "as_strided of what lies otherwise": (lambda x: (x * 2).t().as_strided((4, 2), (3, 1)), (X,)),
+    "as_strided that overlaps": (lambda x: x.sin().as_strided((3, 4), (2, 1), 1).sum(0), (X,)),
+    "as_strided of one pixel": (
+        lambda x: F.adaptive_avg_pool2d(x.permute(0, 3, 1, 2), 1).flatten(1), (IMAGES,),
+    ),
     "writes": (lambda x, y: written(x, y), (X, Y)),
     "matmul": (lambda x, y: x @ y.t() + torch.einsum("ij,ij->i", x, y), (X, Y)),
     "batched matmul": (torch.matmul, (normal(2, 3, 4), normal(4, 5))),

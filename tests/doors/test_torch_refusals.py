@@ -77,6 +77,27 @@ def test_attention_that_drops() -> None:
     assert found == "attention: with dropout, or so many features, it is left to PyTorch"
 
 
+def test_reads_by_strides_of_memory_that_graphc_does_not_have() -> None:
+    from graphc.torch.aten.strides import as_strided, as_strided_scatter
+    from graphc.torch.backend import graphc as backend
+
+    def function(x: Any) -> Any:
+        return x.exp()[1:, 2:].as_strided((2, 2), (5, 1), 3) + 1
+
+    x = torch.arange(20.0).view(4, 5) / 10
+    assert refused(function, x) == {
+        "as_strided: of a part of another tensor's memory it is left to PyTorch",
+        "what aten.slice.Tensor gives is read by strides",
+    }
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(function, backend=backend)(x), function(x))
+    row = graphc.spec((12,))
+    found = refusal(lambda x: as_strided(x, (3, 4), (4, 1), 1), row)
+    assert found == "as_strided: element 12 of a tensor that has 12"
+    found = refusal(lambda x: as_strided_scatter(x, x[:6], (2, 3), (1, 1)), row)
+    assert found == "as_strided_scatter: which of several elements for a place stays is left open"
+
+
 def test_a_rule_that_gives_another_shape_than_pytorch() -> None:
     from graphc.torch.interpret import fitted
 

@@ -18,6 +18,7 @@ from graphc.torch.aten import (
     reductions,
     resizing,
     shapes,
+    strides,
 )
 from graphc.torch.aten.rules import rule_of as rule_of
 
@@ -36,4 +37,5 @@ __all__ = [
     "resizing",
     "rule_of",
     "shapes",
+    "strides",
 ]
