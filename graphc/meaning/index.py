@@ -148,6 +148,30 @@ def atoms(index: Index) -> Iterable[Atom]:
             yield from atoms(atom[1])
 
 
+def digit_of(atom: Atom, name: Atom) -> set[int] | None:
+    """The weights of the digits of the variable that an atom is made of; None if it is made of
+    anything else of it."""
+    if atom[0] == VARIABLE:
+        return None if atom == name else set()
+    _, inner, n = atom
+    own = quotient_of(inner, name)
+    if own is not None:
+        return {own, own * n}
+    found = [digit_of(a, name) for a, _ in inner[1]]
+    return None if None in found else set().union(*(p for p in found if p))
+
+
+def quotient_of(index: Index, name: Atom) -> int | None:
+    """n where the index is the variable over n, rounded down; None if it is anything else."""
+    if index == (0, ((name, 1),)):
+        return 1
+    if index[0] == 0 and len(index[1]) == 1 and index[1][0][1] == 1:
+        kind, inner, n = index[1][0][0]
+        if kind == QUOTIENT and inner == (0, ((name, 1),)):
+            return int(n)
+    return None
+
+
 def _replaced(atom: Atom, new: Mapping[Atom, Index]) -> Index:
     kind, inner, n = atom
     if kind == VARIABLE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from graphc.meaning.conditions import Condition, apart, simplified, threshold
@@ -17,7 +18,7 @@ from graphc.meaning.index import (
     variables,
 )
 from graphc.meaning.rebuilding import BOUND, PARAMETER, Rebuilding
-from graphc.meaning.table import Term
+from graphc.meaning.table import Term, children_of
 
 
 class Pieces(Rebuilding):
@@ -60,6 +61,52 @@ class Pieces(Rebuilding):
     ) -> Term:
         moved = [(replaced(i, new), low, high, n) for i, low, high, n in conditions]
         return self.guard(moved, self.substituted(term, new), other)
+
+    def implied(self, names: list[Atom], body: Term) -> list[Condition]:
+        """Where a sum over `names` is not 0 for want of any value at which its guards pass."""
+        key = self.keys[body]
+        if key[0] != "guard" or not self.is_number(key[3], 0):
+            return []
+        found: list[Condition] = []
+        for (offset, terms), low, high, n in key[1]:
+            bound = tuple(t for t in terms if not variables((0, (t,))).isdisjoint(names))
+            free = (offset, tuple(t for t in terms if t not in bound))
+            first, last = span((0, bound))
+            low, high = low - last, high - first
+            if n == 1 and free[1] and not low <= span(free)[0] <= span(free)[1] < high:
+                found.append((free, low, high, 1))
+        return found
+
+    def decides(self, body: Term, indices: Sequence[Index]) -> bool:
+        """Whether a condition within the body of a fold is known where it is read at `indices`."""
+        if not self.tested[body]:
+            return False
+        new = {(VARIABLE, PARAMETER + i, 0): index for i, index in enumerate(indices)}
+        for index, low, high in self._conditions(body):
+            first, last = span(replaced(index, new))
+            if last < low or first >= high or (low <= first and last < high):
+                return True
+        return False
+
+    def _conditions(self, body: Term) -> set[tuple[Index, int, int]]:
+        """(i, low, high) for each low <= i < high that guards within the body ask, and for each
+        of the cases."""
+        if body not in self._asked:
+            found: set[tuple[Index, int, int]] = set()
+            seen, waiting = {body}, [body]
+            while waiting:
+                key = self.keys[waiting.pop()]
+                if key[0] == "guard":
+                    found.update((i, low, high) for i, low, high, n in key[1] if n == 1)
+                elif key[0] == "cases":
+                    stops = [stop for stop, _ in key[2][:-1]]
+                    found.update((key[1], stop, sys.maxsize) for stop in stops)
+                if key[0] != "at":
+                    new = [t for t in children_of(key) if self.tested[t] and t not in seen]
+                    seen.update(new)
+                    waiting += new
+            self._asked[body] = found
+        return self._asked[body]
 
     def residues(self, index: Index, n: int, parts: Sequence[Term]) -> Term:
         """The part whose number is the remainder of the index."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from graphc.ir.op import Op
 from graphc.meaning.conditions import Condition
@@ -61,15 +62,21 @@ class Rebuilding(Table):
             parts = [(fresh_atom(a), c) for a, c in index[1] if (a, c) not in free]
             if free:
                 factor = math.gcd(*(c for _, c in free))
-                factor = -factor if free[0][1] < 0 else factor
                 key = tuple((a, c // factor) for a, c in free)
+                less = tuple((a, -c) for a, c in key)
+                if less in parameters:  # the sign is that of what was met first, whatever the names
+                    key, factor = less, -factor
                 first = (len(parameters), index[0] // factor)
                 number, shift = parameters.setdefault(key, first)
                 parts.append(((VARIABLE, PARAMETER + number, 0), factor))
                 return index[0] - factor * shift, tuple(sorted(parts))
             return index[0], tuple(sorted(parts))
 
-        closed = self._rebuilt(bodies, fresh_index, self._raw)
+        def place(condition: Condition) -> list[tuple[int, int]]:
+            """What of a condition has a number already: an order that no name decides."""
+            return sorted((new[a][1], c) for a, c in condition[0][1] if a in new)
+
+        closed = self._rebuilt(bodies, fresh_index, self._raw, order=place)
         extents = {number: n for _, number, n in new.values()}
         return closed, tuple((shift, key) for key, (_, shift) in parameters.items()), extents
 
@@ -89,8 +96,10 @@ class Rebuilding(Table):
         rename: Callable[[Index], Index],
         make: Callable[[Key], Term],
         only: frozenset[Atom] | None = None,
+        order: Callable[[Condition], Any] = lambda _: 0,
     ) -> tuple[Term, ...]:
-        """The terms with all indices renamed, outer ones before inner ones, in order."""
+        """The terms with all indices renamed, outer ones before inner ones, in order; those of a
+        guard's conditions, which come last, by `order`."""
         done: dict[Term, Term] = {}
         names: dict[Index, Index] = {}
 
@@ -118,7 +127,7 @@ class Rebuilding(Table):
                     (renamed(shifted(i, -low)), 0, high - low, n)
                     if n == 1
                     else (renamed(i), low, high, n)
-                    for i, low, high, n in key[1]
+                    for i, low, high, n in sorted(key[1], key=order)
                 ]
                 done[term] = make(("guard", tuple(conditions), *inner))
             elif key[0] == "residues":

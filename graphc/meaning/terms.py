@@ -32,14 +32,15 @@ from graphc.ir import Type
 from graphc.ir.op import Op
 from graphc.meaning.conditions import apart
 from graphc.meaning.index import (
-    QUOTIENT,
     VARIABLE,
     Atom,
     Index,
     combined,
+    digit_of,
     quotient,
     remainder,
     replaced,
+    shifted,
     span,
     variables,
 )
@@ -57,11 +58,14 @@ class Terms(Pieces):
     """All terms of some graphs."""
 
     def at(self, source: Term, indices: Iterable[Index]) -> Term:
-        """An element of a source. A fold that is read at a fixed place is one of fewer parameters:
-        else it would not be what a graph makes that computes nothing else of it."""
+        """An element of a source. A fold that is read at a fixed place is one of fewer parameters,
+        one that is read where its conditions are known has none of them: else it would not be what
+        a graph makes that computes nothing else of it."""
         key = ("at", source, tuple(indices))
         fold = self.keys[source]
-        if fold[0] != "fold" or fold[1] == "prod" or all(i[1] for i in key[2]):
+        if fold[0] != "fold" or fold[1] == "prod":
+            return self.term(*key)
+        if all(i[1] for i in key[2]) and not self.decides(fold[4], key[2]):
             return self.term(*key)
         if key not in self._fixed:
             body, names = self._opened(key)
@@ -135,6 +139,13 @@ class Terms(Pieces):
                 parts = [self.fold(combine, bound, t, dtype) for t in key[3]]
                 return self.residues(key[1], key[2], parts)
             if key[0] == "guard" and self.is_number(key[3], 0):
+                for (offset, terms), low, high, n in key[1]:
+                    plain = offset == 0 and n == 1 and len(terms) == 1 and terms[0][1] == 1
+                    if plain and terms[0][0] in names:
+                        step = self.fresh(high - low)
+                        body = self.substituted(body, {terms[0][0]: shifted(step, low)})
+                        left = [(0, ((a, 1),)) for a in names if a != terms[0][0]]
+                        return self.fold(combine, [*left, step], body, dtype)
                 moved = [c for c in key[1] if not variables(c[0]).intersection(names)]
                 if moved:
                     kept = [c for c in key[1] if c not in moved]
@@ -156,12 +167,14 @@ class Terms(Pieces):
             return body
         for rewrite in (self._split, self._merged):
             names, body = rewrite(names, body)
+        outside = self.implied(names, body) if combine == "sum" else []
         unused = sorted(n[2] for n in names if n not in self.variables[body])
         (body,), arguments, order = self.close((body,), names, True)
         extents = tuple(order[n] for n in sorted(order))
         if combine == "prod":  # what does not change along an axis is multiplied all the same
             extents = (*extents, *unused)
-        return self.at(self.term("fold", combine, dtype, extents, body), arguments)
+        found = self.at(self.term("fold", combine, dtype, extents, body), arguments)
+        return self.guard(outside, found, self.number(0, dtype)) if outside else found
 
     def _divided(self, term: Term, names: list[Atom]) -> tuple[Index, int, Atom] | None:
         """An index of a bound variable and at most one other that must be a multiple of a number,
@@ -278,14 +291,10 @@ class Terms(Pieces):
             mine = [a for a in used if name in variables((0, ((a, 1),)))]
             if name in mine or not mine:
                 continue
-            places = {1, name[2]}
-            for _, inner, n in mine:
-                own = quotient_of(inner, name)
-                if own is None:
-                    places.clear()
-                    break
-                places |= {own, own * n}
-            steps = sorted(places)
+            found = [digit_of(a, name) for a in mine]
+            if None in found:
+                continue
+            steps = sorted({1, name[2]}.union(*(p for p in found if p)))
             pairs = list(itertools.pairwise(steps))
             if len(pairs) < 2 or any(b % a for a, b in pairs):
                 continue
@@ -333,17 +342,6 @@ class Terms(Pieces):
 
     def _atoms(self, term: Term) -> set[Atom]:
         return {a for index in self.reads(term) for a in _outer(index)}
-
-
-def quotient_of(index: Index, name: Atom) -> int | None:
-    """n where the index is the variable over n, rounded down; None if it is anything else."""
-    if index == (0, ((name, 1),)):
-        return 1
-    if index[0] == 0 and len(index[1]) == 1 and index[1][0][1] == 1:
-        kind, inner, n = index[1][0][0]
-        if kind == QUOTIENT and inner == (0, ((name, 1),)):
-            return int(n)
-    return None
 
 
 def _outer(index: Index) -> Iterable[Atom]:
