@@ -33,10 +33,9 @@ struct SwizzledTile {
   GRAPHC_INLINE static int at(int outer, int k) {
     const int y = along_k ? outer : k, x = along_k ? k : outer;
     int moved = 0;
-    if constexpr (sizeof(T) == 2) moved = y / (chunks < 8 ? 8 / chunks : 1) % smaller(chunks, 8);
-    else if constexpr (!along_k)
-      moved = y / 4 % 4 * 2;  // of lines that differ by 4, two chunks each
-    else if constexpr (chunks >= 8) moved = y % 2 * 4;  // of neighbouring lines, four chunks each
+    if constexpr (sizeof(T) == 2 || along_k)  // eight lines at one chunk
+      moved = y / (chunks < 8 ? 8 / chunks : 1) % smaller(chunks, 8);
+    else moved = y % 4 * 2;  // four lines at two neighbouring chunks
     return y * line + (x / quad ^ moved) * quad + x % quad;
   }
 };

@@ -17,6 +17,7 @@ from graphc.kernels.cuda import tiles
 from graphc.kernels.cuda.tiles import LONG_TILES, SHORT_TILES, Operand, TensorTile, tensor_tiles
 from graphc.ops.base import Array
 from tests.kernels.cuda_harness import build_device
+from tests.sim.playing import fetch, packed, place, simulator
 from tests.tools import need_command
 
 EPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
@@ -225,11 +226,12 @@ def test_a_tile_is_taken_where_its_threads_can_copy():
 LARGE = {
     "nn": (graphc.matmul, [(2048, 2048), (2048, 2048)]),
     "nt": (lambda a, b: graphc.matmul(a, transposed(b)), [(2048, 2048), (2048, 2048)]),
+    "tn": (lambda a, b: graphc.matmul(transposed(a), b), [(4096, 4096), (4096, 4096)]),
     "conv": (convolution, [(32, 128, 28, 28), (128, 128, 3, 3), (128,)]),
     "some": (lambda a, b: graphc.matmul(transposed(a), b), [(256, 512), (256, 512)]),
 }
 ASKED = [("bfloat16", "nn"), ("bfloat16", "conv"), ("tf32", "nt"), ("tf32", "conv")]
-ASKED += [("tf32", "some"), ("float32x3", "nn")]
+ASKED += [("tf32", "tn"), ("tf32", "some"), ("float32x3", "nn")]
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -247,3 +249,56 @@ def test_tiles_of_tensor_cores_stay_in_registers(arch: str, tmp_path):
     usage = build_device(kernels, tmp_path, need_command("nvcc"), arch)
     assert len(usage) >= len(ASKED)
     assert all(u.spilled == 0 for u in usage.values()), usage
+
+
+PLACES = """
+#include "cuda/tensor.cuh"
+template <class T, bool AlongK> struct Access {
+  using element = T;
+  static constexpr bool along_k = AlongK;
+};
+template <class T, bool AlongK, int Outer, int BK>
+__device__ void tell(int* y) {
+  using Tile = graphc::SwizzledTile<Access<T, AlongK>, Outer, BK>;
+  for (int i = threadIdx.x; i < Outer * BK; i += 32) y[i] = Tile::at(i / BK, i % BK) * sizeof(T);
+}
+"""
+TOLD = """
+extern "C" __global__ void tile_%d(int* y) { tell<%s, %s, %d, %d>(y); }
+"""
+LAID = [
+    (element, along_k, outer, k)
+    for element, k in (("graphc::half", 64), ("float", 32))
+    for along_k in (True, False)
+    for outer in (32, 64, 128)
+]
+LANES = np.arange(32)
+GROUP, PLACE = LANES // 4, LANES % 4
+
+
+def reads(element: str, along_k: bool) -> list[tuple[Array, Array, int]]:
+    """Outer, k and bytes of what the lanes read together: at most 128 bytes."""
+    eight, quad = np.arange(8), 8 if element == "graphc::half" else 4
+    if along_k:
+        return [(eight, np.full(8, c * quad), 16) for c in range(8)]
+    if quad == 8:
+        return [(np.full(8, c * quad), eight, 16) for c in range(4)]
+    halves = [(GROUP[h] * 2, PLACE[h], 8) for h in (slice(0, 16), slice(16, 32))]
+    return [*halves, (GROUP, PLACE, 4), (GROUP + 8, PLACE + 4, 4)]
+
+
+def test_no_two_lanes_read_the_same_bank():
+    device = simulator(check=False)
+    words = {True: "true", False: "false"}
+    told = [TOLD % (i, e, words[a], o, k) for i, (e, a, o, k) in enumerate(LAID)]
+    module = device.module_from_buffer(device.compile("".join([PLACES, *told]), "places"))
+    for i, (element, along_k, outer, k) in enumerate(LAID):
+        places, stream = place(device, np.empty(outer * k, np.int32)), device.Stream(1)
+        function = module.get_function(f"tile_{i}")
+        function._launch_kernel((1, 1, 1), (32, 1, 1), packed(places), 0, stream)
+        stream.synchronize()
+        at = fetch(device, places, np.empty((outer, k), np.int32))
+        assert len(np.unique(at)) == outer * k
+        for rows, depths, size in reads(element, along_k):
+            banks = (at[rows, depths][:, None] // 4 + np.arange(size // 4)) % 32
+            assert len(np.unique(banks)) == banks.size, (element, along_k, outer)
