@@ -36,8 +36,11 @@ from graphc.runtime.compilers import (
     side_by_side,
 )
 
-UNIT_COST = 40.0
+UNIT_COST = 60.0
 """What one unit is worth at most, in simple kernels: some seconds of compiling."""
+
+_COSTS = {"attend": 30.0, "contract": 4.0, "reduce": 3.0}
+"""What a kernel of a template costs to compile, in simple kernels: 30 ms each, without headers."""
 
 _INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 
@@ -56,7 +59,7 @@ class _Wanted:
 
     @property
     def cost(self) -> float:
-        return 4.0 if self.kernel.template == "contract" else 1.0
+        return _COSTS.get(self.kernel.template, 1.0)
 
     def text(self) -> str:
         """The kernel's text without includes, its function under its symbol."""

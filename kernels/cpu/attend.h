@@ -38,15 +38,17 @@ template <int MOST, class Body> INLINE void with_registers(long count, const Bod
   body.template operator()<MOST>();
 }
 
-template <int R, int V, int PITCH, long ROW, long STRIDE, class T, class Start, class Finish>
-INLINE void tile(const T* a, const T* b, long steps, long row, const Start& start,
-                 const Finish& finish) {
+// out[r][v] = out[r][v] * factor[v], or 0 without factors, + sum over s of a[r * row + s * stride] * b[s][v], for R rows of V
+// registers: one function for all products of a kernel, which would be most of its text.
+template <int R, int V, int PITCH, class T>
+SHARED void tile(const T* a, long row, long stride, const T* b, long steps, T* out,
+                 const vec<T>* factor) {
   vec<T> sum[R][V];
 #pragma GCC unroll 8
   for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
-    for (int v = 0; v < V; v++) sum[r][v] = start(row + r, v);
-  a += row * ROW;
+    for (int v = 0; v < V; v++)
+      sum[r][v] = factor ? load(out + r * PITCH + v * W) * factor[v] : vec<T>{};
 #pragma GCC unroll 2
   for (long s = 0; s < steps; s++) {
     vec<T> y[V];
@@ -54,7 +56,7 @@ INLINE void tile(const T* a, const T* b, long steps, long row, const Start& star
     for (int v = 0; v < V; v++) y[v] = load(b + s * PITCH + v * W);
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++) {
-      const vec<T> x = splat(a[r * ROW + s * STRIDE]);
+      const vec<T> x = splat(a[r * row + s * stride]);
 #pragma GCC unroll 8
       for (int v = 0; v < V; v++) sum[r][v] += x * y[v];
     }
@@ -62,26 +64,34 @@ INLINE void tile(const T* a, const T* b, long steps, long row, const Start& star
 #pragma GCC unroll 8
   for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
-    for (int v = 0; v < V; v++) finish(row + r, v, sum[r][v]);
+    for (int v = 0; v < V; v++) store(out + r * PITCH + v * W, sum[r][v]);
 }
 
-// start(r, v) is what the sum of register v of row r begins with; finish(r, v, sum) takes it. The rows are a multiple of ROWS, or
-// REST more.
-template <int V, int PITCH, int REST, long ROW, long STRIDE, class T, class Start, class Finish>
-INLINE void product(const T* a, const T* b, long rows, long steps, const Start& start,
-                    const Finish& finish) {
+// The rows are a multiple of ROWS, or REST more.
+template <int REST, class Some> INLINE void by_rows(long rows, const Some& some) {
   long row = 0;
-  for (; row + ROWS <= rows; row += ROWS)
-    tile<ROWS, V, PITCH, ROW, STRIDE>(a, b, steps, row, start, finish);
+  for (; row + ROWS <= rows; row += ROWS) some.template operator()<ROWS>(row);
   if constexpr (REST > 0)
-    if (row < rows) tile<REST, V, PITCH, ROW, STRIDE>(a, b, steps, row, start, finish);
+    if (row < rows) some.template operator()<REST>(row);
 }
-// out[r][place] += ... for features r.
+// finish(r, v, sum) takes the sum of register v of row r.
+template <int V, int PITCH, int REST, long ROW, long STRIDE, class T, class Finish>
+INLINE void product(const T* a, const T* b, long rows, long steps, const Finish& finish) {
+  by_rows<REST>(rows, [&]<int R>(long row) INLINED {
+    alignas(64) T sums[R * PITCH];
+    tile<R, V, PITCH>(a + row * ROW, ROW, STRIDE, b, steps, sums, nullptr);
+#pragma GCC unroll 1
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; v++) finish(row + r, v, load(sums + r * PITCH + v * W));
+  });
+}
+// out[r][place] = out[r][place] * factor + ... for features r.
 template <int V, int PITCH, int FEATURES, long ROW, long STRIDE, class T>
-INLINE void accumulate(const T* a, const T* b, long steps, T* out) {
-  product<V, PITCH, FEATURES % ROWS, ROW, STRIDE>(
-      a, b, FEATURES, steps, [&](long r, int v) INLINED { return load(out + r * PITCH + v * W); },
-      [&](long r, int v, vec<T> sum) INLINED { store(out + r * PITCH + v * W, sum); });
+INLINE void accumulate(const T* a, const T* b, long steps, T* out, const vec<T>* factor) {
+  by_rows<FEATURES % ROWS>(FEATURES, [&]<int R>(long row) INLINED {
+    tile<R, V, PITCH>(a + row * ROW, ROW, STRIDE, b, steps, out + row * PITCH, factor);
+  });
 }
 
 // to[f][place] = from[place * From::row + f * From::column] * factor; places from `live` on repeat the last one and are never stored.
@@ -241,7 +251,6 @@ NOINLINE void forward_step(ForwardBlock<S>& block, const Arrays<S>& in, long t, 
   const long from = t + first * W;
   product<V, P, S::KEYS % ROWS, S::K::row, S::K::column>(
       in.k + u * S::K::row, block.q + first * W, count, S::FEATURES,
-      [](long, int) INLINED { return vec<T>{}; },
       [&](long r, int v, vec<T> x) INLINED {
         x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
         largest[v] = x > largest[v] ? x : largest[v];
@@ -263,10 +272,8 @@ NOINLINE void forward_step(ForwardBlock<S>& block, const Arrays<S>& in, long t, 
       sum[v] += w;
     }
   for (int v = 0; v < V; v++) block.total[first + v] = block.total[first + v] * factor[v] + sum[v];
-  product<V, P, S::VALUES % ROWS, S::V::column, S::V::row>(
-      in.v + u * S::V::row, weights, S::VALUES, count,
-      [&](long r, int v) INLINED { return load(o + r * P + v * W) * factor[v]; },
-      [&](long r, int v, vec<T> x) INLINED { store(o + r * P + v * W, x); });
+  accumulate<V, P, S::VALUES, S::V::column, S::V::row>(in.v + u * S::V::row, weights, count, o,
+                                                       factor);
 }
 
 // y and logs (either may be null) of queries [t, t + V * W) of one n and head.

@@ -20,10 +20,11 @@ NOINLINE void query_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long
   using T = typename S::T;
   constexpr int P = QueryBlock<S>::PITCH;
   T* const weights = block.weights + first * W;
+  vec<T> one[V];
+  for (int v = 0; v < V; v++) one[v] = splat(T(1));
   const long from = t + first * W;
-  const auto zero = [](long, int) INLINED { return vec<T>{}; };
   product<V, P, S::KEYS % ROWS, S::K::row, S::K::column>(
-      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES, zero,
+      in.k + u * S::K::row, block.q + first * W, count, S::FEATURES,
       [&](long r, int v, vec<T> x) INLINED {
         x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
         store(weights + r * P + v * W, x);
@@ -35,13 +36,13 @@ NOINLINE void query_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long
       store(w, exp(load(w) - block.logs[first + v]));
     }
   product<V, P, S::KEYS % ROWS, S::V::row, S::V::column>(
-      in.v + u * S::V::row, block.dy + first * W, count, S::VALUES, zero,
+      in.v + u * S::V::row, block.dy + first * W, count, S::VALUES,
       [&](long r, int v, vec<T> x) INLINED {
         T* const w = weights + r * P + v * W;
         store(w, load(w) * (kept<S, true>(x, in, from + v * W, u + r) - block.delta[first + v]));
       });
   accumulate<V, P, S::FEATURES, S::K::column, S::K::row>(in.k + u * S::K::row, weights, count,
-                                                         block.dq + first * W);
+                                                         block.dq + first * W, one);
 }
 
 template <class S, int V> INLINE void query_block(const Arrays<S>& in, long t, typename S::T* dq) {
@@ -80,11 +81,12 @@ template <class S, int V> NOINLINE void key_step(KeyBlock<S>& block, const Array
   using T = typename S::T;
   constexpr int P = KeyBlock<S>::PITCH;
   const T *const q = in.q + t * S::Q::row, *const dy = in.dy + t * S::DY::row;
+  vec<T> one[V];
+  for (int v = 0; v < V; v++) one[v] = splat(T(1));
   T* const plain = S::DROPOUT == 0 ? block.weights : block.dweights;  // weights without dropout
-  const auto zero = [](long, int) INLINED { return vec<T>{}; };
   constexpr int rest = S::QUERIES % ROWS;
   product<V, P, rest, S::Q::row, S::Q::column>(
-      q, block.k, count, S::FEATURES, zero, [&](long r, int v, vec<T> x) INLINED {
+      q, block.k, count, S::FEATURES, [&](long r, int v, vec<T> x) INLINED {
         x = seen<S, false>(x, in, t + r, u + v * W, S::KEYS - u - v * W);
         store(block.weights + r * P + v * W, x);
       });
@@ -98,15 +100,15 @@ template <class S, int V> NOINLINE void key_step(KeyBlock<S>& block, const Array
       if (S::DROPOUT != 0) store(block.weights + place, kept<S, false>(w, in, t + r, u + v * W));
     }
   }
-  accumulate<V, P, S::VALUES, S::DY::column, S::DY::row>(dy, block.weights, count, block.dv);
+  accumulate<V, P, S::VALUES, S::DY::column, S::DY::row>(dy, block.weights, count, block.dv, one);
   product<V, P, rest, S::DY::row, S::DY::column>(
-      dy, block.v, count, S::VALUES, zero, [&](long r, int v, vec<T> x) INLINED {
+      dy, block.v, count, S::VALUES, [&](long r, int v, vec<T> x) INLINED {
         const vec<T> delta = splat(in.delta[(t + r) * S::DELTA::row]);
         const vec<T> w = load(plain + r * P + v * W);
         store(block.dweights + r * P + v * W,
               w * (kept<S, false>(x, in, t + r, u + v * W) - delta));
       });
-  accumulate<V, P, S::FEATURES, S::Q::column, S::Q::row>(q, block.dweights, count, block.dk);
+  accumulate<V, P, S::FEATURES, S::Q::column, S::Q::row>(q, block.dweights, count, block.dk, one);
 }
 
 // dk and dv (either may be null) of keys [u, u + V * W) of one n and key head, summed over its heads.
