@@ -18,7 +18,7 @@ from graphc.meaning.index import (
     variables,
 )
 from graphc.meaning.rebuilding import BOUND, PARAMETER, Rebuilding
-from graphc.meaning.table import Term, children_of
+from graphc.meaning.table import Key, Term, children_of
 
 
 class Pieces(Rebuilding):
@@ -78,20 +78,19 @@ class Pieces(Rebuilding):
         return found
 
     def decides(self, body: Term, indices: Sequence[Index]) -> bool:
-        """Whether a condition within the body of a fold is known where it is read at `indices`."""
-        if not self.tested[body]:
-            return False
+        """Whether a condition within the body of a fold, or of one that this reads, is known where
+        it is read at `indices`. Those of all that is read behind would be too many."""
         new = {(VARIABLE, PARAMETER + i, 0): index for i, index in enumerate(indices)}
-        for index, low, high in self._conditions(body):
+        for index, low, high in self._conditions(body, True):
             first, last = span(replaced(index, new))
             if last < low or first >= high or (low <= first and last < high):
                 return True
         return False
 
-    def _conditions(self, body: Term) -> set[tuple[Index, int, int]]:
+    def _conditions(self, body: Term, behind: bool) -> set[tuple[Index, int, int]]:
         """(i, low, high) for each low <= i < high that guards within the body ask, and for each
-        of the cases."""
-        if body not in self._asked:
+        of the cases, where it depends on a parameter; with those of the folds `behind` it."""
+        if (body, behind) not in self._asked:
             found: set[tuple[Index, int, int]] = set()
             seen, waiting = {body}, [body]
             while waiting:
@@ -101,12 +100,24 @@ class Pieces(Rebuilding):
                 elif key[0] == "cases":
                     stops = [stop for stop, _ in key[2][:-1]]
                     found.update((key[1], stop, sys.maxsize) for stop in stops)
+                elif key[0] == "at" and behind:
+                    found.update(self._read_conditions(key))
                 if key[0] != "at":
-                    new = [t for t in children_of(key) if self.tested[t] and t not in seen]
+                    new = [t for t in children_of(key) if t not in seen]
                     seen.update(new)
                     waiting += new
-            self._asked[body] = found
-        return self._asked[body]
+            free = {c for c in found if any(map(_is_parameter, variables(c[0])))}
+            self._asked[body, behind] = free
+        return self._asked[body, behind]
+
+    def _read_conditions(self, key: Key) -> Iterable[tuple[Index, int, int]]:
+        """The conditions of the fold that a term reads, by the indices at which it does."""
+        fold = self.keys[key[1]]
+        if fold[0] == "fold" and (asked := self._conditions(fold[4], False)):
+            bound = {(VARIABLE, BOUND + i, n): self.fresh(n) for i, n in enumerate(fold[3])}
+            read = {(VARIABLE, PARAMETER + i, 0): index for i, index in enumerate(key[2])}
+            for index, low, high in asked:
+                yield replaced(index, bound | read), low, high
 
     def residues(self, index: Index, n: int, parts: Sequence[Term]) -> Term:
         """The part whose number is the remainder of the index."""
@@ -201,3 +212,7 @@ class Pieces(Rebuilding):
         step = self.fresh(high - low)
         moved = self.substituted(term, {name: shifted(step, low)})
         return self.moved(moved, (step,), ((-low, ((name, 1),)),))
+
+
+def _is_parameter(atom: Atom) -> bool:
+    return bool(PARAMETER <= atom[1] < BOUND)

@@ -40,7 +40,7 @@ class Table:
         """Of each term a number that those have which differ in indices alone."""
         self._numbers: dict[Key, Term] = {}
         self._fixed: dict[Key, Term] = {}
-        self._asked: dict[Term, set[tuple[Index, int, int]]] = {}
+        self._asked: dict[tuple[Term, bool], set[tuple[Index, int, int]]] = {}
         self._shape_numbers: dict[Key, int] = {}
         self._fresh = FRESH
 

@@ -62,6 +62,9 @@ class Terms(Pieces):
         one that is read where its conditions are known has none of them: else it would not be what
         a graph makes that computes nothing else of it."""
         key = ("at", source, tuple(indices))
+        found = self._numbers.get(key)
+        if found is not None:
+            return found
         fold = self.keys[source]
         if fold[0] != "fold" or fold[1] == "prod":
             return self.term(*key)
