@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from benchmarks.torch_models.check import check
 from benchmarks.torch_models.models import ENTRIES
 from benchmarks.torch_models.page import write
 from benchmarks.torch_models.processes import Task, alone
-from benchmarks.torch_models.times import times
+from benchmarks.torch_models.times import BACKENDS, times
 
 assert language and own and timm_models and vision
 
@@ -24,13 +25,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="a folder for a file per model")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for a model")
     parser.add_argument("--times", action="store_true", help="measure instead of checking")
+    parser.add_argument("--backends", nargs="*", default=BACKENDS, help="which are measured")
+    parser.add_argument(
+        "--warm", action="store_true", help="measure with the caches that there are"
+    )
     parser.add_argument("--page", type=Path, help="only write the table into this page")
     options = parser.parse_args()
     if options.page:
         return write(options.out, options.page)
     options.out.mkdir(parents=True, exist_ok=True)
     names = options.names or list(ENTRIES)
-    task: Task = times if options.times else check
+    measured = partial(times, backends=options.backends, cold=not options.warm)
+    task: Task = measured if options.times else check
     for i, name in enumerate(names, 1):
         begin = time.perf_counter()
         found = alone(task, name, options.limit)

@@ -8,6 +8,7 @@ from statistics import mean, median
 from typing import Any
 
 Row = dict[str, Any]
+BACKENDS = ("graphc", "inductor")
 BEGIN, END = "<!-- the table begins -->", "<!-- the table ends -->"
 """What stands in the page around that which is written."""
 HEAD = (
@@ -40,13 +41,10 @@ def lines(rows: list[Row]) -> list[str]:
     ]
     timed = [row for row in done if "graphc_ratio" in row]
     if timed:
+        text += ["", f"Steps of {len(timed)} models were timed. {_gain(timed, 'graphc')}."]
         both = [row for row in timed if "inductor_ratio" in row]
-        text += [
-            "",
-            f"Steps of {len(timed)} models were timed: graphc's take 1/"
-            f"{median(r['graphc_ratio'] for r in timed):.2f} of eager's (median), inductor's 1/"
-            f"{median(r['inductor_ratio'] for r in both):.2f} ({len(both)} models).",
-        ]
+        if both:
+            text[-1] += f" {_gain(both, 'inductor')} ({len(both)} models)."
     for package in sorted({row["package"] for row in done}):
         text += ["", f"## {package}", "", *HEAD]
         text += [_line(row) for row in done if row["package"] == package]
@@ -56,6 +54,14 @@ def lines(rows: list[Row]) -> list[str]:
     return text + (["", "Not finished:", "", *failed] if failed else [])
 
 
+def _gain(rows: list[Row], backend: str) -> str:
+    ratios = sorted(row[f"{backend}_ratio"] for row in rows)
+    return (
+        f"Eager takes {median(ratios):.2f} times as long as {backend} (median; "
+        f"{ratios[0]:.2f} to {ratios[-1]:.2f})"
+    )
+
+
 def _line(row: Row) -> str:
     cells = [
         row["name"],
@@ -63,18 +69,18 @@ def _line(row: Row) -> str:
         str(row["operators"]),
         f"{row['share']:.1%}",
         f"{row['use']:.2f}" if not row["wrong"] else "WRONG",
-        *(
-            _compiling(row, f"{b}_{kind}")
-            for kind in ("cold", "warm")
-            for b in ("graphc", "inductor")
-        ),
-        f"{row['eager_ms']:.1f} ms" if "eager_ms" in row else "",
-        *(
-            f"{row[f'{b}_ratio']:.2f}" if f"{b}_ratio" in row else ""
-            for b in ("graphc", "inductor")
-        ),
+        *(_compiling(row, f"{b}_{kind}") for kind in ("cold", "warm") for b in BACKENDS),
+        f"{row['eager_ms']:.2f} ms" if "eager_ms" in row else "",
+        *(_ratio(row, backend) for backend in BACKENDS),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _ratio(row: Row, backend: str) -> str:
+    if f"{backend}_ratio" not in row:
+        return ""
+    ratio, low, high = (row[f"{backend}_{part}"] for part in ("ratio", "low", "high"))
+    return f"{ratio:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _compiling(row: Row, kind: str) -> str:

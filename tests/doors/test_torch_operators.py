@@ -165,6 +165,7 @@ CASES |= {
     "group_norm": (lambda x, w: F.group_norm(x, 2, w, w), (IMAGES, normal(4))),
     "instance_norm": (F.instance_norm, (IMAGES,)),
     "rms_norm": (lambda x, w: F.rms_norm(x, (5,), w), (X, normal(5))),
+    "weight_norm": (lambda v, g: torch._weight_norm(v, g, 2), (normal(3, 4, 2), normal(1, 1, 2))),
     "interpolate": (
         lambda x: F.interpolate(x, scale_factor=2.0)
         + F.interpolate(x, (14, 12), mode="bilinear")

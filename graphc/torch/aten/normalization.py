@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc import functions as f
-from graphc.torch.aten.rules import aten
+from graphc.torch.aten.rules import aten, pull
 from graphc.trace import Tensor
 
 Maybe = Tensor | None
@@ -111,3 +111,16 @@ def batch_norm_no_training(
     y = f.multiply(f.subtract(x, f.reshape(running_mean, shape)), f.reshape(scale, shape))
     nothing = f.zeros((0,), x.dtype)
     return _affine(y, weight, bias, shape, x.dtype), nothing, nothing
+
+
+@aten("_weight_norm_interface_backward")
+def weight_norm_backward(
+    dw: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int
+) -> tuple[Tensor, ...]:
+    """The gradients by v and g of w = g v / |v|, the norm being over all axes but `dim`."""
+    axes = tuple(axis for axis in range(v.ndim) if axis != dim)
+
+    def scaled(v: Tensor, g: Tensor) -> Tensor:
+        return f.multiply(v, f.divide(g, f.norm(v, 2, axes, True)))
+
+    return pull(scaled, dw, v, g)
