@@ -14,6 +14,7 @@ import pytest
 
 import graphc
 from graphc.interpret import evaluate
+from tests.tools import first_quick
 
 BATCHES = {"cpu": (19, 3), "sim": (3,)}
 
@@ -81,7 +82,9 @@ def test_pads_hold_the_value_they_are_given(device: str) -> None:
         assert_same(padded, device, normal(n, 5, 6))
 
 
-@pytest.mark.parametrize("axes", [(1, 2, 0), (2, 0, 1), (2, 1, 0), (0, 2, 1), (1, 0, 2)])
+@pytest.mark.parametrize(
+    "axes", first_quick(3, [(1, 2, 0), (2, 1, 0), (1, 0, 2), (2, 0, 1), (0, 2, 1)])
+)
 def test_axes_of_unequal_extents_change_places(device: str, axes: tuple[int, ...]) -> None:
     """A permutation and its inverse differ only where three axes move and no extents are equal."""
 
@@ -94,7 +97,7 @@ def test_axes_of_unequal_extents_change_places(device: str, axes: tuple[int, ...
         assert_same(turned, device, normal(*shape), normal(*(shape[a] for a in axes)))
 
 
-@pytest.mark.parametrize("start", [1, 3, 7, 13])
+@pytest.mark.parametrize("start", first_quick(2, [1, 7, 3, 13]))
 def test_slices_begin_anywhere(device: str, start: int) -> None:
     """At elements that begin no register, read by ops, sums, products and a concat."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import networkx
@@ -150,9 +151,11 @@ def reason(module: str) -> str:
     return LAZY.get(module, "")
 
 
+@functools.cache
 def imports():
     """(module, what it imports, whether inside a function) for all three trees, names of
     `graphc.` without that."""
+    found = []
     trees = (("graphc", ""), ("kernels", "kernels."), ("runtime", "runtime."))
     modules = {}
     for folder, prefix in trees:
@@ -176,7 +179,8 @@ def imports():
             for name in imported(node):
                 base = name if name in modules else name.rpartition(".")[0]
                 if base in modules and base:
-                    yield module, base, id(node) in nested
+                    found.append((module, base, id(node) in nested))
+    return found
 
 
 def imported(node: ast.AST) -> list[str]:

@@ -12,7 +12,7 @@ import graphc
 from graphc import nn, optim
 from graphc.ir import verify
 from graphc.text import parse
-from tests.tools import need_command
+from tests.tools import first_quick, need_command
 
 BATCH, STEPS = 16, 3
 
@@ -101,7 +101,7 @@ def test_lean_programs_give_the_same_bits(
     assert_same_bits(expected, played(lean, name))
 
 
-@pytest.mark.parametrize("share", [0.95, 0.85, 0.75])
+@pytest.mark.parametrize("share", first_quick(2, [0.95, 0.75, 0.85]))
 def test_a_limit_is_kept_with_the_same_bits_or_refused(
     usual: tuple[str, Any, dict[str, Any]], share: float
 ) -> None:
@@ -129,8 +129,13 @@ def test_a_limit_below_all_that_is_possible_is_refused_with_what_is_held() -> No
     assert all("test_lean_programs.py:" in line for line in held[:10])
 
 
-def test_a_lean_graph_is_a_stage_and_can_be_read_again() -> None:
-    program = compiled("images", memory="lean")
+@pytest.fixture(scope="module")
+def program() -> Any:
+    """A lean one."""
+    return compiled("images", memory="lean")
+
+
+def test_a_lean_graph_is_a_stage_and_can_be_read_again(program: Any) -> None:
     assert program.stages["lean"] is program.graph
     verify(program.graph)
     assert parse(str(program.graph)) == program.graph
@@ -138,8 +143,7 @@ def test_a_lean_graph_is_a_stage_and_can_be_read_again() -> None:
     assert {n.op.kernel for n in again if n.op.name == "kernel"} <= set(program.kernels)
 
 
-def test_running_statistics_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = compiled("images", memory="lean")
+def test_running_statistics_are_written_once(program: Any) -> None:
     updated = [new for _, new in program.graph.updates]
     assert len(set(updated)) == len(updated)
     assert not any(value.name.endswith(".again") for value in updated)

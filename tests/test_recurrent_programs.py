@@ -16,7 +16,7 @@ from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan
 from tests.before_passes import compile_before_passes
 from tests.kernels.cuda_harness import build_device
 from tests.nn.running import random
-from tests.tools import need_command
+from tests.tools import first_quick, need_command
 
 STEPS, BATCH, FEATURES, HIDDEN = 6, 32, 8, 16
 
@@ -212,7 +212,7 @@ def test_training_on_the_simulated_gpu_is_what_the_trace_means(name: str) -> Non
         np.testing.assert_allclose(array, expected[key], atol=2e-5, err_msg=key)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 def test_nvcc_takes_the_kernels_of_the_loops_and_spills_nothing(arch: str, tmp_path: Any) -> None:
     compiler = need_command("nvcc")
     plans = [training(name, device="cuda").plan for name in MAKE]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -88,6 +89,12 @@ def run_python(
     )
     assert result.returncode == 0, f"{arguments}:\n{result.stdout}\n{result.stderr}"
     return result.stdout
+
+
+def first_quick(count: int, values: Iterable[Any]) -> list[Any]:
+    """The values as parameters of a test: the first `count` in `make test`, the others slow."""
+    marks = (() if i < count else pytest.mark.slow for i in itertools.count())
+    return [pytest.param(value, marks=m) for value, m in zip(values, marks, strict=False)]
 
 
 def missing(reason: str) -> NoReturn:

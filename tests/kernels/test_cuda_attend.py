@@ -10,7 +10,7 @@ from graphc.ir import Node, Type, Value
 from graphc.kernels.lower import lower
 from graphc.ops import Attention, AttentionGrad
 from tests.kernels.cuda_harness import TARGET, build_device, single
-from tests.tools import need_command
+from tests.tools import first_quick, need_command
 
 STATIC_BYTES = 48 * 1024
 
@@ -39,7 +39,7 @@ def nodes() -> list[Node]:
     return made
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 def test_heads_of_any_size_fit_a_multiprocessor(arch: str, tmp_path: Path) -> None:
     compiler = need_command("nvcc")
     usage = build_device([lower(n, TARGET) for n in nodes()], tmp_path, compiler, arch)

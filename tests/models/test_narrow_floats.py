@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from tests.tools import need_module
+from tests.tools import first_quick, need_module
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 STEPS = 4
@@ -66,6 +66,10 @@ MODELS: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...], str, dict[st
     "lstm": (lstm, (7, 5), "SGD", {"lr": 0.3}),
     "attention": (attention, (9, 16), "AdamW", {"lr": 0.01, "eps": 1e-3}),
 }
+
+
+ON_THE_GPU = [(which, dtype) for dtype in EPSILON for which in MODELS]
+"""Of the second dtype only the first model is quick: every op is, in both, in test_dtypes.py."""
 
 
 def batch(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -127,11 +131,11 @@ def test_a_model_of_floats_of_two_bytes_trains_as_in_torch(which: str, dtype: st
     assert_equal_losses(losses(which, dtype, "cpu", weights), expected, dtype)
 
 
-@pytest.mark.parametrize("dtype", EPSILON)
-@pytest.mark.parametrize("which", MODELS)
+@pytest.mark.parametrize("case", first_quick(5, ON_THE_GPU), ids="-".join)
 def test_a_model_of_floats_of_two_bytes_trains_on_the_simulated_device(
-    which: str, dtype: str
+    case: tuple[str, str],
 ) -> None:
+    which, dtype = case
     make = MODELS[which][0]
     graphc.seed(0)
     weights = make(nn, graphc).to(dtype).state_dict()
