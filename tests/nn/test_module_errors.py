@@ -89,7 +89,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
      "BatchNorm2d: momentum expected a number in [0, 1], got 2"),
     (lambda: nn.GroupNorm(2, 3), "GroupNorm: num_groups=2 expected to divide num_channels, got 3"),
     (lambda: nn.LeakyReLU("steep"), "LeakyReLU: negative_slope expected a number, got 'steep'"),
-    (lambda: nn.MarginRankingLoss("wide"), "MarginRankingLoss: margin expected a number, got 'wide'"),
+    (lambda: nn.MarginRankingLoss("far"), "MarginRankingLoss: margin expected a number, got 'far'"),
     (lambda: seed(-1), "seed: number expected an integer of at least 0, got -1"),
     (lambda: nn.LayerNorm(2.5),
      "LayerNorm: normalized_shape expected an integer of at least 1, got 2.5"),

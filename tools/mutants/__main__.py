@@ -1,0 +1,246 @@
+"""Changes one place of the sources at a time, and tells whether a test fails.
+
+    python -m tools.mutants --seed 1 --list
+    python -m tools.mutants --seed 1 --log mutants.jsonl --first 0 --last 50
+
+works in place, so it wants a checkout of its own. What the log holds is not done again. `--near`
+runs only the files of tests whose names or imports are those of the changed module; what survives
+them is then tried without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.mutants.sites import PythonSites, Site, header_sites
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SECONDS = 900
+"""What one group of test files may take; a change that makes it take longer is found by that."""
+
+
+@dataclass(frozen=True)
+class Area:
+    """Where how many changes are drawn, and the groups of tests that concern them, in turn."""
+
+    count: int
+    sources: tuple[str, ...]
+    tests: tuple[tuple[str, ...], ...]
+
+
+def _named(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}test_{name}.py" for name in names)
+
+
+_CPU = _named("kernels/", "pointwise", "reduce", "sort", "contract")
+_CUDA = _named("kernels/", "cuda_ops", "cuda_reduce", "cuda_contract", "cuda_attend", "cuda_tensor")
+_OTHER = _named("kernels/", "attend", "prefix", "conv_channels", "sections", "relayout")
+_PROGRAMS = _named("", "random_programs", "recurrent_programs", "training_programs")
+_PLANS = ("planner", "memory", "order", "streams", "loop_plans", "training_plans", "wavefront")
+_PROOFS = ("verify", "checked_loops", "loop_proof", "certificate", "track", "training_plans")
+AREAS = {
+    "passes": Area(
+        36,
+        ("graphc/passes/**/*.py",),
+        (
+            ("tests/passes",),
+            _named("", "compositions", "mixed_programs", "random_scans", "stages"),
+            ("tests/networks", *_PROGRAMS),
+        ),
+    ),
+    "generators": Area(
+        30,
+        ("kernels/cpu/*.py", "kernels/cuda/*.py", "kernels/program/*.py"),
+        (_CPU, _CUDA, _OTHER, ("tests/sim/test_sim_programs.py", *_PROGRAMS)),
+    ),
+    "ops": Area(
+        22,
+        ("graphc/ops/**/*.py",),
+        (
+            _named("ops/", "meaning", "samples", "axes"),
+            ("tests/functions",),
+            _named("ops/", "sweep"),
+            ("tests/passes", "tests/nn"),
+            ("tests/kernels",),
+        ),
+    ),
+    "headers": Area(
+        20, ("kernels/cpu/*.h", "kernels/cuda/*.cuh"), (_CPU, _CUDA, _OTHER, _PROGRAMS)
+    ),
+    "planner": Area(
+        12,
+        ("runtime/planner/*.py",),
+        (_named("runtime/", *_PLANS), ("tests/runtime",), ("tests/networks",)),
+    ),
+    "layers": Area(
+        10, ("graphc/nn/**/*.py",), (("tests/nn",), ("tests/functions",), ("tests/models",))
+    ),
+    "verifier": Area(
+        8, ("runtime/proof/*.py",), (_named("runtime/", *_PROOFS), ("tests/runtime",))
+    ),
+    "gradients": Area(
+        6,
+        ("graphc/gradients/*.py", "graphc/batching.py"),
+        (
+            ("tests/ops/test_meaning.py", *_named("functions/", "second_gradients", "scan")),
+            ("tests/functions", "tests/test_vmap.py"),
+            ("tests/passes", "tests/test_random_scans.py"),
+        ),
+    ),
+    "optim": Area(
+        6,
+        ("graphc/optim/*.py",),
+        (_named("", "optim", "optim_state", "groups", "clipping", "freezing", "against_torch"),),
+    ),
+}
+"""Where changes are drawn: messages, assertions, types, costs and module constants are left out."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of one file."""
+
+    area: str
+    path: str
+    line: int
+    site: Site
+    old: str
+
+    def __str__(self) -> str:
+        change = f"{self.old[:50]!r} -> {self.site.new[:50]!r}"
+        return f"{self.area} {self.site.kind} {self.path}:{self.line} {change}"
+
+
+def draw(root: Path, seed: int) -> list[Mutant]:
+    """The changes of a seed in the order in which they are tried. Each kind is as likely as any."""
+    rng = random.Random(seed)
+    drawn = []
+    for name, area in AREAS.items():
+        kinds: dict[str, list[tuple[str, Site]]] = {}
+        for path in sorted(p for pattern in area.sources for p in root.glob(pattern)):
+            text = path.read_text()
+            read = header_sites if path.suffix != ".py" else lambda t: PythonSites(t).sites
+            for site in read(text) if "cost" not in path.name else ():
+                kinds.setdefault(site.kind, []).append((str(path.relative_to(root)), site))
+        taken: set[tuple[str, int]] = set()
+        while len(taken) < area.count:
+            where, site = rng.choice(kinds[rng.choice(sorted(kinds))])
+            raw = (root / where).read_bytes()
+            if (where, site.start) in taken or not _parses(where, changed(raw, site)):
+                continue
+            taken.add((where, site.start))
+            line = raw[: site.start].count(b"\n") + 1
+            drawn.append(Mutant(name, where, line, site, raw[site.start : site.stop].decode()))
+    rng.shuffle(drawn)
+    return drawn
+
+
+def changed(raw: bytes, site: Site) -> bytes:
+    """The file with another text at one place."""
+    return raw[: site.start] + site.new.encode() + raw[site.stop :]
+
+
+def _parses(path: str, raw: bytes) -> bool:
+    try:
+        return not path.endswith(".py") or bool(ast.parse(raw))
+    except SyntaxError:
+        return False
+
+
+def near(root: Path, mutant: Mutant) -> tuple[str, ...]:
+    """Up to four files of tests that have the module's name or import it, short ones first."""
+    path = Path(mutant.path)
+    parts = path.with_suffix("").parts
+    package = ".".join(parts[:-1] if parts[0] == "graphc" else ("graphc", *parts[:-1]))
+    word = re.compile(
+        rf"\b{re.escape(package)}\.{path.stem}\b|from {re.escape(package)} import .*\b{path.stem}\b"
+    )
+    files = sorted(root.glob("tests/**/test_*.py"), key=lambda p: p.stat().st_size)
+    own = [p for p in files if p.stem.removeprefix("test_").removeprefix("cuda_") == path.stem]
+    found = [*own, *(p for p in files if p not in own and word.search(p.read_text()))]
+    return tuple(str(p.relative_to(root)) for p in found[:4])
+
+
+def outcome(root: Path, files: tuple[str, ...]) -> str:
+    """ "survived", or why pytest failed."""
+    here = [name for name in files if (root / name).exists()]
+    options = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "--tb=line"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *options, *here],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return "killed: takes too long"
+    failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    nothing = process.returncode in (0, 5)  # 5 is that there was no test
+    return "survived" if nothing else f"killed: {(failed or ['by pytest itself'])[0][:200]}"
+
+
+def tried(root: Path, mutant: Mutant, only_near: bool) -> str:
+    """What the tests say of a change. The file is put back whatever happens."""
+    path = root / mutant.path
+    raw = path.read_bytes()
+    groups = (near(root, mutant),) if only_near else AREAS[mutant.area].tests
+    try:
+        path.write_bytes(changed(raw, mutant.site))
+        for group in filter(None, groups):
+            if (said := outcome(root, group)) != "survived":
+                return said
+        return "survived"
+    finally:
+        path.write_bytes(raw)
+
+
+def survived_near(record: dict[str, Any]) -> bool:
+    """Whether a record of the log says that only the nearest tests were run, and none failed."""
+    return bool(record["near"] and record["result"] == "survived")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--list", action="store_true", help="print the changes and end")
+    parser.add_argument("--log", type=Path, default=Path("mutants.jsonl"))
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--last", type=int, default=None)
+    parser.add_argument("--near", action="store_true", help="only the nearest files of tests")
+    options = parser.parse_args()
+    lines = options.log.read_text().splitlines() if options.log.exists() else []
+    before = {record["number"]: record for record in map(json.loads, lines)}
+    mutants = list(enumerate(draw(ROOT, options.seed)))[options.first : options.last]
+    for number, mutant in mutants:
+        record = before.get(number, {})
+        if options.list:
+            print(number, mutant)
+        elif not record or (survived_near(record) and not options.near):
+            begin = time.monotonic()
+            result = tried(ROOT, mutant, options.near)
+            seconds = round(time.monotonic() - begin)
+            with options.log.open("a") as log:
+                found = {"number": number, "result": result, "near": options.near}
+                log.write(json.dumps({**found, "seconds": seconds, **asdict(mutant)}) + "\n")
+            print(f"{number} {result} ({seconds} s): {mutant}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
