@@ -29,7 +29,7 @@ def unrolled(
     count = len_of(xs, length)
     carry, stacks = init, []
     for t in reversed(range(count)) if reverse else range(count):
-        carry, y = fn(carry, [x[t] for x in xs])
+        carry, y = fn(carry, [graphc.select(x, 0, t) for x in xs])
         stacks.append(y)
     if not count:
         _, y = fn(init, [graphc.zeros(x.shape[1:], x.dtype) for x in xs])
