@@ -64,12 +64,11 @@ def compile(
     threads   workers on the CPU, the caller included
     training  whether dropout drops and batch norm uses the batch, in modules whose `train()` or
               `eval()` says nothing else; default: with `update`
-    precision what contractions of float32 multiply; sums are float32 in any case. "float32": the
-              operands as they are. "tf32": the operands rounded to 10 bits of fraction, so that a
-              sum of products a b is off by at most 2^-10 of the sum of |a b|, and by the rounding
-              of sums. "bfloat16": rounded to 7 bits and stored so, 2^-7. The numbers are the same
-              on every device; a GPU multiplies them by tensor cores, the CPU gains nothing.
-              "float32x3": as float32, but a GPU may make a product of three of tf32: 2^-20
+    precision what contractions of float32 multiply; their sums are float32. "float32": the operands
+              as they are. "tf32", "bfloat16": rounded to 10 or 7 bits of fraction, so that a sum of
+              products a b is off by 2^-10 or 2^-7 of the sum of |a b| at most, and by its rounding;
+              the same on every device, by tensor cores on a GPU. "float32x3": as float32, but a GPU
+              may make a product of three of tf32: 2^-20
     tune      whether to choose among the kernels that could compute a contraction by measurement,
               not by a model of the machine: takes seconds for each layer that is new to the cache,
               and the last bits of sums may change with the choice. Default: GRAPHC_TUNE, or not
@@ -82,8 +81,7 @@ def compile(
               more time buys, by estimate; or "search", which packs buffers tighter where that can
               be done in some seconds. The results have the same bits in any case
 
-    Raises GraphError for mistakes in the model or the arguments, CompileError if the compiler
-    is missing or fails.
+    Raises GraphError for mistakes in the model or the arguments, CompileError if a compiler fails.
     """
     from graphc.passes import (
         pipeline as passes,  # not before it is needed: they are a tenth of the package's import
