@@ -12,7 +12,7 @@ import pytest
 from benchmarks import ablate, run, streams
 from benchmarks.measure import main
 from benchmarks.workloads import WORKLOADS, find
-from tests.tools import need_module, run_python
+from tests.tools import first_quick, need_module, run_python
 
 KEYS = (
     "peer variant workload mode threads median_ms p10 p90 cpu_ms first_call_s peak_rss_mb gflop_fwd"
@@ -103,10 +103,10 @@ def test_losses_and_outputs_are_those_of_pytorch(name, mode):
     assert ours["check"] == pytest.approx(theirs["check"], rel=tolerance, abs=2e-6)
 
 
-def test_streams_are_compared_in_one_row():
-    row = streams.row("convolutions", streams.Convolutions, 1, seconds=0.0)
-    cells = row.strip("| ").split(" | ")
-    assert cells[:2] == ["convolutions, batch 1", "10"]
+@pytest.mark.parametrize("model", first_quick(1, [streams.Convolutions, streams.Inception]))
+def test_streams_are_compared_in_one_row(model):
+    cells = streams.row(model.__name__, model, 1, seconds=0.0).strip("| ").split(" | ")
+    assert cells[:2] == [f"{model.__name__}, batch 1", "10"]
     assert len(cells) == 8 and cells[2].endswith("us (1.000)")
     assert re.fullmatch(r"[124]: \d+ us \(\d\.\d{3}\)", cells[7])
 

@@ -33,7 +33,7 @@ def test_a_seed_draws_the_same_changes_of_all_areas() -> None:
 
 def test_places_of_python_are_no_messages_and_no_tables() -> None:
     found = {(s.kind, changed(PYTHON.encode(), s).decode()) for s in PythonSites(PYTHON).sites}
-    lines = {(kind, next(set_line(text))) for kind, text in found}
+    lines = {(kind, next(changed_lines(text))) for kind, text in found}
     assert lines == {
         ("compare", "    if a <= b and not b:"),
         ("and-or", "    if a < b or not b:"),
@@ -46,7 +46,7 @@ def test_places_of_python_are_no_messages_and_no_tables() -> None:
     }
 
 
-def set_line(text: str) -> Iterator[str]:
+def changed_lines(text: str) -> Iterator[str]:
     before = PYTHON.splitlines()
     return (new for new, old in zip(text.splitlines(), before, strict=True) if new != old)
 

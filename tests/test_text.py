@@ -141,7 +141,7 @@ def test_bfloat16_parses_back_to_the_same_bits():
     assert parse(graph_text(constant_graph(nan))) == constant_graph(nan)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=INLINE))
 def test_any_bits_of_a_float_parse_back(bits):
     array = np.array(bits, np.uint32).view(np.float32)
@@ -213,15 +213,20 @@ def graphs(draw) -> Graph:
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(graphs())
 def test_any_graph_parses_back(graph):
-    assert parse(graph_text(graph)) == graph
-    assert graph_text(parse(graph_text(graph))) == graph_text(graph)
+    assert_parses_back(graph)
 
 
 @pytest.mark.slow
 @settings(max_examples=1000, derandomize=True, deadline=None)
 @given(graphs())
 def test_very_many_graphs_parse_back(graph):
-    assert parse(graph_text(graph)) == graph
+    assert_parses_back(graph)
+
+
+def assert_parses_back(graph: Graph) -> None:
+    again = parse(graph_text(graph))
+    assert again == graph
+    assert graph_text(again) == graph_text(graph)
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.tools import ROOT, need_module
+from tests.tools import need_module
 
 BASE, GAMMA, TOTAL = 0.3, 0.9, 6
 KNOWN: dict[str, Any] = {
@@ -46,11 +46,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def writer() -> ModuleType:
     need_module("torch")
-    spec = importlib.util.spec_from_file_location("names", ROOT / "tools/write_torch_names.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_module("tools.write_torch_names")
 
 
 def test_the_page_of_names_is_up_to_date(writer: ModuleType) -> None:

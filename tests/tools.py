@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import subprocess
@@ -93,8 +92,9 @@ def run_python(
 
 def first_quick(count: int, values: Iterable[Any]) -> list[Any]:
     """The values as parameters of a test: the first `count` in `make test`, the others slow."""
-    marks = (() if i < count else pytest.mark.slow for i in itertools.count())
-    return [pytest.param(value, marks=m) for value, m in zip(values, marks, strict=False)]
+    return [
+        pytest.param(v, marks=() if i < count else pytest.mark.slow) for i, v in enumerate(values)
+    ]
 
 
 def missing(reason: str) -> NoReturn:

@@ -12,8 +12,8 @@ from graphc.ir import FLOATS, Graph, dtype_name, verify
 from graphc.ops.base import REGISTRY, Affine, Contraction, Operand, View
 from graphc.trace import Builder
 from tests.ops.samples import SAMPLES, Sample
+from tools.write_ops_page import MADE_BY_PASSES
 
-MADE_BY_PASSES = {"kernel", "relayout", "widen", "round_tf32", "read_tf32"}
 BY_GRAPHS = {"scan"}
 """Ops whose body is a graph: their tests have files of their own."""
 WITHOUT_SLOPE = {"nextafter", "stop_gradient"}
