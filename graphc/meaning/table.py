@@ -19,6 +19,7 @@ FRESH = 100_000
 """The first number of variables that are not yet bound."""
 MOST_TERMS = 2_000_000
 CLOSED = ("fold", "opaque", "loop")
+NOTHING: frozenset[Any] = frozenset()
 
 
 class TooLargeError(Exception):
@@ -56,33 +57,26 @@ class Table:
             return found
         if len(self.keys) > MOST_TERMS:
             raise TooLargeError
-        children = list(children_of(key))
-        names: set[Atom] = set()
-        held: set[Key] = set()
-        tested: set[Index] = set()
-        for child in children:
-            names |= self.variables[child]
-            held |= self.held[child]
-            tested |= self.tested[child]
-        if key[0] in CLOSED:
-            names.clear()
-            tested.clear()
-        for index in indices_of(key):
-            names |= variables(index)
+        children = tuple(children_of(key))
+        closed = key[0] in CLOSED
+        names = NOTHING if closed else _union([self.variables[c] for c in children])
+        tested = NOTHING if closed else _union([self.tested[c] for c in children])
+        held = _union([self.held[c] for c in children])
+        names = _union([names, *map(variables, indices_of(key))])
         if key[0] == "guard":
-            tested.update(c[0] for c in key[1])
+            tested = tested.union(c[0] for c in key[1])
         elif key[0] == "cases":
-            tested.add(key[1])
-        if key[0] == "carry":
-            held.add(key)
+            tested = tested | {key[1]}
+        elif key[0] == "carry":
+            held = held | {key}
         elif key[0] == "loop":
-            held = {k for k in held if k[1] != key[1]}
+            held = frozenset(k for k in held if k[1] != key[1])
         number = len(self.keys)
         self._numbers[key] = number
         self.keys.append(key)
-        self.variables.append(frozenset(names))
-        self.held.append(frozenset(held))
-        self.tested.append(frozenset(tested))
+        self.variables.append(names)
+        self.held.append(held)
+        self.tested.append(tested)
         shapes = [self.shapes[c] for c in children]
         if key[0] == "residues":  # which is first depends on the index
             shapes.sort()
@@ -134,6 +128,15 @@ class Table:
                 seen.update(new)
                 waiting += new
         return found
+
+
+def _union(sets: Iterable[frozenset[Any]]) -> frozenset[Any]:
+    """The union, which is one of the sets themselves wherever that holds the others."""
+    found = NOTHING
+    for one in sets:
+        if not one <= found:
+            found = found | one if found else one
+    return found
 
 
 def children_of(key: Key) -> Iterable[Term]:

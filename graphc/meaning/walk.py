@@ -47,6 +47,9 @@ from graphc.ops.widen import Widen
 
 FOLDED = 65536
 """Elements: what is made of constants alone is a constant, up to so many."""
+REDUCED = 50_000
+"""The first number of variables for axes that an op sums over. They are bound at once, so that all
+ops may have the same ones, and what several ops read alike is walked once."""
 WHOLE = 40_000
 """The first number of variables for axes of operands that an op reads whole."""
 
@@ -144,9 +147,11 @@ class Walker:
         read = self._wide if widens else self.element
         if widens:
             kinds = [replace(k, dtype="f32") if k.dtype in NARROW else k for k in kinds]
-        dtype = "f32" if widens and narrow else value.type.dtype
-        term = self._rule(node, op, kinds, number, read, replace(value.type, dtype=dtype), indices)
-        return self.terms.op(Cast(value.type.dtype), term) if dtype != value.type.dtype else term
+        if not (widens and narrow):
+            return self._rule(node, op, kinds, number, read, value.type, indices)
+        kind = replace(value.type, dtype="f32")
+        term = self._rule(node, op, kinds, number, read, kind, indices)
+        return self.terms.op(Cast(value.type.dtype), term)
 
     def _wide(self, value: Value, indices: Indices) -> Term:
         term = self.element(value, indices)
@@ -265,7 +270,8 @@ class Walker:
         for axis, extent in enumerate(nest.extents):
             named = [d for d, o in enumerate(nest.output) if o.coefficients[axis]]
             if axis >= nest.kept or extent == 1 or not named:
-                places.append(self.terms.fresh(extent) if axis >= nest.kept else ZERO)
+                summed = axis >= nest.kept
+                places.append(variable(REDUCED + axis - nest.kept, extent) if summed else ZERO)
                 continue
             step = nest.output[named[0]].coefficients[axis]
             place = quotient(own[named[0]], step)
@@ -295,7 +301,7 @@ class Walker:
         bound, places, left = [], [], list(own)
         for axis, n in enumerate(source.type.shape):
             if axis in reduced:
-                bound.append(self.terms.fresh(n))
+                bound.append(variable(REDUCED + len(bound), n))
                 places.append(bound[-1])
                 if keeps:
                     left.pop(0)

@@ -30,8 +30,8 @@ class Pooled(nn.Module):
 class Recurrent(nn.Module):
     """A layer that remembers, and what is read of its last step."""
 
-    def __init__(self, layer: Any) -> None:
-        self.layer, self.dense = layer(5, 4), nn.Linear(4, 3)
+    def __init__(self, layer: Any, size: int = 4, features: int = 5) -> None:
+        self.layer, self.dense = layer(features, size), nn.Linear(size, 3)
 
     def forward(self, x: Any) -> Any:
         y, _ = self.layer(x)
@@ -59,11 +59,13 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "gru": (lambda: Recurrent(nn.GRU), (3, 4, 5), 4),
     "normalised": (Normalised, (5, 6), 5),
 }
+ONE_EXTENT = {"lstm of one extent": (lambda: Recurrent(nn.LSTM, 4, 4), (4, 4, 4), 4)}
+"""Times, samples, features and units are as many: no variable is told from another by its extent."""
 
 
 def stages_of(name: str, rule: Any = None) -> Stages:
     """The graph after each pass of a training step."""
-    make, shape, labels = MODELS[name]
+    make, shape, labels = (MODELS | ONE_EXTENT)[name]
     specs = graphc.spec(shape), graphc.spec((labels,), "int32")
     with without_kernels():
         step = graphc.compile(

@@ -12,14 +12,14 @@ from graphc.errors import GraphError
 from graphc.ir import Graph
 from graphc.meaning.check import check
 from graphc.text import parse
-from tests.meaning.models import MODELS, stages_of
+from tests.meaning.models import MODELS, ONE_EXTENT, stages_of
 
 
 def graph(*lines: str, inputs: str = "%x : f32[2,3]") -> Graph:
     return parse("\n".join(["graph g", f"  in    {inputs}", *(f"  {x}" for x in lines)]) + "\n")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *ONE_EXTENT])
 def test_training_steps_are_proved(name: str) -> None:
     meaning = check(stages_of(name))
     assert meaning.proved and str(meaning).endswith("results proved equal")
@@ -41,6 +41,30 @@ def test_a_transposed_product_is_the_product_of_transposes() -> None:
         inputs=inputs,
     )
     assert check({"trace": one, "clean": other}).proved
+
+
+def test_a_sum_within_a_sum_is_of_another_variable() -> None:
+    nested = graph(
+        "%s = sum(%x) axes=(1,) keepdims=True : f32[2,1]",
+        "%t = broadcast_to(%s) shape=(2,3) : f32[2,3]",
+        "%p = multiply(%x, %t) : f32[2,3]",
+        "%y = sum(%p) axes=(1,) keepdims=False : f32[2]",
+        "return %y",
+    )
+    squares = graph(
+        "%p = multiply(%x, %x) : f32[2,3]",
+        "%y = sum(%p) axes=(1,) keepdims=False : f32[2]",
+        "return %y",
+    )
+    with pytest.raises(GraphError, match=r"^meaning: pass wrong changed output 0, at "):
+        check({"trace": nested, "wrong": squares})
+    outside = graph(
+        "%s = sum(%x) axes=(1,) keepdims=False : f32[2]",
+        "%y = multiply(%s, %s) : f32[2]",
+        "return %y",
+    )
+    with pytest.raises(GraphError, match=r"^meaning: pass wrong changed output 0, at "):
+        check({"trace": squares, "wrong": outside})
 
 
 def test_what_differs_is_told_with_pass_node_line_and_numbers() -> None:
