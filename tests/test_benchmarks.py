@@ -82,13 +82,13 @@ def test_help_lists_the_workloads(capsys):
     assert [line.split()[0] for line in listed] == list(WORKLOADS)
 
 
-QUICK = ("mlp-small-b20", "mnist-cnn-b100")
+QUICK = (("mlp-small-b20", "forward"), ("mnist-cnn-b100", "train"))
 
 
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        pytest.param(name, mode, marks=() if name in QUICK else pytest.mark.slow)
+        pytest.param(name, mode, marks=() if (name, mode) in QUICK else pytest.mark.slow)
         for name, workload in WORKLOADS.items()
         for mode in workload.modes
     ],

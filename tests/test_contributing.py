@@ -55,8 +55,7 @@ def test_the_example_adds_an_op_in_three_files(tmp_path: Path) -> None:
     changes = re.findall(r"^```diff\n(.*?)^```$", PAGE, re.M | re.S)
     assert len({re.findall(r"^\+\+\+ b/(.*)$", change, re.M)[0] for change in changes}) == 3
     for folder in (*TREES, "tests", "tools"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=ignored)
+        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True)
     subprocess.run(
         [need_command("git"), "apply", "-"],
         input="".join(changes), cwd=tmp_path, check=True, text=True,

@@ -98,7 +98,10 @@ def test_every_product_of_a_training_step_takes_tensor_cores(name: str, precisio
     assert ("read_tf32" if precision == "tf32" else "bf16") in str(program.graph)
 
 
-@pytest.mark.parametrize(("precision", "name"), [("tf32", "mlp"), ("bfloat16", "recurrent")])
+@pytest.mark.parametrize(
+    ("precision", "name"),
+    [("tf32", "mlp"), pytest.param("bfloat16", "recurrent", marks=pytest.mark.slow)],
+)
 def test_training_on_devices_follows_the_reference(precision: str, name: str):
     model, shape = MODELS[name]
     random = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from tests.kernels.cuda_harness import (
 )
 from tests.ops.samples import CORE, Sample
 from tests.sim.playing import Played, simulator
-from tests.tools import need_command, need_nvrtc
+from tests.tools import first_quick, need_command, need_nvrtc
 
 
 def node_of(sample: Sample, number: int) -> Node:
@@ -59,7 +59,7 @@ def test_no_result_depends_on_the_order_of_threads(played: Played):
             np.testing.assert_array_equal(a, b, err_msg=str(sample))
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 def test_nvcc_takes_the_text_of_every_op_and_spills_nothing(arch: str, tmp_path):
     compiler = need_command("nvcc")
     kernels = [lower(node, TARGET) for node in NODES]

@@ -15,7 +15,7 @@ from graphc.dtypes import convert, shown
 from graphc.ir import DTYPES, NARROW
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
 from tests.kernels.cuda_harness import build_device
-from tests.tools import need_command
+from tests.tools import first_quick, need_command
 
 
 @pytest.mark.parametrize("dtype", NARROW)
@@ -87,7 +87,7 @@ def test_conversions_are_the_same_at_every_width(lanes: int, flags: tuple[str, .
         np.testing.assert_array_equal(shown(written), shown(convert(wide, DTYPES[dtype])))
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 def test_nvcc_takes_a_training_step_in_each_dtype_and_spills_nothing(arch: str, tmp_path):
     compiler = need_command("nvcc")
     kernels = []

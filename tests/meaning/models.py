@@ -60,7 +60,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "normalised": (Normalised, (5, 6), 5),
 }
 ONE_EXTENT = {"lstm of one extent": (lambda: Recurrent(nn.LSTM, 4, 4), (4, 4, 4), 4)}
-"""Times, samples, features and units are as many: no variable is told from another by its extent."""
+"""Times, samples, features and units are as many: no extent tells variables apart."""
 
 
 def stages_of(name: str, rule: Any = None) -> Stages:

@@ -87,12 +87,12 @@ def test_there_are_more_than_120_functions_and_each_exception_is_one_of_them() -
     assert set(EXCEPTIONS) <= set(SUBJECTS)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_functions_and_gradients_agree_with_pytorch(seed: int) -> None:
     assert disagreements(need_module("torch"), seed, TOGETHER) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6, 125))
+@pytest.mark.parametrize("seed", range(3, 125))
 def test_functions_and_gradients_agree_with_pytorch_in_many_cases(seed: int) -> None:
     assert disagreements(need_module("torch"), seed, TOGETHER) == []

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import json
 import os
 import random
@@ -130,9 +131,7 @@ def draw(root: Path, seed: int) -> list[Mutant]:
     for name, area in AREAS.items():
         kinds: dict[str, list[tuple[str, Site]]] = {}
         for path in sorted(p for pattern in area.sources for p in root.glob(pattern)):
-            text = path.read_text()
-            read = header_sites if path.suffix != ".py" else lambda t: PythonSites(t).sites
-            for site in read(text) if "cost" not in path.name else ():
+            for site in _sites(path.suffix, path.read_text()) if "cost" not in path.name else ():
                 kinds.setdefault(site.kind, []).append((str(path.relative_to(root)), site))
         taken: set[tuple[str, int]] = set()
         while len(taken) < area.count:
@@ -145,6 +144,11 @@ def draw(root: Path, seed: int) -> list[Mutant]:
             drawn.append(Mutant(name, where, line, site, raw[site.start : site.stop].decode()))
     rng.shuffle(drawn)
     return drawn
+
+
+@functools.cache
+def _sites(suffix: str, text: str) -> tuple[Site, ...]:
+    return tuple(PythonSites(text).sites if suffix == ".py" else header_sites(text))
 
 
 def changed(raw: bytes, site: Site) -> bytes:
