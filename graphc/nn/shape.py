@@ -36,6 +36,8 @@ class Unflatten(Module):
 
     def __init__(self, dim: int, unflattened_size: tuple[int, ...] | list[int]) -> None:
         self.dim = check.axis("Unflatten", "dim", dim)
+        if not isinstance(unflattened_size, (tuple, list)):
+            check.fail(f"Unflatten: unflattened_size expected integers, got {unflattened_size!r}")
         self.unflattened_size = tuple(
             check.integer("Unflatten", "unflattened_size", n, at_least=-1) for n in unflattened_size
         )

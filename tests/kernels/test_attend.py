@@ -7,6 +7,7 @@ import pytest
 
 from graphc import functions as f
 from graphc.ir import Node, Type
+from graphc.kernels.lower import lower
 from graphc.ops import Attention, AttentionGrad
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
@@ -138,3 +139,28 @@ def test_query_key_and_value_are_read_in_place_as_parts_of_one_array() -> None:
     want = Attention(True, 0.3).reference(q, k, v)
     for got, exact in zip(built.run([x]), want, strict=True):
         np.testing.assert_allclose(got, exact, rtol=0, atol=1e-5)
+
+
+def test_gradients_are_written_as_parts_of_one_array_in_any_order() -> None:
+    _, backward = node_of((2, 4, 4, 21, 21, 8, 8), causal=True)
+
+    def joined(*inputs: Tensor) -> Tensor:
+        gradients = current_builder().emit(AttentionGrad(True, 8**-0.5), *inputs)
+        return f.concat([gradients[i] for i in (2, 0, 1)], axis=2)
+
+    node = traced("joined", joined, [v.type for v in backward.inputs])
+    (built,) = build([node])
+    assert_right(built, arrays_of(backward))
+
+
+@pytest.mark.parametrize(("width", "dtype", "registers"), [
+    (16, "f32", 4), (16, "f64", 2), (8, "f32", 2), (8, "f64", 1),
+])  # fmt: skip
+def test_a_block_fills_no_more_than_the_machines_registers(
+    width: int, dtype: str, registers: int
+) -> None:
+    """Of which a row of f64 needs twice as many."""
+    for node in node_of((1, 1, 1, 200, 200, 8, 8), dtype=dtype):
+        source = lower(node, Target("cpu", width)).source
+        for name in ("QUERY_REGISTERS", "KEY_REGISTERS"):
+            assert f"static constexpr int {name} = {registers};" in source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -40,6 +41,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
      "Embedding: num_embeddings expected an integer of at least 1, got True"),
     (lambda: nn.Conv2d(1, 2, (3, 3, 3)),
      "Conv2d: kernel_size expected an integer or a pair of integers of at least 1, got (3, 3, 3)"),
+    (lambda: nn.Conv2d(1, 2, (3, 0)),
+     "Conv2d: kernel_size expected an integer or a pair of integers of at least 1, got (3, 0)"),
     (lambda: nn.Conv2d(1, 2, 3, padding=-1),
      "Conv2d: padding expected an integer or a pair of integers of at least 0, got -1"),
     (lambda: nn.Conv2d(1, 2, 3, padding="full"),
@@ -114,6 +117,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.MSELoss("average"),
      "MSELoss: reduction expected 'mean', 'sum' or 'none', got 'average'"),
     (in_trace(lambda: nn.Unflatten(2, (2,)), 3, 4), "Unflatten: dim=2 is no axis of x f32[3,4]"),
+    (lambda: nn.Unflatten(1, 4), "Unflatten: unflattened_size expected integers, got 4"),
     (in_trace(lambda: nn.PixelShuffle(2), 1, 6, 2, 2),
      "PixelShuffle: x f32[1,6,2,2] expected a multiple of 4 channels"),
     (in_trace(lambda: nn.PixelUnshuffle(2), 1, 6, 2, 3),
@@ -136,3 +140,26 @@ def test_wrong_arguments_are_named(mistake: Callable[[], Any], message: str) -> 
         GraphError, match=rf"^{re.escape(message)} \((test_module_errors|running)\.py:\d+\)$"
     ):
         mistake()
+
+
+LAYERS = [
+    layer
+    for layer in map(vars(nn).get, nn.__all__)
+    if isinstance(layer, type)
+    and issubclass(layer, nn.Module)
+    and not layer.__name__.startswith("Transformer")  # its parts name their own arguments
+]
+UNUSED = {"norm_type"}
+"""Arguments that nothing reads, and nothing checks, unless another one is given."""
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
+def test_every_number_is_checked_under_its_layers_and_its_own_name(layer: type[nn.Module]) -> None:
+    accepted = inspect.signature(layer).parameters.values()
+    needed = {p.name: 2 for p in accepted if p.default is p.empty}
+    for argument in accepted:
+        number = type(argument.default) in (int, float) or argument.annotation == "int"
+        if number and argument.name not in UNUSED:
+            with pytest.raises(GraphError) as error:
+                layer(**needed | {argument.name: "far"})
+            assert str(error.value).startswith(f"{layer.__name__}: {argument.name} expected ")

@@ -12,6 +12,7 @@ import graphc
 from graphc import Tensor
 from graphc.interpret import evaluate
 from graphc.ir import Graph, Value
+from graphc.ops.fused import Fused
 from graphc.ops.scan import Scan
 from graphc.runtime.build import cpu_target
 
@@ -104,3 +105,22 @@ def test_a_stack_of_batches_with_a_rest_is_no_matrix_of_full_registers() -> None
     assert axis_of(loop.outputs[-1]) == 1
     matrices = [n for n in graph.nodes if n.op.name == "reshape" and n.inputs[0].type.rank == 3]
     assert [axis_of(n.output) for n in matrices] == [None]
+
+
+def test_all_pairs_of_a_batch_have_no_lanes() -> None:
+    """The turned column lies along the axis that a batch broadcasts along: whoever reads it needs
+    all samples at once."""
+
+    def function(x: Tensor, first: Tensor) -> Tensor:
+        def step(c: Tensor, v: Tensor) -> tuple[Tensor, None]:
+            column = c[:, :1]
+            apart = graphc.abs(column - graphc.permute_dims(column, (1, 0)))
+            return graphc.tanh(c + v + graphc.mean(apart, axis=1, keepdims=True)), None
+
+        return graphc.scan(step, first, x)[0]
+
+    graph = laid_out(function, (3, W, 6), (W, 6))
+    (loop,) = (n.op for n in graph.nodes if isinstance(n.op, Scan))
+    pairs, tanh = (n for n in loop.body.nodes if isinstance(n.op, Fused))
+    assert [axis_of(v) for v in (*pairs.inputs, *pairs.outputs)] == [None, None]
+    assert axis_of(tanh.output) == 0

@@ -48,3 +48,19 @@ def test_a_costly_function_is_computed_once_and_stored(name: str) -> None:
 @pytest.mark.parametrize("name", CHEAP)
 def test_a_cheap_function_is_computed_again(name: str) -> None:
     assert scans_that_compute(name) == 2
+
+
+def test_a_scan_of_another_length_is_no_gradient() -> None:
+    """Not even where it turns back what another one ends with, and computes something alike."""
+
+    def step(h: Any, x: Any, scale: Any) -> Any:
+        return h * 0.5 + graphc.sinc(scale) * x, None
+
+    def function(h: Any, x: Any, scale: Any) -> Any:
+        last, _ = graphc.scan(lambda h, x: step(h, x, scale), h, x)
+        return graphc.scan(lambda h, x: step(h, x, scale), h[0], last, reverse=True)[0]
+
+    specs = [graphc.spec(s) for s in ((3, BATCH), (STEPS, 3, BATCH), (BATCH,))]
+    program = graphc.compile(function, *specs, device="reference")
+    graph: Graph = program.stages["store_or_recompute_traced"]
+    assert [len(n.op.stacks) for n in graph.nodes if isinstance(n.op, Scan)] == [0, 0]

@@ -106,6 +106,12 @@ def test_the_meaning_stays_to_the_bit(dtype: str, target: Target):
         np.testing.assert_array_equal(got.view(np.uint16), want.view(np.uint16))
 
 
+def test_a_ramp_is_made_in_f32_and_rounded_once():
+    graph = widen(traced(lambda x: f.arange(3, dtype="bf16") + x, (3,)), CPU)
+    verify(graph)
+    assert ops(graph)[:2] == ["iota f32()", "cast bf16(f32)"]
+
+
 def test_only_floats_of_two_bytes_are_widened():
     with pytest.raises(GraphError) as error:
         Widen().infer(Type((2,)))
