@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import graphc
+from benchmarks.torch_networks import GPT, LanguageModel, torchvision_models
 from graphc import optim
 
 STEPS = 5
@@ -30,64 +31,16 @@ STEPS = 5
 RATE = 0.01
 
 
-class LanguageModel(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(1000, 256)
-        self.lstm = nn.LSTM(256, 256, 2, batch_first=True)
-        self.next = nn.Linear(256, 1000)
-
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
-        return self.next(self.lstm(self.words(words))[0])
-
-
-class Block(nn.Module):
-    def __init__(self, features: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.ln_1, self.ln_2 = nn.LayerNorm(features), nn.LayerNorm(features)
-        self.attend, self.project = nn.Linear(features, 3 * features), nn.Linear(features, features)
-        wide = 4 * features
-        self.mlp = nn.Sequential(nn.Linear(features, wide), nn.GELU(), nn.Linear(wide, features))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        n, t, c = x.shape
-        parts = self.attend(self.ln_1(x)).view(n, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(*parts, is_causal=True)
-        x = x + self.project(y.transpose(1, 2).reshape(n, t, c))
-        return x + self.mlp(self.ln_2(x))
-
-
-class GPT(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(1000, 256), nn.Embedding(64, 256)
-        self.blocks = nn.Sequential(*(Block(256, 4) for _ in range(4)))
-        self.ln, self.next = nn.LayerNorm(256), nn.Linear(256, 1000, bias=False)
-        self.next.weight = self.words.weight
-
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
-        x = self.words(words) + self.places(torch.arange(words.shape[1]))
-        return self.next(self.ln(self.blocks(x)))
-
-
-def resnet18() -> nn.Module:
-    """torchvision's, whose own kernels may be built for another PyTorch."""
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        if not hasattr(torch.ops.torchvision, name):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    from torchvision import models
-
-    return models.resnet18()
-
-
 def subject(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """(model, inputs, labels)."""
     if name == "resnet18":
-        return resnet18(), torch.randn(8, 3, 64, 64), torch.randint(0, 1000, (8,))
+        return (
+            torchvision_models().resnet18(),
+            torch.randn(8, 3, 64, 64),
+            torch.randint(0, 1000, (8,)),
+        )
     x, y = torch.randint(0, 1000, (2, 8, 64))
-    return LanguageModel() if name == "lstm" else GPT(), x, y
+    return LanguageModel(1000, 256) if name == "lstm" else GPT(1000, 256, 64, 4, 4), x, y
 
 
 def in_pytorch(

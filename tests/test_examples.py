@@ -6,14 +6,13 @@ import gzip
 import importlib.util
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from tests.tools import ROOT, need_command, need_module, run_python
+from tests.tools import ROOT, need_command, need_module, need_package, run_python
 
 EXAMPLES = ROOT / "examples"
 TESTED = {
@@ -146,8 +145,7 @@ def test_a_resnet_of_torchvision_learns_as_in_eager():
     need_command("g++", "clang++")
     need_module("torch")
     need_module("sklearn")
-    if find_spec("torchvision") is None:
-        pytest.skip("torchvision is not installed")
+    need_package("torchvision")
     accuracies = []
     for arguments in ([], ["--plan"], ["--backend", "eager"]):
         output = run_python("examples/torch_resnet.py", *arguments)

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.differences import Results, Truth
 from benchmarks.torch_models.models import Subject
-from benchmarks.torch_models.truth import Results, Truth, results, wide
+from benchmarks.torch_models.truth import results, wide
 
 MARGIN = 8.0
 """Times as far as PyTorch's float32 is off in a channel, that an element may be from 0."""

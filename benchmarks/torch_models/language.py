@@ -12,8 +12,9 @@ from benchmarks.torch_models.models import BATCH, WORDS, Subject, add, images, t
 
 import transformers  # isort: skip
 
+WORDED: dict[str, Any] = {"vocab_size": WORDS, "use_cache": False}
 COMMON: dict[str, Any] = {
-    "vocab_size": WORDS,
+    **WORDED,
     "hidden_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
@@ -22,7 +23,6 @@ COMMON: dict[str, Any] = {
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
-    "use_cache": False,
 }
 
 
@@ -78,20 +78,19 @@ def _add(
 
 def _gpt2(**more: Any) -> dict[str, Any]:
     return {
-        "vocab_size": WORDS,
+        **WORDED,
         "n_embd": 32,
         "n_layer": 2,
         "n_head": 4,
         "n_positions": 64,
         "bos_token_id": 1,
         "eos_token_id": 2,
-        "use_cache": False,
         **more,
     }
 
 
 _encoder_decoder = {
-    "vocab_size": WORDS,
+    **WORDED,
     "d_model": 32,
     "encoder_layers": 2,
     "decoder_layers": 2,
@@ -103,7 +102,6 @@ _encoder_decoder = {
     "bos_token_id": 1,
     "eos_token_id": 2,
     "decoder_start_token_id": 1,
-    "use_cache": False,
 }
 _kv = {"num_key_value_heads": 2, "head_dim": 8}
 
@@ -115,11 +113,11 @@ _add(
     "DistilBertForSequenceClassification",
     _classified,
     common=False,
-    vocab_size=WORDS,
     dim=32,
     n_layers=2,
     n_heads=4,
     hidden_dim=64,
+    **WORDED,
 )
 _add("albert", "Albert", "AlbertForMaskedLM", _masked, embedding_size=16)
 _add("electra", "Electra", "ElectraForPreTraining", _replaced, embedding_size=16)
@@ -142,11 +140,10 @@ _add(
     "BloomForCausalLM",
     _text,
     common=False,
-    vocab_size=WORDS,
     hidden_size=32,
     n_layer=2,
     n_head=4,
-    use_cache=False,
+    **WORDED,
 )
 _add("llama", "Llama", "LlamaForCausalLM", _text, **_kv)
 _add("mistral", "Mistral", "MistralForCausalLM", _text, sliding_window=8, **_kv)
@@ -159,7 +156,6 @@ _add(
     "T5ForConditionalGeneration",
     _text,
     common=False,
-    vocab_size=WORDS,
     d_model=32,
     d_kv=8,
     d_ff=64,
@@ -167,7 +163,7 @@ _add(
     num_heads=4,
     decoder_start_token_id=0,
     pad_token_id=0,
-    use_cache=False,
+    **WORDED,
 )
 _add(
     "bart",

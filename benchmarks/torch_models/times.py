@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import copy
 import os
-import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
 import torch
 from torch._inductor import config as inductor_config
 
+from benchmarks.limit import limited
 from benchmarks.torch_models.models import Subject, build
 from benchmarks.torch_models.truth import loss_of
 
@@ -82,7 +81,7 @@ def _first(step: Step) -> tuple[float, float] | None:
     step was stopped at the limit, whatever a compiler made of that."""
     begin, before = time.perf_counter(), _processor()
     try:
-        with _limited(LIMIT):
+        with limited(LIMIT):
             step()
     except Exception:
         if time.perf_counter() - begin < LIMIT:
@@ -119,17 +118,3 @@ def _seconds(step: Step, count: int) -> float:
 def _processor() -> float:
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
-
-
-@contextmanager
-def _limited(seconds: int) -> Iterator[None]:
-    def stop(*_: Any) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)

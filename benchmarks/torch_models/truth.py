@@ -10,49 +10,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
+from benchmarks.differences import Results, Truth, off
 from benchmarks.torch_models.models import Subject
 
-Results = dict[str, np.ndarray[Any, Any]]
 EPSILON = 2.0**-23
 """One rounding of a float32, relative to it."""
 TRIALS = 3
 """Runs in which weights and inputs are moved."""
-
-
-@dataclass(frozen=True)
-class Truth:
-    """Results by name, and how far each may be off: the largest difference of any element."""
-
-    results: Results
-    tolerance: dict[str, float]
-
-    def differences(self, found: Results) -> list[str]:
-        """A line for each result that is missing, too many, of another shape or too far off."""
-        wrong = [f"{name} is missing" for name in self.results if name not in found]
-        for name, array in found.items():
-            expected = self.results.get(name)
-            if expected is None:
-                wrong.append(f"{name} is too many")
-            elif array.shape != expected.shape:
-                wrong.append(f"{name}: expected shape {expected.shape}, got {array.shape}")
-            elif not self.use(name, array) <= 1:
-                size = np.max(np.abs(expected), initial=0.0)
-                wrong.append(
-                    f"{name} of at most {size:.3g} is off by {_off(array, expected):.3g}, "
-                    f"{self.tolerance[name]:.2g} are allowed"
-                )
-        return wrong
-
-    def use(self, name: str, array: np.ndarray[Any, Any]) -> float:
-        """The part of what is allowed that the array is off, 0 to 1 where it is right."""
-        return _off(array, self.results[name]) / self.tolerance[name]
 
 
 def truth(subject: Subject) -> Truth:
@@ -73,7 +43,7 @@ def truth(subject: Subject) -> Truth:
     spread = dict.fromkeys(exact, 0.0)
     for change in runs:
         other = results(subject.module, subject, change)
-        spread = {n: max(s, _off(other[n], exact[n])) for n, s in spread.items()}
+        spread = {n: max(s, off(other[n], exact[n])) for n, s in spread.items()}
     gradients = [a for name, a in exact.items() if name.startswith("gradient")]
     largest = max((np.abs(a).max(initial=0.0) for a in gradients), default=0.0)
     tolerance = {}
@@ -145,11 +115,6 @@ def tensors(value: Any, name: str = "") -> dict[str, torch.Tensor]:
     elif isinstance(value, tuple | list):
         items = enumerate(value)
     return {n: t for key, v in items for n, t in tensors(v, f"{name}.{key}".strip(".")).items()}
-
-
-def _off(array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
-    far = np.abs(array.astype(np.float64) - expected).max(initial=0.0)
-    return float("inf") if np.isnan(far) else float(far)
 
 
 def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:

@@ -8,15 +8,10 @@ from typing import Any
 import torch
 
 from benchmarks.torch_models.models import Subject, add, images
+from benchmarks.torch_networks import torchvision_models
 
-_missing = torch.library.Library("torchvision", "DEF")
-for _name in (
-    "nms",
-    "qnms",
-):  # of torchvision's own kernels, which a build for another PyTorch lacks
-    _missing.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+models = torchvision_models()
 
-from torchvision import models  # noqa: E402
 from torchvision.models import segmentation, video  # noqa: E402
 from torchvision.models.convnext import CNBlockConfig  # noqa: E402
 from torchvision.models.efficientnet import FusedMBConvConfig, MBConvConfig  # noqa: E402
@@ -77,19 +72,15 @@ def _vgg() -> torch.nn.Module:
 
 
 def _deeplab() -> torch.nn.Module:
-    backbone = models.resnet._resnet(
-        Bottleneck,
-        [1, 1, 1, 1],
-        None,
-        False,
-        width_per_group=8,
-        replace_stride_with_dilation=[False, True, True],
-    )
-    return segmentation.deeplabv3._deeplabv3_resnet(backbone, CLASSES, None)
+    return segmentation.deeplabv3._deeplabv3_resnet(_dilated(), CLASSES, None)
 
 
 def _fcn() -> torch.nn.Module:
-    backbone = models.resnet._resnet(
+    return segmentation.fcn._fcn_resnet(_dilated(), CLASSES, True)
+
+
+def _dilated() -> torch.nn.Module:
+    return models.resnet._resnet(
         Bottleneck,
         [1, 1, 1, 1],
         None,
@@ -97,7 +88,6 @@ def _fcn() -> torch.nn.Module:
         width_per_group=8,
         replace_stride_with_dilation=[False, True, True],
     )
-    return segmentation.fcn._fcn_resnet(backbone, CLASSES, True)
 
 
 def _swin(block: Any = None, merge: Any = None) -> torch.nn.Module:

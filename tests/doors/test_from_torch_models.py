@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,81 +10,32 @@ import pytest
 
 import graphc
 from graphc import optim
-from tests.tools import need_command, need_module
+from tests.tools import need_command, need_module, need_package
 
 torch = need_module("torch")
-nn, F = torch.nn, torch.nn.functional
+networks = need_module("benchmarks.torch_networks")
+F = torch.nn.functional
 WORDS = 13
+KINDS = {
+    "lstm": lambda: networks.LanguageModel(WORDS, 6, tied=True),
+    "gpt": lambda: networks.GPT(WORDS, 8, 7, 2, 2, "tanh"),
+}
 
 
-class LanguageModel(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(WORDS, 6)
-        self.lstm = nn.LSTM(6, 6, 2, batch_first=True)
-        self.next = nn.Linear(6, WORDS)
-        self.next.weight = self.words.weight
-
-    def forward(self, words: Any) -> Any:
-        return self.next(self.lstm(self.words(words))[0])
-
-
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.ln_1, self.ln_2 = nn.LayerNorm(8), nn.LayerNorm(8)
-        self.attend, self.project = nn.Linear(8, 24), nn.Linear(8, 8)
-        self.mlp = nn.Sequential(nn.Linear(8, 16), nn.GELU(approximate="tanh"), nn.Linear(16, 8))
-
-    def forward(self, x: Any) -> Any:
-        n, t, c = x.shape
-        parts = self.attend(self.ln_1(x)).view(n, t, 3, 2, c // 2).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(*parts, is_causal=True)
-        x = x + self.project(y.transpose(1, 2).reshape(n, t, c))
-        return x + self.mlp(self.ln_2(x))
-
-
-class GPT(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(WORDS, 8), nn.Embedding(7, 8)
-        self.blocks = nn.ModuleList([Block(), Block()])
-        self.ln = nn.LayerNorm(8)
-        self.next = nn.Linear(8, WORDS, bias=False)
-        self.next.weight = self.words.weight
-
-    def forward(self, words: Any) -> Any:
-        x = self.words(words) + self.places(torch.arange(words.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        return self.next(self.ln(x))
-
-
-def resnet18() -> Any:
-    if find_spec("torchvision") is None:
-        pytest.skip("torchvision is not installed")
-    need_command("g++", "clang++")
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):  # of kernels that may be built for another PyTorch
-        if not hasattr(torch.ops.torchvision, name):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    from torchvision import models
-
-    return models.resnet18(num_classes=10)
-
-
-@pytest.mark.parametrize("kind", [LanguageModel, GPT])
-def test_models_of_words_equal_eager(kind: Any) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_of_words_equal_eager(kind: str) -> None:
     torch.manual_seed(0)
     words, following = torch.randint(0, WORDS, (2, 2, 7))
-    check(kind(), words, following, "reference")
+    check(KINDS[kind](), words, following, "reference")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_resnet_of_torchvision_equals_eager() -> None:
+    need_package("torchvision")
+    need_command("g++", "clang++")
     torch.manual_seed(0)
-    model = resnet18()
+    model = networks.torchvision_models().resnet18(num_classes=10)
     check(model, torch.randn(4, 3, 64, 64), torch.randint(0, 10, (4,)), "cpu")
 
 

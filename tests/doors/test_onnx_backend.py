@@ -6,14 +6,12 @@ the campaign, each under a limit of time.
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.limit import limited
 from tests.tools import need_command, need_module
 
 onnx = need_module("onnx")
@@ -54,22 +52,6 @@ def sample(names: list[str], share: int) -> list[Any]:
     return [pytest.param(n, marks=() if i % share == 0 else slow) for i, n in enumerate(names)]
 
 
-@contextmanager
-def limited(seconds: int = SECONDS) -> Iterator[None]:
-    """Fails when it takes longer."""
-
-    def stop(*_: object) -> None:
-        raise TimeoutError(f"more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def value(path: Path, kind: Any) -> Any:
     """What a file of a test holds: a tensor, a list of them, or nothing."""
     data = path.read_bytes()
@@ -107,14 +89,14 @@ def check(name: str, device: str) -> None:
 
 @pytest.mark.parametrize("name", sample(ATTEMPTED, 5))
 def test_a_case_on_the_reference(name: str) -> None:
-    with limited():
+    with limited(SECONDS):
         check(name, "reference")
 
 
 @pytest.mark.parametrize("name", sample(ATTEMPTED[::3], 20))
 def test_a_case_on_the_cpu(name: str) -> None:
     need_command("g++", "clang++")
-    with limited():
+    with limited(SECONDS):
         check(name, "cpu")
 
 

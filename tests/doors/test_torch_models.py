@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.differences import Truth
 from tests.tools import need_command, need_module
 
 torch = need_module("torch")
@@ -30,7 +31,7 @@ def subject(small: float) -> Any:
 
 def test_a_gradient_beside_a_kink_is_right_on_either_side_and_another_is_not() -> None:
     from benchmarks.torch_models.kinks import _Relus, on_their_sides
-    from benchmarks.torch_models.truth import Truth, results, wide
+    from benchmarks.torch_models.truth import results, wide
 
     given = subject(1e-9)
     exact = results(given.module, given, wide)

@@ -117,6 +117,18 @@ class Tagger(nn.Module):
         return F.cross_entropy(y.flatten(0, 1), tags.flatten())
 
 
+def train(model: Any, call: Any, words: Any, tags: Any) -> list[float]:
+    """The losses of two steps."""
+    rule, losses = torch.optim.SGD(model.parameters(), lr=0.5), []
+    for _ in range(2):
+        rule.zero_grad()
+        loss = call(words, tags)
+        loss.backward()
+        rule.step()
+        losses.append(loss.item())
+    return losses
+
+
 def test_a_tagger_is_one_graph_whose_loops_are_not_unrolled() -> None:
     need_command("g++", "clang++")
     from graphc.torch import report
@@ -130,13 +142,8 @@ def test_a_tagger_is_one_graph_whose_loops_are_not_unrolled() -> None:
     assert found.taken["graphc.recurrent_backward.default"] == 2
     assert "aten.sigmoid.default" not in found.taken
     own.zero_grad()
-    for model, call in ((own, compiled(own, fullgraph=True)), (eager, eager)):
-        rule = torch.optim.SGD(model.parameters(), lr=0.5)
-        for _ in range(2):
-            rule.zero_grad()
-            loss = call(words, tags)
-            loss.backward()
-            rule.step()
+    train(own, compiled(own, fullgraph=True), words, tags)
+    train(eager, eager, words, tags)
     for a, b in zip(own.parameters(), eager.parameters(), strict=True):
         close(a, b)
 
@@ -155,13 +162,8 @@ def test_a_language_model_is_one_plan() -> None:
         update=optim.SGD(lr=0.5),
         device="cpu",
     )
-    rule = torch.optim.SGD(eager.parameters(), lr=0.5)
-    for _ in range(2):
-        rule.zero_grad()
-        loss = eager(words, tags)
-        loss.backward()
-        rule.step()
-        assert float(step(words, tags)) == pytest.approx(loss.item(), rel=1e-4)
+    for loss in train(eager, eager, words, tags):
+        assert float(step(words, tags)) == pytest.approx(loss, rel=1e-4)
     for name, tensor in graphc.to_torch(own).items():
         close(tensor, eager.state_dict()[name])
     loops = [node for node in step.stages["trace"].nodes if node.op.name == "scan"]

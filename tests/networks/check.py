@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 import graphc
+from benchmarks.differences import Results
 from graphc import optim, program
 from graphc.passes.pipeline import OPTIONAL
 from graphc.runtime.reference import ReferenceExecutable
 from tests.networks.kinds.heads import Array
 from tests.networks.network import Network
 from tests.networks.sides import graphc_names
-from tests.networks.truth import RULES, STEPS, Results, Truth, gradient_name, truth
+from tests.networks.truth import RULES, STEPS, Known, gradient_name, truth
 from tests.networks.write import Written, write
 
 Options = dict[str, Any]
@@ -47,7 +48,7 @@ def check(network: Network, devices: tuple[str, ...]) -> list[str]:
     return wrong
 
 
-def _other_bits(written: Written, expected: Truth) -> list[str]:
+def _other_bits(written: Written, expected: Known) -> list[str]:
     """The results whose bits depend on streams, threads or memory."""
     one = run(written, expected.weights, "cpu", streams=1, threads=1)
     two = run(written, expected.weights, "cpu", streams=3, threads=2)

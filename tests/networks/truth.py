@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.differences import Results, Truth, off
 from tests.networks.kinds.heads import Array
 from tests.networks.sides import torch_names
 from tests.networks.write import Written
@@ -25,39 +26,17 @@ RULES: dict[str, dict[str, float]] = {
     "SGD": {"lr": 0.05, "momentum": 0.9},
     "AdamW": {"lr": 0.01, "eps": 0.001, "weight_decay": 0.01},
 }
-Results = dict[str, Array]
 
 
 @dataclass(frozen=True)
-class Truth:
-    """Results by name, and how far each may be off: the largest difference of any element."""
+class Known(Truth):
+    """What is known of a network besides its results."""
 
     weights: Results
     """The contents of the module's state at first."""
-    results: Results
-    tolerance: dict[str, float]
-
-    def differences(self, found: Results) -> list[str]:
-        """A line for each result that is missing, too many, of another shape or too far off."""
-        wrong = [f"{name} is missing" for name in self.results if name not in found]
-        for name, array in found.items():
-            expected = self.results.get(name)
-            if expected is None:
-                wrong.append(f"{name} is too many")
-            elif array.shape != expected.shape:
-                wrong.append(f"{name}: expected shape {expected.shape}, got {array.shape}")
-            elif array.size:
-                off = float(np.max(np.abs(array.astype(np.float64) - expected)))
-                if not off <= self.tolerance[name]:
-                    size = float(np.max(np.abs(expected)))
-                    wrong.append(
-                        f"{name} of at most {size:.3g} is off by {off:.3g}, "
-                        f"{self.tolerance[name]:.2g} are allowed"
-                    )
-        return wrong
 
 
-def truth(written: Written) -> Truth:
+def truth(written: Written) -> Known:
     """Raises FloatingPointError where the results are not finite."""
     torch, network = need_module("torch"), written.network
     weights = _weights(torch, written)
@@ -86,13 +65,13 @@ def truth(written: Written) -> Truth:
     largest = max((np.abs(a).max() for n, a in exact.items() if _is_gradient(n)), default=0.0)
     tolerance = {}
     for name, array in exact.items():
-        spread = max(np.abs(o[name] - array).max(initial=0.0) for o in others)
+        spread = max(off(o[name], array) for o in others)
         size = np.abs(array).max(initial=0.0)
         shared = 2 * epsilon * largest if _is_gradient(name) else 0.0
         tolerance[name] = float(
             8 * spread + GROWTH[network.dtype] * epsilon * size + shared + 1e-30
         )
-    return Truth(weights, exact, tolerance)
+    return Known(exact, tolerance, weights)
 
 
 def gradient_name(name: str) -> str:

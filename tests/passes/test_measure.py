@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
-from types import FrameType
 from typing import Any
 
 import pytest
 
 import graphc
+from benchmarks.limit import limited
 from graphc import nn, optim
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Type, Value
@@ -39,14 +38,8 @@ SECONDS = 60
 def time_limit() -> Iterator[None]:
     """A pass that goes in circles fails its test."""
 
-    def late(signum: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"not done after {SECONDS} seconds")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+    with limited(SECONDS):
+        yield
 
 
 def sum_of_products(a: Any, w: Any, b: Any, k: Any) -> Any:

@@ -3,13 +3,13 @@ Behind torch.compile PyTorch draws them, from its own generator."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from graphc import functions as f
-from graphc.torch.aten.rules import aten, dtype_of
+from graphc.torch.aten.rules import Rule, aten, dtype_of
 from graphc.trace import Tensor
 
 
@@ -29,24 +29,23 @@ def bernoulli_of(x: Tensor, p: float = 0.5, generator: object = None) -> Tensor:
     return f.bernoulli(f.full(x.shape, p, x.dtype))
 
 
-@aten("rand", draws=True)
-def rand(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
-    return f.rand(tuple(shape), dtype_of(dtype))
+def _of_shape(draw: Callable[..., Tensor]) -> Rule:
+    def rule(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
+        return draw(tuple(shape), dtype_of(dtype))
+
+    return rule
 
 
-@aten("rand_like", draws=True)
-def rand_like(x: Tensor, dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
-    return f.rand(x.shape, dtype_of(dtype, x.dtype))
+def _like(draw: Callable[..., Tensor]) -> Rule:
+    def rule(x: Tensor, dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
+        return draw(x.shape, dtype_of(dtype, x.dtype))
+
+    return rule
 
 
-@aten("randn", draws=True)
-def randn(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
-    return f.randn(tuple(shape), dtype_of(dtype))
-
-
-@aten("randn_like", draws=True)
-def randn_like(x: Tensor, dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
-    return f.randn(x.shape, dtype_of(dtype, x.dtype))
+for _name, _draw in (("rand", f.rand), ("randn", f.randn)):
+    aten(_name, draws=True)(_of_shape(_draw))
+    aten(f"{_name}_like", draws=True)(_like(_draw))
 
 
 @aten("randint", "randint.low", draws=True)
