@@ -298,7 +298,8 @@ class Walker:
     ) -> Term:
         (source,), reduced = node.inputs, op.reduced_axes or ()
         keeps = kind.rank == source.type.rank
-        bound, places, left = [], [], list(own)
+        bound: list[Index] = []
+        places, left = [], list(own)
         for axis, n in enumerate(source.type.shape):
             if axis in reduced:
                 bound.append(variable(REDUCED + len(bound), n))
