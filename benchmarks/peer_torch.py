@@ -15,6 +15,7 @@ call of graphc's programs does.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -113,7 +114,11 @@ def needs_gpu(case: Case) -> None:
 
 def _compiled(function: Callable[..., Any], case: Case) -> Callable[..., Any]:
     mode = COMPILED.get(case.variant)
-    return torch.compile(function, mode=mode) if mode else function
+    if not mode:
+        return function
+    with warnings.catch_warnings():  # Inductor's modules warn of PyTorch's own as they are imported
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.compile(function, mode=mode)
 
 
 def _optimizer(case: Case, parameters: Mapping[str, torch.Tensor]) -> torch.optim.Optimizer:
@@ -164,7 +169,7 @@ def _frozen_step(
             found: torch.Tensor = case.workload.forward(Functions(), named, x, False)
             return found
 
-    compute = torch.compile(Frozen().eval())
+    compute = _compiled(Frozen().eval(), case)
 
     def forward() -> torch.Tensor:
         with torch.no_grad():

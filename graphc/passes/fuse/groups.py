@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
+from graphc.ir.op import Op
 from graphc.ops.fused import Fused, KernelNode
 from graphc.passes.rewriting.naming import KernelNames, principal
 from graphc.passes.rewriting.rewrite import drop_dead, topological
@@ -68,8 +69,22 @@ def _fuse(
         where = where.merge(node.where)
     outputs = tuple(v for n in group for v in n.outputs)
     name = names.name(group, producers)
-    body_graph = Graph(name, tuple(inputs), (), topological(body), outputs)
+    nodes, found = _shared(topological(body))
+    body_graph = Graph(name, tuple(inputs), (), nodes, tuple(found.get(v, v) for v in outputs))
     return KernelNode(Fused(name, body_graph, note), tuple(inputs), outputs, where)
+
+
+def _shared(body: Sequence[Node]) -> tuple[tuple[Node, ...], dict[Value, Value]]:
+    """The nodes without those that compute what another one does, and what stands for theirs."""
+    seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
+    found: dict[Value, Value] = {}
+    for node in body:
+        inputs = tuple(found.get(v, v) for v in node.inputs)
+        node = replace(node, inputs=inputs) if inputs != node.inputs else node
+        first = seen.setdefault((node.op, inputs), node)
+        if first is not node:
+            found.update(zip(node.outputs, first.outputs, strict=True))
+    return tuple(seen.values()), found
 
 
 def _prune_outputs(graph: Graph) -> Graph:

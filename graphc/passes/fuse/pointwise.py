@@ -40,7 +40,31 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
     """`graph` with every node fused, but for reshapes, which move nothing."""
     partition = Partition(graph, lambda n: n.is_free, "fuse_pointwise")
     producers = graph.producers
-    spaces = {partition.of(n): _space(n, producers) for n in graph.nodes if _fusible(n)}
+    forward = {(n.op, n.inputs) for n in graph.nodes if not n.where.derived}
+    spaces = {
+        partition.of(n): _space(n, producers, n.where.derived and (n.op, n.inputs) in forward)
+        for n in graph.nodes
+        if _fusible(n)
+    }
+    _join_readers(graph, partition, spaces)
+    consumers = graph.consumers
+    for group, space in spaces.items():
+        readers = (n for v in space.repeats for n in consumers[v])
+        if all(partition.of(n) == group for n in readers):
+            space.repeats = set()
+    _join_readers(graph, partition, spaces)
+    _join_reductions(graph, partition, spaces)
+    graph = fuse_groups(graph, _groups(graph, partition))
+    while alone := _alone(graph):  # views whose readers need them in memory appear one by one
+        graph = fuse_groups(graph, [[n] for n in alone])
+        left = len(_alone(graph))
+        must_fall("fuse_pointwise", "fusing alone", len(alone), left, alone[0])
+    return graph
+
+
+def _join_readers(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
+    """Nodes that read what a kernel makes at the same places become part of it."""
+    producers = graph.producers
     for node in graph.nodes:
         if not _fusible(node):
             continue
@@ -54,12 +78,25 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
             whole = spaces.pop(a).joined(spaces.pop(b))
             spaces[partition.merge(a, b)] = whole
             joined(node, "it reads what the kernel has made at the same places, from registers")
-    graph = fuse_groups(graph, _groups(graph, partition))
-    while alone := _alone(graph):  # views whose readers need them in memory appear one by one
-        graph = fuse_groups(graph, [[n] for n in alone])
-        left = len(_alone(graph))
-        must_fall("fuse_pointwise", "fusing alone", len(alone), left, alone[0])
-    return graph
+
+
+def _join_reductions(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
+    """Reductions of the same rows that read one value of their shape from memory read it once."""
+    first: dict[tuple[Value, _Rows], Node] = {}
+    for node in graph.nodes:
+        rows = spaces[partition.of(node)].rows if _fusible(node) else None
+        if rows is None:
+            continue
+        for value in dict.fromkeys(node.inputs):
+            if value.type.shape != rows.shape:
+                continue
+            other = first.setdefault((value, rows), node)
+            a, b = partition.of(other), partition.of(node)
+            if a == b or spaces[a].refusal(spaces[b]) or not partition.can_merge(a, b):
+                continue
+            whole = spaces.pop(a).joined(spaces.pop(b))
+            spaces[partition.merge(a, b)] = whole
+            joined(node, "it reduces the rows that the kernel reads for another reduction")
 
 
 def _circle(partition: Partition, a: int, b: int) -> str:
@@ -129,6 +166,10 @@ class _Space:
     reads: dict[Value, set[tuple[Shape, Shape]]]
     """What its nodes but reductions read, unit reshapes left out: the shapes of the reading node
     and of what it reads."""
+    forward: bool
+    """Whether it holds what the gradient has not added."""
+    repeats: set[Value]
+    """What the gradient computes again, until all that reads it is here too."""
     section: Shape | None = None
     """Of a concat of sections alone: their shape, over which it is computed beside one of them."""
     joins: bool = False
@@ -140,6 +181,8 @@ class _Space:
             return "one of the two has a template of its own"
         if self.of_update_rule != other.of_update_rule:
             return OF_RULE
+        if (self.repeats and other.forward) or (self.forward and other.repeats):
+            return "what is computed again, so as not to be stored, is computed where it is read"
         if not self.elsewhere.isdisjoint(other.outputs):
             return ELSEWHERE
         if not other.elsewhere.isdisjoint(self.outputs):
@@ -178,6 +221,8 @@ class _Space:
         small, large = sorted((self, other), key=lambda s: len(s.outputs))
         large.rows = large.rows or small.rows
         large.joins = self.joins or other.joins or joins
+        large.forward = self.forward or other.forward
+        large.repeats = self.repeats | other.repeats
         large.shapes, large.section = beside | others, None
         large.outputs |= small.outputs
         large.elsewhere |= small.elsewhere
@@ -186,7 +231,7 @@ class _Space:
         return large
 
 
-def _space(node: Node, producers: dict[Value, Node]) -> _Space:
+def _space(node: Node, producers: dict[Value, Node], repeats: bool) -> _Space:
     shape = node.outputs[0].type.shape
     reads: dict[Value, set[tuple[Shape, Shape]]] = {}
     rows = None
@@ -204,5 +249,7 @@ def _space(node: Node, producers: dict[Value, Node]) -> _Space:
         set(node.outputs),
         read_elsewhere(node, producers),
         reads,
+        not node.where.derived,
+        set(node.outputs) if repeats else set(),
         concat.shape(shape) if (concat := sections_joined(node)) else None,
     )

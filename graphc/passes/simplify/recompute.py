@@ -3,7 +3,8 @@
 A forward value that backward kernels read is stored, beside whatever the forward pass makes of it.
 Where sums and products lead to it from other stored values (0.5 x (1 + tanh u) from x and tanh u),
 reading those and doing the arithmetic again costs less than writing and reading one array more: the
-nodes are repeated for their backward readers, and fusion brings them into those kernels.
+nodes are repeated for each of their backward readers, and fusion brings them into those kernels,
+where what two readers repeat is one node again.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.passes.rewriting.rewrite import names_of, topological
-from graphc.target import Target
+from graphc.target import Rates, Target
 
+STORED = 3
+"""Accesses to memory that storing a value is worth: it is written, read, and drives others out of
+the caches in between."""
 SMALL = 8
 """A value so many times smaller than the result costs nothing to read."""
 
@@ -34,59 +38,74 @@ def recompute(graph: Graph, target: Target) -> Graph:
             if not any(n.where.derived for n in readers):
                 continue
             alone = value not in results and all(n.op.pointwise for n in readers)
-            if alone and _within_reach(node, stored, producers):
+            most = max(v.type.size for n in readers if n.where.derived for v in n.outputs)
+            alone &= value.type.size * SMALL > most
+            if alone and _within_reach(node, stored, producers, target.kind.rates):
                 repeated.add(value)
             else:
                 stored.add(value)
     return _with_repeats(graph, repeated, stored, producers) if repeated else graph
 
 
-def _within_reach(node: Node, stored: set[Value], producers: Mapping[Value, Node]) -> bool:
-    """Whether cheap nodes of its own shape lead to the node from stored or small values alone."""
+def _within_reach(
+    node: Node, stored: set[Value], producers: Mapping[Value, Node], rates: Rates
+) -> bool:
+    """Whether pointwise nodes of its own shape lead to the node from stored or small values, in
+    less time than writing and reading it takes."""
     shape = node.outputs[0].type.shape
     waiting, seen = [node], {id(node)}
+    read: set[Value] = set()
+    operations = 0
     while waiting:
         now = waiting.pop()
-        if not now.op.is_cheap or now.output.type.shape != shape:
+        if not _repeatable(now) or now.output.type.shape != shape:
             return False
+        operations += now.op.operations or 0
         for value in now.inputs:
             producer = producers.get(value)
             free = producer is not None and producer.op.is_source
-            if value in stored or free or value.type.size * SMALL <= node.output.type.size:
+            if free or value.type.size * SMALL <= node.output.type.size:
                 continue
-            if producer is None or producer.where.derived:
+            if value in stored:
+                read.add(value)
+            elif producer is None or producer.where.derived:
                 return False
-            if id(producer) not in seen:
+            elif id(producer) not in seen:
                 seen.add(id(producer))
                 waiting.append(producer)
-    return True
+    moved = sum(v.type.nbytes for v in read)
+    again = moved / rates.bytes + operations * node.output.type.size / rates.flops
+    return again <= STORED * node.output.type.nbytes / rates.bytes
+
+
+def _repeatable(node: Node) -> bool:
+    return node.op.pointwise and len(node.outputs) == 1 and node.op.operations is not None
 
 
 def _with_repeats(
     graph: Graph, repeated: set[Value], stored: set[Value], producers: Mapping[Value, Node]
 ) -> Graph:
     names = names_of(graph)
-    twins: dict[Value, Value] = {}
     added: list[Node] = []
 
-    def twin(value: Value, shape: Sequence[int]) -> Value:
-        """What backward nodes read in place of `value`."""
+    def twin(value: Value, shape: Sequence[int], twins: dict[Value, Value]) -> Value:
+        """What a backward node reads in place of `value`; `twins` are those that it has."""
         node = producers.get(value)
-        if value in stored or node is None or not node.op.is_cheap:
+        if value in stored or node is None or not _repeatable(node):
             return value
         if value.type.shape != tuple(shape):
             return value
         if value not in twins:
-            inputs = tuple(twin(v, shape) for v in node.inputs)
+            inputs = tuple(twin(v, shape, twins) for v in node.inputs)
             twins[value] = Value(names.fresh(f"d.{value.name}"), value.type)
             where = replace(node.where, derived=True)
             added.append(replace(node, inputs=inputs, outputs=(twins[value],), where=where))
         return twins[value]
 
-    nodes = [
-        replace(n, inputs=tuple(twin(v, v.type.shape) if v in repeated else v for v in n.inputs))
-        if n.where.derived
-        else n
-        for n in graph.nodes
-    ]
+    nodes = list(graph.nodes)
+    for place, node in enumerate(nodes):
+        if node.where.derived and not repeated.isdisjoint(node.inputs):
+            own: dict[Value, Value] = {}
+            read = (twin(v, v.type.shape, own) if v in repeated else v for v in node.inputs)
+            nodes[place] = replace(node, inputs=tuple(read))
     return replace(graph, nodes=topological([*nodes, *added]))

@@ -17,9 +17,9 @@ Shape = tuple[int, ...]
 
 def before_reshape(node: Node, sweep: Sweep) -> Value | None:
     """op(reshape(a), b) = reshape(op(a, reshape(b))), so that it fits into the epilogue of the
-    contraction that makes a. Where b broadcasts, a must have no other reader: its own values would
-    be stored beside the result. Where a reshape of another contraction's product were left before
-    the op, nothing would be gained."""
+    contraction that makes a. Where b broadcasts or must be reshaped, a must have no other reader:
+    its own values would be stored beside the result, where another kernel may read both. Where a
+    reshape of another contraction's product were left before the op, nothing would be gained."""
     shape = node.output.type.shape
     for value in node.inputs:
         inner = sweep.producer(value)
@@ -35,6 +35,8 @@ def before_reshape(node: Node, sweep: Sweep) -> Value | None:
             continue
         known = {v: _unreshaped(v, s, sweep) for v, s in flat.items() if s is not None}
         if any(_stays_behind(v, source, known[v], sweep) for v in others):
+            continue
+        if None in known.values() and value in sweep.shared:
             continue
         moved = {
             v: known[v] or _reshaped(v, s, node, sweep) for v, s in flat.items() if s is not None
