@@ -143,7 +143,7 @@ class Built:
 
     def run(self, inputs: Sequence[Array], seed: int = 0, inplace: bool = False) -> list[Array]:
         """The outputs, row-major. With `inplace` outputs lie in the memory of inputs, where the
-        kernel allows it."""
+        kernel allows it. No two chunks of a phase may write the same byte of the workspace."""
         pairs = _matching(self.kernel.inplace, seed) if inplace else []
         random = np.random.default_rng(seed)
         given = [Buffer(pack(a, v.type)) for a, v in zip(inputs, self.node.inputs, strict=True)]
@@ -152,11 +152,17 @@ class Built:
         if inplace:
             for source, target in pairs:
                 made[target] = given[source]
-        buffers = [*given, *made, Buffer(np.full(self.kernel.workspace, 0xAA, np.uint8))]
+        workspace = Buffer(np.full(self.kernel.workspace, 0xAA, np.uint8))
+        buffers = [*given, *made, workspace]
         arguments = (ctypes.c_void_p * len(buffers))(*(b.address for b in buffers))
         for phase, chunks in enumerate(self.kernel.phases):
+            written = np.zeros(self.kernel.workspace, bool)
             for chunk in random.permutation(chunks):
+                held = workspace.bytes.copy()
                 self.function(arguments, ctypes.c_int(phase), ctypes.c_int(int(chunk)))
+                changed = workspace.bytes != held
+                assert not np.any(written & changed), f"chunks of {self.kernel.name} meet"
+                written |= changed
         for buffer in buffers:
             buffer.check(self.kernel.name)
         overwritten = {i for i, _ in pairs}

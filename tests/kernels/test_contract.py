@@ -246,6 +246,18 @@ def test_an_epilogue_may_overwrite_its_residual() -> None:
     _assert_right(built, inplace=True)
 
 
+def test_a_register_that_is_a_whole_row_is_written_once() -> None:
+    """A second write would add the residual, which the first one has overwritten, again."""
+
+    def residual(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return emit(Matmul(), a, b) + c
+
+    shapes = [(9, 30), (30, WIDTH), (9, WIDTH)]
+    (built,) = build([traced("residual", residual, [Type(s) for s in shapes])])
+    assert built.kernel.inplace == ((2, 0),) and "columns[]" not in built.kernel.source
+    _assert_right(built, inplace=True)
+
+
 @pytest.mark.parametrize("name", ["tan", "round", "log2"])
 def test_an_epilogue_may_call_any_function(name: str) -> None:
     def called(x: Tensor, w: Tensor) -> Tensor:

@@ -41,6 +41,17 @@ def test_ptx_stands_in_one_header_and_has_twins():
             assert part.index("GRAPHC_SIM") < part.index("asm"), part
 
 
+def test_ptx_names_each_of_its_operands_and_no_other():
+    """No compiler says so: an operand that is left out is a wrong result on a device alone."""
+    text = (KERNELS / "cuda" / "intrinsics.cuh").read_text()
+    statements = re.findall(r"\basm(?: volatile)?\((.*?)\);\n", text, re.DOTALL)
+    assert len(statements) == text.count("asm") > 10
+    for statement in statements:
+        operands = re.findall(r'"[=+]?[a-z]"\(', statement)
+        named = {int(number) for number in re.findall(r"%(\d+)", statement)}
+        assert named == set(range(len(operands))), statement
+
+
 def test_only_our_own_headers_are_included():
     texts = [*(h.read_text() for h in HEADERS), *SOURCES]
     included = {name for t in texts for name in re.findall(r"#\s*include\s+(\S+)", t)}

@@ -57,6 +57,14 @@ def kernel_of(name: str) -> Kernel:
     return lower(BY_NAME[name], TARGET)
 
 
+def test_what_has_no_elements_is_no_part():
+    both = traced("both", lambda x, y: (x + 1.0, y * 2.0), spec(3), spec(0, 2))
+    kernel = lower(both, TARGET)
+    assert "struct" not in kernel.source and [x.grid for x in kernel.launches] == [(1, 1, 1)]
+    empty = traced("empty", lambda x, y: (x + 1.0, y * 2.0), spec(0), spec(0, 2))
+    assert lower(empty, TARGET).launches == ()
+
+
 def test_each_part_is_right_in_any_order_of_threads():
     need_command("g++", "clang++")
     played = Played(simulator(check=True), NODES)

@@ -199,6 +199,26 @@ def test_few_long_rows_are_cut_into_pieces(bodies: list[Built]) -> None:
     assert short.kernel.phases == (1,) and not short.kernel.workspace
 
 
+@pytest.mark.parametrize("groups", [1, 3])
+def test_columns_that_lie_apart_are_summed_side_by_side(groups: int) -> None:
+    """Some registers of columns in one sweep, the lanes along them or along the batch."""
+
+    def both(x):
+        return f.sum(x, axis=0) * 0.5, f.max(x, axis=0)
+
+    columns = 8 * W * groups
+    nodes = [
+        traced("columns", lambda x: f.sum(x, axis=0), [f32(20, columns)]),
+        traced("both", both, [f32(20, columns)]),
+        traced("kept", lambda x: f.sum(x, axis=1), [laned(2 * W, 5, columns)], [LANES]),
+    ]
+    built = build(nodes)
+    assert ["Neighbours<" in b.kernel.source for b in built] == [True, True, True]
+    for each in built:
+        inputs = draw(each.node)
+        check(each, inputs, each.run(inputs))
+
+
 def draw(node: Node) -> list[np.ndarray]:
     random = np.random.default_rng(0)
     arrays = []

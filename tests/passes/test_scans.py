@@ -254,6 +254,24 @@ def test_a_view_that_another_sum_reads_stays_in_the_loop() -> None:
     assert_same_meaning(before, hoist(before, CPU), tolerance=1e-6)
 
 
+def test_a_view_that_only_a_sum_reads_leaves_the_loop() -> None:
+    """What it views is stacked for another reader behind the loop: nothing more is for the sum."""
+
+    def fn(x: Any, c: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            total, state = carry
+            state = graphc.tanh(state + element)
+            return (total + graphc.matrix_transpose(state), state), graphc.sum(state, axis=0)
+
+        return graphc.scan(step, (c, c), x)
+
+    before = graphc.trace(fn, graphc.spec((4, 3, 3)), graphc.spec((3, 3)))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-6)
+    (loop,) = scans(after)
+    assert names(loop.op.body) == ["add", "tanh"] and len(loop.op.stacks) == 1
+
+
 def test_a_stack_that_becomes_a_carry_changes_the_axis_of_its_lanes() -> None:
     """As many iterations as there are sequences: either axis may be taken for the batch."""
 
