@@ -65,6 +65,15 @@ def test_convolutions_and_gradients_equal_the_reference(width: int) -> None:
         _assert_right(built)
 
 
+@pytest.mark.parametrize("width", [4, 8, 16])
+def test_a_tile_may_be_a_whole_row_that_the_stride_does_not_divide(width: int) -> None:
+    settings, weight, lanes = ((2, 2), (1, 1), (1, 1), 1), Type((8, 16, 3, 3)), Layout(0, width)
+    (y,) = Conv2d(*settings).infer(Type((2 * width, 16, 5, 5)), weight)
+    op = Conv2dDgrad(*settings, (5, 5))
+    node = single(op, [y.with_layout(lanes), weight], layout=lanes)
+    assert "columns[] = {{0, 1, 5}};" in lower_contract(node, Target("cpu", width)).source
+
+
 def test_an_operand_whose_lanes_lie_apart_is_packed_first() -> None:
     """x [m, k] times weight [n, k] transposed, with rests of rows, registers, lanes and k."""
 

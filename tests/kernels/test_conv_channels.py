@@ -93,3 +93,15 @@ def test_small_caches_cut_pixels_and_weights_into_blocks() -> None:
     assert "WEIGHTS_FIRST = true" in sources and "WEIGHTS_FIRST = false" in sources
     for one in built:
         assert_right(one)
+
+
+def test_the_sums_of_a_large_weight_are_joined_in_chunks() -> None:
+    lanes, settings = Layout(1, WIDTH), ((1, 1), (1, 1), (1, 1), 1)
+    x = Type((2, 16 * WIDTH, 5, 5), layout=lanes)
+
+    def gradient(x: Tensor, dy: Tensor) -> Tensor:
+        return emit(Conv2dWgrad(*settings, (3, 3)), x, dy)
+
+    (built,) = build([traced("wgrad", gradient, (x, x))])
+    assert min(built.kernel.phases) > 1
+    assert_right(built)

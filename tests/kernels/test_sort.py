@@ -11,6 +11,7 @@ import pytest
 from graphc import functions as f
 from graphc.interpret import evaluate
 from graphc.ir import Type, Value
+from graphc.kernels.lower import lower
 from graphc.ops import Sort
 from graphc.target import Target
 from tests.kernels import cuda_harness
@@ -94,6 +95,13 @@ def test_long_rows_that_are_neighbours_in_memory_are_read_together(count: int) -
     assert "sort_apart<" in built.kernel.source
     for got, want in zip(built.run([x]), Sort(0, count).reference(x), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_many_short_rows_are_cut_into_chunks_and_few_are_not(lanes: int) -> None:
+    few, many = (single(Sort(0, 16), [Type((16, n * lanes))]) for n in (8, 4096))
+    assert lower(few, Target("cpu", lanes)).phases == (1,)
+    assert lower(many, Target("cpu", lanes)).phases[0] > 64
 
 
 @pytest.mark.parametrize("kind", ["ascending", "descending", "equal", "nan"])

@@ -1,12 +1,15 @@
 """What becomes one kernel, and that it means the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.ir import Where
-from graphc.ops.fused import Fused
+from graphc.ir import Graph, Where
+from graphc.ops.fused import Fused, KernelNode
+from graphc.passes.fuse.updates import fuse_updates
 from graphc.runtime.plan.plan import Launch
 from tests.passes.meaning import CPU, assert_same_meaning, run_all
 
@@ -230,3 +233,18 @@ def test_gradients_agree_with_finite_differences():
                 moved[which][index] += step
                 ends.append(evaluate(value, moved, {})[0][0])
             assert grad[index] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-8)
+
+
+def test_scalars_of_a_rule_that_are_made_from_each_other_are_one_kernel():
+    """It does not read what it makes itself."""
+    graph = graphc.trace(lambda step: graphc.exp(graphc.sqrt(step)), graphc.spec(()))
+    rule = Where(derived=True, function="adam")
+    parts = []
+    for number, node in enumerate(graph.nodes):
+        alone = Graph(f"part{number}", node.inputs, (), (node,), node.outputs)
+        parts.append(KernelNode(Fused(alone.name, alone), node.inputs, node.outputs, rule))
+    assert len(parts) == 2
+    after = fuse_updates(replace(graph, nodes=tuple(parts)), CPU)
+    (merged,) = after.nodes
+    assert (merged.op.kernel, merged.inputs) == ("adam_scalars", graph.inputs)
+    assert_same_meaning(graph, after)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from graphc.runtime.memory import main
+from graphc.runtime.planner import memory_exact
 
 TRAP = """\
 id,lower,upper,size
@@ -85,6 +88,26 @@ def test_exact_search_without_or_tools_says_what_to_install(tmp_path, capsys, mo
     assert main([write(tmp_path, hard(0, 60)), "--exact", "1"]) == 1
     message = "graphc: an exact search needs OR-tools: pip install 'graphc[exact]'\n"
     assert capsys.readouterr().err.endswith(message)
+
+
+def test_exact_search_counts_in_units_of_the_alignment(monkeypatch):
+    """Said to a stand-in for OR-tools, which puts each buffer as high as it may."""
+    solver_of = MagicMock(CpSolverSolutionCallback=object)
+    model, solver = solver_of.CpModel.return_value, solver_of.CpSolver.return_value
+    model.new_int_var.side_effect = lambda low, high, name: high
+    solver.value.side_effect = lambda start: start
+    solver.solve.return_value = solver_of.OPTIMAL
+    monkeypatch.setattr(memory_exact, "find_spec", lambda name: name)
+    for name in ("ortools", "ortools.sat"):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", MagicMock(cp_model=solver_of))
+    lives, sizes, known = [(0, 5), (5, 9), (0, 9)], [64, 100, 1000], [0, 0, 128]
+    starts = memory_exact.pack_exactly(lives, sizes, known, 1024, 1.0, lambda height: None)
+    assert starts == ([17 * 64, 16 * 64, 2 * 64], True)
+    across, units, top = model.add_cumulative.call_args.args
+    assert (len(across), units, top) == (3, [1, 2, 16], 18)
+    spans = [call.args[:2] for call in model.new_fixed_size_interval_var.call_args_list]
+    assert spans == [(0, 1), (1, 1), (0, 2), (17, 1), (16, 2), (2, 16)]
 
 
 @pytest.mark.parametrize(
