@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc import tree
-from graphc.dlpack import host_array
+from graphc.dlpack import host_array, refuse_gradient
 from graphc.dtypes import BFLOAT16, array_of, convert, is_bfloat16, long_name
 from graphc.errors import GraphError
 from graphc.ir import Array, Type
@@ -86,6 +86,7 @@ class Arguments:
 
     def _array(self, value: Any, name: str, type: Type) -> Array:
         if not isinstance(value, np.ndarray):
+            refuse_gradient(value, name)
             foreign = self.foreign(value, name) if self.foreign else None
             if foreign is not None:
                 self._check(foreign, name, type)

@@ -68,8 +68,22 @@ def bfloat16_array(value: Any, name: str) -> Array:
     return np.lib.stride_tricks.as_strided(flat, found.shape, found.strides)
 
 
+def refuse_gradient(value: Any, name: str) -> None:
+    """GraphError if `value` is a tensor of PyTorch's that requires grad, to which none would come
+    back."""
+    if getattr(value, "requires_grad", False) is True:
+        raise GraphError(
+            f"{name}: expected an array, got a tensor that requires grad, and PyTorch's gradients "
+            f"end where graphc begins; {name}.detach() is the array"
+        )
+
+
 def host_array(value: Any, name: str = "array") -> Array:
-    """`value` as NumPy's: bfloat16, which NumPy lacks, as our dtype, whoever made it."""
+    """`value` as NumPy's: bfloat16, which NumPy lacks, as our dtype, whoever made it.
+
+    GraphError for a tensor that requires grad.
+    """
+    refuse_gradient(value, name)
     dtype = getattr(value, "dtype", None)
     if not isinstance(dtype, np.dtype) and str(dtype).endswith("bfloat16"):
         return bfloat16_array(value, name)

@@ -104,3 +104,21 @@ def test_a_rule_that_gives_another_shape_than_pytorch() -> None:
     found = refusal(lambda x: fitted(x, torch.empty(4, 3)), X)
     message = "expected a tensor of shape (4, 3), got (3, 4)"
     assert message.startswith(found)
+
+
+def test_tensors_that_require_grad() -> None:
+    weights = torch.ones(3, requires_grad=True)
+    program = graphc.compile(lambda x: x * 2, graphc.spec((3,)), device="reference")
+    calls: dict[str, Any] = {
+        "x": lambda: program(weights),
+        "constant": lambda: graphc.trace(lambda x: x * weights, graphc.spec((3,))),
+        "array": lambda: graphc.nn.Parameter(weights),
+    }
+    for name, call in calls.items():
+        with pytest.raises(GraphError) as caught:
+            call()
+        assert str(caught.value) == (
+            f"{name}: expected an array, got a tensor that requires grad, and PyTorch's gradients "
+            f"end where graphc begins; {name}.detach() is the array"
+        )
+    assert program(weights.detach()).tolist() == [2.0, 2.0, 2.0]

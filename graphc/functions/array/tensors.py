@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from graphc.dlpack import host_array
 from graphc.dtypes import array_of, convert
 from graphc.errors import GraphError
 from graphc.ir import DTYPES, FLOATS, DTypeLike, TensorLike, dtype_name
@@ -38,7 +39,7 @@ def as_tensor(x: object, dtype: str | None = None) -> Tensor:
     if isinstance(state, StateBuffer):
         return current_builder().contents(state)
     if hasattr(x, "__array__"):
-        array = np.asarray(x)
+        array = host_array(x, "constant")
         return emit(Constant.of(array if dtype is None else convert(array, DTYPES[dtype])))
     if isinstance(x, bool | int | float):
         return _scalar(x, dtype or scalar_dtype(x))
