@@ -139,11 +139,6 @@ def test_what_keeps_a_value_has_one_input(sample: Sample) -> None:
     assert len(sample.inputs) == 1
 
 
-@having("is_cheap")
-def test_what_is_cheap_takes_one_operation(sample: Sample) -> None:
-    assert sample.op.pointwise and sample.op.operations == 1
-
-
 @having("joined_axis")
 def test_outputs_that_are_joined_differ_in_one_axis_alone(sample: Sample) -> None:
     kinds = sample.op.infer(*sample.inputs)

@@ -47,8 +47,6 @@ class Facts:
 
     operations: ClassVar[int | None] = None
     """What an element costs to compute again, in operations; None if that is not to be done."""
-    is_cheap: ClassVar[bool] = False
-    """Computing it again costs less than an array in memory."""
     takes_narrow: ClassVar[bool] = False
     """Kernels do it to floats of two bytes as they are, since elements only move or are chosen."""
     keeps_value: ClassVar[bool] = False

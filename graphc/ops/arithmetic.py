@@ -15,7 +15,6 @@ class Add(Pointwise):
     """y = a + b."""
 
     name: ClassVar[str] = "add"
-    is_cheap: ClassVar[bool] = True
     adds: ClassVar[bool] = True
     expression: ClassVar[str] = "{a} + {b}"
     meaning = np.add
@@ -33,7 +32,6 @@ class Subtract(Pointwise):
 
     name: ClassVar[str] = "subtract"
     called: ClassVar[str] = ""
-    is_cheap: ClassVar[bool] = True
     neutral: ClassVar[tuple[float, tuple[int, ...]]] = (0, (1,))
     expression: ClassVar[str] = "{a} - {b}"
     meaning = np.subtract
@@ -48,7 +46,6 @@ class Multiply(Pointwise):
 
     name: ClassVar[str] = "multiply"
     called: ClassVar[str] = ""
-    is_cheap: ClassVar[bool] = True
     neutral: ClassVar[tuple[float, tuple[int, ...]]] = (1, (0, 1))
     expression: ClassVar[str] = "{a} * {b}"
     meaning = np.multiply
@@ -151,7 +148,6 @@ class Negative(Pointwise):
 
     name: ClassVar[str] = "negative"
     called: ClassVar[str] = ""
-    is_cheap: ClassVar[bool] = True
     expression: ClassVar[str] = "-{a}"
     meaning = np.negative
 
@@ -177,7 +173,6 @@ class Square(Pointwise):
     """y = a * a."""
 
     name: ClassVar[str] = "square"
-    is_cheap: ClassVar[bool] = True
     expression: ClassVar[str] = "{a} * {a}"
     meaning = np.square
 

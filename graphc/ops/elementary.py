@@ -154,7 +154,6 @@ class Relu(Pointwise):
     """y = max(a, 0), NaN where a is."""
 
     name: ClassVar[str] = "relu"
-    is_cheap: ClassVar[bool] = True
     keeps_largest: ClassVar[bool] = True
     operations: ClassVar[int] = 1
     expression: ClassVar[str] = "relu({a})"

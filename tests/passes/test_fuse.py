@@ -9,8 +9,10 @@ import graphc
 from graphc import nn, optim
 from graphc.ir import Graph, Where
 from graphc.ops.fused import Fused, KernelNode
+from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.updates import fuse_updates
 from graphc.runtime.plan.plan import Launch
+from graphc.text import parse
 from tests.passes.meaning import CPU, assert_same_meaning, run_all
 
 
@@ -248,3 +250,21 @@ def test_scalars_of_a_rule_that_are_made_from_each_other_are_one_kernel():
     (merged,) = after.nodes
     assert (merged.op.kernel, merged.inputs) == ("adam_scalars", graph.inputs)
     assert_same_meaning(graph, after)
+
+
+def test_what_two_nodes_of_a_kernel_compute_is_computed_and_stored_once():
+    graph = parse(
+        "graph g\n"
+        "  in    %x : f32[4,5]\n"
+        "  %a = tanh(%x) : f32[4,5]\n"
+        "  %b = tanh(%x) : f32[4,5]\n"
+        "  %c = negative(%b) : f32[4,5]\n"
+        "  %d = add(%a, %b) : f32[4,5]\n"
+        "  return %a, %b, %c, %d\n"
+    )
+    fused = fuse_groups(graph, [graph.nodes[:3]])
+    kernel, rest = fused.nodes
+    assert body(kernel) == ["tanh", "negative"] and len(kernel.outputs) == 2
+    a, c = kernel.outputs
+    assert rest.inputs == (a, a) and fused.outputs[:3] == (a, a, c)
+    assert_same_meaning(graph, fused)

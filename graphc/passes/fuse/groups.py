@@ -14,12 +14,14 @@ from graphc.ir import Graph, Node, Value
 from graphc.ir.op import Op
 from graphc.ops.fused import Fused, KernelNode
 from graphc.passes.rewriting.naming import KernelNames, principal
-from graphc.passes.rewriting.rewrite import drop_dead, topological
+from graphc.passes.rewriting.rewrite import drop_dead, reading, substitute, topological
 
 
 def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]], notes: Sequence[str] = ()) -> Graph:
     """`graph` with each group as one fused node. Groups are disjoint and convex; a fused node
-    keeps only the outputs that something outside its body reads. `notes` are those of the nodes."""
+    keeps only the outputs that something outside its body reads, and computes once what two of its
+    nodes compute. `notes` are those of the nodes."""
+    graph, groups = _shared(graph, groups)
     producers = graph.producers
     names = KernelNames(graph)
     grouped = {id(n): i for i, group in enumerate(groups) for n in group}
@@ -69,22 +71,30 @@ def _fuse(
         where = where.merge(node.where)
     outputs = tuple(v for n in group for v in n.outputs)
     name = names.name(group, producers)
-    nodes, found = _shared(topological(body))
-    body_graph = Graph(name, tuple(inputs), (), nodes, tuple(found.get(v, v) for v in outputs))
+    body_graph = Graph(name, tuple(inputs), (), topological(body), outputs)
     return KernelNode(Fused(name, body_graph, note), tuple(inputs), outputs, where)
 
 
-def _shared(body: Sequence[Node]) -> tuple[tuple[Node, ...], dict[Value, Value]]:
-    """The nodes without those that compute what another one does, and what stands for theirs."""
-    seen: dict[tuple[Op, tuple[Value, ...]], Node] = {}
-    found: dict[Value, Value] = {}
-    for node in body:
-        inputs = tuple(found.get(v, v) for v in node.inputs)
-        node = replace(node, inputs=inputs) if inputs != node.inputs else node
-        first = seen.setdefault((node.op, inputs), node)
-        if first is not node:
-            found.update(zip(node.outputs, first.outputs, strict=True))
-    return tuple(seen.values()), found
+def _shared(
+    graph: Graph, groups: Sequence[Sequence[Node]]
+) -> tuple[Graph, Sequence[Sequence[Node]]]:
+    """Both without the nodes that compute what another one of their group does."""
+    number = {id(n): i for i, group in enumerate(groups) for n in group}
+    first: dict[tuple[int, Op, tuple[Value, ...]], Node] = {}
+    same: dict[Value, Value] = {}
+    kept: dict[int, Node] = {}
+    for node in graph.nodes:
+        new = reading(node, tuple(same.get(v, v) for v in node.inputs))
+        group = number.get(id(node))
+        one = new if group is None else first.setdefault((group, new.op, new.inputs), new)
+        if one is new:
+            kept[id(node)] = new
+        else:
+            same.update(zip(new.outputs, one.outputs, strict=True))
+    if not same:
+        return graph, groups
+    left = [[kept[id(n)] for n in group if id(n) in kept] for group in groups]
+    return substitute(graph, kept.values(), same), left
 
 
 def _prune_outputs(graph: Graph) -> Graph:
