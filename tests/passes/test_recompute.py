@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import graphc
 from graphc.ir import Graph
 from graphc.passes.simplify.recompute import recompute
@@ -80,6 +82,23 @@ def test_small_values_are_stored() -> None:
     after = recompute(before, CPU)
     again = [n for n in after.nodes if n.output.type.shape == (32,)]
     assert len(again) == 1
+
+
+@pytest.mark.parametrize(("rows", "sums"), [(8, 2), (7, 1)])
+def test_a_value_an_eighth_as_large_is_small(rows: int, sums: int) -> None:
+    """Then the sum that the sine is of is repeated for its gradient, which reads nothing stored
+    but x; else it is stored."""
+
+    def fn(x: Any, scale: Any) -> Any:
+        def loss(x: Any, scale: Any) -> Any:
+            return graphc.sum(graphc.sin(x + scale * 2.0))
+
+        return graphc.grad(loss)(x, scale)
+
+    before = run_all(fn, graphc.spec((rows, 32)), graphc.spec((32,)))["clean_hoisted"]
+    after = recompute(before, CPU)
+    full = [n for n in after.nodes if n.output.type.shape == (rows, 32)]
+    assert [n.op.name for n in full].count("add") == sums
 
 
 def test_what_needs_another_stored_value_is_not_repeated() -> None:
