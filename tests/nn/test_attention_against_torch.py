@@ -21,6 +21,8 @@ T, N, E = 5, 3, 8
 
 LATER = np.triu(np.ones((T, T), bool), 1)
 """True where position i would see a later one."""
+NEAR = ~np.eye(T, dtype=bool) & ~np.eye(T, k=-1, dtype=bool)
+"""True but where position i sees itself or the one before."""
 PADDED = np.arange(T) >= np.array([[5], [3], [1]])
 """True at the places behind each sample's end."""
 ADDED = np.where(PADDED, -np.inf, 0).astype(np.float32)
@@ -34,6 +36,9 @@ ATTENTIONS: list[tuple[Make, tuple[int, ...], dict[str, Any]]] = [
     (lambda nn: nn.MultiheadAttention(E, 2, batch_first=True), (N, T, E), {"attn_mask": LATER}),
     (lambda nn: nn.MultiheadAttention(E, 2, batch_first=True), (N, T, E),
      {"attn_mask": LATER, "is_causal": True, "need_weights": False}),
+    (lambda nn: nn.MultiheadAttention(E, 2), (T, N, E),
+     {"attn_mask": NEAR, "is_causal": True, "need_weights": False}),
+    (lambda nn: nn.MultiheadAttention(E, 2), (T, N, E), {"attn_mask": NEAR, "is_causal": True}),
     (lambda nn: nn.MultiheadAttention(E, 2, batch_first=True), (N, T, E),
      {"key_padding_mask": PADDED}),
     (lambda nn: nn.MultiheadAttention(E, 2), (T, N, E),
