@@ -1,0 +1,42 @@
+"""What leaves a loop takes along what it is made of, and leaves behind what others read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import graphc
+from graphc.ops.scan import Scan
+from graphc.passes.loops.hoist import hoist
+from tests.passes.meaning import CPU, assert_same_meaning, ops
+
+
+def test_a_product_of_elements_and_a_constant_of_the_body_leaves_the_loop() -> None:
+    def fn(x: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            return graphc.tanh(carry + element @ graphc.full((3, 2), 0.5)), None
+
+        return graphc.scan(step, graphc.zeros((5, 2)), x)[0]
+
+    before = graphc.trace(fn, graphc.spec((4, 5, 3)))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-6)
+    (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
+    assert ops(loop) == ["add", "tanh"]
+
+
+def test_a_view_that_is_also_read_by_what_stays_does_so_too() -> None:
+    """The product leaves the loop, and reads the view's stack; the exponential of it stays."""
+
+    def fn(x: Any, w: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            carry = graphc.tanh(carry + element)
+            turned = graphc.matrix_transpose(carry)
+            return carry, (turned @ w, graphc.exp(turned))
+
+        return graphc.scan(step, x[0], x)
+
+    before = graphc.trace(fn, graphc.spec((4, 3, 3)), graphc.spec((3, 5)))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-6)
+    (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
+    assert ops(loop) == ["add", "tanh", "permute_dims", "exp"]
