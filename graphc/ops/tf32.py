@@ -32,6 +32,5 @@ class ReadTf32(RoundTf32):
     """The same where a contraction reads an operand: it costs no array in memory."""
 
     name: ClassVar[str] = "read_tf32"
-    operations: ClassVar[int] = 5
     converts_reads: ClassVar[bool] = True
     keeps_value: ClassVar[bool] = True

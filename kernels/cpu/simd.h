@@ -267,8 +267,7 @@ template <int N, class T> INLINE void store_contiguous(T* p, vec<T> v) {
   __builtin_memcpy(p, &v, N * sizeof(T));
 }
 
-// Every second element of what two registers hold: a from element 0 on, b from element W - 1 on, so that it ends with the last one
-// wanted and nothing behind that is read.
+// Every second element of a from element 0 on, and of b from W - 1 on: it ends with the last one wanted, nothing behind is read.
 template <class T, int... L> INLINE vec<T> every_second(vec<T> a, vec<T> b, Lanes<L...>) {
   return __builtin_shufflevector(a, b, (L < W / 2 ? 2 * L : 2 * L + 1)...);
 }
@@ -355,8 +354,7 @@ template <class T, int S, int D> INLINE vec<T> iota(long at) {
   else if constexpr (D == 1 && sizeof(T) > 1) return splat<T>(T(at)) + lanes<T>() * T(S);
   else return convert<T>((splat<int64_t>(at) + lanes<int64_t>() * int64_t(S)) / int64_t(D));
 }
-// Whether at + l * S is a multiple of D in [0, HIGH). Where 32 bits hold all places near the array, others are brought near it first:
-// GCC 12 compares registers of 64 bits element by element.
+// Whether at + l * S is a multiple of D in [0, HIGH). In 32 bits if HIGH fits, far places brought near: GCC 12 is slow with 64.
 template <int S, long HIGH, int D> INLINE auto inside(long at) {
   constexpr long far = 1l << 29;
   if constexpr (S == 0) return bool(at >= 0 && at < HIGH && at % D == 0);

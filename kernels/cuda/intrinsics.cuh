@@ -86,45 +86,34 @@ GRAPHC_INLINE void load_matrices(unsigned (&to)[4], const void* row GRAPHC_CALLE
 #endif
 }
 
-// sum[16][8] += a[16][16] b[16][8] by a warp's tensor cores, a and b of halves or of bfloats. What a
-// lane holds is in runtime/sim/host/matrices.h.
+// What a warp's tensor cores add to sum: the product by `instruction`, whose `kind` the twin knows.
+#ifdef GRAPHC_SIM
+#define GRAPHC_MULTIPLY(kind, instruction) graphc_sim_multiply(kind, sum, a, b, file, line)
+#else
+#define GRAPHC_MULTIPLY(kind, instruction)                              \
+  asm volatile("mma.sync.aligned." instruction                          \
+               " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+               : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+#endif
+
+// sum[16][8] += a[16][16] b[16][8], a and b of halves or of bfloats. What a lane holds is in
+// runtime/sim/host/matrices.h.
 GRAPHC_INLINE void multiply_halves(float (&sum)[4], const unsigned (&a)[4],
                                    const unsigned (&b)[2] GRAPHC_CALLED) {
-#ifdef GRAPHC_SIM
-  graphc_sim_multiply(0, sum, a, b, file, line);
-#else
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#endif
+  GRAPHC_MULTIPLY(0, "m16n8k16.row.col.f32.f16.f16.f32");
 }
 GRAPHC_INLINE void multiply_bfloats(float (&sum)[4], const unsigned (&a)[4],
                                     const unsigned (&b)[2] GRAPHC_CALLED) {
-#ifdef GRAPHC_SIM
-  graphc_sim_multiply(1, sum, a, b, file, line);
-#else
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#endif
+  GRAPHC_MULTIPLY(1, "m16n8k16.row.col.f32.bf16.bf16.f32");
 }
 // sum[16][8] += a[16][8] b[8][8], a and b of tf32: floats whose 13 low bits are not looked at.
 GRAPHC_INLINE void multiply_tf32(float (&sum)[4], const unsigned (&a)[4],
                                  const unsigned (&b)[2] GRAPHC_CALLED) {
-#ifdef GRAPHC_SIM
-  graphc_sim_multiply(2, sum, a, b, file, line);
-#else
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#endif
+  GRAPHC_MULTIPLY(2, "m16n8k8.row.col.f32.tf32.tf32.f32");
 }
+#undef GRAPHC_MULTIPLY
+
 // The float with 10 bits of fraction that is nearest, ties to even.
 GRAPHC_INLINE float float_to_tf32(float a) {
 #if defined(GRAPHC_SIM) || __CUDA_ARCH__ < 900

@@ -88,29 +88,24 @@ struct Product {
   template <int N>
   GRAPHC_INLINE static void split(unsigned (&)[1][N]) {}
 };
-template <>
-struct Product<tf32> {
-  static constexpr int parts = 1;
+// A float as the sum of the nearest tf32 and, if there are two parts, the nearest of what is left.
+template <int Parts>
+struct RoundedProduct {
+  static constexpr int parts = Parts;
   template <int N>
-  GRAPHC_INLINE static void split(unsigned (&to)[1][N]) {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-      to[0][i] = __float_as_uint(float_to_tf32(__uint_as_float(to[0][i])));
-  }
-};
-template <>
-struct Product<float> {
-  static constexpr int parts = 2;
-  template <int N>
-  GRAPHC_INLINE static void split(unsigned (&to)[2][N]) {
+  GRAPHC_INLINE static void split(unsigned (&to)[Parts][N]) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
       const float value = __uint_as_float(to[0][i]), near = float_to_tf32(value);
       to[0][i] = __float_as_uint(near);
-      to[1][i] = __float_as_uint(float_to_tf32(value - near));
+      if constexpr (Parts == 2) to[1][i] = __float_as_uint(float_to_tf32(value - near));
     }
   }
 };
+template <>
+struct Product<tf32> : RoundedProduct<1> {};
+template <>
+struct Product<float> : RoundedProduct<2> {};
 using FragmentA = const unsigned (&)[4];
 using FragmentB = const unsigned (&)[2];
 GRAPHC_INLINE void multiply(half, float (&sum)[4], FragmentA a, FragmentB b) {
