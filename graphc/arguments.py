@@ -30,6 +30,7 @@ class Arguments:
         self.function, self.expected, self.foreign = function, expected, foreign
         self.inputs = [leaf for name, types in expected for leaf in tree.leaves(types, name)]
         self.flat = all(isinstance(types, Type) for _, types in expected)
+        self.kinds = [(t, t.shape, t.numpy_dtype) for _, t in expected] if self.flat else []
 
     def __call__(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Array]:
         if named:
@@ -37,7 +38,18 @@ class Arguments:
         if len(args) != len(self.expected):
             self._fail(f"expected {len(self.expected)} arguments ({self._signature()})", len(args))
         if self.flat:
-            return [self._array(v, n, t) for v, (n, t) in zip(args, self.expected, strict=True)]
+            # What is right already costs but a look: a small step takes some microseconds in all.
+            return [
+                value
+                if value.__class__ is np.ndarray
+                and value.dtype == dtype
+                and value.shape == shape
+                and value.flags.c_contiguous
+                else self._array(value, name, kind)
+                for value, (name, _), (kind, shape, dtype) in zip(
+                    args, self.expected, self.kinds, strict=True
+                )
+            ]
         arrays: list[Array] = []
         for value, (name, types) in zip(args, self.expected, strict=True):
             self._match(value, types, name, arrays)

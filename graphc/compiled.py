@@ -20,6 +20,7 @@ from graphc.nn.module import as_array, describe, fits, mapping_of
 from graphc.ops.constant import PLACED
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.target import SIMULATOR, Target
+from graphc.trace import Tensor
 from graphc.tracing import Traced
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
@@ -71,6 +72,8 @@ class Program:
         foreign = getattr(executable, "foreign", None)
         self._arguments = Arguments(self.name, traced.arguments, foreign)
         self._outputs, self._shown = traced.outputs, traced.builder.shown
+        self._single = isinstance(traced.outputs, Tensor) and not traced.builder.shown
+        """Whether the outputs are one array and nothing else."""
         self.taps: dict[str, Array] = {}
         """What `graphc.tap` asked for, as of the last call; by name."""
         self._run: Callable[[Sequence[Any]], list[Array]]
@@ -96,7 +99,10 @@ class Program:
         if self.update is not None:
             refuse_reentry(self.name)
             self.update.before_step(self._clock)
-        results = map(shown, self._run(arrays))
+        found = self._run(arrays)
+        if self._single:
+            return shown(found[0])
+        results = map(shown, found)
         outputs = tree.map_leaves(lambda _, __: next(results), self._outputs)
         for asked, array in zip(self._shown, results, strict=False):
             if asked.count:

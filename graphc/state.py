@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -78,11 +78,6 @@ class StateBuffer:
             raise GraphError(f"{name}: expected {expected}, got {got}")
         overwrite({name: self}, {name: source}, name)
 
-    def wrote(self, device: str) -> None:
-        """`device` has just written the newest contents."""
-        self.version += 1
-        self.current = device
-
     def refresh_host(self) -> None:
         """Bring the newest contents into `array`."""
         if self.current != "host":
@@ -115,6 +110,14 @@ class PackedBuffer(StateBuffer):
         self.version = self.source.version
 
 
+def wrote(buffers: Iterable[StateBuffer], device: str) -> None:
+    """`device` has just written their newest contents. (A function of all: there may be many, and
+    a small step takes some microseconds in all.)"""
+    for buffer in buffers:
+        buffer.version += 1
+        buffer.current = device
+
+
 def snapshot(buffers: Mapping[str, StateBuffer], what: str = "state_dict") -> dict[str, Array]:
     """Fresh copies of the contents of all buffers as of one moment between calls, by their names;
     of bf16 as float32. RunError, saying `what` was called, from within a call."""
@@ -136,7 +139,7 @@ def overwrite(
     with between_calls(buffers.values(), what):
         for name, buffer in buffers.items():
             buffer.array[...] = contents[name]
-            buffer.wrote("host")
+        wrote(buffers.values(), "host")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from graphc.ir import Graph
 from graphc.locks import HOST, refuse_reentry
 from graphc.runtime.nan import first_nan, kernel_name
 from graphc.runtime.timing import Timing, timing
-from graphc.state import StateBuffer
+from graphc.state import StateBuffer, wrote
 
 
 class ReferenceExecutable:
@@ -45,7 +45,7 @@ class ReferenceExecutable:
         updates = {old.name: np.array(after[old.name]) for old, _ in self.graph.updates}
         for name, contents in updates.items():
             self._state[name].array[...] = contents
-            self._state[name].wrote("host")
+        wrote((self._state[name] for name in updates), "host")
         return fresh
 
     def run_checked(self, inputs: Sequence[Array]) -> list[Array]:

@@ -264,7 +264,7 @@ class Rule:
         return {clock: self.rate_at(step) for clock, step in steps.items()}
 
     def _set_rate(self, buffer: StateBuffer, rate: float) -> None:
-        if buffer.array != np.float32(rate):
+        if buffer.array.item() != np.float32(rate):
             buffer.assign(rate, "lr")
 
     def _group_of(self, parameter: Parameter, name: str) -> Group[Rule] | None:

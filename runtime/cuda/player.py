@@ -31,7 +31,7 @@ from graphc.runtime.cuda.launches import (
 from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
 from graphc.runtime.plan.plan import Binding, Launch, Loop, Plan
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
-from graphc.state import StateBuffer
+from graphc.state import StateBuffer, wrote
 
 Input = Array | ForeignArray
 
@@ -155,8 +155,8 @@ class CudaPlayer:
 
     def mark_updated(self) -> None:
         """Let the copies of the state that the plan writes be the newest contents."""
+        wrote((buffer for buffer, _ in self.updated), self.device.name)
         for buffer, copy in self.updated:
-            buffer.wrote(self.device.name)
             copy.version = buffer.version
 
     def _bind(self) -> None:

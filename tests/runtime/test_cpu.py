@@ -17,7 +17,7 @@ from graphc.ops.fused import Fused, KernelNode
 from graphc.runtime.cpu import executable as cpu
 from graphc.runtime.cpu.executable import load
 from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
-from graphc.state import StateBuffer
+from graphc.state import StateBuffer, wrote
 from tests.runtime.handmade import binding, kernel, launch, plan
 
 N = 1000
@@ -95,7 +95,7 @@ class Elsewhere:
 def test_newer_state_of_another_device_is_fetched_first():
     buffer = StateBuffer(np.zeros(N, np.float32))
     buffer.copies["other"] = Elsewhere()
-    buffer.wrote("other")
+    wrote([buffer], "other")
     assert load(count_plan(), {"n": buffer}, 1).run([])[0][0] == 42
     assert buffer.current == "host"
 
