@@ -1,11 +1,12 @@
 """Training steps of PyTorch's models through graphc's two doors, beside PyTorch.
 
-    python -m benchmarks.torch_doors resnet18|lstm|gpt [--threads N] [--rounds N]
+    python -m benchmarks.torch_doors resnet18|lstm|gpt [--threads N] [--rounds N] [--cold]
 
 `backend` is torch.compile(model, backend="graphc") with PyTorch's optimizer, `plan` the module that
 graphc.from_torch makes, whose whole step is one plan; `eager` and `inductor` are PyTorch's. All
 begin with the same weights and take turns: each round measures some steps of each. Prints the
-seconds to the end of the first step, the median milliseconds of a step, and the loss after all.
+seconds to the end of the first step, the median milliseconds of a step, both on the clock and of
+the processor, and the loss after all. With `--cold` the two compilers' caches are empty at first.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import copy
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +23,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._inductor import config as inductor_config
 
 import graphc
+from benchmarks.torch_models.times import processor
 from benchmarks.torch_networks import GPT, LanguageModel, torchvision_models
 from graphc import optim
 
@@ -79,33 +83,42 @@ def main() -> None:
     parser.add_argument("model", choices=("resnet18", "lstm", "gpt"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--cold", action="store_true", help="with empty caches")
     options = parser.parse_args()
+    if options.cold:
+        folder = tempfile.TemporaryDirectory()
+        os.environ["GRAPHC_CACHE_DIR"] = f"{folder.name}/graphc"
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder.name}/inductor"
     os.environ["GRAPHC_NUM_THREADS"] = str(options.threads)
     torch.set_num_threads(options.threads)
+    inductor_config.compile_threads = 1  # else others work, whose time is not seen
     torch.manual_seed(0)
     model, x, y = subject(options.model)
 
     steps: dict[str, Callable[[], Any]] = {}
     for name in ("eager", "graphc", "inductor", "plan"):
         torch._dynamo.config.allow_rnn = name == "graphc"  # without its backend it is not
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), processor()
         own = copy.deepcopy(model)
         plan = name == "plan"
         steps[name] = planned(own, x, y, options.threads) if plan else in_pytorch(own, name, x, y)
         steps[name]()
-        print(f"{name}: first step after {time.perf_counter() - begin:.1f} s", flush=True)
-    times: dict[str, list[float]] = {name: [] for name in steps}
+        spent = time.perf_counter() - begin, processor() - before
+        print(f"{name}: first step after {spent[0]:.1f} s, {spent[1]:.1f} s of work", flush=True)
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     losses = {}
     for _ in range(options.rounds):
         for name, step in steps.items():
             for _ in range(STEPS):
-                begin = time.perf_counter()
+                begin, before = time.perf_counter(), time.process_time()
                 losses[name] = step()
-                times[name].append(1000 * (time.perf_counter() - begin))
+                times[name].append((time.perf_counter() - begin, time.process_time() - before))
     for name, found in times.items():
-        tenths = statistics.quantiles(found, n=10)
+        clock, work = zip(*found, strict=True)
+        tenths = [1000 * t for t in statistics.quantiles(work, n=10)]
         print(
-            f"{name}: {statistics.median(found):.1f} ms per step "
+            f"{name}: {1000 * statistics.median(clock):.1f} ms per step, "
+            f"{1000 * statistics.median(work):.1f} ms of work "
             f"(p10 {tenths[0]:.1f}, p90 {tenths[-1]:.1f}), loss {losses[name]:.4f}"
         )
 

@@ -79,7 +79,7 @@ def _step(subject: Subject, backend: str | None) -> Step:
 def _first(step: Step) -> tuple[float, float] | None:
     """Seconds on the clock and of the processor, that of ended processes included; None where the
     step was stopped at the limit, whatever a compiler made of that."""
-    begin, before = time.perf_counter(), _processor()
+    begin, before = time.perf_counter(), processor()
     try:
         with limited(LIMIT):
             step()
@@ -87,7 +87,7 @@ def _first(step: Step) -> tuple[float, float] | None:
         if time.perf_counter() - begin < LIMIT:
             raise
         return None
-    return time.perf_counter() - begin, _processor() - before
+    return time.perf_counter() - begin, processor() - before
 
 
 def _rounds(steps: dict[str, Step]) -> dict[str, float]:
@@ -115,6 +115,7 @@ def _seconds(step: Step, count: int) -> float:
     return (time.process_time() - begin) / count
 
 
-def _processor() -> float:
+def processor() -> float:
+    """Seconds that the processor has worked for this process and for those that it ended."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system

@@ -122,3 +122,11 @@ def test_tensors_that_require_grad() -> None:
             f"end where graphc begins; {name}.detach() is the array"
         )
     assert program(weights.detach()).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_derivatives_of_digamma_that_are_nan_below_0() -> None:
+    reasons = refused(lambda x: torch.polygamma(2, x), torch.randn(3))
+    assert reasons == {
+        "polygamma of order 2 and more is NaN below 0, where PyTorch has numbers",
+    }
+    assert refused(lambda x: torch.polygamma(1, x), torch.randn(3)) == set()

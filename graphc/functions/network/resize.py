@@ -1,4 +1,4 @@
-"""Images of other sizes. Along each axis a resized image is a product with a constant matrix."""
+"""Images of other sizes: means of parts of an axis, and products with a constant matrix."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
+from graphc.functions.array.elementwise import divide, where
 from graphc.functions.array.matrix_product import matmul
 from graphc.functions.array.places import first_largest
 from graphc.functions.array.precision import in_float32
 from graphc.functions.array.rearrange import moveaxis
+from graphc.functions.array.reductions import sum
 from graphc.functions.array.shapes import broadcast_to, concat
 from graphc.functions.array.tensors import as_tensor, error, floating
 from graphc.functions.network.max_pooling import max_pool1d, max_pool2d, max_pool3d
@@ -68,7 +70,7 @@ def interpolate(
         if mode.startswith("nearest"):
             tensor = _nearest(tensor, axis, count, ratio, 0.5 if mode == "nearest-exact" else 0.0)
         elif mode == "area":
-            tensor = _weighed(tensor, axis, _means(extent, count))
+            tensor = _means(tensor, axis, count)
         else:
             weights = _cubic if mode == "bicubic" else _linear
             tensor = _weighed(tensor, axis, weights(extent, count, ratio, align_corners))
@@ -100,12 +102,16 @@ def _linear(extent: int, count: int, ratio: float, align_corners: bool) -> Array
     return matrix
 
 
-def _means(extent: int, count: int) -> Array:
-    """[count, extent]: the mean over each part of the axis."""
-    matrix = np.zeros((count, extent))
-    for i, (start, stop) in enumerate(_cuts(extent, count)):
-        matrix[i, start:stop] = 1 / (stop - start)
-    return matrix
+def _means(x: Tensor, axis: int, count: int) -> Tensor:
+    """The mean over each part of the axis; what is no number stays in its parts."""
+    cuts = np.array(_cuts(x.shape[axis], count))
+    sizes = cuts[:, 1] - cuts[:, 0]
+    steps = np.arange(sizes.max())
+    places = np.minimum(cuts[:, :1] + steps, x.shape[axis] - 1).astype(np.int32)
+    after = (1,) * (x.ndim - axis - 1)
+    inside = (steps < sizes[:, None]).reshape(*places.shape, *after)
+    parts = where(as_tensor(inside), emit(ops.Take(axis), x, as_tensor(places)), 0)
+    return divide(sum(parts, axis + 1), as_tensor(sizes.reshape(-1, *after), x.dtype))
 
 
 _SHARPNESS = -0.75
@@ -190,7 +196,7 @@ def _adaptive_mean(name: str, x: TensorLike, output_size: Extents, axes: int) ->
         return (avg_pool1d, avg_pool2d, avg_pool3d)[axes - 1](tensor, windows)
     for axis, count in enumerate(counts, 2):
         extent = tensor.shape[axis]
-        tensor = _weighed(tensor, axis, _means(extent, count)) if count != extent else tensor
+        tensor = _means(tensor, axis, count) if count != extent else tensor
     return tensor
 
 

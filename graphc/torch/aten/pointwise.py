@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from graphc import functions as f
+from graphc.errors import GraphError
 from graphc.torch.aten.rules import aten, dtype_of
 from graphc.trace import Tensor
 
@@ -76,7 +77,6 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "remainder.Tensor": f.remainder,
     "rsqrt": f.rsqrt,
     "sigmoid": f.sigmoid,
-    "sign": f.sign,
     "signbit": f.signbit,
     "sin": f.sin,
     "sinh": f.sinh,
@@ -176,6 +176,15 @@ def _is_float(x: Any) -> bool:
     )
 
 
+@aten("sign")
+def sign(x: Tensor) -> Tensor:
+    """That of NaN is 0 in PyTorch, unlike NumPy's and ONNX's."""
+    if not _is_float(x):
+        return f.sign(x)
+    above, below = f.greater(x, 0), f.less(x, 0)
+    return f.subtract(f.astype(above, x.dtype), f.astype(below, x.dtype))
+
+
 @aten("floor_divide")
 def floor_divide(x: Any, y: Any) -> Tensor:
     return f.floor_divide(x, y)
@@ -245,6 +254,8 @@ def lerp(start: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 @aten("polygamma")
 def polygamma(n: int, x: Tensor) -> Tensor:
+    if n > 1:
+        raise GraphError("polygamma of order 2 and more is NaN below 0, where PyTorch has numbers")
     return f.polygamma(n, x)
 
 

@@ -171,6 +171,8 @@ def replication_pad_backward(dy: Tensor, x: Tensor, padding: Sequence[int]) -> T
 @aten("unfold")
 def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     """Windows of `size` elements, `step` apart, along `dim`; the places in them are a last axis."""
+    if x.ndim == 0:
+        return f.reshape(x, (1,))[:size]
     dim %= x.ndim
     count = (x.shape[dim] - size) // step + 1
     starts = f.expand_dims(f.arange(0, count * step, step), 1)
