@@ -201,7 +201,9 @@ def test_each_model_with_one_rule_trains_as_with_a_rule_of_its_own() -> None:
         second.step(step)
         alone.step(step)
     assert_same(second.weights.state_dict(), alone.weights.state_dict())
-    assert (rule.state_dict()["step"], rule.state_dict()["step.1"], rule.step) == (3, 2, 3)
+    state = rule.state_dict()
+    assert (state["step"], state["step.1"], rule.step) == (3, 2, 3)
+    assert state["lr"] == rule.rate == schedule(3)
     rate = rule.clock(second.builder.buffers.values()).rate.numpy()
     assert rate == np.float32(schedule(1))
 

@@ -12,6 +12,7 @@ from graphc.errors import GraphError
 from graphc.inspect.explanation import TOPICS, Explanation, Reason
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.scan import bodies
+from graphc.passes.rewriting.reasons import joined, reasons
 from graphc.runtime.plan.lives import at_peak, lives
 from graphc.runtime.plan.plan import Launch, Range, Record, Wait, all_steps
 from tests.small_models import MODELS, loss_fn
@@ -227,3 +228,12 @@ def test_a_relayout_says_for_whom_it_converts() -> None:
     tile = subject.explain("fc2_wgrad").of("tile")[0].text
     assert tile.startswith("a tile of ")
     assert "by the model of cycles the cheapest that" in tile
+
+
+def test_reasons_are_kept_inside_alone() -> None:
+    graph = graphc.trace(lambda x: graphc.exp(graphc.exp(x)), graphc.spec((3,)))
+    first, second = graph.nodes
+    with reasons() as kept:
+        joined(first, "said inside")
+    joined(second, "said behind it")
+    assert kept.joined == {first.output.name: "said inside"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from graphc import functions as F
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
+from graphc.kernels.lower import lower
 from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad
 from graphc.ops.fused import Fused
 from graphc.runtime.build import cpu_target
@@ -83,6 +85,25 @@ def assert_right(built: Built) -> None:
 def test_channels_in_the_lanes_equal_the_reference(width: int) -> None:
     for built in build(list(nodes(width)), Target("cpu", width)):
         assert_right(built)
+
+
+@pytest.mark.parametrize(("images", "blocks", "size"), [(2, 1, 28), (1, 2, 28), (3, 2, 9)])
+def test_no_chunk_is_without_a_unit(images: int, blocks: int, size: int) -> None:
+    """A unit is a tile of channels for a block of tiles of pixels."""
+    lanes, conv = Layout(1, 16), Conv2d((1, 1), (1, 1), (1, 1), 1)
+    x = Type((images, blocks * 16, size, size), layout=lanes)
+    w = Type((blocks * 16, blocks * 16, 3, 3), layout=Layout(0, 16))
+    node = traced("forward", lambda x, w: emit(conv, x, w), (x, w), (lanes,))
+    source = lower(node, Target("cpu", 16)).source
+
+    def figure(name: str) -> int:
+        (found,) = re.findall(rf"\b{name} = (\d+)[,;]", source)
+        return int(found)
+
+    tiles = images // figure("IMAGES") * size * figure("COLUMN_TILES")
+    units = -(-tiles // figure("PER_BLOCK")) * figure("K_TILES")
+    assert figure("PER_BLOCK") > 1
+    assert 1 < figure("CHUNKS") <= units
 
 
 def test_small_caches_cut_pixels_and_weights_into_blocks() -> None:

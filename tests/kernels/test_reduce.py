@@ -7,6 +7,7 @@ import pytest
 
 from graphc import functions as f
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
+from graphc.kernels.lower import lower
 from graphc.ops.elementary import ReluGrad
 from graphc.ops.pooling import MaxPool2dGrad
 from graphc.runtime.build import cpu_target
@@ -197,6 +198,19 @@ def test_few_long_rows_are_cut_into_pieces(bodies: list[Built]) -> None:
     assert len(long.kernel.phases) == 2 and long.kernel.phases[0] > 1 and long.kernel.workspace
     short = next(b for b in bodies if b.node.inputs[0].type.shape == (7,))
     assert short.kernel.phases == (1,) and not short.kernel.workspace
+
+
+def test_work_behind_the_sums_makes_chunks_too() -> None:
+    def chunks(count: int) -> int:
+        def rows(x):
+            y = f.sum(x, axis=1)
+            for _ in range(count):
+                y = f.exp(y)
+            return y
+
+        return lower(traced("rows", rows, [f32(4000, 4)]), cpu_target()).phases[0]
+
+    assert 1 <= chunks(1) < chunks(40)
 
 
 @pytest.mark.parametrize("groups", [1, 3])

@@ -40,3 +40,14 @@ def test_a_view_that_is_also_read_by_what_stays_does_so_too() -> None:
     assert_same_meaning(before, after, tolerance=1e-6)
     (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
     assert ops(loop) == ["add", "tanh", "permute_dims", "exp"]
+
+
+def test_a_carry_may_be_what_is_computed_before_the_loop() -> None:
+    def fn(h: Any, xs: Any, w: Any) -> Any:
+        return graphc.scan(lambda h, x: (x @ w, graphc.exp(h)), h, xs)
+
+    before = graphc.trace(fn, *(graphc.spec(s) for s in ((3, 5), (4, 3, 2), (2, 5))))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-5)
+    (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
+    assert ops(loop) == ["exp"]

@@ -9,7 +9,10 @@ import pytest
 
 import graphc
 from graphc.ir import Graph
+from graphc.messages import decisions
 from graphc.ops.scan import Scan
+from graphc.passes.loops.store_or_recompute import store_or_recompute
+from graphc.target import Target
 
 STEPS, BATCH = 6, 32
 CHEAP = ("square", "tanh", "exp")
@@ -64,3 +67,23 @@ def test_a_scan_of_another_length_is_no_gradient() -> None:
     program = graphc.compile(function, *specs, device="reference")
     graph: Graph = program.stages["store_or_recompute_traced"]
     assert [len(n.op.stacks) for n in graph.nodes if isinstance(n.op, Scan)] == [0, 0]
+
+
+def test_views_are_not_said_to_be_computed_again() -> None:
+    """A gradient turns the weight as the step did."""
+
+    def step(h: Any, x: Any, w: Any) -> Any:
+        h = graphc.tanh(h @ graphc.permute_dims(w, (1, 0)) + x)
+        return h, h
+
+    def loss(w: Any, h: Any, x: Any) -> Any:
+        y = graphc.scan(lambda h, x: step(h, x, w), h, x)[1]
+        return graphc.sum(y * y)
+
+    specs = [graphc.spec(s) for s in ((3, 3), (BATCH, 3), (STEPS, BATCH, 3))]
+    stages = graphc.compile(graphc.grad(loss), *specs, device="reference").stages
+    names = list(stages)
+    for name in ("store_or_recompute_traced", "store_or_recompute"):
+        with decisions() as told:
+            store_or_recompute(stages[names[names.index(name) - 1]], Target("cpu"))
+        assert not told
