@@ -27,6 +27,12 @@ struct Register<bfloat> {
 template <class T>
 using vec = typename Register<T>::type;
 
+// N neighbours that move at once, or by 16 bytes; the address is a multiple of their size or of 16.
+template <class T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Run {
+  T at[N];
+};
+
 template <int Live, int LaneStride, class T>
 GRAPHC_INLINE vec<T> load(const T* p) {
   return decode(*p);

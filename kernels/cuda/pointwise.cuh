@@ -2,7 +2,7 @@
 // parts, each with a range of blocks and a body of its own.
 //
 // Block: any number of threads. A part of `count` elements has ceil(count / (threads * PerThread))
-// blocks. Neighbouring threads have neighbouring elements. No shared memory.
+// blocks. Neighbouring threads have neighbouring elements, or runs of them. No shared memory.
 #pragma once
 #include "memory.cuh"
 
@@ -12,6 +12,13 @@ namespace graphc {
 template <class Index, class Body>
 GRAPHC_INLINE void each(Index count, int block, const Body& body) {
   const Index i = static_cast<Index>(block) * blockDim.x + threadIdx.x;
+  if (i < count) body(i);
+}
+
+// Calls body(i) for the first element i of each thread's run of Length, which divides `count`.
+template <int Length, class Index, class Body>
+GRAPHC_INLINE void each_run(Index count, int block, const Body& body) {
+  const Index i = (static_cast<Index>(block) * blockDim.x + threadIdx.x) * Length;
   if (i < count) body(i);
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from graphc.kernels.cuda.runs import Runs, runs_of
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     THREADS,
@@ -33,6 +34,18 @@ class _Text:
     part: Part
     index: str
     per_thread: int
+    runs: Runs | None = None
+
+    @staticmethod
+    def of(part: Part, index: str, large: bool) -> _Text:
+        """In a `large` launch a thread has several elements, in a run where memory allows it."""
+        runs = runs_of(part, _scalars_and_elements(part)[1]) if large else None
+        return _Text(part, index, runs.length if runs else 4 if large else 1, runs)
+
+    @property
+    def likeness(self) -> object:
+        """Equal for parts of one function."""
+        return self.part.likeness, self.runs is not None and self.per_thread
 
     @property
     def blocks(self) -> int:
@@ -41,11 +54,14 @@ class _Text:
     def lines(self, block: str, count: str) -> list[str]:
         """The statements of a thread: what is the same for all elements, then each element. A
         single element is read by the thread that stores it alone: it may be in place."""
-        program, index = self.part.program, self.index
-        scalars, elements = program.split(frozenset())
-        if self.part.domain.size == 1:
-            scalars, elements = replace(program, statements=()), program
+        index = self.index
+        scalars, elements = _scalars_and_elements(self.part)
         head = scalars.lines(self._names, "1")
+        if self.runs:
+            lines = self.runs.lines(self._names, index, self._define)
+            body = [line if line[0] == "#" else f"  {line}" for line in lines]
+            call = f"each_run<{self.per_thread}>({count}, {block}, [&]({index} i) {{"
+            return [*head, call, *body, "});"]
         if self.per_thread == 1:
             lines = elements.lines(self._names, "1")
             body = [f"  {line}" for line in (*self._define(elements), *lines)]
@@ -65,6 +81,14 @@ class _Text:
         return decomposed("i", names, extents, self.index, program.used(names) - {"i"})
 
 
+def _scalars_and_elements(part: Part) -> tuple[Program, Program]:
+    """The statements that are the same for all elements, and the others; a single element has the
+    others alone."""
+    if part.domain.size == 1:
+        return replace(part.program, statements=()), part.program
+    return part.program.split(frozenset())
+
+
 def lower_pointwise(node: KernelNode) -> Kernel:
     """The kernel of a fused node without a reduction; every value is row-major."""
     body = node.body
@@ -74,9 +98,9 @@ def lower_pointwise(node: KernelNode) -> Kernel:
     parts = [make_part(body, g, d, pointers, names).merged for g, d in domains if d.size]
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
-    per_thread = 4 if sum(p.domain.size for p in parts) >= BLOCKS * THREADS * 4 else 1
+    large = sum(p.domain.size for p in parts) >= BLOCKS * THREADS * 4
     index = index_type(body)
-    texts = [_Text(part, index, per_thread) for part in parts]
+    texts = [_Text.of(part, index, large) for part in parts]
     if len(parts) == 1:
         functors: list[list[str]] = []
         lines = texts[0].lines("blockIdx.x", f"{index}({parts[0].domain.size})")
@@ -91,7 +115,7 @@ def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:
     """The functors of the parts, one for all that are alike, and the kernel's statements."""
     alike: dict[object, list[_Text]] = {}
     for text in texts:
-        alike.setdefault(text.part.likeness, []).append(text)
+        alike.setdefault(text.likeness, []).append(text)
     functors, lines, first = [], [], 0
     for number, group in enumerate(alike.values()):
         name, example = f"Part{number}", group[0]

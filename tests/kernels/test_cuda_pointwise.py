@@ -39,6 +39,7 @@ NODES = [
     traced("rows", lambda x, y: x + graphc.reshape(y, (-1, 1)), spec(9, 40), spec(9)),
     traced("two_shapes", lambda x, y: (x * 2.0, graphc.tanh(y)), spec(9, 40), spec(6)),
     traced("large", lambda x, y: graphc.where(x < y, x * 2.0, y), spec(640, 512), spec(640, 512)),
+    traced("large_odd", lambda x, y: graphc.where(x < y, x * 2.0, y), *[spec(641, 513)] * 2),
     traced("large_sum", lambda x, y: x + graphc.reshape(y, (-1, 1)), spec(641, 512), spec(641)),
     traced(
         "large_parts",
@@ -114,7 +115,7 @@ def test_a_permuted_read_is_not_in_place_and_unit_strides_merge():
 
 
 def test_large_launches_load_four_elements_before_they_store_one():
-    text = kernel_of("large").source
+    text = kernel_of("large_odd").source
     assert "each<4>(" in text
     loading, _, storing = text.partition("return Loads{")
     assert loading.count("load<") == 2

@@ -1,0 +1,116 @@
+"""Pointwise bodies whose threads do runs of neighbours, which move between memory and registers as
+one access of up to 16 bytes. What does not vary along a run is read and computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from graphc.ir import Value
+from graphc.kernels.program.access import Access
+from graphc.kernels.program.parts import Part
+from graphc.kernels.program.statement import Address, Load, Program, Statement, Store
+from graphc.ops.logic import C_TYPES
+
+RUN = 4
+"""Elements of a run: 16 bytes of float32."""
+NARROW_RUN = 8
+"""Of elements of at most two bytes: 16 bytes of float16."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """`once` holds what is the same for all elements of a run of `length` along the last axis of a
+    part, `each` what differs. Memory of `each` begins a run at a multiple of its size."""
+
+    length: int
+    once: Program
+    each: Program
+    used: Mapping[str, Value]
+
+    def lines(
+        self, names: list[str], index: str, define: Callable[[Program], list[str]]
+    ) -> list[str]:
+        """The statements of the run at the indices `names` of its first element. `define` gives
+        the definitions of those of the indices that a program uses."""
+        loads = [s for s in self.each.statements if isinstance(s, Load)]
+        stores = [s for s in self.each.statements if isinstance(s, Store)]
+        runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
+        lane = [*names[:-1], "lane"]
+        whole = Program((*self.once.statements, *self.each.statements), {}, {})
+        lines = [*define(whole), *self.once.lines(names, "1")]
+        for load in loads:
+            kind, place = self._memory(load, names)
+            lines.append(
+                f"const auto {runs[id(load)]} = *reinterpret_cast<const {kind}*>({place});"
+            )
+        lines += [f"{self._memory(store, names)[0]} {runs[id(store)]};" for store in stores]
+        lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
+        if self.each.only(lambda s: not _moves(s)).used(lane) & {"lane"}:
+            lines.append(f"  const {index} lane = {names[-1]} + step;")
+        for statement in self.each.statements:
+            name = runs.get(id(statement), "")
+            lines.append(f"  {_step(statement, name, lane)}")
+        lines.append("}")
+        for store in stores:
+            kind, place = self._memory(store, names)
+            lines.append(f"*reinterpret_cast<{kind}*>({place}) = {runs[id(store)]};")
+        return lines
+
+    def _memory(self, statement: Statement, names: list[str]) -> tuple[str, str]:
+        """The type and the address of what a load or store moves."""
+        address = _address(statement)
+        element = C_TYPES[self.used[address.pointer].type.dtype]
+        assert address.access is not None
+        return f"Run<{element}, {self.length}>", f"{address.pointer} + {address.access.text(names)}"
+
+
+def runs_of(part: Part, program: Program) -> Runs | None:
+    """How `program` goes through `part` in runs; None where memory is not read and written in whole
+    aligned ones."""
+    inner = part.domain.rank - 1
+    if inner < 0:
+        return None
+    once, each = program.split(frozenset(range(inner)))
+    moves = [s for s in each.statements if _moves(s)]
+    used = part.used
+    if any(s.pointers for s in each.statements if not _moves(s)):
+        return None
+    if not all(_address(s).access and _address(s).pointer in used for s in moves):
+        return None
+    widest = max(used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves)
+    for length in (NARROW_RUN, RUN) if widest <= 2 else (RUN,):
+        if part.domain.extents[inner] % length == 0 and all(
+            _aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves)
+        ):
+            return Runs(length, once, each, used)
+    return None
+
+
+def _aligned(access: Access | None, value: Value, inner: int, length: int) -> bool:
+    """Whether neighbours along the axis `inner` are in memory, and runs begin at multiples of
+    `length` elements. So must the value itself, which may be a slice of a loop's stack."""
+    if access is None or access.divisor != 1 or access.strides[inner] != 1:
+        return False
+    starts = (value.type.size, access.offset, *access.strides[:inner])
+    return not any(start % length for start in starts)
+
+
+def _moves(statement: Statement) -> bool:
+    return isinstance(statement, Load | Store)
+
+
+def _address(statement: Statement) -> Address:
+    """The memory that a load or store moves; without an offset where a condition guards it."""
+    return next(a for a in statement.arguments if isinstance(a, Address))
+
+
+def _step(statement: Statement, run: str, lane: list[str]) -> str:
+    """A statement of one element, in the loop over `run`."""
+    if isinstance(statement, Load):
+        ((name, dtype),) = statement.results
+        return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({run}.at + step);"
+    if isinstance(statement, Store):
+        (value,) = (a for a in statement.arguments if not isinstance(a, Address))
+        return f"store<1, 0>({run}.at + step, {value});"
+    return statement.text(lane, "1")
