@@ -11,6 +11,7 @@ import pytest
 from graphc import functions as F
 from graphc.ir import Layout, Node, Type
 from graphc.kernels.cpu.contract import lower_contract
+from graphc.kernels.cpu.tile_cost import CHUNK_CYCLES
 from graphc.kernels.program.nest import contraction_nest
 from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad, Matmul, MaxPool2d
 from graphc.ops.base import Array
@@ -290,6 +291,13 @@ def test_large_work_is_cut_into_chunks_and_small_work_is_not() -> None:
     assert lower_contract(small, Target("cpu", 16)).phases == (1,)
     large = single(Matmul(), [Type((512, 512)), Type((512, 512))])
     assert 10 <= lower_contract(large, Target("cpu", 16)).phases[0] <= 400
+
+
+def test_a_chunk_of_a_plain_loop_has_four_operations_a_cycle() -> None:
+    node = single(Matmul(), [Type((512, 512), "f64"), Type((512, 512), "f64")])
+    (chunks,) = lower_contract(node, Target("cpu", 16)).phases
+    assert chunks > 50
+    assert 4 <= 2 * 512**3 / chunks / CHUNK_CYCLES < 4.1
 
 
 def test_weight_gradients_need_partial_sums_only_where_tiles_are_few() -> None:

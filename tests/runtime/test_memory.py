@@ -51,9 +51,9 @@ def assert_apart(starts: list[int], sizes: list[int], conflicts: Flags) -> None:
         assert starts[a] + sizes[a] <= starts[b] or starts[b] + sizes[b] <= starts[a]
 
 
-@pytest.mark.parametrize("seed", [17, 42])
-def test_search_reaches_the_bound_where_no_greedy_pile_does(seed: int) -> None:
-    sizes, conflicts, bound = intervals(seed, 40)
+@pytest.mark.parametrize(("seed", "count"), [(17, 40), (42, 40), (277, 70)])
+def test_search_reaches_the_bound_where_no_greedy_pile_does(seed: int, count: int) -> None:
+    sizes, conflicts, bound = intervals(seed, count)
     assert top(pack(sizes, conflicts, bound), sizes) == bound
     assert top(pack(sizes, conflicts, bound, work=0), sizes) > bound
 
