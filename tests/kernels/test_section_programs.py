@@ -105,3 +105,14 @@ def test_sections_of_axes_that_a_tile_does_not_have_for_itself_are_right(
     program = graphc.compile(cut, *specs, device=device)
     (want,), _ = evaluate(program.stages["trace"], arrays)
     np.testing.assert_allclose(program(*arrays), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_parts_of_other_extents_are_joined_as_they_are(device: str) -> None:
+    def function(x: Any, y: Any) -> Any:
+        return graphc.relu(graphc.concat([graphc.exp(x), graphc.tanh(y)], axis=1)) + 1
+
+    arrays = [np.random.default_rng(n).standard_normal((4, n), np.float32) for n in (3, 5)]
+    program = graphc.compile(function, *(graphc.spec(a.shape) for a in arrays), device=device)
+    (want,), _ = evaluate(program.stages["trace"], arrays)
+    np.testing.assert_allclose(program(*arrays), want, rtol=1e-5)
