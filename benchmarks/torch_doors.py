@@ -33,6 +33,7 @@ from graphc import optim
 STEPS = 5
 """Steps of each variant in a round."""
 RATE = 0.01
+VARIANTS = ("eager", "graphc", "inductor", "plan")
 
 
 def subject(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
@@ -83,6 +84,7 @@ def main() -> None:
     parser.add_argument("model", choices=("resnet18", "lstm", "gpt"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
     parser.add_argument("--cold", action="store_true", help="with empty caches")
     options = parser.parse_args()
     if options.cold:
@@ -96,7 +98,7 @@ def main() -> None:
     model, x, y = subject(options.model)
 
     steps: dict[str, Callable[[], Any]] = {}
-    for name in ("eager", "graphc", "inductor", "plan"):
+    for name in options.variants:
         torch._dynamo.config.allow_rnn = name == "graphc"  # without its backend it is not
         begin, before = time.perf_counter(), processor()
         own = copy.deepcopy(model)
