@@ -121,3 +121,31 @@ def test_what_needs_another_stored_value_is_not_repeated() -> None:
 def test_a_forward_pass_is_left_alone() -> None:
     before = run_all(lambda x: graphc.gelu(x, approximate="tanh"), X)["clean_hoisted"]
     assert recompute(before, CPU) is before
+
+
+def test_what_a_contraction_reads_as_well_is_stored() -> None:
+    def fn(x: Any, w: Any) -> Any:
+        def loss(x: Any, w: Any) -> Any:
+            y = x * x
+            return graphc.sum(graphc.linear(y, w)) + graphc.sum(y * y)
+
+        return graphc.grad(loss, (0, 1))(x, w)
+
+    before = run_all(fn, X, WEIGHT)["clean_hoisted"]
+    assert recompute(before, CPU) == before
+
+
+def test_a_value_that_is_read_twice_is_computed_once_on_the_way() -> None:
+    """Each is the square of the one before: the n-th costs n products, and not 2 ** n - 1."""
+
+    def fn(x: Any) -> Any:
+        def loss(x: Any) -> Any:
+            for _ in range(8):
+                x = x * x
+            return graphc.sum(x)
+
+        return graphc.grad(loss)(x)
+
+    before = run_all(fn, X)["clean_hoisted"]
+    after = recompute(before, CPU)
+    assert len(after.nodes) == len(before.nodes) + sum(range(8)), "the n-th from n products"
