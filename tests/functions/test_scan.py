@@ -304,3 +304,17 @@ def test_a_gradient_inside_a_body_reaches_parameters_and_a_loss_from_outside() -
     weights, ones = run(fn, x, np.float32(2))
     np.testing.assert_allclose(weights, x[:, None, :], rtol=1e-6)
     assert (ones == 1).all()
+
+
+def test_a_carry_of_integers_has_no_gradient() -> None:
+    def fn(x: Any) -> Any:
+        def step(carry: Any, e: Any) -> Any:
+            count, total = carry
+            return (count + 1, total * e + graphc.astype(count, "f32")), total
+
+        start = (graphc.full((), 1, "i32"), graphc.full((), 1.0))
+        return graphc.sum(graphc.scan(step, start, x)[0][1])
+
+    x = np.asarray([2.0, 3.0, 5.0], np.float32)
+    # total = ((1 * a + 1) * b + 2) * c + 3
+    np.testing.assert_allclose(run(graphc.grad(fn), x), [15.0, 15.0, 11.0])

@@ -151,6 +151,12 @@ def test_lanes_need_whole_registers_of_channels_and_a_small_batch() -> None:
     assert not laned(forward(4 * WIDTH, 28, batch=WIDTH))
 
 
+def test_one_pixel_is_the_same_memory_in_both_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "ROW_SHARE", 1e-6)
+    assert laned(forward(4 * WIDTH, 2))
+    assert not laned(forward(4 * WIDTH, 1))
+
+
 def test_a_conversion_that_costs_more_than_it_gains_is_not_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
