@@ -37,6 +37,12 @@ case(
 case("add: shapes do not broadcast: f32[2,3] and f32[2]", f.add, MATRIX, "f32[2]")
 case("add: expected numbers, got bool[2] and bool[2]", f.add, "bool[2]", "bool[2]")
 case(
+    "matmul: expected numbers, got bool[2,2] and bool[2,2]",
+    f.matmul,
+    "bool[2,2]",
+    "bool[2,2]",
+)
+case(
     "where: expected a condition of dtype bool, got f32[2,3]",
     lambda x: f.where(x, x, 0),
     MATRIX,
