@@ -41,8 +41,14 @@ def choose_shape(found: Rows) -> Shape:
     kept, reduced, extents = found.kept_axes, found.reduced_axes, found.domain.extents
     accesses = found.elements.accesses
     rows, columns = (math.prod(extents[d] for d in axes) for axes in (kept, reduced))
-    by_column = sum(a.strides[reduced[-1]] == 1 for a in accesses) if columns > 1 else 0
-    by_row = sum(a.strides[kept[-1]] == 1 for a in accesses) if rows > 1 else 0
+    read = [math.prod(n for n, s in zip(extents, a.strides, strict=True) if s) for a in accesses]
+    """The elements of each operand: a value for each row has but few."""
+
+    def along_axis(axis: int) -> int:
+        return sum(n for n, a in zip(read, accesses, strict=True) if a.strides[axis] == 1)
+
+    by_column = along_axis(reduced[-1]) if columns > 1 else 0
+    by_row = along_axis(kept[-1]) if rows > 1 else 0
     rows_apart = columns > 1 and by_column >= by_row
     if rows_apart:
         along = min(32, _power(columns))

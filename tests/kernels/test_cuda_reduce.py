@@ -91,7 +91,10 @@ def kernel_of(name: str) -> Kernel:
 
 
 def shape_of(name: str) -> Any:
-    op = BY_NAME[name].op
+    return shape_for(BY_NAME[name].op)
+
+
+def shape_for(op: Any) -> Any:
     assert isinstance(op, Fused)
     return choose_shape(find_rows(op.body, Domain(reduced_shape(op.body)), apart=True))
 
@@ -135,6 +138,17 @@ def test_neighbouring_threads_read_neighbours():
     assert not shape_of("columns").rows_apart
     assert not shape_of("softmax_columns").rows_apart
     assert shape_of("everything").splits > 1
+
+
+def test_values_for_each_row_do_not_decide_what_threads_read():
+    """Three of them have neighbours along the reduced axis, but one element for each row."""
+
+    def of_scale(dy: Any, x: Any, *rows: Any) -> Any:
+        mean, root, shift = (graphc.reshape(row, (-1, 1)) for row in rows)
+        return graphc.sum(dy * ((x - mean) * root + shift), axis=0)
+
+    node = traced("of_scale", of_scale, *[spec(512, 96)] * 2, *[spec(512)] * 3)
+    assert not shape_for(node.op).rows_apart
 
 
 def test_a_result_per_row_may_not_overwrite_what_other_threads_of_the_row_read():
