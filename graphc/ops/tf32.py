@@ -34,3 +34,4 @@ class ReadTf32(RoundTf32):
     name: ClassVar[str] = "read_tf32"
     converts_reads: ClassVar[bool] = True
     keeps_value: ClassVar[bool] = True
+    operations: ClassVar[int] = 5

@@ -14,7 +14,7 @@ from graphc.errors import CompileError
 from graphc.runtime.cuda import compile as compiling
 from graphc.runtime.cuda.compile import Compiler, compile_cuda, find_compiler
 from tests.small_models import MODELS, loss_fn
-from tests.tools import need_command, need_cuda_compiler, need_nvrtc
+from tests.tools import first_quick, need_command, need_cuda_compiler, need_nvrtc
 
 TEXT = """\
 #include "cuda/memory.cuh"
@@ -133,7 +133,7 @@ def test_nvcc_serves_where_nvrtc_is_missing(compiler, monkeypatch):
         compile_cuda(TEXT.replace("2 *", "two *"), "twice", "sm_80")
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 def test_every_kernel_of_the_models_compiles_and_spills_nothing(compiler, arch: str):
     need_nvrtc()  # nvcc takes minutes
     kernels = {}
