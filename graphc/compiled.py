@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from graphc import html, tree
-from graphc.arguments import Arguments
+from graphc.arguments import Arguments, exact
 from graphc.dtypes import shown
 from graphc.errors import GraphError
 from graphc.ir import Array, Graph, Type
@@ -70,7 +70,8 @@ class Program:
         self._executable, self._state = executable, state
         self._trainable = traced.builder.trainable_read
         foreign = getattr(executable, "foreign", None)
-        self._arguments = Arguments(self.name, traced.arguments, foreign)
+        found = getattr(executable, "exact", exact)
+        self._arguments = Arguments(self.name, traced.arguments, foreign, found)
         self._outputs, self._shown = traced.outputs, traced.builder.shown
         self._single = isinstance(traced.outputs, Tensor) and not traced.builder.shown
         """Whether the outputs are one array and nothing else."""

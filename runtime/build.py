@@ -15,9 +15,13 @@ import hashlib
 import os
 import platform
 import re
+import sys
+import sysconfig
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from graphc.errors import CompileError
 from graphc.messages import log
@@ -88,8 +92,21 @@ def _player() -> ctypes.CDLL:
     # -O3 takes half as long again, the headers of C++20 three times as long as those of C++17.
     flags = (f"-I{PLAYER_SOURCE.parent}", "-pthread", "-O2", "-std=c++17")
     source = Source("player", PLAYER_SOURCE.read_text(), "the CPU player", flags=flags)
-    (library,) = build([source], headers_digest(PLAYER_SOURCE.parent))
-    return library
+    headers, more = headers_digest(PLAYER_SOURCE.parent), _caller_flags()
+    if more:
+        with contextlib.suppress(CompileError):  # the player does without the module
+            return build([replace(source, flags=flags + more)], headers)[0]
+    return build([source], headers)[0]
+
+
+def _caller_flags() -> tuple[str, ...]:
+    """What builds the player with a module of Python in it, if there are the headers."""
+    folders = sysconfig.get_path("include"), np.get_include()
+    headers = [Path(folders[0], "Python.h"), Path(folders[1], "numpy", "arrayobject.h")]
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not all(map(Path.exists, headers)):
+        return ()
+    versions = f"-DGRAPHC_CALLER={sys.hexversion:#x} -DGRAPHC_NUMPY={np.__version__!r}"
+    return tuple(f"-I{folder}" for folder in folders) + tuple(versions.split())
 
 
 def build(sources: list[Source], headers: str) -> list[ctypes.CDLL]:

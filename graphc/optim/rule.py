@@ -115,6 +115,8 @@ class Rule:
     def lr(self, value: Rate) -> None:
         first = self.number("lr", value(self.step) if callable(value) else value)
         self._lr = value if callable(value) else first
+        single = not self._groups and not callable(value)
+        self._only_rate = np.float32(first).item() if single else math.nan
         for clock in self._clocks:
             clock.rate.assign(first, "lr")
 
@@ -135,6 +137,8 @@ class Rule:
 
     def before_step(self, clock: Clock) -> None:
         """Let the rate be that of the step that comes. A program calls it before each step."""
+        if clock.rate.array.item() == self._only_rate:
+            return
         scheduled = callable(self._lr) or any(callable(group.lr) for group in self._groups)
         finished = clock.finished if scheduled else 0
         self._set_rate(clock.rate, self.rate_at(finished))
@@ -222,7 +226,7 @@ class Rule:
         overwrite(own, contents)
         self._loaded = {name: a.copy() for name, a in arrays.items() if name not in own}
         if not callable(self._lr):
-            self._lr = rates[self._clocks[0]]
+            self.lr = rates[self._clocks[0]]
 
     def averaged(self, model: Module) -> Module:
         """A copy of `model` whose parameters are the running averages of those that this rule

@@ -7,7 +7,6 @@ import ctypes
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from graphc.errors import RunError
 from graphc.ir import Graph, Node, Type
 from graphc.locks import HOST, refuse_reentry
 from graphc.runtime.build import begin_player
+from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.cpu.player import Address, Player, Task, resolve
 from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
@@ -24,9 +24,6 @@ from graphc.runtime.units import build_kernels
 from graphc.state import PackedBuffer, StateBuffer, aligned_empty, wrote
 
 BYTES = Type((), "u8")
-
-addressof, from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
-"""Found once: a call asks for each of its arrays."""
 ABSOLUTE, WORK, IO = 0, 1, 2
 """Bases of addresses: none (state never moves), the work arena, the first input or output."""
 
@@ -97,10 +94,14 @@ class CpuExecutable:
         self._state = self._places.buffers
         self._packed = [b for b in self._state if isinstance(b, PackedBuffer)]
         self._updated = [self._state[i] for i in sorted(self._places.updated_state(plan))]
-        self._outputs = [(b.value.type.shape, b.value.type.numpy_dtype) for b in plan.outputs]
+        self._outputs = tuple((b.value.type.shape, b.value.type.numpy_dtype) for b in plan.outputs)
+        caller = find_caller()
+        self.exact, self._fresh = caller.exact, caller.bind
         self._player = self._load_player(in_order=False)
         self._peak = plan.peak_bytes
-        self._bases = (ctypes.c_uint64 * (IO + len(plan.inputs) + len(plan.outputs)))()
+        self._memory = (ctypes.c_uint64 * (IO + len(plan.inputs) + len(plan.outputs)))()
+        self._bases = ctypes.addressof(self._memory)
+        self._io = ctypes.addressof(self._memory) + IO * ctypes.sizeof(ctypes.c_uint64)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """One call: the outputs, as fresh arrays. The state is updated in place.
@@ -213,11 +214,9 @@ class CpuExecutable:
 
     def _bind(self, inputs: Sequence[Array]) -> list[Array]:
         """Fresh outputs; the bases are the addresses of this call, the state is on the host."""
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+        outputs = self._fresh(inputs, self._outputs, self._io)
         ARENA.reserve(self._peak)
-        bases = self._bases
-        bases[WORK] = ARENA.address
-        bases[IO:] = [_address(array) for array in (*inputs, *outputs)]
+        self._memory[WORK] = ARENA.address
         for buffer in self._state:
             if buffer.current != "host":
                 buffer.refresh_host()
@@ -363,12 +362,3 @@ def _iterations(player: Player, task: Task) -> int:
         task = player.tasks[task.inside]
         times *= task.count
     return times
-
-
-def _address(array: Array) -> int:
-    """`array.ctypes.data`, which takes 2.0 microseconds, in 0.2 where `array` is writable."""
-    memory: Any = array
-    try:
-        return addressof(from_buffer(memory))
-    except (TypeError, ValueError):
-        return array.ctypes.data

@@ -19,6 +19,7 @@ import numpy as np
 from graphc.config import denormals
 from graphc.errors import PlanError, RunError
 from graphc.runtime.build import player_library
+from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.plan.plan import (
     Copy,
     Launch,
@@ -238,7 +239,7 @@ class Player:
         self.tasks = tuple(tasks)
         self.loops = tuple(numbers)
         """The indices of the tasks that are loops."""
-        self._play = library.graphc_play
+        self._play = find_caller().play
         self._play_in_order = library.graphc_play_in_order
         self._play_timed = library.graphc_play_timed
         # fmt: off
@@ -252,12 +253,12 @@ class Player:
             raise RunError(f"out of memory: the list of {len(tasks)} tasks of {plan.name}")
         weakref.finalize(self, library.graphc_free, self._program).atexit = False
 
-    def play(self, bases: Any) -> None:
-        """All tasks, any of them at once that the edges allow."""
+    def play(self, bases: int) -> None:
+        """All tasks, any of them at once that the edges allow. `bases`: their address."""
         self._play(self._program, bases)
 
     def play_in_order(
-        self, bases: Any, first: int, last: int, iterations: Mapping[int, int] | None = None
+        self, bases: int, first: int, last: int, iterations: Mapping[int, int] | None = None
     ) -> None:
         """Tasks `first` to `last` (exclusive) one after another on this thread alone.
 
@@ -267,7 +268,7 @@ class Player:
         at = np.array([known.get(loop, 0) for loop in self.loops], np.int32)
         self._play_in_order(self._program, bases, first, last, at.ctypes.data)
 
-    def play_timed(self, bases: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def play_timed(self, bases: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """As `play`. First start and last end of each task, and how long it took in all iterations,
         [tasks, 3], nanoseconds of one clock."""
         times = np.zeros((len(self.tasks), 3), np.int64)

@@ -1,4 +1,7 @@
 // The C interface of the player; runtime/cpu/player.py holds its Python side.
+#ifdef GRAPHC_CALLER  // Python's header comes first
+#include "caller.h"
+#endif
 #include <pthread.h>
 
 #include <new>
@@ -71,5 +74,9 @@ void graphc_play_timed(Program* program, const uint64_t* bases, int64_t* times) 
     times[3 * i + 2] = program->task(i).spent;
   }
 }
+
+#ifdef GRAPHC_CALLER
+PyMODINIT_FUNC PyInit_graphc_caller() { return graphc::caller::module(); }
+#endif
 
 }  // extern "C"
