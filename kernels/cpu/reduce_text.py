@@ -18,8 +18,10 @@ from graphc.kernels.cpu.shell import (
     pointer_lines,
     program_cost,
     share,
+    statement_cost,
 )
 from graphc.kernels.program.access import Domain
+from graphc.kernels.program.held import hold
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.literals import splat
@@ -29,6 +31,10 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
+DEAR = 5.0
+"""Nanoseconds to compute a register from which on it is held for the loops after: a function."""
+HELD_BYTES = 16384
+"""Of a row that is held, beside what it reads and writes, in a first-level cache of 32 KiB."""
 _ACROSS = {"sum": "lanesum", "prod": "laneprod", "max": "lanemax", "min": "lanemin"}
 
 
@@ -38,12 +44,11 @@ def lower_reduce(node: KernelNode, target: Target) -> Kernel:
     rows = laned_rows(body, target.lanes)
     side = neighbours(rows)
     units = _registers(rows, rows.kept_axes) // side
-    steps = _registers(rows, rows.reduced_axes)
-    once = (program_cost(p, target.lanes) for p in (*(x.before for x in rows.loops), rows.after))
-    each = (program_cost(loop.body, target.lanes) for loop in rows.loops)
-    per_row = side * (sum(each) * steps + sum(once))
-    wanted = chunk_count(per_row * units, units * max(steps // FEW_STEPS, 1))
+    wanted = _chunks(rows, side, units, target.lanes)
     pieces = -(-wanted // units) if wanted >= 2 * units else 1
+    if pieces == 1:  # else each loop is a phase, and a row has several workers
+        rows = hold(rows, lambda s: statement_cost(s, target.lanes), DEAR, HELD_BYTES)
+        wanted = _chunks(rows, side, units, target.lanes)
     chunks = min(wanted, units)
     printer = _Printer(node, rows, side, units, pieces)
     last = 1 if rows.loops[-1].sums or rows.after.statements else 0
@@ -57,6 +62,15 @@ def lower_reduce(node: KernelNode, target: Target) -> Kernel:
         Domain(reduced_shape(body)).size * work,
         inplace_pairs(body, [rows.whole], rows.pointers),
     )
+
+
+def _chunks(rows: Rows, side: int, units: int, width: int) -> int:
+    """How many chunks to cut all rows into, or pieces of them."""
+    steps = _registers(rows, rows.reduced_axes)
+    once = (program_cost(p, width) for p in (*(x.before for x in rows.loops), rows.after))
+    each = (program_cost(loop.body, width) for loop in rows.loops)
+    per_row = side * (sum(each) * steps + sum(once))
+    return chunk_count(per_row * units, units * max(steps // FEW_STEPS, 1))
 
 
 def _registers(rows: Rows, axes: Sequence[int]) -> int:
@@ -156,6 +170,10 @@ class _Printer:
             "long piece) {",
             *(f"  {line}" for line in pointer_lines(self.node, rows.whole, rows.pointers)),
         ]
+        for held in rows.held:
+            kind = C_TYPES[held.dtype]
+            lines.append(f"  alignas(64) {kind} {held.name}[{held.size}];")
+            lines.append(f"  {kind}* const {held.pointer} = {held.name};")
         if self.pieces > 1:
             number = len(argument_order(self.node))
             lines.append(f"  char* const workspace = (char*)arguments[{number}];")

@@ -71,6 +71,23 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Held:
+    """Memory for `size` elements of one row, which a loop writes and later ones read."""
+
+    name: str
+    dtype: str
+    size: int
+
+    @property
+    def pointer(self) -> str:
+        return f"{self.name}_data"
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True)
 class Rows:
     """A whole body: the merged domain, which of its axes are reduced, the loops, and what a row
     ends with."""
@@ -80,6 +97,7 @@ class Rows:
     loops: tuple[Loop, ...]
     after: Program
     pointers: Mapping[Value, str] = field(compare=False)
+    held: tuple[Held, ...] = ()
 
     @property
     def kept_axes(self) -> tuple[int, ...]:

@@ -1,0 +1,130 @@
+"""Elements of a row that one loop computes and later ones read.
+
+The loops of a row compute anew what they share, as softmax's exponentials, which its sum and its
+quotients need. What is dearer than to be written down and read is computed by the first of them,
+which leaves it in memory of a row's length: the cache next to the core.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from graphc.kernels.program.access import Access
+from graphc.kernels.program.rows import Held, Loop, Rows
+from graphc.kernels.program.statement import Address, Load, Register, Statement, Store
+
+Cost = Callable[[Statement], float]
+
+_DTYPES = ("f32", "f64")
+
+
+def hold(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
+    """`rows` with those values held that cost `dear` or more to compute again, as long as they
+    take at most `limit` bytes together."""
+    access = _place(rows)
+    if access is None:
+        return rows
+    size = math.prod(map(rows.domain.steps, rows.reduced_axes)) * rows.domain.width
+    numbers, held = _numbers(rows), dict[int, Held]()
+    made: dict[int, tuple[int, Register]] = {}
+    loops: list[Loop] = []
+    for k, loop in enumerate(rows.loops):
+        reads: dict[str, Held] = {}
+        for register in _again(loop, lambda name: numbers[name] in made, cost, dear):
+            number, new = numbers[register.name], Held(f"held{len(held)}", register.dtype, size)
+            if number not in held and sum(h.nbytes for h in held.values()) + new.nbytes <= limit:
+                held[number] = new
+            if number in held:
+                reads[register.name] = held[number]
+        loops.append(_reading(loop, reads, access))
+        for statement in loops[k].body.statements:
+            for register in () if isinstance(statement, Load) else statement.results:
+                made.setdefault(numbers[register.name], (k, register))
+    for number, one in held.items():
+        k, register = made[number]
+        loops[k] = _leaving(loops[k], register, one, access)
+    return replace(rows, loops=tuple(loops), held=tuple(held.values()))
+
+
+def _place(rows: Rows) -> Access | None:
+    """Where an element is held: one register of a row behind the other."""
+    domain, reduced = rows.domain, rows.reduced_axes
+    if len(rows.loops) < 2 or (domain.lane in reduced and domain.lane != reduced[-1]):
+        return None
+    strides, step = [0] * domain.rank, 1 if domain.lane in reduced else domain.width
+    for axis in reversed(reduced):
+        strides[axis] = step
+        step *= domain.steps(axis) * domain.width if axis == domain.lane else domain.extents[axis]
+    return Access(0, tuple(strides), 1)
+
+
+def _numbers(rows: Rows) -> dict[str, int]:
+    """A number for each register of the loops' bodies, one for those that hold the same value."""
+    found: dict[str, int] = {}
+    known: dict[object, int] = {}
+    for s in (s for loop in rows.loops for s in loop.body.statements):
+        arguments = tuple(found.get(a, a) if isinstance(a, str) else a for a in s.arguments)
+        what = type(s), replace(s, results=(), arguments=()), arguments
+        for i, register in enumerate(s.results):
+            found[register.name] = known.setdefault((what, i), len(known))
+    return found
+
+
+def _roots(loop: Loop) -> list[str]:
+    """The registers that the loop computes everything for: what it adds up, and stores."""
+    stores = (s.operands for s in loop.body.statements if not s.results)
+    return [*(s.operand for s in loop.sums), *(name for names in stores for name in names)]
+
+
+def _again(loop: Loop, made: Callable[[str], bool], cost: Cost, dear: float) -> Iterator[Register]:
+    """The largest values of the loop's body that an earlier loop has made and that are dear."""
+    body = loop.body.statements
+    makers = {s.results[0].name: s for s in body if len(s.results) == 1}
+    waiting, seen = _roots(loop), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in makers:
+            continue
+        seen.add(name)
+        (register,) = makers[name].results
+        taken = _behind(body, [name])
+        repeated = sum(cost(s) for s in body if any(r.name in taken for r in s.results))
+        if made(name) and register.dtype in _DTYPES and repeated >= dear:
+            yield register
+        else:
+            waiting += makers[name].operands
+
+
+def _behind(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
+    """The registers that `roots` are made of, themselves included."""
+    found = set(roots)
+    for s in reversed(body):
+        if any(r.name in found for r in s.results):
+            found.update(s.operands)
+    return found
+
+
+def _reading(loop: Loop, reads: Mapping[str, Held], access: Access) -> Loop:
+    """The loop with some registers read from where they are held, and what they were made of gone
+    as far as nothing else needs it."""
+    body = [
+        Load(s.results, (Address(reads[s.results[0].name].pointer, access),))
+        if s.results and s.results[0].name in reads
+        else s
+        for s in loop.body.statements
+    ]
+    needed = _behind(body, _roots(loop))
+    kept = (s for s in body if not s.results or any(r.name in needed for r in s.results))
+    return replace(loop, body=replace(loop.body, statements=tuple(kept)))
+
+
+def _leaving(loop: Loop, register: Register, held: Held, access: Access) -> Loop:
+    """The loop that writes a register to where it is held as soon as it is made."""
+    body: list[Statement] = []
+    for s in loop.body.statements:
+        body.append(s)
+        if register in s.results:
+            body.append(Store((), (Address(held.pointer, access), register.name)))
+    return replace(loop, body=replace(loop.body, statements=tuple(body)))
