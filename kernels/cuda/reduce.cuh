@@ -4,14 +4,19 @@
 // A stage is a struct of results with
 //   identity()         the results of no elements
 //   combine(other)     adds the results of further elements
-// Threads: a block covers Across rows with Along threads each, threads of one row adjacent where
-// a row's elements are (RowsApart), threads of neighbouring rows adjacent where those are. Each
-// thread goes through its row in steps of Along; the block then combines in a fixed order.
+// Threads: a block covers some rows with Along threads each, threads of one row adjacent where a
+// row's elements are (RowsApart), threads of neighbouring rows adjacent where those are. Elements
+// move in runs of Length neighbours, which are columns of one row (RowsApart) or rows at one column;
+// Length divides their number. A thread goes through its row, or its run of rows, in steps of Along
+// runs or columns; the block then combines in a fixed order.
+// Held: where rows are short, a thread loads all that it needs of its row before the first stage.
+// Else each loop loads a few runs ahead of their bodies: outputs may lie where inputs do, so that
+// the compiler would not move a load before an earlier store.
 // Splits: blockIdx.y covers its share of the columns and stores partial results; the launch of the
-// next stage, which knows all partial results, combines them in ascending order.
+// next stage, which knows all partial results, combines them in a fixed order.
 //
-// Block: Across * Along threads. Grid: (ceil(Rows / Across), splits). Shared memory: static,
-// sizeof(stage) per thread or warp.
+// Block: Across * Along threads. Grid: (ceil(rows or runs of rows / Across), splits). Shared memory:
+// static, for each stage its size per row, or Length rows, and warp (or thread, of 32 rows and more).
 #pragma once
 #include "memory.cuh"
 
@@ -32,84 +37,147 @@ GRAPHC_INLINE T shuffle_xor(T value, int lanes) {
   return both.value;
 }
 
+// The results of N neighbouring rows: a multiple of four whole words.
+template <class Stage, int N>
+struct alignas(16) Several {
+  Stage at[N];
+  GRAPHC_INLINE static Several identity() {
+    Several results;
+#pragma unroll
+    for (int i = 0; i < N; i++) results.at[i] = Stage::identity();
+    return results;
+  }
+  GRAPHC_INLINE void combine(const Several& other) {
+#pragma unroll
+    for (int i = 0; i < N; i++) at[i].combine(other.at[i]);
+  }
+};
+
 template <class Index, Index Rows, Index Columns, int Across, int Along, bool RowsApart,
-          int Splits = 1>
+          int Splits = 1, int Length = 1>
 struct Reduce {
   static constexpr int threads = Across * Along;
   static_assert(threads % 32 == 0, "whole warps");
   static_assert(!RowsApart || (Along & (Along - 1)) == 0, "rows are halved");
+  static_assert((RowsApart ? Columns : Rows) % Length == 0, "whole runs");
+
+  static constexpr int columns_at_once = RowsApart ? Length : 1;
+  static constexpr int rows_at_once = RowsApart ? 1 : Length;
+  static constexpr Index steps = Columns / columns_at_once;  // of all threads of a row
+  static constexpr Index places = Rows / rows_at_once;
+  static constexpr int held = static_cast<int>((steps + Along - 1) / Along);  // of one thread
 
   const int across, along;
-  const Index place;        // the row's number; may be past the end
-  const Index row;          // the row that this thread reads: the last one if it has none
-  const Index first, last;  // of the block's share of the columns
+  const Index place;        // the number of the row, or run of rows; may be past the end
+  const Index row;          // the first row that this thread reads: the last ones if it has none
+  const Index first, last;  // of the block's share of the steps
 
   GRAPHC_INLINE Reduce()
       : across(RowsApart ? threadIdx.x / Along : threadIdx.x % Across),
         along(RowsApart ? threadIdx.x % Along : threadIdx.x / Across),
         place(static_cast<Index>(blockIdx.x) * Across + across),
-        row(place < Rows ? place : Rows - 1),
-        first(static_cast<long long>(Columns) * blockIdx.y / Splits),
-        last(static_cast<long long>(Columns) * (blockIdx.y + 1) / Splits) {}
+        row((place < places ? place : places - 1) * rows_at_once),
+        first(static_cast<long long>(steps) * blockIdx.y / Splits),
+        last(static_cast<long long>(steps) * (blockIdx.y + 1) / Splits) {}
 
-  GRAPHC_INLINE bool exists() const { return place < Rows; }
+  GRAPHC_INLINE bool exists() const { return places % Across == 0 || place < places; }
   // Whether this thread is the one that stores what there is once per row and split.
   GRAPHC_INLINE bool first_of_row() const { return exists() && along == 0; }
   // Whether it is the one that stores what there is once per row.
   GRAPHC_INLINE bool stores() const { return first_of_row() && blockIdx.y == 0; }
 
-  // Calls body(column) for this thread's columns of its row.
-  template <class Body>
-  GRAPHC_INLINE void each(const Body& body) const {
-    if (!exists()) return;
-#pragma unroll 4
-    for (Index column = first + along; column < last; column += Along) body(column);
-  }
-
-  // Calls body(column, load(column)) for this thread's columns of its row, four loads before the
-  // first of their bodies: outputs may lie where inputs do, so that the compiler would not move a
-  // load before an earlier store.
-  template <class Load, class Body>
+  // Calls body(column, load(column)) for this thread's columns of its row, Ahead loads before the
+  // first of their bodies.
+  template <int Ahead, class Load, class Body>
   GRAPHC_INLINE void each(const Load& load, const Body& body) const {
     if (!exists()) return;
-    Index column = first + along;
-    for (; column + 3 * Along < last; column += 4 * Along) {
-      decltype(load(column)) loaded[4];
-#pragma unroll
-      for (int j = 0; j < 4; j++) loaded[j] = load(column + j * Along);
-#pragma unroll
-      for (int j = 0; j < 4; j++) body(column + j * Along, loaded[j]);
+    Index step = first + along;
+    for (; step + (Ahead - 1) * Along < last; step += Ahead * Along) some<Ahead>(step, load, body);
+    if constexpr (Ahead > 1) {
+      if (step < last) some<Ahead - 1, true>(step, load, body);
     }
-    for (; column < last; column += Along) body(column, load(column));
+  }
+
+  // Loads load(column) of all of this thread's columns.
+  template <class Loads, class Load>
+  GRAPHC_INLINE void hold(Loads (&loads)[held], const Load& load) const {
+#pragma unroll
+    for (int j = 0; j < held; j++)
+      if (has(j)) loads[j] = load(held_column(j));
+  }
+  // Calls body(column, loads) for them.
+  template <class Loads, class Body>
+  GRAPHC_INLINE void each(const Loads (&loads)[held], const Body& body) const {
+#pragma unroll
+    for (int j = 0; j < held; j++)
+      if (has(j)) body(held_column(j), loads[j]);
   }
 
   // The results of all elements of the row's share, known to each of the row's threads;
-  // body(column, results) combines one element into results.
-  template <class Stage, class Body>
-  GRAPHC_INLINE Stage reduce(const Body& body) const {
-    Stage results = Stage::identity();
-    each([&](Index column) { body(column, results); });
+  // body(column, loads, results) combines a run into results, which are a Stage, or Several.
+  template <class Results, int Ahead, class Load, class Body>
+  GRAPHC_INLINE Results reduce(const Load& load, const Body& body) const {
+    Results results = Results::identity();
+    each<Ahead>(load, [&](Index column, const auto& loads) { body(column, loads, results); });
+    return combined(results);
+  }
+  template <class Results, class Loads, class Body>
+  GRAPHC_INLINE Results reduce(const Loads (&loads)[held], const Body& body) const {
+    Results results = Results::identity();
+    each(loads, [&](Index column, const Loads& own) { body(column, own, results); });
+    return combined(results);
+  }
+
+  // Stores the share's results as partial ones: workspace[split][row].
+  template <class Results>
+  GRAPHC_INLINE void store_partial(Results* workspace, const Results& results) const {
+    if (first_of_row()) workspace[static_cast<long long>(blockIdx.y) * places + place] = results;
+  }
+  // Combines the partial results of all splits; each thread of a row adds some of them.
+  template <class Results>
+  GRAPHC_INLINE Results combine_partial(const Results* workspace) const {
+    Results results = Results::identity();
+    if (exists()) {
+#pragma unroll 8
+      for (int split = along; split < Splits; split += Along) {
+        const Results own = workspace[static_cast<long long>(split) * places + place];
+        results.combine(own);
+      }
+    }
+    return combined(results);
+  }
+
+ private:
+  // Whether this thread has a j-th run of its row, and the first column of it.
+  GRAPHC_INLINE bool has(int j) const {
+    return exists() && (steps % Along == 0 || along + j * Along < steps);
+  }
+  GRAPHC_INLINE Index held_column(int j) const {
+    return static_cast<Index>(along + j * Along) * columns_at_once;
+  }
+
+  // Calls body(column, load(column)) for Count steps from `step` on, those that there are if not
+  // all of them need to be.
+  template <int Count, bool Guarded = false, class Load, class Body>
+  GRAPHC_INLINE void some(Index step, const Load& load, const Body& body) const {
+    decltype(load(step)) loaded[Count];
+#pragma unroll
+    for (int j = 0; j < Count; j++)
+      if (!Guarded || step + j * Along < last)
+        loaded[j] = load((step + j * Along) * columns_at_once);
+#pragma unroll
+    for (int j = 0; j < Count; j++)
+      if (!Guarded || step + j * Along < last)
+        body((step + j * Along) * columns_at_once, loaded[j]);
+  }
+
+  template <class Results>
+  GRAPHC_INLINE Results combined(const Results& results) const {
     if constexpr (Along == 1) return results;
     else if constexpr (RowsApart) return combine_adjacent(results);
     else return combine_apart(results);
   }
 
-  // Stores the share's results as partial ones: workspace[split][row].
-  template <class Stage>
-  GRAPHC_INLINE void store_partial(Stage* workspace, const Stage& results) const {
-    if (first_of_row()) workspace[static_cast<long long>(blockIdx.y) * Rows + row] = results;
-  }
-  // Combines the partial results of all splits.
-  template <class Stage>
-  GRAPHC_INLINE Stage combine_partial(const Stage* workspace) const {
-    Stage results = Stage::identity();
-#pragma unroll 8
-    for (int split = 0; split < Splits; split++)
-      results.combine(workspace[static_cast<long long>(split) * Rows + row]);
-    return results;
-  }
-
- private:
   // Lanes by halving distances, then the row's warps in ascending order. A kernel reduces a type of
   // stage once: its slots are not used again.
   template <class Stage>
@@ -128,15 +196,21 @@ struct Reduce {
     }
     return results;
   }
-  // The row's threads in ascending order.
+  // The lanes of a row by growing distances, then the row's warps in ascending order.
   template <class Stage>
   GRAPHC_INLINE Stage combine_apart(Stage results) const {
-    __shared__ Stage slots[threads];
-    slots[threadIdx.x] = results;
+    static_assert(Across >= 32 || 32 % Across == 0, "as many lanes for each row");
+    constexpr int lanes = Across < 32 && Along >= 32 / Across ? 32 / Across : 1;
+    constexpr int groups = Along / lanes;
+#pragma unroll
+    for (int distance = 1; distance < lanes; distance *= 2)
+      results.combine(shuffle_xor(results, distance * Across));
+    __shared__ Stage slots[groups * Across];
+    if (along % lanes == 0) slots[along / lanes * Across + across] = results;
     __syncthreads();
     results = slots[across];
 #pragma unroll
-    for (int i = 1; i < Along; i++) results.combine(slots[i * Across + across]);
+    for (int i = 1; i < groups; i++) results.combine(slots[i * Across + across]);
     return results;
   }
 };

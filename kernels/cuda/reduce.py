@@ -1,26 +1,40 @@
 """How threads and blocks share the rows and columns of a reduction; see reduce.cuh.
 
-A row is a kept index, its columns the reduced ones. Where there are few rows the columns are split
-among blocks. Each loop of the body is a launch of its own then: it begins by adding the partial
-results of the loops before it, in ascending order.
+A row is a kept index, its columns the reduced ones. Elements move in runs of 16 bytes where those
+that are neighbours in memory, columns or rows, are whole aligned runs for all that is read and
+written. What a thread reads of a short row stays in its registers for all loops. Where there are
+few rows the columns are split among blocks. Each loop of the body is a launch of its own then: it
+begins by adding the partial results of the loops before it, in a fixed order.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from graphc.kernels.cuda.shell import BLOCKS, THREADS
-from graphc.kernels.program.rows import Rows
+from graphc.ir import DTYPES, Value
+from graphc.kernels.cuda.runs import NARROW_RUN, RUN, aligned
+from graphc.kernels.cuda.shell import BLOCKS, SHARED_BYTES, THREADS
+from graphc.kernels.program.rows import Rows, Sum
+from graphc.kernels.program.statement import Address, Load, Statement, Store
 
 LEAST_COLUMNS = 8
-"""Columns per thread that a split is worth."""
+"""Columns, or runs of them, per thread that a split is worth."""
+LEAST_ACROSS = 8
+"""Threads side by side where rows lie so; of runs of 16 bytes they read a line of memory."""
+HELD_BYTES = 128
+"""Bytes of a row that a thread holds in registers if there are enough threads: half of the
+registers that let a multiprocessor hold 1024 threads."""
+MOST_HELD_BYTES = 256
+"""Bytes that a thread of a block that has one row holds at most."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`across` rows and `along` columns are a block's; each of `splits` blocks has a part of a row.
-    `rows_apart`: neighbouring threads have neighbouring columns."""
+    """`across` rows, or runs of rows, and `along` columns, or runs of columns, are a block's; each
+    of `splits` blocks has a part of a row. `rows_apart`: neighbouring threads have neighbouring
+    columns, of which `length` make a run; else rows do. `held`: a thread loads its row once."""
 
     rows: int
     columns: int
@@ -28,11 +42,13 @@ class Shape:
     along: int
     rows_apart: bool
     splits: int
+    length: int = 1
+    held: bool = False
 
     @property
     def blocks(self) -> int:
         """Blocks that share the rows."""
-        return -(-self.rows // self.across)
+        return -(-self.rows // (self.across * (1 if self.rows_apart else self.length)))
 
 
 def choose_shape(found: Rows) -> Shape:
@@ -51,20 +67,98 @@ def choose_shape(found: Rows) -> Shape:
     by_row = along_axis(kept[-1]) if rows > 1 else 0
     rows_apart = columns > 1 and by_column >= by_row
     if rows_apart:
-        along = min(32, _power(columns))
-        while (
-            along < THREADS
-            and 8 * along <= columns
-            and (rows * along < BLOCKS * THREADS or columns > 64 * along)
-        ):
-            along *= 2
-    else:
-        along = 1 if columns <= LEAST_COLUMNS else THREADS // min(32, max(8, _power(rows)))
+        length = _run_length(found, reduced[-1])
+        return _of_rows(rows, columns, length, _bytes_of_column(found))
+    length = _run_length(found, kept[-1]) if rows > 1 else 1
+    return _of_columns(rows, columns, length)
+
+
+def values_of(found: Rows) -> dict[str, Value]:
+    """The values whose memory the body touches, by pointer."""
+    return {name: value for value, name in found.pointers.items()}
+
+
+def plain_address(statement: Statement, values: Mapping[str, Value]) -> Address | None:
+    """The memory of a load or store of every element; None where it is another statement."""
+    if not isinstance(statement, Load | Store) or not isinstance(statement.arguments[0], Address):
+        return None
+    address = statement.arguments[0]
+    return address if address.access and address.pointer in values else None
+
+
+def result_bytes(sum: Sum) -> int:
+    """Bytes of a result: whole words, so that lanes can exchange them."""
+    return max(4, DTYPES[sum.dtype].itemsize)
+
+
+def _of_rows(rows: int, columns: int, length: int, column_bytes: int) -> Shape:
+    """Threads of a row are neighbours; `column_bytes` are read of each column."""
+    runs = columns // length
+    least = min(32, _power(runs))
+    along = least
+    while along < THREADS and (
+        -(-runs // along) * length * column_bytes > HELD_BYTES
+        or (rows * along < BLOCKS * THREADS and 2 * along <= runs)
+    ):
+        along *= 2
+    if 0 < -(-runs // along) * length * column_bytes <= MOST_HELD_BYTES:
+        return Shape(rows, columns, THREADS // along, along, True, 1, length, True)
+    along = least
+    while (
+        along < THREADS
+        and 8 * along <= runs
+        and (rows * along < BLOCKS * THREADS or runs > 64 * along)
+    ):
+        along *= 2
     across = THREADS // along
-    blocks = -(-rows // across) or 1
-    most = columns // (along * LEAST_COLUMNS)
-    splits = max(1, min(most, -(-BLOCKS // blocks))) if 2 * blocks <= BLOCKS else 1
-    return Shape(rows, columns, across, along, rows_apart, splits)
+    splits = _splits(-(-rows // across), runs, along)
+    return Shape(rows, columns, across, along, True, splits, length)
+
+
+def _of_columns(rows: int, columns: int, length: int) -> Shape:
+    """Neighbouring threads have neighbouring rows, or runs of them."""
+    places = rows // length
+    widest = 32 if length == 1 else LEAST_ACROSS
+    along = (
+        1 if columns <= LEAST_COLUMNS else THREADS // min(widest, max(LEAST_ACROSS, _power(places)))
+    )
+    across = THREADS // along
+    splits = _splits(-(-places // across), columns, along)
+    return Shape(rows, columns, across, along, False, splits, length)
+
+
+def _splits(blocks: int, steps: int, along: int) -> int:
+    """Blocks that share each row, of `steps` columns or runs."""
+    most = steps // (along * LEAST_COLUMNS)
+    return max(1, min(most, BLOCKS // (blocks or 1)))
+
+
+def _run_length(found: Rows, inner: int) -> int:
+    """Neighbours along the axis `inner` that move at once: 1 where any element that varies along it
+    is not in whole aligned runs, or where a block has no room for the results of so many rows."""
+    values = values_of(found)
+    addresses = [a for s in found.elements.statements if (a := plain_address(s, values))]
+    moved = [
+        (a.access, values[a.pointer]) for a in addresses if a.access and a.access.strides[inner]
+    ]
+    if not moved or not found.domain.size:
+        return 1
+    widest = max(value.type.numpy_dtype.itemsize for _, value in moved)
+    results = sum(result_bytes(s) for loop in found.loops for s in loop.sums)
+    results *= 0 if inner in found.reduced else THREADS
+    for length in (NARROW_RUN, RUN) if widest <= 2 else (RUN,):
+        whole = found.domain.extents[inner] % length == 0 and results * length <= SHARED_BYTES
+        if whole and all(aligned(access, value, inner, length) for access, value in moved):
+            return length
+    return 1
+
+
+def _bytes_of_column(found: Rows) -> int:
+    """What loops read of each column, each element of memory once."""
+    values = values_of(found)
+    loads = [s for loop in found.loops for s in loop.body.statements if isinstance(s, Load)]
+    addresses = {a for s in loads if (a := plain_address(s, values))}
+    return sum(values[a.pointer].type.numpy_dtype.itemsize for a in addresses)
 
 
 def _power(number: int) -> int:

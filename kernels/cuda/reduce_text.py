@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from graphc.ir import DTYPES
-from graphc.kernels.cuda.reduce import Shape, choose_shape
+from graphc.ir import DTYPES, Value
+from graphc.kernels.cuda.reduce import (
+    Shape,
+    choose_shape,
+    plain_address,
+    result_bytes,
+    values_of,
+)
 from graphc.kernels.cuda.shell import (
     Launches,
     constant_arrays,
     decomposed,
     index_type,
-    loads_first,
+    wrapped,
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.literals import literal
 from graphc.kernels.program.rows import Loop, Rows, Sum, find_rows, reduced_shape
-from graphc.kernels.program.statement import Program, joined
+from graphc.kernels.program.statement import Address, Load, Program, Statement, Store, joined
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
+
+AHEAD_BYTES = 128
+"""Bytes that a thread loads before it computes with the first of them."""
+
+RESIDENT = 2
+"""Blocks that a multiprocessor holds at least: left to itself, ptxas for sm_80 aims at so many that
+it spills."""
 
 
 def lower_reduce(node: KernelNode) -> Kernel:
@@ -34,10 +48,10 @@ def lower_reduce(node: KernelNode) -> Kernel:
     text = _Text(rows, shape, index_type(body))
     launches = Launches(node, rows.pointers, text.offsets[-1] if split else 0, inplace)
     for part, lines, splits in text.launches():
-        launches.add(lines, shape.blocks, part, splits)
+        launches.add(lines, shape.blocks, part, splits, resident=RESIDENT)
     settings = (
         f"using Rows = Reduce<{text.index}, {shape.rows}, {shape.columns}, {shape.across}, "
-        f"{shape.along}, {str(shape.rows_apart).lower()}, {shape.splits}>;"
+        f"{shape.along}, {str(shape.rows_apart).lower()}, {shape.splits}, {shape.length}>;"
     )
     structs = (_struct(k, loop) for k, loop in enumerate(text.stages))
     return launches.kernel(("reduce",), [constant_arrays(rows.whole), *structs, [settings]])
@@ -60,7 +74,7 @@ class _Text:
         """Where each stage's partial results begin in the workspace, and its size, in bytes."""
         offsets = [0]
         for loop in self.stages:
-            sizes = list(map(_bytes, loop.sums))
+            sizes = list(map(result_bytes, loop.sums))
             size = -(-sum(sizes) // max(sizes)) * max(sizes) * self.shape.rows * self.shape.splits
             offsets.append(offsets[-1] + -(-size // 16) * 16)
         return offsets
@@ -81,21 +95,47 @@ class _Text:
         rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
         if splits == 1:
             lines = [x for k in range(count) for x in self._loop(k)]
-            return [("kernel", self._kernel([*lines, *rest, *finish], [rows.whole]), 1)]
+            lines = [*self._hold(), *lines, *rest, *finish]
+            return [("kernel", self._kernel(lines, [rows.whole]), 1)]
         launches, known = [], list[str]()
         for k, loop in enumerate(self.stages):
-            place = f"reinterpret_cast<Stage{k}*>(workspace + {self.offsets[k]})"
+            kind = self._stage(k)
+            place = f"reinterpret_cast<{kind}*>(workspace + {self.offsets[k]})"
             store = f"rows.store_partial({place}, stage{k});"
             lines = [*known, *self._loop(k), store]
             part = f"stage{k}" if k else "kernel"
             launches.append((part, self._kernel(lines, [loop.whole]), splits))
-            known.append(f"const Stage{k} stage{k} = rows.combine_partial({place});")
-            known += _results(k, loop)
+            known.append(f"const {kind} stage{k} = rows.combine_partial({place});")
+            known += self._results(k)
         if finish or rest:
             programs = [*(loop.whole for loop in rows.loops[count:]), rows.after]
             lines = self._kernel([*known, *rest, *finish], programs)
             launches.append(("finish", lines, splits if rest else 1))
         return launches
+
+    @cached_property
+    def _values(self) -> Mapping[str, Value]:
+        return values_of(self.rows)
+
+    @property
+    def _several(self) -> bool:
+        """Whether a thread has a run of rows."""
+        return self.shape.length > 1 and not self.shape.rows_apart
+
+    @property
+    def _inner(self) -> int:
+        """The axis along which runs lie."""
+        rows = self.rows
+        return (rows.reduced_axes if self.shape.rows_apart else rows.kept_axes)[-1]
+
+    @property
+    def _lane(self) -> list[str]:
+        """The indices of an element of a run."""
+        return ["lane" if d == self._inner else name for d, name in enumerate(self.names)]
+
+    def _stage(self, number: int) -> str:
+        """The type of a stage's results."""
+        return f"Several<Stage{number}, {self.shape.length}>" if self._several else f"Stage{number}"
 
     def _kernel(self, lines: Sequence[str], programs: Iterable[Program]) -> list[str]:
         """The statements of a kernel, with the row's indices that its programs use before them."""
@@ -107,43 +147,188 @@ class _Text:
         names, extents = self.names, [self.rows.domain.extents[d] for d in axes]
         return decomposed(whole, [names[d] for d in axes], extents, self.index, program.used(names))
 
+    def _address(self, statement: Statement) -> Address | None:
+        return plain_address(statement, self._values)
+
+    def _loads(self, program: Program) -> dict[Address, str]:
+        """What the program loads of every element, each with the register that it is for first."""
+        loads: dict[Address, str] = {}
+        for s in program.statements:
+            if isinstance(s, Load) and (address := self._address(s)):
+                loads.setdefault(address, s.results[0].name)
+        return loads
+
+    def _run(self, address: Address) -> str:
+        """The type of what is moved at once."""
+        element = C_TYPES[self._values[address.pointer].type.dtype]
+        return f"Run<{element}, {self.shape.length if self._varies(address) else 1}>"
+
+    def _varies(self, address: Address) -> bool:
+        """Whether the elements of a run have neighbours there."""
+        assert address.access is not None
+        return self.shape.length > 1 and address.access.strides[self._inner] != 0
+
+    def _place(self, address: Address, const: str = "const ") -> str:
+        """The memory of a run, from its first element on."""
+        assert address.access is not None
+        offset = address.access.text(self.names)
+        return f"*reinterpret_cast<{const}{self._run(address)}*>({address.pointer} + {offset})"
+
+    def _loading(self, name: str, loads: Mapping[Address, str]) -> tuple[list[str], list[str]]:
+        """The struct `name` of what is loaded at once, and the functor that loads it."""
+        fields = [f"  {self._run(address)} {field};" for address, field in loads.items()]
+        accesses = tuple(Load((), (address,)) for address in loads)
+        functor = [
+            f"[&]({self.index} column) {{",
+            *(f"  {x}" for x in self._column(Program(accesses, {}, {}))),
+            *wrapped(f"  return {name}{{", list(map(self._place, loads)), "};"),
+            "}",
+        ]
+        return [f"struct {name} {{", *fields, "};"], functor
+
+    def _column(self, program: Program) -> list[str]:
+        return self._indices("column", self.rows.reduced_axes, program)
+
+    def _hold(self) -> list[str]:
+        """The statements that load what all loops read."""
+        if not self.shape.held:
+            return []
+        struct, functor = self._loading("Loads", self._held)
+        call = [f"rows.hold(held, {functor[0]}", *functor[1:-1], "});"]
+        return [*struct, "Loads held[Rows::held];", *call]
+
+    @cached_property
+    def _held(self) -> dict[Address, str]:
+        return self._loads(joined(loop.body for loop in self.rows.loops))
+
     def _loop(self, number: int) -> list[str]:
         """The statements of a loop: what is the same for a whole row, then each column."""
-        loop, names, shape = self.rows.loops[number], self.names, self.shape
+        loop, held = self.rows.loops[number], self.shape.held
+        head, program, sources = self._before(loop)
+        loads = self._held if held else self._loads(loop.body)
+        sources |= {address: f"loads.{field}" for address, field in loads.items()}
+        kind = "Loads" if held else f"Loads{number}"
+        stage, settings = self._stage(number), [self._stage(number)] if loop.sums else []
+        first = ["held,"]
+        if not held:
+            struct, functor = self._loading(kind, loads)
+            head, first = [*head, *struct], [*functor[:-1], "},"]
+            size = sum(map(self._bytes, loads))
+            settings.append(str(max(1, min(4, AHEAD_BYTES // max(size, 1)))))
+        call = f"rows.{'reduce' if loop.sums else 'each'}"
+        call += f"<{', '.join(settings)}>(" if settings else "("
+        call = f"const {stage} stage{number} = {call}" if loop.sums else call
+        results = f", {stage}& results" if loop.sums else ""
+        body = [f"[&]({self.index} column, const {kind}& loads{results}) {{"]
+        body += [f"  {x}" for x in self._elements(loop, program, sources, number)]
+        known = self._results(number) if loop.sums and self.shape.splits == 1 else ()
+        return [*head, call, *(f"    {x}" for x in (*first, *body)), "    });", *known]
 
-        def define(program: Program) -> list[str]:
-            return self._indices("column", self.rows.reduced_axes, program)
+    def _bytes(self, address: Address) -> int:
+        size = self._values[address.pointer].type.numpy_dtype.itemsize
+        return size * self.shape.length if self._varies(address) else size
 
-        head = loop.before.lines(names, "1")
-        if not loop.sums and shape.columns >= 4 * shape.along * shape.splits:
-            loads, functors = loads_first(loop.body, names, f"{self.index} column", define)
-            return [*head, *loads, "rows.each(", *functors]
-        inner = [*define(loop.body), *loop.body.lines(names, "1")]
-        inner += [s.joined("results.", _operand(s)) for s in loop.sums]
-        body = [f"  {line}" for line in inner]
-        if not loop.sums:
-            return [*head, f"rows.each([&]({self.index} column) {{", *body, "});"]
-        stage = f"Stage{number}"
-        call = f"const {stage} stage{number} = rows.reduce<{stage}>("
-        call += f"[&]({self.index} column, {stage}& results) {{"
-        results = _results(number, loop) if shape.splits == 1 else ()
-        return [*head, call, *body, "});", *results]
+    def _before(self, loop: Loop) -> tuple[list[str], Program, dict[Address, str]]:
+        """The statements before a loop, the loop's own, and the registers that hold runs of what
+        there is once per row. Of a run of rows, only loads come before the loop: the compiler moves
+        what is computed."""
+        if not self._several:
+            return loop.before.lines(self.names, "1"), loop.body, {}
+        runs = {a: name for a, name in self._loads(loop.before).items() if self._varies(a)}
+        head = [f"const auto {name}run = {self._place(a)};" for a, name in runs.items()]
+        return head, loop.whole, {a: f"{name}run" for a, name in runs.items()}
+
+    def _elements(
+        self, loop: Loop, program: Program, sources: Mapping[Address, str], number: int
+    ) -> list[str]:
+        """The statements of a run, or of an element."""
+        sums, length = loop.sums, self.shape.length
+        computed = program.only(
+            lambda s: not isinstance(s, Load) or self._address(s) not in sources
+        )
+        lines = self._column(computed)
+        if length == 1:
+            lines += [self._statement(s, sources, {}) for s in program.statements]
+            return [*lines, *(s.joined("results.", _operand(s)) for s in sums)]
+        others = frozenset(range(self.rows.domain.rank)) - {self._inner}
+        once, each = program.split(others)
+        stores = [a for s in each.statements if isinstance(s, Store) if (a := self._address(s))]
+        runs = {a: f"run{i}" for i, a in enumerate(stores)}
+        lines += [self._statement(s, sources, {}) for s in once.statements]
+        lines += [f"{self._run(a)} {run};" for a, run in runs.items()]
+        lines += self._steps(
+            [
+                *self._known(each, [s.operand for s in sums], number),
+                *(self._statement(s, sources, runs) for s in each.statements),
+                *(s.joined(f"results{self._at}", _operand(s)) for s in sums),
+            ],
+            each.only(lambda s: self._address(s) is None),
+        )
+        return [*lines, *(f"{self._place(a, '')} = {run};" for a, run in runs.items())]
+
+    @property
+    def _at(self) -> str:
+        return ".at[step]." if self._several else "."
+
+    def _steps(self, lines: Iterable[str], program: Program) -> list[str]:
+        """A loop over the elements of a run, which has `lane` where the program uses it."""
+        name, index = self.names[self._inner], self.index
+        own = "lane" in program.used(self._lane)
+        return [
+            "#pragma unroll",
+            f"for (int step = 0; step < {self.shape.length}; step++) {{",
+            *([f"  const {index} lane = {name} + step;"] if own else []),
+            *(f"  {x}" for x in lines),
+            "}",
+        ]
+
+    def _statement(
+        self, statement: Statement, sources: Mapping[Address, str], runs: Mapping[Address, str]
+    ) -> str:
+        """A statement of one element; `sources` and `runs` are registers in the place of memory."""
+        address = self._address(statement)
+        if address and address in sources and isinstance(statement, Load):
+            ((name, dtype),) = statement.results
+            step = " + step" if self._varies(address) else ""
+            return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({sources[address]}.at{step});"
+        if address and address in runs:
+            return f"store<1, 0>({runs[address]}.at + step, {statement.arguments[1]});"
+        return statement.text(self._lane if self.shape.length > 1 else self.names, "1")
 
     def _row_outputs(self) -> list[str]:
         """The statements that compute and store what there is once per row."""
-        lines = self.rows.after.lines(self.names, "1")
-        return ["if (rows.stores()) {", *(f"  {x}" for x in lines), "}"] if lines else []
+        after = self.rows.after
+        if not after.statements:
+            return []
+        if self._several:
+            lines = [*self._known(after, (), len(self.stages)), *after.lines(self._lane, "1")]
+            lines = self._steps(lines, after)
+        else:
+            lines = after.lines(self.names, "1")
+        return ["if (rows.stores()) {", *(f"  {x}" for x in lines), "}"]
 
+    def _results(self, number: int) -> list[str]:
+        """The results of a stage as registers, where a thread has one row."""
+        return [] if self._several else list(self._registers(number))
 
-def _results(number: int, loop: Loop) -> list[str]:
-    """The results of a stage as registers."""
-    kinds = ((s.result, C_TYPES[s.dtype]) for s in loop.sums)
-    return [f"const vec<{t}> {r} = static_cast<{t}>(stage{number}.{r});" for r, t in kinds]
+    def _known(self, program: Program, operands: Iterable[str], count: int) -> Iterator[str]:
+        """The results of the first `count` stages that the program or one of `operands` names, of
+        one row of a run."""
+        used = {*operands, *(r for s in program.statements for r in s.operands)}
+        for number in range(count if self._several else 0):
+            yield from self._registers(number, used)
+
+    def _registers(self, number: int, used: Container[str] | None = None) -> Iterator[str]:
+        for s in self.stages[number].sums:
+            kind = C_TYPES[s.dtype]
+            if used is None or s.result in used:
+                place = f"stage{number}{self._at}{s.result}"
+                yield f"const vec<{kind}> {s.result} = static_cast<{kind}>({place});"
 
 
 def _struct(number: int, loop: Loop) -> list[str]:
     """The type of a stage's results."""
-    name, sums = f"Stage{number}", sorted(loop.sums, key=_bytes, reverse=True)
+    name, sums = f"Stage{number}", sorted(loop.sums, key=result_bytes, reverse=True)
     identity = ", ".join(literal(s.identity, s.dtype) for s in sums)
     return [
         f"struct {name} {{",
@@ -159,10 +344,6 @@ def _struct(number: int, loop: Loop) -> list[str]:
 def _small(sum: Sum) -> bool:
     """Whether it is held as an int: results are whole words, so that lanes can exchange them."""
     return DTYPES[sum.dtype].itemsize < 4
-
-
-def _bytes(sum: Sum) -> int:
-    return max(4, DTYPES[sum.dtype].itemsize)
 
 
 def _operand(sum: Sum) -> str:

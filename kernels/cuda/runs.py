@@ -81,14 +81,14 @@ def runs_of(part: Part, program: Program) -> Runs | None:
     widest = max(used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves)
     for length in (NARROW_RUN, RUN) if widest <= 2 else (RUN,):
         if part.domain.extents[inner] % length == 0 and all(
-            _aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves)
+            aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves)
         ):
             return Runs(length, once, each, used)
     return None
 
 
-def _aligned(access: Access | None, value: Value, inner: int, length: int) -> bool:
-    """Whether neighbours along the axis `inner` are in memory, and runs begin at multiples of
+def aligned(access: Access | None, value: Value, inner: int, length: int) -> bool:
+    """Whether neighbours along the axis `inner` are so in memory, and runs begin at multiples of
     `length` elements. So must the value itself, which may be a slice of a loop's stack."""
     if access is None or access.divisor != 1 or access.strides[inner] != 1:
         return False

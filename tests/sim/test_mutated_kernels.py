@@ -37,6 +37,7 @@ NODES = {
     ),
     "rows": traced("rows", normalised, spec(5, 300)),
     "columns": traced("columns", lambda x: graphc.sum(x, axis=0), spec(300, 37)),
+    "runs": traced("runs", lambda x: graphc.sum(x, axis=0), spec(300, 36)),
     "long_row": traced("long_row", lambda x: graphc.sum(x, axis=1), spec(3, 20000)),
     "pointwise": traced("pointwise", lambda x: graphc.tanh(x) + 1, spec(7, 30)),
 }
@@ -92,7 +93,8 @@ MUTANTS = (
         "rows",
     ),
     Mutant("reduce", "threadIdx.x % 32 == 0) slots", "threadIdx.x % 32 < 2) slots", "rows"),
-    Mutant("reduce", "column < last; column += Along", "column <= last; column += Along", "rows"),
+    Mutant("reduce", "along + j * Along < steps", "along + j * Along <= steps", "rows"),
+    Mutant("reduce", "step + j * Along < last", "step + j * Along <= last", "long_row"),
     Mutant(
         "reduce",
         "lanes < (Along < 32 ? Along : 32)",
@@ -102,15 +104,18 @@ MUTANTS = (
     ),
     Mutant("reduce", "warp = 1; warp < warps; warp++", "warp = 1; warp <= warps; warp++", "rows"),
     Mutant("reduce", "exists() && along == 0; }", "exists(); }", "columns"),
-    Mutant("reduce", "return place < Rows; }", "return true; }", "columns"),
+    Mutant("reduce", "|| place < places; }", "|| true; }", "columns"),
     Mutant(
         "reduce",
         "__syncthreads();\n    results",
         "results",
         "columns",
     ),
-    Mutant("reduce", "i = 1; i < Along; i++", "i = 1; i <= Along; i++", "columns"),
-    Mutant("reduce", "split < Splits; split++", "split <= Splits; split++", "long_row"),
+    Mutant("reduce", "i = 1; i < groups; i++", "i = 1; i <= groups; i++", "columns"),
+    Mutant("reduce", "along % lanes == 0) slots", "true) slots", "runs"),
+    Mutant(
+        "reduce", "split < Splits; split += Along", "split <= Splits; split += Along", "long_row"
+    ),
     Mutant("reduce", "if (first_of_row()) workspace", "if (stores()) workspace", "long_row"),
     Mutant("pointwise", "if (i < count) body(i);", "body(i);", "pointwise"),
 )
