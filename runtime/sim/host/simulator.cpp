@@ -155,6 +155,15 @@ static void poison_shared() {
   std::memset(start, 0xFF, before + launch.request.shared_bytes);
 }
 
+// Ends what copies have not: those of a launch that failed, or of a group that was never closed.
+static void drop_copies() {
+  for (Thread& thread : launch.block.threads) {
+    for (const Copy& copy : thread.copies)
+      if (launch.request.check) set_pending(copy, false);
+    thread.copies.clear();
+  }
+}
+
 static void run_block(Index3 place, std::uint32_t number) {
   Block& block = launch.block;
   launch.block_serial++;
@@ -170,6 +179,7 @@ static void run_block(Index3 place, std::uint32_t number) {
     report(0, nullptr, "a block cannot go on: " + block.whereabouts());
     launch.failed = true;
   }
+  drop_copies();
 }
 
 static void run_grid() {
