@@ -15,6 +15,7 @@ from graphc.kernels.cuda.reduce import (
     values_of,
 )
 from graphc.kernels.cuda.shell import (
+    RESIDENT,
     Launches,
     constant_arrays,
     decomposed,
@@ -32,10 +33,6 @@ from graphc.ops.logic import C_TYPES
 
 AHEAD_BYTES = 128
 """Bytes that a thread loads before it computes with the first of them."""
-
-RESIDENT = 2
-"""Blocks that a multiprocessor holds at least: left to itself, ptxas for sm_80 aims at so many that
-it spills."""
 
 
 def lower_reduce(node: KernelNode) -> Kernel:

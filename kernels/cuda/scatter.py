@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from graphc.kernels.cuda.index import Text, split_axes
+from graphc.kernels.cuda.index_text import Text, split_axes
 from graphc.kernels.cuda.shell import FEW_THREADS, Launches
 from graphc.kernels.program.axis import JOINS, only_node
 from graphc.kernels.program.counts import check_counts

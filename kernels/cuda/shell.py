@@ -24,6 +24,9 @@ FEW_THREADS = 128
 """Threads of a block whose threads or warps work alone, each on rows of its own."""
 SHARED_BYTES = 48 * 1024
 """Bytes of shared memory that static arrays of a block may take, by CUDA's programming guide."""
+RESIDENT = 2
+"""Blocks of `THREADS` that a multiprocessor holds at least, where kernels say so: left to itself,
+ptxas aims at so many that it spills a few bytes."""
 BLOCKS = 264
 """Blocks that fill a large device: two for each of 132 multiprocessors. A constant, so that
 kernels, and with them results, do not depend on the device."""

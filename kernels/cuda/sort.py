@@ -57,6 +57,14 @@ def lower_sort(node: KernelNode) -> Kernel:
     return launches.kernel(("sort",), [constant_arrays(text.space.whole)], x.type.size)
 
 
+def merges(runs: int, run: int, most: int) -> Iterator[Merge]:
+    """The launches that make one run of at most `most` entries from each row's `runs` of `run`."""
+    half = 0
+    while runs > 1:
+        yield Merge(runs, run, min(2 * run, most), half)
+        runs, run, half = -(-runs // 2), min(2 * run, most), 1 - half
+
+
 class _Text:
     def __init__(self, node: KernelNode, op: Sort, space: Space) -> None:
         self.space, self.count = space, op.count
@@ -68,7 +76,8 @@ class _Text:
         self.size = min(power, TILE_BYTES // self.entry_bytes)
         self.per_row = -(-space.extent // self.size)
         self.run = min(self.size, self.count)
-        self.half = self.rows * max((m.runs * m.run for m in self._merges()), default=0)
+        self._merges = tuple(merges(self.per_row, self.run, self.count))
+        self.half = self.rows * max((m.runs * m.run for m in self._merges), default=0)
         """Entries of half the workspace. Of an odd number of runs the last is merged with none and
         takes the room of a pair."""
         self.workspace = 2 * self.half * self.entry_bytes
@@ -78,15 +87,9 @@ class _Text:
         tiles = max(1, min(PER_BLOCK // self.size, self.rows * self.per_row))
         tiles = 1 << (tiles.bit_length() - 1)
         yield "kernel", -(-self.rows * self.per_row // tiles), self._sort(tiles)
-        for number, merge in enumerate(self._merges()):
+        for number, merge in enumerate(self._merges):
             threads = self.rows * -(-merge.runs // 2) * -(-merge.next // PER_THREAD)
             yield f"merge{number}", -(-threads // THREADS), self._merge(merge)
-
-    def _merges(self) -> Iterator[Merge]:
-        runs, run, half = self.per_row, self.run, 0
-        while runs > 1:
-            yield Merge(runs, run, min(2 * run, self.count), half)
-            runs, run, half = -(-runs // 2), min(2 * run, self.count), 1 - half
 
     def _sort(self, tiles: int) -> list[str]:
         extents = f"{self.rows}, {self.space.extent}, {self.per_row}, {tiles}, {self.size}"

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 import graphc
+from graphc.ops.indexing import TakeGrad
 from graphc.runtime.build import KERNEL_HEADERS
 from graphc.runtime.sim import LaunchError
+from graphc.trace import emit
 from tests.kernels.cuda_harness import arrays_of, assert_close, traced
 from tests.sim.playing import Played, simulator
 
@@ -39,6 +42,12 @@ NODES = {
     "columns": traced("columns", lambda x: graphc.sum(x, axis=0), spec(300, 37)),
     "runs": traced("runs", lambda x: graphc.sum(x, axis=0), spec(300, 36)),
     "long_row": traced("long_row", lambda x: graphc.sum(x, axis=1), spec(3, 20000)),
+    "gather": traced(
+        "gather",
+        lambda i, dy: emit(TakeGrad(0, 9000), i, dy),
+        graphc.spec((1500,), "int32"),
+        spec(1500, 4),
+    ),
     "pointwise": traced("pointwise", lambda x: graphc.tanh(x) + 1, spec(7, 30)),
 }
 
@@ -117,6 +126,8 @@ MUTANTS = (
         "reduce", "split < Splits; split += Along", "split <= Splits; split += Along", "long_row"
     ),
     Mutant("reduce", "if (first_of_row()) workspace", "if (stores()) workspace", "long_row"),
+    Mutant("index", "if (thread <= rows)", "if (thread < rows)", "gather"),
+    Mutant("index", "__syncthreads();\n  for", "for", "gather"),
     Mutant("pointwise", "if (i < count) body(i);", "body(i);", "pointwise"),
 )
 
@@ -146,3 +157,17 @@ def test_a_mistake_in_a_template_is_found(mutant: Mutant):
     with pytest.raises(AssertionError):
         for got, want in zip(results, node.op.reference(*arrays), strict=True):
             assert_close(got, want, 1000)
+
+
+def test_copies_that_a_failed_launch_leaves_are_not_held_against_the_next():
+    contracts = [m for m in MUTANTS if m.header == "contract" and m.found]
+    node = NODES["gather"]
+    for mutant in contracts:
+        played = Played(
+            simulator(check=True), [NODES[mutant.node]], lambda t, m=mutant: edited(m, t)
+        )
+        with pytest.raises(LaunchError):
+            played.run(NODES[mutant.node], arrays_of(NODES[mutant.node]))
+        arrays = arrays_of(node)
+        results = Played(simulator(check=True), [node]).run(node, arrays)
+        np.testing.assert_array_equal(results[0], node.op.reference(*arrays)[0])
