@@ -208,7 +208,7 @@ def _target(device: str) -> Target:
         from graphc.runtime.build import begin_player, cpu_target
 
         begin_player()  # which takes as long as tracing and the passes
-        return cpu_target()
+        return cpu_target().with_denormals(config.denormals())
     kind = device.partition(":")[0]
     return Target(kind, lanes=1, arch="sm_90a" if kind in ("cuda", "sim") else "")
 

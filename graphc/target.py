@@ -114,6 +114,9 @@ class Target:
     """Resolved CPU features or compute capability, as the caches' keys need it."""
     caches: Caches = Caches()
     """Of a CPU's core. They are in the text of the kernels that they change, and so in its keys."""
+    multiplies_pairs: bool = False
+    """Whether an instruction adds two products of bf16 at a time (AVX512-BF16), so that a
+    contraction had better read them as such than as float32."""
     splits_products: bool = False
     """Whether a product of float32 may be made of three of tf32 (`precision="float32x3"`), where
     tensor cores gain by it."""
@@ -126,6 +129,11 @@ class Target:
     @property
     def kind(self) -> Kind:
         return kind_of(self.device)
+
+    def with_denormals(self, mode: str) -> Target:
+        """This target where kernels treat denormals by `mode`, "flush" or "keep": the instruction
+        that adds pairs of bf16 counts them as zeros in either."""
+        return replace(self, multiplies_pairs=False) if mode == "keep" else self
 
     @property
     def has_lanes(self) -> bool:

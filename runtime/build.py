@@ -134,7 +134,8 @@ def cpu_target() -> Target:
     else:
         lanes, vectors = 4, "128 bit"
     digest = hashlib.sha256(" ".join(features).encode()).hexdigest()[:12]
-    return Target("cpu", lanes, f"{platform.machine()} {vectors} {digest}", read_caches())
+    pairs = lanes == 16 and "avx512_bf16" in features and "avx512bw" in features
+    return Target("cpu", lanes, f"{platform.machine()} {vectors} {digest}", read_caches(), pairs)
 
 
 @functools.cache

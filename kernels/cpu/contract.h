@@ -24,6 +24,10 @@
 //                has an address of its own, of zeros where it is outside (outer_inside).
 //   AHEAD        if not 0, how far ahead the next tile's rows of X lie, which are then prefetched.
 //   PACKED       Y is copied or transposed into a panel once per column of tiles, for all rows.
+//   PAIRS        both operands are bf16, and a step is two neighbours along the innermost summed axis:
+//                X_NEXT and Y_NEXT elements apart, added at once by `add_pairs` (contract_pairs.h).
+//                Y_BLOCKED: Y lies in blocks of W along that axis. Where the lanes are summed, it is two registers of them. LAST of the two, or of all
+//                their lanes, are in the last step.
 //
 // finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the epilogue
 // needs several sums at once it gets an array, and i, o and c count groups: of ROW_SECTIONS registers
@@ -44,7 +48,10 @@ struct Defaults {
   static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
   static constexpr long AHEAD = 0;
   static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
-  static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false;
+  static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false, PAIRS = false,
+                        Y_BLOCKED = false;
+  static constexpr long X_NEXT = 0, Y_NEXT = 0;
+  static constexpr int LAST = 2;
   static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
   static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
   static constexpr Sum sums[] = {{0, 1, false}};
@@ -73,7 +80,8 @@ struct Tile {
   static constexpr int MR = ROWS.size * S::ROW_SECTIONS, NV = OUTER.size * COLUMNS.size;
   using Sums = Accumulators<MR, NV>;
   using X = typename S::X;
-  using Y = typename PanelOr<typename S::Y, S::PACKED>::type;  // a panel holds floats
+  using Y = typename PanelOr<S, S::PACKED>::type;
+  using Factor = typename Panel<S>::Factor;  // floats, or pairs of bf16
 
   // The lanes of column j that exist in step t. Every tile of a cut is like its first.
   static constexpr unsigned lanes(int j, int t) {
@@ -98,16 +106,29 @@ struct Tile {
     }
     return mask;
   }
+  // Of the pairs of step t: 2, of lanes 2 * W, unless it is the last.
+  static constexpr int pairs_at(int t) {
+    return t == S::EXTENT - 1 ? S::LAST : S::LANES_SUMMED ? 2 * W : 2;
+  }
   // A row's value: a scalar where X has no lanes, which multiplies as a broadcast.
   template <int T>
   static INLINE auto row(const X* x, int i) {
-    if constexpr (S::X_LANE == 0 && !is_narrow<X>) return x[S::row(i) + S::x_step(T)];
+    if constexpr (S::PAIRS && S::LANES_SUMMED)
+      return halves<pairs_at(T), S::X_NEXT>(x + S::row(i) + S::x_step(T));
+    else if constexpr (S::PAIRS) return pair<pairs_at(T), S::X_NEXT>(x + S::row(i) + S::x_step(T));
+    else if constexpr (S::X_LANE == 0 && !is_narrow<X>) return x[S::row(i) + S::x_step(T)];
     else return fetch<x_lanes(T), S::X_LANE>(x + S::row(i) + S::x_step(T));
   }
   template <int T, int J>
-  static INLINE vec<float> column(const Y* y) {
+  static INLINE Factor column(const Y* y) {
     constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
+    constexpr int live = prefix(lanes(J, T));
     if constexpr (S::PACKED) return load(y + (T * NV + J) * W);
+    else if constexpr (S::PAIRS && S::LANES_SUMMED)
+      return halves<pairs_at(T), S::Y_NEXT>(y + S::column(OUTER.start, COLUMNS.start, o, c, T));
+    else if constexpr (S::PAIRS)
+      return interleaved<live, pairs_at(T), S::Y_NEXT>(
+          y + S::column(OUTER.start, COLUMNS.start, o, c, T));
     else return fetch<lanes(J, T), S::Y_LANE>(y + S::column(OUTER.start, COLUMNS.start, o, c, T));
   }
   // Y at each outer place: its own address, or zeros where the place is outside.
@@ -137,7 +158,7 @@ struct Tile {
     return places;
   }
   template <int T, int J, class From>
-  static INLINE void hold(vec<float> (&v)[NV], const From& y) {
+  static INLINE void hold(Factor (&v)[NV], const From& y) {
     if constexpr (lanes(J, T) != 0) {
       v[J] = column<T, J>(y);
       pin(v[J]);
@@ -146,15 +167,15 @@ struct Tile {
   template <int T, int J, class Row, class From>
   static INLINE void rows_times(Sums& sums, const Row (&x)[MR], const From& y) {
     if constexpr (lanes(J, T) != 0) {
-      vec<float> v = column<T, J>(y);
+      Factor v = column<T, J>(y);
       if constexpr (MR > 1) pin(v);
 #pragma GCC unroll 32
-      for (int i = 0; i < MR; i++) sums.at[i][J] += x[i] * v;
+      for (int i = 0; i < MR; i++) add_product(sums.at[i][J], x[i], v);
     }
   }
   template <int T, int J, class Row>
-  static INLINE void multiply(Sums& sums, int i, Row x, const vec<float> (&v)[NV]) {
-    if constexpr (lanes(J, T) != 0) sums.at[i][J] += x * v[J];
+  static INLINE void multiply(Sums& sums, int i, Row x, const Factor (&v)[NV]) {
+    if constexpr (lanes(J, T) != 0) add_product(sums.at[i][J], x, v[J]);
   }
   static constexpr bool live(int t) {
     for (int j = 0; j < NV; j++)
@@ -173,7 +194,7 @@ struct Tile {
       for (int i = 0; i < MR; i++) rows[i] = row<T>(x, i);
       (rows_times<T, J>(sums, rows, y), ...);
     } else {
-      vec<float> v[NV];
+      Factor v[NV];
       (hold<T, J>(v, y), ...);
 #pragma GCC unroll 32
       for (int i = 0; i < MR; i++) {
@@ -202,7 +223,7 @@ struct Tile {
 #pragma GCC unroll 1
       for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL) {
         if constexpr (S::AHEAD != 0)
-          if (z % LINE == 0) prefetch_rows(x + S::x_at(z) + S::AHEAD);
+          if (z % (S::PAIRS ? LINE / 2 : LINE) == 0) prefetch_rows(x + S::x_at(z) + S::AHEAD);
         steps<S::HEAD>(sums, x0 + S::x_at(z), y0 + y_at(z), First<S::UNROLL>{});
       }
     }

@@ -1,6 +1,7 @@
 // A contraction's operand packed into a panel, once per column of tiles.
 #pragma once
 #include "cpu/contract_loops.h"
+#include "cpu/contract_pairs.h"
 
 namespace graphc::contract {
 
@@ -14,11 +15,12 @@ struct Panel {
     for (const Cut& cut : S::columns) most = cut.size > most ? cut.size : most;
     return most;
   }
+  using Factor = typename FactorOf<S::PAIRS>::type;
   const typename S::Y* from = nullptr;
-  alignas(64) float at[S::PACKED ? S::EXTENT * registers() * W : 1];
+  alignas(64) element<Factor> at[S::PACKED ? S::EXTENT * registers() * W : 1];
 };
 template <class S, Cut COLUMNS, int J>
-INLINE void pack_column(const typename S::Y* y, float* panel) {
+INLINE void pack_column(const typename S::Y* y, element<typename Panel<S>::Factor>* panel) {
   constexpr int stride = COLUMNS.size * W, rest = S::EXTENT % W;
   constexpr int rows = [] {
     int n = 0;
@@ -26,8 +28,27 @@ INLINE void pack_column(const typename S::Y* y, float* panel) {
     return n;
   }();
   const typename S::Y* from = y + S::column(0, COLUMNS.start, 0, J, 0);
-  float* to = panel + J * W;
-  if constexpr (S::Y_LANE == 1) {
+  auto* to = panel + J * W;
+  if constexpr (S::PAIRS) {
+    constexpr long whole = S::EXTENT - (S::LAST != 2);
+    if constexpr (S::Y_LANE == 1) {
+      for (long t = 0; t < whole; t++) {
+        __builtin_prefetch(from + S::y_at(t + 16));
+        __builtin_prefetch(from + S::y_at(t + 16) + S::Y_NEXT);
+        store(to + t * stride, interleaved<rows, 2, S::Y_NEXT>(from + S::y_at(t)));
+      }
+      if constexpr (S::LAST == 1)
+        store(to + whole * stride, interleaved<rows, 1, S::Y_NEXT>(from + S::y_at(whole)));
+    } else {
+      constexpr int run = S::Y_BLOCKED ? W / 2 : W, pairs = whole % run;
+      constexpr int last = 2 * pairs + (S::LAST == 1);
+      for (long t = 0; t + run <= whole; t += run)
+        turn_pairs<rows, 2 * run>(from + S::y_at(t), S::Y_LANE, to + t * stride, stride);
+      if constexpr (last != 0)
+        turn_pairs<rows, last>(from + S::y_at(whole - pairs), S::Y_LANE,
+                               to + (whole - pairs) * stride, stride);
+    }
+  } else if constexpr (S::Y_LANE == 1) {
     for (long t = 0; t < S::EXTENT; t++) {
       __builtin_prefetch(from + S::y_at(t + 16));
       store(to + t * stride, load<rows>(from + S::y_at(t)));
@@ -41,7 +62,8 @@ INLINE void pack_column(const typename S::Y* y, float* panel) {
   }
 }
 template <class S, Cut COLUMNS, int... J>
-INLINE void pack_columns(const typename S::Y* y, float* panel, Numbers<J...>) {
+INLINE void pack_columns(const typename S::Y* y, element<typename Panel<S>::Factor>* panel,
+                         Numbers<J...>) {
   (pack_column<S, COLUMNS, J>(y, panel), ...);
 }
 template <class S, Cut COLUMNS>
@@ -50,13 +72,13 @@ __attribute__((noinline)) void pack(const typename S::Y* y, Panel<S>& panel) {
   panel.from = y;
 }
 
-template <class Y, bool PACKED>
+template <class S, bool PACKED>
 struct PanelOr {
-  using type = Y;
+  using type = typename S::Y;
 };
-template <class Y>
-struct PanelOr<Y, true> {
-  using type = float;
+template <class S>
+struct PanelOr<S, true> {
+  using type = element<typename Panel<S>::Factor>;
 };
 
 }  // namespace graphc::contract

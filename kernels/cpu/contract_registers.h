@@ -82,7 +82,8 @@ INLINE vec<float> lanesums(vec<float>* v) {
 }
 
 // Keeps v in a register: GCC would else load it again for each row that multiplies it.
-INLINE void pin(vec<float>& v) {
+template <class V>
+INLINE void pin(V& v) {
 #if defined(__AVX512F__)
   asm("" : "+v"(v));
 #elif defined(__AVX__) && GRAPHC_LANES == 8

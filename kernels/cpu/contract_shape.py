@@ -74,7 +74,14 @@ def shape_lines(schedule: Schedule) -> list[str]:
     )
     if ahead := _ahead(schedule):
         lines.append(f"    static constexpr long AHEAD = {ahead};")
+    if roles.pairs:
+        assert roles.inner is not None
+        nexts = (f"{n}_NEXT = {_pair_step(roles, r)}" for n, r in (("X", roles.x), ("Y", roles.y)))
+        lines.append(f"    static constexpr long {', '.join(nexts)};")
+        lines.append(integers(LAST=roles.last_pair))
+    blocked = roles.packed and roles.y.lanes is not None
     flags = {"LANES_SUMMED": roles.lanes_summed, "PACKED": roles.packed}
+    flags |= {"PAIRS": roles.pairs, "Y_BLOCKED": blocked}
     lines += [f"    static constexpr bool {name} = true;" for name, on in flags.items() if on]
     return [*lines, *_addresses(schedule), *_existence(schedule), *_finish(schedule), "};"]
 
@@ -137,6 +144,13 @@ def _ahead(schedule: Schedule) -> int:
         return 0
     axis, _, step = schedule.loops[-1]
     return step * schedule.rows.size * x.strides[roles.rows] if axis == "rows" else 0
+
+
+def _pair_step(roles: Roles, read: Read) -> int:
+    """Elements from the first of a pair, or register of pairs, to the second."""
+    inner = roles.inner
+    assert inner is not None
+    return 1 if inner == read.lanes != roles.lane else _unit_stride(roles, read, inner)
 
 
 def _conditions(roles: Roles, depth: int) -> list[str]:
@@ -249,7 +263,8 @@ def _static_index(schedule: Schedule, o: str = "o", c: str = "c") -> dict[int, s
     roles = schedule.roles
     index = {}
     if roles.inner is not None:
-        index[roles.inner] = times(roles.width if roles.inner == roles.lane else 1, "t")
+        step = 2 if roles.pairs else 1
+        index[roles.inner] = times(step * (roles.width if roles.inner == roles.lane else 1), "t")
     for tile, start, unit in ((schedule.outer, "o0", o), (schedule.columns, "c0", c)):
         if tile.axis is not None:
             index[tile.axis] = f"{start} + {times(tile.step, unit)}"
@@ -277,6 +292,7 @@ def _inner_offset(roles: Roles, read: Read, t: str) -> str:
     axis = roles.inner
     if axis is None:
         return "0"
+    t = f"(2 * {t})" if roles.pairs else t
     if axis == read.lanes and axis != roles.lane:
         return f"{t} / {read.width} * {read.block} + {t} % {read.width}"
     return times(_unit_stride(roles, read, axis), t)

@@ -11,11 +11,15 @@
 // registers over all c, r, s. Products with padding are never computed: columns outside of the image
 // are left out of the text of a tile (Shape::column_inside), rows are skipped (Shape::row_inside).
 //
+// With PAIRS x and the weight are bf16, and a step is two neighbouring channels at once
+// (contract_pairs.h), of which the last may be alone.
+//
 // A unit is a block of PER_BLOCK tiles of pixels with one tile of k; chunks are ranges of units. With
 // WEIGHTS_FIRST the blocks of a tile of k follow each other, so that a large weight passes by once;
 // else its tiles of k for a block, whose part of x then stays in the second-level cache.
 #pragma once
 #include "cpu/contract_loops.h"
+#include "cpu/contract_pairs.h"
 
 namespace graphc::channels {
 using contract::Cut;
@@ -39,8 +43,23 @@ INLINE void choose(long at, const Then& then) {
   then.template operator()<cut>(cut.start + at * cut.size);
 }
 
+// What a step multiplies: of one channel (or pixel), or of N that are a pair, NEXT elements apart.
+template <class S>
+using Factor = typename contract::FactorOf<S::PAIRS>::type;
+template <class S, int N, long NEXT>
+INLINE Factor<S> lanes_at(const typename S::X* p) {
+  if constexpr (S::PAIRS) return contract::interleaved<W, N, NEXT>(p);
+  else return load(p);
+}
+template <class S, int N, long NEXT>
+INLINE Factor<S> element_at(const typename S::X* p) {
+  if constexpr (S::PAIRS) return contract::pair<N, NEXT>(p);
+  else return splat(*p);
+}
+
 template <class S, Cut COLUMNS, int NV>
 struct Tile {
+  using X = typename S::X;
   static constexpr int TW = COLUMNS.size, MR = S::IMAGES * TW;
   struct Sums {
     vec<float> at[MR][NV];
@@ -52,27 +71,28 @@ struct Tile {
       if (live(i, s)) return true;
     return false;
   }
-  // One channel of x: at each tap NV vectors of the weight meet MR pixels.
-  static INLINE void step(Sums& sums, const float* x, const float* w) {
+  // One channel of x, or N: at each tap NV vectors of the weight meet MR pixels.
+  template <int N>
+  static INLINE void step(Sums& sums, const X* x, const X* w) {
 #pragma GCC unroll 64
     for (int s = 0; s < S::TAPS; s++) {
       if (!any(s)) continue;
-      vec<float> v[NV];
+      Factor<S> v[NV];
 #pragma GCC unroll 8
       for (int j = 0; j < NV; j++) {
-        v[j] = load(w + s * S::W_S + j * S::W_K);
+        v[j] = lanes_at<S, N, S::W_C>(w + s * S::W_S + j * S::W_K);
         pin(v[j]);
       }
 #pragma GCC unroll 32
       for (int i = 0; i < MR; i++) {
         if (!live(i, s)) continue;
-        if constexpr (NV == 1) {
+        if constexpr (NV == 1 && !S::PAIRS) {
           sums.at[i][0] += x[s * S::X_S + row(i)] * v[0];
         } else {
-          vec<float> one = splat(x[s * S::X_S + row(i)]);
+          Factor<S> one = element_at<S, N, S::X_C>(x + s * S::X_S + row(i));
           pin(one);
 #pragma GCC unroll 8
-          for (int j = 0; j < NV; j++) sums.at[i][j] += one * v[j];
+          for (int j = 0; j < NV; j++) contract::add_product(sums.at[i][j], one, v[j]);
         }
       }
       forget();
@@ -101,8 +121,9 @@ struct Tile {
     }
   }
   template <class E>
-  static __attribute__((noinline)) void run(const float* x, const float* w, long n, long k, long p,
-                                            long q, const E& epilogue) {
+  static __attribute__((noinline)) void run(const X* x, const X* w, long n, long k, long p, long q,
+                                            const E& epilogue) {
+    constexpr long together = S::PAIRS ? 2 : 1, rest = S::BLOCK_OF_C % together;
     Sums sums;
 #pragma GCC unroll 32
     for (int i = 0; i < MR; i++)
@@ -115,20 +136,22 @@ struct Tile {
 #pragma GCC unroll 1
       for (long r = 0; r < S::ROWS_OF_TAPS; r++) {
         if (!S::row_inside(p, r)) continue;
-        const float* from = x + b * S::X_B + r * S::X_R;
-        const float* weight = w + b * S::BLOCK_OF_C * S::W_C + r * S::W_R;
+        const X* from = x + b * S::X_B + r * S::X_R;
+        const X* weight = w + b * S::BLOCK_OF_C * S::W_C + r * S::W_R;
 #pragma GCC unroll 1
-        for (long c = 0; c < S::BLOCK_OF_C; c += S::UNROLL)
+        for (long c = 0; c < S::BLOCK_OF_C - rest; c += S::UNROLL * together)
 #pragma GCC unroll 16
-          for (int u = 0; u < S::UNROLL; u++)
-            step(sums, from + (c + u) * S::X_C, weight + (c + u) * S::W_C);
+          for (int u = 0; u < S::UNROLL * together; u += together)
+            step<together>(sums, from + (c + u) * S::X_C, weight + (c + u) * S::W_C);
+        if constexpr (rest != 0)
+          step<1>(sums, from + (S::BLOCK_OF_C - 1) * S::X_C, weight + (S::BLOCK_OF_C - 1) * S::W_C);
       }
     finish(sums, n, k, p, q, epilogue);
   }
 };
 
 template <class S, class E>
-INLINE void run(const float* x, const float* w, int chunk, const E& epilogue) {
+INLINE void run(const typename S::X* x, const typename S::X* w, int chunk, const E& epilogue) {
   constexpr long tiles = S::N / S::IMAGES * S::P * S::COLUMN_TILES;
   constexpr long blocks = (tiles + S::PER_BLOCK - 1) / S::PER_BLOCK, units = blocks * S::K_TILES;
   const long end = (chunk + 1) * units / S::CHUNKS;

@@ -21,6 +21,7 @@ from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Border, Nest
 from graphc.ops.fused import KernelNode
+from graphc.ops.logic import C_TYPES
 from graphc.target import Target
 
 N, K, P, Q, C, R, S = range(7)
@@ -60,7 +61,7 @@ def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
         *loops.shape(),
         *functor("Epilogue", epilogue, sum_parameters(epilogue, False), ()),
     ]
-    x, w = (f"(const float*)arguments[{read.input}]" for read in (nest.a, nest.b))
+    x, w = (f"(const Shape::X*)arguments[{read.input}]" for read in (nest.a, nest.b))
     call = f"run<Shape>({x}, {w}, chunk, {setup(node, 'Epilogue', epilogue, 0)});"
     return make_kernel(
         node,
@@ -91,6 +92,7 @@ class _Loops:
     def __init__(self, nest: Nest, target: Target) -> None:
         self.nest, self.target = nest, target
         self.extents = [axis.extent for axis in nest.axes]
+        self.together = together(nest)
         self.vectors = self.extents[K] // target.lanes
         x = nest.a
         assert self.extents[K] % target.lanes == 0 and x.lanes in (None, C), "whole registers"
@@ -140,8 +142,9 @@ class _Loops:
         )
 
     def _tile(self, images: int, cut: Cut, vectors: int) -> float:
-        steps = self.extents[C] * self.extents[R]
-        weight = 4 * self.target.lanes * vectors * steps * self.extents[S]
+        steps = -(-self.extents[C] // self.together) * self.extents[R]
+        size = self.nest.b.type.numpy_dtype.itemsize * self.together
+        weight = size * self.target.lanes * vectors * steps * self.extents[S]
         line = 0.3 if weight < self.target.caches.near else 1.0
         cycles = 0.0
         for column in zip(*self.live[cut.start : cut.start + cut.size], strict=True):
@@ -158,7 +161,8 @@ class _Loops:
         self.column_tiles = sum(cut.tiles for cut in self.cuts)
         self.k_tiles = -(-self.vectors // sizes.vectors)
         tiles = self.extents[N] // sizes.images * self.extents[P] * self.column_tiles
-        weight, image = 4 * self.nest.extents((K, C, R, S)), self.nest.a.type.nbytes
+        size = self.nest.b.type.numpy_dtype.itemsize
+        weight, image = size * self.nest.extents((K, C, R, S)), self.nest.a.type.nbytes
         wanted = min(wanted_chunks(self.cycles), MOST_CHUNKS)
         fitting = 2 * caches.far * tiles // max(1, image)
         self.per_block = max(1, min(fitting, tiles * self.k_tiles // wanted))
@@ -178,7 +182,8 @@ class _Loops:
         vectors += [f"{{{whole * sizes.vectors}, 1, {rest}}}"] if rest else []
         columns = ", ".join(f"{{{c.start}, {c.tiles}, {c.size}}}" for c in self.cuts)
         products = sizes.images * sizes.columns * sizes.vectors * extents[S]
-        fitting = (u for u in (8, 4, 2) if block % u == 0 and u * products <= TEXT)
+        pairs = block // self.together
+        fitting = (u for u in (8, 4, 2) if pairs % u == 0 and u * products <= TEXT)
         steps = {
             "X_0": x.offset,
             "X_N": x.strides[N],
@@ -196,6 +201,7 @@ class _Loops:
         }
         return [
             "struct Shape {",
+            *factor_lines(nest),
             integers(N=extents[N], P=extents[P], IMAGES=sizes.images),
             integers(TAPS=extents[S], ROWS_OF_TAPS=extents[R], UNROLL=next(fitting, 1)),
             integers(BLOCKS_OF_C=extents[C] // block, BLOCK_OF_C=block),
@@ -208,6 +214,22 @@ class _Loops:
             *inside(self.rows, self.columns, (P, R), (Q, S)),
             "};",
         ]
+
+
+def together(nest: Nest) -> int:
+    """Products that a step adds to each sum: 2 of bf16, 1 of f32."""
+    dtypes = {nest.a.type.dtype, nest.b.type.dtype}
+    assert dtypes in ({"f32"}, {"bf16"}), "operands are of one kind"
+    return 2 if dtypes == {"bf16"} else 1
+
+
+def factor_lines(nest: Nest) -> list[str]:
+    """The members of a Shape that say what is multiplied."""
+    pairs = together(nest) == 2
+    return [
+        f"    using X = {C_TYPES[nest.a.type.dtype]};",
+        f"    static constexpr bool PAIRS = {str(pairs).lower()};",
+    ]
 
 
 def _value(border: Border, q: int, s: int) -> int:

@@ -6,7 +6,8 @@
 // CHANNELS channels of x at all taps s of one row r, by so many vectors of k: at each pixel a vector of
 // dy meets broadcast elements of x. Products with padding are never computed: the first and last
 // columns of a row, where taps fall outside, are unrolled and leave them out (Shape::column_inside);
-// rows are clipped (Shape::row_inside).
+// rows are clipped (Shape::row_inside). With PAIRS x and dy are bf16, and a step between those columns
+// is two neighbouring pixels at once (contract_pairs.h), of which the last may be alone.
 //
 // Phase 0: a chunk is a tile of k, a group of channels and a part of the images. It walks over blocks of
 // pixels, whose x and dy stay in the first-level cache while all its tiles pass over them; their sums
@@ -20,6 +21,7 @@ namespace graphc::channels {
 template <class S, int NV>
 struct GradientTile {
   static constexpr int MR = S::CHANNELS * S::TAPS;
+  using X = typename S::X;
   struct Sums {
     vec<float> at[MR][NV];
   };
@@ -27,37 +29,40 @@ struct GradientTile {
   static constexpr long place(int i) {
     return (i / S::TAPS * long(S::ROWS_OF_TAPS) * S::TAPS + i % S::TAPS) * W;
   }
-  template <bool INSIDE, int Q, int I, int... J>
-  static INLINE void element(Sums& sums, const float* x, const vec<float> (&v)[NV], Numbers<J...>) {
+  template <int N, bool INSIDE, int Q, int I, int... J>
+  static INLINE void element(Sums& sums, const X* x, const Factor<S> (&v)[NV], Numbers<J...>) {
     if constexpr (INSIDE || S::column_inside(Q, I % S::TAPS)) {
-      if constexpr (NV == 1) {
+      if constexpr (NV == 1 && !S::PAIRS) {
         sums.at[I][0] += x[row(I)] * v[0];
       } else {
-        vec<float> one = splat(x[row(I)]);
+        Factor<S> one = element_at<S, N, S::X_Q>(x + row(I));
         pin(one);
-        ((sums.at[I][J] += one * v[J]), ...);
+        (contract::add_product(sums.at[I][J], one, v[J]), ...);
       }
     }
   }
-  template <bool INSIDE, int Q, int... I>
-  static INLINE void pixel(Sums& sums, const float* x, const float* dy, Numbers<I...>) {
-    vec<float> v[NV];
+  // One pixel, or N.
+  template <int N, bool INSIDE, int Q, int... I>
+  static INLINE void pixel(Sums& sums, const X* x, const X* dy, Numbers<I...>) {
+    Factor<S> v[NV];
 #pragma GCC unroll 8
     for (int j = 0; j < NV; j++) {
-      v[j] = load(dy + j * S::Y_K);
+      v[j] = lanes_at<S, N, S::Y_Q>(dy + j * S::Y_K);
       pin(v[j]);
     }
-    (element<INSIDE, Q, I>(sums, x, v, First<NV>{}), ...);
+    (element<N, INSIDE, Q, I>(sums, x, v, First<NV>{}), ...);
     forget();
   }
   template <int FROM, int... Q>
-  static INLINE void edge(Sums& sums, const float* x, const float* dy, Numbers<Q...>) {
-    (pixel<false, FROM + Q>(sums, x + (FROM + Q) * S::X_Q, dy + (FROM + Q) * S::Y_Q, First<MR>{}),
+  static INLINE void edge(Sums& sums, const X* x, const X* dy, Numbers<Q...>) {
+    (pixel<1, false, FROM + Q>(sums, x + (FROM + Q) * S::X_Q, dy + (FROM + Q) * S::Y_Q,
+                               First<MR>{}),
      ...);
   }
   // Rows [p0, p1) of images [n0, n1); the sums begin at zero or go on from what waits at `sums_at`.
-  static __attribute__((noinline)) void run(const float* x, const float* dy, float* sums_at,
-                                            long n0, long n1, long p0, long p1, bool begin) {
+  static __attribute__((noinline)) void run(const X* x, const X* dy, float* sums_at, long n0,
+                                            long n1, long p0, long p1, bool begin) {
+    constexpr long together = S::PAIRS ? 2 : 1, rest = (S::MAIN - S::HEAD) % together;
     Sums sums;
 #pragma GCC unroll 32
     for (int i = 0; i < MR; i++)
@@ -68,12 +73,15 @@ struct GradientTile {
     for (long n = n0; n < n1; n++)
 #pragma GCC unroll 1
       for (long p = p0; p < p1; p++) {
-        const float* from = x + n * S::X_N + p * S::X_P;
-        const float* with = dy + n * S::Y_N + p * S::Y_P;
+        const X* from = x + n * S::X_N + p * S::X_P;
+        const X* with = dy + n * S::Y_N + p * S::Y_P;
         edge<0>(sums, from, with, First<S::HEAD>{});
 #pragma GCC unroll 1
-        for (long q = S::HEAD; q < S::MAIN; q++)
-          pixel<true, 0>(sums, from + q * S::X_Q, with + q * S::Y_Q, First<MR>{});
+        for (long q = S::HEAD; q < S::MAIN - rest; q += together)
+          pixel<together, true, 0>(sums, from + q * S::X_Q, with + q * S::Y_Q, First<MR>{});
+        if constexpr (rest != 0)
+          pixel<1, true, 0>(sums, from + (S::MAIN - 1) * S::X_Q, with + (S::MAIN - 1) * S::Y_Q,
+                            First<MR>{});
         edge<S::MAIN>(sums, from, with, First<S::Q - S::MAIN>{});
       }
 #pragma GCC unroll 32
@@ -89,7 +97,8 @@ INLINE long channel(long c) {
 }
 
 template <class S>
-INLINE void add_products(const float* x, const float* dy, int chunk, float* workspace) {
+INLINE void add_products(const typename S::X* x, const typename S::X* dy, int chunk,
+                         float* workspace) {
   const long part = chunk / (S::K_TILES * S::GROUPS), group = chunk % S::GROUPS;
   const long n0 = part * S::N / S::PARTS, n1 = (part + 1) * S::N / S::PARTS;
   constexpr long tiles = S::C / S::CHANNELS, taps = S::ROWS_OF_TAPS * S::TAPS;

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphc.kernels.cpu.contract_index import integers
-from graphc.kernels.cpu.conv_channels import inside
+from graphc.kernels.cpu.conv_channels import factor_lines, inside, together
 from graphc.kernels.cpu.shell import balanced, chunk_count, entry, make_kernel
 from graphc.kernels.cpu.tile_cost import FEWEST_CHUNKS, wanted_chunks
 from graphc.kernels.program.kernel import Kernel
@@ -43,7 +43,7 @@ def lower_channel_gradient(node: KernelNode, nest: Nest, target: Target) -> Kern
     """The kernel of a weight gradient with channels in the lanes, and nothing behind it."""
     assert node.body.outputs == nest.node.outputs, "a gradient of channels has no epilogue"
     loops = _Loops(nest, target)
-    x, dy = (f"(const float*)arguments[{read.input}]" for read in (nest.a, nest.b))
+    x, dy = (f"(const Shape::X*)arguments[{read.input}]" for read in (nest.a, nest.b))
     out, workspace = (f"(float*)arguments[{len(node.inputs) + i}]" for i in (0, 1))
     lines = ["using namespace graphc::channels;", "", *loops.shape(), ""]
     calls = [
@@ -110,13 +110,14 @@ class _Loops:
 
         def tile(vectors: int) -> float:
             step = max(rows * vectors / 2, (rows + vectors) / 2, 4.0) + 0.1 * (rows + vectors)
+            step /= together(self.nest)
             return blocks * (pixels * step + SUMS_CYCLES * rows * vectors + 20)
 
         return tiles * (whole * tile(sizes.vectors) + (tile(rest) if rest else 0.0))
 
     def _block(self, sizes: _Sizes) -> int:
         """Pixels whose dy, and as much of x again as one or two registers, stay near."""
-        line = 4 * self.target.lanes
+        line = self.nest.b.type.numpy_dtype.itemsize * self.target.lanes
         return max(1, self.target.caches.near // (line * (sizes.vectors + 2)))
 
     def _cut_into_chunks(self) -> None:
@@ -166,6 +167,7 @@ class _Loops:
         long = ", ".join(f"{name} = {value}" for name, value in steps.items())
         return [
             "struct Shape {",
+            *factor_lines(self.nest),
             integers(N=extents[N], P=extents[P], Q=extents[Q], HEAD=self.head, MAIN=self.main),
             integers(C=extents[C], TAPS=extents[S], ROWS_OF_TAPS=extents[R]),
             integers(CHANNELS=sizes.channels, BLOCK_OF_C=lanes if self.laned else 1),

@@ -251,6 +251,7 @@ def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int,
     if length == 0:
         return 0, 0, 1
     low, high = _interior(roles, outer, columns)
+    high = min(high, length - (0 if roles.ends_whole else 1))
     unroll = 4 if length >= 32 else 2
     blocked = any(r.lanes == roles.inner != roles.lane for r in (roles.x, roles.y))
     blocked = blocked and roles.inner is not None

@@ -51,6 +51,9 @@ TEXT = 64
 """Products in the text of an innermost loop, as far as one step has fewer: enough to hide what the
 loop itself takes. Four times as many run no faster, and compile half as long again."""
 
+FEW_ROWS = 32
+"""Rows of pairs from which on joining them once, in a panel, is cheaper than at each read."""
+
 NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 """One row or register, along no axis."""
 
@@ -88,6 +91,33 @@ class Roles:
         return frozenset((self.rows, self.outer, self.columns, self.nest.sections))
 
     @cached_property
+    def pairs(self) -> bool:
+        """Whether a step is two neighbours along the inner axis, of which both products of bf16 are
+        added at once; two registers of them where the lanes are summed."""
+        x, y, inner = self.x, self.y, self.inner
+        if not self.target.multiplies_pairs or {x.type.dtype, y.type.dtype} != {"bf16"}:
+            return False
+        if inner is None or self.steps(inner) < 2 or self.moving or self.window:
+            return False
+        places = [*x.borders, *y.borders, *(q.border for r in (x, y) for q in r.quotients)]
+        if any(b.axes & {inner, self.lane} for b in places):
+            return False
+        if self.lanes_summed:
+            return self.lane_stride(x) == 1 and self.lane_stride(y) == 1
+        return inner != self.lane and self.lane_stride(x) == 0
+
+    @cached_property
+    def last_pair(self) -> int:
+        """How many elements of the inner axis are in its last step of pairs: 1 or 2, of registers
+        1 to twice as many as there are lanes."""
+        assert self.inner is not None
+        if not self.lanes_summed:
+            return 2 - self.nest.axes[self.inner].extent % 2
+        if self.inner != self.lane:
+            return self.width * (2 - self.steps(self.inner) % 2)
+        return (self.nest.axes[self.inner].extent - 1) % (2 * self.width) + 1
+
+    @cached_property
     def lanes_summed(self) -> bool:
         return not self.nest.axes[self.lane].kept
 
@@ -103,7 +133,15 @@ class Roles:
     @cached_property
     def length(self) -> int:
         """Steps of the innermost loop."""
-        return 1 if self.inner is None else self.steps(self.inner)
+        steps = 1 if self.inner is None else self.steps(self.inner)
+        return -(-steps // 2) if self.pairs else steps
+
+    @cached_property
+    def ends_whole(self) -> bool:
+        """Whether the last step of the innermost loop is like the others."""
+        if not self.pairs:
+            return True
+        return self.last_pair == (2 * self.width if self.lanes_summed else 2)
 
     @cached_property
     def sums(self) -> tuple[int, ...]:
@@ -138,6 +176,8 @@ class Roles:
     def lane_tail(self) -> bool:
         """Whether reads must stop at the lane axis's last element."""
         partial = self.nest.axes[self.lane].extent % self.width != 0
+        if self.pairs and self.inner == self.lane:
+            return False  # the last pair knows
         return partial and any(
             self.lane_stride(r) != 0 and r.lanes != self.lane for r in (self.x, self.y)
         )
@@ -149,9 +189,12 @@ class Roles:
         y, alone = self.y, self.outer is None and not self.sums and not self.lanes_summed
         if self.inner is None or not alone or self.columns != self.lane or self.window:
             return False
-        if y.lanes is not None or y.quotients or self.inner == self.lane:
+        blocked = self.pairs and y.lanes == self.inner
+        if (y.lanes is not None and not blocked) or y.quotients or self.inner == self.lane:
             return False
-        lane, inner = y.strides[self.lane], y.strides[self.inner]
+        lane, inner = y.strides[self.lane], 1 if blocked else y.strides[self.inner]
+        if self.pairs and lane == 1 and self.rows is not None and self.steps(self.rows) >= FEW_ROWS:
+            return self.length >= self.width and not y.borders
         if not (lane > 1 and inner == 1) and not (lane == 1 and inner >= PAGE):
             return False
         return self.length >= self.width and not y.borders and self.lane_stride(self.x) == 0
@@ -173,7 +216,8 @@ class Roles:
         """The logical index of the inner axis in step t."""
         if self.inner is None:
             return {}
-        return {self.inner: t * (self.width if self.inner == self.lane else 1)}
+        step = 2 if self.pairs else 1
+        return {self.inner: t * step * (self.width if self.inner == self.lane else 1)}
 
     def allowed(self) -> bool:
         """Whether the reads fit the template."""
@@ -197,6 +241,8 @@ class Roles:
     def _lanes_allowed(self) -> bool:
         x, y = self.lane_stride(self.x), self.lane_stride(self.y)
         if y == 0 or (self.lanes_summed and x == 0):
+            return False
+        if self.pairs and y != 1 and not self.packed:
             return False
         for read in (self.x, self.y):
             if read.lanes is not None and read.lanes != self.lane:

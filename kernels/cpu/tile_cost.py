@@ -48,6 +48,11 @@ class TileCost:
         self.x_load, self.y_load = (
             LOAD_CYCLES.get(roles.lane_stride(r), 1.0 * roles.width) for r in (x, y)
         )
+        if roles.pairs:
+            self.x_load, self.y_load = self._pair_load(x), 1.5
+        elif roles.target.multiplies_pairs:
+            self.x_load += x.type.dtype == "bf16"
+            self.y_load += y.type.dtype == "bf16"
         self.packing = 0.0
         if roles.packed:
             self.y_load, self.packing = 0.5, 12.0 * roles.length
@@ -76,7 +81,15 @@ class TileCost:
         return abs(read.strides[axis]) * (self.roles.width if axis == self.roles.lane else 1)
 
     def _inner_stride(self, read: Read) -> int:
-        return 0 if self.roles.inner is None else self._stride(read, self.roles.inner)
+        step = 2 if self.roles.pairs else 1
+        return 0 if self.roles.inner is None else step * self._stride(read, self.roles.inner)
+
+    def _pair_load(self, read: Read) -> float:
+        """Cycles to load a pair of X: what lies apart is joined first."""
+        inner = self.roles.inner
+        assert inner is not None
+        together = self.roles.lanes_summed or inner == read.lanes or read.strides[inner] == 1
+        return 0.5 if together else 2.0
 
     def total(self, sizes: tuple[int, int, int]) -> float:
         """Cycles of all tiles of `sizes` (rows, outer, columns), the partial ones included."""

@@ -85,7 +85,7 @@ class _Operands:
         producer = self.producers.get(value)
         while producer is not None and producer.op.moves:
             producer = self.producers.get(producer.inputs[0])
-        if producer is None or producer.op != Cast("f32"):
+        if producer is None or producer.op not in (Cast("f32"), Widen()):
             return False
         return producer.inputs[0].type.dtype in NARROW
 

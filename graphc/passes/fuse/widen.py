@@ -9,7 +9,8 @@ Conversions to f32 that the graph has, and views of them, are widened the same w
 
 Operands are widened anew for each reader: one that computes in registers reads two bytes and widens
 there (`widen`); one that is given memory gets f32 in memory (`cast`). On the CPU a contraction is
-given memory where it reads an element often.
+given memory where it reads an element often, but for products of bf16 that an instruction adds in
+pairs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from graphc.ir import NARROW, Graph, Node, Value
 from graphc.ops.base import Op
 from graphc.ops.logic import Cast
 from graphc.ops.widen import Widen
+from graphc.passes.fuse.channels import has_kernels
 from graphc.passes.rewriting.rewrite import drop_dead, names_of
 from graphc.target import Target
 
@@ -64,6 +66,8 @@ class _Widening:
         registers = op.in_registers or (op.contracts and self.target.kind.converts_on_reads)
         if registers or op.contracts:
             node = replace(node, inputs=tuple(self.stored.get(v, v) for v in node.inputs))
+        if self._multiplies_pairs(node):
+            registers = True
         if not any(map(_narrow, (*node.inputs, *node.outputs))):
             self.nodes.append(node)
             return
@@ -75,6 +79,18 @@ class _Widening:
         for value, wide in zip(node.outputs, outputs, strict=True):
             if value is not wide:
                 self._emit(Cast(value.type.dtype), wide, value, node)
+
+    def _multiplies_pairs(self, node: Node) -> bool:
+        """Whether a contraction's kernel adds products of bf16 in pairs, read as they lie."""
+        target = self.target
+        if not target.multiplies_pairs or not node.op.contracts:
+            return False
+        if {v.type.dtype for v in node.inputs} != {"bf16"} or not node.output.type.size:
+            return False
+        if node.op.name == "matmul":
+            return True
+        in_lanes = target.fills_lanes(node.inputs[0].type.shape[0])
+        return not in_lanes and has_kernels(node, target.lanes)
 
     def _read(self, value: Value, node: Node, registers: bool) -> Value:
         """f32 in place of a float of two bytes that `node` reads."""

@@ -19,21 +19,15 @@ from graphc.cost import node_flops
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.axes import SUMMED
 from graphc.ops.base import Index, Op
-from graphc.ops.convolution import Conv2d, Conv2dDgrad, Conv2dWgrad
 from graphc.ops.fused import Fused, KernelNode
 from graphc.ops.layout import Relayout
 from graphc.ops.view import PermuteDims, Slice
+from graphc.ops.widen import Widen
+from graphc.passes.fuse.channels import has_kernels
 from graphc.passes.layout.layout import with_types
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.rewrite import drop_dead, names_of
 from graphc.target import Target
-
-FEW_CHANNELS = 4
-"""Channels of a network's input at most that a convolution reads row-major, one by one."""
-
-WIDEST_FILTER = 16
-"""Columns that a row of taps spans at most: its taps, and the columns of an image beside its
-borders, are text of their kernels."""
 
 PEAK_SHARE = 0.75
 """Of the multiply-add peak that convolutions with channels in the lanes reach. Batch 8, a core of
@@ -101,34 +95,31 @@ def _is_image(type: Type, width: int) -> bool:
 
 def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
     """Whether there are kernels for the contraction with channels in the lanes."""
-    op, (a, b), output = product.op, product.inputs, product.output
-    if not isinstance(op, Conv2d | Conv2dDgrad | Conv2dWgrad) or op.groups != 1:
+    if product.output.type.dtype != "f32" or not has_kernels(product, width):
         return False
-    if any(v.type.dtype != "f32" or not v.type.size for v in (a, b, output)):
+    a, b = (_stored(body, v) for v in product.inputs)
+    if a not in body.inputs or a.type.layout != ROW_MAJOR:
         return False
-    if a not in body.inputs:
-        return False
-    taps = (output if op.called == "wgrad" else b).type.shape[3]
-    if (taps - 1) * op.dilation[1] >= WIDEST_FILTER:
-        return False
-    few = op.called != "dgrad" and a.type.shape[1] <= FEW_CHANNELS
-    if a.type.layout != ROW_MAJOR or (a.type.shape[1] % width and not few):
-        return False
-    if op.called == "wgrad":
-        whole = b in body.inputs and b.type.layout == ROW_MAJOR and b.type.shape[1] % width == 0
-        return whole and body.outputs == product.outputs
+    if product.op.called == "wgrad":
+        whole = b in body.inputs and b.type.layout == ROW_MAJOR
+        return whole and a.type.dtype == b.type.dtype and body.outputs == product.outputs
     weight = _source(body, b)
-    if weight is None or a == weight or output.type.shape[1] % width:
+    if weight is None or a == weight or a.type.dtype != weight.type.dtype:
         return False
-    rest = all(_is_walked(n.op) for n in body.nodes if n is not product)
-    return rest and (op.called is None or op.stride == (1, 1))
+    return all(_is_walked(n.op) for n in body.nodes if n is not product)
+
+
+def _stored(body: Graph, value: Value) -> Value:
+    """What lies in memory of a value that is converted where it is read."""
+    node = body.producers.get(value)
+    return node.inputs[0] if node is not None and isinstance(node.op, Widen) else value
 
 
 def _source(body: Graph, weight: Value) -> Value | None:
     """The input of which `weight` is some taps, and that nothing else reads; None if it is not."""
     while weight not in body.inputs:
         node = body.producers[weight]
-        if not isinstance(node.op, Slice) or len(body.consumers.get(weight, [])) != 1:
+        if not isinstance(node.op, Slice | Widen) or len(body.consumers.get(weight, [])) != 1:
             return None
         if node.output.type.shape[:2] != node.inputs[0].type.shape[:2]:
             return None
