@@ -80,6 +80,12 @@ CASES |= {
     "unfold of a number": (lambda x: x.sum().unfold(0, 1, 1), (X,)),
     "polygamma": (lambda x: torch.polygamma(1, x.detach()), (X,)),
     "prelu": (F.prelu, (X, normal(5))),
+    "numbers with signs": (lambda x: torch.copysign(x, -0.0) + torch.angle(x), (X,)),
+    "ldexp": (lambda x, i: torch.ldexp(x.detach(), i - 3), (X, Q)),
+    "modified Bessel functions": (
+        lambda x: torch.special.modified_bessel_i0(x) + torch.special.modified_bessel_i1(x),
+        (X.detach(),),
+    ),
     "round decimals": (lambda x: torch.round(x, decimals=2), (X,)),
     "threshold": (lambda x: F.threshold(x, 0.1, -3.0), (X,)),
     "where": (lambda x, y: torch.where(x > 0, y, 2.0), (X, Y)),
@@ -104,6 +110,12 @@ CASES |= {
     "stable sort": (lambda x: torch.sort(x, dim=0, stable=True), (X,)),
     "argsort": (lambda x: torch.argsort(x, 0), (X,)),
     "topk": (lambda x: torch.topk(x, 3, 1), (X,)),
+    "running extrema": (lambda x: (*x.cummax(1), *x.cummin(0)), (X,)),
+    "kthvalue": (lambda x: torch.kthvalue(x, 2, 1), (X,)),
+    "medians": (lambda x: (x.median(), *x.median(1), x.nanmedian(), *x.nanmedian(0, True)), (X,)),
+    "mode": (lambda x: torch.mode(x, 1), (X,)),
+    "dist": (lambda x, y: torch.dist(x, y) + torch.dist(x, y, 3), (X.detach(), Y.detach())),
+    "histc": (lambda x: torch.histc(x.detach(), 4, -1, 1), (X,)),
     "norm": (lambda x: torch.linalg.vector_norm(x, 2, 1) + x.norm(), (X,)),
     "shapes": (lambda x: x.view(5, 3).t().unsqueeze(1).expand(3, 2, 5).squeeze(0), (X,)),
     "permute": (lambda x: x.permute(2, 0, 1).transpose(0, 1), (normal(2, 3, 4),)),
@@ -134,6 +146,14 @@ CASES |= {
         lambda x, y, z: torch.baddbmm(z, x, y, alpha=0.5),
         (normal(2, 3, 4), normal(2, 4, 5), normal(2, 3, 5)),
     ),
+    "addmv": (lambda x, a, b: torch.addmv(x, a, b, beta=2, alpha=3), (normal(3), X, normal(5))),
+    "addbmm": (
+        lambda x, a, b: torch.addbmm(x, a, b, beta=2, alpha=3) + torch.addbmm(x, a, b, beta=0),
+        (normal(3, 5), normal(2, 3, 4), normal(2, 4, 5)),
+    ),
+    "distances of rows": (
+        lambda x, y: torch.cdist(x, y).sum() + F.pdist(x, 1), (X.detach(), Y[:2].detach()),
+    ),
     "linear": (F.linear, (X, normal(4, 5), normal(4))),
     "bilinear": (F.bilinear, (normal(2, 3), normal(2, 4), normal(5, 3, 4))),
     "conv1d": (
@@ -149,6 +169,10 @@ CASES |= {
         lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1, 2),
         (IMAGES, normal(4, 3, 3, 3), normal(6)),
     ),
+    "conv_transpose3d": (
+        lambda x, w: F.conv_transpose3d(x, w, None, 2, 1, 1),
+        (normal(1, 2, 3, 2, 2), normal(2, 3, 3, 2, 2)),
+    ),
     "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), (IMAGES,)),
     "max_pool places": (lambda x: F.max_pool2d(x, 2, return_indices=True), (IMAGES,)),
     "avg_pool1d": (lambda x: F.avg_pool1d(x, 3, 2), (normal(2, 3, 9),)),
@@ -159,6 +183,9 @@ CASES |= {
     "adaptive_avg_pool2d": (
         lambda x: F.adaptive_avg_pool2d(x, (3, 2)) + F.adaptive_avg_pool2d(x, 1),
         (IMAGES,),
+    ),
+    "adaptive_max_pool3d": (
+        lambda x: F.adaptive_max_pool3d(x, (2, 3, 2), True), (normal(1, 2, 4, 5, 4),),
     ),
     "adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x, (3, 2)), (IMAGES,)),
     "batch_norm": (lambda x, w: F.batch_norm(x, None, None, w, w, True), (IMAGES, normal(4))),
@@ -200,6 +227,27 @@ CASES |= {
     "index_copy": (
         lambda x, i: x.index_copy(1, i, x[:, :2] + 1), (X, torch.tensor([3, 1])),
     ),
+    "gather of a number": (lambda x: x.sum().gather(0, torch.tensor([0, 0])), (X,)),
+    "scatter of a number": (
+        lambda x: x.sum().scatter(0, torch.tensor(0), x[0, 0])
+        + x.sum().scatter_add(0, torch.tensor([0]), x[0, :1])
+        + x.sum().scatter_reduce(0, torch.tensor(0), x[1, 1], "amax"),
+        (X,),
+    ),
+    "index_reduce": (
+        lambda x, i: torch.index_reduce(x, 1, i, x[:, :2] + 1, "amax"),
+        (X.detach(), torch.tensor([3, 1])),
+    ),
+    "put take": (
+        lambda x, i: x.put(i, x[0, :3], True) + x.put(i - 9, x[1, :3]) + x.take(i).sum(),
+        (X, torch.tensor([1, 8, 4])),
+    ),
+    "masked_scatter": (lambda x, y: x.masked_scatter(x > y, y * 2), (X, Y)),
+    "copies of views": (
+        lambda x: torch.narrow_copy(x, 1, -3, 2).sum() + torch.unbind_copy(x)[1]
+        + torch.as_strided_copy(x, (5,), (2,), 1),
+        (X.detach(),),
+    ),
     "bucketize": (lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), (X,)),
     "attention": (
         lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
@@ -230,6 +278,7 @@ def fresh() -> None:
     torch._dynamo.reset()
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if i % 5 == 0 else slow) for i, n in enumerate(CASES)]
 )
@@ -259,6 +308,30 @@ def test_the_sign_of_nan_is_0_as_in_pytorch() -> None:
     assert slopes[0] == 0
     own, eager = results(torch.compile(torch.sign, backend="graphc"), (x,))[0], torch.sign(x)
     np.testing.assert_array_equal(own.detach().numpy(), eager.numpy())
+
+
+def test_the_mean_of_a_group_with_an_infinity_is_not_a_number() -> None:
+    """PyTorch finds it with the variance."""
+    x = torch.linspace(-1, 1, 18).reshape(1, 6, 3)
+    x[0, 0, 1], x[0, 5, 0] = np.inf, np.nan
+    for norm in (
+        lambda x: torch.native_group_norm(x, None, None, 1, 6, 3, 3, 0.5),
+        lambda x: torch.native_layer_norm(x, (3,), None, None, 0.5),
+    ):
+        torch._dynamo.reset()
+        for got, expected in zip(torch.compile(norm, backend="graphc")(x), norm(x), strict=True):
+            np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["kthvalue", "median"])
+def test_places_among_integers_are_left_to_pytorch(name: str) -> None:
+    from graphc.torch import report
+
+    function = {"kthvalue": lambda x: torch.kthvalue(x, 2, 1), "median": lambda x: x.median(1)}
+    refused = [reason for _, reason in report(function[name], whole(3, 2, 9)).refused]
+    assert [r.partition(" (")[0] for r in refused] == [
+        f"{name}: which of equal elements is meant is PyTorch's choice"
+    ]
 
 
 def test_parts_of_images_without_nan_have_means() -> None:

@@ -37,6 +37,16 @@ PARTLY = np.array([[0.0, 1.5, -2.0], [0.0, 0.0, 0.0], [3.0, 0.0, 4.0]])
 NOTHING, FLAGS = np.zeros((3, 0, 2)), normal(3, 4) > 0
 BYTES = np.array([[0, 3, 255], [7, 7, 0]], np.uint8)
 
+INFINITE = normal(2, 3, 3, 3, 3, seed=2)
+INFINITE[0, 1, 1, 0, 2], INFINITE[1, 2, 0, 0, 0] = np.inf, np.nan
+case(
+    "conv_transpose3d with strides and an infinite weight",
+    lambda x, w: f.conv_transpose3d(x, w, None, 2, 1, 1),
+    lambda t, x, w: t.nn.functional.conv_transpose3d(x, w, None, 2, 1, 1),
+    normal(1, 2, 3, 2, 4),
+    INFINITE,
+)
+
 # The order of arguments is broadcast first, then the norms are taken.
 for shapes in (((3, 1), (3, 5)), ((1, 5), (3, 5)), ((3, 1, 4), (1, 5, 4)), ((5,), (3, 5))):
     a, b = (normal(*s, seed=i) for i, s in enumerate(shapes))

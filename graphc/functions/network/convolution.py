@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from graphc import ops
+from graphc.functions.array.elementwise import add
 from graphc.functions.array.rearrange import swapaxes
-from graphc.functions.array.shapes import concat, expand_dims, flip, permute_dims, reshape, squeeze
+from graphc.functions.array.shapes import concat, expand_dims, permute_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, error, promoted
 from graphc.functions.network.contraction import conv2d, conv_transpose2d
 from graphc.functions.network.windows import (
@@ -107,7 +110,8 @@ def conv_transpose3d(
     """The transposed convolution of x [n, k, o, p, q] with `weight` [k, c / groups, t, r, s], plus
     `bias` [c]: [n, c, d, h, w]. Arguments as of `conv_transpose2d`.
 
-    A conv3d of x, with stride - 1 zeros between its elements, and the mirrored weight.
+    One conv_transpose2d of the depths of x as images, with a channel of the result for each tap of
+    `weight` in depth; each tap's images are added to the depths that it reaches.
     """
     name = "conv_transpose3d"
     tensor, w = promoted(x, weight)
@@ -116,29 +120,35 @@ def conv_transpose3d(
     around = triple(name, "padding", padding, at_least=0)
     extra = triple(name, "output_padding", output_padding, at_least=0)
     check_output_padding(name, extra, steps, spacing)
-    reach = [d * (taps - 1) for d, taps in zip(spacing, w.shape[2:], strict=True)]
-    low = [r - p for r, p in zip(reach, around, strict=True)]
-    high = [r - p + e for r, p, e in zip(reach, around, extra, strict=True)]
-    grown = ops.Pad(
-        (0, 0, *(max(n, 0) for n in low)),
-        (0, 0, *(max(n, 0) for n in high)),
-        (0, 0, *(s - 1 for s in steps)),
+    n, k, depth, *image = tensor.shape
+    taps, channels = w.shape[2], w.shape[1] * groups
+    images = reshape(swapaxes(tensor, 1, 2), (n * depth, k, *image))
+    kernel = reshape(w, (k, w.shape[1] * taps, *w.shape[3:]))
+    y = conv_transpose2d(
+        images, kernel, None, steps[1:], around[1:], extra[1:], groups, spacing[1:]
     )
-    wide = emit(grown, tensor)
-    wide = wide[
-        (
-            ...,
-            *(
-                slice(max(-a, 0), n - max(-b, 0))
-                for a, b, n in zip(low, high, wide.shape[2:], strict=True)
-            ),
-        )
-    ]
-    k, channels, *taps = w.shape
-    apart = swapaxes(reshape(w, (groups, k // groups, channels, *taps)), 1, 2)
-    mirrored = flip(reshape(apart, (groups * channels, k // groups, *taps)), (2, 3, 4))
-    b = None if bias is None else bias_of_channels(name, bias, channels * groups)
-    return conv3d(wide, mirrored, b, dilation=spacing, groups=groups)
+    slices = reshape(y, (n, depth, channels, taps, *y.shape[2:]))
+    total = _added(permute_dims(slices, (3, 0, 2, 1, 4, 5)), steps[0], spacing[0], extra[0])
+    left = total.shape[2] - 2 * around[0]
+    if left < 1:
+        raise error(f"{name}: padding {around} leaves nothing of x {tensor.value.type}")
+    inner = total[:, :, around[0] : around[0] + left] if around[0] else total
+    if bias is None:
+        return inner
+    return add(inner, reshape(bias_of_channels(name, bias, channels), (1, -1, 1, 1, 1)))
+
+
+def _added(slices: Tensor, stride: int, dilation: int, more: int) -> Tensor:
+    """The depths [n, c, d, h, w] to which each tap of `slices` [taps, n, c, depth, h, w] adds its
+    own: of `stride` times the depth plus `dilation` times the tap. `more`: depths behind them."""
+    taps = slices.shape[0]
+    apart = (0, 0, stride - 1, 0, 0)
+
+    def placed(tap: int) -> Tensor:
+        before, behind = dilation * tap, dilation * (taps - 1 - tap) + more
+        return emit(ops.Pad((0, 0, before, 0, 0), (0, 0, behind, 0, 0), apart), slices[tap])
+
+    return reduce(add, map(placed, range(taps)))
 
 
 @of_images(2)

@@ -20,7 +20,7 @@ def full(
     return f.full(tuple(shape), value, None if dtype is None else dtype_of(dtype))
 
 
-@aten("zeros", "empty.memory_format")
+@aten("zeros", "empty.memory_format", "_efficientzerotensor")
 def zeros(shape: Sequence[int], dtype: torch.dtype | None = None, **placed: Any) -> Tensor:
     return full(shape, 0, dtype or torch.float32)
 

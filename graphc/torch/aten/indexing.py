@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphc import functions as f
@@ -46,7 +46,17 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @aten("gather")
 def gather(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
-    return f.gather(x, dim, index)
+    """A number counts as having one axis."""
+    return f.reshape(_of_an_axis(f.gather, x, dim, index), index.shape)
+
+
+def _of_an_axis(function: Callable[..., Tensor], x: Tensor, dim: int, *more: Any) -> Tensor:
+    """The function of x, dim, and more; of a number as of its only element."""
+    if x.ndim:
+        return function(x, dim, *more)
+    first, *rest = (f.reshape(t, (t.size,)) if isinstance(t, Tensor) else t for t in (x, *more))
+    found = function(first, 0, *rest)
+    return f.reshape(found, ()) if found.size == 1 else found
 
 
 @aten("index.Tensor")
@@ -98,24 +108,71 @@ def index_put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool = Fa
 
 @aten("scatter.src")
 def scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return f.scatter(x, dim, index, _cut(source, index))
+    return _of_an_axis(f.scatter, x, dim, index, _cut(source, index))
 
 
 @aten("scatter.value")
 def scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    return f.scatter(x, dim, index, f.full(index.shape, value, x.dtype))
+    return _of_an_axis(f.scatter, x, dim, index, f.full(index.shape, value, x.dtype))
 
 
 @aten("scatter_add")
 def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return f.scatter_add(x, dim, index, _cut(source, index))
+    return _of_an_axis(f.scatter_add, x, dim, index, _cut(source, index))
 
 
 @aten("scatter_reduce.two")
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True
 ) -> Tensor:
-    return f.scatter_reduce(x, dim, index, _cut(source, index), reduce, include_self)
+    given = index, _cut(source, index), reduce, include_self
+    return _of_an_axis(f.scatter_reduce, x, dim, *given)
+
+
+@aten("index_reduce")
+def index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True
+) -> Tensor:
+    """`scatter_reduce` of whole parts of `source` along `dim`."""
+    if x.ndim == 0:
+        return scatter_reduce(x, dim, f.reshape(index, ()), source, reduce, include_self)
+    wide = tuple(index.size if a == dim % x.ndim else 1 for a in range(x.ndim))
+    places = f.broadcast_to(f.reshape(index, wide), source.shape)
+    return scatter_reduce(x, dim, places, source, reduce, include_self)
+
+
+@aten("put")
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Places are those of the elements in a row."""
+    row, places, values = (f.reshape(t, (t.size,)) for t in (x, index, source))
+    return f.reshape(index_put(row, (places,), values, accumulate), x.shape)
+
+
+@aten("masked_scatter")
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """x with the elements of `source`, in order, where the mask is true."""
+    x, mask = f.broadcast_arrays(x, mask)
+    if not source.size:
+        return x
+    ranks = _ranks(mask)
+    values = f.take(f.reshape(source, (source.size,)), f.clip(ranks, 0, source.size - 1), 0)
+    return f.where(mask, f.reshape(values, mask.shape), x)
+
+
+@aten("masked_scatter_backward")
+def masked_scatter_backward(dy: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The elements of dy where the mask is true, in order; zeros behind them."""
+    count = math.prod(sizes)
+    places = f.where(f.reshape(mask, (mask.size,)), _ranks(mask), count)
+    begun = f.zeros((count + 1,), dy.dtype)
+    written = f.scatter_add(begun, 0, f.minimum(places, count), f.reshape(dy, (dy.size,)))
+    return f.reshape(written[:count], tuple(sizes))
+
+
+def _ranks(mask: Tensor) -> Tensor:
+    """[mask.size], how many elements before each are true."""
+    counted = f.cumsum(f.astype(f.reshape(mask, (mask.size,)), "i64"), 0)
+    return f.subtract(counted, f.astype(f.reshape(mask, (mask.size,)), "i64"))
 
 
 def _cut(source: Tensor, index: Tensor) -> Tensor:

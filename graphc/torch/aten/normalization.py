@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from graphc import functions as f
@@ -17,6 +18,11 @@ def _standard(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Ten
     mean = f.mean(wide, axes, keepdims=True)
     scale = f.rsqrt(f.add(f.var(wide, axes, keepdims=True), eps))
     return f.multiply(f.subtract(wide, mean), scale), mean, scale
+
+
+def _mean_of_moments(mean: Tensor, scale: Tensor) -> Tensor:
+    """The mean as PyTorch finds it with the variance: NaN where an element is infinite."""
+    return f.where(f.isnan(scale), f.as_tensor(math.nan, mean.dtype), mean)
 
 
 def _affine(y: Tensor, weight: Maybe, bias: Maybe, shape: Sequence[int], dtype: str) -> Tensor:
@@ -45,7 +51,7 @@ def native_layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     y, mean, scale = _standard(x, axes, eps)
-    return _affine(y, weight, bias, normalized_shape, x.dtype), mean, scale
+    return _affine(y, weight, bias, normalized_shape, x.dtype), _mean_of_moments(mean, scale), scale
 
 
 @aten("native_group_norm")
@@ -55,6 +61,7 @@ def native_group_norm(
     y, mean, scale = _standard(f.reshape(x, (n, groups, c // groups, hw)), (2, 3), eps)
     shape = (1, c, *[1] * (x.ndim - 2))
     whole = _affine(f.reshape(y, x.shape), weight, bias, shape, x.dtype)
+    mean = _mean_of_moments(mean, scale)
     return whole, f.reshape(mean, (n, groups)), f.reshape(scale, (n, groups))
 
 

@@ -30,6 +30,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "bitwise_xor.Scalar": f.bitwise_xor,
     "bitwise_xor.Tensor": f.bitwise_xor,
     "ceil": f.ceil,
+    "copysign.Scalar": f.copysign,
     "copysign.Tensor": f.copysign,
     "cos": f.cos,
     "cosh": f.cosh,
@@ -92,6 +93,8 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "special_i1e": f.i1e,
     "i0": f.i0,
     "special_i1": f.i1,
+    "special_modified_bessel_i0": f.i0,
+    "special_modified_bessel_i1": f.i1,
     "special_ndtri": f.ndtri,
     "special_log_ndtr": f.log_ndtr,
     "special_entr": f.entr,
@@ -183,6 +186,20 @@ def sign(x: Tensor) -> Tensor:
         return f.sign(x)
     above, below = f.greater(x, 0), f.less(x, 0)
     return f.subtract(f.astype(above, x.dtype), f.astype(below, x.dtype))
+
+
+@aten("angle")
+def angle(x: Tensor) -> Tensor:
+    """Of numbers that are not complex: 0 or pi, NaN of NaN."""
+    turned = f.where(f.less(x, 0), math.pi, 0.0)
+    return f.where(f.isnan(x), x, turned) if _is_float(x) else turned
+
+
+@aten("ldexp.Tensor")
+def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+    """As PyTorch multiplies, whose power of two may be infinite or 0."""
+    wide = exponent if _is_float(exponent) else f.astype(exponent, "f32")
+    return f.multiply(x, f.pow(2.0, wide))
 
 
 @aten("floor_divide")

@@ -12,6 +12,7 @@ from graphc.trace import Tensor
 Extents = Sequence[int]
 MAX: dict[int, Callable[..., Any]] = {2: f.max_pool2d, 3: f.max_pool3d}
 MEAN: dict[int, Callable[..., Any]] = {1: f.avg_pool1d, 2: f.avg_pool2d, 3: f.avg_pool3d}
+ADAPTIVE_MAX: dict[int, Callable[..., Any]] = {2: f.adaptive_max_pool2d, 3: f.adaptive_max_pool3d}
 ADAPTIVE: dict[int, Callable[..., Any]] = {
     1: f.adaptive_avg_pool1d,
     2: f.adaptive_avg_pool2d,
@@ -95,12 +96,18 @@ def adaptive_avg_pool_backward(dy: Tensor, x: Tensor) -> Tensor:
     return dx
 
 
-@aten("adaptive_max_pool2d")
-def adaptive_max_pool2d(x: Tensor, size: Extents) -> Any:
-    return f.adaptive_max_pool2d(x, tuple(size), True)
+@aten("adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max_pool(x: Tensor, size: Extents) -> Any:
+    return ADAPTIVE_MAX[len(size)](x, tuple(size), True)
 
 
 @aten("adaptive_max_pool2d_backward")
 def adaptive_max_pool2d_backward(dy: Tensor, x: Tensor, indices: Tensor) -> Tensor:
     (dx,) = pull(lambda x: f.adaptive_max_pool2d(x, dy.shape[-2:]), dy, x)
+    return dx
+
+
+@aten("adaptive_max_pool3d_backward")
+def adaptive_max_pool3d_backward(dy: Tensor, x: Tensor, indices: Tensor) -> Tensor:
+    (dx,) = pull(lambda x: f.adaptive_max_pool3d(x, dy.shape[-3:]), dy, x)
     return dx

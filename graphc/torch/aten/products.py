@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc import functions as f
-from graphc.torch.aten.rules import aten
+from graphc.torch.aten.rules import aten, pull
 from graphc.trace import Tensor
 
 for _name in ("mm", "bmm", "mv", "dot", "matmul"):
@@ -20,6 +20,40 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @aten("addmm")
 def addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return f.addmm(x, a, b, beta, alpha)
+
+
+@aten("addmv")
+def addmv(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    return f.addmv(x, a, b, beta, alpha)
+
+
+@aten("addbmm")
+def addbmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * the sum of all products; with beta 0 nothing of x counts."""
+    total = f.multiply(f.sum(f.matmul(a, b), 0), alpha)
+    return f.add(f.multiply(x, beta), total) if beta else f.broadcast_to(total, x.shape)
+
+
+@aten("_cdist_forward")
+def cdist(x: Tensor, y: Tensor, order: float, compute_mode: int | None) -> Tensor:
+    return f.cdist(x, y, order)
+
+
+@aten("_cdist_backward")
+def cdist_backward(dy: Tensor, x: Tensor, y: Tensor, order: float, distances: Tensor) -> Tensor:
+    (dx,) = pull(lambda x: f.cdist(x, y, order), dy, x)
+    return dx
+
+
+@aten("_pdist_backward")
+def pdist_backward(dy: Tensor, x: Tensor, order: float, distances: Tensor) -> Tensor:
+    (dx,) = pull(lambda x: f.pdist(x, order), dy, x)
+    return dx
+
+
+@aten("_pdist_forward")
+def pdist(x: Tensor, order: float = 2) -> Tensor:
+    return f.pdist(x, order)
 
 
 @aten("baddbmm")

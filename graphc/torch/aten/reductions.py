@@ -1,4 +1,4 @@
-"""Sums, extrema and orders along axes."""
+"""Sums and extrema along axes."""
 
 from __future__ import annotations
 
@@ -123,22 +123,6 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return f.logcumsumexp(x, dim)
 
 
-@aten("sort", "sort.stable")
-def sort(
-    x: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None
-) -> tuple[Tensor, Tensor]:
-    """Always stable. The overload that says `stable` names all its arguments."""
-    places = f.argsort(x, dim, descending)
-    return f.take_along_axis(x, places, dim) if x.ndim else x, places
-
-
-@aten("topk")
-def topk(
-    x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[Tensor, Tensor]:
-    return f.topk(x, k, dim, largest)
-
-
 @aten("_softmax")
 def softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     return f.softmax(x, dim)
@@ -163,3 +147,13 @@ def vector_norm(
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     return f.norm(f.astype(x, dtype_of(dtype, x.dtype)), order, axes_of(dim), keepdim)
+
+
+@aten("dist")
+def dist(x: Tensor, y: Tensor, order: float = 2) -> Tensor:
+    return f.dist(x, y, order)
+
+
+@aten("histc")
+def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
+    return f.histc(x, bins, low, high)

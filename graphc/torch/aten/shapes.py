@@ -105,7 +105,7 @@ def split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
     return [slice_(x, dim, i, i + size) for i in range(0, whole, size)] if whole else [x]
 
 
-@aten("unbind.int")
+@aten("unbind.int", "unbind_copy.int")
 def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
     return [select(x, dim, i) for i in range(x.shape[dim])]
 
@@ -115,6 +115,12 @@ def slice_(
     x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     return x[(*[slice(None)] * (dim % x.ndim), slice(start, end, step))]
+
+
+@aten("narrow_copy")
+def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    start += x.shape[dim] if start < 0 else 0
+    return slice_(x, dim, start, start + length)
 
 
 @aten("select.int")

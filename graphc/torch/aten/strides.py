@@ -45,7 +45,7 @@ def as_they_lie(
     return f.permute_dims(f.reshape(result, turned.shape), back)
 
 
-@aten("as_strided")
+@aten("as_strided", "as_strided_copy")
 def as_strided(
     x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Tensor:
