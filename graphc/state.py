@@ -86,8 +86,8 @@ class StateBuffer:
 
 
 class PackedBuffer(StateBuffer):
-    """What another buffer holds as it lies under a layout whose blocks are full: state that nothing
-    writes but `refresh`."""
+    """What another buffer holds as it lies under a layout, whose blocks zeros fill: state that
+    nothing writes but `refresh`."""
 
     def __init__(self, source: StateBuffer, layout: Layout) -> None:
         self.source, self.layout = source, layout
@@ -98,15 +98,22 @@ class PackedBuffer(StateBuffer):
     def type(self) -> Type:
         return self.source.type.with_layout(self.layout)
 
+    def refresh_host(self) -> None:
+        self.refresh()
+
     def refresh(self) -> None:
         """Bring the newest contents of the source into `array`."""
         if self.version == self.source.version:
             return
         self.source.refresh_host()
         shape, axis, width = self.type.shape, self.layout.axis, self.layout.width
-        assert axis is not None and shape[axis] % width == 0, f"{self.type} has lanes without use"
-        split = (*shape[:axis], shape[axis] // width, width, *shape[axis + 1 :])
-        self.array[...] = np.moveaxis(self.source.array.reshape(split), axis + 1, -1)
+        assert axis is not None, f"{self.type} has lanes without use"
+        source, lack = self.source.array, -shape[axis] % width
+        if lack:
+            ends = [(0, lack if d == axis else 0) for d in range(len(shape))]
+            source = np.pad(source, ends)
+        split = (*shape[:axis], -1, width, *shape[axis + 1 :])
+        self.array[...] = np.moveaxis(source.reshape(split), axis + 1, -1)
         self.version = self.source.version
 
 

@@ -15,7 +15,7 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
-LOWERINGS: dict[str, Callable[[KernelNode, Target], Kernel]] = {
+LOWERINGS: dict[str, Callable[..., Kernel]] = {
     "cpu": lower_cpu,
     "cuda": lower_cuda,
     "sim": lower_cuda,
@@ -27,11 +27,11 @@ CALLS_PER_NODE = 8
 def lower(node: Node, target: Target) -> Kernel:
     """The kernel that computes a fused node or a relayout on `target.device`: cpu, or cuda and sim,
     which share their text."""
-    if node.op.name == "relayout":
-        return lower_relayout(node, target)
-    assert isinstance(node, KernelNode), f"{node.op.name} is not a kernel"
-    with _deep_enough(node):
-        return LOWERINGS[target.device](node, target)
+    if isinstance(node, KernelNode):
+        with _deep_enough(node):
+            return LOWERINGS[target.device](node, target)
+    assert node.op.name == "relayout", f"{node.op.name} is not a kernel"
+    return (lower_relayout if target.device == "cpu" else lower_cuda)(node, target)
 
 
 def candidates(node: Node, target: Target) -> list[Kernel]:

@@ -42,6 +42,9 @@ class Facts:
     """The kernel template of an op that no other op but a view may share a kernel with."""
     computes_reads: ClassVar[bool] = False
     """Kernels of its own template compute the pointwise ops that nothing else reads before it."""
+    images: ClassVar[int] = 0
+    """How many of its operands, the first ones, are images [n, c, h, w] whose channels it uses as
+    one: by convolutions."""
     joined_axis: ClassVar[int | None] = None
     """The axis along which its kernel can write all outputs one behind the other."""
 

@@ -67,6 +67,15 @@ class Layout:
     def __str__(self) -> str:
         return "" if self.axis is None else f"{{lanes={self.axis}x{self.width}}}"
 
+    def in_one_block(self, shape: tuple[int, ...]) -> bool:
+        """Whether one block holds the whole axis, which then simply runs fastest."""
+        return self.axis is not None and shape[self.axis] <= self.width
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        """The axes as they lie in memory, slowest first; the one that has blocks is the last."""
+        rest = tuple(d for d in range(rank) if d != self.axis)
+        return rest if self.axis is None else (*rest, self.axis)
+
 
 ROW_MAJOR = Layout()
 
@@ -103,6 +112,17 @@ class Type:
             return self.shape
         blocks = -(-self.shape[axis] // width)
         return (*self.shape[:axis], blocks, *self.shape[axis + 1 :], width)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next along each axis, of a value without blocks: it is
+        row-major, or one block holds the axis with lanes."""
+        assert self.layout.axis is None or self.layout.in_one_block(self.shape), f"blocks of {self}"
+        strides, step = [0] * self.rank, 1
+        for axis in reversed(self.layout.order(self.rank)):
+            strides[axis] = step
+            step *= self.layout.width if axis == self.layout.axis else self.shape[axis]
+        return tuple(strides)
 
     @property
     def nbytes(self) -> int:

@@ -121,6 +121,7 @@ class Conv2d(_Convolution):
     """y[n, k, p, q] = sum over c, r, s of x[n, c, h, w] * weight[k, c, r, s]."""
 
     name: ClassVar[str] = "conv2d"
+    images: ClassVar[int] = 1
     names_module: ClassVar[bool] = True
     folds = ((0, 0), (0, 1))
     folds_of_both = (1, 0, 1)
@@ -167,6 +168,7 @@ class Conv2dWgrad(_Convolution):
     kernel_size: Pair
     name: ClassVar[str] = "conv2d_wgrad"
     called: ClassVar[str] = "wgrad"
+    images: ClassVar[int] = 2
     folds = ((1, 1), (1, 0))
     folds_of_both = (1, 1, 0)
 
@@ -211,6 +213,7 @@ class Conv2dDgrad(_Convolution):
     size: Pair
     name: ClassVar[str] = "conv2d_dgrad"
     called: ClassVar[str] = "dgrad"
+    images: ClassVar[int] = 1
     folds = ((0, 0), (1, 1))
     folds_of_both = (1, 0, 1)
 

@@ -17,6 +17,7 @@ class Relayout(Op):
 
     layout: Layout
     name: ClassVar[str] = "relayout"
+    own_template: ClassVar[str] = "relayout"
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         return (inputs[0].with_layout(self.layout),)

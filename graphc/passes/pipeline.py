@@ -23,6 +23,7 @@ fuse_updates        after fusion, when an update rule is one kernel per paramete
 layout              late: it needs to know the kernels, and decides once for each
 lane_weights        behind layout: it looks at kernels with the batch in the lanes
 channel_lanes       last: it looks at kernels that the batch's lanes left row-major
+channels_last       likewise, for devices whose kernels copy several elements at once
 """
 
 from graphc.passes.fuse.attend import fuse_attend
@@ -34,6 +35,7 @@ from graphc.passes.fuse.precision import narrow_products, round_products
 from graphc.passes.fuse.updates import fuse_updates
 from graphc.passes.fuse.widen import widen
 from graphc.passes.layout.channels import channel_lanes
+from graphc.passes.layout.channels_last import channels_last
 from graphc.passes.layout.lane_weights import lane_weights
 from graphc.passes.layout.layout import layout
 from graphc.passes.layout.split_strides import split_strides
@@ -68,6 +70,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("layout", layout),
     ("lane_weights", lane_weights),
     ("channel_lanes", channel_lanes),
+    ("channels_last", channels_last),
 )
 PRECISIONS: dict[str, tuple[tuple[str, Pass, str], ...]] = {
     "float32": (),
@@ -94,6 +97,7 @@ OPTIONAL = (
     "layout",
     "lane_weights",
     "channel_lanes",
+    "channels_last",
 )
 """Passes that `disable` may switch off; the others make the graph executable."""
 

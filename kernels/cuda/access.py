@@ -39,7 +39,8 @@ class Factor:
 @dataclass(frozen=True)
 class OperandAccess:
     """`batch`, `outer` and `depth` are factors of the three linear indices, the last one running
-    fastest. `vector` elements are copied as one, along k if `along_k`, else along outer."""
+    fastest. `vector` elements are copied as one, along k if `along_k`, else along outer; those
+    beyond the border numbered `tail` are zeros."""
 
     read: Read
     borders: tuple[Border, ...]
@@ -48,6 +49,7 @@ class OperandAccess:
     depth: tuple[Factor, ...]
     along_k: bool
     vector: int
+    tail: int | None = None
     outer_index: tuple[str, ...] = ()
     """Statements that make the linear outer index of the kernel's own index i."""
 
@@ -115,12 +117,18 @@ class OperandAccess:
                 high = border.extent * border.divisor
                 tests += [f"border{i} >= 0", f"border{i} < {high}"]
                 tests += [f"border{i} % {border.divisor} == 0"] if border.divisor > 1 else []
+        live = str(self.vector)
+        if self.tail is not None and self.vector > 1:
+            left = self.borders[self.tail].extent
+            live = f"smaller({live}, {left} - border{self.tail})"
+        if tests:
+            live = f"{' && '.join(tests)} ? {live} : 0"
         terms = ["outer.offset + depth.offset"]
         for quotient in self.read.quotients:
             partial = f"border{_position(quotient.border, self.borders)}"
             whole = f"static_cast<{offset}>({partial} / {quotient.border.divisor})"
             terms.append(f"{whole} * {quotient.stride}")
-        return [*lines, f"    return {{{' + '.join(terms)}, {' && '.join(tests) or 'true'}}};"]
+        return [*lines, f"    return {{{' + '.join(terms)}, {live}}};"]
 
 
 def operand_access(
@@ -130,12 +138,23 @@ def operand_access(
     extra = [q.border for q in read.quotients if _position(q.border, read.borders) is None]
     borders = (*read.borders, *(replace(b, extent=UNTESTED) for b in extra))
     parts = [_factors(nest, read, borders, axes) for axes in (batch, outer, depth)]
-    along_k = _neighbours(parts[2]) > _neighbours(parts[1])
-    run = parts[2] if along_k else parts[1]
+    outer_way, depth_way = (_way(read, borders, parts, number) for number in (1, 2))
+    along_k = depth_way > outer_way
+    vector, _, tail = depth_way if along_k else outer_way
+    batches, rows, depths = parts
+    border = None if tail < 0 else tail
+    return OperandAccess(read, borders, batches, rows, depths, along_k, vector, border)
+
+
+def _way(
+    read: Read, borders: Sequence[Border], parts: Sequence[tuple[Factor, ...]], number: int
+) -> tuple[int, float, int]:
+    """What copies along part `number` are worth: elements of one, neighbours in a line; and the
+    number of the border that some are beyond, -1 for none."""
+    run = parts[number]
     rest = [f for part in parts for f in (part[:-1] if part is run else part)]
-    return OperandAccess(
-        read, borders, parts[0], parts[1], parts[2], along_k, _vector(read, run, rest)
-    )
+    tail = _tail(run, rest, borders)
+    return _vector(read, run, rest, tail), _neighbours(run), -1 if tail is None else tail
 
 
 def _factors(
@@ -168,9 +187,22 @@ def _neighbours(factors: Sequence[Factor]) -> float:
     return min(factors[-1].extent, 32 / abs(factors[-1].stride))
 
 
-def _vector(read: Read, run: Sequence[Factor], rest: Sequence[Factor]) -> int:
-    """Elements, at most 16 bytes, that always lie side by side, aligned, all inside or none."""
-    if not run or run[-1].stride != 1 or any(run[-1].borders):
+def _tail(run: Sequence[Factor], rest: Sequence[Factor], borders: Sequence[Border]) -> int | None:
+    """The border that is the index along the run itself, if there is one."""
+    for number, border in enumerate(borders):
+        alone = not any(f.borders[number] for f in rest)
+        plain = border.offset == 0 and border.divisor == 1 and border.extent != UNTESTED
+        if run and alone and plain and run[-1].borders[number] == 1:
+            return number
+    return None
+
+
+def _vector(read: Read, run: Sequence[Factor], rest: Sequence[Factor], tail: int | None) -> int:
+    """Elements, at most 16 bytes, that always lie side by side, aligned, all inside or none, but
+    for those beyond the border `tail`."""
+    if not run or run[-1].stride != 1:
+        return 1
+    if any(b for number, b in enumerate(run[-1].borders) if number != tail):
         return 1
     multiples = [read.offset, run[-1].extent, *(f.stride for f in rest)]
     multiples += [q.stride for q in read.quotients]

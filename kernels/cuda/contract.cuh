@@ -11,12 +11,13 @@
 //     element           type in memory and in shared tiles
 //     along_k           whether neighbours in memory are neighbours along k, else along outer
 //     vector            elements that lie side by side and are copied as one, aligned to their
-//                       size; all of them exist, or all are padding zeros
+//                       size; the last of them, or all, may be padding zeros
 //     outer(batch, m), depth(k)  what depends on one index alone; the loop over k computes one of
 //                       them once and the other at each step
 //     at(outer, depth)  the Place of both together
-//   Epilogue  operator()(batch, m, n, sum) stores what it makes of a sum, or of the sums of column n
-//             of each section, which meet in shared memory.
+//   Epilogue  operator()(batch, m, n, sum) stores what it makes of a sum, of the Run of `run` sums that
+//             begins at column n (1: it takes none), or of the sums of column n of each section,
+//             which meet in shared memory.
 // Splits: block row s covers its share of k and stores partial sums; finish_splits adds them in
 // ascending order and calls the epilogue. The number of splits is fixed by the problem.
 //
@@ -27,23 +28,17 @@
 // Grid: (tiles * batches, splits). Shared memory: Contract::shared_bytes, static below 48 KiB with
 // run(), else given to run_in().
 #pragma once
-#include "math.cuh"
+#include "memory.cuh"
 
 namespace graphc {
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 __host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
-// V elements that move at once; the address is a multiple of their size.
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T at[V];
-};
-
 template <class Offset>  // unsigned, which costs one instruction per address, or long long
 struct Place {
-  Offset offset;  // in elements; not meaningful if not inside
-  bool inside;    // else the element is zero
+  Offset offset;  // in elements; not meaningful if live is 0
+  int live;       // how many elements of a vector exist: the others are zeros
 };
 
 // One operand's tile in shared memory, as lines of k or of outer. Lines of k are 16 bytes longer
@@ -97,10 +92,10 @@ struct Loader {
         depth = Access::depth(k);
       }
       const auto place = Access::at(row[along_k ? i : 0], depth);
-      const bool inside = place.inside && k < K;
+      const int live = k < K ? place.live : 0;
       T* to = tile + (along_k ? Shared::at(line, x) : Shared::at(x, line));
-      if constexpr (bytes >= 4) copy_async<bytes>(to, base + place.offset, inside);
-      else *to = inside ? base[place.offset] : T{};
+      if constexpr (bytes >= 4) copy_async<bytes>(to, base + place.offset, live * int(sizeof(T)));
+      else *to = live ? base[place.offset] : T{};
     }
   }
 };
@@ -133,13 +128,13 @@ struct Registers {
       for (int i = 0; i < Count; i += vector)
         if constexpr (Shared::along_k) {
           const auto part =
-              *reinterpret_cast<const Pack<T, quad>*>(tile + Shared::at(place(i, thread), k));
+              *reinterpret_cast<const Run<T, quad>*>(tile + Shared::at(place(i, thread), k));
 #pragma unroll
           for (int j = 0; j < quad; j++) to[i][j] = decode(part.at[j]);
         } else {
 #pragma unroll
           for (int j = 0; j < quad; j++) {
-            const auto part = *reinterpret_cast<const Pack<T, vector>*>(
+            const auto part = *reinterpret_cast<const Run<T, vector>*>(
                 tile + Shared::at(place(i, thread), k + j));
 #pragma unroll
             for (int v = 0; v < vector; v++) to[i + v][j] = decode(part.at[v]);
@@ -155,6 +150,7 @@ struct Registers {
     static constexpr int quad = StripA::quad;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int y = warp % (rows / 4) * 4 + lane / 8, x = warp / (rows / 4) * 8 + lane % 8;
+    static constexpr int run = StripB::vector;  // neighbours along n that a thread holds
     T sum[TM][TN] = {};
 
     GRAPHC_INLINE void step(const typename SharedA::T* tile_a, const typename SharedB::T* tile_b) {
@@ -171,12 +167,22 @@ struct Registers {
             for (int n = 0; n < TN; n++) sum[m][n] += a[m][j] * b[n][j];
       }
     }
-    template <class Visitor>
+    // Calls visitor(m, n, sum), or for the Run of sums that begins at n.
+    template <int Length = 1, class Visitor>
     GRAPHC_INLINE void visit(const Visitor& visitor) const {
 #pragma unroll
       for (int m = 0; m < TM; m++)
 #pragma unroll
-        for (int n = 0; n < TN; n++) visitor(StripA::place(m, y), StripB::place(n, x), sum[m][n]);
+        for (int n = 0; n < TN; n += Length) {
+          const int row = StripA::place(m, y), column = StripB::place(n, x);
+          if constexpr (Length == 1) visitor(row, column, sum[m][n]);
+          else {
+            Run<T, Length> sums;
+#pragma unroll
+            for (int i = 0; i < Length; i++) sums.at[i] = sum[m][n + i];
+            visitor(row, column, sums);
+          }
+        }
     }
   };
 };
@@ -211,8 +217,10 @@ struct Contract {
     // Neighbouring blocks share rows of A, so that those are read into L2 once.
     const int batch = blockIdx.x / tiles, tile = blockIdx.x % tiles;
     const int m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
-    const int first = static_cast<long long>(blockIdx.y) * steps / splits;
-    const int count = static_cast<long long>(blockIdx.y + 1) * steps / splits - first;
+    // The first steps % splits parts have one more.
+    constexpr int least = steps / splits, more = steps % splits;
+    const int part = blockIdx.y;
+    const int first = part * least + smaller(part, more), count = least + (part < more);
     const Loader<A, SharedA, M, K, Tile::threads> load_a(batch, m0);
     const Loader<B, SharedB, N, K, Tile::threads> load_b(batch, n0);
     auto load = [&](int i, unsigned char* to) {
@@ -237,9 +245,10 @@ struct Contract {
       now = now + 1 == stages ? 0 : now + 1;
     }
     if constexpr (Problem::sections == 1 && !Tile::exchanges)
-      sums.visit([&](int m, int n, T sum) {
-        if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
-      });
+      sums.template visit<decltype(sums)::run == Epilogue::run ? Epilogue::run : 1>(
+          [&](int m, int n, const auto& sum) {
+            if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
+          });
     else if constexpr (Problem::sections == 1) finish_sums(batch, m0, n0, sums, ring, epilogue);
     else finish_sections(batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
   }
@@ -260,11 +269,16 @@ struct Contract {
   template <class Sums, class Epilogue>
   GRAPHC_INLINE static void finish_sums(int batch, int m0, int n0, const Sums& sums,
                                         unsigned char* tiles, const Epilogue& epilogue) {
+    constexpr int run = Epilogue::run, across = BN / run;
+    static_assert(N % run == 0, "a run exists or does not");
     const T* const ring = exchange(sums, tiles);
-#pragma unroll 8
-    for (int i = threadIdx.x; i < BM * BN; i += Tile::threads) {
-      const int m = i / BN, n = i % BN;
-      if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, ring[m * Tile::pitch + n]);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < BM * across; i += Tile::threads) {
+      const int m = i / across, n = i % across * run;
+      if (m0 + m >= M || n0 + n >= N) continue;
+      const T* const sum = ring + m * Tile::pitch + n;
+      if constexpr (run == 1) epilogue(batch, m0 + m, n0 + n, *sum);
+      else epilogue(batch, m0 + m, n0 + n, *reinterpret_cast<const Run<T, run>*>(sum));
     }
   }
 
@@ -290,24 +304,48 @@ struct Contract {
 template <class Problem>
 struct StorePartial {
   using T = typename Problem::Sum;
-  T* workspace;  // [splits][batches][M][N]
-  GRAPHC_INLINE void operator()(int batch, int m, int n, T sum) const {
+  static constexpr int run = sizeof(T) == 4 && Problem::N % 4 == 0 ? 4 : 1;
+  T* workspace;          // [splits][batches][M][N]
+  template <class Sums>  // one, or a Run of them
+  GRAPHC_INLINE void operator()(int batch, int m, int n, const Sums& sums) const {
     const long long row = static_cast<long long>(blockIdx.y) * Problem::batches + batch;
-    workspace[(row * Problem::M + m) * Problem::N + n] = sum;
+    *reinterpret_cast<Sums*>(workspace + (row * Problem::M + m) * Problem::N + n) = sums;
   }
 };
 
-// The second launch: one thread per sum, grid (ceil(batches * M * N / blockDim.x)).
-template <class Problem, class Epilogue>
+// The second launch: `Lanes` threads add the parts of a sum, or of a Run of them, each neighbours in
+// ascending order; then the lanes are joined. Sums are in the output's order: number i of it is in
+// the workspace at Problem::sum_at(i). Grid: all sums * Lanes / run threads.
+template <class Problem, int Lanes, class Epilogue>
 GRAPHC_INLINE void finish_splits(const typename Problem::Sum* workspace, const Epilogue& epilogue) {
-  constexpr int M = Problem::M, N = Problem::N;
+  using T = typename Problem::Sum;
+  constexpr int M = Problem::M, N = Problem::N, run = Problem::in_order ? Epilogue::run : 1;
   constexpr long long count = static_cast<long long>(Problem::batches) * M * N;
-  const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  typename Problem::Sum sum = 0;
+  const long long thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const long long i = thread / Lanes * run;
+  const int lane = threadIdx.x % Lanes;
+  if (Lanes == 1 && i >= count) return;
+  const long long at = i < count ? Problem::sum_at(i) : 0;
+  Run<T, run> sums = {};
 #pragma unroll 8
-  for (int split = 0; split < Problem::splits; split++) sum += workspace[split * count + i];
-  epilogue(static_cast<int>(i / N / M), static_cast<int>(i / N % M), static_cast<int>(i % N), sum);
+  for (int split = lane * Problem::splits / Lanes; split < (lane + 1) * Problem::splits / Lanes;
+       split++) {
+    const auto part = *reinterpret_cast<const Run<T, run>*>(workspace + split * count + at);
+#pragma unroll
+    for (int j = 0; j < run; j++) sums.at[j] += part.at[j];
+  }
+  if constexpr (Lanes > 1)
+#pragma unroll
+    for (int lanes = 1; lanes < Lanes; lanes *= 2) {
+      const auto others = shuffle_xor(sums, lanes);
+#pragma unroll
+      for (int j = 0; j < run; j++) sums.at[j] += others.at[j];
+    }
+  if (lane || i >= count) return;
+  const int batch = static_cast<int>(at / N / M), m = static_cast<int>(at / N % M);
+  const int n = static_cast<int>(at % N);
+  if constexpr (run == 1) epilogue(batch, m, n, sums.at[0]);
+  else epilogue(batch, m, n, sums);
 }
 
 }  // namespace graphc

@@ -4,29 +4,39 @@ The kept axes of the nest become the rows of the product (axes that only one ope
 columns (axes that only the other has) and the batch (the others); the summed axes become k. The
 operand that has the output's fastest axis gives the columns, so that neighbouring threads store
 neighbours.
+
+Where an operand's channels run fastest in memory, rows, columns and k take its axes in memory's
+order, so that copies are of 16 bytes. An axis of channels that are no whole copies is longer by the
+padding: what is read there is zero, and its sums are not used.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.access import OperandAccess, operand_access
-from graphc.kernels.program.access import row_major_strides
-from graphc.kernels.program.nest import Nest, Read
+from graphc.kernels.program.nest import Border, Nest, Read
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The contraction as a batch of matrix products: rows, columns and batch are axes of `nest`.
-    Where the nest has sections, the columns are those of one section."""
+    """The contraction as a batch of matrix products: rows, columns, batch and k (`depth`) are axes
+    of `nest`. Where the nest has sections, the columns are those of one section. `lengths` has the
+    extents without padding of the axes that have some, `order` the kept axes as they lie in the
+    output, slowest first."""
 
     nest: Nest
     batch: tuple[int, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
+    depth: tuple[int, ...]
     a: OperandAccess
     b: OperandAccess
+    lengths: Mapping[int, int]
+    order: tuple[int, ...]
 
     @property
     def kept(self) -> tuple[tuple[int, ...], ...]:
@@ -36,30 +46,44 @@ class Problem:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """Batches, M, N, K; N of one section."""
-        groups = (*self.kept, self.nest.summed)
-        batches, m, n, k = (self.nest.extents(axes) for axes in groups)
+        batches, m, n, k = (self.nest.extents(axes) for axes in (*self.kept, self.depth))
         return batches, m, n, k
 
+    @property
+    def steps(self) -> dict[int, int]:
+        """From one index of each kept axis to the next in [batch][row][column]."""
+        steps, step = {}, 1
+        for axis in reversed([i for axes in self.kept for i in axes]):
+            steps[axis] = step
+            step *= self.nest.axes[axis].extent
+        return steps
 
-def make_problem(nest: Nest) -> Problem:
+
+def make_problem(nest: Nest, body: Graph) -> Problem:
     """Which axes are rows, columns and batch, and how the operands are read so."""
-    a, b = nest.a, nest.b
     if nest.sections is not None:
         return _sectioned_problem(nest)
+    nest, lengths = _padded(nest)
+    a, b = nest.a, nest.b
     only_a, only_b = _read_alone(nest, a, b), _read_alone(nest, b, a)
     batch = tuple(i for i in nest.kept if i not in only_a + only_b)
-    strides = output_strides(nest)
+    strides = output_strides(nest, body)
     wide = [i for i in nest.kept if nest.axes[i].extent > 1]
     fastest = min(wide, key=lambda i: strides[i], default=None)
     if fastest in only_a:
         a, b, only_a, only_b = b, a, only_b, only_a
+    rows, columns = _as_it_lies(nest, a, only_a), _as_it_lies(nest, b, only_b)
+    depth = _as_it_lies(nest, a if a.type.layout != ROW_MAJOR else b, nest.summed)
     return Problem(
         nest,
         batch,
-        only_a,
-        only_b,
-        operand_access(nest, a, batch, only_a, nest.summed),
-        operand_access(nest, b, batch, only_b, nest.summed),
+        rows,
+        columns,
+        depth,
+        operand_access(nest, a, batch, rows, depth),
+        operand_access(nest, b, batch, columns, depth),
+        lengths,
+        tuple(sorted(nest.kept, key=lambda i: -strides[i])),
     )
 
 
@@ -77,14 +101,57 @@ def _sectioned_problem(nest: Nest) -> Problem:
     access = operand_access(nest, b, batch, cut, nest.summed)
     if not access.along_k:
         access = replace(access, vector=math.gcd(access.vector, nest.axes[cut[1]].extent))
-    return Problem(
-        nest, batch, rows, cut[1:], operand_access(nest, a, batch, rows, nest.summed), access
-    )
+    columns, whole = cut[1:], operand_access(nest, a, batch, rows, nest.summed)
+    order = (*batch, *rows, *columns)
+    return Problem(nest, batch, rows, columns, nest.summed, whole, access, {}, order)
 
 
-def output_strides(nest: Nest) -> dict[int, int]:
-    """Elements of the row-major output from one index of each kept axis to the next."""
-    strides = row_major_strides(nest.node.output.type.shape)
+def _padded(nest: Nest) -> tuple[Nest, dict[int, int]]:
+    """`nest` with whole copies of 16 bytes along every axis of channels that run fastest in an
+    operand, and the extents that were not."""
+    lengths: dict[int, int] = {}
+    axes = list(nest.axes)
+    for read in (nest.a, nest.b):
+        whole = 16 // read.type.numpy_dtype.itemsize
+        if read.type.layout == ROW_MAJOR or read.type.layout.width % whole:
+            continue
+        assert read.type.layout.axis is not None
+        channels = read.type.shape[read.type.layout.axis]
+        for i, axis in enumerate(nest.axes):
+            if read.strides[i] == 1 and axis.extent == channels and channels % whole:
+                lengths[i] = channels
+                extent = -(-channels // whole) * whole
+                axes[i] = replace(axis, extent=max(extent, axes[i].extent))
+    a, b = (_bordered(read, lengths) for read in (nest.a, nest.b))
+    return replace(nest, axes=tuple(axes), a=a, b=b), lengths
+
+
+def _bordered(read: Read, lengths: Mapping[int, int]) -> Read:
+    """`read` that is zero beyond the `lengths` of axes."""
+    unit = [tuple(int(d == i) for d in range(len(read.strides))) for i in lengths]
+    borders = zip(lengths.items(), unit, strict=True)
+    own = (Border(u, 0, n) for (i, n), u in borders if _reads(read, i))
+    return replace(read, borders=(*read.borders, *own))
+
+
+def _as_it_lies(nest: Nest, read: Read, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes as `read` steps through memory along them, the largest steps first, where its
+    channels run fastest."""
+    if read.type.layout == ROW_MAJOR:
+        return axes
+
+    def step(axis: int) -> float:
+        parts = (q.stride * q.border.coefficients[axis] / q.border.divisor for q in read.quotients)
+        return abs(read.strides[axis]) + sum(map(abs, parts))
+
+    return tuple(sorted(axes, key=lambda i: -step(i)))
+
+
+def output_strides(nest: Nest, body: Graph) -> dict[int, int]:
+    """Elements of what is stored from one index of each kept axis to the next."""
+    kind = nest.node.output.type
+    layouts = (v.type.layout for v in body.outputs if v.type.shape == kind.shape)
+    strides = kind.with_layout(next(layouts, ROW_MAJOR)).strides
     return {
         i: sum(s * a.coefficients[i] for s, a in zip(strides, nest.output, strict=True))
         for i in nest.kept

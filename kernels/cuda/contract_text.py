@@ -8,6 +8,7 @@ from dataclasses import replace
 from graphc.ir import Graph
 from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.contract import Problem, make_problem
+from graphc.kernels.cuda.runs import RUN, Runs, runs_of
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
     Launches,
@@ -19,7 +20,9 @@ from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.nest import Nest, contraction_nest, sectioned_nest
+from graphc.kernels.program.nest import contraction_nest, sectioned_nest
+from graphc.kernels.program.parts import Part
+from graphc.kernels.program.statement import Program
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
@@ -29,8 +32,8 @@ def lower_contract(node: KernelNode, splits_products: bool = False) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major. With
     `splits_products` tensor cores may make a product of float32 of three."""
     body = node.body
-    nest, cut = contraction_nest(body), sections_of_sums(body)
-    problem = make_problem(sectioned_nest(nest, cut) if cut else nest)
+    nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
+    problem = make_problem(sectioned_nest(nest, cut) if cut else nest, body)
     batches, m, n, k = problem.sizes
     count, number = batches * m * n, problem.nest.section_count
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
@@ -39,23 +42,28 @@ def lower_contract(node: KernelNode, splits_products: bool = False) -> Kernel:
     element, lack = _products(problem, splits_products)
     tensor = [] if lack else tensor_tiles(element, Operand.of(problem.a), Operand.of(problem.b))
     tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow, tensor)
-    epilogue = epilogue_of(body, problem.nest, *_space(problem.nest))
+    epilogue = epilogue_of(body, problem.nest, *_space(problem))
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     workspace = splits * count * itemsize if splits > 1 else 0
     launches = Launches(node, epilogue.pointers, workspace, epilogue.inplace)
-    _launch(launches, problem, tile, splits, epilogue)
+    functor, run = _functor(body, problem, epilogue)
+    _launch(launches, problem, tile, splits, epilogue, run)
     sections = (
         constant_arrays(epilogue.program),
         problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
         _shape(problem, tile, splits),
-        _functor(body, problem, epilogue),
+        functor,
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
     choice, note = _told(problem, tile, splits, element, lack)
-    return launches.kernel((header, "memory"), sections, problem.nest.flops, choice, note)
+    return launches.kernel((header, "memory"), sections, nest.flops, choice, note)
 
 
+MANY_PARTS = 24
+"""Parts of k from which on several threads add those of one sum: each waits for every eighth."""
+LANES = 8
+"""Those threads."""
 SHORT = ("half", "bfloat", "tf32")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
 
@@ -95,9 +103,14 @@ def _told(problem: Problem, tile: AnyTile, splits: int, element: str, lack: str)
 
 
 def _launch(
-    launches: Launches, problem: Problem, tile: AnyTile, splits: int, epilogue: Epilogue
+    launches: Launches,
+    problem: Problem,
+    tile: AnyTile,
+    splits: int,
+    epilogue: Epilogue,
+    run: int,
 ) -> None:
-    """Add the kernel, or that of the parts and the one that adds them."""
+    """Add the kernel, or that of the parts and the one that adds them, by `run` sums."""
     batches, m, n, _ = problem.sizes
     tiles = -(-m // tile.m) * -(-n // tile.units(problem.nest.section_count)) * batches
     names = list(epilogue.pointers.values())
@@ -116,66 +129,124 @@ def _launch(
     part = "StorePartial<Problem>{partial}"
     first = [partial, f"Contract<Problem, Tile>::{call}, {part});"]
     launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks, shared)
-    second = [partial, f"finish_splits<Problem>(partial, {whole});"]
-    launches.add(second, -(-batches * m * n // FEW_THREADS), "finish", threads=FEW_THREADS)
+    whole_words = problem.nest.node.output.type.numpy_dtype.itemsize % 4 == 0
+    lanes = LANES if splits >= MANY_PARTS and whole_words else 1
+    second = [partial, f"finish_splits<Problem, {lanes}>(partial, {whole});"]
+    threads = batches * m * n * lanes // (run if _in_order(problem) else 1)
+    launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
 
 
 def _pointer(access: OperandAccess, name: str) -> str:
     return f"reinterpret_cast<const {access.element}*>({name})" if access.read.rounded else name
 
 
-def _kept(nest: Nest) -> tuple[int, ...]:
-    """The axes of the epilogue's domain."""
-    return tuple(i for i in nest.kept if i != nest.sections)
+def _kept(problem: Problem) -> tuple[int, ...]:
+    """The axes of the epilogue's domain: those of the batch, the rows and the columns."""
+    return tuple(i for axes in problem.kept for i in axes)
 
 
-def _space(nest: Nest) -> tuple[Domain, tuple[Place, ...]]:
+def _space(problem: Problem) -> tuple[Domain, tuple[Place, ...]]:
     """The epilogue's domain, and where the output, or a section of it, lies there."""
-    kept = _kept(nest)
+    kept, nest = _kept(problem), problem.nest
     places = (Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.section_place)
     return Domain(tuple(nest.axes[i].extent for i in kept)), tuple(places)
 
 
-def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> list[str]:
-    """The struct `Epilogue` of the arrays, with what is done to a sum, or to those of sections."""
-    nest, kept, index = problem.nest, _kept(problem.nest), index_type(body)
+def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> tuple[list[str], int]:
+    """The struct `Epilogue` of the arrays, with what is done to a sum, to a run of so many of them,
+    or to those of sections."""
+    nest, kept, index = problem.nest, _kept(problem), index_type(body)
     kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
     merged, groups = epilogue.merged(kinds)
     axes = [tuple(kept[d] for d in group) for group in groups]
     indices = [nest.axes[group[-1]].name for group in axes]
-    used = merged.program.used(indices)
     element = C_TYPES[nest.node.output.type.dtype]
     total = f"{element} sum" if nest.sections is None else f"const {element}* sum"
-    return [
+    padding = [_padding(problem, axis) for axis in problem.lengths if axis in kept]
+
+    def define(program: Program) -> list[str]:
+        used, named = program.used(indices), zip(axes, indices, strict=True)
+        return [*(_index(problem, g, name, index) for g, name in named if name in used), *padding]
+
+    runs = _runs(problem, merged, axes)
+    in_runs = []
+    if runs is not None:
+        text = runs.lines(indices, index, define, f"const {element} sum = sums.at[step];")
+        sums = f"const Run<{element}, {RUN}>& sums"
+        in_runs = [
+            f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {sums}) const {{",
+            *(line if line[0] == "#" else f"    {line}" for line in text),
+            "  }",
+        ]
+    lines = [
         "struct Epilogue {",
         *(
             f"  {'const ' if v in body.inputs else ''}{C_TYPES[v.type.dtype]}* {name};"
             for name, v in epilogue.used.items()
         ),
         "",
+        f"  static constexpr int run = {RUN if runs else 1};",
         f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {total}) const {{",
-        *(
-            f"    {_index(problem, group, name, index)}"
-            for group, name in zip(axes, indices, strict=True)
-            if name in used
-        ),
+        *(f"    {line}" for line in define(merged.program)),
         *(f"    {line}" for line in merged.program.lines(indices, "1")),
         "  }",
+        *in_runs,
         "};",
     ]
+    return lines, RUN if runs else 1
+
+
+def _runs(problem: Problem, merged: Epilogue, axes: Sequence[tuple[int, ...]]) -> Runs | None:
+    """How the epilogue goes through runs of neighbouring columns; None if it does not."""
+    nest, columns = problem.nest, problem.columns
+    wide = [i for i in columns if nest.axes[i].extent > 1]
+    if nest.sections is not None or not wide or not axes or axes[-1][-1] != wide[-1]:
+        return None
+    if nest.node.output.type.numpy_dtype.itemsize != 4 or set(columns) & set(problem.lengths):
+        return None
+    part = Part((), merged.domain, merged.program, merged.pointers)
+    return runs_of(part, merged.program, shortest=True)
 
 
 def _index(problem: Problem, group: tuple[int, ...], name: str, index: str) -> str:
     """The definition of the index of merged kept axes, from that of the batch, row or column."""
+    return f"const {index} {name} = {_index_text(problem, group)};"
+
+
+def _index_text(problem: Problem, group: tuple[int, ...]) -> str:
     nest = problem.nest
     for whole, axes in zip(("batch", "row", "column"), problem.kept, strict=True):
         if group[0] in axes:
             after = axes[axes.index(group[-1]) + 1 :]
             step, extent = nest.extents(after), nest.extents(group)
             text = f"{whole} / {step}" if step > 1 else whole
-            first = step * extent == nest.extents(axes)
-            return f"const {index} {name} = {text if first else f'{text} % {extent}'};"
-    raise AssertionError(f"{name} is kept")
+            return text if step * extent == nest.extents(axes) else f"{text} % {extent}"
+    raise AssertionError(f"{group} is kept")
+
+
+def _padding(problem: Problem, axis: int) -> str:
+    """Leaves what lies in the padding behind an axis as it is."""
+    return f"if ({_index_text(problem, (axis,))} >= {problem.lengths[axis]}) return;"
+
+
+def _in_order(problem: Problem) -> bool:
+    """Whether [batch][row][column] is the output's order."""
+    wide = [i for i in problem.order if problem.nest.axes[i].extent > 1]
+    return wide == [i for i in _kept(problem) if problem.nest.axes[i].extent > 1]
+
+
+def _sum_at(problem: Problem) -> str:
+    """Where in [batch][row][column] the sum is that is number i in the output's order."""
+    nest, steps = problem.nest, problem.steps
+    if _in_order(problem):
+        return "i"
+    terms, behind = [], 1
+    for axis in reversed(problem.order):
+        extent = nest.axes[axis].extent
+        text = f"i / {behind} % {extent}" if behind > 1 else f"i % {extent}"
+        terms += [f"{text} * {steps[axis]}"] * (extent > 1)
+        behind *= extent
+    return " + ".join(reversed(terms)) or "i"
 
 
 def _shape(problem: Problem, tile: AnyTile, splits: int) -> list[str]:
@@ -186,6 +257,11 @@ def _shape(problem: Problem, tile: AnyTile, splits: int) -> list[str]:
     if sections > 1:
         whole = -(-n // units) * tile.n
         lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
+    head = "  GRAPHC_INLINE static long long sum_at(unsigned i) { return "
+    cut = []
+    if splits > 1:
+        in_order = str(_in_order(problem)).lower()
+        cut = [f"  static constexpr bool in_order = {in_order};", f"{head}{_sum_at(problem)}; }}"]
     checked = []
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
@@ -195,6 +271,7 @@ def _shape(problem: Problem, tile: AnyTile, splits: int) -> list[str]:
         f"  static constexpr int M = {m}, N = {whole}, K = {k};",
         f"  static constexpr int batches = {batches}, splits = {splits};",
         *lines,
+        *cut,
         f"  using Sum = {C_TYPES[problem.nest.node.output.type.dtype]};",
         "  using A = RowAccess;",
         "  using B = ColumnAccess;",
@@ -223,4 +300,4 @@ def _comment(problem: Problem, axes: Sequence[int], what: str) -> str:
         return " ".join(f"{problem.nest.axes[i].name}={problem.nest.axes[i].extent}" for i in group)
 
     batch = f", batch {listed(problem.batch)}" if problem.batch else ""
-    return f"{what} {listed(axes) or 'none'}, k {listed(problem.nest.summed)}{batch}"
+    return f"{what} {listed(axes) or 'none'}, k {listed(problem.depth)}{batch}"

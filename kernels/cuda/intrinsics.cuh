@@ -25,21 +25,20 @@ void graphc_sim_multiply(int kind, float* sum, const unsigned* a, const unsigned
 
 namespace graphc {
 
-// Starts to move Bytes from global to shared memory, or zeros if not `inside`; the global address
-// is not read then. Both addresses must be multiples of Bytes.
+// Starts to move Bytes from global to shared memory, of which the first `live` are read and the
+// others are zeros; both addresses must be multiples of Bytes.
 template <int Bytes>
-GRAPHC_INLINE void copy_async(void* shared, const void* global, bool inside) {
+GRAPHC_INLINE void copy_async(void* shared, const void* global, int live) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async moves 4, 8 or 16 bytes");
 #ifdef GRAPHC_SIM
-  graphc_sim_copy_async(shared, global, Bytes, inside ? Bytes : 0);
+  graphc_sim_copy_async(shared, global, Bytes, live);
 #else
   const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  const int size = inside ? Bytes : 0;
   if constexpr (Bytes == 16)  // past L1: a tile is read once per block
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(size)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(live)
                  : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(global), "r"(size),
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(global), "r"(live),
                  "n"(Bytes)
                  : "memory");
 #endif

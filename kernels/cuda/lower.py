@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from graphc.ir import Node, Type
 from graphc.kernels.cuda.attend import lower_attend
 from graphc.kernels.cuda.contract_text import lower_contract
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.prefix import lower_prefix
 from graphc.kernels.cuda.reduce_text import lower_reduce
+from graphc.kernels.cuda.relayout import conversion, lower_relayout
 from graphc.kernels.cuda.scatter import lower_scatter
 from graphc.kernels.cuda.shell import Launches
 from graphc.kernels.cuda.sort import lower_sort
@@ -25,18 +28,31 @@ TEMPLATES: dict[str, Callable[..., Kernel]] = {
     "pointwise": lower_pointwise,
     "prefix": lower_prefix,
     "reduce": lower_reduce,
+    "relayout": lower_relayout,
     "scatter": lower_scatter,
     "sort": lower_sort,
 }
 
 
-def lower_cuda(node: KernelNode, target: Target) -> Kernel:
-    """The CUDA kernel of a fused node. Every value is row-major. CompileError if there is more of
-    something than the kernel can count."""
+def lower_cuda(node: Node, target: Target) -> Kernel:
+    """The CUDA kernel of a fused node or a relayout. Values are row-major, or images and weights
+    whose channels run fastest. CompileError if there is more of something than the kernel can
+    count."""
+    if not isinstance(node, KernelNode):
+        node = conversion(node)
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
     lower = TEMPLATES[node.op.template]
     own = {"splits_products": target.splits_products} if lower is lower_contract else {}
     kernel = lower(node, **own)
     check_grids(node, kernel.launches)
-    return kernel
+    gaps = tuple(_gap(v.type) for v in node.outputs)
+    return replace(kernel, gaps=gaps) if any(gaps) else kernel
+
+
+def _gap(type: Type) -> tuple[int, ...]:
+    """The bytes of a pixel, and those of its channels, where the latter are less."""
+    axis, width, size = type.layout.axis, type.layout.width, type.numpy_dtype.itemsize
+    return (
+        () if axis is None or type.shape[axis] == width else (width * size, type.shape[axis] * size)
+    )

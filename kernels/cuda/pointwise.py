@@ -14,6 +14,7 @@ from graphc.kernels.cuda.shell import (
     decomposed,
     index_type,
     loads_first,
+    memory_order,
     wrapped,
 )
 from graphc.kernels.program.access import Domain
@@ -90,12 +91,16 @@ def _scalars_and_elements(part: Part) -> tuple[Program, Program]:
 
 
 def lower_pointwise(node: KernelNode) -> Kernel:
-    """The kernel of a fused node without a reduction; every value is row-major."""
+    """The kernel of a fused node without a reduction."""
     body = node.body
     names = Names()
     pointers = names.pointers(body)
-    domains = ((group, Domain(space(body, group[0]))) for group in grouped(body))
-    parts = [make_part(body, g, d, pointers, names).merged for g, d in domains if d.size]
+    parts = []
+    for group in grouped(body):
+        order = memory_order(group)
+        domain = Domain(tuple(space(body, group[0])[d] for d in order))
+        if domain.size:
+            parts.append(make_part(body, group, domain, pointers, names, order).merged)
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
     large = sum(p.domain.size for p in parts) >= BLOCKS * THREADS * 4

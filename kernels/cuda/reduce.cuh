@@ -22,21 +22,6 @@
 
 namespace graphc {
 
-// Any struct of whole words from the lane whose number differs in `lanes`.
-template <class T>
-GRAPHC_INLINE T shuffle_xor(T value, int lanes) {
-  static_assert(sizeof(T) % 4 == 0, "whole words");
-  constexpr int words = sizeof(T) / 4;
-  union Words {
-    T value;
-    unsigned word[words];
-    GRAPHC_INLINE Words(T value) : value(value) {}
-  } both(value);
-#pragma unroll
-  for (int i = 0; i < words; i++) both.word[i] = __shfl_xor_sync(0xffffffffu, both.word[i], lanes);
-  return both.value;
-}
-
 // The results of N neighbouring rows: a multiple of four whole words.
 template <class Stage, int N>
 struct alignas(16) Several {

@@ -20,6 +20,7 @@ from graphc.kernels.cuda.shell import (
     constant_arrays,
     decomposed,
     index_type,
+    memory_order,
     wrapped,
 )
 from graphc.kernels.program.access import Domain
@@ -36,9 +37,12 @@ AHEAD_BYTES = 128
 
 
 def lower_reduce(node: KernelNode) -> Kernel:
-    """The kernel of a fused node with reductions; every value is row-major."""
-    body = node.body
-    rows = find_rows(body, Domain(reduced_shape(body)), apart=True)
+    """The kernel of a fused node with reductions."""
+    body, extents = node.body, reduced_shape(node.body)
+    whole = [v for v in (*body.inputs, *body.outputs) if v.type.shape == extents]
+    order = memory_order(whole) if whole else tuple(range(len(extents)))
+    domain = Domain(tuple(extents[d] for d in order))
+    rows = find_rows(body, domain, apart=True, order=order)
     shape = choose_shape(rows)
     split = shape.splits > 1
     inplace = () if split else inplace_pairs(body, [rows.elements, rows.after], rows.pointers)

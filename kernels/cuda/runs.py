@@ -29,10 +29,15 @@ class Runs:
     used: Mapping[str, Value]
 
     def lines(
-        self, names: list[str], index: str, define: Callable[[Program], list[str]]
+        self,
+        names: list[str],
+        index: str,
+        define: Callable[[Program], list[str]],
+        given: str = "",
     ) -> list[str]:
         """The statements of the run at the indices `names` of its first element. `define` gives
-        the definitions of those of the indices that a program uses."""
+        the definitions of those of the indices that a program uses; `given` is a statement that
+        comes first for element `step`."""
         loads = [s for s in self.each.statements if isinstance(s, Load)]
         stores = [s for s in self.each.statements if isinstance(s, Store)]
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
@@ -48,6 +53,7 @@ class Runs:
         lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
         if self.each.only(lambda s: not _moves(s)).used(lane) & {"lane"}:
             lines.append(f"  const {index} lane = {names[-1]} + step;")
+        lines += [f"  {given}"] if given else []
         for statement in self.each.statements:
             name = runs.get(id(statement), "")
             lines.append(f"  {_step(statement, name, lane)}")
@@ -65,9 +71,9 @@ class Runs:
         return f"Run<{element}, {self.length}>", f"{address.pointer} + {address.access.text(names)}"
 
 
-def runs_of(part: Part, program: Program) -> Runs | None:
-    """How `program` goes through `part` in runs; None where memory is not read and written in whole
-    aligned ones."""
+def runs_of(part: Part, program: Program, shortest: bool = False) -> Runs | None:
+    """How `program` goes through `part` in runs, of `RUN` elements if the `shortest` are wanted;
+    None where memory is not read and written in whole aligned ones."""
     inner = part.domain.rank - 1
     if inner < 0:
         return None
@@ -79,7 +85,7 @@ def runs_of(part: Part, program: Program) -> Runs | None:
     if not all(_address(s).access and _address(s).pointer in used for s in moves):
         return None
     widest = max(used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves)
-    for length in (NARROW_RUN, RUN) if widest <= 2 else (RUN,):
+    for length in (NARROW_RUN, RUN) if widest <= 2 and not shortest else (RUN,):
         if part.domain.extents[inner] % length == 0 and all(
             aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves)
         ):

@@ -165,6 +165,15 @@ def decomposed(
     return definitions
 
 
+def memory_order(values: Collection[Value]) -> tuple[int, ...]:
+    """The axes of values of one shape, slowest first as most of their bytes lie in memory."""
+    bytes_of: dict[tuple[int, ...], int] = {}
+    for value in values:
+        order = value.type.layout.order(value.type.rank)
+        bytes_of[order] = bytes_of.get(order, 0) + value.type.nbytes
+    return max(bytes_of, key=lambda order: bytes_of[order])
+
+
 def index_type(body: Graph) -> str:
     """The C++ type of element indices and offsets in a kernel of `body`. A thread past the end may
     compute an index beyond the last one: int has room for that."""

@@ -66,7 +66,7 @@ struct Fragments {
     } else if constexpr (!ForB) {
 #pragma unroll
       for (int i = 0; i < 4; i += 2) {
-        const auto two = *reinterpret_cast<const Pack<T, 2>*>(
+        const auto two = *reinterpret_cast<const Run<T, 2>*>(
             tile + Shared::at(outer + lane / 4 * 2, k + lane % 4 + i * 2));
         to[i] = bits_of(two.at[0]);
         to[i + 1] = bits_of(two.at[1]);

@@ -6,10 +6,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphc.kernels.cuda.access import OperandAccess
-from graphc.kernels.cuda.shell import BLOCKS, SHARED_BYTES
+from graphc.kernels.cuda.shell import SHARED_BYTES
 
 LEAST_STEPS = 4
 """Steps of the pipeline that a split is worth."""
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 264)
+"""Parts of k that are tried."""
+
+MULTIPROCESSORS = 132
+"""Of an H100 or H200. A constant, as all figures here, so that kernels, and with them results, do
+not depend on the device."""
+MULTIPLY_ADDS = 96
+"""Per cycle of a multiprocessor, with the best of `TILES`: three quarters of its units."""
+BYTES = 2800
+"""From the second-level cache per cycle, to all multiprocessors: 5.5 TB/s at 1.98 GHz, from
+published measurements of an H100."""
+STEP = 100
+"""Cycles of a step of the pipeline beside its instructions, where nothing else runs meanwhile: a
+barrier, and the way from shared memory to registers."""
+ISSUE = 1.7
+"""Cycles of an instruction of a warp that runs alone: many wait for the one before."""
+SUM = 0.2
+"""Cycles of a multiprocessor for each sum that a block stores or hands to the epilogue: about 25
+instructions, some of them accesses, in four warps at a time."""
+LAUNCH = 4500
+"""Cycles that a second launch takes at least, as a node of a graph."""
+WAIT = 34
+"""Cycles that a launch waits for each partial sum: a latency of the cache for every eighth."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +52,11 @@ class Tile:
     @property
     def threads(self) -> int:
         return self.m // self.tm * (self.n // self.tn)
+
+    def instructions(self, size: int) -> float:
+        """Of a thread per step, with operands of `size` bytes, about."""
+        reads = (self.tm + self.tn) * self.k / 4
+        return self.tm * self.tn * self.k + reads + _copies(self, size)
 
     def fits(self, itemsize: int) -> bool:
         """Whether a block's tiles of such elements fit shared memory, and its sums registers."""
@@ -55,11 +83,11 @@ TILES = (
     Tile(128, 64, 16, 8, 4, 2, 2, 0.9),
     Tile(64, 128, 16, 4, 8, 2, 2, 0.9),
     Tile(64, 64, 16, 4, 4, 3, 4, 0.8),
-    Tile(32, 64, 16, 4, 4, 3, 6, 0.7),
-    Tile(64, 32, 16, 4, 4, 3, 6, 0.7),
-    Tile(32, 32, 16, 2, 4, 3, 6, 0.5),
-    Tile(16, 64, 16, 4, 4, 3, 8, 0.5),
-    Tile(64, 16, 16, 4, 2, 3, 8, 0.4),
+    Tile(32, 64, 16, 4, 4, 3, 6, 0.75),
+    Tile(64, 32, 16, 4, 4, 3, 6, 0.75),
+    Tile(32, 32, 16, 2, 4, 3, 6, 0.55),
+    Tile(16, 64, 16, 4, 4, 3, 8, 0.6),
+    Tile(64, 16, 16, 4, 2, 3, 8, 0.45),
 )
 """Without measurements, from the ratio of multiply-adds to shared reads."""
 
@@ -96,6 +124,12 @@ class TensorTile:
     def threads(self) -> int:
         return 32 * (self.m // self.wm) * (self.n // self.wn)
 
+    def instructions(self, size: int) -> float:
+        """As of `Tile`; operands of four bytes are rounded in registers."""
+        products = self.wm * self.wn * self.k * size / (16 * 8 * 32)
+        fragments = (self.wm + self.wn) / 16 * self.k * size / 32
+        return products + fragments * (5 if size == 4 else 1) + _copies(self, size)
+
     def shared_bytes(self, size: int) -> int:
         """Of a block, with operands of `size` bytes."""
         return self.stages * (self.m + self.n) * self.k * size
@@ -121,21 +155,30 @@ class TensorTile:
         return f"TensorCores<{', '.join(map(str, numbers))}>"
 
 
+def _copies(tile: AnyTile, size: int) -> float:
+    """Instructions of a thread that copy 16 bytes at a time."""
+    return 8 * (tile.m + tile.n) * tile.k * size / 16 / tile.threads
+
+
 MOST_LINES = 16
 """Lines of a tile of which a thread copies a part: it holds an offset for each."""
 SHORT_TILES = (
     TensorTile(128, 128, 64, 64, 64, 3, 2, 1.0),
-    TensorTile(128, 64, 64, 64, 32, 3, 3, 0.8),
-    TensorTile(64, 128, 64, 32, 64, 3, 3, 0.8),
-    TensorTile(64, 64, 64, 32, 32, 4, 3, 0.6),
-    TensorTile(64, 32, 64, 32, 16, 4, 4, 0.45),
-    TensorTile(32, 64, 64, 16, 32, 4, 4, 0.45),
-    TensorTile(32, 32, 64, 16, 16, 4, 6, 0.3),
+    TensorTile(128, 64, 64, 32, 32, 3, 2, 0.9),
+    TensorTile(64, 128, 64, 32, 32, 3, 2, 0.9),
+    TensorTile(64, 64, 64, 32, 32, 4, 3, 0.8),
+    TensorTile(64, 32, 64, 32, 16, 4, 4, 0.6),
+    TensorTile(32, 64, 64, 16, 32, 4, 4, 0.6),
+    TensorTile(32, 32, 64, 16, 16, 4, 6, 0.4),
 )
 """Of operands of two bytes. Shared memory takes at most 96 KiB, which every GPU of compute
 capability 8.0 or newer has. Speeds are guesses, from the ratio of multiply-adds to shared reads."""
-LONG_TILES = tuple(replace(t, k=32, blocks=max(2, t.blocks - 1)) for t in SHORT_TILES)
-"""Of float32 operands, which take twice the room, and more registers."""
+LONG_TILES = (
+    TensorTile(128, 128, 32, 64, 32, 3, 2, 1.0),
+    *(replace(t, k=32, blocks=max(2, t.blocks - 1)) for t in SHORT_TILES[1:]),
+)
+"""Of float32 operands, which take twice the room, and more registers; rounding takes time that more
+warps hide."""
 SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 5.5, "float": 2.0}
 """Multiply-adds of the best tile of tensor cores for each of the best of `TILES`, by element: from
 an H200's data sheet at the share of its peak that mma.sync is said to reach."""
@@ -146,7 +189,7 @@ def tensor_tiles(element: str, a: Operand, b: Operand) -> list[TensorTile]:
     """The tiles of tensor cores for such operands; speeds are in units of the best of `TILES`."""
     tiles = SHORT_TILES if a.size == 2 else LONG_TILES
     if element == "float":  # fragments of both parts of larger tiles do not fit registers
-        tiles = tuple(t for t in tiles if t.wm * t.wn <= 64 * 32)
+        tiles = tuple(t for t in tiles if t.wm * t.wn <= 32 * 32)
     return [replace(t, speed=t.speed * SPEEDS[element]) for t in tiles if t.copies(a, b)]
 
 
@@ -160,10 +203,9 @@ def choose_tile(
     operand: int = 4,
     tensor: Sequence[TensorTile] = (),
 ) -> tuple[AnyTile, int]:
-    """The tile and the number of splits of k that should be fastest on a device of `BLOCKS`
-    blocks: padding, the tile's own speed and idle multiprocessors are what costs time. With
-    `sections` of `n` columns each, whose epilogue takes them together, k is not split; `operand`
-    is the size of its operands' elements, `tensor` what tensor cores may take."""
+    """The tile and the number of splits of k that are estimated to be fastest on a large device.
+    With `sections` of `n` columns each, whose epilogue takes them together, k is not split;
+    `operand` is the size of its operands' elements, `tensor` what tensor cores may take."""
     best: tuple[float, AnyTile, int] | None = None
     plain = [t for t in TILES if t.fits(itemsize)]
     if sections > 1:
@@ -172,15 +214,25 @@ def choose_tile(
     for tile in (t for t in tried if t.units(sections)):
         tiles = -(-m // tile.m) * -(-n // tile.units(sections)) * batches
         steps = -(-k // tile.k)
-        most = max(1, min(steps // LEAST_STEPS, -(-BLOCKS // tiles)))
-        most = most if sections == 1 else 1
-        for splits in sorted({1, most}):
-            busy = min(1.0, tiles * splits / BLOCKS)
-            work = tiles * tile.m * tile.n * max(k, tile.k) / (tile.speed * busy)
-            # Partial sums are stored and read again, at about 100 multiply-adds each.
-            partial = 200 * batches * m * n * splits if splits > 1 else 0
-            cost = work + partial
+        for splits in SPLITS if sections == 1 else (1,):
+            if splits > 1 and steps < splits * LEAST_STEPS:
+                break
+            cost = _cycles(tile, tiles * splits, -(-steps // splits), operand)
+            if splits > 1:  # partial sums are stored and read again, by a launch of their own
+                cost += 2 * batches * m * n * splits * itemsize / BYTES + LAUNCH + splits * WAIT
             if best is None or cost < best[0]:
                 best = (cost, tile, splits)
     assert best is not None
     return best[1], best[2]
+
+
+def _cycles(tile: AnyTile, blocks: int, steps: int, operand: int) -> float:
+    """What so many blocks of so many steps take: the rounds in which they run, each as long as
+    the arithmetic of its blocks, or as one block takes alone; or all that they copy."""
+    step = tile.m * tile.n * tile.k / (MULTIPLY_ADDS * tile.speed)
+    alone = max(step, ISSUE * tile.instructions(operand)) + STEP
+    whole, rest = divmod(-(-blocks // MULTIPROCESSORS), tile.blocks)
+    rounds = [(whole, tile.blocks)] * bool(whole) + [(1, rest)] * bool(rest)
+    times = (n * (max(b * step, alone) * steps + b * tile.m * tile.n * SUM) for n, b in rounds)
+    copied = blocks * steps * (tile.m + tile.n) * tile.k * operand
+    return max(sum(times), copied / BYTES)

@@ -46,9 +46,18 @@ class Domain:
     def constant(self, offset: int) -> Place:
         return Place((0,) * self.rank, offset)
 
-    def identity(self) -> tuple[Place, ...]:
-        """The places of a value that has the domain's own axes."""
-        return tuple(self.axis(d) for d in range(self.rank))
+    def identity(self, order: Sequence[int] = ()) -> tuple[Place, ...]:
+        """The places of a value that has the domain's own axes, which are `order` of the value's;
+        without it they are the same."""
+        return tuple(self.axis(d) for d in self._axes(order))
+
+    def shape(self, order: Sequence[int] = ()) -> tuple[int, ...]:
+        """The extents of that value."""
+        return tuple(self.extents[d] for d in self._axes(order))
+
+    def _axes(self, order: Sequence[int]) -> Sequence[int]:
+        """The domain's axis for each axis of the value."""
+        return [order.index(d) for d in range(self.rank)] if order else range(self.rank)
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,8 @@ def memory_access(type: Type, places: Sequence[Place], domain: Domain) -> Access
     if type.layout.axis is None:
         return linear_index(type.shape, places, domain)
     axis, width = type.layout.axis, type.layout.width
+    if domain.lane is None and type.layout.in_one_block(type.shape):
+        return place_access(place_of(Affine(type.strides), places, domain.rank), domain)
     *strides, _ = row_major_strides(type.storage_shape)
     batch = places[axis]
     others = [s if d != axis else 0 for d, s in enumerate(strides)]

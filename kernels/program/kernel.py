@@ -47,6 +47,9 @@ class Kernel:
     by the chunk that read that element of the input, after reading it, and no other chunk or
     element reads it."""
     launches: tuple[GridLaunch, ...] = ()
+    gaps: tuple[tuple[int, ...], ...] = ()
+    """On CUDA, for each output: (period, live) if of every `period` bytes it writes the first
+    `live` alone, as the others are padding; () if it writes all. Empty if it does so for all."""
     note: str = ""
     """What the plan's notes say of how it computes."""
     choice: str = ""

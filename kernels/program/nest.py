@@ -154,9 +154,10 @@ class Nest:
         return math.prod(self.axes[a].extent for a in axes)
 
 
-def contraction_nest(body: Graph) -> Nest:
+def contraction_nest(body: Graph, lanes: bool = True) -> Nest:
     """The nest of the one contraction of `body`, whose operands are inputs through affine views, of
-    f16 and bf16 widened, and f32 rounded to tf32, where they are read."""
+    f16 and bf16 widened, and f32 rounded to tf32, where they are read. Without `lanes` an operand's
+    axis with lanes is one that runs fastest: one block holds it."""
     (node,) = (n for n in body.nodes if isinstance(n.op, Contraction))
     assert isinstance(node.op, Contraction)
     a, b = node.inputs
@@ -169,8 +170,8 @@ def contraction_nest(body: Graph) -> Nest:
     return Nest(
         node,
         axes,
-        _read(body, a, nest.a, extents),
-        _read(body, b, nest.b, extents),
+        _read(body, a, nest.a, extents, lanes),
+        _read(body, b, nest.b, extents, lanes),
         nest.output,
     )
 
@@ -229,7 +230,9 @@ def pooled_nest(nest: Nest, pool: MaxPool2d) -> tuple[Nest, Window]:
     return replace(nest, axes=tuple(axes)), (window[0], window[1])
 
 
-def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, ...]) -> Read:
+def _read(
+    body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, ...], lanes: bool
+) -> Read:
     """The read of `value`, given its index per axis over iteration axes of `extents`."""
     borders: list[Border] = []
     places: list[_Place] = []
@@ -256,7 +259,10 @@ def _read(body: Graph, value: Value, operand: OperandIndex, extents: tuple[int, 
         assert index is not None, f"{view.op.name} is not affine"
         places = [_compose(affine, places, len(extents)) for affine in index]
         value = source
-    read = _address(body.inputs.index(value), value.type, places, tuple(borders), len(extents))
+    number, type = body.inputs.index(value), value.type
+    steps = _storage_strides(type) if lanes else type.strides
+    blocked = type.layout.axis if lanes else None
+    read = _address(number, type, steps, blocked, places, tuple(borders), len(extents))
     return replace(read, rounded=rounded)
 
 
@@ -289,13 +295,19 @@ def _compose(affine: Affine, places: Sequence[_Place], rank: int) -> _Place:
 
 
 def _address(
-    index: int, type: Type, places: Sequence[_Place], borders: tuple[Border, ...], rank: int
+    index: int,
+    type: Type,
+    steps: Sequence[int],
+    blocked: int | None,
+    places: Sequence[_Place],
+    borders: tuple[Border, ...],
+    rank: int,
 ) -> Read:
+    """The read of an input of `type` whose axes step by `steps`, `blocked` being in blocks."""
     strides, offset, quotients = [0] * rank, 0, []
     lanes, block = None, 0
-    steps = _storage_strides(type)
     for axis, (place, step) in enumerate(zip(places, steps, strict=True)):
-        if axis == type.layout.axis:
+        if axis == blocked:
             assert not place.quotients and place.offset == 0, (
                 f"lanes of {type} are read as they lie"
             )

@@ -78,9 +78,11 @@ def make_part(
     domain: Domain,
     pointers: Mapping[Value, str],
     names: Names | None = None,
+    order: Sequence[int] = (),
 ) -> Part:
-    """The part that stores these outputs of one shape, in the domain of their own axes."""
+    """The part that stores these outputs of one shape, in the domain of their own axes, which are
+    in `order`."""
     walk = Walk(body, domain, pointers, names)
-    here, shape = domain.identity(), domain.extents
+    here, shape = domain.identity(order), domain.shape(order)
     walk.store_all([(v, p) for v in outputs for p in pieces(body, v, here[: v.type.rank], shape)])
     return Part(tuple(outputs), domain, walk.taken(), pointers)

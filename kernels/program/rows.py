@@ -8,7 +8,7 @@ first loop that can, what there is once per row after the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -117,17 +117,19 @@ class Rows:
         return joined((self.elements, self.after))
 
 
-def find_rows(body: Graph, domain: Domain, apart: bool = False) -> Rows:
-    """The loops of `body` over `domain`, whose axes are those of what is reduced. What varies along
-    the kept axes alone is computed once per row, or, with `apart`, by each loop for itself."""
+def find_rows(body: Graph, domain: Domain, apart: bool = False, order: Sequence[int] = ()) -> Rows:
+    """The loops of `body` over `domain`, whose axes are those of what is reduced, in `order`. What
+    varies along the kept axes alone is computed once per row, or, with `apart`, by each loop for
+    itself."""
     names = Names()
     pointers = names.pointers(body)
     walk = Walk(body, domain, pointers, names)
     reductions, depth = reductions_of(body), _depths(body)
-    reduced = frozenset(_axes_of(reductions[0]))
+    whole = domain.identity(order)
+    reduced = frozenset(whole[d].coefficients.index(1) for d in _axes_of(reductions[0]))
     kept = frozenset(range(domain.rank)) - reduced
     places = {
-        v: tuple(domain.constant(0) if d is None else domain.axis(d) for d in axes)
+        v: tuple(domain.constant(0) if d is None else whole[d] for d in axes)
         for v, axes in row_axes(body).items()
     }
     outputs = dict.fromkeys(body.outputs)
@@ -136,7 +138,7 @@ def find_rows(body: Graph, domain: Domain, apart: bool = False) -> Rows:
     loops = []
     for k in range(last):
         own = [n for n in reductions if depth[n.output] == k + 1]
-        here = [domain.identity()[: n.inputs[0].type.rank] for n in own]
+        here = [whole[: n.inputs[0].type.rank] for n in own]
         operands = [walk.value(n.inputs[0], at) for n, at in zip(own, here, strict=True)]
         walk.store_all([element_at(v, places[v]) for v in varying if depth[v] == k])
         sums = []

@@ -56,7 +56,7 @@ class Writer:
     def store(self, value: Value, places: Sequence[Place], register: str) -> None:
         """Write `register` to the output `value`, at `places`."""
         address = Address(self.pointers[value], memory_access(value.type, places, self.domain))
-        lanes = value.type.layout.axis is not None
+        lanes = value.type.layout.axis is not None and self.domain.lane is not None
         self._statements.append(Store((), (address, register), lanes))
 
     def compute(

@@ -178,8 +178,14 @@ class Functions:
         workspace = self._plan.kernels[step.kernel].workspace > 0
         writes = step.writes[:-1] if workspace else step.writes
         scratch = step.writes[-1:] if workspace else ()
-        spans = {
+        spans: dict[str, Any] = {
             name: [addresses.span(p) for p in places if p.stop > p.start]
-            for name, places in (("reads", step.reads), ("writes", writes), ("scratch", scratch))
+            for name, places in (("reads", step.reads), ("scratch", scratch))
         }
+        gaps = self._plan.kernels[step.kernel].gaps or ((),) * len(writes)
+        spans["writes"] = [
+            (*addresses.span(p), *gap)
+            for p, gap in zip(writes, gaps, strict=True)
+            if p.stop > p.start
+        ]
         return {**spans, "completes": last}

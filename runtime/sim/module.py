@@ -86,7 +86,8 @@ class Function:
         """Launch with a packed buffer of arguments, each aligned to its size.
 
         `reads`, `writes` and `scratch` are (start, stop) or (start, stop, name) in bytes: what the
-        kernel may read, what it writes as a whole, and what it may write and read back. Several
+        kernel may read, what it writes as a whole (or, with a period and a number behind the name,
+        so many bytes at the start of each period), and what it may write and read back. Several
         launches that together write `writes` come one after another on one stream, with
         `completes` false on all but the last. Where none is given nothing is checked against them.
         """

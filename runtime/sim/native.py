@@ -50,7 +50,9 @@ class _Range(ctypes.Structure):
         ("reads", ctypes.c_int32),
         ("writes", ctypes.c_int32),
         ("scratch", ctypes.c_int32),
-        ("padding", ctypes.c_int32),
+        ("period", ctypes.c_int32),
+        ("live", ctypes.c_int32),
+        ("unused", ctypes.c_int32),
         ("name", ctypes.c_char_p),
     )
 
@@ -110,12 +112,14 @@ class Declared:
         done: dict[tuple[int, int], list[Any]] = {}
         for kind, places in enumerate((self.reads, self.writes, self.scratch)):
             for place in places:
-                entry = done.setdefault((place.start, place.stop), [0, 0, 0, place.name])
+                entry = done.setdefault((place.start, place.stop), [0, 0, 0, 0, 0, place.name])
                 entry[kind] = 1
+                if kind == 1:
+                    entry[3:5] = place.period, place.live
         array = (_Range * len(done))(
             *(
-                _Range(start, stop, *kinds, 0, (name or hex(start)).encode())
-                for (start, stop), (*kinds, name) in done.items()
+                _Range(start, stop, *numbers, 0, (name or hex(start)).encode())
+                for (start, stop), (*numbers, name) in done.items()
             )
         )
         return array, len(done)

@@ -27,11 +27,14 @@ Clock = dict[int, int]
 
 
 class Bytes(NamedTuple):
-    """The addresses `start` to `stop` (exclusive); `name` is whose they are, for messages."""
+    """The addresses `start` to `stop` (exclusive); `name` is whose they are, for messages. With a
+    `period` only the first `live` bytes of each are meant where they are written."""
 
     start: int
     stop: int
     name: str = ""
+    period: int = 0
+    live: int = 0
 
 
 @dataclass(eq=False)

@@ -14,6 +14,7 @@ import pytest
 from graphc.ir import Graph, verify
 from graphc.passes.pipeline import AFTER_GRADIENT, BEFORE_GRADIENT
 from graphc.passes.rewriting.runner import Pass
+from graphc.target import Target
 from graphc.text import graph_text, parse
 from tests.passes.meaning import CPU, assert_same_meaning
 
@@ -21,6 +22,8 @@ FOLDER = Path(__file__).parent.parent / "golden" / "passes"
 PASSES: dict[str, Pass] = dict((*BEFORE_GRADIENT, *AFTER_GRADIENT))
 AGAIN = {"store_or_recompute_traced", "hoist_gradient", "clean_hoisted"}
 """Passes that run a second time, by the names of that."""
+GPU = {"channels_last"}
+"""Passes that do something on a GPU alone."""
 ARROW = "->\n"
 
 
@@ -28,7 +31,8 @@ def apply(file: Path) -> tuple[Graph, Graph, str]:
     """The file's graph before, after the pass of its name, and the text of both."""
     before = parse(file.read_text().partition(ARROW)[0])
     verify(before)
-    after = PASSES[file.stem.partition("-")[0]](before, CPU)
+    name = file.stem.partition("-")[0]
+    after = PASSES[name](before, Target("cuda", lanes=1) if name in GPU else CPU)
     return before, after, f"{graph_text(before)}\n{ARROW}{graph_text(after)}"
 
 

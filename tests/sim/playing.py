@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir import Node
+from graphc.ir import Node, Type
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array
@@ -45,6 +45,26 @@ def fetch(device: Simulator, allocation: DeviceAllocation, like: Array) -> Array
     if array.nbytes:
         device.memcpy_dtoh(array, allocation)
     return array
+
+
+def laid(array: Array, type: Type) -> Array:
+    """The array as it lies in memory; where nothing may be read there are large numbers."""
+    axis = type.layout.axis
+    if axis is None:
+        return array
+    assert type.layout.in_one_block(type.shape), f"{type} has blocks"
+    memory = np.full(type.storage_shape, 99, type.numpy_dtype)
+    elements(memory, type)[...] = array
+    return memory
+
+
+def elements(memory: Array, type: Type) -> Array:
+    """A view of the elements in memory, in the type's shape."""
+    axis = type.layout.axis
+    if axis is None:
+        return memory.reshape(type.shape)
+    channels_last = np.squeeze(memory, axis)[..., : type.shape[axis]]
+    return np.moveaxis(channels_last, -1, axis)
 
 
 def whole(allocation: DeviceAllocation, nbytes: int, name: str) -> tuple[int, int, str]:
@@ -103,7 +123,8 @@ class Played:
         assert isinstance(node.op, Fused)
         kernel = self.kernels[node.op.kernel]
         device = self.device
-        made = [np.empty(v.type.shape, v.type.numpy_dtype) for v in node.outputs]
+        made = [np.empty(v.type.storage_shape, v.type.numpy_dtype) for v in node.outputs]
+        inputs = [laid(a, v.type) for a, v in zip(inputs, node.inputs, strict=True)]
         given = [place(device, a) for a in inputs]
         results = [device.mem_alloc(max(a.nbytes, 1)) for a in made]
         scratch = [device.mem_alloc(kernel.workspace)] if kernel.workspace else []
@@ -111,8 +132,10 @@ class Played:
         reads = [
             whole(a, x.nbytes, v.name) for a, x, v in zip(given, inputs, node.inputs, strict=True)
         ]
+        gaps = kernel.gaps or ((),) * len(made)
         writes = [
-            whole(a, x.nbytes, v.name) for a, x, v in zip(results, made, node.outputs, strict=True)
+            (*whole(a, x.nbytes, v.name), *gap)
+            for a, x, v, gap in zip(results, made, node.outputs, gaps, strict=True)
         ]
         own = [whole(a, kernel.workspace, "workspace") for a in scratch]
         for launch in kernel.launches:
@@ -128,7 +151,10 @@ class Played:
                 completes=launch is kernel.launches[-1],
             )
         self.stream.synchronize()
-        return [fetch(device, a, x) for a, x in zip(results, made, strict=True)]
+        return [
+            elements(fetch(device, a, x), v.type)
+            for a, x, v in zip(results, made, node.outputs, strict=True)
+        ]
 
 
 def joined(kernels: Sequence[Kernel]) -> str:

@@ -244,7 +244,11 @@ inline void check_written() {
     std::uint64_t missing = 0, first = 0, at = range.start;
     shadow.each_global(range.start, range.stop - range.start, [&](Cell& cell, std::uint8_t mask) {
       const bool touched = cell.touched_serial == launch.request.touch_serial;
-      const std::uint8_t lost = touched ? mask & ~cell.touched_writes : mask;
+      std::uint8_t lost = touched ? mask & ~cell.touched_writes : mask;
+      for (int bit = 0; range.period && bit < 8; bit++)  // padding is none
+        if ((at - range.start + bit - __builtin_ctz(mask)) % range.period >=
+            static_cast<std::uint64_t>(range.live))
+          lost &= ~(1u << bit);
       if (lost && !missing) first = at - range.start + __builtin_ctz(lost) - __builtin_ctz(mask);
       missing += __builtin_popcount(lost);
       at += __builtin_popcount(mask);

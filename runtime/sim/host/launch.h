@@ -13,7 +13,9 @@ namespace graphc_sim {
 // Bytes that a launch declares. Scratch may be read where it was written before.
 struct Range {
   std::uint64_t start, stop;
-  std::int32_t reads, writes, scratch, padding;
+  std::int32_t reads, writes, scratch;
+  std::int32_t period, live;  // what is written: the first `live` bytes of every `period`, or all
+  std::int32_t unused;
   const char* name;
 };
 
