@@ -171,6 +171,26 @@ GRAPHC_INLINE unsigned short float_to_bfloat(float a) {
   return c;
 #endif
 }
+// The half, or the upper half of a float, nearest to a float, as a float again: in pairs with zero,
+// which is an instruction of the arithmetic units; one by itself goes to the special functions.
+GRAPHC_INLINE float round_to_half(float a) {
+#ifdef GRAPHC_SIM
+  return half_to_float(float_to_half(a));
+#else
+  unsigned c;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(c) : "f"(0.0f), "f"(a));
+  return half_to_float(static_cast<unsigned short>(c));
+#endif
+}
+GRAPHC_INLINE float round_to_bfloat(float a) {
+#ifdef GRAPHC_SIM
+  return __int_as_float(static_cast<int>(float_to_bfloat(a)) << 16);
+#else
+  int c;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(c) : "f"(a), "f"(0.0f));
+  return __int_as_float(c);
+#endif
+}
 
 // The larger and the smaller of two floats; NaN if either is NaN.
 GRAPHC_INLINE float maximum_nan(float a, float b) {

@@ -114,14 +114,14 @@ template <>
 struct Convert<half> {
   template <class From>
   GRAPHC_INLINE static float from(From x) {
-    return decode(encode<half>(Convert<float>::from(x)));
+    return round_to_half(Convert<float>::from(x));
   }
 };
 template <>
 struct Convert<bfloat> {
   template <class From>
   GRAPHC_INLINE static float from(From x) {
-    return decode(encode<bfloat>(Convert<float>::from(x)));
+    return round_to_bfloat(Convert<float>::from(x));
   }
 };
 template <class T, class From>
