@@ -23,11 +23,13 @@ LEAST_COLUMNS = 8
 """Columns, or runs of them, per thread that a split is worth."""
 LEAST_ACROSS = 8
 """Threads side by side where rows lie so; of runs of 16 bytes they read a line of memory."""
+UNSPLIT_COLUMNS = 32
+"""Columns per thread up to which adding them takes less time than a second launch."""
 HELD_BYTES = 128
-"""Bytes of a row that a thread holds in registers if there are enough threads: half of the
-registers that let a multiprocessor hold 1024 threads."""
-MOST_HELD_BYTES = 256
-"""Bytes that a thread of a block that has one row holds at most."""
+"""Bytes of a row that a thread holds in registers: half of what 1024 threads of a multiprocessor
+have."""
+MOST_THREADS = 1024
+"""Threads of a block that holds one row."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class Shape:
     splits: int
     length: int = 1
     held: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.across * self.along
 
     @property
     def blocks(self) -> int:
@@ -95,14 +102,18 @@ def _of_rows(rows: int, columns: int, length: int, column_bytes: int) -> Shape:
     """Threads of a row are neighbours; `column_bytes` are read of each column."""
     runs = columns // length
     least = min(32, _power(runs))
+
+    def held_bytes(along: int) -> int:
+        return -(-runs // along) * length * column_bytes
+
     along = least
-    while along < THREADS and (
-        -(-runs // along) * length * column_bytes > HELD_BYTES
-        or (rows * along < BLOCKS * THREADS and 2 * along <= runs)
-    ):
+    while along < THREADS and rows * along < BLOCKS * THREADS and 2 * along <= runs:
         along *= 2
-    if 0 < -(-runs // along) * length * column_bytes <= MOST_HELD_BYTES:
-        return Shape(rows, columns, THREADS // along, along, True, 1, length, True)
+    while along < MOST_THREADS and held_bytes(along) > HELD_BYTES:
+        along *= 2
+    if 0 < held_bytes(along) <= HELD_BYTES:
+        across = max(1, THREADS // along)
+        return Shape(rows, columns, across, along, True, 1, length, True)
     along = least
     while (
         along < THREADS
@@ -123,7 +134,8 @@ def _of_columns(rows: int, columns: int, length: int) -> Shape:
         1 if columns <= LEAST_COLUMNS else THREADS // min(widest, max(LEAST_ACROSS, _power(places)))
     )
     across = THREADS // along
-    splits = _splits(-(-places // across), columns, along)
+    deep = columns > along * UNSPLIT_COLUMNS
+    splits = _splits(-(-places // across), columns, along) if deep else 1
     return Shape(rows, columns, across, along, False, splits, length)
 
 

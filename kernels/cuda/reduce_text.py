@@ -16,6 +16,7 @@ from graphc.kernels.cuda.reduce import (
 )
 from graphc.kernels.cuda.shell import (
     RESIDENT,
+    THREADS,
     Launches,
     constant_arrays,
     decomposed,
@@ -49,7 +50,8 @@ def lower_reduce(node: KernelNode) -> Kernel:
     text = _Text(rows, shape, index_type(body))
     launches = Launches(node, rows.pointers, text.offsets[-1] if split else 0, inplace)
     for part, lines, splits in text.launches():
-        launches.add(lines, shape.blocks, part, splits, resident=RESIDENT)
+        resident = RESIDENT * THREADS // shape.threads or 1
+        launches.add(lines, shape.blocks, part, splits, shape.threads, resident)
     settings = (
         f"using Rows = Reduce<{text.index}, {shape.rows}, {shape.columns}, {shape.across}, "
         f"{shape.along}, {str(shape.rows_apart).lower()}, {shape.splits}, {shape.length}>;"

@@ -10,7 +10,7 @@ import pytest
 import graphc
 from graphc.dtypes import convert, shown
 from graphc.ir import DTYPES
-from graphc.kernels.cuda.reduce import MOST_HELD_BYTES, Shape, choose_shape
+from graphc.kernels.cuda.reduce import HELD_BYTES, MOST_THREADS, Shape, choose_shape
 from graphc.kernels.cuda.shell import BLOCKS, THREADS
 from graphc.kernels.lower import lower
 from graphc.kernels.program.access import Domain
@@ -72,8 +72,8 @@ NARROW = ("float16", "bfloat16")
 ROWS = [
     *(traced(f"softmax_{n}", softmax, spec(5, n)) for n in LENGTHS),
     *(traced(f"normalised_{n}", normalised, spec(9, n), spec(n)) for n in (1, 7, 64, 516, 4096)),
-    traced("softmax_16384", softmax, spec(3, 16384)),
-    traced("softmax_16640", softmax, spec(3, 16640)),
+    traced("softmax_32768", softmax, spec(3, 32768)),
+    traced("softmax_33024", softmax, spec(3, 33024)),
     traced("softmax_double", softmax, spec(3, 1028, dtype="float64")),
     *(traced(f"softmax_{d}", narrow_softmax, spec(3, 1032, dtype=d)) for d in NARROW),
     traced("softmax_half", narrow_softmax, spec(3, 1028, dtype="float16")),
@@ -172,13 +172,13 @@ def test_runs_are_of_sixteen_bytes_where_rows_are_whole_aligned_ones():
 
 
 def test_short_rows_are_loaded_once_and_all_at_the_beginning():
-    for name in ("softmax_4096", "normalised_4096", "softmax_4097", "softmax_16384", "sliced"):
+    for name in ("softmax_4096", "normalised_4096", "softmax_4097", "softmax_32768", "sliced"):
         assert shape_of(name).held
         before, _, after = lower(BY_NAME[name], TARGET).source.partition("rows.reduce<")
         assert "rows.hold(" in before
         assert "*reinterpret_cast<const Run<" in before
         assert "*reinterpret_cast<const Run<" not in after
-    assert not shape_of("softmax_16640").held
+    assert not shape_of("softmax_33024").held
 
 
 def test_what_a_thread_holds_is_bounded():
@@ -186,7 +186,7 @@ def test_what_a_thread_holds_is_bounded():
         shape = shape_of(name)
         if shape.held:
             runs = -(-shape.columns // (shape.length * shape.along))
-            assert runs * shape.length * 4 <= MOST_HELD_BYTES
+            assert runs * shape.length * 4 <= HELD_BYTES
 
 
 def test_a_run_of_rows_is_stored_and_its_sums_are_kept_together():
@@ -202,7 +202,7 @@ def test_splits_never_put_more_than_two_blocks_on_a_multiprocessor():
     for name in BY_NAME:
         shape = shape_of(name)
         assert shape.splits == 1 or shape.blocks * shape.splits <= BLOCKS
-        assert shape.across * shape.along == THREADS
+        assert shape.threads == THREADS or (shape.across == 1 and shape.threads <= MOST_THREADS)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])

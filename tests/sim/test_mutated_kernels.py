@@ -41,7 +41,7 @@ NODES = {
     "rows": traced("rows", normalised, spec(5, 300)),
     "columns": traced("columns", lambda x: graphc.sum(x, axis=0), spec(300, 37)),
     "runs": traced("runs", lambda x: graphc.sum(x, axis=0), spec(300, 36)),
-    "long_row": traced("long_row", lambda x: graphc.sum(x, axis=1), spec(3, 20000)),
+    "long_row": traced("long_row", lambda x: graphc.sum(x, axis=1), spec(3, 40000)),
     "gather": traced(
         "gather",
         lambda i, dy: emit(TakeGrad(0, 9000), i, dy),
