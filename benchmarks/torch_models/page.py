@@ -45,6 +45,12 @@ def lines(rows: list[Row]) -> list[str]:
         both = [row for row in timed if "inductor_ratio" in row]
         if both:
             text[-1] += f" {_gain(both, 'inductor')} ({len(both)} models)."
+        if cold := [r for r in timed if all(f"{b}_cold_cpu_s" in r for b in BACKENDS)]:
+            own, other = (median(row[f"{b}_cold_cpu_s"] for row in cold) for b in BACKENDS)
+            text[-1] += (
+                f" Of {len(cold)} models whose first step both made with empty caches, it took "
+                f"graphc {own:.1f} s of the processor and inductor {other:.1f} s (medians)."
+            )
     for package in sorted({row["package"] for row in done}):
         text += ["", f"## {package}", "", *HEAD]
         text += [_line(row) for row in done if row["package"] == package]
@@ -85,5 +91,7 @@ def _ratio(row: Row, backend: str) -> str:
 
 def _compiling(row: Row, kind: str) -> str:
     if f"{kind}_s" not in row:
-        return ""
+        backend, _, first = kind.partition("_")
+        longer = first == "cold" and row.get("note", "").startswith(backend)
+        return f"> {row['note'].split()[-2]} s" if longer else ""
     return f"{row[f'{kind}_s']:.0f} s ({row[f'{kind}_cpu_s']:.0f})"
