@@ -76,6 +76,22 @@ INLINE bool loop(int phase, long piece, char* partials, Sums& sums, const Body& 
   }
 }
 
+// The sums of columns that CHUNKS chunks left BYTES apart, registers [begin, end) of them. With ACROSS the lanes are neighbours in a
+// row whose last axis has EXTENT elements, and what is left of its last register is empty; else they are rows.
+template <class T, int CHUNKS, long BYTES, long EXTENT, bool ACROSS>
+INLINE void add_columns(const char* partials, T* output, long begin, long end) {
+  constexpr long run = (EXTENT + W - 1) / W;
+  for (long j = begin; j < end; j++) {
+    const char* part = partials + j * W * sizeof(T);
+    vec<T> sum = load<W, 1>((const T*)part);
+    for (int chunk = 1; chunk < CHUNKS; chunk++) sum = sum + load<W, 1>((const T*)(part += BYTES));
+    if constexpr (!ACROSS) output[j] = lanesum(sum);
+    else if (EXTENT % W == 0 || j % run < run - 1)
+      store<W, 1>(output + j / run * EXTENT + j % run * W, sum);
+    else store<most(EXTENT % W, 1), 1>(output + j / run * EXTENT + j % run * W, sum);
+  }
+}
+
 // The rows with numbers [begin, end) by kept register; the body is called with the kept indices and the number.
 template <class Kept, class Body> INLINE void rows(long begin, long end, const Body& body) {
   pointwise<Kept>(begin, end,

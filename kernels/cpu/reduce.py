@@ -12,7 +12,10 @@ def laned_rows(body: Graph, width: int) -> Rows:
     """The rows of `body` with the cheapest axis in the lanes."""
     shape = reduced_shape(body) or (1,)
     lanes = _batch_axes(body) or lane_candidates(shape, (*body.outputs, *body.inputs))
-    choices = (find_rows(body, Domain(shape, lane, width)) for lane in lanes)
+    choices = [find_rows(body, Domain(shape, lane, width)) for lane in lanes]
+    if choices[0].columns:  # whose lanes are rows, or neighbours in one
+        choices = [rows for rows in choices if rows.place]
+        choices = choices or [find_rows(body, Domain(shape, len(shape) - 1, width))]
     return min(choices, key=lambda r: sum(lane_cost(x.body.accesses, r.domain) for x in r.loops))
 
 
@@ -33,7 +36,13 @@ def neighbours(rows: Rows) -> int:
     neighbouring rows are neighbours in memory and those of one row are far apart, as in the sum
     of a matrix's columns, each piece of memory is then read in one go."""
     kept, reduced = rows.kept_axes, rows.reduced_axes
-    if len(rows.loops) != 1 or not kept or not reduced or rows.loops[0].before.statements:
+    if (
+        rows.columns
+        or len(rows.loops) != 1
+        or not kept
+        or not reduced
+        or rows.loops[0].before.statements
+    ):
         return 1
     (loop,), domain, last = rows.loops, rows.domain, kept[-1]
     step, far = (domain.width if d == domain.lane else 1 for d in (last, reduced[-1]))

@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 
 from graphc.ir import DTYPES
+from graphc.kernels.cpu.columns import FEWEST_ROWS, Columns
 from graphc.kernels.cpu.reduce import laned_rows, neighbours
 from graphc.kernels.cpu.shell import (
     FEW_STEPS,
     argument_order,
     array_text,
+    balanced,
     chunk_count,
     domain_text,
     entry,
@@ -45,19 +47,22 @@ def lower_reduce(node: KernelNode, target: Target) -> Kernel:
     side = neighbours(rows)
     units = _registers(rows, rows.kept_axes) // side
     wanted = _chunks(rows, side, units, target.lanes)
-    pieces = -(-wanted // units) if wanted >= 2 * units else 1
+    pieces = -(-wanted // units) if wanted >= 2 * units and not rows.columns else 1
     if pieces == 1:  # else each loop is a phase, and a row has several workers
         rows = hold(rows, lambda s: statement_cost(s, target.lanes), DEAR, HELD_BYTES)
         wanted = _chunks(rows, side, units, target.lanes)
     chunks = min(wanted, units)
-    printer = _Printer(node, rows, side, units, pieces)
+    if rows.columns:
+        chunks = balanced(max(1, min(chunks, units // FEWEST_ROWS)), units)
+    printer = _Printer(node, rows, side, units, pieces, Columns(node, rows, chunks))
     last = 1 if rows.loops[-1].sums or rows.after.statements else 0
     phases = (units * pieces,) * len(rows.loops) + (units,) * last
+    sections = printer.sections(chunks)
     work = sum(x.body.work + len(x.sums) for x in rows.loops)
     return make_kernel(
         node,
-        printer.sections(chunks),
-        phases if pieces > 1 else (chunks,),
+        sections,
+        phases if pieces > 1 else (chunks, *printer.columns.phases),
         printer.workspace,
         Domain(reduced_shape(body)).size * work,
         inplace_pairs(body, [rows.whole], rows.pointers),
@@ -106,12 +111,14 @@ def _identity(sum: Sum) -> str:
 
 
 class _Printer:
-    def __init__(self, node: KernelNode, rows: Rows, side: int, units: int, pieces: int) -> None:
-        self.node, self.rows, self.pieces = node, rows, pieces
+    def __init__(
+        self, node: KernelNode, rows: Rows, side: int, units: int, pieces: int, columns: Columns
+    ) -> None:
+        self.node, self.rows, self.pieces, self.columns = node, rows, pieces, columns
         self.side, self.units = side, units
         self.across = rows.domain.lane in rows.reduced
         """Whether the lanes of a register belong to one row."""
-        self.workspace = 0
+        self.workspace = columns.workspace
         """Bytes: of each loop, each row and each piece the sums."""
         kept, reduced = rows.kept_axes, rows.reduced_axes
         self.indices = [
@@ -174,6 +181,7 @@ class _Printer:
             kind = C_TYPES[held.dtype]
             lines.append(f"  alignas(64) {kind} {held.name}[{held.size}];")
             lines.append(f"  {kind}* const {held.pointer} = {held.name};")
+        lines += [f"  {line}" for line in self.columns.pointers()]
         if self.pieces > 1:
             number = len(argument_order(self.node))
             lines.append(f"  char* const workspace = (char*)arguments[{number}];")
@@ -189,6 +197,10 @@ class _Printer:
             last = len(self.rows.loops)
             lines = [f"const long unit = phase < {last} ? chunk / {self.pieces} : chunk;"]
             span, piece = "unit, unit + 1", f"chunk % {self.pieces}"
+        elif self.rows.columns:
+            last_phase = [f"  {line}" for line in self.columns.last_phase()]
+            lines = ["if (phase == 1) {", *last_phase, "  return;", "}", self.columns.clear()]
+            piece = "chunk"
         lines += [
             f"rows<Kept>({span}, [=]<int N>(const long* i, long number) "
             "__attribute__((always_inline)) {",
@@ -216,6 +228,7 @@ class _Printer:
             "__attribute__((always_inline)) {",
             *(f"  {line}" for line in self._lines(loop.body, "M")),
             *(f"  {self._join(s)}" for s in loop.sums),
+            *(f"  {line}" for line in self.columns.lines(loop, self.indices)),
             "})) return;",
             *(f"const vec<{C_TYPES[s.dtype]}> {s.result} = sums{k}.{s.result};" for s in loop.sums),
         ]

@@ -7,7 +7,6 @@ which leaves it in memory of a row's length: the cache next to the core.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,10 +22,9 @@ _DTYPES = ("f32", "f64")
 def hold(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
     """`rows` with those values held that cost `dear` or more to compute again, as long as they
     take at most `limit` bytes together."""
-    access = _place(rows)
+    access, size = rows.place, rows.length
     if access is None:
         return rows
-    size = math.prod(map(rows.domain.steps, rows.reduced_axes)) * rows.domain.width
     numbers, held = _numbers(rows), dict[int, Held]()
     made: dict[int, tuple[int, Register]] = {}
     loops: list[Loop] = []
@@ -48,18 +46,6 @@ def hold(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
     return replace(rows, loops=tuple(loops), held=tuple(held.values()))
 
 
-def _place(rows: Rows) -> Access | None:
-    """Where an element is held: one register of a row behind the other."""
-    domain, reduced = rows.domain, rows.reduced_axes
-    if len(rows.loops) < 2 or (domain.lane in reduced and domain.lane != reduced[-1]):
-        return None
-    strides, step = [0] * domain.rank, 1 if domain.lane in reduced else domain.width
-    for axis in reversed(reduced):
-        strides[axis] = step
-        step *= domain.steps(axis) * domain.width if axis == domain.lane else domain.extents[axis]
-    return Access(0, tuple(strides), 1)
-
-
 def _numbers(rows: Rows) -> dict[str, int]:
     """A number for each register of the loops' bodies, one for those that hold the same value."""
     found: dict[str, int] = {}
@@ -73,9 +59,10 @@ def _numbers(rows: Rows) -> dict[str, int]:
 
 
 def _roots(loop: Loop) -> list[str]:
-    """The registers that the loop computes everything for: what it adds up, and stores."""
+    """The registers that the loop computes everything for: what it adds up and stores."""
     stores = (s.operands for s in loop.body.statements if not s.results)
-    return [*(s.operand for s in loop.sums), *(name for names in stores for name in names)]
+    added = [*(s.operand for s in loop.sums), *(c.operand for c in loop.columns)]
+    return [*added, *(name for names in stores for name in names)]
 
 
 def _again(loop: Loop, made: Callable[[str], bool], cost: Cost, dear: float) -> Iterator[Register]:

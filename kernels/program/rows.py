@@ -1,20 +1,24 @@
 """Bodies with reductions: rows, and loops over each row's elements.
 
 All reductions of a body have one input shape and one set of axes; a row is an index along the
-others. Loop k computes those whose operands need the results of k loops before it: softmax has
-three (the maximum, the sum of exponentials, the quotients). An element output is stored in the
-first loop that can, what there is once per row after the last.
+others. A body of rows along its last axes may have sums over all the others besides, which nothing
+in it reads: sums of columns, as a normalisation's gradients of scale and shift.
+
+Loop k computes what needs the results of k loops before it: softmax has three (the maximum, the sum
+of exponentials, the quotients). An element output is stored in the first loop that can, what there
+is once per row after the last.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from graphc.ir import DTYPES, FLOATS, Graph, Node, Value
-from graphc.kernels.program.access import Domain, merge_axes
+from graphc.kernels.program.access import Access, Domain, merge_axes
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.pieces import element_at
@@ -57,13 +61,22 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Column:
+    """A sum over all rows: the register of an element, and the output of a row's shape."""
+
+    operand: str
+    output: Value
+
+
+@dataclass(frozen=True)
 class Loop:
     """`before`: statements of the row that the loop needs; `body`: those of one element, stores
-    included."""
+    included; `columns`: what is summed over all rows."""
 
     before: Program
     body: Program
     sums: tuple[Sum, ...]
+    columns: tuple[Column, ...] = ()
 
     @property
     def whole(self) -> Program:
@@ -108,6 +121,28 @@ class Rows:
         return tuple(sorted(self.reduced))
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(c for loop in self.loops for c in loop.columns)
+
+    @property
+    def place(self) -> Access | None:
+        """Where an element lies in memory of a row's length: whole registers, one behind the
+        other. None where the lanes are neither rows nor neighbours in one."""
+        domain, reduced = self.domain, self.reduced_axes
+        if domain.lane in reduced and domain.lane != reduced[-1]:
+            return None
+        strides, step = [0] * domain.rank, 1 if domain.lane in reduced else domain.width
+        for axis in reversed(reduced):
+            strides[axis] = step
+            step *= domain.steps(axis) * (domain.width if axis == domain.lane else 1)
+        return Access(0, tuple(strides), 1)
+
+    @property
+    def length(self) -> int:
+        """The elements of such memory."""
+        return math.prod(map(self.domain.steps, self.reduced_axes)) * self.domain.width
+
+    @property
     def elements(self) -> Program:
         """The statements of all loops, in the order in which they run."""
         return joined(loop.whole for loop in self.loops)
@@ -124,7 +159,7 @@ def find_rows(body: Graph, domain: Domain, apart: bool = False, order: Sequence[
     names = Names()
     pointers = names.pointers(body)
     walk = Walk(body, domain, pointers, names)
-    reductions, depth = reductions_of(body), _depths(body)
+    reductions, columns, depth = reductions_of(body), columns_of(body), _depths(body)
     whole = domain.identity(order)
     reduced = frozenset(whole[d].coefficients.index(1) for d in _axes_of(reductions[0]))
     kept = frozenset(range(domain.rank)) - reduced
@@ -132,14 +167,21 @@ def find_rows(body: Graph, domain: Domain, apart: bool = False, order: Sequence[
         v: tuple(domain.constant(0) if d is None else whole[d] for d in axes)
         for v, axes in row_axes(body).items()
     }
-    outputs = dict.fromkeys(body.outputs)
+    added = {n.output for n in columns}
+    outputs = [v for v in dict.fromkeys(body.outputs) if v not in added]
     varying = [v for v in outputs if any(p.coefficients[d] for p in places[v] for d in reduced)]
-    last = max([*(depth[n.output] for n in reductions), *(depth[v] + 1 for v in varying)])
+    deepest = [depth[n.output] for n in (*reductions, *columns)]
+    last = max([*deepest, *(depth[v] + 1 for v in varying)])
     loops = []
     for k in range(last):
         own = [n for n in reductions if depth[n.output] == k + 1]
         here = [whole[: n.inputs[0].type.rank] for n in own]
         operands = [walk.value(n.inputs[0], at) for n, at in zip(own, here, strict=True)]
+        beside = [
+            Column(walk.value(n.inputs[0], whole[: n.inputs[0].type.rank]), n.output)
+            for n in columns
+            if depth[n.output] == k + 1
+        ]
         walk.store_all([element_at(v, places[v]) for v in varying if depth[v] == k])
         sums = []
         for node, operand in zip(own, operands, strict=True):
@@ -147,7 +189,7 @@ def find_rows(body: Graph, domain: Domain, apart: bool = False, order: Sequence[
             walk.give(node.output, places[node.output], result, kept)
             assert isinstance(node.op, Reduction)
             sums.append(Sum(node.op.combine, node.output.type.dtype, operand, result))
-        loops.append(Loop(*walk.taken().split(kept), tuple(sums)))
+        loops.append(Loop(*walk.taken().split(kept), tuple(sums), tuple(beside)))
         walk.forget(None if apart else kept)
     walk.store_all([element_at(v, places[v]) for v in outputs if v not in varying])
     return _merged(Rows(domain, reduced, tuple(loops), walk.taken(), pointers))
@@ -158,20 +200,38 @@ def _merged(rows: Rows) -> Rows:
     kinds = [d in rows.reduced for d in range(rows.domain.rank)]
     domain, groups = merge_axes(rows.domain, rows.whole.accesses, kinds)
     reduced = frozenset(i for i, g in enumerate(groups) if g[-1] in rows.reduced)
-    loops = (Loop(x.before.merged(groups), x.body.merged(groups), x.sums) for x in rows.loops)
+    loops = (
+        replace(x, before=x.before.merged(groups), body=x.body.merged(groups)) for x in rows.loops
+    )
     return Rows(domain, reduced, tuple(loops), rows.after.merged(groups), rows.pointers)
 
 
 def reductions_of(body: Graph) -> list[Node]:
-    return [n for n in body.nodes if isinstance(n.op, Reduction)]
+    """The reductions along rows."""
+    return _reductions(body)[0]
+
+
+def columns_of(body: Graph) -> list[Node]:
+    """The sums over all rows."""
+    return _reductions(body)[1]
+
+
+def _reductions(body: Graph) -> tuple[list[Node], list[Node]]:
+    found = [n for n in body.nodes if isinstance(n.op, Reduction)]
+    rows = max(map(_axes_of, found), key=lambda axes: max(axes, default=-1), default=())
+    columns = [n for n in found if _axes_of(n) != rows]
+    return [n for n in found if _axes_of(n) == rows], columns
 
 
 def reduced_shape(body: Graph) -> tuple[int, ...]:
     """The shape of what the reductions of `body` read."""
-    reductions = reductions_of(body)
-    shapes, axes = {n.inputs[0].type.shape for n in reductions}, set(map(_axes_of, reductions))
-    assert len(shapes) == len(axes) == 1, f"reductions of {shapes} over {axes} in one body"
-    return shapes.pop()
+    rows, columns = reductions_of(body), columns_of(body)
+    shapes = {n.inputs[0].type.shape for n in (*rows, *columns)}
+    assert len(shapes) == 1, f"reductions of {shapes} in one body"
+    (shape,), own = shapes, set(_axes_of(rows[0]))
+    kept = tuple(d for d in range(len(shape)) if d not in own)
+    assert all(_axes_of(n) == kept for n in columns), f"columns that are not rows of {body.name}"
+    return shape
 
 
 def _axes_of(node: Node) -> tuple[int, ...]:

@@ -4,7 +4,8 @@ Producers and consumers are merged greedily, in order, where one kernel can comp
 
 - pointwise ops of one shape;
 - reductions of one shape over one set of axes (the rows), with pointwise ops of the full shape or
-  of the rows' shape on either side: softmax, normalisation, activation-backward and bias gradient.
+  of the rows' shape on either side: softmax, normalisation, activation-backward and bias gradient;
+- on the CPU, beside reductions along rows the sums over all of them: gradients of scale and shift.
 
 Each merge lowers the number of groups, and what stays alone is fused until nothing is left.
 
@@ -15,10 +16,13 @@ is memory: its reader is another kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
+from graphc.ops.base import Reduction
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import (
@@ -34,6 +38,11 @@ from graphc.passes.rewriting.reasons import apart, joined
 from graphc.target import Target
 
 Shape = tuple[int, ...]
+
+FEWEST_ROWS = 64
+"""From so many rows on their kernel sums columns too: each chunk of rows has sums of its own."""
+MOST_BYTES = 32768
+"""Of a chunk's sums of columns, which each row reads and writes: the first two levels of cache."""
 
 
 def fuse_pointwise(graph: Graph, target: Target) -> Graph:
@@ -54,6 +63,8 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
             space.repeats = set()
     _join_readers(graph, partition, spaces)
     _join_reductions(graph, partition, spaces)
+    if target.device == "cpu":
+        _join_columns(graph, partition, spaces)
     graph = fuse_groups(graph, _groups(graph, partition))
     while alone := _alone(graph):  # views whose readers need them in memory appear one by one
         graph = fuse_groups(graph, [[n] for n in alone])
@@ -99,6 +110,53 @@ def _join_reductions(graph: Graph, partition: Partition, spaces: dict[int, _Spac
             joined(node, "it reduces the rows that the kernel reads for another reduction")
 
 
+def _join_columns(graph: Graph, partition: Partition, spaces: dict[int, _Space]) -> None:
+    """Sums over all rows become part of a kernel that reduces along each of the rows, of the one
+    that reads and makes most of what they read."""
+    fusible = [n for n in graph.nodes if _fusible(n)]
+    consumers = graph.consumers
+    users: dict[Value, set[int]] = {}
+    for node in fusible:
+        rows = spaces[partition.of(node)].rows
+        if rows and rows.trailing:
+            for value in (*node.inputs, *node.outputs):
+                users.setdefault(value, set()).add(partition.of(node))
+    for b in {partition.of(n): n for n in fusible if n.op.reduced_axes is not None}:
+        rows, nodes = spaces[b].rows, partition.nodes_of(b)
+        if rows is None or not _sums_columns(rows, nodes, consumers):
+            continue
+        read = {v for n in nodes for v in n.inputs if v.type.shape == rows.shape}
+        shared = Counter(a for v in read for a in users.get(v, ()) if a in spaces)
+        for a, _ in sorted(shared.items(), key=lambda found: (-found[1], found[0])):
+            across = spaces[a].rows
+            if across is None or across.shape != rows.shape or across.axes != rows.others:
+                continue
+            if spaces[a].refusal(replace(spaces[b], rows=None)) or not partition.can_merge(a, b):
+                continue
+            whole = spaces.pop(a).joined(spaces.pop(b))
+            whole.rows = across
+            spaces[partition.merge(a, b)] = whole
+            joined(nodes[-1], "it sums the columns of the rows that the kernel reduces")
+            break
+
+
+def _sums_columns(
+    rows: _Rows, nodes: Sequence[Node], consumers: Mapping[Value, Sequence[Node]]
+) -> bool:
+    """Whether a group's reductions are sums over all rows of few enough columns, which nothing of
+    the group reads."""
+    sums = [n for n in nodes if n.op.reduced_axes is not None]
+    own = set(map(id, nodes))
+    return (
+        _Rows(rows.shape, rows.others).trailing
+        and math.prod(rows.shape[d] for d in rows.axes) >= FEWEST_ROWS
+        and sum(n.output.type.nbytes for n in sums) <= MOST_BYTES
+        and all(isinstance(n.op, Reduction) and n.op.combine == "sum" for n in sums)
+        and all(n.output.type.dtype in ("f32", "f64") for n in sums)
+        and own.isdisjoint(id(r) for n in sums for r in consumers.get(n.output, ()))
+    )
+
+
 def _circle(partition: Partition, a: int, b: int) -> str:
     return "" if partition.can_merge(a, b) else CIRCLE
 
@@ -138,6 +196,17 @@ class _Rows:
     @property
     def kept(self) -> tuple[int, ...]:
         return _squeeze(tuple(n for i, n in enumerate(self.shape) if i not in self.axes))
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The axes that are kept."""
+        return tuple(d for d in range(len(self.shape)) if d not in self.axes)
+
+    @property
+    def trailing(self) -> bool:
+        """Whether the reduced axes are some of the last, not all."""
+        first, rank = len(self.shape) - len(self.axes), len(self.shape)
+        return 0 < first < rank and self.axes == tuple(range(first, rank))
 
     def aligned(self, shape: tuple[int, ...]) -> bool:
         """Whether a rows' value of this shape broadcasts along the reduced axes alone."""
