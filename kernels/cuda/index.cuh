@@ -74,6 +74,7 @@ GRAPHC_INLINE void add_segments(const Entry<int>* sorted, const Element& element
                                 const Store& store) {
   constexpr int width = 32 * V, parts = (After + width * Strips - 1) / (width * Strips);
   constexpr int groups = (Extent + Together - 1) / Together;
+  constexpr int ahead = 8;  // elements that are loaded before the first of them is added
   __shared__ int starts[Together + 1];
   const int part = blockIdx.x % parts, before = blockIdx.x / parts / groups;
   const int first = blockIdx.x / parts % groups * Together;
@@ -89,12 +90,17 @@ GRAPHC_INLINE void add_segments(const Entry<int>* sorted, const Element& element
 #pragma unroll
     for (int v = 0; v < V; v++) sums.at[v] = 0;
     const int last = starts[row + 1];
-#pragma unroll 4
-    for (int k = starts[row]; k < last; k++) {
-      const int i = unpack<int, false>(sorted[k]).place;
-      const Run<T, V> added = element(before, i, after);
+    for (int k = starts[row]; k < last; k += ahead) {
+      Run<T, V> added[ahead];
 #pragma unroll
-      for (int v = 0; v < V; v++) sums.at[v] += added.at[v];
+      for (int j = 0; j < ahead; j++)
+        if (k + j < last)
+          added[j] = element(before, unpack<int, false>(sorted[k + j]).place, after);
+#pragma unroll
+      for (int j = 0; j < ahead; j++)
+#pragma unroll
+        for (int v = 0; v < V; v++)
+          if (k + j < last) sums.at[v] += added[j].at[v];
     }
     store(before, first + row, after, sums);
   }
