@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from graphc.kernels.cpu.contract_index import integers
 from graphc.kernels.cpu.conv_channels import factor_lines, inside, together
+from graphc.kernels.cpu.schedule import STACK_BYTES
 from graphc.kernels.cpu.shell import balanced, chunk_count, entry, make_kernel
 from graphc.kernels.cpu.tile_cost import FEWEST_CHUNKS, wanted_chunks
 from graphc.kernels.program.kernel import Kernel
@@ -79,8 +80,27 @@ class _Loops:
         behind = whole[self.head :]
         self.main = self.head + (behind.index(False) if False in behind else len(behind))
         self.size = nest.extents((K, C, R, S))
+        pairs = together(nest) == 2
+        self.images = 2 if pairs and self.laned and self.extents[N] % 2 == 0 else 1
+        self._choose()
+        if 4 * sum(self._rooms().values()) > STACK_BYTES:
+            self.images = 1
+            self._choose()
+
+    def _choose(self) -> None:
         self.sizes = min(self._candidates(), key=self._cycles)
         self._cut_into_chunks()
+
+    def _rooms(self) -> dict[str, int]:
+        """Pairs of x and of dy that are joined for a block of pixels."""
+        if self.images == 1:
+            return {}
+        x, dy, extents = self.nest.a, self.nest.b, self.extents
+        reach = {P: self.block_of_p - 1, Q: extents[Q] - 1, R: extents[R] - 1, S: extents[S] - 1}
+        x_image = sum(x.strides[a] * n for a, n in reach.items()) + self.target.lanes
+        y_image = self.sizes.vectors * self.block_of_p * dy.strides[P]
+        images = self.block_of_n // 2
+        return {"X_ROOM": images * min(x.block, x_image), "Y_ROOM": images * y_image}
 
     @property
     def _taps(self) -> range:
@@ -105,19 +125,21 @@ class _Loops:
         whole, rest = divmod(self.vectors, sizes.vectors)
         rows = sizes.channels * self.extents[S]
         tiles = self.extents[C] // sizes.channels * self.extents[R]
-        pixels = self._block(sizes)
-        blocks = -(-self.nest.extents((N, P, Q)) // pixels)
+        pixels, pairs = self._block(sizes), together(self.nest) == 2
+        blocks = -(-self.nest.extents((N, P, Q)) // (self.images * pixels))
+        load = 2.0 if pairs and self.images == 1 else 0.5  # two pixels of x, or one
 
         def tile(vectors: int) -> float:
-            step = max(rows * vectors / 2, (rows + vectors) / 2, 4.0) + 0.1 * (rows + vectors)
-            step /= together(self.nest)
+            loads = load * rows + vectors / 2
+            step = max(rows * vectors / 2, loads, 4.0) + 0.1 * (rows + vectors)
+            step /= 2 if pairs and self.images == 1 else 1
             return blocks * (pixels * step + SUMS_CYCLES * rows * vectors + 20)
 
         return tiles * (whole * tile(sizes.vectors) + (tile(rest) if rest else 0.0))
 
     def _block(self, sizes: _Sizes) -> int:
         """Pixels whose dy, and as much of x again as one or two registers, stay near."""
-        line = self.nest.b.type.numpy_dtype.itemsize * self.target.lanes
+        line = self.images * self.nest.b.type.numpy_dtype.itemsize * self.target.lanes
         return max(1, self.target.caches.near // (line * (sizes.vectors + 2)))
 
     def _cut_into_chunks(self) -> None:
@@ -125,13 +147,14 @@ class _Loops:
         self.block_of_p = max(1, min(extents[P], block // max(1, extents[Q])))
         whole = self.block_of_p == extents[P]
         image = max(1, extents[P] * extents[Q])
-        self.block_of_n = max(1, min(extents[N], block // image)) if whole else 1
+        several = extents[N] // self.images
+        self.block_of_n = self.images * (max(1, min(several, block // image)) if whole else 1)
         self.k_tiles = -(-self.vectors // sizes.vectors)
         wanted = min(wanted_chunks(self._cycles(sizes)), 2 * FEWEST_CHUNKS)
         lacking = -(-wanted // self.k_tiles)
         small = 4 * self.size < max(self.nest.a.type.nbytes, self.nest.b.type.nbytes)
-        equal = (d for d in range(1, extents[N] + 1) if extents[N] % d == 0)
-        self.parts = next((d for d in equal if d >= lacking), extents[N]) if small else 1
+        equal = (d for d in range(1, several + 1) if several % d == 0)
+        self.parts = next((d for d in equal if d >= lacking), several) if small else 1
         groups = -(-lacking // self.parts)
         self.groups = max(1, min(groups, extents[C] // sizes.channels))
         self.chunks = self.k_tiles * self.groups * self.parts
@@ -150,6 +173,7 @@ class _Loops:
         steps = {
             "X_0": x.offset,
             "X_N": x.strides[N],
+            "X_IMAGE": x.strides[N],
             "X_P": x.strides[P],
             "X_Q": x.strides[Q],
             "X_R": x.strides[R],
@@ -161,15 +185,22 @@ class _Loops:
             "Y_P": dy.strides[P],
             "Y_Q": dy.strides[Q],
             "Y_K": dy.block,
+            "DY_IMAGE": dy.strides[N],
+            "DY_K": dy.block,
             "SUMS_K": math.prod(extents[a] for a in (C, R, S)) * lanes,
             "SIZE": self.size,
         }
+        if rooms := self._rooms():
+            steps |= rooms
+            steps["X_N"] = 2 * steps["X_ROOM"] // self.block_of_n
+            steps["Y_N"] = 2 * steps["Y_ROOM"] // self.block_of_n
+            steps["Y_K"] = self.block_of_p * dy.strides[P]
         long = ", ".join(f"{name} = {value}" for name, value in steps.items())
         return [
             "struct Shape {",
             *factor_lines(self.nest),
             integers(N=extents[N], P=extents[P], Q=extents[Q], HEAD=self.head, MAIN=self.main),
-            integers(C=extents[C], TAPS=extents[S], ROWS_OF_TAPS=extents[R]),
+            integers(IMAGES=self.images, C=extents[C], TAPS=extents[S], ROWS_OF_TAPS=extents[R]),
             integers(CHANNELS=sizes.channels, BLOCK_OF_C=lanes if self.laned else 1),
             integers(BLOCK_OF_N=self.block_of_n, BLOCK_OF_P=self.block_of_p, PARTS=self.parts),
             integers(K_TILES=self.k_tiles, GROUPS=self.groups, FINISH_CHUNKS=self.finish_chunks),
