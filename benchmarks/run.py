@@ -1,7 +1,7 @@
 """Measure graphc: `python -m benchmarks.run --workload mnist-cnn-b100 --mode train --threads 2`.
 
 Prints one JSON line; `check` holds the first five losses or outputs. Variants: `default`, and
-`streams2`, `streams4` on so many streams.
+`streams2`, `streams4` on so many streams, and `winograd` with `precision="winograd"`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.measure import Case, main
 from benchmarks.workload import RATES, Data, Workload
 from graphc import nn, optim
 
-STREAMS = {"default": 1, "streams2": 2, "streams4": 4}
+STREAMS = {"default": 1, "streams2": 2, "streams4": 4, "winograd": 1}
 
 
 class Model(nn.Module):
@@ -52,6 +52,7 @@ def prepare(case: Case) -> Callable[[], Any]:
         "device": case.device,
         "threads": case.threads,
         "streams": STREAMS[case.variant],
+        "precision": "winograd" if case.variant == "winograd" else "float32",
     }
     x, y = data.x, data.y
     inputs = graphc.spec(x.shape, x.dtype), graphc.spec(y.shape, y.dtype)

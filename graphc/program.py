@@ -68,7 +68,9 @@ def compile(
               as they are. "tf32", "bfloat16": rounded to 10 or 7 bits of fraction, so that a sum of
               products a b is off by 2^-10 or 2^-7 of the sum of |a b| at most, and by its rounding;
               the same on every device, by tensor cores on a GPU. "float32x3": as float32, but a GPU
-              may make a product of three of tf32: 2^-20
+              may make a product of three of tf32: 2^-20. "winograd": as float32, but a CPU may
+              compute 3 x 3 convolutions of stride 1 by Winograd's F(2 x 2) or F(4 x 4), whose error
+              is larger by a bound that the plan's notes state
     tune      whether to choose among the kernels that could compute a contraction by measurement,
               not by a model of the machine: takes seconds for each layer that is new to the cache,
               and the last bits of sums may change with the choice. Default: GRAPHC_TUNE, or not
@@ -105,7 +107,11 @@ def compile(
     selection = None if train is None else Selection("train", train)
     disable = (disable,) if isinstance(disable, str) else disable
     device = settings.device or _default_device()
-    target = replace(_target(device), splits_products=precision == "float32x3")
+    target = replace(
+        _target(device),
+        splits_products=precision == "float32x3",
+        transforms_tiles=precision == "winograd",
+    )
     stages: dict[str, Graph] = {}
 
     def hook(name: str, graph: Graph) -> None:

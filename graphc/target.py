@@ -120,6 +120,9 @@ class Target:
     splits_products: bool = False
     """Whether a product of float32 may be made of three of tf32 (`precision="float32x3"`), where
     tensor cores gain by it."""
+    transforms_tiles: bool = False
+    """Whether a 3 x 3 convolution may be computed by Winograd's algorithm (`precision="winograd"`),
+    where a CPU gains by it."""
 
     @property
     def registers(self) -> int:

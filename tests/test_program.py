@@ -82,8 +82,8 @@ def test_a_failed_call_changes_no_state():
         ({"streams": 9}, "streams: expected a whole number from 1 to 8 or auto, got 9"),
         (
             {"precision": "float8"},
-            "precision: expected 'float32', 'float32x3', 'tf32' or 'bfloat16', got 'float8' "
-            "(test_program.py:N)",
+            "precision: expected 'float32', 'float32x3', 'winograd', 'tf32' or 'bfloat16', "
+            "got 'float8' (test_program.py:N)",
         ),
         (
             {"disable": ("fuse",)},

@@ -75,6 +75,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
 PRECISIONS: dict[str, tuple[tuple[str, Pass, str], ...]] = {
     "float32": (),
     "float32x3": (),
+    "winograd": (),
     "tf32": (("round_products", through_bodies(round_products), "widen"),),
     "bfloat16": (
         ("narrow_products", through_bodies(narrow_products), "clean"),

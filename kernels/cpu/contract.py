@@ -15,11 +15,12 @@ from dataclasses import replace
 from graphc.ir import Graph
 from graphc.kernels.cpu.contract_epilogue import finish_of, tile_epilogue
 from graphc.kernels.cpu.contract_text import plain_loops, plain_text, tiled_text
-from graphc.kernels.cpu.conv_channels import by_channels, lower_conv_channels
+from graphc.kernels.cpu.conv_channels import by_channels, direct_cycles, lower_conv_channels
 from graphc.kernels.cpu.conv_channels_gradient import (
     is_channel_gradient,
     lower_channel_gradient,
 )
+from graphc.kernels.cpu.conv_winograd import lower_conv_winograd, winograd
 from graphc.kernels.cpu.coverage import check_plain, check_tiled
 from graphc.kernels.cpu.schedule import ranked
 from graphc.kernels.cpu.shell import balanced, make_kernel, symbol
@@ -47,7 +48,7 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
     body = node.body
     nest = contraction_nest(body)
     if by_channels(nest):
-        yield lower_conv_channels(node, nest, target)
+        yield from _by_channels(node, nest, target)
         return
     if is_channel_gradient(nest):
         yield lower_channel_gradient(node, nest, target)
@@ -67,6 +68,20 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
         yield replace(kernel, choice=schedule.choice)
     if not schedules:
         yield _plain(node, nest, target.lanes, lane, window)
+
+
+def _by_channels(node: KernelNode, nest: Nest, target: Target) -> Iterator[Kernel]:
+    """The direct kernel of a convolution with channels in the lanes, and that by Winograd where it
+    is permitted, the one estimated to be faster first."""
+    fast = winograd(nest, target) if target.transforms_tiles else None
+    if fast is None:
+        yield lower_conv_channels(node, nest, target)
+    elif fast.cycles < direct_cycles(node, nest, target):
+        yield lower_conv_winograd(node, nest, fast, target)
+        yield lower_conv_channels(node, nest, target)
+    else:
+        yield lower_conv_channels(node, nest, target)
+        yield lower_conv_winograd(node, nest, fast, target)
 
 
 def _tiled(node: KernelNode, nest: Nest, schedule: Schedule, width: int) -> Kernel:

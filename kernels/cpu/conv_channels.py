@@ -73,6 +73,12 @@ def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     )
 
 
+def direct_cycles(node: KernelNode, nest: Nest, target: Target) -> float:
+    """Estimated for the kernel of `lower_conv_channels`."""
+    epilogue = tile_epilogue(node.body, nest, K, target.lanes)
+    return _Loops(_rows_as_one(nest, epilogue), target).cycles
+
+
 def _rows_as_one(nest: Nest, epilogue: Epilogue) -> Nest:
     """`nest` with all pixels of an image in one row, where every read and write allows it."""
     rows, columns = nest.axes[P].extent, nest.axes[Q].extent

@@ -47,7 +47,9 @@ def _named(folder: str, *names: str) -> tuple[str, ...]:
 
 _CPU = _named("kernels/", "pointwise", "reduce", "sort", "contract")
 _CUDA = _named("kernels/", "cuda_ops", "cuda_reduce", "cuda_contract", "cuda_attend", "cuda_tensor")
-_OTHER = _named("kernels/", "attend", "prefix", "conv_channels", "sections", "relayout")
+_OTHER = _named(
+    "kernels/", "attend", "prefix", "conv_channels", "conv_winograd", "sections", "relayout"
+)
 _PROGRAMS = _named("", "random_programs", "recurrent_programs", "training_programs")
 _PLANS = ("planner", "memory", "order", "streams", "loop_plans", "training_plans", "wavefront")
 _PROOFS = ("verify", "checked_loops", "loop_proof", "certificate", "track", "training_plans")
