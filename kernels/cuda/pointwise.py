@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from graphc.kernels.cuda.runs import Runs, runs_of
 from graphc.kernels.cuda.shell import (
     BLOCKS,
+    RESIDENT,
     THREADS,
     Launches,
     constant_arrays,
@@ -112,7 +113,8 @@ def lower_pointwise(node: KernelNode) -> Kernel:
     else:
         functors, lines = _together(texts)
     launches = Launches(node, pointers, inplace=inplace)
-    launches.add(lines, sum(text.blocks for text in texts))
+    resident = RESIDENT if large else 1
+    launches.add(lines, sum(text.blocks for text in texts), resident=resident)
     return launches.kernel(("pointwise",), [constant_arrays(whole), *functors])
 
 
