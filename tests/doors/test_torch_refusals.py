@@ -52,6 +52,16 @@ def test_gradients_of_embeddings_that_are_scaled_by_frequency() -> None:
     assert found == {"embedding: gradients scaled by frequency are not offered"}
 
 
+def test_places_of_16_bits_in_images() -> None:
+    """Which pixels are met depends on the rounding: it was another gradient than PyTorch's."""
+    x, grid = torch.ones(1, 1, 3, 3), torch.zeros(1, 2, 2, 2)
+    found = refused(
+        lambda x, grid: F.grid_sample(x, grid, align_corners=False),
+        *(t.bfloat16().requires_grad_() for t in (x, grid)),
+    )
+    assert found == {"grid_sample: PyTorch rounds places of 16 bits, so that it takes other pixels"}
+
+
 def test_sizes_that_a_scale_does_not_give() -> None:
     from graphc.torch.aten import rule_of
 

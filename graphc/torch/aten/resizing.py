@@ -68,6 +68,8 @@ for _name, _mode, _aligns in (
 def grid_sampler_2d(
     x: Tensor, grid: Tensor, interpolation: int, padding: int, align_corners: bool
 ) -> Tensor:
+    if grid.dtype in ("f16", "bf16"):
+        raise error("grid_sample: PyTorch rounds places of 16 bits, so that it takes other pixels")
     mode = ("bilinear", "nearest", "bicubic")[interpolation]
     outside = ("zeros", "border", "reflection")[padding]
     return f.grid_sample(x, grid, mode, outside, align_corners)
