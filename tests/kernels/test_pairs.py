@@ -170,10 +170,9 @@ def test_convolutions_and_their_gradients(
         all_three, *(graphc.spec(v.shape) for v in (x, w, dy)), device="reference"
     )
     magnitudes = sizes_of(*map(np.abs, (x, w, dy)))
-    if c == 3:  # whose data gradient has no whole registers of channels
-        assert sum(in_pairs(program)) == 2
-    else:
-        assert all(in_pairs(program))
+    if build.cpu_target().lanes == 16:  # of fewer, these batches may fill registers
+        # The data gradient of three channels has no whole registers of them.
+        assert sum(in_pairs(program)) == 2 if c == 3 else all(in_pairs(program))
     for one, other, magnitude in zip(got, want, magnitudes, strict=True):
         assert (np.abs(one - other) <= 64 * EPS * magnitude).all()
 
