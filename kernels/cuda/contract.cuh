@@ -4,7 +4,7 @@
 // step costs one barrier. Sums are exact float32 (or T) multiply-adds with k ascending.
 //
 // What depends on the problem enters through types that the generator prints:
-//   Problem   M, N, K, batches, splits, the type Sum of sums, and the accesses A and B; with
+//   Problem   M, N, K, batches, splits, taps, the type Sum of sums, and the accesses A and B; with
 //             `sections` > 1 the epilogue takes that many sums at once: a tile's columns are `units`
 //             of each section in turn (N counts whole tiles), of one that has `section` columns
 //   access    where the element (outer, k) of an operand lies, outer being m or n:
@@ -18,6 +18,8 @@
 //   Epilogue  operator()(batch, m, n, sum) stores what it makes of a sum, of the Run of `run` sums that
 //             begins at column n (1: it takes none), or of the sums of column n of each section,
 //             which meet in shared memory.
+// Taps: where k is `taps` > 0 equal parts, Problem::live_taps(i) says which of them any row of tile i
+// of rows meets; steps of no such part are left out.
 // Splits: block row s covers its share of k and stores partial sums; finish_splits adds them in
 // ascending order and calls the epilogue. The number of splits is fixed by the problem.
 //
@@ -217,25 +219,30 @@ struct Contract {
     // Neighbouring blocks share rows of A, so that those are read into L2 once.
     const int batch = blockIdx.x / tiles, tile = blockIdx.x % tiles;
     const int m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
-    // The first steps % splits parts have one more.
+    // Of all steps the first steps % splits parts have one more; of those that a tile needs each
+    // part has every splits-th.
     constexpr int least = steps / splits, more = steps % splits;
     const int part = blockIdx.y;
     const int first = part * least + smaller(part, more), count = least + (part < more);
+    const unsigned taps = live_taps(tile / tiles_n);
+    int next = Problem::taps > 0 ? live_step(taps, 0, part) : 0, loaded = 0;
     const Loader<A, SharedA, M, K, Tile::threads> load_a(batch, m0);
     const Loader<B, SharedB, N, K, Tile::threads> load_b(batch, n0);
     auto load = [&](int i, unsigned char* to) {
-      if (i < count) {
-        const int k = (first + i) * BK;
+      if (Problem::taps > 0 ? next < steps : i < count) {
+        const int k = (Problem::taps > 0 ? next : first + i) * BK;
         if (K % BK == 0 && k > K - BK) __builtin_unreachable();  // drops the tests of the tail
         load_a.start(reinterpret_cast<ElementA*>(to), a, k);
         load_b.start(reinterpret_cast<ElementB*>(to + SharedA::bytes), b, k);
+        if (Problem::taps > 0) next = live_step(taps, next + 1, splits - 1);
+        loaded++;
       }
       copy_commit();  // also where nothing was copied, so that copy_wait counts steps
     };
     typename Tile::template Sums<SharedA, SharedB, T> sums;
 #pragma unroll
     for (int i = 0; i < stages - 1; i++) load(i, ring + i * stage);
-    for (int i = 0, now = 0; i < count; i++) {
+    for (int i = 0, now = 0; i < (Problem::taps > 0 ? loaded : count); i++) {
       copy_wait<stages - 2>();
       __syncthreads();  // step i has arrived for all, and all have left the tile that load fills
       load(i + stages - 1, ring + (now ? now - 1 : stages - 1) * stage);
@@ -251,6 +258,21 @@ struct Contract {
           });
     else if constexpr (Problem::sections == 1) finish_sums(batch, m0, n0, sums, ring, epilogue);
     else finish_sections(batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
+  }
+
+  // The bits of the taps that any row of a tile meets.
+  GRAPHC_INLINE static unsigned live_taps(int tile) {
+    if constexpr (Problem::taps > 0) return Problem::live_taps(tile);
+    return 1;
+  }
+  // The step from `step` on that meets one of the taps and has so many `others` that do before it.
+  GRAPHC_INLINE static int live_step(unsigned taps, int step, int others) {
+    constexpr int depth = K / (Problem::taps > 0 ? Problem::taps : 1);
+    for (; step < steps; step++) {
+      const int low = step * BK / depth, high = smaller((step * BK + BK - 1) / depth, 31);
+      if ((taps >> low & ((2u << (high - low)) - 1)) && others-- == 0) break;
+    }
+    return step;
   }
 
   // Sums leave their threads by way of where the operands' tiles were: m, n is at m * pitch + n.

@@ -13,7 +13,7 @@ padding: what is read there is zero, and its sums are not used.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import ROW_MAJOR, Graph
@@ -24,9 +24,9 @@ from graphc.kernels.program.nest import Border, Nest, Read
 @dataclass(frozen=True)
 class Problem:
     """The contraction as a batch of matrix products: rows, columns, batch and k (`depth`) are axes
-    of `nest`. Where the nest has sections, the columns are those of one section. `lengths` has the
-    extents without padding of the axes that have some, `order` the kept axes as they lie in the
-    output, slowest first."""
+    of `nest`. Where the nest has sections, the columns are those of one section. What is beyond
+    `limits` of kept axes is padding. `order` has the kept axes as they lie in the output, slowest
+    first."""
 
     nest: Nest
     batch: tuple[int, ...]
@@ -35,7 +35,7 @@ class Problem:
     depth: tuple[int, ...]
     a: OperandAccess
     b: OperandAccess
-    lengths: Mapping[int, int]
+    limits: tuple[Border, ...]
     order: tuple[int, ...]
 
     @property
@@ -59,11 +59,15 @@ class Problem:
         return steps
 
 
-def make_problem(nest: Nest, body: Graph) -> Problem:
-    """Which axes are rows, columns and batch, and how the operands are read so."""
+def make_problem(
+    nest: Nest, body: Graph, limits: tuple[Border, ...] = (), first: Sequence[int] = ()
+) -> Problem:
+    """Which axes are rows, columns and batch, and how the operands are read so. The axes `first`
+    are the slowest of the rows; `limits` are those of axes that were cut."""
     if nest.sections is not None:
         return _sectioned_problem(nest)
     nest, lengths = _padded(nest)
+    limits += tuple(_limit(nest, i, n) for i, n in lengths.items() if nest.axes[i].kept)
     a, b = nest.a, nest.b
     only_a, only_b = _read_alone(nest, a, b), _read_alone(nest, b, a)
     batch = tuple(i for i in nest.kept if i not in only_a + only_b)
@@ -73,6 +77,7 @@ def make_problem(nest: Nest, body: Graph) -> Problem:
     if fastest in only_a:
         a, b, only_a, only_b = b, a, only_b, only_a
     rows, columns = _as_it_lies(nest, a, only_a), _as_it_lies(nest, b, only_b)
+    rows = (*(i for i in first if i in rows), *(i for i in rows if i not in first))
     depth = _as_it_lies(nest, a if a.type.layout != ROW_MAJOR else b, nest.summed)
     return Problem(
         nest,
@@ -82,7 +87,7 @@ def make_problem(nest: Nest, body: Graph) -> Problem:
         depth,
         operand_access(nest, a, batch, rows, depth),
         operand_access(nest, b, batch, columns, depth),
-        lengths,
+        limits,
         tuple(sorted(nest.kept, key=lambda i: -strides[i])),
     )
 
@@ -103,7 +108,7 @@ def _sectioned_problem(nest: Nest) -> Problem:
         access = replace(access, vector=math.gcd(access.vector, nest.axes[cut[1]].extent))
     columns, whole = cut[1:], operand_access(nest, a, batch, rows, nest.summed)
     order = (*batch, *rows, *columns)
-    return Problem(nest, batch, rows, columns, nest.summed, whole, access, {}, order)
+    return Problem(nest, batch, rows, columns, nest.summed, whole, access, (), order)
 
 
 def _padded(nest: Nest) -> tuple[Nest, dict[int, int]]:
@@ -122,16 +127,19 @@ def _padded(nest: Nest) -> tuple[Nest, dict[int, int]]:
                 lengths[i] = channels
                 extent = -(-channels // whole) * whole
                 axes[i] = replace(axis, extent=max(extent, axes[i].extent))
-    a, b = (_bordered(read, lengths) for read in (nest.a, nest.b))
+    a, b = (_bordered(nest, read, lengths) for read in (nest.a, nest.b))
     return replace(nest, axes=tuple(axes), a=a, b=b), lengths
 
 
-def _bordered(read: Read, lengths: Mapping[int, int]) -> Read:
+def _bordered(nest: Nest, read: Read, lengths: Mapping[int, int]) -> Read:
     """`read` that is zero beyond the `lengths` of axes."""
-    unit = [tuple(int(d == i) for d in range(len(read.strides))) for i in lengths]
-    borders = zip(lengths.items(), unit, strict=True)
-    own = (Border(u, 0, n) for (i, n), u in borders if _reads(read, i))
+    own = (_limit(nest, i, n) for i, n in lengths.items() if _reads(read, i))
     return replace(read, borders=(*read.borders, *own))
+
+
+def _limit(nest: Nest, axis: int, length: int) -> Border:
+    """The border of an axis at its own index `length`."""
+    return Border(tuple(int(d == axis) for d in range(len(nest.axes))), 0, length)
 
 
 def _as_it_lies(nest: Nest, read: Read, axes: tuple[int, ...]) -> tuple[int, ...]:

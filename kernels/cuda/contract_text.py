@@ -14,13 +14,24 @@ from graphc.kernels.cuda.shell import (
     Launches,
     constant_arrays,
     index_type,
+    wrapped,
 )
-from graphc.kernels.cuda.tiles import AnyTile, Operand, TensorTile, choose_tile, tensor_tiles
+from graphc.kernels.cuda.taps import Taps, problem_by_taps
+from graphc.kernels.cuda.tiles import (
+    AnyTile,
+    Choice,
+    Operand,
+    Share,
+    TensorTile,
+    best_tile,
+    every_step,
+    tensor_tiles,
+)
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.nest import contraction_nest, sectioned_nest
+from graphc.kernels.program.nest import Border, contraction_nest, sectioned_nest
 from graphc.kernels.program.parts import Part
 from graphc.kernels.program.statement import Program
 from graphc.ops.fused import KernelNode
@@ -33,15 +44,17 @@ def lower_contract(node: KernelNode, splits_products: bool = False) -> Kernel:
     `splits_products` tensor cores may make a product of float32 of three."""
     body = node.body
     nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
-    problem = make_problem(sectioned_nest(nest, cut) if cut else nest, body)
+    problem, taps = make_problem(sectioned_nest(nest, cut) if cut else nest, body), None
+    cost, tile, splits = _choice(problem, splits_products)
+    if (found := problem_by_taps(nest, body)) is not None:
+        own = _choice(found[0], splits_products, found[1].share)
+        if own[0] < WORTH * cost:
+            (problem, taps), (_, tile, splits) = found, own
     batches, m, n, k = problem.sizes
     count, number = batches * m * n, problem.nest.section_count
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
-    narrow = min(x.read.type.numpy_dtype.itemsize for x in (problem.a, problem.b))
     element, lack = _products(problem, splits_products)
-    tensor = [] if lack else tensor_tiles(element, Operand.of(problem.a), Operand.of(problem.b))
-    tile, splits = choose_tile(batches, m, n, k, itemsize, number, narrow, tensor)
     epilogue = epilogue_of(body, problem.nest, *_space(problem))
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     workspace = splits * count * itemsize if splits > 1 else 0
@@ -52,7 +65,7 @@ def lower_contract(node: KernelNode, splits_products: bool = False) -> Kernel:
         constant_arrays(epilogue.program),
         problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
-        _shape(problem, tile, splits),
+        _shape(problem, tile, splits, taps),
         functor,
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
@@ -60,6 +73,9 @@ def lower_contract(node: KernelNode, splits_products: bool = False) -> Kernel:
     return launches.kernel((header, "memory"), sections, nest.flops, choice, note)
 
 
+WORTH = 0.8
+"""The share of its time that a contraction is to take without the steps that its tiles do not need:
+finding them, and rows that are further apart, take time too."""
 MANY_PARTS = 24
 """Parts of k from which on several threads add those of one sum: each waits for every eighth."""
 LANES = 8
@@ -162,7 +178,7 @@ def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> tuple[list[st
     indices = [nest.axes[group[-1]].name for group in axes]
     element = C_TYPES[nest.node.output.type.dtype]
     total = f"{element} sum" if nest.sections is None else f"const {element}* sum"
-    padding = [_padding(problem, axis) for axis in problem.lengths if axis in kept]
+    padding = [_padding(problem, limit) for limit in problem.limits]
 
     def define(program: Program) -> list[str]:
         used, named = program.used(indices), zip(axes, indices, strict=True)
@@ -202,7 +218,8 @@ def _runs(problem: Problem, merged: Epilogue, axes: Sequence[tuple[int, ...]]) -
     wide = [i for i in columns if nest.axes[i].extent > 1]
     if nest.sections is not None or not wide or not axes or axes[-1][-1] != wide[-1]:
         return None
-    if nest.node.output.type.numpy_dtype.itemsize != 4 or set(columns) & set(problem.lengths):
+    padded = any(limit.axes & {*columns} for limit in problem.limits)
+    if nest.node.output.type.numpy_dtype.itemsize != 4 or padded:
         return None
     part = Part((), merged.domain, merged.program, merged.pointers)
     return runs_of(part, merged.program, shortest=True)
@@ -224,9 +241,11 @@ def _index_text(problem: Problem, group: tuple[int, ...]) -> str:
     raise AssertionError(f"{group} is kept")
 
 
-def _padding(problem: Problem, axis: int) -> str:
-    """Leaves what lies in the padding behind an axis as it is."""
-    return f"if ({_index_text(problem, (axis,))} >= {problem.lengths[axis]}) return;"
+def _padding(problem: Problem, limit: Border) -> str:
+    """Leaves what lies beyond a limit as it is."""
+    factors = ((i, limit.coefficients[i]) for i in sorted(limit.axes))
+    terms = (f"{_index_text(problem, (i,))}{f' * {c}' * (c > 1)}" for i, c in factors)
+    return f"if ({' + '.join(terms)} >= {limit.extent}) return;"
 
 
 def _in_order(problem: Problem) -> bool:
@@ -249,7 +268,18 @@ def _sum_at(problem: Problem) -> str:
     return " + ".join(reversed(terms)) or "i"
 
 
-def _shape(problem: Problem, tile: AnyTile, splits: int) -> list[str]:
+def _choice(problem: Problem, splits_products: bool, share: Share = every_step) -> Choice:
+    """The tile and the splits that should be fastest, and what they are estimated to take."""
+    element, lack = _products(problem, splits_products)
+    a, b = problem.a, problem.b
+    tensor = [] if lack else tensor_tiles(element, Operand.of(a), Operand.of(b))
+    narrow = min(x.read.type.numpy_dtype.itemsize for x in (a, b))
+    itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
+    sections = problem.nest.section_count
+    return best_tile(*problem.sizes, itemsize, sections, narrow, tensor, share)
+
+
+def _shape(problem: Problem, tile: AnyTile, splits: int, taps: Taps | None) -> list[str]:
     batches, m, n, k = problem.sizes
     sections = problem.nest.section_count
     units, whole = tile.units(sections), n
@@ -262,15 +292,25 @@ def _shape(problem: Problem, tile: AnyTile, splits: int) -> list[str]:
     if splits > 1:
         in_order = str(_in_order(problem)).lower()
         cut = [f"  static constexpr bool in_order = {in_order};", f"{head}{_sum_at(problem)}; }}"]
+    table, met = [], ["  static constexpr int taps = 0;"]
+    if taps is not None:
+        bits = [f"{b:#x}" for b in taps.tiles(tile.m)]
+        table = wrapped("__device__ const unsigned taps_of_tiles[] = {", bits, "};")
+        met = [
+            f"  static constexpr int taps = {taps.count};",
+            "  GRAPHC_INLINE static unsigned live_taps(int i) { return taps_of_tiles[i]; }",
+        ]
     checked = []
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
         checked = [f"static_assert(Contract<Problem, Tile>::shared_bytes == {shared});"]
     return [
+        *table,
         "struct Problem {",
         f"  static constexpr int M = {m}, N = {whole}, K = {k};",
         f"  static constexpr int batches = {batches}, splits = {splits};",
         *lines,
+        *met,
         *cut,
         f"  using Sum = {C_TYPES[problem.nest.node.output.type.dtype]};",
         "  using A = RowAccess;",

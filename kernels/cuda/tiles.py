@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.kernels.cuda.access import OperandAccess
@@ -193,6 +194,17 @@ def tensor_tiles(element: str, a: Operand, b: Operand) -> list[TensorTile]:
     return [replace(t, speed=t.speed * SPEEDS[element]) for t in tiles if t.copies(a, b)]
 
 
+Share = Callable[[int, int], float]
+"""The share of the steps that tiles of so many rows take, each so deep; infinite if none can be."""
+Choice = tuple[float, AnyTile, int]
+"""Cycles, a tile, and splits of k."""
+
+
+def every_step(rows: int, depth: int) -> float:
+    """All steps."""
+    return 1.0
+
+
 def choose_tile(
     batches: int,
     m: int,
@@ -203,30 +215,47 @@ def choose_tile(
     operand: int = 4,
     tensor: Sequence[TensorTile] = (),
 ) -> tuple[AnyTile, int]:
+    """The tile and the number of splits of k of `best_tile`."""
+    return best_tile(batches, m, n, k, itemsize, sections, operand, tensor)[1:]
+
+
+def best_tile(
+    batches: int,
+    m: int,
+    n: int,
+    k: int,
+    itemsize: int = 4,
+    sections: int = 1,
+    operand: int = 4,
+    tensor: Sequence[TensorTile] = (),
+    share: Share = every_step,
+) -> Choice:
     """The tile and the number of splits of k that are estimated to be fastest on a large device.
     With `sections` of `n` columns each, whose epilogue takes them together, k is not split;
     `operand` is the size of its operands' elements, `tensor` what tensor cores may take."""
-    best: tuple[float, AnyTile, int] | None = None
+    best: Choice | None = None
     plain = [t for t in TILES if t.fits(itemsize)]
     if sections > 1:
         plain = [t for t in plain if t.exchanges(itemsize, operand)]
     tried: list[AnyTile] = [*plain, *tensor]
     for tile in (t for t in tried if t.units(sections)):
         tiles = -(-m // tile.m) * -(-n // tile.units(sections)) * batches
-        steps = -(-k // tile.k)
+        steps = -(-k // tile.k) * share(tile.m, tile.k)
+        if steps == math.inf:
+            continue
         for splits in SPLITS if sections == 1 else (1,):
             if splits > 1 and steps < splits * LEAST_STEPS:
                 break
-            cost = _cycles(tile, tiles * splits, -(-steps // splits), operand)
+            cost = _cycles(tile, tiles * splits, math.ceil(steps / splits), operand)
             if splits > 1:  # partial sums are stored and read again, by a launch of their own
                 cost += 2 * batches * m * n * splits * itemsize / BYTES + LAUNCH + splits * WAIT
             if best is None or cost < best[0]:
                 best = (cost, tile, splits)
     assert best is not None
-    return best[1], best[2]
+    return best
 
 
-def _cycles(tile: AnyTile, blocks: int, steps: int, operand: int) -> float:
+def _cycles(tile: AnyTile, blocks: int, steps: float, operand: int) -> float:
     """What so many blocks of so many steps take: the rounds in which they run, each as long as
     the arithmetic of its blocks, or as one block takes alone; or all that they copy."""
     step = tile.m * tile.n * tile.k / (MULTIPLY_ADDS * tile.speed)

@@ -179,8 +179,15 @@ def contraction_nest(body: Graph, lanes: bool = True) -> Nest:
 def sectioned_nest(nest: Nest, sections: Sections) -> Nest:
     """`nest` with the axis of the sections cut in two: the section, and the index within it."""
     (axis,) = (a for a, c in enumerate(nest.output[sections.axis].coefficients) if c)
-    name, size = nest.axes[axis].name, sections.size
-    cut = (Axis(f"{name}_section", sections.count, True), Axis(name, size, True))
+    name = nest.axes[axis].name
+    cut = (Axis(f"{name}_section", sections.count, True), Axis(name, sections.size, True))
+    return replace(cut_axis(nest, axis, cut), sections=axis)
+
+
+def cut_axis(nest: Nest, axis: int, cut: tuple[Axis, Axis]) -> Nest:
+    """`nest` with `axis` as two: an index of it is that of the first times the extent of the second
+    plus that of the second. Together they may be longer."""
+    size = cut[1].extent
 
     def affine(place: Affine) -> Affine:
         return replace(place, coefficients=_cut(place.coefficients, axis, size))
@@ -191,7 +198,6 @@ def sectioned_nest(nest: Nest, sections: Sections) -> Nest:
         a=_cut_read(nest.a, axis, size),
         b=_cut_read(nest.b, axis, size),
         output=tuple(map(affine, nest.output)),
-        sections=axis,
     )
 
 
