@@ -93,8 +93,8 @@ def choices(nest: Nest, target: Target) -> Iterator[Winograd]:
         products = side * c * -(-registers // vectors) * -(-group // rows) * step
         streamed = 4 * side * c * k
         far = streamed / STREAM if streamed > target.caches.far else streamed / 64
-        inputs = parts * group * c / target.lanes * 4.5 * side
-        outputs = group * registers * (4 * side + 4 * m * m)
+        inputs = parts * group * c / target.lanes * 10 * side
+        outputs = group * registers * 6 * (side + m * m)
         filters = registers * c * _filter_cycles(m + 2)
         cycles = filters + groups * (max(products, far) + inputs + outputs)
         yield Winograd(m, group, rows, parts, groups * parts, cycles)
