@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, folders that are new."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ def write_whole(action: str, target: Path, data: bytes) -> None:
         raise GraphError(f"{action}: cannot write {target}: {error.strerror}") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def unused_folder(parent: Path, name: str) -> Path:
+    """`parent/name`, or with `-2`, `-3`, ... behind it where there is one already."""
+    number, folder = 1, parent / name
+    while folder.exists():
+        number += 1
+        folder = parent / f"{name}-{number}"
+    return folder

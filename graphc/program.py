@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from graphc.compiled import Executable
 from graphc.compiled import Program as Program
 from graphc.errors import RunError
 from graphc.failures import stage
+from graphc.files import unused_folder
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.lines import error
@@ -185,15 +185,6 @@ def _differentiate(
         pairs = [(p, g, n) for (n, p, _), g in zip(trained, grads, strict=True) if g is not None]
         update.emit(builder, pairs)
     return builder.graph(outputs), builder.buffers
-
-
-def unused_folder(parent: Path, name: str) -> Path:
-    """`parent/name`, or with `-2`, `-3`, ... behind it where there is one already."""
-    number, folder = 1, parent / name
-    while folder.exists():
-        number += 1
-        folder = parent / f"{name}-{number}"
-    return folder
 
 
 def _enabled(pipeline: Any, disabled: Iterable[str]) -> list[Any]:
