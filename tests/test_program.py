@@ -89,7 +89,8 @@ def test_a_failed_call_changes_no_state():
             {"disable": ("fuse",)},
             "disable: expected names of store_or_recompute_traced, store_or_recompute, "
             "simplify, commute, hoist, clean, hoist_gradient, clean_hoisted, recompute, "
-            "split_strides, fuse_updates, layout, lane_weights, channel_lanes, got 'fuse'",
+            "split_strides, fuse_updates, layout, lane_weights, channel_lanes, channels_last, "
+            "got 'fuse'",
         ),
     ],
 )
