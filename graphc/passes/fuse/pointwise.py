@@ -22,7 +22,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.base import Reduction
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import (
@@ -151,7 +150,7 @@ def _sums_columns(
         _Rows(rows.shape, rows.others).trailing
         and math.prod(rows.shape[d] for d in rows.axes) >= FEWEST_ROWS
         and sum(n.output.type.nbytes for n in sums) <= MOST_BYTES
-        and all(isinstance(n.op, Reduction) and n.op.combine == "sum" for n in sums)
+        and all(getattr(n.op, "combine", "") == "sum" for n in sums)
         and all(n.output.type.dtype in ("f32", "f64") for n in sums)
         and own.isdisjoint(id(r) for n in sums for r in consumers.get(n.output, ()))
     )

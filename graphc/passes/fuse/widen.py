@@ -87,7 +87,7 @@ class _Widening:
             return False
         if {v.type.dtype for v in node.inputs} != {"bf16"} or not node.output.type.size:
             return False
-        if node.op.name == "matmul":
+        if not node.op.images:  # a matrix product
             return True
         in_lanes = target.fills_lanes(node.inputs[0].type.shape[0])
         return not in_lanes and has_kernels(node, target.lanes)

@@ -112,7 +112,7 @@ def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
 def _stored(body: Graph, value: Value) -> Value:
     """What lies in memory of a value that is converted where it is read."""
     node = body.producers.get(value)
-    return node.inputs[0] if node is not None and isinstance(node.op, Widen) else value
+    return node.inputs[0] if node is not None and node.op.converts_reads else value
 
 
 def _source(body: Graph, weight: Value) -> Value | None:
