@@ -37,6 +37,8 @@ class Kind:
     """A contraction takes the sections of any axis of its output into the epilogue: a register tile
     has each of the nest's axes for itself, where a block's tile has rows and columns alone, so that
     the axis cut must be all columns."""
+    adds_columns: bool = False
+    """A kernel that reduces along rows may sum over all of them besides."""
     converts_on_reads: bool = False
     """A contraction converts its operands in registers, however often it reads an element: it
     shares what it reads among a block. Else many reads want f32 in memory."""
@@ -55,6 +57,7 @@ CPU = Kind(
     vectors=True,
     pools=True,
     cuts_any_axis=True,
+    adds_columns=True,
 )
 """A core with AVX-512; its peak was measured as 284 GFLOP/s and 42 GB/s."""
 GPU = Kind(

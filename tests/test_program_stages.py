@@ -31,6 +31,7 @@ def test_stages_hold_the_graph_after_each_pass():
         "layout",
         "lane_weights",
         "channel_lanes",
+        "channels_last",
     ]
 
 

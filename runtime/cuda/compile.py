@@ -30,7 +30,8 @@ HEADERS = Path(__file__).parent.parent.parent / "kernels"
 """The folder that kernels include `cuda/....cuh` from."""
 
 OPTIONS = ("-std=c++20", "-lineinfo", f"-I{HEADERS}")
-NVRTC_OPTIONS = ("--ptxas-options=-v",)
+NVRTC_OPTIONS = ("--ptxas-options=-v", "--device-as-default-execution-space")
+"""NVRTC takes lambdas with parameters of any type for functions of the host, of which it has none."""
 NVCC_OPTIONS = ("-cubin", "-Xptxas", "-v")
 
 

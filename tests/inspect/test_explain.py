@@ -109,13 +109,19 @@ def test_every_kernel_but_an_update_has_a_line_of_the_model() -> None:
 def test_an_event_says_who_waits_for_whom_and_why() -> None:
     subject = program("lenet")
     steps = subject.plan.steps
-    record = next(s for s in steps if isinstance(s, Record))
+    launched = [i for i, s in enumerate(steps) if isinstance(s, Launch)]
+    record = next(
+        s
+        for i, s in enumerate(steps)
+        if isinstance(s, Record) and any(j < i and steps[j].stream == s.stream for j in launched)
+    )
     wait = next(s for s in steps if isinstance(s, Wait) and s.event == record.event)
     found = subject.explain(record)
     assert found == subject.explain(wait) == subject.explain(f"e{record.event}")
     order, price = found.of("event")
-    source = [s for s in steps[: steps.index(record)] if isinstance(s, Launch)][-1]
-    target = next(s for s in steps[steps.index(wait) :] if isinstance(s, Launch))
+    before, after = steps[: steps.index(record)], steps[steps.index(wait) :]
+    source = [s for s in before if isinstance(s, Launch) and s.stream == record.stream][-1]
+    target = next(s for s in after if isinstance(s, Launch) and s.stream == wait.stream)
     assert f"{target.kernel} (step {steps.index(target)}) on s{wait.stream} waits for" in order.text
     assert f"{source.kernel} (step {steps.index(source)}) on s{record.stream}:" in order.text
     assert "it reads %" in order.text
@@ -188,7 +194,7 @@ def test_an_unknown_name_is_an_error_with_what_is_near() -> None:
 
 
 def test_memory_names_what_is_alive_at_the_peak() -> None:
-    subject = program("lenet")
+    subject = program("lenet", streams=1)
     report = subject.memory()
     number, held = at_peak(subject.plan)
     assert (report.step, report.tensors) == (number, tuple(held))

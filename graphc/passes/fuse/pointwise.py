@@ -62,7 +62,7 @@ def fuse_pointwise(graph: Graph, target: Target) -> Graph:
             space.repeats = set()
     _join_readers(graph, partition, spaces)
     _join_reductions(graph, partition, spaces)
-    if target.device == "cpu":
+    if target.kind.adds_columns:
         _join_columns(graph, partition, spaces)
     graph = fuse_groups(graph, _groups(graph, partition))
     while alone := _alone(graph):  # views whose readers need them in memory appear one by one
