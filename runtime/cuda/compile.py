@@ -31,7 +31,7 @@ HEADERS = Path(__file__).parent.parent.parent / "kernels"
 
 OPTIONS = ("-std=c++20", "-lineinfo", f"-I{HEADERS}")
 NVRTC_OPTIONS = ("--ptxas-options=-v", "--device-as-default-execution-space")
-"""NVRTC takes lambdas with parameters of any type for functions of the host, of which it has none."""
+"""NVRTC takes lambdas of parameters of any type for functions of a host, of which it has none."""
 NVCC_OPTIONS = ("-cubin", "-Xptxas", "-v")
 
 
