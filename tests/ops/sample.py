@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 
 from graphc.dtypes import convert
 from graphc.ir import FLOATS, Type
@@ -47,6 +49,25 @@ class Sample:
         if getattr(op, "dtype", None) in FLOATS:
             op = replace(op, dtype=dtype)  # type: ignore[call-arg]
         return replace(self, op=op, inputs=inputs)
+
+
+def for_each_op(samples: Iterable[Sample]) -> Callable[[Callable[[Sample], None]], object]:
+    """Makes one test per op of a check of one sample, which stays the test's `check`. Thousands of
+    tests would take longer to hand around than to run; a failure shows the sample's types."""
+    families: dict[str, list[Sample]] = {}
+    for sample in samples:
+        families.setdefault(sample.op.name, []).append(sample)
+
+    def made(check: Callable[[Sample], None]) -> object:
+        @pytest.mark.parametrize("op", families)
+        def test(op: str) -> None:
+            for sample in families[op]:
+                check(sample)
+
+        test.__doc__, test.check = check.__doc__, check  # type: ignore[attr-defined]
+        return test
+
+    return made
 
 
 def _draw(random: np.random.Generator, kind: Type, limits: Range) -> np.ndarray:

@@ -16,15 +16,12 @@ from graphc.ops import Op, PhiloxUniform, Reduction
 from graphc.ops.axes import SUMMED
 from graphc.ops.base import REGISTRY
 from graphc.trace import Builder
+from tests.ops.sample import for_each_op
 from tests.ops.samples import CORE, MANY, SAMPLES, Sample
 
 SIZE = 3
 OF_BODIES = {"kernel"}
 """What holds a graph made by passes: nothing looks at its axes from outside."""
-
-
-def every(samples: tuple[Sample, ...]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("sample", samples, ids=str)
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -44,7 +41,7 @@ def same(got: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * 64)
 
 
-@every(MANY)
+@for_each_op(MANY)
 def test_an_axis_goes_where_its_elements_go(sample: Sample) -> None:
     """Turning all axes that go to one axis of an output turns that axis; turning those that are
     summed changes nothing."""
@@ -94,7 +91,7 @@ def choices(sample: Sample) -> Iterator[tuple[bool, ...]]:
         yield (True,) * count
 
 
-@every(CORE)
+@for_each_op(CORE)
 def test_the_batched_op_is_the_op_for_each_sample(sample: Sample) -> None:
     if sample.op.draws:
         return

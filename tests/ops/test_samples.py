@@ -4,13 +4,13 @@ each against what NumPy makes of the op's reference."""
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from graphc.gradients.reverse import gradients
 from graphc.interpret import evaluate
 from graphc.ir import FLOATS, Graph, dtype_name, verify
 from graphc.ops.base import REGISTRY, Affine, Contraction, Operand, View
 from graphc.trace import Builder
+from tests.ops.sample import for_each_op
 from tests.ops.samples import SAMPLES, Sample
 from tools.write_ops_page import MADE_BY_PASSES
 
@@ -19,12 +19,9 @@ BY_GRAPHS = {"scan"}
 WITHOUT_SLOPE = {"nextafter", "stop_gradient"}
 """Ops whose gradient is 0 by definition, whatever their reference says."""
 
-every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=str)
 
-
-def of_family(family: type) -> pytest.MarkDecorator:
-    chosen = [s for s in SAMPLES if isinstance(s.op, family)]
-    return pytest.mark.parametrize("sample", chosen, ids=str)
+def of_family(family: type) -> list[Sample]:
+    return [s for s in SAMPLES if isinstance(s.op, family)]
 
 
 def test_every_op_has_a_sample() -> None:
@@ -32,7 +29,7 @@ def test_every_op_has_a_sample() -> None:
     assert {s.op.name for s in SAMPLES} == ours - MADE_BY_PASSES - BY_GRAPHS
 
 
-@every_sample
+@for_each_op(SAMPLES)
 def test_the_reference_has_the_inferred_types_at_any_float_width(sample: Sample) -> None:
     for wide in dict.fromkeys(map(sample.with_floats, FLOATS)):
         inferred = [(t.shape, t.dtype) for t in wide.op.infer(*wide.inputs)]
@@ -61,7 +58,7 @@ def gradient_graph(sample: Sample) -> tuple[Graph, list[int]]:
 SLOPES = [s.with_floats("f64") for s in SAMPLES if s.differentiable]
 
 
-@pytest.mark.parametrize("sample", [s for s in SLOPES if s.op.name not in WITHOUT_SLOPE], ids=str)
+@for_each_op(s for s in SLOPES if s.op.name not in WITHOUT_SLOPE)
 def test_the_gradient_equals_central_differences(sample: Sample) -> None:
     """Along random directions: d sum(seed * y) / d step = sum over the inputs of gradient * v."""
     graph, numbers = gradient_graph(sample)
@@ -113,7 +110,7 @@ def coordinates_of(extents: tuple[int, ...]) -> np.ndarray:
     return np.indices(extents).reshape(len(extents), int(np.prod(extents)))
 
 
-@of_family(View)
+@for_each_op(of_family(View))
 def test_the_index_of_a_view_names_the_input_element(sample: Sample) -> None:
     (source,), (x,) = sample.inputs, sample.arrays()
     (y,) = sample.op.reference(x)
@@ -140,7 +137,7 @@ def read(array: np.ndarray, operand: Operand, coordinates: np.ndarray) -> np.nda
     return np.where(valid, array[tuple(np.where(valid, p, 0) for p in places)], 0)
 
 
-@of_family(Contraction)
+@for_each_op(of_family(Contraction))
 def test_the_iteration_of_a_contraction_computes_its_reference(sample: Sample) -> None:
     sample = sample.with_floats("f64")
     a, b = sample.arrays()
@@ -160,7 +157,7 @@ def test_the_iteration_of_a_contraction_computes_its_reference(sample: Sample) -
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12 * points.shape[1])
 
 
-@of_family(Contraction)
+@for_each_op(of_family(Contraction))
 def test_each_output_of_a_contraction_is_named_once(sample: Sample) -> None:
     nest = sample.op.iteration(*sample.inputs)
     (y,) = sample.op.infer(*sample.inputs)
