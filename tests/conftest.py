@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,3 +50,12 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for variable in [name for name in os.environ if name.startswith("GRAPHC_")]:
         monkeypatch.delenv(variable)
     return monkeypatch
+
+
+@pytest.fixture
+def unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled for the CPU has its graph, its plan and the texts of its kernels, which no
+    compiler is given; it cannot be called."""
+    monkeypatch.setattr("graphc.runtime.units.building", lambda _: nullcontext(lambda: None))
+    loaded = SimpleNamespace(run=None)
+    monkeypatch.setattr("graphc.runtime.cpu.executable.load", lambda *_: loaded)

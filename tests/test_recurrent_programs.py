@@ -83,7 +83,9 @@ def loops(plan: Plan) -> list[Loop]:
 
 @pytest.mark.parametrize("device", ["cpu", "sim"])
 @pytest.mark.parametrize("name", MAKE)
-def test_a_step_is_one_kernel_forward_and_two_backward(name: str, device: str) -> None:
+def test_a_step_is_one_kernel_forward_and_two_backward(
+    name: str, device: str, unbuilt: None
+) -> None:
     need_command("g++", "clang++")
     plan = training(name, device=device).plan
     forward, backward = (kernels_of(plan, loop) for loop in loops(plan))
@@ -155,12 +157,11 @@ def test_a_parameter_with_lanes_is_updated_beside_scalars() -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "peephole"])
-def test_no_gate_is_copied(name: str) -> None:
+def test_no_gate_is_copied(name: str, unbuilt: None) -> None:
     """A step touches the pre-activations and the stored gates forward; backward the stored gates,
     and their gradients once to write and once to read (a GRU has two kinds of gradients, and reads
     the pre-activations and one of the stored gates again); besides these a few states, and
     nothing else."""
-    need_command("g++", "clang++")
     plan = training(name, device="cpu").plan
     state = 4 * BATCH * HIDDEN
     gates = (3 if name == "gru" else 4) * state
@@ -177,8 +178,7 @@ def test_no_gate_is_copied(name: str) -> None:
         assert touched <= bound, (kind, touched, bound)
 
 
-def test_the_program_is_as_large_for_a_thousand_steps() -> None:
-    need_command("g++", "clang++")
+def test_the_program_is_as_large_for_a_thousand_steps(unbuilt: None) -> None:
     short, long = (training("lstm", steps=steps, device="cpu").plan for steps in (8, 1000))
     assert len(short.steps) == len(long.steps)
     assert len(str(long)) < 1.1 * len(str(short))

@@ -40,7 +40,7 @@ def nbytes(ranges: tuple[Range, ...], *words: str) -> int:
     return sum(r.stop - r.start for r in ranges if any(w in r.value for w in words))
 
 
-def test_lenet_has_one_kernel_for_each_layer_forward():
+def test_lenet_has_one_kernel_for_each_layer_forward(unbuilt):
     names = [s.kernel for s in launches(trainer("lenet", 100)) if not s.where.derived]
     layers = [n for n in names if n.startswith(("conv", "fc"))]
     assert layers == [
@@ -52,14 +52,14 @@ def test_lenet_has_one_kernel_for_each_layer_forward():
     assert not any(n.startswith(("relu", "max_pool", "add")) for n in names)
 
 
-def test_the_loss_and_its_gradient_are_one_kernel_over_the_classes():
+def test_the_loss_and_its_gradient_are_one_kernel_over_the_classes(unbuilt):
     steps = launches(trainer("lenet", 100))
     readers = [s for s in steps if any(r.value == "fc2.add" for r in s.reads)]
     assert len(readers) == 1
 
 
 @pytest.mark.parametrize("layer", ["conv1", "conv2"])
-def test_activation_backward_and_bias_gradient_read_the_data_once(layer):
+def test_activation_backward_and_bias_gradient_read_the_data_once(layer, unbuilt):
     """The pooled gradient (masked by relu where it was made) and the winners' places are read once,
     by one kernel that writes the convolution's gradient and its bias gradient."""
     program = trainer("lenet", 100)
@@ -77,7 +77,7 @@ def test_activation_backward_and_bias_gradient_read_the_data_once(layer):
     assert total == (pooled.stop - pooled.start) + (places.stop - places.start)
 
 
-def test_one_launch_updates_all_parameters():
+def test_one_launch_updates_all_parameters(unbuilt):
     program = trainer("lenet", 100)
     parameters = {n for n, _ in LeNet().named_parameters()}
     places = {b.value.name: b.place for b in program.plan.state if b.value.name in parameters}

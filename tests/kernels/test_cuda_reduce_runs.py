@@ -19,7 +19,7 @@ from graphc.ops.fused import Fused
 from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cuda_harness import TARGET, build_device, traced
 from tests.sim.playing import Played, simulator
-from tests.tools import need_command
+from tests.tools import first_quick, need_command
 
 
 def spec(*shape: int, dtype: str = "float32") -> Any:
@@ -205,7 +205,7 @@ def test_splits_never_put_more_than_two_blocks_on_a_multiprocessor():
         assert shape.threads == THREADS or (shape.across == 1 and shape.threads <= MOST_THREADS)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 def test_nvcc_takes_them_and_spills_nothing(arch: str, tmp_path: Any):
     usage = build_device([lower(n, TARGET) for n in NODES], tmp_path, need_command("nvcc"), arch)
     assert usage

@@ -18,7 +18,7 @@ from graphc.runtime.sim.native import BACKWARD, FORWARD
 from graphc.trace import emit
 from tests.kernels.cuda_harness import TARGET, build_device, single, traced
 from tests.sim.playing import Played, simulator
-from tests.tools import need_command
+from tests.tools import first_quick, need_command
 
 
 def gather(
@@ -130,7 +130,7 @@ def settings_of(node: Any) -> str:
     return lower(node, TARGET).source.partition("add_segments<")[2]
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 def test_nvcc_takes_them_and_spills_nothing(arch: str, tmp_path: Any):
     usage = build_device([lower(n, TARGET) for n in NODES], tmp_path, need_command("nvcc"), arch)
     assert usage

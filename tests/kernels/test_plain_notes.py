@@ -8,6 +8,8 @@ import graphc
 from graphc.kernels.cpu import contract
 from graphc.runtime.plan.plan import Plan
 
+pytestmark = pytest.mark.usefixtures("unbuilt")
+
 
 def plan(dtype: str) -> Plan:
     specs = graphc.spec((4, 5), dtype), graphc.spec((5, 6), dtype)

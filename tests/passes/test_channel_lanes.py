@@ -141,7 +141,7 @@ def forward(channels: int, size: int, batch: int = 1, groups: int = 1, dilation:
     return graphc.compile(lambda m, x: m(m(x)), conv, spec, device="cpu").graph
 
 
-def test_lanes_need_whole_registers_of_channels_and_a_small_batch() -> None:
+def test_lanes_need_whole_registers_of_channels_and_a_small_batch(unbuilt: None) -> None:
     assert "conv2d" in laned(forward(4 * WIDTH, 28))
     assert not laned(forward(4 * WIDTH + 1, 28))
     assert not laned(forward(4 * WIDTH, 28, groups=2))
@@ -151,14 +151,16 @@ def test_lanes_need_whole_registers_of_channels_and_a_small_batch() -> None:
     assert not laned(forward(4 * WIDTH, 28, batch=WIDTH))
 
 
-def test_one_pixel_is_the_same_memory_in_both_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_pixel_is_the_same_memory_in_both_layouts(
+    monkeypatch: pytest.MonkeyPatch, unbuilt: None
+) -> None:
     monkeypatch.setattr(channels, "ROW_SHARE", 1e-6)
     assert laned(forward(4 * WIDTH, 2))
     assert not laned(forward(4 * WIDTH, 1))
 
 
 def test_a_conversion_that_costs_more_than_it_gains_is_not_made(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, unbuilt: None
 ) -> None:
     monkeypatch.setattr(channels, "ROW_SHARE", 0.749)
     assert not laned(forward(4 * WIDTH, WIDTH))

@@ -56,7 +56,7 @@ def converts(program: Program) -> bool:
     return any(v.name.endswith(".last") for n in program.graph.nodes for v in n.outputs)
 
 
-def test_a_cpu_has_no_channels_last_and_single_channels_are_not_converted():
+def test_a_cpu_has_no_channels_last_and_single_channels_are_not_converted(unbuilt):
     model = nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU())
     assert converts(compiled(model, (16, 8, 64, 64)))
     assert not converts(compiled(model, (16, 8, 64, 64), "cpu"))

@@ -31,7 +31,7 @@ def weight_layouts(graph):
     return [v.type.layout.axis for op in backward for v in op.constants]
 
 
-def test_the_weight_of_a_backward_step_lies_in_lanes_only_if_it_is_large(monkeypatch):
+def test_the_weight_of_a_backward_step_lies_in_lanes_only_if_it_is_large(monkeypatch, unbuilt):
     small = program(16).stages["lane_weights"]
     assert 0 not in weight_layouts(small)
     monkeypatch.setattr(sys.modules["graphc.passes.layout.lane_weights"], "LEAST_CACHES", 0)
@@ -40,7 +40,7 @@ def test_the_weight_of_a_backward_step_lies_in_lanes_only_if_it_is_large(monkeyp
     assert_same_meaning(large["layout"], large["lane_weights"])
 
 
-def test_a_large_batch_reads_its_weight_in_lanes_too(monkeypatch):
+def test_a_large_batch_reads_its_weight_in_lanes_too(monkeypatch, unbuilt):
     """The gradient of what enters the second layer: 16 steps of 16."""
     monkeypatch.setattr(sys.modules["graphc.passes.layout.lane_weights"], "LEAST_CACHES", 0)
     lanes = {}

@@ -122,7 +122,9 @@ def test_without_the_pass_the_gradient_repeats_the_forward_step() -> None:
     assert names(backward.op.body).count("sigmoid") == 3
 
 
-def test_what_was_decided_stands_in_the_plan_and_its_switch_in_the_environment() -> None:
+def test_what_was_decided_stands_in_the_plan_and_its_switch_in_the_environment(
+    unbuilt: None,
+) -> None:
     fn, layer = recurrent_loss("LSTM")
     spec = graphc.spec((STEPS, BATCH, FEATURES))
     notes = graphc.compile(fn, layer, spec, update=optim.SGD(lr=0.1), device="cpu").plan.notes

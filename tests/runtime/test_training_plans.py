@@ -4,7 +4,6 @@ orderings on every number of streams. Nothing is built or run."""
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +18,8 @@ from graphc.runtime.proof.verify import verify, verify_sequence
 from tests.test_against_torch import LeNet, batch_norm_cnn, mlp, torch_lenet
 from tests.tools import need_module
 
+pytestmark = pytest.mark.usefixtures("unbuilt")
+
 BATCH = 100
 STREAMS = (1, 2, 3, 4, 8)
 MODELS = {
@@ -28,9 +29,8 @@ MODELS = {
 }
 
 
-def compiled(name: str, streams: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Program:
+def compiled(name: str, streams: int, **options: Any) -> Program:
     """The training program of a model, its kernels not built."""
-    monkeypatch.setattr("graphc.runtime.cpu.executable.load", lambda *_: SimpleNamespace(run=None))
     make, update = MODELS[name]
 
     def loss_fn(model: Any, x: Any, y: Any) -> Any:
@@ -42,18 +42,14 @@ def compiled(name: str, streams: int, monkeypatch: pytest.MonkeyPatch, **options
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_peak_is_within_a_twentieth_of_the_bound_on_one_stream(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = compiled(name, 1, monkeypatch).plan
+def test_peak_is_within_a_twentieth_of_the_bound_on_one_stream(name: str) -> None:
+    plan = compiled(name, 1).plan
     assert 0 < plan.lower_bound_bytes <= plan.peak_bytes <= 1.05 * plan.lower_bound_bytes
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_peak_is_at_most_what_pytorch_saves_and_one_operation(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = compiled(name, 1, monkeypatch)
+def test_peak_is_at_most_what_pytorch_saves_and_one_operation(name: str) -> None:
+    program = compiled(name, 1)
     largest = max(node_bytes(node) for node in program.stages["trace"].nodes)
     assert program.plan.peak_bytes <= bytes_saved_by_pytorch(name) + largest
 
@@ -79,8 +75,8 @@ def bytes_saved_by_pytorch(name: str) -> int:
 
 @pytest.mark.parametrize("streams", STREAMS)
 @pytest.mark.parametrize("name", MODELS)
-def test_no_event_can_be_dropped(name: str, streams: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = compiled(name, streams, monkeypatch).plan
+def test_no_event_can_be_dropped(name: str, streams: int) -> None:
+    plan = compiled(name, streams).plan
     events = {s.event for s in plan.steps if isinstance(s, Record)}
     assert bool(events) == (streams > 1)
     mutants = [[s for s in plan.steps if getattr(s, "event", None) != e] for e in events]
@@ -92,10 +88,8 @@ def test_no_event_can_be_dropped(name: str, streams: int, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("streams", STREAMS[1:])
 @pytest.mark.parametrize("name", MODELS)
-def test_dgrad_and_wgrad_of_every_layer_run_on_different_streams(
-    name: str, streams: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = compiled(name, streams, monkeypatch).plan
+def test_dgrad_and_wgrad_of_every_layer_run_on_different_streams(name: str, streams: int) -> None:
+    plan = compiled(name, streams).plan
     halves: dict[str, dict[str, int]] = {"dgrad": {}, "wgrad": {}}
     for step in plan.steps:
         for half in halves:
@@ -106,18 +100,16 @@ def test_dgrad_and_wgrad_of_every_layer_run_on_different_streams(
     assert all(halves["dgrad"][layer] != halves["wgrad"][layer] for layer in both)
 
 
-def test_training_and_inference_of_a_model_may_follow_each_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    train = compiled("batch_norm", 4, monkeypatch).plan
-    evaluate = compiled("batch_norm", 2, monkeypatch, update=None).plan
+def test_training_and_inference_of_a_model_may_follow_each_other() -> None:
+    train = compiled("batch_norm", 4).plan
+    evaluate = compiled("batch_norm", 2, update=None).plan
     shared = {b.value.name for b in train.state} & {b.value.name for b in evaluate.state}
     assert len(shared) > 6
     verify_sequence(train, evaluate)
     verify_sequence(evaluate, train)
 
 
-def test_training_plan_updates_its_state_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_plan_updates_its_state_without_copies() -> None:
     for name in MODELS:
-        plan = compiled(name, 2, monkeypatch).plan
+        plan = compiled(name, 2).plan
         assert all(isinstance(s, Launch | Record | Wait) for s in plan.steps)
