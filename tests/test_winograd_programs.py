@@ -44,6 +44,13 @@ def kernels(program: Any) -> list[str]:
     return [n for n in program.plan.notes if "Winograd" in n]
 
 
+def compiled(model: Any, batch: int, size: int, precision: str, **options: Any) -> Any:
+    """The program of a training step."""
+    specs = graphc.spec((batch, 3, size, size)), graphc.spec((batch,), "int32")
+    settings = {"device": "cpu", "precision": precision, "streams": 1, **options}
+    return graphc.compile(loss_fn, model, *specs, update=optim.SGD(lr=0.05), **settings)
+
+
 def train(
     model: Any, batch: int, size: int, precision: str, **options: Any
 ) -> tuple[list[float], dict[str, Any], Any]:
@@ -51,24 +58,34 @@ def train(
     random = np.random.default_rng(0)
     x = random.standard_normal((batch, 3, size, size)).astype(np.float32)
     y = random.integers(0, 10, batch).astype(np.int32)
-    specs = graphc.spec(x.shape), graphc.spec(y.shape, "int32")
-    settings = {"device": "cpu", "precision": precision, "streams": 1, **options}
-    step = graphc.compile(loss_fn, model, *specs, update=optim.SGD(lr=0.05), **settings)
+    step = compiled(model, batch, size, precision, **options)
     return [float(step(x, y)) for _ in range(3)], step.state_dict(), step
 
 
-@pytest.mark.parametrize(("batch", "size"), [(1, 29), (3, 14), (7, 9)])
-def test_training_is_as_with_direct_sums(batch: int, size: int) -> None:
-    def one(precision: str) -> tuple[list[float], dict[str, Any], Any]:
-        graphc.seed(0)
-        return train(Net(), batch, size, precision)
+SIZES = [(1, 29), (3, 14), (7, 9)]
+"""Images of a batch, and their rows and columns."""
 
-    (want, exact, direct), (got, state, fast) = one("float32"), one("winograd")
+
+@pytest.mark.parametrize(("batch", "size"), SIZES)
+def test_it_is_a_choice_of_kernels(batch: int, size: int, unbuilt: None) -> None:
+    direct, fast = (compiled(Net(), batch, size, p) for p in ("float32", "winograd"))
     assert not kernels(direct)
     assert len(kernels(fast)) >= 3, "two forward, and gradients of data"
     bound = r"\w+: Winograd's F\((2 x 2|4 x 4), 3 x 3\), error at most (64|564) \* \d+ \* .*"
     assert all(re.fullmatch(bound, note) for note in kernels(fast))
-    assert str(fast.graph) == str(direct.graph), "it is a choice of kernels"
+    assert str(fast.graph) == str(direct.graph)
+
+
+@pytest.mark.parametrize(("batch", "size"), SIZES)
+def test_training_is_as_with_direct_sums(batch: int, size: int) -> None:
+    """The reference's sums, so that only one program is built for each size."""
+
+    def one(precision: str, device: str) -> tuple[list[float], dict[str, Any], Any]:
+        graphc.seed(0)
+        return train(Net(), batch, size, precision, device=device)
+
+    (want, exact, _), (got, state, fast) = one("float32", "reference"), one("winograd", "cpu")
+    assert kernels(fast)
     np.testing.assert_allclose(got, want, rtol=1e-4)
     for name, value in exact.items():
         np.testing.assert_allclose(state[name], value, rtol=1e-3, atol=1e-4, err_msg=name)

@@ -55,7 +55,7 @@ SORTED = [
     gather("five_tiles", (5, TILE), 1700, (4,)),
     gather("wide", (1300,), 1000, (4, 68)),
     gather("odd", (1300,), 1000, (217,)),
-    gather("strips", (1100,), 40, (6100,)),
+    gather("strips", (1100,), 120, (2100,)),
     gather("before", (2, 600), 2400, (8,), (3,)),
     gather("places", (4000,), 2500, (4,), places="i64"),
     gather("doubles", (1400,), 6500, (12,), dtype="f64"),
@@ -89,7 +89,7 @@ def arrays_for(node: Any, seed: int) -> list[Any]:
     return [places.astype(indices.type.numpy_dtype), numbers.astype(dy.type.numpy_dtype)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_quick(2, [0, 2, 1]))
 def test_sums_are_those_of_ascending_order_in_any_order_of_threads(seed: int):
     need_command("g++", "clang++")
     played = Played(simulator(check=True), NODES)

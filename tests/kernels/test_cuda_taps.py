@@ -93,8 +93,18 @@ def taken(kernels: Any) -> list[Kernel]:
     return [k for k in kernels if "taps_of_tiles" in k.source]
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32"])
-@pytest.mark.parametrize("case", ODD, ids=str)
+PRECISIONS = ("float32", "tf32")
+
+
+@pytest.mark.parametrize(
+    ("case", "precision"),
+    [
+        pytest.param(case, precision, marks=() if (n + m) % 2 == 0 else pytest.mark.slow)
+        for n, case in enumerate(ODD)
+        for m, precision in enumerate(PRECISIONS)
+    ],
+    ids=str,
+)
 def test_gradients_are_right(case: Any, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHC_CHECK", "race")
     monkeypatch.setattr("graphc.kernels.cuda.contract_text.WORTH", 10)

@@ -73,8 +73,18 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
-@pytest.mark.parametrize("case", ODD, ids=str)
+PRECISIONS = ("tf32", "bfloat16", "float32")
+
+
+@pytest.mark.parametrize(
+    ("case", "precision"),
+    [
+        pytest.param(case, precision, marks=() if (n + m) % 3 == 0 else pytest.mark.slow)
+        for n, case in enumerate(ODD)
+        for m, precision in enumerate(PRECISIONS)
+    ],
+    ids=str,
+)
 def test_training_means_the_same(case: Any, precision: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GRAPHC_CHECK", "race")
     batch, before, inner, size, taps, settings = case
