@@ -115,7 +115,7 @@ def test_time_is_that_of_many_small_steps(seed: int) -> None:
 def stepped(
     before: list[list[int]], stream: list[int], demands: list[Demand], event: float
 ) -> float:
-    now, step = 0.0, 1e-3
+    now, step = 0.0, 4e-3
     left = [d.microseconds + event * any(stream[j] != stream[i] for j in before[i])
             for i, d in enumerate(demands)]  # fmt: skip
     while max(left) > 0:
