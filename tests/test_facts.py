@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from graphc.ir import Type
 from graphc.ops import REGISTRY, Op
 from graphc.ops.base import Pointwise, Reduction, View
 from graphc.ops.elementary import Relu
+from tests.ops.sample import for_each_op
 from tests.ops.samples import CORE, Sample
 from tests.tools import ROOT
 
@@ -66,11 +67,11 @@ def test_asking_which_op_it_is_would_be_found(text: str) -> None:
     assert len(list(asks(ast.parse(text)))) == 1
 
 
-def having(fact: str) -> pytest.MarkDecorator:
-    """Samples of ops that state this fact."""
+def having(fact: str) -> Callable[[Callable[[Sample], None]], object]:
+    """A test for each op that states this fact, of its samples."""
     samples = [s for s in CORE if getattr(s.op, fact) not in (False, None)]
     assert samples, fact
-    return pytest.mark.parametrize("sample", samples, ids=str)
+    return for_each_op(samples)
 
 
 def result(op: Op, *arrays: np.ndarray) -> np.ndarray:

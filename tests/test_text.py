@@ -17,6 +17,7 @@ from graphc.ops.arithmetic import Add
 from graphc.ops.constant import Constant
 from graphc.ops.fused import Fused, KernelNode
 from graphc.text import INLINE, graph_text, large_constants, parse
+from tests.ops.sample import for_each_op
 from tests.ops.samples import CORE
 from tests.text_mutations import mutated, programs
 
@@ -96,7 +97,7 @@ def test_a_body_without_nodes_or_inputs_parses_back():
         assert parse(graph_text(graph)) == graph
 
 
-@pytest.mark.parametrize("sample", CORE, ids=lambda sample: sample.op.name)
+@for_each_op(CORE)
 def test_every_op_parses_back_with_its_attributes(sample):
     inputs = tuple(Value(f"in{i}", t) for i, t in enumerate(sample.inputs))
     outputs = tuple(Value(f"out{i}", t) for i, t in enumerate(sample.op.infer(*sample.inputs)))
