@@ -20,7 +20,7 @@ from tests.kernels.cuda_harness import (
     traced,
 )
 from tests.sim.playing import Played, simulator
-from tests.tools import need_command
+from tests.tools import first_quick, need_command
 
 
 def node_of(cell: Any, n: int, h: int) -> Any:
@@ -65,7 +65,7 @@ def test_copies_of_a_section_do_not_reach_into_the_next_one():
     assert re.findall(r"vector = (\d+)", text[24]) == ["4", "4"]
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 def test_cells_stay_in_registers(arch: str, tmp_path):
     sizes = ((256, 64), (32, 256), (32, 1024))
     kernels = [lower(node_of(cell, *size), TARGET) for cell in CELLS for size in sizes]
