@@ -105,14 +105,20 @@ SIZES = [(64, 64, 64), (17, 33, 77), (1, 100, 51), (100, 1, 65), (40, 48, 129), 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_matrix_products_of_odd_sizes(form: str, pairs: None):
-    for m, n, k in SIZES:
-        a = numbers(*((k, m) if form[0] == "t" else (m, k)))
-        b = numbers(*((n, k) if form[1] == "t" else (k, n)), seed=1)
-        program, got, want = played(FORMS[form], a, b)
-        assert in_pairs(program) == [True]
+    """All in one program."""
+    lefts = [numbers(*((k, m) if form[0] == "t" else (m, k))) for m, _, k in SIZES]
+    rights = [numbers(*((n, k) if form[1] == "t" else (k, n)), seed=1) for _, n, k in SIZES]
+
+    def products(*operands: Any) -> list[Any]:
+        halves = operands[: len(SIZES)], operands[len(SIZES) :]
+        return [FORMS[form](a, b) for a, b in zip(*halves, strict=True)]
+
+    program, got, want = played(products, *lefts, *rights)
+    assert in_pairs(program) == [True] * len(SIZES)
+    for (_, _, k), a, b, one, other in zip(SIZES, lefts, rights, got, want, strict=True):
         left, right = (v.T if t == "t" else v for v, t in zip((a, b), form, strict=True))
         magnitude = np.abs(left) @ np.abs(right)
-        assert (np.abs(got - want) <= 2 * k * EPS * magnitude).all()
+        assert (np.abs(one - other) <= 2 * k * EPS * magnitude).all()
 
 
 def test_batches_and_several_heads(pairs: None):
