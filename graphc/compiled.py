@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -47,15 +48,14 @@ class Executable(Protocol):
 class Program:
     """A compiled function. Call it with arrays in place of the specs that it was compiled for.
 
-    `graph` is the optimised graph, `stages` the graph after each pass by its name, `plan` the plan
-    (None on the reference device), `kernels` the generated source by kernel name.
+    `plan` is the plan (None on the reference device), `kernels` the generated source by kernel
+    name.
     """
 
     def __init__(
         self,
         traced: Traced,
-        graph: Graph,
-        stages: dict[str, Graph],
+        find_stages: Callable[[], dict[str, Graph]],
         plan: Plan | None,
         executable: Executable,
         state: dict[str, StateBuffer],
@@ -63,8 +63,8 @@ class Program:
         target: Target,
         check: frozenset[str],
     ) -> None:
-        self.name = graph.name
-        self.graph, self.stages, self.plan, self.target = graph, stages, plan, target
+        self.name = traced.builder.name
+        self._find_stages, self.plan, self.target = find_stages, plan, target
         self.update = update
         self._clock: Any = None if update is None else update.clock(state.values())
         self._executable, self._state = executable, state
@@ -85,6 +85,17 @@ class Program:
             from graphc.runtime.bounds import BoundsCheck
 
             self._check_bounds = BoundsCheck(traced.builder)
+
+    @functools.cached_property
+    def stages(self) -> dict[str, Graph]:
+        """The graph after each pass, by its name. Of a program whose plan was remembered the passes
+        run when this is first asked for."""
+        return self._find_stages()
+
+    @property
+    def graph(self) -> Graph:
+        """The optimised graph."""
+        return next(reversed(self.stages.values()))
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The function's results as fresh NumPy arrays, in the structure that it returned. Arrays

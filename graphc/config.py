@@ -41,6 +41,8 @@ class Config:
     """A folder that every compile writes its stages, kernels and plan to."""
     cache_dir: Path = Path()
     """Where compiled kernels and measurements are kept."""
+    plan_cache: bool = True
+    """Whether programs are found in the cache that were planned before."""
     cache_limit: int = 4 << 30
     """Bytes beyond which what was used the longest ago leaves the cache."""
     compile_seconds: float = 600.0
@@ -92,6 +94,7 @@ def read(
         device=_choose("device", device, "GRAPHC_DEVICE", _device),
         dump=dump.expanduser() if dump else None,
         cache_dir=cache_dir(),
+        plan_cache=_given(_setting("GRAPHC_PLAN_CACHE", _flag), Config.plan_cache),
         cache_limit=cache_limit(),
         compile_seconds=compile_seconds(),
         tune=bool(_choose("tune", tune, "GRAPHC_TUNE", _flag)),

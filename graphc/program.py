@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc import config, tree
-from graphc.compiled import Executable
 from graphc.compiled import Program as Program
-from graphc.errors import RunError
 from graphc.failures import stage
 from graphc.files import unused_folder
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.lines import error
+from graphc.loading import default_device, key_of, load, recalled, target_of
+from graphc.loading import make_plan_of as make_plan_of
 from graphc.messages import decide, decisions
 from graphc.nn.selection import Selection
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.scan import bodies
 from graphc.optim.rule import Rule
 from graphc.state import StateBuffer
-from graphc.target import Target
 from graphc.trace import Builder, Tensor
 from graphc.tracing import Traced, collector_paused, trace_function
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
-    from graphc.kernels.program.kernel import Kernel
     from graphc.runtime.plan.plan import Plan
 
 
@@ -88,7 +84,6 @@ def compile(
     from graphc.passes import (
         pipeline as passes,  # not before it is needed: they are a tenth of the package's import
     )
-    from graphc.passes.rewriting.own_ops import check_own_ops
     from graphc.passes.rewriting.runner import run_passes
 
     settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL, memory)
@@ -106,9 +101,9 @@ def compile(
         raise error("train: says what update= may change, which is not given")
     selection = None if train is None else Selection("train", train)
     disable = (disable,) if isinstance(disable, str) else disable
-    device = settings.device or _default_device()
+    device = settings.device or default_device()
     target = replace(
-        _target(device),
+        target_of(device),
         splits_products=precision == "float32x3",
         transforms_tiles=precision == "winograd",
     )
@@ -134,22 +129,37 @@ def compile(
             with stage("differentiate"):
                 graph, buffers = _differentiate(graph, traced, update, selection)
             hook("differentiate", graph)
-        if target.device != "reference":
-            check_own_ops(graph)
-        pipeline = passes.after_gradient(precision)
-        graph = run_passes(graph, target, _enabled(pipeline, settings.disable), hook)
-        if "meaning" in settings.check:
-            from graphc.meaning.check import check
+        pipeline = _enabled(passes.after_gradient(precision), settings.disable)
 
-            with stage("meaning"):
-                decide(str(check(stages)))
-        state = _bind(graph, buffers, stages)
-        executable, plan, leaner = _load(graph, device, target, state, settings, notes)
-        if leaner is not None:
-            graph = leaner
-            hook("lean", graph)
+        def rest() -> dict[str, Graph]:
+            run_passes(graph, target, pipeline, hook)
+            return stages
+
+        plan: Plan | None
+        key = key_of(graph, target, settings, precision)
+        found = key and recalled(key, buffers, stages.values(), settings.threads)
+        if found:
+            executable, plan, state = found
+        else:
+            optimised = run_passes(graph, target, pipeline, hook)
+            if "meaning" in settings.check:
+                from graphc.meaning.check import check
+
+                with stage("meaning"):
+                    decide(str(check(stages)))
+            state = _bind(optimised, buffers, stages)
+            executable, plan, leaner = load(optimised, device, target, state, settings, notes, key)
+            if leaner is not None:
+                hook("lean", leaner)
     program = Program(
-        traced, graph, stages, plan, executable, state, update, target, settings.check
+        traced,
+        rest if found else lambda: stages,
+        plan,
+        executable,
+        state,
+        update,
+        target,
+        settings.check,
     )
     if settings.profile:
         program.profile_at_exit()
@@ -191,25 +201,6 @@ def _enabled(pipeline: Any, disabled: Iterable[str]) -> list[Any]:
     return [(name, function) for name, function in pipeline if name not in set(disabled)]
 
 
-def _default_device() -> str:
-    """A GPU if there is one, else the CPU. Without PyCUDA nobody looks for one."""
-    if find_spec("pycuda") is None:
-        return "cpu"
-    from graphc.runtime import cuda
-
-    return "cuda" if cuda.gpu_found() else "cpu"
-
-
-def _target(device: str) -> Target:
-    if device == "cpu":
-        from graphc.runtime.build import begin_player, cpu_target
-
-        begin_player()  # which takes as long as tracing and the passes
-        return cpu_target().with_denormals(config.denormals())
-    kind = device.partition(":")[0]
-    return Target(kind, lanes=1, arch="sm_90a" if kind in ("cuda", "sim") else "")
-
-
 def _bind(
     graph: Graph, buffers: Mapping[str, StateBuffer], stages: Mapping[str, Graph]
 ) -> dict[str, StateBuffer]:
@@ -225,173 +216,3 @@ def _bind(
         v.name: buffers[v.name] if v.name in buffers else StateBuffer(constants[v.name])
         for v in graph.state
     }
-
-
-def _load(
-    graph: Graph,
-    device: str,
-    target: Target,
-    state: Mapping[str, StateBuffer],
-    settings: config.Config,
-    notes: Iterable[str],
-) -> tuple[Executable, Plan | None, Graph | None]:
-    """The graph on its device, its plan, and the graph with repetitions if that is what runs."""
-    if target.device == "reference":
-        from graphc.runtime.reference import ReferenceExecutable
-
-        return ReferenceExecutable(graph, state), None, None
-    from graphc.runtime.ceiling import plan_within, refusal
-    from graphc.runtime.units import building
-
-    graph, state = _packed(graph, state)
-    kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
-    if settings.tune and device == "cpu":
-        from graphc.runtime.tuner import tuned
-
-        with stage("tune"):
-            kernels = tuned(graph, kernels, target)
-    lean: Graph | None = None
-
-    def plan_for(
-        streams: int, measured: Mapping[str, float] | None = None, search: bool = search
-    ) -> Plan:
-        return _planned(graph, kernels, target, streams, notes, settings.threads, measured, search)
-
-    def leaner(limit: int | None = None) -> Plan:
-        nonlocal lean
-        lean, plan = _leaner(graph, kernels, target, settings, notes, limit)
-        return plan
-
-    def load(plan: Plan, state: Mapping[str, StateBuffer]) -> Executable:
-        if target.device == "cpu":
-            from graphc.runtime.cpu import executable
-
-            built()
-            return executable.load(plan, state, settings.threads, lean or graph)
-        from graphc.runtime import cuda
-
-        return cuda.load(plan, state, device, lean or graph, "race" in settings.check)
-
-    # Which kernels there are is known; when they run is not needed to build them.
-    with building(kernels) if device == "cpu" else nullcontext(lambda: None) as built:
-        if settings.memory_lean:
-            plan = leaner()
-            if limit is not None and plan.peak_bytes > limit:
-                plan = leaner(limit)
-        elif settings.streams == "auto":
-            from graphc.runtime.chooser import choose_plan
-
-            plan = choose_plan(plan_for, load, _machine(device, settings.threads), limit)
-        else:
-            plan = plan_for(int(settings.streams))
-        if lean is None:
-            plan = plan_within(limit, plan, lambda n, s: plan_for(n, None, s), search, leaner)
-        elif limit is not None and plan.peak_bytes > limit:
-            raise RunError(refusal(plan, limit))
-        with stage("load"):
-            return load(plan, state), plan, lean
-
-
-def _leaner(
-    graph: Graph,
-    kernels: Mapping[str, Kernel],
-    target: Target,
-    settings: config.Config,
-    notes: Iterable[str],
-    limit: int | None,
-) -> tuple[Graph, Plan]:
-    """`graph` with kernels that run again, within `limit` bytes or as lean as time allows, and its
-    plan of as many streams as are asked for and the limit allows."""
-    from graphc.passes.fuse.split_updates import split_updates
-    from graphc.runtime.lean import Leaner
-    from graphc.runtime.planner.beside import Machine
-
-    asked = 1 if settings.streams == "auto" else int(settings.streams)
-
-    def plan_of(graph: Graph, kernels: Mapping[str, Kernel]) -> Plan:
-        for streams in range(asked, 0, -1):
-            plan = _planned(graph, kernels, target, streams, notes, settings.threads)
-            if limit is None or plan.peak_bytes <= limit:
-                break
-        return plan
-
-    with stage("lean"):
-        graph = split_updates(graph)
-        kernels = _lowered(graph, target, kernels)
-        machine = Machine(target.device, settings.threads)
-        leaner = Leaner(graph, kernels, machine, plan_of)
-        return leaner.lean() if limit is None else leaner.within(limit)
-
-
-def _machine(device: str, threads: int) -> str | None:
-    """What the times of kernels on the device depend on; None if they cannot be measured."""
-    if device == "cpu":
-        from graphc.runtime.chooser import cpu_name
-
-        return cpu_name(threads)
-    from graphc.runtime.cuda.device import gpu_name
-
-    return gpu_name(device)
-
-
-def _packed(
-    graph: Graph, state: Mapping[str, StateBuffer]
-) -> tuple[Graph, Mapping[str, StateBuffer]]:
-    """`graph` with the relayouts of state that it leaves alone as state of its own, and the buffers
-    of all its state: those are converted once for each change, not in each call."""
-    from graphc.passes.rewriting.rewrite import drop_dead
-
-    kept = set(graph.state) - {old for old, _ in graph.updates}
-    packed = [n for n in graph.nodes if n.op.name == "relayout" and n.inputs[0] in kept]
-    if not packed:
-        return graph, state
-    buffers = {n.output.name: state[n.inputs[0].name].packed(n.output.type.layout) for n in packed}
-    nodes = tuple(n for n in graph.nodes if n not in packed)
-    values = (*graph.state, *(n.output for n in packed))
-    return drop_dead(replace(graph, state=values, nodes=nodes)), {**state, **buffers}
-
-
-def make_plan_of(graph: Graph, target: Target, streams: int, decided: Iterable[str] = ()) -> Plan:
-    """The verified plan of a graph after all passes; `decided` goes to its notes."""
-    return _planned(graph, _lowered(graph, target), target, streams, decided)
-
-
-def _lowered(
-    graph: Graph, target: Target, known: Mapping[str, Kernel] | None = None
-) -> dict[str, Kernel]:
-    """The kernels by the first output of their nodes; some are `known`."""
-    from graphc.kernels.lower import lower
-
-    kernels = {}
-    for node in (n for g in (graph, *bodies(graph)) for n in g.nodes):
-        name = node.outputs[0].name
-        if known and name in known and known[name].name == getattr(node.op, "kernel", name):
-            kernels[name] = known[name]
-        elif node.op.name not in ("reshape", "scan"):
-            with stage("lower", node):
-                kernels[name] = lower(node, target)
-    return kernels
-
-
-def _planned(
-    graph: Graph,
-    kernels: Mapping[str, Kernel],
-    target: Target,
-    streams: int,
-    decided: Iterable[str],
-    workers: int | None = None,
-    measured: Mapping[str, float] | None = None,
-    search: bool = False,
-) -> Plan:
-    """The verified plan for so many `workers`, by the `measured` times of kernels."""
-    from graphc.runtime.planner.planner import make_plan
-
-    notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
-    options: dict[str, Any] = {"streams": streams, "workers": workers, "measured": measured}
-    with stage("plan"):
-        plan = make_plan(
-            graph, kernels, device=target.device, notes=notes, search=search, **options
-        )
-    with stage("verify"):
-        plan.verify()
-    return plan

@@ -29,8 +29,8 @@ from typing import Any
 from graphc.config import cache_dir, cache_limit, compile_seconds
 from graphc.errors import CompileError
 
-KINDS = ("cpu", "cuda", "sim", "choices")
-OURS = re.compile(r"(.+-)?[0-9a-f]{32}\.(so|cpp|cu|cubin|log|choice)")
+KINDS = ("cpu", "cuda", "sim", "choices", "plans")
+OURS = re.compile(r"(.+-)?[0-9a-f]{32}\.(so|cpp|cu|cubin|log|choice|plan)")
 """The names of the files that are made here."""
 
 _SCRATCH = "building-"

@@ -72,25 +72,40 @@ def build_kernels(
     kernels: Mapping[str, Kernel],
     wheres: Mapping[str, object] | None = None,
     lanes: int | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """The address of each kernel's function, by the kernel's name; built where not in the cache.
 
     Kernels that do the same have the same address. `wheres` says what a kernel comes from, for
     errors; `lanes` are those of the target that the kernels were made for, by default those of
-    this CPU. Raises CompileError.
+    this CPU; `keys` are what `kernel_keys` gives, if that is known. Raises CompileError.
     """
     if not kernels:
         return {}
-    compiler, headers = find_compiler(), headers_digest(KERNEL_HEADERS / "cpu")
-    flags = (f"-DGRAPHC_LANES={lanes or cpu_target().lanes}", f"-I{KERNEL_HEADERS}")
+    keys = keys or kernel_keys(kernels, lanes)
     wanted: dict[str, _Wanted] = {}
-    keys = {}
     for name, kernel in kernels.items():
-        keys[name] = found = key(kernel.canonical, headers, flags[:1], compiler)
+        found = keys[name]
         wanted.setdefault(found, _Wanted(kernel, str((wheres or {}).get(name, "")), found))
     with cache.opened("cpu") as folder:
-        functions = _Builder(compiler, flags, folder).functions(list(wanted.values()))
+        functions = _Builder(find_compiler(), _flags(lanes), folder).functions([*wanted.values()])
     return {name: functions[found] for name, found in keys.items()}
+
+
+def kernel_keys(kernels: Mapping[str, Kernel], lanes: int | None = None) -> dict[str, str]:
+    """What each kernel's object is called in the cache, by the kernel's name."""
+    compiler, headers = find_compiler(), headers_digest(KERNEL_HEADERS / "cpu")
+    flags = _flags(lanes)[:1]
+    return {n: key(kernel.canonical, headers, flags, compiler) for n, kernel in kernels.items()}
+
+
+def toolchain() -> str:
+    """The digest of what kernels are built with: compiler, flags, headers, the CPU's features."""
+    return key("", headers_digest(KERNEL_HEADERS / "cpu"), _flags(None)[:1], find_compiler())
+
+
+def _flags(lanes: int | None) -> tuple[str, ...]:
+    return (f"-DGRAPHC_LANES={lanes or cpu_target().lanes}", f"-I{KERNEL_HEADERS}")
 
 
 @contextlib.contextmanager

@@ -23,6 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Tests replace parts of the package, which no key of a plan knows. tests/runtime/test_plans.py
+    # lets plans be found.
+    os.environ.setdefault("GRAPHC_PLAN_CACHE", "0")
     # What is compiled without saying so depends on no measurement. tests/runtime/test_chooser.py
     # lets it.
     os.environ.setdefault("GRAPHC_NUM_STREAMS", "1")

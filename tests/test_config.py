@@ -30,6 +30,7 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_DUMP", "/tmp/dump", "dump", Path("/tmp/dump")),
         ("GRAPHC_CACHE_DIR", "/tmp/cache", "cache_dir", Path("/tmp/cache")),
         ("GRAPHC_CACHE_LIMIT", "1G", "cache_limit", 1 << 30),
+        ("GRAPHC_PLAN_CACHE", "0", "plan_cache", False),
         ("GRAPHC_COMPILE_SECONDS", "1.5", "compile_seconds", 1.5),
         ("GRAPHC_TUNE", "1", "tune", True),
         ("GRAPHC_TUNE", "0", "tune", False),
@@ -144,7 +145,7 @@ def test_every_variable_is_in_the_readme():
     source = (root / "graphc" / "config.py").read_text()
     readme = (root / "README.md").read_text()
     variables = set(re.findall(r'"(GRAPHC_[A-Z_]+)"', source))
-    assert len(variables) == 14
+    assert len(variables) == 15
     assert not [name for name in sorted(variables) if f"`{name}`" not in readme]
 
 

@@ -52,9 +52,14 @@ ARENA = Arena()
 
 
 def load(
-    plan: Plan, state: Mapping[str, StateBuffer], threads: int, graph: Graph | None = None
+    plan: Plan,
+    state: Mapping[str, StateBuffer],
+    threads: int,
+    graph: Graph | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> CpuExecutable:
-    """Build the kernels of `plan`, or find them in the cache, and bind them. See CpuExecutable.
+    """Build the kernels of `plan`, or find them in the cache, and bind them. See CpuExecutable;
+    `keys` as in `build_kernels`.
 
     Raises CompileError.
     """
@@ -63,7 +68,9 @@ def load(
         if isinstance(step, Launch):
             wheres.setdefault(step.kernel, step.where)
     begin_player()
-    return CpuExecutable(plan, state, threads, build_kernels(plan.kernels, wheres), graph)
+    return CpuExecutable(
+        plan, state, threads, build_kernels(plan.kernels, wheres, keys=keys), graph
+    )
 
 
 class CpuExecutable:

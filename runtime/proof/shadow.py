@@ -265,7 +265,8 @@ class Shadow:
                     f"{range_text(binding.place)} at the end"
                 )
         for binding in plan.state:
-            if len(np.unique(self.held[self._slice(run, binding.place)])) > 1:
+            held = self.held[self._slice(run, binding.place)]
+            if (held[1:] != held[:-1]).any():
                 raise PlanError(
                     f"plan {plan.name}: the state %{binding.value.name} holds several values at "
                     "the end"

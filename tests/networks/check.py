@@ -130,15 +130,17 @@ def _as_it_is() -> Iterator[None]:
 def _planned() -> Iterator[None]:
     """Programs are planned for their device and played in NumPy; what the passes made of them is
     compared with their traces."""
-    load, check = program._load, os.environ.get("GRAPHC_CHECK", "")
+    load, check = program.load, os.environ.get("GRAPHC_CHECK", "")
 
-    def plan(graph: Any, device: Any, target: Any, state: Any, settings: Any, notes: Any) -> Any:
+    def plan(
+        graph: Any, device: Any, target: Any, state: Any, settings: Any, notes: Any, key: Any
+    ) -> Any:
         program.make_plan_of(graph, target, 3, notes)
         planned = program.make_plan_of(graph, target, 1, notes)
         return ReferenceExecutable(graph, state), planned, None
 
-    program._load, os.environ["GRAPHC_CHECK"] = plan, "meaning"
+    program.load, os.environ["GRAPHC_CHECK"] = plan, "meaning"
     try:
         yield
     finally:
-        program._load, os.environ["GRAPHC_CHECK"] = load, check
+        program.load, os.environ["GRAPHC_CHECK"] = load, check

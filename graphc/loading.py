@@ -1,0 +1,251 @@
+"""From the graph after all passes to a program's executable: lowering, planning, loading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from graphc import config
+from graphc.compiled import Executable
+from graphc.errors import RunError
+from graphc.failures import stage
+from graphc.ir import Graph
+from graphc.ops.scan import bodies
+from graphc.state import StateBuffer
+from graphc.target import Target
+
+if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.kernels.program.kernel import Kernel
+    from graphc.runtime.plan.plan import Plan
+
+
+def default_device() -> str:
+    """A GPU if there is one, else the CPU. Without PyCUDA nobody looks for one."""
+    if find_spec("pycuda") is None:
+        return "cpu"
+    from graphc.runtime import cuda
+
+    return "cuda" if cuda.gpu_found() else "cpu"
+
+
+def target_of(device: str) -> Target:
+    """The machine that `device` is; of a GPU the smallest that kernels are made for."""
+    if device == "cpu":
+        from graphc.runtime.build import begin_player, cpu_target
+
+        begin_player()  # which takes as long as tracing and the passes
+        return cpu_target().with_denormals(config.denormals())
+    kind = device.partition(":")[0]
+    return Target(kind, lanes=1, arch="sm_90a" if kind in ("cuda", "sim") else "")
+
+
+def key_of(graph: Graph, target: Target, settings: config.Config, precision: str) -> str | None:
+    """What the program of this graph, before the passes that know the machine, is remembered by;
+    None if it is not to be. GraphError for an op of the user's own that no kernel can compute."""
+    if target.device == "reference":
+        return None
+    from graphc.passes.rewriting.own_ops import check_own_ops
+
+    check_own_ops(graph)
+    if target.device != "cpu":
+        return None
+    from graphc.runtime.plans import plan_key
+
+    return plan_key(graph, target, settings, precision)
+
+
+def load(
+    graph: Graph,
+    device: str,
+    target: Target,
+    state: Mapping[str, StateBuffer],
+    settings: config.Config,
+    notes: Iterable[str],
+    key: str | None = None,
+) -> tuple[Executable, Plan | None, Graph | None]:
+    """The graph on its device, its plan, and the graph with repetitions if that is what runs. The
+    plan is remembered by its `key`, if it has one."""
+    if target.device == "reference":
+        from graphc.runtime.reference import ReferenceExecutable
+
+        return ReferenceExecutable(graph, state), None, None
+    from graphc.runtime.ceiling import plan_within, refusal
+    from graphc.runtime.units import building
+
+    graph, state = _packed(graph, state)
+    kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
+    if settings.tune and device == "cpu":
+        from graphc.runtime.tuner import tuned
+
+        with stage("tune"):
+            kernels = tuned(graph, kernels, target)
+    lean: Graph | None = None
+
+    def plan_for(
+        streams: int, measured: Mapping[str, float] | None = None, search: bool = search
+    ) -> Plan:
+        return _planned(graph, kernels, target, streams, notes, settings.threads, measured, search)
+
+    def leaner(limit: int | None = None) -> Plan:
+        nonlocal lean
+        lean, plan = _leaner(graph, kernels, target, settings, notes, limit)
+        return plan
+
+    def played(plan: Plan, state: Mapping[str, StateBuffer]) -> Executable:
+        if target.device == "cpu":
+            from graphc.runtime.cpu import executable
+
+            built()
+            return executable.load(plan, state, settings.threads, lean or graph)
+        from graphc.runtime import cuda
+
+        return cuda.load(plan, state, device, lean or graph, "race" in settings.check)
+
+    # Which kernels there are is known; when they run is not needed to build them.
+    with building(kernels) if device == "cpu" else nullcontext(lambda: None) as built:
+        if settings.memory_lean:
+            plan = leaner()
+            if limit is not None and plan.peak_bytes > limit:
+                plan = leaner(limit)
+        elif settings.streams == "auto":
+            from graphc.runtime.chooser import choose_plan
+
+            plan = choose_plan(plan_for, played, _machine(device, settings.threads), limit)
+        else:
+            plan = plan_for(int(settings.streams))
+        if lean is None:
+            plan = plan_within(limit, plan, lambda n, s: plan_for(n, None, s), search, leaner)
+        elif limit is not None and plan.peak_bytes > limit:
+            raise RunError(refusal(plan, limit))
+        with stage("load"):
+            executable = played(plan, state)
+            if key is not None:
+                from graphc.runtime import plans
+
+                plans.keep(key, plan, state)
+            return executable, plan, lean
+
+
+def recalled(
+    key: str, buffers: Mapping[str, StateBuffer], graphs: Iterable[Graph], threads: int
+) -> tuple[Executable, Plan, dict[str, StateBuffer]] | None:
+    """What `load` remembered by that key, and the program's state; None if there is nothing.
+    `graphs` are those that may hold its constants."""
+    from graphc.runtime import plans
+    from graphc.runtime.cpu import executable
+
+    with stage("recall"):
+        found = plans.recall(key, buffers, graphs)
+        if found is None:
+            return None
+        state = {**found.state, **found.packed}
+        loaded = executable.load(found.plan, state, threads, keys=found.keys)
+    return loaded, found.plan, dict(found.state)
+
+
+def _leaner(
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    target: Target,
+    settings: config.Config,
+    notes: Iterable[str],
+    limit: int | None,
+) -> tuple[Graph, Plan]:
+    """`graph` with kernels that run again, within `limit` bytes or as lean as time allows, and its
+    plan of as many streams as are asked for and the limit allows."""
+    from graphc.passes.fuse.split_updates import split_updates
+    from graphc.runtime.lean import Leaner
+    from graphc.runtime.planner.beside import Machine
+
+    asked = 1 if settings.streams == "auto" else int(settings.streams)
+
+    def plan_of(graph: Graph, kernels: Mapping[str, Kernel]) -> Plan:
+        for streams in range(asked, 0, -1):
+            plan = _planned(graph, kernels, target, streams, notes, settings.threads)
+            if limit is None or plan.peak_bytes <= limit:
+                break
+        return plan
+
+    with stage("lean"):
+        graph = split_updates(graph)
+        kernels = _lowered(graph, target, kernels)
+        machine = Machine(target.device, settings.threads)
+        leaner = Leaner(graph, kernels, machine, plan_of)
+        return leaner.lean() if limit is None else leaner.within(limit)
+
+
+def _machine(device: str, threads: int) -> str | None:
+    """What the times of kernels on the device depend on; None if they cannot be measured."""
+    if device == "cpu":
+        from graphc.runtime.chooser import cpu_name
+
+        return cpu_name(threads)
+    from graphc.runtime.cuda.device import gpu_name
+
+    return gpu_name(device)
+
+
+def _packed(
+    graph: Graph, state: Mapping[str, StateBuffer]
+) -> tuple[Graph, Mapping[str, StateBuffer]]:
+    """`graph` with the relayouts of state that it leaves alone as state of its own, and the buffers
+    of all its state: those are converted once for each change, not in each call."""
+    from graphc.passes.rewriting.rewrite import drop_dead
+
+    kept = set(graph.state) - {old for old, _ in graph.updates}
+    packed = [n for n in graph.nodes if n.op.name == "relayout" and n.inputs[0] in kept]
+    if not packed:
+        return graph, state
+    buffers = {n.output.name: state[n.inputs[0].name].packed(n.output.type.layout) for n in packed}
+    nodes = tuple(n for n in graph.nodes if n not in packed)
+    values = (*graph.state, *(n.output for n in packed))
+    return drop_dead(replace(graph, state=values, nodes=nodes)), {**state, **buffers}
+
+
+def make_plan_of(graph: Graph, target: Target, streams: int, decided: Iterable[str] = ()) -> Plan:
+    """The verified plan of a graph after all passes; `decided` goes to its notes."""
+    return _planned(graph, _lowered(graph, target), target, streams, decided)
+
+
+def _lowered(
+    graph: Graph, target: Target, known: Mapping[str, Kernel] | None = None
+) -> dict[str, Kernel]:
+    """The kernels by the first output of their nodes; some are `known`."""
+    from graphc.kernels.lower import lower
+
+    kernels = {}
+    for node in (n for g in (graph, *bodies(graph)) for n in g.nodes):
+        name = node.outputs[0].name
+        if known and name in known and known[name].name == getattr(node.op, "kernel", name):
+            kernels[name] = known[name]
+        elif node.op.name not in ("reshape", "scan"):
+            with stage("lower", node):
+                kernels[name] = lower(node, target)
+    return kernels
+
+
+def _planned(
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    target: Target,
+    streams: int,
+    decided: Iterable[str],
+    workers: int | None = None,
+    measured: Mapping[str, float] | None = None,
+    search: bool = False,
+) -> Plan:
+    """The verified plan for so many `workers`, by the `measured` times of kernels."""
+    from graphc.runtime.planner.planner import make_plan
+
+    notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
+    options: dict[str, Any] = {"streams": streams, "workers": workers, "measured": measured}
+    with stage("plan"):
+        plan = make_plan(
+            graph, kernels, device=target.device, notes=notes, search=search, **options
+        )
+    with stage("verify"):
+        plan.verify()
+    return plan

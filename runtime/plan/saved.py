@@ -1,0 +1,67 @@
+"""Plans as JSON and back: what the cache keeps of a program.
+
+A plan is a tree of frozen dataclasses. Each is a list of its class's number and its fields in
+their order; tuples and dicts have numbers of their own. Nothing but these classes is ever made of
+what is read, so a file can hold no code; whether the plan that it holds is sound, `Plan.verify`
+says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from graphc.ir import Layout, Type, Value, Where
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.runtime.plan.plan import (
+    Binding,
+    Carry,
+    Copy,
+    Estimate,
+    Launch,
+    Link,
+    Loop,
+    Move,
+    Plan,
+    Range,
+    Record,
+    Stack,
+    Wait,
+)
+
+# fmt: off
+_CLASSES: tuple[type[Any], ...] = (
+    Plan, Binding, Carry, Copy, Estimate, GridLaunch, Kernel, Launch, Layout, Link, Loop, Move,
+    Range, Record, Stack, Type, Value, Wait, Where,
+)
+# fmt: on
+_TUPLE, _DICT = len(_CLASSES), len(_CLASSES) + 1
+_NUMBERS = {cls: number for number, cls in enumerate(_CLASSES)}
+_NAMES = tuple(tuple(f.name for f in fields(cls)) for cls in _CLASSES)
+
+
+def encoded(value: Any) -> Any:
+    """What `json` can write of a plan or a part of one. TypeError for anything else."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if type(value) is tuple:
+        return [_TUPLE, *map(encoded, value)]
+    if type(value) is dict:
+        return [_DICT, *(encoded(part) for item in value.items() for part in item)]
+    number = _NUMBERS.get(type(value))
+    if number is None:
+        raise TypeError(f"no part of a plan: {type(value).__name__}")
+    return [number, *(encoded(getattr(value, name)) for name in _NAMES[number])]
+
+
+def decoded(value: Any) -> Any:
+    """The inverse of `encoded`. ValueError or TypeError if it is none of its results."""
+    if type(value) is not list:
+        return value
+    number, *parts = value
+    found = tuple(map(decoded, parts))
+    if number == _TUPLE:
+        return found
+    if number == _DICT:
+        return dict(zip(found[::2], found[1::2], strict=True))
+    return _CLASSES[number](*found)
