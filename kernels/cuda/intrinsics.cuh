@@ -17,9 +17,14 @@ void graphc_sim_load_matrices(unsigned* to, const void* row, bool turned, const 
                               int line);
 void graphc_sim_multiply(int kind, float* sum, const unsigned* a, const unsigned* b,
                          const char* file, int line);
+// A barrier of the first `count` threads of a block, and one of all threads of a grid.
+void graphc_sim_part_barrier(int count, const char* file, int line);
+void graphc_sim_grid_barrier(const char* file, int line);
 // What all lanes do together says where it was called.
-#define GRAPHC_CALLED , const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define GRAPHC_CALLED_ALONE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define GRAPHC_CALLED , GRAPHC_CALLED_ALONE
 #else
+#define GRAPHC_CALLED_ALONE
 #define GRAPHC_CALLED
 #endif
 
@@ -60,6 +65,41 @@ GRAPHC_INLINE void copy_wait() {
   graphc_sim_copy_wait(Pending);
 #else
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#endif
+}
+
+// Waits for the first Threads threads of the block, whole warps, of which the caller is one.
+template <int Threads>
+GRAPHC_INLINE void part_barrier(GRAPHC_CALLED_ALONE) {
+  static_assert(Threads % 32 == 0, "whole warps");
+#ifdef GRAPHC_SIM
+  graphc_sim_part_barrier(Threads, file, line);
+#else
+  asm volatile("bar.sync 1, %0;" ::"n"(Threads) : "memory");
+#endif
+}
+
+// Waits for all threads of a cooperative launch, and makes what each wrote before known to all. The
+// word, of which there is one per launch at a time, is zero at first. Its highest bit is turned by
+// each barrier: block 0 adds what the arrivals of the others lack of that bit.
+GRAPHC_INLINE void grid_barrier(unsigned* word GRAPHC_CALLED) {
+#ifdef GRAPHC_SIM
+  graphc_sim_grid_barrier(file, line);
+#else
+  constexpr unsigned turn = 0x80000000u;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const unsigned add = blockIdx.x == 0 ? turn - (gridDim.x - 1) : 1;
+    unsigned before, now;
+    // A release also covers what this thread knows of by the barrier of its block.
+    asm volatile("fence.acq_rel.gpu;\n\tatom.add.relaxed.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(word), "r"(add)
+                 : "memory");
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    while (!((before ^ now) & turn));
+  }
+  __syncthreads();
 #endif
 }
 

@@ -18,6 +18,9 @@ MOST_SHARED_BYTES = 227 * 1024
 DYNAMIC_SHARED = 8
 """CUDA's number of the attribute MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 THREADS = 1024
+MULTIPROCESSORS = 8
+"""Of a cooperative launch as many blocks run at once. Few, so that each plays several blocks' work
+and has several threads' stacks in this machine's memory."""
 
 
 class Module:
@@ -31,9 +34,15 @@ class Module:
         """The kernel of that name. LogicError if there is none."""
         return Function(self._driver, self._loaded.kernel(name))
 
+    def get_cooperative(self, name: str) -> CooperativeFunction:
+        """The kernel of that name, all blocks of which run at once. LogicError if there is none."""
+        return CooperativeFunction(self._driver, self._loaded.kernel(name))
+
 
 class Function:
     """A kernel."""
+
+    cooperative = False
 
     def __init__(self, driver: Machine, kernel: native.Kernel) -> None:
         self._driver = driver
@@ -92,8 +101,9 @@ class Function:
         `completes` false on all but the last. Where none is given nothing is checked against them.
         """
         arguments = bytes(arg_buf)
+        milliseconds = round(self._driver.seconds * 1000)
         extents = native.Extents(
-            _three(grid), _three(block), shared, round(self._driver.seconds * 1000)
+            _three(grid), _three(block), shared, milliseconds, self.cooperative
         )
         self._check_shape(extents)
         if len(arguments) != self._kernel.packed_bytes:
@@ -128,6 +138,26 @@ class Function:
             raise LogicError(
                 f"{self.name}: {extents.shared} bytes of dynamic shared memory, allowed are "
                 f"{self._dynamic_shared}: set MAX_DYNAMIC_SHARED_SIZE_BYTES"
+            )
+
+
+class CooperativeFunction(Function):
+    """A kernel whose blocks may wait for each other: all of a launch run at once."""
+
+    cooperative = True
+
+    def blocks(self, threads: int, shared: int) -> int:
+        """The most blocks of a launch, of so many threads and bytes of dynamic shared memory."""
+        return MULTIPROCESSORS
+
+    def _check_shape(self, extents: native.Extents) -> None:
+        super()._check_shape(extents)
+        x, y, z = extents.grid
+        most = self.blocks(extents.block[0], extents.shared)
+        if x * y * z > most:
+            raise LogicError(
+                f"{self.name}: a cooperative launch of {x * y * z} blocks, of which {most} at "
+                "most run at once"
             )
 
 

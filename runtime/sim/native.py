@@ -82,6 +82,7 @@ class _Request(ctypes.Structure):
         ("range_count", ctypes.c_uint32),
         ("shared_count", ctypes.c_uint32),
         ("milliseconds", ctypes.c_uint32),
+        ("cooperative", ctypes.c_uint32),
         ("ranges", ctypes.POINTER(_Range)),
         ("shared_variables", ctypes.POINTER(_SharedVariable)),
     )
@@ -89,13 +90,14 @@ class _Request(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Extents:
-    """Blocks, threads per block, bytes of dynamic shared memory, and the processor time that the
-    launch may take."""
+    """Blocks, threads per block, bytes of dynamic shared memory, the processor time that the
+    launch may take, and whether its blocks run at once."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int
     milliseconds: int
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ class Kernel:
                 count,
                 len(module.shared),
                 extents.milliseconds,
+                extents.cooperative,
                 ranges,
                 module.shared,
             )

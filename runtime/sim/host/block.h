@@ -1,5 +1,6 @@
 // block.h: one block of threads, which run one at a time until they wait for each other. Blocks run
-// one after another. The order of threads and blocks is forward, backward or shuffled.
+// one after another; those of a cooperative launch take turns where all wait for each other. The
+// order of threads and blocks is forward, backward or shuffled.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +16,7 @@
 namespace graphc_sim {
 
 enum class Order : int { forward, backward, shuffled };
-enum class State : std::uint8_t { fresh, ready, at_barrier, in_warp, ended };
+enum class State : std::uint8_t { fresh, ready, at_barrier, at_part_barrier, in_warp, ended };
 
 // An asynchronous copy: what of `size` bytes is not read is zero.
 struct Copy {
@@ -55,6 +56,13 @@ struct Warp {
   std::vector<Meeting> meetings;
 };
 
+// Threads that wait for each other.
+struct Barrier {
+  unsigned arrived = 0, count = 0;  // count: of those that must come
+  int kind = 0, line = 0, value = 0;
+  const char* file = "";
+};
+
 class Block {
  public:
   Index3 index{};
@@ -63,9 +71,9 @@ class Block {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::deque<std::uint16_t> ready;
-  unsigned alive = 0, arrived = 0;
-  int barrier_kind = 0, barrier_line = 0, barrier_value = 0;
-  const char* barrier_file = "";
+  unsigned alive = 0;
+  Barrier whole, part;   // of all threads, and of the first ones
+  bool at_grid = false;  // all threads wait for the other blocks, at `whole`
 
   template <class Random>
   void start(Index3 place, std::uint32_t block_number, Index3 extents, Order order,
@@ -75,7 +83,8 @@ class Block {
     number = block_number;
     epoch = 0;
     alive = count;
-    arrived = 0;
+    whole = part = Barrier{};
+    at_grid = false;
     threads.resize(count);
     warps.assign((count + 31) / 32, Warp{});
     ready.clear();
@@ -98,17 +107,19 @@ class Block {
     if (order == Order::shuffled) std::shuffle(ready.begin(), ready.end(), random);
   }
 
-  // All that live have come: they may go on, the current one too, which goes on by itself.
+  // All that a barrier waits for have come: they may go on, the current one too, which goes on by
+  // itself. Those that a barrier of the first threads does not know are taken to do nothing.
   template <class Random>
-  void release_barrier(const Thread& current, Order order, Random& random) {
+  void release(Barrier& barrier, const Thread* current, Order order, Random& random) {
+    const State waits = &barrier == &whole ? State::at_barrier : State::at_part_barrier;
     epoch++;
-    arrived = 0;
+    barrier.arrived = 0;
     for (Warp& warp : warps) warp.epoch++;
     for (Thread& thread : threads)
-      if (thread.state == State::at_barrier) {
+      if (thread.state == waits) {
         thread.state = State::ready;
-        thread.barrier_value = barrier_value;
-        if (&thread != &current) ready.push_back(thread.number);
+        thread.barrier_value = barrier.value;
+        if (&thread != current) ready.push_back(thread.number);
       }
     arrange(order, random);
   }
@@ -118,7 +129,7 @@ class Block {
     std::map<std::string, int> counts;
     for (const Thread& t : threads) {
       if (t.state == State::ended) counts["have ended"]++;
-      if (t.state == State::at_barrier || t.state == State::in_warp)
+      if (t.state != State::ready && t.state != State::fresh && t.state != State::ended)
         counts[format("wait at %s:%d", t.file, t.line)]++;
     }
     std::string text;

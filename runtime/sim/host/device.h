@@ -75,6 +75,9 @@ __attribute__((visibility("default"))) void graphc_sim_copy_async(void* shared, 
                                                                   int bytes, int from_global);
 __attribute__((visibility("default"))) void graphc_sim_copy_commit();
 __attribute__((visibility("default"))) void graphc_sim_copy_wait(int pending);
+__attribute__((visibility("default"))) void graphc_sim_part_barrier(int count, const char* file,
+                                                                    int line);
+__attribute__((visibility("default"))) void graphc_sim_grid_barrier(const char* file, int line);
 __attribute__((visibility("default"))) void graphc_sim_load_matrices(unsigned* to, const void* row,
                                                                      bool turned, const char* file,
                                                                      int line);

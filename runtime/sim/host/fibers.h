@@ -63,7 +63,8 @@ class Stacks {
   }
 
  private:
-  static constexpr std::size_t page = 4096, stack = 64 << 10, most = 1024;
+  static constexpr std::size_t page = 4096, stack = 64 << 10;
+  static constexpr std::size_t most = 8 * 1024;  // of as many blocks as run at once (module.py)
   static constexpr std::size_t all = most * (stack + page);
 
   char* make() {

@@ -35,6 +35,7 @@ struct Request {
   std::uint32_t touch_serial;  // of the launches that write the declared bytes together
   std::uint32_t opening, completes, range_count, shared_count;
   std::uint32_t milliseconds;  // of processor time that the launch may take
+  std::uint32_t cooperative;   // whether all blocks run at once
   const Range* ranges;
   const SharedVariable* shared_variables;
 };
@@ -57,7 +58,7 @@ struct Launch {
   void* scheduler = nullptr;  // stack pointer
   bool failed = false;
   volatile bool late = false;  // it has taken more time than it may
-  std::uint32_t serial = 0, block_serial = 0;
+  std::uint32_t serial = 0, block_serial = 0, blocks_started = 0;
   std::mt19937 random;
 
   Order order() const { return static_cast<Order>(request.order); }

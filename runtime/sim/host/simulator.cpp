@@ -25,7 +25,14 @@ Index3 threadIdx, blockIdx, blockDim, gridDim;
 // What kernels call.
 
 EXPORT int graphc_sim_barrier(int kind, int predicate, const char* file, int line) {
-  return barrier(kind, predicate, file, line);
+  return barrier(kind, 0, predicate, file, line);
+}
+__attribute__((visibility("default"))) void graphc_sim_part_barrier(int count, const char* file,
+                                                                    int line) {
+  barrier(plain, static_cast<unsigned>(count), false, file, line);
+}
+__attribute__((visibility("default"))) void graphc_sim_grid_barrier(const char* file, int line) {
+  grid_barrier(file, line);
 }
 EXPORT void graphc_sim_warp_barrier(unsigned mask, const char* file, int line) {
   warp_barrier(mask, file, line);
@@ -115,9 +122,10 @@ static void run_thread() {
   Thread& thread = *launch.current;
   Block& block = launch.block;
   if (!thread.copies.empty()) wait_copies(0, nullptr);
-  if (block.arrived)
-    fail(nullptr, format("ends while %u threads of its block wait at %s:%d", block.arrived,
-                         block.barrier_file, block.barrier_line));
+  for (const Barrier& barrier : {block.whole, block.part})
+    if (barrier.arrived)
+      fail(nullptr, format("ends while %u threads of its block wait at %s:%d", barrier.arrived,
+                           barrier.file, barrier.line));
   Warp& warp = block.warps[thread.warp()];
   for (const Meeting& meeting : warp.meetings)
     if (meeting.mask >> thread.lane() & 1)
@@ -142,17 +150,13 @@ static void resume(Thread& thread) {
   launch.current = nullptr;
 }
 
-static void poison_shared() {
-  const Segment& shared = launch.module.shared;
-  char* start = reinterpret_cast<char*>(shared.start);
+static char* shared_start() { return reinterpret_cast<char*>(launch.module.shared.start); }
+
+// Of the room for dynamic memory, which is large, only what the launch asks for is used.
+static std::size_t shared_bytes() {
   const char* dynamic = launch.request.dynamic;
-  if (!dynamic) {
-    std::memset(start, 0xFF, shared.size);
-    return;
-  }
-  // Of the room for dynamic memory, which is large, only what the launch asks for is used.
-  const auto before = static_cast<std::size_t>(dynamic - start);
-  std::memset(start, 0xFF, before + launch.request.shared_bytes);
+  if (!dynamic) return launch.module.shared.size;
+  return static_cast<std::size_t>(dynamic - shared_start()) + launch.request.shared_bytes;
 }
 
 // Ends what copies have not: those of a launch that failed, or of a group that was never closed.
@@ -164,35 +168,125 @@ static void drop_copies() {
   }
 }
 
-static void run_block(Index3 place, std::uint32_t number) {
+static void start_block(std::uint32_t i) {
+  const Index3 grid = launch.request.grid;
+  const Index3 place{i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
+  launch.block_serial = ++launch.blocks_started;
+  launch.block.start(place, i, launch.request.block, launch.order(), launch.random);
+  std::memset(shared_start(), 0xFF, shared_bytes());
+}
+
+// Lets the threads of the block run until they have ended, or wait for those of other blocks.
+static void run_block() {
   Block& block = launch.block;
-  launch.block_serial++;
-  block.start(place, number, launch.request.block, launch.order(), launch.random);
-  blockIdx = place;
-  poison_shared();
+  blockIdx = block.index;
   while (!block.ready.empty() && !launch.failed) {
     Thread& thread = block.threads[block.ready.front()];
     block.ready.pop_front();
     resume(thread);
   }
-  if (!launch.failed && block.alive) {
+  if (!launch.failed && block.alive && !block.at_grid) {
     report(0, nullptr, "a block cannot go on: " + block.whereabouts());
     launch.failed = true;
   }
-  drop_copies();
+  if (!block.at_grid) drop_copies();
 }
 
-static void run_grid() {
+// The numbers of the blocks in the order in which they run.
+static std::vector<std::uint32_t> block_order() {
   const Index3 grid = launch.request.grid;
-  const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
-  std::vector<std::uint32_t> numbers(count);
+  std::vector<std::uint32_t> numbers(std::uint64_t{grid.x} * grid.y * grid.z);
   std::iota(numbers.begin(), numbers.end(), 0u);
   if (launch.order() == Order::backward) std::reverse(numbers.begin(), numbers.end());
   if (launch.order() == Order::shuffled)
     std::shuffle(numbers.begin(), numbers.end(), launch.random);
-  for (const std::uint32_t i : numbers) {
+  return numbers;
+}
+
+// A block that waits for others, with its shared memory and what is known of that.
+struct Resident {
+  Block block;
+  std::uint32_t serial = 0;
+  std::vector<char> memory;
+  std::vector<Cell> cells;
+
+  // To and from where blocks run.
+  void exchange() {
+    std::swap(block, launch.block);
+    std::swap(serial, launch.block_serial);
+    if (cells.size() < shadow.shared.size()) cells.resize(shadow.shared.size());
+    std::swap(cells, shadow.shared);
+  }
+  void run(std::uint32_t number) {
+    const bool begins = memory.empty();
+    exchange();
+    if (begins) start_block(number);
+    else std::memcpy(shared_start(), memory.data(), memory.size() - 1);
+    run_block();
+    memory.resize(shared_bytes() + 1);  // never empty
+    std::memcpy(memory.data(), shared_start(), memory.size() - 1);
+    exchange();
+  }
+};
+
+// All blocks have come to a barrier, or ended; false if that is not so, which is reported.
+static bool met(const std::vector<Resident>& residents) {
+  const Block* first = nullptr;
+  std::size_t ended = 0;
+  for (const Resident& resident : residents) {
+    const Block& block = resident.block;
+    const Barrier& barrier = block.whole;
+    if (!block.at_grid) {
+      ended++;
+      continue;
+    }
+    if (!first) first = &block;
+    const Barrier& other = first->whole;
+    if (barrier.line == other.line && !std::strcmp(barrier.file, other.file)) continue;
+    report(0, nullptr,
+           format("cannot go on: block %u waits for all blocks at %s:%d, block %u at %s:%d",
+                  first->number, other.file, other.line, block.number, barrier.file, barrier.line));
+    return false;
+  }
+  if (!first || !ended) return true;
+  report(0, nullptr,
+         format("cannot go on: block %u waits for all blocks at %s:%d, where %zu blocks that have "
+                "ended never come",
+                first->number, first->whole.file, first->whole.line, ended));
+  return false;
+}
+
+// All blocks in turn, each until it waits for all others: what comes after is ordered with what
+// came before, as if it were another launch.
+static void run_together() {
+  std::vector<Resident> residents(block_order().size());
+  for (bool waiting = true; waiting && !launch.failed;) {
+    for (const std::uint32_t i : block_order())
+      if (!launch.failed) residents[i].run(i);
+    if (launch.failed || !met(residents)) break;
+    waiting = residents.front().block.at_grid;
+    launch.serial++;
+    for (Resident& resident : residents) {
+      Block& block = resident.block;
+      if (block.at_grid) block.release(block.whole, nullptr, launch.order(), launch.random);
+      block.at_grid = false;
+    }
+    if (!waiting) return;
+  }
+  launch.failed = true;
+  for (Resident& resident : residents) {
+    resident.exchange();
+    drop_copies();
+    resident.exchange();
+  }
+}
+
+static void run_grid() {
+  if (launch.request.cooperative) return run_together();
+  for (const std::uint32_t i : block_order()) {
     if (launch.failed) return;
-    run_block({i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y}, i);
+    start_block(i);
+    run_block();
   }
 }
 

@@ -9,6 +9,8 @@
 
 namespace graphc_sim {
 
+// Kinds of barriers: plain, the three of __syncthreads_*, and that of all blocks.
+enum Kinds { plain, counting, all_of, any_of, of_grid };
 enum Meet { at_warp_barrier, at_shuffle, at_vote, together, at_matrices, at_product };
 
 inline void wait_at(State state, const char* file, int line) {
@@ -19,37 +21,52 @@ inline void wait_at(State state, const char* file, int line) {
   wait();
 }
 
-// The value of __syncthreads_count, _and, _or (kinds 1, 2, 3); 0 for a plain barrier.
-inline int barrier(int kind, bool predicate, const char* file, int line) {
+// Waits for the first `count` threads, or for all if that is 0. The value of __syncthreads_count,
+// _and, _or; 0 for any other barrier.
+inline int barrier(int kind, unsigned count, bool predicate, const char* file, int line) {
   Block& block = launch.block;
+  Thread& thread = *launch.current;
+  Barrier& barrier = count ? block.part : block.whole;
+  count = count ? count : static_cast<unsigned>(block.threads.size());
   if (block.alive != block.threads.size())
     fail(nullptr, format("waits at the barrier at %s:%d, which %zu threads that have ended never "
                          "reach",
                          file, line, block.threads.size() - block.alive));
-  if (block.arrived == 0) {
-    block.barrier_kind = kind;
-    block.barrier_file = file;
-    block.barrier_line = line;
-    block.barrier_value = kind == 2;
-  } else if (block.barrier_line != line || std::strcmp(block.barrier_file, file)) {
+  if (thread.number >= count || count > block.threads.size())
+    fail(nullptr, format("waits at the barrier at %s:%d of the first %u threads, it is number %u "
+                         "of %zu",
+                         file, line, count, thread.number, block.threads.size()));
+  if (barrier.arrived == 0) {
+    barrier = {0, count, kind, line, kind == all_of, file};
+  } else if (barrier.line != line || barrier.kind != kind || barrier.count != count ||
+             std::strcmp(barrier.file, file)) {
     fail(nullptr, format("waits at the barrier at %s:%d, while %u threads wait at that at %s:%d",
-                         file, line, block.arrived, block.barrier_file, block.barrier_line));
+                         file, line, barrier.arrived, barrier.file, barrier.line));
   }
-  if (kind == 1) block.barrier_value += predicate;
-  if (kind == 2) block.barrier_value &= predicate;
-  if (kind == 3) block.barrier_value |= predicate;
-  Thread& thread = *launch.current;
-  if (++block.arrived < block.alive) {
-    wait_at(State::at_barrier, file, line);
+  if (kind == counting) barrier.value += predicate;
+  if (kind == all_of) barrier.value &= predicate;
+  if (kind == any_of) barrier.value |= predicate;
+  block.at_grid = ++barrier.arrived == count && kind == of_grid;
+  if (barrier.arrived < count || block.at_grid) {
+    wait_at(&barrier == &block.whole ? State::at_barrier : State::at_part_barrier, file, line);
     return thread.barrier_value;
   }
-  block.release_barrier(thread, launch.order(), launch.random);
-  const int value = block.barrier_value;
+  block.release(barrier, &thread, launch.order(), launch.random);
+  const int value = barrier.value;
   if (launch.order() == Order::shuffled && launch.random() % 2) {
     block.ready.push_back(thread.number);
     wait_at(State::ready, file, line);
   }
   return value;
+}
+
+// Waits for all threads of all blocks, which only those of a cooperative launch may.
+inline void grid_barrier(const char* file, int line) {
+  if (!launch.request.cooperative)
+    fail(nullptr, format("waits for all blocks at %s:%d, in a launch that is not cooperative: they "
+                         "need not run at once",
+                         file, line));
+  barrier(of_grid, 0, false, file, line);
 }
 
 // Waits until all lanes of the mask have come; the last one calls finish(meeting) for all.
