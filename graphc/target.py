@@ -120,6 +120,9 @@ class Target:
     multiplies_pairs: bool = False
     """Whether an instruction adds two products of bf16 at a time (AVX512-BF16), so that a
     contraction had better read them as such than as float32."""
+    multiplies_tiles: bool = False
+    """Whether an instruction adds products of bf16 to 16 x 16 sums (AMX-BF16), and the system lets
+    the process use it. A CPU that does multiplies pairs as well."""
     splits_products: bool = False
     """Whether a product of float32 may be made of three of tf32 (`precision="float32x3"`), where
     tensor cores gain by it."""
@@ -138,8 +141,10 @@ class Target:
 
     def with_denormals(self, mode: str) -> Target:
         """This target where kernels treat denormals by `mode`, "flush" or "keep": the instruction
-        that adds pairs of bf16 counts them as zeros in either."""
-        return replace(self, multiplies_pairs=False) if mode == "keep" else self
+        that adds pairs of bf16 counts them as zeros in either, as does that for tiles."""
+        if mode != "keep":
+            return self
+        return replace(self, multiplies_pairs=False, multiplies_tiles=False)
 
     @property
     def has_lanes(self) -> bool:

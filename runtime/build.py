@@ -135,7 +135,24 @@ def cpu_target() -> Target:
         lanes, vectors = 4, "128 bit"
     digest = hashlib.sha256(" ".join(features).encode()).hexdigest()[:12]
     pairs = lanes == 16 and "avx512_bf16" in features and "avx512bw" in features
-    return Target("cpu", lanes, f"{platform.machine()} {vectors} {digest}", read_caches(), pairs)
+    tiles = pairs and {"amx_tile", "amx_bf16"} <= set(features) and allows_tiles()
+    arch = f"{platform.machine()} {vectors} {digest}"
+    return Target("cpu", lanes, arch, read_caches(), pairs, tiles)
+
+
+def allows_tiles() -> bool:
+    """Whether Linux lets this process use AMX's tile registers, which it must be asked for once:
+    for all threads, those that there are and those that come."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    allowed: bool = call(*map(ctypes.c_long, (arch_prctl, request_permission, tile_data))) == 0
+    if not allowed:
+        why = os.strerror(ctypes.get_errno())
+        log("info", f"the system refuses AMX's registers ({why}): products of bf16 go in pairs")
+    return allowed
 
 
 @functools.cache

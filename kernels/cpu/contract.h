@@ -28,6 +28,7 @@
 //                X_NEXT and Y_NEXT elements apart, added at once by `add_pairs` (contract_pairs.h).
 //                Y_BLOCKED: Y lies in blocks of W along that axis. Where the lanes are summed, it is two registers of them. LAST of the two, or of all
 //                their lanes, are in the last step.
+//   AMX          ... by tile registers, 16 steps at once (contract_amx.h).
 //
 // finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the epilogue
 // needs several sums at once it gets an array, and i, o and c count groups: of ROW_SECTIONS registers
@@ -37,7 +38,7 @@
 // place(at, i, o, c) of the epilogue's `out`: the output itself, or a workspace for a second phase,
 // as do the PARTS of a sum that is cut along its outermost loop.
 #pragma once
-#include "cpu/contract_panel.h"
+#include "cpu/contract_amx.h"
 
 namespace graphc::contract {
 
@@ -49,7 +50,7 @@ struct Defaults {
   static constexpr long AHEAD = 0;
   static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
   static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false, PAIRS = false,
-                        Y_BLOCKED = false;
+                        Y_BLOCKED = false, AMX = false;
   static constexpr long X_NEXT = 0, Y_NEXT = 0;
   static constexpr int LAST = 2;
   static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
@@ -65,20 +66,14 @@ struct Defaults {
   static constexpr bool present(int, int, int, int, int) { return true; }
   static bool last(const long*, int, int) { return false; }
 };
-
 constexpr int LINE = 64 / sizeof(float);  // of the cache, in elements
-
-template <int MR, int NV>
-struct Accumulators {
-  vec<float> at[MR][NV];
-};
 
 // ---- one tile ------------------------------------------------------------------------------------
 
 template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
 struct Tile {
   static constexpr int MR = ROWS.size * S::ROW_SECTIONS, NV = OUTER.size * COLUMNS.size;
-  using Sums = Accumulators<MR, NV>;
+  using Sums = Accumulators<MR, NV, S::AMX>;
   using X = typename S::X;
   using Y = typename PanelOr<S, S::PACKED>::type;
   using Factor = typename Panel<S>::Factor;  // floats, or pairs of bf16
@@ -216,6 +211,7 @@ struct Tile {
   }
   // Steps of the main loop are all like step HEAD, at a moving address.
   static INLINE void innermost(Sums& sums, const X* x, const Y* y) {
+    if constexpr (S::AMX) return InTiles<Tile, S>::add(sums.tiles, x, y);
     steps<0>(sums, x, y, First<S::HEAD>{});
     if constexpr (S::HEAD < S::MAIN) {
       const X* x0 = x - S::x_step(S::HEAD);
@@ -271,7 +267,7 @@ struct Tile {
   }
   template <int N, int O, int C, class Epilogue>
   static INLINE void finish_group(const Sums& sums, const long* at, const Epilogue& epilogue) {
-    if constexpr (Epilogue::LONG) {
+    if constexpr (Epilogue::LONG || S::AMX) {
 #pragma GCC unroll 1
       for (int i = 0; i < MR / S::ROW_SECTIONS; i++) finish_row<N, O, C>(sums, i, at, epilogue);
     } else {
@@ -309,14 +305,23 @@ struct Tile {
       add_lanes<FIRST + W>(sums, at, out);
     }
   }
+  static INLINE Sums zeros(Panel<S>& panel) {
+    if constexpr (S::AMX) {
+      InTiles<Tile, S>::begin(panel.tiles);
+      return {panel.tiles};
+    } else {
+      Sums sums;
+#pragma GCC unroll 32
+      for (int i = 0; i < MR; i++)
+#pragma GCC unroll 32
+        for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
+      return sums;
+    }
+  }
   template <class Epilogue>
   static __attribute__((noinline)) void run(const X* x, const typename S::Y* memory, long* at,
                                             const Epilogue& epilogue, Panel<S>& panel) {
-    Sums sums;
-#pragma GCC unroll 32
-    for (int i = 0; i < MR; i++)
-#pragma GCC unroll 32
-      for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
+    Sums sums = zeros(panel);
     x += S::x_base(at), memory += S::y_base(at);
     const Y* y;
     if constexpr (S::PACKED) {
@@ -327,7 +332,10 @@ struct Tile {
     }
     if (S::begin(at)) sum<0>(sums, x, y, at);
     constexpr First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)> groups;
-    if constexpr (S::LANES_SUMMED) {
+    if constexpr (S::AMX) {
+      InTiles<Tile, S>::end(sums);
+      finish(sums, at, epilogue, groups);
+    } else if constexpr (S::LANES_SUMMED) {
       add_lanes<0>(sums, at, epilogue.out);
     } else if constexpr (Epilogue::LONG) {  // one text for all rows, so sums leave the registers
       Sums kept;

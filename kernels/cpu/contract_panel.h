@@ -1,10 +1,20 @@
 // A contraction's operand packed into a panel, once per column of tiles.
 #pragma once
+#include "cpu/amx.h"
 #include "cpu/contract_loops.h"
 #include "cpu/contract_pairs.h"
 
 namespace graphc::contract {
 
+struct NoTiles {};
+template <bool AMX> struct TilesOf {
+  using type = NoTiles;
+};
+template <> struct TilesOf<true> {
+  using type = TileRegisters;
+};
+
+// What a chunk keeps from tile to tile: AMX's registers, and if it is PACKED
 // Y of one tile of columns as [EXTENT][registers][W], once for all rows: transposed where the lanes
 // of Y itself are far apart and its summed axis is contiguous, else copied, as its rows are far apart
 // and would meet in few sets of the caches.
@@ -16,8 +26,12 @@ struct Panel {
     return most;
   }
   using Factor = typename FactorOf<S::PAIRS>::type;
+  // What a block of AMX's tiles has beyond the last step is zeros.
+  static constexpr long STEPS =
+      S::AMX ? (S::EXTENT + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS : S::EXTENT;
+  [[no_unique_address]] typename TilesOf<S::AMX>::type tiles;
   const typename S::Y* from = nullptr;
-  alignas(64) element<Factor> at[S::PACKED ? S::EXTENT * registers() * W : 1];
+  alignas(64) element<Factor> at[S::PACKED ? STEPS * registers() * W : 1];
 };
 template <class S, Cut COLUMNS, int J>
 INLINE void pack_column(const typename S::Y* y, element<typename Panel<S>::Factor>* panel) {
@@ -69,6 +83,8 @@ INLINE void pack_columns(const typename S::Y* y, element<typename Panel<S>::Fact
 template <class S, Cut COLUMNS>
 __attribute__((noinline)) void pack(const typename S::Y* y, Panel<S>& panel) {
   pack_columns<S, COLUMNS>(y, panel.at, First<COLUMNS.size>{});
+  for (long i = S::EXTENT * COLUMNS.size; i < Panel<S>::STEPS * COLUMNS.size; i++)
+    store(panel.at + i * W, typename Panel<S>::Factor{});
   panel.from = y;
 }
 

@@ -81,7 +81,7 @@ def shape_lines(schedule: Schedule) -> list[str]:
         lines.append(integers(LAST=roles.last_pair))
     blocked = roles.packed and roles.y.lanes is not None
     flags = {"LANES_SUMMED": roles.lanes_summed, "PACKED": roles.packed}
-    flags |= {"PAIRS": roles.pairs, "Y_BLOCKED": blocked}
+    flags |= {"PAIRS": roles.pairs, "Y_BLOCKED": blocked, "AMX": roles.amx}
     lines += [f"    static constexpr bool {name} = true;" for name, on in flags.items() if on]
     return [*lines, *_addresses(schedule), *_existence(schedule), *_finish(schedule), "};"]
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from graphc.kernels.cpu.tile import NO_AXIS, Cut, Roles, Schedule, TileAxis
+from graphc.kernels.cpu.tile import NO_AXIS, TILE, Cut, Roles, Schedule, TileAxis
 from graphc.kernels.cpu.tile_cost import TileCost
 from graphc.kernels.program.nest import Border, Nest, Window
 from graphc.target import Target
@@ -54,7 +54,7 @@ def _ranked(
 ) -> tuple[Schedule, ...]:
     """Those of every nest that equals this one: layers repeat."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
-    for roles in _candidates(nest, target, lane, window):
+    for roles in _with_amx(_candidates(nest, target, lane, window)):
         if roles.allowed():
             model = TileCost(roles, contiguous)
             for sizes in _sizes(roles):
@@ -100,10 +100,21 @@ def _candidates(
                 yield Roles(nest, x, y, target, lane, row, outer, column, inner, window)
 
 
+def _with_amx(candidates: Iterator[Roles]) -> Iterator[Roles]:
+    """The candidates, each by tile registers as well where they take it."""
+    for roles in candidates:
+        yield roles
+        if roles.fits_amx:
+            yield replace(roles, amx=True)
+
+
 def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     """(rows, outer, columns) of tiles that fit the registers."""
     registers = roles.target.registers
     panel_bytes = min(roles.target.caches.far, STACK_BYTES)
+    if roles.amx:
+        yield from _amx_sizes(roles, panel_bytes)
+        return
     sections = roles.row_sections
     row_sizes = _axis_sizes(roles, roles.rows, (registers - 2) // sections)
     outer_sizes = _axis_sizes(roles, roles.outer, 4)
@@ -123,6 +134,21 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
             continue
         halved = 2 if roles.lane_stride(roles.y) == 2 else 0  # registers to pick from, and by
         if mr * nv + min(mr, nv) + 1 + halved <= registers:
+            yield rows, outer, columns
+
+
+def _amx_sizes(roles: Roles, panel_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """Those that four tile registers of sums hold, of which at most two lie below each other."""
+    extent = 0 if roles.rows is None else roles.steps(roles.rows)
+    row_sizes = sorted({min(extent, n * TILE // roles.row_sections) for n in (1, 2)})
+    together = roles.outer is not None and roles.outer == roles.nest.sections
+    outer_sizes = [roles.nest.section_count] if together else _axis_sizes(roles, roles.outer, 4)
+    column_sizes = _axis_sizes(roles, roles.columns, 4)
+    steps = -(-roles.length // TILE) * TILE
+    for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
+        registers = -(-rows * roles.row_sections // TILE) * outer * columns
+        panel = 4 * steps * outer * columns * roles.width if roles.packed else 0
+        if rows and registers <= 4 and panel <= panel_bytes:
             yield rows, outer, columns
 
 
@@ -248,7 +274,7 @@ def _exists(
 def _inner_steps(roles: Roles, outer: TileAxis, columns: TileAxis) -> tuple[int, int, int] | None:
     """(head, main, unroll): the steps between head and main read no border."""
     length = roles.length
-    if length == 0:
+    if length == 0 or roles.amx:
         return 0, 0, 1
     low, high = _interior(roles, outer, columns)
     high = min(high, length - (0 if roles.ends_whole else 1))

@@ -54,6 +54,9 @@ loop itself takes. Four times as many run no faster, and compile half as long ag
 FEW_ROWS = 32
 """Rows of pairs from which on joining them once, in a panel, is cheaper than at each read."""
 
+TILE = 16
+"""Rows of a tile register of AMX, and floats of a row."""
+
 NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 """One row or register, along no axis."""
 
@@ -74,6 +77,8 @@ class Roles:
     inner: int | None
     window: Window | None = None
     """Pooling windows that `outer` and `columns` must hold whole."""
+    amx: bool = False
+    """Whether tile registers hold the sums, `TILE` rows by as many lanes each."""
 
     @cached_property
     def width(self) -> int:
@@ -105,6 +110,14 @@ class Roles:
         if self.lanes_summed:
             return self.lane_stride(x) == 1 and self.lane_stride(y) == 1
         return inner != self.lane and self.lane_stride(x) == 0
+
+    @cached_property
+    def fits_amx(self) -> bool:
+        """Whether tile registers may hold the sums: of pairs, and columns of 16 lanes."""
+        if not self.target.multiplies_tiles or not self.pairs or self.lanes_summed:
+            return False
+        enough = self.rows is not None and self.steps(self.rows) * self.row_sections >= TILE
+        return enough and self.length >= TILE and not self.static_borders
 
     @cached_property
     def last_pair(self) -> int:
@@ -193,6 +206,8 @@ class Roles:
         if (y.lanes is not None and not blocked) or y.quotients or self.inner == self.lane:
             return False
         lane, inner = y.strides[self.lane], 1 if blocked else y.strides[self.inner]
+        if self.amx and lane == 1:
+            return not y.borders
         if self.pairs and lane == 1 and self.rows is not None and self.steps(self.rows) >= FEW_ROWS:
             return self.length >= self.width and not y.borders
         if not (lane > 1 and inner == 1) and not (lane == 1 and inner >= PAGE):
@@ -304,11 +319,13 @@ class Schedule:
             for kind, span in spans.items()
             if span.size > 1
         ]
-        return (
-            f"a tile of {' x '.join(sizes) or 'one register'}, {roles.width} of "
-            f"{axes[roles.lane].name} in each register: by the model of cycles the cheapest that "
-            f"{roles.target.registers} registers hold"
-        )
+        tile = f"a tile of {' x '.join(sizes) or 'one register'}, {roles.width} of "
+        tile += f"{axes[roles.lane].name} in each register"
+        cheapest = "by the model of cycles the cheapest that"
+        if roles.amx:
+            return f"{tile}, bf16 by tiles (AMX): {cheapest} 4 registers of sums hold"
+        form = ", bf16 in pairs" if roles.pairs else ""
+        return f"{tile}{form}: {cheapest} {roles.target.registers} registers hold"
 
     @property
     def steps_at_once(self) -> int:
@@ -319,7 +336,10 @@ class Schedule:
 
     @property
     def products(self) -> int:
-        """Products in the kernel's text, before that; tiles are ranked by it."""
+        """Products in the kernel's text, before that; tiles are ranked by it. A loop of AMX has a
+        few instructions."""
+        if self.roles.amx:
+            return 0
         loop = self.main - self.head
         unrolled = self.roles.length - loop + (self.unroll if loop else 0)
         sizes = (sum(c.size for c in t.cuts) for t in (self.rows, self.outer, self.columns))

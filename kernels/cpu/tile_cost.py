@@ -8,7 +8,7 @@ import itertools
 import math
 
 from graphc.kernels.cpu.shell import CHUNK_NANOSECONDS
-from graphc.kernels.cpu.tile import PAGE, Roles
+from graphc.kernels.cpu.tile import PAGE, TILE, Roles
 from graphc.kernels.program.nest import Read
 
 LOAD_CYCLES = {0: 0.5, 1: 0.5, 2: 1.5}
@@ -110,12 +110,27 @@ class TileCost:
         lines = self.lines(mr, no, nc)
         step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
         step += 0.1 * lines + 0.15 * (mr + nv)
+        if roles.amx:
+            step = self._amx_step(mr, nv)
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         loop += 4.0 if roles.moving else 0.0
         # What the epilogue reads and writes in each section lies powers of two apart.
         store = self.store + (3.0 if roles.row_sections > 1 and roles.row_sections * nv > 8 else 0)
         packing = self.packing and self.packing * nv / self.rows_per_panel(rows, nc)
         return packing + self.outside * (roles.length * step + loop) + mr * nv * store + 40
+
+    def _amx_step(self, mr: int, nv: int) -> float:
+        """Cycles of one of the 16 steps that tile registers take at once. An instruction
+        takes 16 cycles and a load 8, of which half hides; estimates, none is measured."""
+        x, inner = self.roles.x, self.roles.inner
+        assert inner is not None
+        rows = -(-mr // TILE)
+        gathered = 0.0 if self.roles.packed else 1.5 * nv
+        if inner == x.lanes or self.roles.row_sections > 1:
+            gathered += 2.0 * rows
+        elif x.strides[inner] != 1:
+            gathered += (8.0 if self.row_stride == 1 else 32.0) * rows
+        return rows * nv + 0.35 * (rows + nv) + gathered
 
     def rows_per_panel(self, mr: int, nc: int) -> float:
         """Row tiles that one chunk computes with the panel that it has packed."""
