@@ -131,7 +131,7 @@ def reads_of(step: Launch, nodes: Mapping[str, Node], stored: Sequence[Array]) -
     if node is None or [v.type.nbytes for v in node.inputs] != [x.nbytes for x in stored]:
         return None
     pairs = zip(stored, node.inputs, strict=True)
-    return Reads(node, [_logical(x.view(v.type.numpy_dtype), v.type) for x, v in pairs])
+    return Reads(node, [elements(x.view(v.type.numpy_dtype), v.type) for x, v in pairs])
 
 
 def kernels_of(graph: Graph | None) -> dict[str, Node]:
@@ -166,8 +166,9 @@ def kernel_name(node: Node) -> str:
     return str(getattr(node.op, "kernel", node.op.name))
 
 
-def _logical(array: Array, type: Type) -> Array:
-    """The elements, as they lie in memory, in the shape of `type`."""
+def elements(array: Array, type: Type) -> Array:
+    """What a value holds, of its bytes as they lie in memory: without the padding of its layout,
+    which may hold anything."""
     stored, axis = array.reshape(type.storage_shape), type.layout.axis
     if axis is None:
         return stored

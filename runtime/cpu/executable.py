@@ -17,7 +17,16 @@ from graphc.locks import HOST, refuse_reentry
 from graphc.runtime.build import begin_player
 from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.cpu.player import Address, Player, Task, resolve
-from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
+from graphc.runtime.nan import (
+    Nan,
+    Reads,
+    elements,
+    has_nan,
+    kernels_of,
+    reads_of,
+    value_types,
+    written_nan,
+)
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
 from graphc.runtime.timing import Timing, timing
 from graphc.runtime.units import build_kernels
@@ -289,7 +298,9 @@ class CpuExecutable:
             return
         for place in step.writes:
             type = types.get(place.value)
-            if type is not None and has_nan(self._places.array(place.at(iterations), type, io)):
+            if type is not None and has_nan(
+                elements(self._places.array(place.at(iterations), type, io), type)
+            ):
                 raise written_nan(step, place.value, type, iterations, reads)
 
 

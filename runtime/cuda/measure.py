@@ -14,7 +14,16 @@ from graphc.dtypes import Array
 from graphc.errors import RunError
 from graphc.ir import Type
 from graphc.runtime.cuda.player import CudaPlayer, Input
-from graphc.runtime.nan import Nan, Reads, has_nan, kernels_of, reads_of, value_types, written_nan
+from graphc.runtime.nan import (
+    Nan,
+    Reads,
+    elements,
+    has_nan,
+    kernels_of,
+    reads_of,
+    value_types,
+    written_nan,
+)
 from graphc.runtime.plan.plan import Copy, Launch, Range
 from graphc.runtime.plan.unroll import Unrolled
 from graphc.runtime.timing import Timing, timing
@@ -135,7 +144,7 @@ def _check(
 ) -> None:
     for place in step.writes:
         type = types.get(place.value)
-        if type is not None and has_nan(_values(executable, place, type)):
+        if type is not None and has_nan(elements(_values(executable, place, type), type)):
             raise written_nan(step, place.value, type, iterations, reads)
 
 

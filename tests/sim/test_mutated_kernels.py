@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant("contract", "      __syncthreads();  // step", "      // step", "product"),
     Mutant("contract", "load(i + stages - 1, ring", "load(i + stages, ring", "product", False),
     Mutant("contract", "now ? now - 1 : stages - 1", "now", "product"),
-    Mutant("contract", "place.inside && k < K;", "place.inside;", "product"),
-    Mutant("contract", "place.inside && k < K;", "k < K;", "convolution"),
+    Mutant("contract", "k < K ? place.live : 0;", "place.live;", "product"),
+    Mutant("contract", "k < K ? place.live : 0;", "k < K ? vector : 0;", "convolution"),
     Mutant(
         "contract",
         "smaller(outer, Extent - (along_k ? 1 : vector))",
@@ -83,11 +83,13 @@ MUTANTS = (
     ),
     Mutant("contract", "if (m0 + m < M && n0 + n < N)", "if (n0 + n < N)", "product"),
     Mutant("contract", "if (m0 + m < M && n0 + n < N)", "if (m0 + m < M)", "product"),
-    Mutant("contract", "if (i >= count) return;", "", "split"),
     Mutant(
-        "contract", "split < Problem::splits; split++", "split <= Problem::splits; split++", "split"
+        "contract",
+        "split < (lane + 1) * Problem::splits / Lanes;",
+        "split <= (lane + 1) * Problem::splits / Lanes;",
+        "split",
     ),
-    Mutant("contract", "* steps / splits - first", "* steps / splits - first - 1", "split", False),
+    Mutant("contract", "least + (part < more)", "least + (part <= more)", "split", False),
     Mutant("contract", "blockIdx.y) * Problem::batches", "0) * Problem::batches", "split"),
     Mutant(
         "contract",

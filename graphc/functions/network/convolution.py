@@ -8,6 +8,7 @@ import numpy as np
 
 from graphc import ops
 from graphc.functions.array.elementwise import add
+from graphc.functions.array.precision import in_float32
 from graphc.functions.array.rearrange import swapaxes
 from graphc.functions.array.shapes import concat, expand_dims, permute_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, error, promoted
@@ -97,6 +98,7 @@ def conv_transpose1d(
 
 
 @of_images(3)
+@in_float32
 def conv_transpose3d(
     x: TensorLike,
     weight: TensorLike,
@@ -111,7 +113,8 @@ def conv_transpose3d(
     `bias` [c]: [n, c, d, h, w]. Arguments as of `conv_transpose2d`.
 
     One conv_transpose2d of the depths of x as images, with a channel of the result for each tap of
-    `weight` in depth; each tap's images are added to the depths that it reaches.
+    `weight` in depth; each tap's images are added to the depths that it reaches. Of f16 and bf16
+    all of it is computed in f32 and rounded once.
     """
     name = "conv_transpose3d"
     tensor, w = promoted(x, weight)
