@@ -65,14 +65,16 @@ def load(
     settings: config.Config,
     notes: Iterable[str],
     key: str | None = None,
-) -> tuple[Executable, Plan | None, Graph | None]:
-    """The graph on its device, its plan, and the graph with repetitions if that is what runs. The
-    plan is remembered by its `key`, if it has one."""
+) -> tuple[Executable, Plan | None, tuple[str, Graph] | None]:
+    """The graph on its device, its plan, and by name what planning made of the graph, if that is
+    what runs: `lean` has repetitions, `by_step` more loops. The plan is remembered by its `key`, if
+    it has one."""
     if target.device == "reference":
         from graphc.runtime.reference import ReferenceExecutable
 
         return ReferenceExecutable(graph, state), None, None
     from graphc.runtime.ceiling import plan_within, refusal
+    from graphc.runtime.planner.by_step import ByStep
     from graphc.runtime.units import building
 
     graph, state = _packed(graph, state)
@@ -83,26 +85,31 @@ def load(
         with stage("tune"):
             kernels = tuned(graph, kernels, target)
     lean: Graph | None = None
+    steps = ByStep(graph, kernels, None if "by_step" in settings.disable else target)
 
     def plan_for(
         streams: int, measured: Mapping[str, float] | None = None, search: bool = search
     ) -> Plan:
-        return _planned(graph, kernels, target, streams, notes, settings.threads, measured, search)
+        fixed = (target, streams, notes, settings.threads)
+        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, search), measured)
 
     def leaner(limit: int | None = None) -> Plan:
         nonlocal lean
         lean, plan = _leaner(graph, kernels, target, settings, notes, limit)
         return plan
 
+    def planned(plan: Plan) -> Graph:
+        return lean or steps.graph_of(plan)
+
     def played(plan: Plan, state: Mapping[str, StateBuffer]) -> Executable:
         if target.device == "cpu":
             from graphc.runtime.cpu import executable
 
             built()
-            return executable.load(plan, state, settings.threads, lean or graph)
+            return executable.load(plan, state, settings.threads, planned(plan))
         from graphc.runtime import cuda
 
-        return cuda.load(plan, state, device, lean or graph, "race" in settings.check)
+        return cuda.load(plan, state, device, planned(plan), "race" in settings.check)
 
     # Which kernels there are is known; when they run is not needed to build them.
     with building(kernels) if device == "cpu" else nullcontext(lambda: None) as built:
@@ -126,7 +133,8 @@ def load(
                 from graphc.runtime import plans
 
                 plans.keep(key, plan, state)
-            return executable, plan, lean
+            made = "lean" if lean else "by_step"
+            return executable, plan, None if planned(plan) is graph else (made, planned(plan))
 
 
 def recalled(

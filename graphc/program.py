@@ -148,9 +148,9 @@ def compile(
                 with stage("meaning"):
                     decide(str(check(stages)))
             state = _bind(optimised, buffers, stages)
-            executable, plan, leaner = load(optimised, device, target, state, settings, notes, key)
-            if leaner is not None:
-                hook("lean", leaner)
+            executable, plan, made = load(optimised, device, target, state, settings, notes, key)
+            if made is not None:
+                hook(*made)
     program = Program(
         traced,
         rest if found else lambda: stages,

@@ -34,6 +34,17 @@ def lower(node: Node, target: Target) -> Kernel:
     return (lower_relayout if target.device == "cpu" else lower_cuda)(node, target)
 
 
+def lower_step(node: KernelNode, whole: Kernel, target: Target) -> Kernel | None:
+    """The kernel of a part of the rows of what `whole` computes, whose bits are those that `whole`
+    makes of these rows; None if nothing promises that. A CPU's tiles promise nothing."""
+    if target.device == "cpu":
+        return None
+    with _deep_enough(node):
+        kernel = lower_cuda(node, target, whole.order)
+    alike = kernel.order == whole.order and (whole.order or whole.template == "pointwise")
+    return kernel if alike else None
+
+
 def candidates(node: Node, target: Target) -> list[Kernel]:
     """The kernels that may compute a node, the best by the model, which is `lower`'s, first. Only
     contractions on the CPU have several."""

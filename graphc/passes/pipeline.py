@@ -99,8 +99,10 @@ OPTIONAL = (
     "lane_weights",
     "channel_lanes",
     "channels_last",
+    "by_step",
 )
-"""Passes that `disable` may switch off; the others make the graph executable."""
+"""Passes that `disable` may switch off; the others make the graph executable. `by_step` is the
+planner's (`runtime/planner/by_step.py`)."""
 
 
 def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:

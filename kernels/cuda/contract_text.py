@@ -23,6 +23,7 @@ from graphc.kernels.cuda.tiles import (
     Operand,
     Share,
     TensorTile,
+    Tile,
     best_tile,
     every_step,
     tensor_tiles,
@@ -39,14 +40,15 @@ from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
 
 
-def lower_contract(node: KernelNode, splits_products: bool = False) -> Kernel:
+def lower_contract(node: KernelNode, splits_products: bool = False, order: str = "") -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major. With
-    `splits_products` tensor cores may make a product of float32 of three."""
+    `splits_products` tensor cores may make a product of float32 of three. A given `order` is that
+    of another kernel, and what tiles are chosen among keeps to it."""
     body = node.body
     nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
     problem, taps = make_problem(sectioned_nest(nest, cut) if cut else nest, body), None
-    cost, tile, splits = _choice(problem, splits_products)
-    if (found := problem_by_taps(nest, body)) is not None:
+    cost, tile, splits = _choice(problem, splits_products, order=order)
+    if not order and (found := problem_by_taps(nest, body)) is not None:
         own = _choice(found[0], splits_products, found[1].share)
         if own[0] < WORTH * cost:
             (problem, taps), (_, tile, splits) = found, own
@@ -70,7 +72,9 @@ def lower_contract(node: KernelNode, splits_products: bool = False) -> Kernel:
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
     choice, note = _told(problem, tile, splits, element, lack)
-    return launches.kernel((header, "memory"), sections, nest.flops, choice, note)
+    kernel = launches.kernel((header, "memory"), sections, nest.flops, choice, note)
+    whole = splits == 1 and taps is None
+    return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
 
 
 WORTH = 0.8
@@ -82,6 +86,18 @@ LANES = 8
 """Those threads."""
 SHORT = ("half", "bfloat", "tf32")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
+
+
+REGISTERS = "registers, k ascending"
+"""The order of every tile of registers: one multiply-add after another."""
+
+
+def _order(problem: Problem, tile: AnyTile, element: str) -> str:
+    """The order of sums whose k is not split. Tensor cores add the products of a fragment at once,
+    whatever the tile; which operand gives the rows matters where a product is three."""
+    if not isinstance(tile, TensorTile):
+        return REGISTERS
+    return f"tensor cores, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
 
 
 PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in three of tf32"}
@@ -268,15 +284,21 @@ def _sum_at(problem: Problem) -> str:
     return " + ".join(reversed(terms)) or "i"
 
 
-def _choice(problem: Problem, splits_products: bool, share: Share = every_step) -> Choice:
-    """The tile and the splits that should be fastest, and what they are estimated to take."""
+def _choice(
+    problem: Problem, splits_products: bool, share: Share = every_step, order: str = ""
+) -> Choice:
+    """The tile and the splits that should be fastest, and what they are estimated to take; of one
+    `order`, if it is given."""
     element, lack = _products(problem, splits_products)
     a, b = problem.a, problem.b
     tensor = [] if lack else tensor_tiles(element, Operand.of(a), Operand.of(b))
     narrow = min(x.read.type.numpy_dtype.itemsize for x in (a, b))
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     sections = problem.nest.section_count
-    return best_tile(*problem.sizes, itemsize, sections, narrow, tensor, share)
+    family = None
+    if order:
+        family = TensorTile if tensor and order != REGISTERS else Tile
+    return best_tile(*problem.sizes, itemsize, sections, narrow, tensor, share, family)
 
 
 def _shape(problem: Problem, tile: AnyTile, splits: int, taps: Taps | None) -> list[str]:

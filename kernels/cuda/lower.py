@@ -34,17 +34,17 @@ TEMPLATES: dict[str, Callable[..., Kernel]] = {
 }
 
 
-def lower_cuda(node: Node, target: Target) -> Kernel:
+def lower_cuda(node: Node, target: Target, order: str = "") -> Kernel:
     """The CUDA kernel of a fused node or a relayout. Values are row-major, or images and weights
-    whose channels run fastest. CompileError if there is more of something than the kernel can
-    count."""
+    whose channels run fastest. A contraction keeps to `order` where it can, if it is given.
+    CompileError if there is more of something than the kernel can count."""
     if not isinstance(node, KernelNode):
         node = conversion(node)
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
     lower = TEMPLATES[node.op.template]
-    own = {"splits_products": target.splits_products} if lower is lower_contract else {}
-    kernel = lower(node, **own)
+    own = (target.splits_products, order) if lower is lower_contract else ()
+    kernel = lower(node, *own)
     check_grids(node, kernel.launches)
     gaps = tuple(_gap(v.type) for v in node.outputs)
     return replace(kernel, gaps=gaps) if any(gaps) else kernel

@@ -229,21 +229,25 @@ def best_tile(
     operand: int = 4,
     tensor: Sequence[TensorTile] = (),
     share: Share = every_step,
+    family: type[AnyTile] | None = None,
 ) -> Choice:
     """The tile and the number of splits of k that are estimated to be fastest on a large device.
     With `sections` of `n` columns each, whose epilogue takes them together, k is not split;
-    `operand` is the size of its operands' elements, `tensor` what tensor cores may take."""
+    `operand` is the size of its operands' elements, `tensor` what tensor cores may take. Of one
+    `family`, if given, those that do not split k."""
     best: Choice | None = None
     plain = [t for t in TILES if t.fits(itemsize)]
     if sections > 1:
         plain = [t for t in plain if t.exchanges(itemsize, operand)]
-    tried: list[AnyTile] = [*plain, *tensor]
+    whole: list[AnyTile] = [*plain, *tensor]
+    tried = [t for t in whole if family is None or isinstance(t, family)]
+    parts = SPLITS if sections == 1 and family is None else (1,)
     for tile in (t for t in tried if t.units(sections)):
         tiles = -(-m // tile.m) * -(-n // tile.units(sections)) * batches
         steps = -(-k // tile.k) * share(tile.m, tile.k)
         if steps == math.inf:
             continue
-        for splits in SPLITS if sections == 1 else (1,):
+        for splits in parts:
             if splits > 1 and steps < splits * LEAST_STEPS:
                 break
             cost = _cycles(tile, tiles * splits, math.ceil(steps / splits), operand)

@@ -54,6 +54,9 @@ class Kernel:
     """What the plan's notes say of how it computes."""
     choice: str = ""
     """The tile that was chosen, and why."""
+    order: str = ""
+    """On CUDA, of a contraction: by what and in which order it adds the terms of a sum. Kernels of
+    one order make the same bits of the same terms. Empty where nothing is promised."""
 
     @functools.cached_property
     def canonical(self) -> str:

@@ -15,6 +15,7 @@ two scans of 64 x 64 x 64 softmax: 700 microseconds apart, 720 at once.)
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from graphc.ir import Value
@@ -34,19 +35,33 @@ def merge_wavefronts(tasks: Tasks, streams: int, machine: Machine) -> tuple[Task
     """The tasks with loops merged, and a note about each wavefront."""
     if streams == 1:
         return tasks, []
-    merged = True
-    while merged:
-        merged = False
-        for a, b in _pairs(tasks):
-            together = _together(tasks, a, b, streams, machine)
-            if together is not None:
-                tasks, merged = together, True
-                break
+    begun = set[str]()
+    while starts := [a for a, _ in _pairs(tasks) if tasks.tasks[a].name not in begun]:
+        begun.add(tasks.tasks[starts[0]].name)
+        tasks = _grown(tasks, starts[0], streams, machine)
     loops = [t.loop for t in tasks.tasks if isinstance(t.loop, LoopTask) and len(t.loop.parts) > 1]
     return tasks, [
         f"wavefront: {loop.name} plays {len(loop.parts)} loops of {loop.length} iterations at once"
         for loop in loops
     ]
+
+
+def _grown(tasks: Tasks, a: int, streams: int, machine: Machine) -> Tasks:
+    """The tasks with as many loops behind loop `a` as stages of it as are estimated to gain most:
+    what one does not gain may come with the next, as with a product between two layers."""
+    name, best, most, apart = tasks.tasks[a].name, tasks, -math.inf, 0.0
+    while pair := next((p for p in _pairs(tasks) if tasks.tasks[p[0]].name == name), None):
+        first, second = (tasks.tasks[i].loop for i in pair)
+        assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
+        loop = _staged(first, second, streams, machine)
+        if loop is None:
+            break
+        apart += second.demand.microseconds + (0 if apart else first.demand.microseconds)
+        tasks = _merged(tasks, *pair, loop)
+        together = loop.demand.microseconds + loop.count * machine.event
+        if together <= GAIN * apart and apart - together > most:
+            best, most = tasks, apart - together
+    return best
 
 
 def _pairs(tasks: Tasks) -> list[tuple[int, int]]:
@@ -65,7 +80,7 @@ def _pairs(tasks: Tasks) -> list[tuple[int, int]]:
 
 def _link(first: LoopTask, second: LoopTask) -> tuple[Value, Value] | None:
     """(element of the second, value of the first) where the second scans a stack that the last
-    stage of the first makes, writes nothing over it and needs nothing else of the first."""
+    stage of the first makes, and needs nothing else of the first."""
     same = (first.length, first.reverse) == (second.length, second.reverse)
     if not same or len(second.parts) > 1 or _has_loops(first) or _has_loops(second):
         return None
@@ -74,9 +89,7 @@ def _link(first: LoopTask, second: LoopTask) -> tuple[Value, Value] | None:
     links = [(element, made[x]) for element, x in part.scanned if x in made]
     written = {y for p in first.parts for _, y in p.stacks}
     written |= {end for p in first.parts for _, _, end in p.carries}
-    overlaid = {y.place for _, y in part.stacks}
     others = [x for _, x in part.scanned if x in written]
-    others += [x for x in others if x.place in overlaid]
     others += [start for _, start, _ in part.carries if start in written]
     others += [a for n, a in part.operands.items() if n.startswith("constant") and a in written]
     return links[0] if len(links) == len(others) == 1 else None
@@ -86,33 +99,25 @@ def _has_loops(loop: LoopTask) -> bool:
     return any(task.loop is not None for task in loop.tasks.tasks)
 
 
-def _together(tasks: Tasks, a: int, b: int, streams: int, machine: Machine) -> Tasks | None:
-    """The tasks with loop b as a stage behind loop a; None if that is not estimated to pay."""
-    first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
-    assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
+def _staged(first: LoopTask, second: LoopTask, streams: int, machine: Machine) -> LoopTask | None:
+    """The loop whose last stage is the second; None where kernels take all threads."""
     link = _link(first, second)
     assert link is not None
     part = second.parts[0]
+    place = dict(part.scanned)[link[0]].place
     scanned = tuple(pair for pair in part.scanned if pair[0] != link[0])
-    parts = (*first.parts, replace(part, scanned=scanned))
+    before = first.parts[-1]
+    if any(y.place == place for _, y in part.stacks):  # which then is what is left there
+        kept = tuple((v, y) for v, y in before.stacks if y.place != place)
+        before = replace(before, stacks=kept)
+    parts = (*first.parts[:-1], before, replace(part, scanned=scanned))
     body = _body(parts)
     if not kind_of(machine.device).overlaps_chunks and any(
         t.kernel and max(t.kernel.phases) > 1 for t in body.tasks
     ):
         return None
     arrangement = arrange(body, streams, machine, looped=True)
-    apart = sum(loop.count * loop.arrangement.demand.microseconds for loop in (first, second))
-    together = arrangement.demand.microseconds + machine.event
-    if (first.count + 1) * together > GAIN * apart:
-        return None
-    buffers, memory = tasks.buffers, None
-    if arrangement.packing.peak_bytes:
-        memory = Access(len(buffers), f"{first.name}.iteration")
-        sizes = arrangement.packing.peak_bytes, arrangement.bound
-        buffers = (*buffers, Buffer("work", sizes[0], least=sizes[1]))
-    links = (*first.links, link)
-    loop = LoopTask(first.name, parts, body, arrangement, memory, links)
-    return _merged(replace(tasks, buffers=buffers), a, b, loop)
+    return LoopTask(first.name, parts, body, arrangement, None, (*first.links, link))
 
 
 def _body(parts: tuple[Part, ...]) -> Tasks:
@@ -155,6 +160,11 @@ def _merged(tasks: Tasks, a: int, b: int, loop: LoopTask) -> Tasks:
     """The tasks with `loop` in the place of the loops a and b."""
     first, second = tasks.tasks[a], tasks.tasks[b]
     assert isinstance(first.loop, LoopTask) and isinstance(second.loop, LoopTask)
+    buffers = tasks.buffers
+    if loop.arrangement.packing.peak_bytes:
+        sizes = loop.arrangement.packing.peak_bytes, loop.arrangement.bound
+        loop = replace(loop, memory=Access(len(buffers), f"{loop.name}.iteration"))
+        buffers = (*buffers, Buffer("work", sizes[0], least=sizes[1]))
     gone = {first.loop.memory, second.loop.memory}
     writes = [w for w in (*first.writes, *second.writes) if w not in gone]
     reads = [r for r in dict.fromkeys((*first.reads, *second.reads)) if r not in first.writes]
@@ -174,6 +184,7 @@ def _merged(tasks: Tasks, a: int, b: int, loop: LoopTask) -> Tasks:
     number = {old: new for new, old in enumerate(order)}
     return replace(
         tasks,
+        buffers=buffers,
         tasks=tuple(listed[kept[i]] for i in order),
         predecessors=tuple(sum(1 << number[j] for j in bits(before[i])) for i in order),
     )

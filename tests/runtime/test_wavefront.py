@@ -13,6 +13,7 @@ import graphc
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.scan import Scan, stacked
+from graphc.ops.view import Reshape
 from graphc.runtime.plan.plan import Launch, Loop, Plan
 from graphc.runtime.plan.unroll import unrolled
 from graphc.runtime.planner.planner import make_plan
@@ -92,6 +93,41 @@ def test_carries_take_turns_in_two_buffers_at_every_stage(count: int) -> None:
     moves = {m.period for s in loop.steps if isinstance(s, Launch) for m in s.reads[0].moves}
     assert loop.stages == count and moves == {2}
     plan.verify()
+    assert plan_meaning(plan, random.Random(0)) == graph_meaning(graph, kernels)
+
+
+@pytest.mark.parametrize("streams", [2, 3])
+def test_a_stage_may_write_over_what_the_one_before_passed_on(streams: int) -> None:
+    """As the activated gates of an LSTM lie over the sums that they are made of."""
+    x, h = Value("x", stacked(ROW, LENGTH)), Value("h", ROW)
+    names = ["make", *(f"cell{n}" for n in range(streams))]
+    kernels = {n: opaque_kernel(n, flops=10**8, inplace=((1, 1),)) for n in names}
+    kernels["make"] = opaque_kernel("make")
+    first = kernel_node("make", [x], [LENGTH * 16])
+    made = Value("made", stacked(ROW, LENGTH))
+    nodes = [first, Node(Reshape(made.type.shape), (first.output,), (made,))]
+    scanned, ends = made, []
+    for n in range(streams):
+        old, element = Value(f"old{n}", ROW), Value(f"x{n}", ROW)
+        cell = kernel_node(f"cell{n}", [old, element], [16, 16, 16])
+        new, saved, passed = cell.outputs
+        body = Graph(f"body{n}", (old, element), (), (cell,), (new, saved, passed))
+        ends.append(Value(f"last{n}", ROW))
+        stacks = [Value(f"{s}{n}", stacked(ROW, LENGTH)) for s in ("saved", "stack")]
+        nodes.append(Node(Scan(body, LENGTH, 1, 1), (h, scanned), (ends[-1], *stacks)))
+        look = kernel_node(f"look{n}", [stacks[0]], [16])
+        kernels[f"look{n}"] = opaque_kernel(f"look{n}")
+        nodes.append(look)
+        ends.append(look.output)
+        scanned = stacks[1]
+    graph = Graph("layers", (x, h), (), tuple(nodes), (*ends, scanned))
+    plan = make_plan(graph, kernels, device="cpu", streams=streams)
+    (loop,) = loops(plan)
+    assert loop.stages == streams
+    cells = [step for step in loop.steps if isinstance(step, Launch)]
+    assert all(step.reads[1].start == step.writes[1].start for step in cells)
+    plan.verify()
+    assert is_ordered(plan)
     assert plan_meaning(plan, random.Random(0)) == graph_meaning(graph, kernels)
 
 
