@@ -15,6 +15,7 @@ from dataclasses import replace
 from graphc.ir import Graph
 from graphc.kernels.cpu.contract_epilogue import finish_of, tile_epilogue
 from graphc.kernels.cpu.contract_text import plain_loops, plain_text, tiled_text
+from graphc.kernels.cpu.conv_amx import lower_conv_amx
 from graphc.kernels.cpu.conv_channels import by_channels, direct_cycles, lower_conv_channels
 from graphc.kernels.cpu.conv_channels_gradient import (
     is_channel_gradient,
@@ -71,8 +72,10 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
 
 
 def _by_channels(node: KernelNode, nest: Nest, target: Target) -> Iterator[Kernel]:
-    """The direct kernel of a convolution with channels in the lanes, and that by Winograd where it
-    is permitted, the one estimated to be faster first."""
+    """The direct kernel of a convolution with channels in the lanes, behind that by tile registers,
+    and that by Winograd where it is permitted, the one estimated to be faster first."""
+    if tiles := lower_conv_amx(node, nest, target):
+        yield tiles
     fast = winograd(nest, target) if target.transforms_tiles else None
     if fast is None:
         yield lower_conv_channels(node, nest, target)

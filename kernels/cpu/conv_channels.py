@@ -54,7 +54,7 @@ def by_channels(nest: Nest) -> bool:
 def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     """The kernel of a fused convolution, or data gradient, with channels in the lanes."""
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
-    loops = _Loops(_rows_as_one(nest, epilogue), target)
+    loops = _Loops(rows_as_one(nest, epilogue), target)
     lines = [
         "using namespace graphc::channels;",
         "",
@@ -76,10 +76,10 @@ def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
 def direct_cycles(node: KernelNode, nest: Nest, target: Target) -> float:
     """Estimated for the kernel of `lower_conv_channels`."""
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
-    return _Loops(_rows_as_one(nest, epilogue), target).cycles
+    return _Loops(rows_as_one(nest, epilogue), target).cycles
 
 
-def _rows_as_one(nest: Nest, epilogue: Epilogue) -> Nest:
+def rows_as_one(nest: Nest, epilogue: Epilogue) -> Nest:
     """`nest` with all pixels of an image in one row, where every read and write allows it."""
     rows, columns = nest.axes[P].extent, nest.axes[Q].extent
     taps = nest.extents((R, S))

@@ -4,6 +4,7 @@ bit by bit: the kernels have one text."""
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import shutil
 import subprocess
@@ -201,6 +202,69 @@ def test_results_do_not_depend_on_threads(tiles: None):
     a, b = numbers(200, 300), numbers(300, 200, seed=1)
     results = [played(FORMS["nt"], a, b.T, threads=n)[1] for n in (1, 2)]
     np.testing.assert_array_equal(*results)
+    x, w = numbers(4, 32, 30, 30), numbers(64, 32, 3, 3, seed=1)
+    results = [played(graphc.conv2d, x, w, threads=n)[1] for n in (1, 2)]
+    np.testing.assert_array_equal(*results)
+
+
+def convolutions_by_tiles(program: Any) -> int:
+    return sum("tiles::Convolution" in k.source for k in program.plan.kernels.values())
+
+
+CONVOLUTIONS = [
+    # images, channels in and out, rows, columns, taps, stride, padding, dilation
+    ((8, 16, 32), (14, 14), (3, 3), 1, 1, 1),
+    ((3, 32, 48), (13, 17), (3, 3), 2, 1, 1),
+    ((2, 48, 16), (9, 15), (3, 5), 1, 2, 2),
+    ((8, 32, 16), (7, 7), (1, 1), 1, 0, 1),
+    ((2, 64, 80), (7, 7), (3, 3), 1, 1, 1),
+    ((1, 32, 32), (8, 70), (3, 3), 1, 0, 1),
+    ((2, 32, 64), (9, 9), (1, 1), 2, 0, 1),
+]
+
+
+@pytest.mark.parametrize("sizes, image, taps, stride, padding, dilation", CONVOLUTIONS)
+def test_convolutions_and_their_data_gradients(
+    sizes, image, taps, stride, padding, dilation, tiles: None
+):
+    n, c, k = sizes
+    x, w, b = numbers(n, c, *image), numbers(k, c, *taps, seed=1), numbers(k, 1, 1, seed=3)
+
+    def conv(x: Any, w: Any, b: Any) -> Any:
+        return graphc.conv2d(x, w, stride=stride, padding=padding, dilation=dilation) + b
+
+    shape = graphc.compile(conv, *(graphc.spec(v.shape) for v in (x, w, b)), device="reference")
+    dy = numbers(*shape(x, w, b).shape, seed=2)
+
+    def both(x: Any, w: Any, b: Any, dy: Any) -> Any:
+        def weighed(x: Any, w: Any) -> Any:
+            return graphc.sum(conv(x, w, b) * dy)
+
+        return conv(x, w, b), graphc.grad(weighed)(x, w)
+
+    program, got, want = played(both, x, w, b, dy)
+    # A gradient of stride 2 is a convolution for each of its phases that has taps.
+    assert convolutions_by_tiles(program) == (2 if stride == 1 else 1 + min(4, math.prod(taps)))
+    specs = (graphc.spec(v.shape) for v in (x, w, b, dy))
+    sums = graphc.compile(both, *specs, device="reference")
+    magnitudes = sums(*map(np.abs, (x, w, b, dy)))
+    for one, other, magnitude in zip(got, want, magnitudes, strict=True):
+        assert (np.abs(one - other) <= 64 * EPS * magnitude).all()
+
+
+def test_weights_that_are_not_finite_do_not_meet_the_padding(tiles: None):
+    x, w = numbers(2, 32, 9, 9), numbers(32, 32, 3, 3, seed=1)
+    w[3, 5, 0, 1], w[7, 2, 1, 0], w[30, 31, 2, 2] = np.inf, np.nan, -np.inf
+
+    def conv(x: Any, w: Any) -> Any:
+        return graphc.conv2d(x, w, padding=1)
+
+    program, got, _ = played(conv, x, w)
+    assert convolutions_by_tiles(program) == 1
+    want = graphc.compile(conv, graphc.spec(x.shape), graphc.spec(w.shape), device="cpu")(x, w)
+    assert np.isfinite(want[:, (3, 7, 30)]).any() and not np.isfinite(want[:, (3, 7, 30)]).all()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
 
 
 def test_a_recurrent_network_takes_four_sections(tiles: None):
