@@ -5,7 +5,8 @@ in that order of memory), `compile`, `compile_overhead` and `compile_autotune` (
 the fused optimizer; its modes default, reduce-overhead and max-autotune), `frozen` (a compiled
 forward pass whose weights are constants) and `graphs` (a whole step captured once as a CUDA graph).
 Each is float32; with `_tf32` behind the name products and convolutions may round their operands to
-tf32. PyTorch's own default is tf32 in convolutions alone.
+tf32. PyTorch's own default is tf32 in convolutions alone. With `_bf16` the model runs under
+`torch.autocast` to bfloat16.
 
 Parameters are plain tensors in a dict, not modules, which costs PyTorch less Python per step. On a
 GPU a step copies its inputs from the host's memory and ends when the result is back there, as a
@@ -33,7 +34,8 @@ COMPILED = {
     "frozen": "default",
 }
 WAYS = ("eager", "eager_fused", "channels_last", "graphs", *COMPILED)
-VARIANTS = (*WAYS, *(f"{way}_tf32" for way in WAYS))
+AUTOCAST = ("eager", "eager_fused", "channels_last", "compile")
+VARIANTS = (*WAYS, *(f"{way}_tf32" for way in WAYS), *(f"{way}_bf16" for way in AUTOCAST))
 WARM_STEPS = 3
 """Steps before a capture, in which PyTorch and its libraries set themselves up."""
 
@@ -50,7 +52,8 @@ def prepare(case: Case) -> Callable[[], Any]:
     torch.set_num_threads(case.threads)
     rounded = case.variant.endswith("_tf32")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = rounded
-    case = replace(case, variant=case.variant.removesuffix("_tf32"))
+    autocast = case.variant.endswith("_bf16")
+    case = replace(case, variant=case.variant.removesuffix("_tf32").removesuffix("_bf16"))
     if case.variant == "graphs":
         needs_gpu(case)
     workload, lib = case.workload, Functions()
@@ -67,7 +70,9 @@ def prepare(case: Case) -> Callable[[], Any]:
     x, y = tensor(data.x, "cpu"), tensor(data.y, "cpu")
 
     def outputs(x: torch.Tensor, training: bool) -> torch.Tensor:
-        return workload.forward(lib, tensors, x, training)
+        kind = case.device.partition(":")[0]
+        with torch.autocast(kind, torch.bfloat16, enabled=autocast):
+            return workload.forward(lib, tensors, x, training).float()
 
     def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return workload.loss(lib, outputs(x, True), y)

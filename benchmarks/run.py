@@ -1,20 +1,25 @@
 """Measure graphc: `python -m benchmarks.run --workload mnist-cnn-b100 --mode train --threads 2`.
 
 Prints one JSON line; `check` holds the first five losses or outputs. Variants: `default`, and
-`streams2`, `streams4` on so many streams, and `winograd` with `precision="winograd"`.
+`streams2`, `streams4` on so many streams, `winograd` and `bfloat16` with that as `precision`, and
+`bfloat16_pairs`, where a CPU with AMX multiplies pairs as those without it do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import graphc
 from benchmarks.measure import Case, main
 from benchmarks.workload import RATES, Data, Workload
 from graphc import nn, optim
+from graphc.runtime import build
 
-STREAMS = {"default": 1, "streams2": 2, "streams4": 4, "winograd": 1}
+VARIANTS = ("default", "streams2", "streams4", "winograd", "bfloat16", "bfloat16_pairs")
+STREAMS = {"streams2": 2, "streams4": 4}
+PRECISIONS = {"winograd": "winograd", "bfloat16": "bfloat16", "bfloat16_pairs": "bfloat16"}
 
 
 class Model(nn.Module):
@@ -51,9 +56,12 @@ def prepare(case: Case) -> Callable[[], Any]:
     options: dict[str, Any] = {
         "device": case.device,
         "threads": case.threads,
-        "streams": STREAMS[case.variant],
-        "precision": "winograd" if case.variant == "winograd" else "float32",
+        "streams": STREAMS.get(case.variant, 1),
+        "precision": PRECISIONS.get(case.variant, "float32"),
     }
+    if case.variant == "bfloat16_pairs":
+        target = replace(build.cpu_target(), multiplies_tiles=False)
+        build.cpu_target = lambda: target
     x, y = data.x, data.y
     inputs = graphc.spec(x.shape, x.dtype), graphc.spec(y.shape, y.dtype)
     if case.mode == "forward":
@@ -68,4 +76,4 @@ def prepare(case: Case) -> Callable[[], Any]:
 
 
 if __name__ == "__main__":
-    main("graphc", tuple(STREAMS), prepare)
+    main("graphc", VARIANTS, prepare)

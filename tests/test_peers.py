@@ -110,6 +110,26 @@ def test_entries_take_turns_and_what_fails_is_out(
     assert len(facts["results"]) == 6 and facts["peak_gflops"] == 100.0
 
 
+def test_results_of_bf16_may_differ_by_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = {"default": 1.0, "bfloat16": 1.01, "bfloat16_pairs": 1.03, "eager_bf16": 1.01}
+    checks["eager_tf32"] = 1.01
+
+    def measure(entry: Entry, *_: Any) -> dict[str, Any]:
+        return _result(str(entry), 1.0, checks[entry.variant])
+
+    monkeypatch.setattr(compare, "_measure", measure)
+    monkeypatch.setattr(Entry, "installed", True)
+    monkeypatch.setattr(compare, "wait_for_quiet", lambda patience: None)
+    monkeypatch.setattr(compare, "fma_peak", lambda threads: 0.0)
+    entries = [f"{'torch' if 'eager' in v else 'graphc'}:{v}" for v in checks]
+    main(["--workload", "mlp-small-b20", "--mode", "train", "--rounds", "1", *entries])
+    lines = [line for line in capsys.readouterr().out.splitlines() if " ms " in line]
+    differing = [line.split()[0] for line in lines if "DIFFERS" in line]
+    assert differing == ["graphc:bfloat16_pairs", "torch:eager_tf32"]
+
+
 def test_a_peers_mark_is_its_best_variant() -> None:
     results = [
         _result("graphc:default", 2.0),
