@@ -81,22 +81,32 @@ class ByStep:
         return found
 
     def best(self, plan_of: PlanOf, measured: Mapping[str, float] | None = None) -> Plan:
-        """The plan of the graph, or one in which kernels between loops are stages of wavefronts,
-        with a stage before and one behind, if that is estimated to take less time."""
+        """The plan of the graph, with loops for what lies between two others where all become
+        stages of a wavefront and that is estimated to take less time."""
         measured = measured or {}
-        plan = plan_of(self.graph, self.kernels, measured)
-        steps = self.steps if plan.streams > 1 else {}
-        while steps:
+        best, chosen = plan_of(self.graph, self.kernels, measured), dict[Value, Step]()
+        for chain in self._chains() if best.streams > 1 else ():
+            steps = {**chosen, **chain}
             kernels = {n: k for n, k in self.kernels.items() if n not in {v.name for v in steps}}
             kernels |= {s.node.output.name: s.kernel for s in steps.values()}
-            times = {**measured, **self._times(plan.device, measured)}
-            other = plan_of(self.with_loops(steps), kernels, times)
-            inner = _inner_stages(other)
-            kept = {v: s for v, s in steps.items() if s.kernel.name in inner}
-            if len(kept) == len(steps):
-                return min(plan, other, key=lambda p: p.estimate.microseconds)
-            steps = kept
-        return plan
+            times = {**measured, **self._times(best.device, measured)}
+            plan = plan_of(self.with_loops(steps), kernels, times)
+            faster = plan.estimate.microseconds < best.estimate.microseconds
+            if faster and _inner_stages(plan).issuperset(s.kernel.name for s in chain.values()):
+                best, chosen = plan, steps
+        return best
+
+    def _chains(self) -> list[dict[Value, Step]]:
+        """The steps, those together that follow each other between the same loops."""
+        roots = body_roots(self.graph)
+        chains: list[dict[Value, Step]] = []
+        for output, step in self.steps.items():
+            read = {roots[v] for v in step.all.node.inputs}
+            chain = next((c for c in chains if read & c.keys()), None)
+            if chain is None:
+                chains.append(chain := {})
+            chain[output] = step
+        return chains
 
     def graph_of(self, plan: Plan) -> Graph:
         """The graph that `plan`, which `best` gave, is of."""

@@ -3,8 +3,9 @@
 A loop that scans what another one of its length and direction stacks needs of it, in its iteration
 t, what the other made in its own iteration t. So the two may be one loop with an iteration more,
 whose second stage plays iteration t - 1 while the first plays iteration t, on streams of its own:
-a wavefront through layers and time. Where its values lie does not change; they only move an
-iteration later. A third loop behind the second becomes a third stage.
+a wavefront through layers and time. Its values lie where they did, and move an iteration later,
+but for what one stage alone passes to the next (`passing.py`). A third loop behind the second
+becomes a third stage.
 
 Loops become one where that is estimated to take less time, streams waiting for each other once in
 every iteration, and where nothing else lies between them: the second may need nothing else of what
@@ -23,6 +24,7 @@ from graphc.runtime.plan.plan import Move
 from graphc.runtime.planner.beside import Machine
 from graphc.runtime.planner.loops import LoopTask, Part, operand_name
 from graphc.runtime.planner.order import ancestors
+from graphc.runtime.planner.passing import pass_on
 from graphc.runtime.planner.schedule import arrange
 from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, bits, executable_order
 from graphc.target import kind_of
@@ -53,7 +55,10 @@ def _grown(tasks: Tasks, a: int, streams: int, machine: Machine) -> Tasks:
     while pair := next((p for p in _pairs(tasks) if tasks.tasks[p[0]].name == name), None):
         first, second = (tasks.tasks[i].loop for i in pair)
         assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
-        loop = _staged(first, second, streams, machine)
+        link = _link(first, second)
+        assert link is not None
+        tasks = pass_on(tasks, *pair, *link)
+        loop = _staged(tasks, *pair, link, streams, machine)
         if loop is None:
             break
         apart += second.demand.microseconds + (0 if apart else first.demand.microseconds)
@@ -99,18 +104,16 @@ def _has_loops(loop: LoopTask) -> bool:
     return any(task.loop is not None for task in loop.tasks.tasks)
 
 
-def _staged(first: LoopTask, second: LoopTask, streams: int, machine: Machine) -> LoopTask | None:
-    """The loop whose last stage is the second; None where kernels take all threads."""
-    link = _link(first, second)
-    assert link is not None
+def _staged(
+    tasks: Tasks, a: int, b: int, link: tuple[Value, Value], streams: int, machine: Machine
+) -> LoopTask | None:
+    """The loop of the stages of loop a and behind them loop b; None where kernels take all
+    threads."""
+    first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
+    assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
     part = second.parts[0]
-    place = dict(part.scanned)[link[0]].place
     scanned = tuple(pair for pair in part.scanned if pair[0] != link[0])
-    before = first.parts[-1]
-    if any(y.place == place for _, y in part.stacks):  # which then is what is left there
-        kept = tuple((v, y) for v, y in before.stacks if y.place != place)
-        before = replace(before, stacks=kept)
-    parts = (*first.parts[:-1], before, replace(part, scanned=scanned))
+    parts = (*first.parts, replace(part, scanned=scanned))
     body = _body(parts)
     if not kind_of(machine.device).overlaps_chunks and any(
         t.kernel and max(t.kernel.phases) > 1 for t in body.tasks

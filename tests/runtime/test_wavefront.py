@@ -96,6 +96,47 @@ def test_carries_take_turns_in_two_buffers_at_every_stage(count: int) -> None:
     assert plan_meaning(plan, random.Random(0)) == graph_meaning(graph, kernels)
 
 
+@pytest.mark.parametrize(("carried", "read"), [(True, False), (False, False), (True, True)])
+@pytest.mark.parametrize("length", [2, 5, 6])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_a_stage_alone_passes_to_the_next_takes_turns_in_two_places(
+    carried: bool, read: bool, length: int, reverse: bool
+) -> None:
+    """A stack of new carries, or of something else; not where another kernel looks at it too, nor
+    where there are but two elements."""
+    x, h = Value("x", stacked(ROW, length)), Value("h", ROW)
+    kernels = {f"cell{n}": opaque_kernel(f"cell{n}", flops=10**8) for n in range(3)}
+    kernels["look"] = opaque_kernel("look")
+    nodes: list[Node] = []
+    scanned, ends = x, []
+    for n in range(3):
+        old, element = Value(f"old{n}", ROW), Value(f"x{n}", ROW)
+        cell = kernel_node(f"cell{n}", [old, element], [16, 16])
+        passed = cell.outputs[0 if carried else 1]
+        body = Graph(f"body{n}", (old, element), (), (cell,), (cell.outputs[0], passed))
+        ends.append(Value(f"last{n}", ROW))
+        stack = Value(f"stack{n}", stacked(ROW, length))
+        op = Scan(body, length, 1, 1, reverse)
+        nodes.append(Node(op, (h, scanned), (ends[-1], stack)))
+        scanned = stack
+    look = kernel_node("look", [nodes[0].outputs[1] if read else ends[0], *ends], [16])
+    graph = Graph("layers", (x, h), (), (*nodes, look), (look.output, ends[-1]))
+    plan = make_plan(graph, kernels, device="cpu", streams=3)
+    (loop,) = loops(plan)
+    assert loop.stages == 3
+    periods = {
+        (step.stage, place.moves[0].period)
+        for step in loop.steps
+        if isinstance(step, Launch)
+        for place in step.reads[1:]
+    }
+    whole = {(1, length + 2)} if read or length == 2 else set()
+    assert periods >= whole | {(0, length + 2)} and (not whole) == ((1, 2) in periods)
+    plan.verify()
+    assert is_ordered(plan)
+    assert plan_meaning(plan, random.Random(0)) == graph_meaning(graph, kernels)
+
+
 @pytest.mark.parametrize("streams", [2, 3])
 def test_a_stage_may_write_over_what_the_one_before_passed_on(streams: int) -> None:
     """As the activated gates of an LSTM lie over the sums that they are made of."""
@@ -161,6 +202,20 @@ def test_wavefronts_compute_what_the_graph_means_in_any_allowed_order(
     dice = random.Random(seed)
     for _ in range(2):
         assert plan_meaning(plan, dice) == graph_meaning(graph, kernels)
+
+
+@pytest.mark.parametrize("seed", [2, 16, 59, 101])
+def test_what_stages_pass_on_is_found_by_whatever_else_needs_it(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a loop that is given what another one's carry ended as."""
+    monkeypatch.setattr("graphc.runtime.planner.wavefront.GAIN", 1e9)
+    graph, kernels = layered_loops(seed, layers=2 + seed % 3, length=1 + seed % 6)
+    plan = make_plan(graph, kernels, device="cuda", streams=2)
+    assert ".passed" in str(plan)
+    plan.verify()
+    assert is_ordered(plan)
+    assert plan_meaning(plan, random.Random(seed)) == graph_meaning(graph, kernels)
 
 
 def test_layers_stay_apart_where_their_kernels_take_all_threads() -> None:
