@@ -246,6 +246,7 @@ def _planned(
     search: bool = False,
 ) -> Plan:
     """The verified plan for so many `workers`, by the `measured` times of kernels."""
+    from graphc.runtime.planner.joining import joined
     from graphc.runtime.planner.planner import make_plan
 
     notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
@@ -254,6 +255,8 @@ def _planned(
         plan = make_plan(
             graph, kernels, device=target.device, notes=notes, search=search, **options
         )
+        if target.joins_launches:
+            plan = joined(plan)
     with stage("verify"):
         plan.verify()
     return plan

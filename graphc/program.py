@@ -106,6 +106,7 @@ def compile(
         target_of(device),
         splits_products=precision == "float32x3",
         transforms_tiles=precision == "winograd",
+        joins_launches="join_launches" not in settings.disable,
     )
     stages: dict[str, Graph] = {}
 

@@ -100,9 +100,10 @@ OPTIONAL = (
     "channel_lanes",
     "channels_last",
     "by_step",
+    "join_launches",
 )
-"""Passes that `disable` may switch off; the others make the graph executable. `by_step` is the
-planner's (`runtime/planner/by_step.py`)."""
+"""Passes that `disable` may switch off; the others make the graph executable. The last two are the
+planner's (`runtime/planner/by_step.py`, `joining.py`)."""
 
 
 def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:

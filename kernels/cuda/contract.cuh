@@ -206,23 +206,23 @@ struct Contract {
   static constexpr int stage = SharedA::bytes + SharedB::bytes;
   static constexpr int shared_bytes = stages * stage;
 
-  template <class Epilogue>
-  GRAPHC_INLINE static void run(const ElementA* a, const ElementB* b, const Epilogue& epilogue) {
+  template <class Block, class Epilogue>
+  GRAPHC_INLINE static void run(const Block& block, const ElementA* a, const ElementB* b,
+                                const Epilogue& epilogue) {
     static_assert(shared_bytes <= 48 * 1024, "static shared memory");
-    __shared__ __align__(16) unsigned char ring[shared_bytes];
-    run_in(ring, a, b, epilogue);
+    run_in(block, block.template shared<unsigned char, shared_bytes>(), a, b, epilogue);
   }
   // `ring` has shared_bytes.
-  template <class Epilogue>
-  GRAPHC_INLINE static void run_in(unsigned char* ring, const ElementA* a, const ElementB* b,
-                                   const Epilogue& epilogue) {
+  template <class Block, class Epilogue>
+  GRAPHC_INLINE static void run_in(const Block& block, unsigned char* ring, const ElementA* a,
+                                   const ElementB* b, const Epilogue& epilogue) {
     // Neighbouring blocks share rows of A, so that those are read into L2 once.
-    const int batch = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+    const int batch = block.x() / tiles, tile = block.x() % tiles;
     const int m0 = tile / tiles_n * BM, n0 = tile % tiles_n * BN;
     // Of all steps the first steps % splits parts have one more; of those that a tile needs each
     // part has every splits-th.
     constexpr int least = steps / splits, more = steps % splits;
-    const int part = blockIdx.y;
+    const int part = block.y();
     const int first = part * least + smaller(part, more), count = least + (part < more);
     const unsigned taps = live_taps(tile / tiles_n);
     int next = Problem::taps > 0 ? live_step(taps, 0, part) : 0, loaded = 0;
@@ -244,7 +244,7 @@ struct Contract {
     for (int i = 0; i < stages - 1; i++) load(i, ring + i * stage);
     for (int i = 0, now = 0; i < (Problem::taps > 0 ? loaded : count); i++) {
       copy_wait<stages - 2>();
-      __syncthreads();  // step i has arrived for all, and all have left the tile that load fills
+      block.sync();  // step i has arrived for all, and all have left the tile that load fills
       load(i + stages - 1, ring + (now ? now - 1 : stages - 1) * stage);
       const unsigned char* const tile_a = ring + now * stage;
       sums.step(reinterpret_cast<const ElementA*>(tile_a),
@@ -256,8 +256,9 @@ struct Contract {
           [&](int m, int n, const auto& sum) {
             if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
           });
-    else if constexpr (Problem::sections == 1) finish_sums(batch, m0, n0, sums, ring, epilogue);
-    else finish_sections(batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
+    else if constexpr (Problem::sections == 1)
+      finish_sums(block, batch, m0, n0, sums, ring, epilogue);
+    else finish_sections(block, batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
   }
 
   // The bits of the taps that any row of a tile meets.
@@ -276,24 +277,26 @@ struct Contract {
   }
 
   // Sums leave their threads by way of where the operands' tiles were: m, n is at m * pitch + n.
-  template <class Sums>
-  GRAPHC_INLINE static const T* exchange(const Sums& sums, unsigned char* tiles) {
+  template <class Block, class Sums>
+  GRAPHC_INLINE static const T* exchange(const Block& block, const Sums& sums,
+                                         unsigned char* tiles) {
     static_assert(BM * Tile::pitch * sizeof(T) <= shared_bytes,
                   "the sums fit where the tiles were");
     T* const ring = reinterpret_cast<T*>(tiles);
     copy_wait<0>();
-    __syncthreads();
+    block.sync();
     sums.visit([&](int m, int n, T sum) { ring[m * Tile::pitch + n] = sum; });
-    __syncthreads();
+    block.sync();
     return ring;
   }
   // Every thread takes sums of other threads: neighbours along n, which are stored side by side.
-  template <class Sums, class Epilogue>
-  GRAPHC_INLINE static void finish_sums(int batch, int m0, int n0, const Sums& sums,
-                                        unsigned char* tiles, const Epilogue& epilogue) {
+  template <class Block, class Sums, class Epilogue>
+  GRAPHC_INLINE static void finish_sums(const Block& block, int batch, int m0, int n0,
+                                        const Sums& sums, unsigned char* tiles,
+                                        const Epilogue& epilogue) {
     constexpr int run = Epilogue::run, across = BN / run;
     static_assert(N % run == 0, "a run exists or does not");
-    const T* const ring = exchange(sums, tiles);
+    const T* const ring = exchange(block, sums, tiles);
 #pragma unroll 4
     for (int i = threadIdx.x; i < BM * across; i += Tile::threads) {
       const int m = i / across, n = i % across * run;
@@ -305,11 +308,12 @@ struct Contract {
   }
 
   // The sums of a column of each section go to the epilogue together.
-  template <class Sums, class Epilogue>
-  GRAPHC_INLINE static void finish_sections(int batch, int m0, int first, const Sums& sums,
-                                            unsigned char* tiles, const Epilogue& epilogue) {
+  template <class Block, class Sums, class Epilogue>
+  GRAPHC_INLINE static void finish_sections(const Block& block, int batch, int m0, int first,
+                                            const Sums& sums, unsigned char* tiles,
+                                            const Epilogue& epilogue) {
     constexpr int units = Problem::units;
-    const T* const ring = exchange(sums, tiles);
+    const T* const ring = exchange(block, sums, tiles);
     for (int i = threadIdx.x; i < BM * units; i += Tile::threads) {
       const int m = i / units, unit = i % units;
       if (m0 + m >= M || first + unit >= Problem::section) continue;
@@ -327,10 +331,11 @@ template <class Problem>
 struct StorePartial {
   using T = typename Problem::Sum;
   static constexpr int run = sizeof(T) == 4 && Problem::N % 4 == 0 ? 4 : 1;
-  T* workspace;          // [splits][batches][M][N]
+  T* workspace;  // [splits][batches][M][N]
+  int split;
   template <class Sums>  // one, or a Run of them
   GRAPHC_INLINE void operator()(int batch, int m, int n, const Sums& sums) const {
-    const long long row = static_cast<long long>(blockIdx.y) * Problem::batches + batch;
+    const long long row = static_cast<long long>(split) * Problem::batches + batch;
     *reinterpret_cast<Sums*>(workspace + (row * Problem::M + m) * Problem::N + n) = sums;
   }
 };
@@ -338,12 +343,13 @@ struct StorePartial {
 // The second launch: `Lanes` threads add the parts of a sum, or of a Run of them, each neighbours in
 // ascending order; then the lanes are joined. Sums are in the output's order: number i of it is in
 // the workspace at Problem::sum_at(i). Grid: all sums * Lanes / run threads.
-template <class Problem, int Lanes, class Epilogue>
-GRAPHC_INLINE void finish_splits(const typename Problem::Sum* workspace, const Epilogue& epilogue) {
+template <class Problem, int Lanes, class Block, class Epilogue>
+GRAPHC_INLINE void finish_splits(const Block& block, const typename Problem::Sum* workspace,
+                                 const Epilogue& epilogue) {
   using T = typename Problem::Sum;
   constexpr int M = Problem::M, N = Problem::N, run = Problem::in_order ? Epilogue::run : 1;
   constexpr long long count = static_cast<long long>(Problem::batches) * M * N;
-  const long long thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const long long thread = static_cast<long long>(block.x()) * block.threads() + threadIdx.x;
   const long long i = thread / Lanes * run;
   const int lane = threadIdx.x % Lanes;
   if (Lanes == 1 && i >= count) return;

@@ -147,10 +147,10 @@ def _launch(
     tiles = -(-m // tile.m) * -(-n // tile.units(problem.nest.section_count)) * batches
     names = list(epilogue.pointers.values())
     operands = ", ".join(_pointer(x, names[x.read.input]) for x in (problem.a, problem.b))
-    shared, call = 0, f"run({operands}"
+    shared, call = 0, f"run(block, {operands}"
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
-        call = f"run_in(dynamic_shared, {operands}"
+        call = f"run_in(block, dynamic_shared, {operands}"
     whole = f"Epilogue{{{', '.join(epilogue.used)}}}"
     if splits == 1:
         lines = [f"Contract<Problem, Tile>::{call}, {whole});"]
@@ -158,12 +158,12 @@ def _launch(
         return
     element = C_TYPES[problem.nest.node.output.type.dtype]
     partial = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
-    part = "StorePartial<Problem>{partial}"
+    part = "StorePartial<Problem>{partial, block.y()}"
     first = [partial, f"Contract<Problem, Tile>::{call}, {part});"]
     launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks, shared)
     whole_words = problem.nest.node.output.type.numpy_dtype.itemsize % 4 == 0
     lanes = LANES if splits >= MANY_PARTS and whole_words else 1
-    second = [partial, f"finish_splits<Problem, {lanes}>(partial, {whole});"]
+    second = [partial, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
     threads = batches * m * n * lanes // (run if _in_order(problem) else 1)
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
 

@@ -3,6 +3,7 @@
 // strided view has scaled, divisors. A register here is one lane, so that most of them play no
 // part. Booleans are bytes in memory, of value 0 or 1.
 #pragma once
+#include "block.cuh"
 #include "math.cuh"
 
 namespace graphc {

@@ -109,7 +109,7 @@ def lower_pointwise(node: KernelNode) -> Kernel:
     texts = [_Text.of(part, index, large) for part in parts]
     if len(parts) == 1:
         functors: list[list[str]] = []
-        lines = texts[0].lines("blockIdx.x", f"{index}({parts[0].domain.size})")
+        lines = texts[0].lines("block.x()", f"{index}({parts[0].domain.size})")
     else:
         functors, lines = _together(texts)
     launches = Launches(node, pointers, inplace=inplace)
@@ -128,17 +128,17 @@ def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:
         name, example = f"Part{number}", group[0]
         functors.append(_functor(name, example))
         last = first + sum(text.blocks for text in group)
-        lines += [f"if (blockIdx.x < {last}) {{", f"  {name} part;"]
+        lines += [f"if (block.x() < {last}) {{", f"  {name} part;"]
         lines.append(f"  {example.index} count, first;")
         for position, text in enumerate(group):
             end = first + text.blocks
-            test = f"if (blockIdx.x < {end}) " if position + 1 < len(group) else ""
+            test = f"if (block.x() < {end}) " if position + 1 < len(group) else ""
             head = f"  {'} else ' if position else ''}{test}{{"
             assign = wrapped("    part = {", tuple(text.part.used), "};")
             lines += [head, *assign, f"    count = {text.part.domain.size}, first = {first};"]
             first = end
         lines.append("  }")
-        lines += ["  part.run(count, blockIdx.x - first);", "  return;", "}"]
+        lines += ["  part.run(count, block.x() - first);", "  return;", "}"]
     return functors, lines
 
 

@@ -12,7 +12,7 @@
 // Held: where rows are short, a thread loads all that it needs of its row before the first stage.
 // Else each loop loads a few runs ahead of their bodies: outputs may lie where inputs do, so that
 // the compiler would not move a load before an earlier store.
-// Splits: blockIdx.y covers its share of the columns and stores partial results; the launch of the
+// Splits: the block's y covers its share of the columns and stores partial results; the launch of the
 // next stage, which knows all partial results, combines them in a fixed order.
 //
 // Block: Across * Along threads. Grid: (ceil(rows or runs of rows / Across), splits). Shared memory:
@@ -38,8 +38,8 @@ struct alignas(16) Several {
   }
 };
 
-template <class Index, Index Rows, Index Columns, int Across, int Along, bool RowsApart,
-          int Splits = 1, int Length = 1>
+template <class Block, class Index, Index Rows, Index Columns, int Across, int Along,
+          bool RowsApart, int Splits = 1, int Length = 1>
 struct Reduce {
   static constexpr int threads = Across * Along;
   static_assert(threads % 32 == 0, "whole warps");
@@ -52,24 +52,26 @@ struct Reduce {
   static constexpr Index places = Rows / rows_at_once;
   static constexpr int held = static_cast<int>((steps + Along - 1) / Along);  // of one thread
 
+  const Block& block;
   const int across, along;
   const Index place;        // the number of the row, or run of rows; may be past the end
   const Index row;          // the first row that this thread reads: the last ones if it has none
   const Index first, last;  // of the block's share of the steps
 
-  GRAPHC_INLINE Reduce()
-      : across(RowsApart ? threadIdx.x / Along : threadIdx.x % Across),
+  GRAPHC_INLINE explicit Reduce(const Block& block)
+      : block(block),
+        across(RowsApart ? threadIdx.x / Along : threadIdx.x % Across),
         along(RowsApart ? threadIdx.x % Along : threadIdx.x / Across),
-        place(static_cast<Index>(blockIdx.x) * Across + across),
+        place(static_cast<Index>(block.x()) * Across + across),
         row((place < places ? place : places - 1) * rows_at_once),
-        first(static_cast<long long>(steps) * blockIdx.y / Splits),
-        last(static_cast<long long>(steps) * (blockIdx.y + 1) / Splits) {}
+        first(static_cast<long long>(steps) * block.y() / Splits),
+        last(static_cast<long long>(steps) * (block.y() + 1) / Splits) {}
 
   GRAPHC_INLINE bool exists() const { return places % Across == 0 || place < places; }
   // Whether this thread is the one that stores what there is once per row and split.
   GRAPHC_INLINE bool first_of_row() const { return exists() && along == 0; }
   // Whether it is the one that stores what there is once per row.
-  GRAPHC_INLINE bool stores() const { return first_of_row() && blockIdx.y == 0; }
+  GRAPHC_INLINE bool stores() const { return first_of_row() && block.y() == 0; }
 
   // Calls body(column, load(column)) for this thread's columns of its row, Ahead loads before the
   // first of their bodies.
@@ -116,7 +118,7 @@ struct Reduce {
   // Stores the share's results as partial ones: workspace[split][row].
   template <class Results>
   GRAPHC_INLINE void store_partial(Results* workspace, const Results& results) const {
-    if (first_of_row()) workspace[static_cast<long long>(blockIdx.y) * places + place] = results;
+    if (first_of_row()) workspace[static_cast<long long>(block.y()) * places + place] = results;
   }
   // Combines the partial results of all splits; each thread of a row adds some of them.
   template <class Results>
@@ -172,9 +174,9 @@ struct Reduce {
       results.combine(shuffle_xor(results, lanes));
     if constexpr (Along > 32) {
       constexpr int warps = Along / 32;
-      __shared__ Stage slots[Across * warps];
+      Stage* const slots = block.template shared<Stage, Across * warps>();
       if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = results;
-      __syncthreads();
+      block.sync();
       results = slots[across * warps];
 #pragma unroll
       for (int warp = 1; warp < warps; warp++) results.combine(slots[across * warps + warp]);
@@ -190,9 +192,9 @@ struct Reduce {
 #pragma unroll
     for (int distance = 1; distance < lanes; distance *= 2)
       results.combine(shuffle_xor(results, distance * Across));
-    __shared__ Stage slots[groups * Across];
+    Stage* const slots = block.template shared<Stage, groups * Across>();
     if (along % lanes == 0) slots[along / lanes * Across + across] = results;
-    __syncthreads();
+    block.sync();
     results = slots[across];
 #pragma unroll
     for (int i = 1; i < groups; i++) results.combine(slots[i * Across + across]);

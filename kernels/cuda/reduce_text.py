@@ -53,7 +53,7 @@ def lower_reduce(node: KernelNode) -> Kernel:
         resident = RESIDENT * THREADS // shape.threads or 1
         launches.add(lines, shape.blocks, part, splits, shape.threads, resident)
     settings = (
-        f"using Rows = Reduce<{text.index}, {shape.rows}, {shape.columns}, {shape.across}, "
+        f"using Rows = Reduce<Block, {text.index}, {shape.rows}, {shape.columns}, {shape.across}, "
         f"{shape.along}, {str(shape.rows_apart).lower()}, {shape.splits}, {shape.length}>;"
     )
     structs = (_struct(k, loop) for k, loop in enumerate(text.stages))
@@ -143,7 +143,7 @@ class _Text:
     def _kernel(self, lines: Sequence[str], programs: Iterable[Program]) -> list[str]:
         """The statements of a kernel, with the row's indices that its programs use before them."""
         row = self._indices("rows.row", self.rows.kept_axes, joined(programs))
-        return ["const Rows rows;", *row, *lines]
+        return ["const Rows rows(block);", *row, *lines]
 
     def _indices(self, whole: str, axes: Sequence[int], program: Program) -> list[str]:
         """Definitions of the indices along `axes` that the program uses, from the linear index."""

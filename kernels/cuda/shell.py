@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc.ir import Graph, Value, dtype_name
-from graphc.kernels.program.kernel import GridLaunch, Kernel, moved_bytes
+from graphc.kernels.program.kernel import GridLaunch, Kernel, Parts, moved_bytes
 from graphc.kernels.program.literals import memory_literal
 from graphc.kernels.program.names import identifier
 from graphc.kernels.program.statement import Load, Program
@@ -32,6 +32,9 @@ BLOCKS = 264
 kernels, and with them results, do not depend on the device."""
 
 
+JOINABLE = ("contract", "pointwise", "reduce")
+"""The headers whose templates take the block that they do the work of: several such kernels can be
+parts of one launch (joined.py)."""
 DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
 """The shared memory whose size a launch gives."""
 
@@ -46,21 +49,23 @@ class Signature:
     inplace: tuple[tuple[int, int], ...] = ()
     workspace: bool = False
 
-    def types(self) -> tuple[str, ...]:
+    def types(self, restrict: bool = True) -> tuple[str, ...]:
+        """`restrict` says that no other parameter, and no other block of the launch, has what is
+        read through one: the compiler may then read by way of a cache that sees no writes."""
         inputs, outputs = ({pair[side] for pair in self.inplace} for side in (0, 1))
         values = [("const ", v, i in inputs) for i, v in enumerate(self.body.inputs)]
         values += [("", v, o in outputs) for o, v in enumerate(self.body.outputs)]
         return tuple(
-            f"{const}{C_TYPES[v.type.dtype]}*{'' if shared else ' __restrict__'}"
+            f"{const}{C_TYPES[v.type.dtype]}*{'' if shared or not restrict else ' __restrict__'}"
             for const, v, shared in values
-        ) + (("unsigned char* __restrict__",) if self.workspace else ())
+        ) + ((f"unsigned char*{' __restrict__' * restrict}",) if self.workspace else ())
 
     def names(self) -> tuple[str, ...]:
         names = tuple(self.pointers[v] for v in (*self.body.inputs, *self.body.outputs))
         return names + (("workspace",) if self.workspace else ())
 
-    def parameters(self) -> tuple[str, ...]:
-        return tuple(f"{t} {n}" for t, n in zip(self.types(), self.names(), strict=True))
+    def parameters(self, restrict: bool = True) -> tuple[str, ...]:
+        return tuple(f"{t} {n}" for t, n in zip(self.types(restrict), self.names(), strict=True))
 
 
 def kernel_text(
@@ -99,14 +104,26 @@ def source(
     """The text of a kernel's file. It lies within the namespace of the headers, whose functions
     hide the toolkit's of the same name, and in one of its own, so that files can be joined. What is
     `dynamic` of shared memory lies outside of both, where it has one name for all."""
-    body = "\n\n".join("\n".join(lines) for lines in sections if lines)
-    pools = any(n.op.name in WINDOWS for n in node.body.nodes)
-    headers = [*headers, "window"] if pools and headers else headers
-    includes = "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
+    body = joined_lines(sections)
+    includes = included(headers)
     includes += f"\n\n{DYNAMIC}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
-    inside = f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
-    return f"{provenance(node)}\n{includes}\n\n{inside}\n"
+    return f"{provenance(node)}\n{includes}\n\n{within(space, body)}\n"
+
+
+def joined_lines(sections: Sequence[Sequence[str]]) -> str:
+    """Sections of lines, with an empty line between two."""
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def included(headers: Sequence[str]) -> str:
+    """The directives that include the headers of these names."""
+    return "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
+
+
+def within(space: str, body: str) -> str:
+    """`body` in a namespace."""
+    return f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
 
 
 def provenance(node: KernelNode) -> str:
@@ -193,7 +210,8 @@ class Launches:
     ) -> None:
         self.node, self.workspace, self.inplace = node, workspace, inplace
         self._signature = Signature(pointers, node.body, inplace, workspace > 0)
-        self._functions: list[list[str]] = []
+        self._own: list[tuple[str, int, int, Sequence[str]]] = []
+        self._parts: list[list[str]] = []
         self._grids: list[GridLaunch] = []
 
     def add(
@@ -209,7 +227,10 @@ class Launches:
         """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
         shall hold at least `resident`; `shared` bytes are `dynamic_shared`."""
         symbol = symbol_of(self.node, part)
-        self._functions.append(kernel_text(symbol, self._signature, threads, lines, resident))
+        self._own.append((symbol, threads, resident, lines))
+        parameters = ("const Block& block", *self._signature.parameters(restrict=False))
+        head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
+        self._parts.append([*head, *(f"  {x}" for x in lines), "}"])
         self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1), shared))
 
     def kernel(
@@ -222,16 +243,29 @@ class Launches:
     ) -> Kernel:
         """The kernel, whose text has `sections` before its functions."""
         op, dynamic = self.node.op, any(grid.shared_bytes for grid in self._grids)
+        pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
+        headers = [*headers, "window"] if pools and headers else headers
+        parts, kind, block = None, [], []
+        if headers and headers[0] in JOINABLE:
+            parts = Parts(tuple(headers), joined_lines([*sections, *self._parts]))
+        if headers and headers[0] in (*JOINABLE, "tensor"):
+            kind, block = ["using Block = WholeBlock;"], ["const Block block;"]
+        functions = (
+            kernel_text(symbol, self._signature, threads, [*block, *lines], resident)
+            for symbol, threads, resident, lines in self._own
+        )
+        whole = [kind, *sections, *functions]
         return Kernel(
             op.kernel,
             op.template,
-            source(self.node, headers, [*sections, *self._functions], dynamic),
+            source(self.node, headers, whole, dynamic),
             phases=(),
             workspace=self.workspace,
             flops=flops,
             bytes=moved_bytes(self.node),
             inplace=self.inplace,
             launches=tuple(self._grids),
+            parts=parts,
             choice=choice,
             note=note,
         )

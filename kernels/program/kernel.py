@@ -47,6 +47,8 @@ class Kernel:
     by the chunk that read that element of the input, after reading it, and no other chunk or
     element reads it."""
     launches: tuple[GridLaunch, ...] = ()
+    parts: Parts | None = None
+    """On CUDA: what a launch that has this kernel's as parts prints of it, if there can be one."""
     gaps: tuple[tuple[int, ...], ...] = ()
     """On CUDA, for each output: (period, live) if of every `period` bytes it writes the first
     `live` alone, as the others are padding; () if it writes all. Empty if it does so for all."""
@@ -69,6 +71,16 @@ class Kernel:
         text = re.sub(r"\bnamespace (graphc::)?\w+_(space|text) \{", r"namespace \1kernel {", text)
         numbers: dict[str, int] = {}
         return _OWN.sub(lambda own: f"_{numbers.setdefault(own[0], len(numbers))}", text)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The text of a kernel as parts of a launch: headers, and what lies in the kernel's namespace.
+    There each launch is a device function of its symbol, whose first parameter is the block that it
+    does the work of, a `Block`, which is not defined there; then come the kernel's arguments."""
+
+    headers: tuple[str, ...]
+    text: str
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,11 @@ context with PyCUDA and takes the handles of its streams.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
+import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partialmethod
 from typing import Any
@@ -28,6 +31,8 @@ class PycudaDriver:
         self.arch = arch
         self.captures = bindings is not None
         """Whether streams can be captured."""
+        self.cooperates = bindings is not None
+        """Whether it has cooperative launches."""
         self.usage: dict[str, Usage] = {}
         """What each compiled kernel takes, by its symbol."""
 
@@ -39,6 +44,10 @@ class PycudaDriver:
         cubin = compile_cuda(text, name, self.arch, where)
         self.usage.update(cubin.usage)
         return cubin.image
+
+    def cooperative(self, buffer: bytes, name: str) -> CooperativeFunction:
+        """The kernel of that name of a module, to be launched with all of its blocks at once."""
+        return CooperativeFunction(self, buffer, name)
 
     def begin_capture(self, stream: Any) -> None:
         """What `stream`, and streams that fork from it, are given becomes a graph's nodes.
@@ -101,8 +110,50 @@ class PycudaDriver:
             raise self._pycuda.LogicError(f"{name} failed: {error.name}")
         return given if values else given[0] if given else None
 
+    load_module = partialmethod(_call, "cuModuleLoadData")
+    unload_module = partialmethod(_call, "cuModuleUnload")
+    find_function = partialmethod(_call, "cuModuleGetFunction")
+    set_function_attribute = partialmethod(_call, "cuFuncSetAttribute")
+    count_resident = partialmethod(_call, "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+    launch_cooperative = partialmethod(_call, "cuLaunchCooperativeKernel")
     launch_graph = partialmethod(_call, "cuGraphLaunch")
     destroy_graph = partialmethod(_call, "cuGraphExecDestroy")
+
+
+class CooperativeFunction:
+    """A kernel whose blocks may wait for each other: all of a launch run at once, or the driver
+    refuses it. PyCUDA has no such launches; those of cuda-bindings can be captured as well."""
+
+    def __init__(self, driver: PycudaDriver, buffer: bytes, name: str) -> None:
+        self._driver = driver
+        self._module = driver.load_module(buffer)
+        self._function = driver.find_function(self._module, name.encode())
+
+    def set_attribute(self, attribute: Any, value: int) -> None:
+        """As that of PyCUDA's functions."""
+        number = self._driver._bindings.CUfunction_attribute(int(attribute))
+        self._driver.set_function_attribute(self._function, number, value)
+
+    def blocks(self, threads: int, shared: int) -> int:
+        """The most blocks of a launch, of so many threads and bytes of dynamic shared memory."""
+        context, attribute = self._driver.Context, self._driver.device_attribute
+        count = context.get_device().get_attribute(attribute.MULTIPROCESSOR_COUNT)
+        return int(count * self._driver.count_resident(self._function, threads, shared))
+
+    def _launch_kernel(
+        self, grid: Sequence[int], block: Sequence[int], arguments: bytes, shared: int, stream: Any
+    ) -> None:
+        """As that of PyCUDA's functions, of arguments that are all addresses."""
+        size = struct.calcsize("P")
+        values = ctypes.create_string_buffer(arguments, len(arguments))
+        first, count = ctypes.addressof(values), len(arguments) // size
+        places = (ctypes.c_void_p * count)(*(first + size * i for i in range(count)))
+        self._driver.launch_cooperative(
+            self._function, *grid, *block, shared, stream.handle, ctypes.addressof(places)
+        )
+
+    def __del__(self) -> None:
+        self._driver.unload_module(self._module)
 
 
 class CapturedGraph:

@@ -14,7 +14,17 @@ from graphc.cores import usable_cores
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start
-from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Wait, all_steps
+from graphc.runtime.plan.plan import (
+    Copy,
+    Joined,
+    Launch,
+    Loop,
+    Plan,
+    Range,
+    Record,
+    Wait,
+    all_steps,
+)
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
 
 Issue = Callable[[], Any]
@@ -36,7 +46,8 @@ class Image:
 
 def compile_kernels(plan: Plan, device: Device) -> dict[str, Image]:
     """The image of each kernel by its name, from the cache where it is there. Kernels that differ
-    in names alone share one, unless the device checks them: what it says names the kernel.
+    in names alone share one, unless the device checks them: what it says names the kernel. Joined
+    launches share none, as each has a word at which its blocks wait.
 
     Raises CompileError, which names the user's line.
     """
@@ -45,8 +56,11 @@ def compile_kernels(plan: Plan, device: Device) -> dict[str, Image]:
         if isinstance(step, Launch):
             wheres.setdefault(step.kernel, str(step.where))
     kernels = [k for k in plan.kernels.values() if k.launches]
+    if device.driver.cooperates:
+        kernels += [joined.kernel for joined in plan.joined]
     checked = getattr(device.driver, "check", False)
-    texts = {k.name: k.name if checked else k.canonical for k in kernels}
+    own = {joined.kernel.name for joined in plan.joined}
+    texts = {k.name: k.name if checked or k.name in own else k.canonical for k in kernels}
     firsts: dict[str, Kernel] = {}
     for kernel in kernels:
         firsts.setdefault(texts[kernel.name], kernel)
@@ -126,7 +140,16 @@ class Functions:
         distinct = {id(image.compiled): image.compiled for image in images.values()}
         self._modules = {i: driver.module_from_buffer(x) for i, x in distinct.items()}
         self._functions: dict[str, list[tuple[GridLaunch, Any]]] = {}
+        self._joined: dict[str, Any] = {}
+        for joined in plan.joined if driver.cooperates else ():
+            (launch,), image = joined.kernel.launches, images[joined.kernel.name]
+            cooperative = driver.cooperative(image.compiled, launch.symbol)
+            self._joined[joined.kernel.name] = cooperative
+            attribute = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+            cooperative.set_attribute(attribute, launch.shared_bytes)
         for name, image in images.items():
+            if name in self._joined:
+                continue
             module = self._modules[id(image.compiled)]
             found = [module.get_function(symbol) for symbol in image.symbols]
             self._functions[name] = list(zip(plan.kernels[name].launches, found, strict=True))
@@ -138,6 +161,24 @@ class Functions:
         untimed = driver.event_flags.DISABLE_TIMING
         self._events = {number: driver.Event(untimed) for number in sorted(numbers)}
         self._plan, self._device = plan, device
+
+    def joined(self, joined: Joined, addresses: Addresses) -> Issue:
+        """What puts a joined launch on stream 0: of as many blocks as it can use and the device
+        can hold at once."""
+        (launch,) = joined.kernel.launches
+        function, stream = self._joined[joined.kernel.name], self._device.streams[0]
+        threads = launch.block[0]
+        blocks = min(launch.grid[0], function.blocks(threads, launch.shared_bytes))
+        pointers = [addresses.of(place) for place in joined.arguments]
+        return partial(
+            function._launch_kernel,
+            (blocks, 1, 1),
+            launch.block,
+            struct.pack(f"{len(pointers)}P", *pointers),
+            launch.shared_bytes,
+            stream,
+            **self._declared_joined(joined, addresses),
+        )
 
     def issues(self, step: WrittenOut, addresses: Addresses, stream: Any = None) -> list[Issue]:
         """What puts a step on its stream, or on `stream`."""
@@ -170,6 +211,26 @@ class Functions:
             )
             for number, (launch, function) in enumerate(functions, 1)
         ]
+
+    def _declared_joined(self, joined: Joined, addresses: Addresses) -> dict[str, Any]:
+        """The bytes that its steps touch. What one writes another may read, and what is one's
+        workspace may be read as a value that another leaves there."""
+        if not self._device.declares:
+            return {}
+        spans: dict[str, dict[Any, None]] = {"reads": {}, "writes": {}, "scratch": {}}
+        for u in unrolled(self._plan):
+            if not joined.first <= u.number < joined.stop:
+                continue
+            if isinstance(u.step, Copy):
+                found = {"reads": [u.step.source], "writes": [u.step.target]}
+                touched = {k: [addresses.span(p) for p in x] for k, x in found.items()}
+            elif isinstance(u.step, Launch):
+                touched = self._declared(u.step, addresses, last=True)
+                touched.pop("completes")
+                touched["reads"] = [*touched["reads"], *touched["scratch"]]
+            for kind, places in touched.items():
+                spans[kind].update(dict.fromkeys(places))
+        return {kind: list(places) for kind, places in spans.items()}
 
     def _declared(self, step: Launch, addresses: Addresses, last: bool) -> dict[str, Any]:
         """The bytes that a launch touches, for a driver that checks them."""

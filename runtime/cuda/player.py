@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -163,11 +164,16 @@ class CudaPlayer:
         """Pack the launches for where the arena is now."""
         addresses, functions = self.addresses(), self._kept.functions
         several = self.plan.streams > 1
-        self._issues = [
-            (issue, several and isinstance(u.step, Launch) and u.step.stream == 0)
-            for u in self.steps
-            for issue in functions.issues(u.step, addresses)
-        ]
+        cooperates = self.device.driver.cooperates
+        runs, stop = deque(self.plan.joined if cooperates else ()), 0
+        self._issues = []
+        for u in self.steps:
+            if runs and runs[0].first <= u.number:
+                stop = runs[0].stop
+                self._issues.append((functions.joined(runs.popleft(), addresses), False))
+            if u.number >= stop:
+                urgent = several and isinstance(u.step, Launch) and u.step.stream == 0
+                self._issues += [(x, urgent) for x in functions.issues(u.step, addresses)]
         self._bound_to, self._kept.captured = self.device.arena.address, None
 
     def _play(self) -> None:

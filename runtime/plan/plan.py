@@ -187,6 +187,37 @@ def all_steps(steps: Sequence[Step]) -> list[Step]:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A launch of a joined launch: number `launch` of the kernel of step `step`, as `all_steps`
+    counts; of a copy number 0. With `waits` all blocks wait for each other before it."""
+
+    step: int
+    launch: int
+    waits: bool
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The loop that is step `step`, within a joined launch. Its first part waits."""
+
+    step: int
+    parts: tuple[Part | Repeat, ...]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The steps from number `first` to before `stop`, as `all_steps` counts, none of which waits or
+    records, as one cooperative launch: all its blocks run at once, play the `parts` in this order,
+    and wait for each other where that is said. `arguments` are those of `kernel`."""
+
+    first: int
+    stop: int
+    parts: tuple[Part | Repeat, ...]
+    kernel: Kernel
+    arguments: tuple[Range, ...]
+
+
+@dataclass(frozen=True)
 class Binding:
     """A value that lives outside the work arena, and its place in its segment."""
 
@@ -232,6 +263,9 @@ class Plan:
     notes: tuple[str, ...] = ()
     """What the planner chose and why, one line each (`streams: auto chose 1 ...`)."""
     estimate: Estimate = field(default=NOT_ESTIMATED, compare=False)
+    joined: tuple[Joined, ...] = ()
+    """Runs of steps that a device may play as one launch each, in their order. The steps say what
+    is computed, with these or without."""
 
     prove: ClassVar[Callable[[Plan], Certificate]]
     """Set by `graphc.runtime.proof`, which stands above this folder."""

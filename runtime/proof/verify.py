@@ -8,7 +8,8 @@ read it, are ordered by streams and events; every read finds the value that it n
 
 Every step must come after the beginning on stream 0 and before the end on stream 0. A plan is
 played twice in a row, so that it is proved to follow itself. A loop is proved by itself
-(`loop_proof.py`) and played as one step.
+(`loop_proof.py`) and played as one step. That a joined launch does what its steps do is proved
+beside (`joined_proof.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import pairwise
 from graphc.errors import PlanError
 from graphc.runtime.plan.certificate import Certificate
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
+from graphc.runtime.proof.joined_proof import check_joined
 from graphc.runtime.proof.loop_proof import prove
 from graphc.runtime.proof.shadow import Shadow, named, range_text, ranges, writes_of
 
@@ -90,9 +92,9 @@ def _needed(steps: Sequence[Step], beginning: int = 0) -> int:
 def _check_shape(plan: Plan) -> int:
     """All that can be said of each step by itself; of a loop that is much. Returns the pairs of
     steps that were compared for it."""
-    pairs = 0
     number = 0
     _check_steps(plan, plan.steps, 0)
+    pairs = check_joined(plan)
     parts = {(r.segment, r.start) for s in plan.steps if isinstance(s, Loop) for r in ranges(s)}
     segments = _segment_ends(plan)
     for step in plan.steps:

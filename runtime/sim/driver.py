@@ -19,7 +19,7 @@ from graphc.runtime.sim.build import compile_text, compile_texts
 from graphc.runtime.sim.capture import Capture, Graph
 from graphc.runtime.sim.copies import Copies
 from graphc.runtime.sim.errors import Error, LaunchError, LogicError, MemoryError
-from graphc.runtime.sim.module import Module
+from graphc.runtime.sim.module import CooperativeFunction, Module
 
 GIB = 1 << 30
 
@@ -95,6 +95,13 @@ class Simulator(Copies):
         """The module that `compile` made."""
         self.current()
         return Module(self, buffer)
+
+    cooperates = True
+    """Whether it has cooperative launches."""
+
+    def cooperative(self, buffer: bytes, name: str) -> CooperativeFunction:
+        """The kernel of that name of a module, to be launched with all of its blocks at once."""
+        return self.module_from_buffer(buffer).get_cooperative(name)
 
     def compile(self, text: str, name: str, where: str = "") -> bytes:
         """The "cubin" of CUDA text whose file is called `name`: a shared object of this machine.

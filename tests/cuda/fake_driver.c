@@ -22,12 +22,12 @@ static size_t memory = 1ull << 34, used;
 static uintptr_t made[8];
 enum { STREAM, EVENT, MODULE, GRAPH };
 
-#define RECORD(...)                                              \
-  do {                                                           \
-    if (record_room - record_length < LINE) {                    \
-      record_room = record_room ? 2 * record_room : 1 << 20;     \
-      record_text = realloc(record_text, record_room);           \
-    }                                                            \
+#define RECORD(...)                                                            \
+  do {                                                                         \
+    if (record_room - record_length < LINE) {                                  \
+      record_room = record_room ? 2 * record_room : 1 << 20;                   \
+      record_text = realloc(record_text, record_room);                         \
+    }                                                                          \
     record_length += snprintf(record_text + record_length, LINE, __VA_ARGS__); \
   } while (0)
 #define NEW(type, kind) ((type)(++made[kind]))
@@ -237,6 +237,23 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
   node++;
   return gx * gy * gz && bx * by * bz ? launched() : CUDA_ERROR_INVALID_VALUE;
 }
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
+                                                     size_t shared) {
+  CURRENT();
+  RECORD("resident %s threads %d shared %zu\n", (char*)function, threads, shared);
+  return *blocks = 2, OK;
+}
+// Of the arguments only the first and the second are recorded: how many there are is not said.
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
+                                   unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                   CUstream stream, void** parameters) {
+  CURRENT();
+  RECORD("cooperative %lu %s grid %u %u %u block %u %u %u shared %u arguments %llu %llu\n",
+         NUMBER(stream), (char*)function, gx, gy, gz, bx, by, bz, shared,
+         *(unsigned long long*)parameters[0], *(unsigned long long*)parameters[1]);
+  node++;
+  return launched();
+}
 
 // Graphs.
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
@@ -292,11 +309,11 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
 }
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
-  *text = error == CUDA_ERROR_NO_DEVICE        ? "no CUDA-capable device is detected"
-          : error == CUDA_ERROR_OUT_OF_MEMORY  ? "out of memory"
+  *text = error == CUDA_ERROR_NO_DEVICE         ? "no CUDA-capable device is detected"
+          : error == CUDA_ERROR_OUT_OF_MEMORY   ? "out of memory"
           : error == CUDA_ERROR_INVALID_CONTEXT ? "invalid device context"
           : error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
-                                               : "an error";
+                                                : "an error";
   return OK;
 }
 
@@ -313,6 +330,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** address, int version, cu
     snprintf(name, sizeof name, "%s%s", symbol, suffixes[i]);
     *address = dlsym(self, name);
   }
-  if (result) *result = *address ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (result)
+    *result = *address ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return *address ? OK : CUDA_ERROR_NOT_FOUND;
 }

@@ -19,7 +19,7 @@ from graphc.errors import GraphError, RunError
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device
 from graphc.runtime.cuda.driver import PycudaDriver
-from graphc.runtime.plan.plan import Loop
+from graphc.runtime.plan.plan import Loop, all_steps
 from tests.small_models import MODELS, loss_fn
 
 DRIVER = ctypes.CDLL("libcuda.so.1")
@@ -27,6 +27,7 @@ DRIVER.fake_record.restype = ctypes.c_char_p
 DRIVER.fake_machine.argtypes = (ctypes.c_int, ctypes.c_size_t)
 
 Record = list[str]
+JOIN = ("join_launches",)
 STEPS = 6
 """Of the recurrent layers."""
 
@@ -55,17 +56,20 @@ def main() -> None:
     found["failing"] = failing(model)
     found["nothing"] = nothing()
     found["recurrent"] = {kind: recurrent(kind) for kind in ("LSTM", "GRU")}
-    found["one stream"] = called(trainer(model, "cuda", streams=1))
+    found["one stream"] = called(trainer(model, "cuda", streams=1, disable=JOIN))
+    found["joined"] = joined()
     found["refused"] = refused(model)
     found["depth"] = DRIVER.fake_depth()
     print(json.dumps(found))
 
 
-def trainer(model: Any, device: str, streams: int = 2) -> Program:
+def trainer(model: Any, device: str, streams: int = 2, disable: tuple[str, ...] = ()) -> Program:
     shape = MODELS["lenet"][1]
     specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")
     rule = optim.SGD(lr=0.1, momentum=0.9)
-    return graphc.compile(loss_fn, model, *specs, update=rule, device=device, streams=streams)
+    return graphc.compile(
+        loss_fn, model, *specs, update=rule, device=device, streams=streams, disable=disable
+    )
 
 
 def batch() -> tuple[Any, Any]:
@@ -94,11 +98,28 @@ def step_line(program: Program, step: Any) -> list[Any]:
     return [kind, step.stream, getattr(step, "event", None)]
 
 
+def joined() -> dict[str, Any]:
+    """The records of two steps of a recurrent layer whose plan is one joined launch."""
+    layer = nn.LSTM(4, 8)
+    spec = graphc.spec((STEPS, 32, 4))
+    options: dict[str, Any] = {"update": optim.SGD(lr=0.1), "device": "cuda", "streams": 1}
+    train = graphc.compile(mean_square, layer, spec, **options)
+    (run,) = train.plan.joined
+    taken()
+    steps = []
+    for _ in range(2):
+        train(np.zeros(spec.shape, np.float32))
+        steps.append(taken())
+    return {"steps": steps, "whole": run.stop, "of": len(all_steps(train.plan.steps))}
+
+
 def recurrent(kind: str) -> dict[str, Any]:
     """The record of the first step of a recurrent layer, and the symbols of each loop's kernels."""
     layer = getattr(nn, kind)(4, 8)
     spec = graphc.spec((STEPS, 32, 4))
-    train = graphc.compile(mean_square, layer, spec, update=optim.SGD(lr=0.1), device="cuda")
+    train = graphc.compile(
+        mean_square, layer, spec, update=optim.SGD(lr=0.1), device="cuda", disable=JOIN
+    )
     taken()
     train(np.zeros(spec.shape, np.float32))
     loops = [step for step in train.plan.steps if isinstance(step, Loop)]

@@ -108,6 +108,21 @@ def test_launches_of_the_critical_path_have_the_higher_priority(record):
     assert any("dgrad" in launches[int(line.split()[-1]) - 1][2] for line in first)
 
 
+def test_a_joined_step_is_one_cooperative_launch_in_a_graph(record):
+    """Of fewer blocks than the device would hold, as there is less to do."""
+    joined = record["joined"]
+    first, second = joined["steps"]
+    assert joined["whole"] == joined["of"]
+    _, captured = parts(first)
+    (line,) = captured
+    words = line.split()
+    assert words[:2] == ["cooperative", "1"] and words[2].endswith("_joined")
+    assert 1 < int(words[4]) <= 264 and words[7:11] == ["block", "256", "1", "1"]
+    assert [x for x in first if x.startswith("cooperative")] == [line, line]
+    assert count(first, ("launch",)) == count(second, ("launch", "cooperative")) == 0
+    assert count(second, ("graph_launch",)) == 1
+
+
 def test_one_stream_has_no_priority_and_no_driver_needs_to_take_one(record):
     assert not [line for line in record["one stream"] if line.startswith("priority")]
     assert count(record["one stream"], ("graph_instantiate",)) == 1

@@ -70,7 +70,7 @@ class Mutant:
 MUTANTS = (
     Mutant("contract", "copy_wait<stages - 2>();", "copy_wait<stages - 1>();", "product"),
     Mutant("contract", "copy_wait<stages - 2>();", "", "product"),
-    Mutant("contract", "      __syncthreads();  // step", "      // step", "product"),
+    Mutant("contract", "      block.sync();  // step", "      // step", "product"),
     Mutant("contract", "load(i + stages - 1, ring", "load(i + stages, ring", "product", False),
     Mutant("contract", "now ? now - 1 : stages - 1", "now", "product"),
     Mutant("contract", "k < K ? place.live : 0;", "place.live;", "product"),
@@ -90,7 +90,7 @@ MUTANTS = (
         "split",
     ),
     Mutant("contract", "least + (part < more)", "least + (part <= more)", "split", False),
-    Mutant("contract", "blockIdx.y) * Problem::batches", "0) * Problem::batches", "split"),
+    Mutant("contract", "(split) * Problem::batches", "(0) * Problem::batches", "split"),
     Mutant(
         "contract",
         "int pitch = along_k ? BK + quad : Outer",
@@ -99,7 +99,7 @@ MUTANTS = (
     ),
     Mutant(
         "reduce",
-        "__syncthreads();\n      results",
+        "block.sync();\n      results",
         "results",
         "rows",
     ),
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant("reduce", "|| place < places; }", "|| true; }", "columns"),
     Mutant(
         "reduce",
-        "__syncthreads();\n    results",
+        "block.sync();\n    results",
         "results",
         "columns",
     ),

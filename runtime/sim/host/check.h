@@ -260,11 +260,11 @@ inline void check_written() {
   }
 }
 
-// Scratch has no value when a launch begins.
+// Scratch has no value when a launch begins; if it may be read, parts of it may be other values.
 inline void forget_scratch() {
   for (std::uint32_t i = 0; i < launch.request.range_count; i++) {
     const Range& range = launch.request.ranges[i];
-    if (range.scratch)
+    if (range.scratch && !range.reads)
       shadow.each_global(range.start, range.stop - range.start, [&](Cell& cell, std::uint8_t mask) {
         cell.valid = cell.valid_in(for_good) & ~mask;
       });

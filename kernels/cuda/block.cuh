@@ -1,0 +1,91 @@
+// block.cuh: the block whose work a template does: one of a launch of its own, or one that is played
+// by the blocks of a joined launch, in which several launches are one.
+//
+// Both have threads(), whole warps; x() and y(), the block's place in its grid; sync(), a barrier of
+// its threads; and shared<T, Count>(), memory of the block for Count values of T, of which a template
+// asks for one at a time.
+#pragma once
+#include "intrinsics.cuh"
+
+namespace graphc {
+
+// A block of a launch.
+struct WholeBlock {
+  GRAPHC_INLINE static int threads() { return blockDim.x; }
+  GRAPHC_INLINE static int x() { return blockIdx.x; }
+  GRAPHC_INLINE static int y() { return blockIdx.y; }
+  GRAPHC_INLINE static void sync(GRAPHC_CALLED_ALONE) {
+#ifdef GRAPHC_SIM
+    __syncthreads(file, line);
+#else
+    __syncthreads();
+#endif
+  }
+  template <class T, int Count>
+  GRAPHC_INLINE static T* shared(GRAPHC_CALLED_ALONE) {
+    __shared__ __align__(16) T slots[Count];
+    return slots;
+  }
+};
+
+// A block of Threads threads and at most Bytes of shared memory, played by the first threads of a
+// block of a joined launch. The memory is that of all parts in turn: sync() lies before each use.
+template <int Threads, int Bytes>
+struct PartBlock {
+  unsigned char* memory;
+  int column, row;
+
+  GRAPHC_INLINE static constexpr int threads() { return Threads; }
+  GRAPHC_INLINE int x() const { return column; }
+  GRAPHC_INLINE int y() const { return row; }
+  GRAPHC_INLINE static void sync(GRAPHC_CALLED_ALONE) {
+#ifdef GRAPHC_SIM
+    graphc_sim_part_barrier(Threads, file, line);
+#else
+    part_barrier<Threads>();
+#endif
+  }
+  template <class T, int Count>
+  GRAPHC_INLINE T* shared(GRAPHC_CALLED_ALONE) const {
+    static_assert(sizeof(T) * Count <= Bytes, "the launch has that much shared memory");
+#ifdef GRAPHC_SIM
+    sync(file, line);
+#else
+    sync();
+#endif
+    return reinterpret_cast<T*>(memory);
+  }
+};
+
+// An argument of a joined launch: where the values of a part begin.
+struct Argument {
+  unsigned char* at;
+  template <class T>
+  GRAPHC_INLINE operator T*() const {
+    return reinterpret_cast<T*>(at);
+  }
+};
+
+// A part that copies `count` bytes, Size of them per thread at once, from one array to another.
+template <int Size, class Block>
+GRAPHC_INLINE void copy_part(const Block& block, Argument from, Argument to, long long count) {
+  struct alignas(Size) Bytes {
+    unsigned char at[Size];
+  };
+  const long long i = static_cast<long long>(block.x()) * block.threads() + threadIdx.x;
+  if (i * Size < count) static_cast<Bytes*>(to)[i] = static_cast<const Bytes*>(from)[i];
+}
+
+// Plays a part of Columns x Rows blocks: work(block) is what the threads of each of them do. The
+// blocks of the launch take them in turn, the one of number `first` taking the first.
+template <int Threads, int Bytes, int Columns, int Rows, class Work>
+GRAPHC_INLINE void play(unsigned first, unsigned char* memory, const Work& work) {
+  if (threadIdx.x >= Threads) return;
+  const unsigned begin = first % gridDim.x;
+  const unsigned mine = blockIdx.x < begin ? blockIdx.x + gridDim.x - begin : blockIdx.x - begin;
+  for (unsigned i = mine; i < Columns * Rows; i += gridDim.x)
+    work(PartBlock<Threads, Bytes>{memory, static_cast<int>(i % Columns),
+                                   static_cast<int>(i / Columns)});
+}
+
+}  // namespace graphc

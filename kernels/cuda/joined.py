@@ -1,0 +1,194 @@
+"""The text of joined launches, which are cooperative: the launches of several kernels as parts.
+
+Each part is the device function that the kernel's text has for it (`Kernel.parts`). The blocks of
+the launch play its blocks in turn, by their first threads, and wait for each other (`grid_barrier`)
+where a part reads what others wrote. No pointer is `__restrict__`: what other blocks write within
+the launch must not be read through a cache that does not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphc.kernels.cuda.shell import (
+    DYNAMIC,
+    RESIDENT,
+    SHARED_BYTES,
+    THREADS,
+    included,
+    within,
+    wrapped,
+)
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+
+MOST_ARGUMENTS = 500
+"""Of a joined launch: CUDA's programming guide has 4 KB for a kernel's."""
+COPIED_AT_ONCE = 16
+"""Bytes that a thread copies at once, where both addresses are a multiple of as many."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value begins: that of an argument, and how far it moves in the loops around, the
+    outermost first: in iteration t by (t mod period) * stride bytes, as (stride, period, count)."""
+
+    argument: int
+    moves: tuple[tuple[int, int, int], ...] = ()
+
+    def text(self) -> str:
+        terms = [
+            f" + {f't{n}' if period >= count else f't{n} % {period}'} * {stride}ll"
+            for n, (stride, period, count) in enumerate(self.moves)
+            if stride and period > 1
+        ]
+        return f"Argument{{p{self.argument}{''.join(terms)}}}"
+
+
+@dataclass(frozen=True)
+class PartText:
+    """A launch of `kernel`, or, without one, a copy of so many bytes from the first to the second
+    of `places`. `plays` are the first iteration of the innermost loop in which it plays, and how
+    many of them it does; () if it does in all."""
+
+    kernel: Kernel | None
+    launch: int
+    places: tuple[Place, ...]
+    waits: bool
+    nbytes: int = 0
+    aligned: bool = True
+    plays: tuple[int, ...] = ()
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Blocks along x and y."""
+        if self.kernel is None:
+            return -(-self.nbytes // (THREADS * (COPIED_AT_ONCE if self.aligned else 1))), 1
+        x, y, _ = self.kernel.launches[self.launch].grid
+        return x, y
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1]
+
+
+@dataclass(frozen=True)
+class RepeatText:
+    """`parts`, `count` times."""
+
+    count: int
+    parts: tuple[PartText | RepeatText, ...]
+
+
+AnyText = PartText | RepeatText
+
+
+def joinable(kernel: Kernel) -> bool:
+    """Whether the launches of a kernel can be parts of one."""
+    threads = {launch.block[0] for launch in kernel.launches}
+    plain = all(not x.shared_bytes and x.grid[2] == 1 for x in kernel.launches)
+    return kernel.parts is not None and plain and len(threads) == 1 and max(threads) <= THREADS
+
+
+def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel:
+    """The kernel that plays `parts` and takes so many addresses. Its one launch has as many blocks
+    as can have something to do at once; fewer do as well."""
+    kernels = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
+    headers = dict.fromkeys(h for k in kernels.values() if k.parts for h in k.parts.headers)
+    symbol = f"{name}_joined"
+    lines, most = _Lines().written(parts, 0)
+    spaces = [_space(k) for k in kernels.values()]
+    function = [
+        f'extern "C" __global__ void __launch_bounds__({THREADS}, {RESIDENT})',
+        *wrapped(f"{symbol}(", [f"unsigned char* p{i}" for i in range(arguments)], ") {"),
+        *(f"  {line}" for line in lines),
+        "}",
+    ]
+    body = "\n".join(["__device__ unsigned joined_word;", "", *function])
+    text = [
+        f"// {name}: {', '.join(kernels)}",
+        f"{included(list(headers) or ['memory'])}\n\n{DYNAMIC}",
+        *spaces,
+        within("graphc", body),
+    ]
+    launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES)
+    flops, nbytes = (sum(getattr(k, f) for k in kernels.values()) for f in ("flops", "bytes"))
+    return Kernel(
+        symbol, "joined", "\n\n".join(text) + "\n", (), 0, flops, nbytes, launches=(launch,)
+    )
+
+
+def _flat(parts: Sequence[AnyText]) -> list[PartText]:
+    found: list[PartText] = []
+    for part in parts:
+        found += [part] if isinstance(part, PartText) else _flat(part.parts)
+    return found
+
+
+def _threads(kernel: Kernel) -> int:
+    return kernel.launches[0].block[0]
+
+
+def _space(kernel: Kernel) -> str:
+    assert kernel.parts is not None, f"{kernel.name} is joinable"
+    block = f"using Block = PartBlock<{_threads(kernel)}, {SHARED_BYTES}>;"
+    return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
+
+
+class _Lines:
+    """Statements, and how many blocks have been given parts since all waited."""
+
+    def __init__(self) -> None:
+        self.first = self.most = 0
+
+    def written(self, parts: Sequence[AnyText], depth: int) -> tuple[list[str], int]:
+        """The statements of parts within so many loops, and the most blocks between two waits."""
+        lines: list[str] = []
+        for part in parts:
+            if isinstance(part, RepeatText):
+                inner, _ = self.written(part.parts, depth + 1)
+                head = f"for (int t{depth} = 0; t{depth} < {part.count}; t{depth}++) {{"
+                lines += ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
+            else:
+                lines += self.part(part, depth)
+        return lines, self.most
+
+    def part(self, part: PartText, depth: int) -> list[str]:
+        lines = []
+        if part.waits:
+            lines.append("grid_barrier(&joined_word);")
+            self.first = 0
+        elif self.first:
+            lines.append("__syncthreads();")
+        call = _copy(part) if part.kernel is None else _call(part.kernel, part)
+        if part.plays:
+            t, (first, count) = f"t{depth - 1}", part.plays
+            call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
+        threads = THREADS if part.kernel is None else _threads(part.kernel)
+        x, y = part.grid
+        settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>"
+        first = self.first if part.blocks > 1 else 0  # of parts of one block, which is the same
+        call[0] = call[0].replace("play(", f"play{settings}({first}, ", 1)
+        self.first += part.blocks
+        self.most = max(self.most, self.first)
+        return [*lines, *call]
+
+
+def _call(kernel: Kernel, part: PartText) -> list[str]:
+    symbol = kernel.launches[part.launch].symbol
+    places = ["block", *(place.text() for place in part.places)]
+    return [
+        "play(dynamic_shared, [&](const auto& block) {",
+        *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),
+        "});",
+    ]
+
+
+def _copy(part: PartText) -> list[str]:
+    source, target = (place.text() for place in part.places)
+    size = COPIED_AT_ONCE if part.aligned else 1
+    return [
+        "play(dynamic_shared, [&](const auto& block) {",
+        f"  copy_part<{size}>(block, {source}, {target}, {part.nbytes});",
+        "});",
+    ]

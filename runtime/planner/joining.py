@@ -1,0 +1,272 @@
+"""Which steps of a plan are played as one launch: what is gained are launches that take longer than
+what they do.
+
+The blocks of a joined launch wait for each other where a part touches bytes that another one has
+written, or writes what another one has touched, since all waited last; but not between parts of one
+block, which the same block plays. So what is computed, and in
+which order sums are taken, is what the plan's steps say. The verifier proves it again from the
+result (`proof/joined_proof.py`).
+
+A joined launch is cooperative: the driver starts it only if all of its blocks are resident at
+once, and never one half of it. So it ends whatever other streams do: no block of it waits for one
+that has no place. Plans of several streams have none: their launches are beside each other already,
+and a wait of all blocks would make each wait for both.
+
+The estimate: a step alone takes a launch for each of its kernel's, and its work. In a joined launch
+it takes its work, times `_slower`, and the waits. A wait takes `Rates.barrier`; a step stays alone
+that would not gain, and a run of steps if what it gains is less than `MARGIN` of its time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from graphc.kernels.cuda.joined import (
+    COPIED_AT_ONCE,
+    MOST_ARGUMENTS,
+    AnyText,
+    PartText,
+    Place,
+    RepeatText,
+    joinable,
+    joined_kernel,
+)
+from graphc.kernels.cuda.shell import RESIDENT
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.names import identifier
+from graphc.runtime.plan.plan import (
+    STILL,
+    Copy,
+    Joined,
+    Launch,
+    Loop,
+    Part,
+    Plan,
+    Range,
+    Repeat,
+    Step,
+    all_steps,
+)
+from graphc.runtime.planner.beside import Machine
+from graphc.target import Kind, kind_of
+
+MARGIN = 0.3
+"""The share of its time that a run of steps must gain, by an estimate, to be joined: what launches
+and waits take is not measured yet."""
+
+
+def joined(plan: Plan) -> Plan:
+    """`plan` with the runs of its steps that gain as one launch each."""
+    kind = kind_of(plan.device)
+    if plan.streams > 1 or not kind.rates.barrier:
+        return plan
+    found: list[Joined] = []
+    for number, steps in _runs(plan, kind):
+        run = _Run(plan, number, f"{identifier(plan.name)}_{len(found)}")
+        run.add(steps)
+        before, after = run.estimate(kind)
+        if after <= (1 - MARGIN) * before and len(run.pointers) <= MOST_ARGUMENTS:
+            found.append(run.joined())
+    return replace(plan, joined=tuple(found), notes=(*plan.notes, *map(_note, found)))
+
+
+def _note(joined: Joined) -> str:
+    """What a plan says of a joined launch."""
+    steps = f"steps {joined.first} to {joined.stop - 1}"
+    waits = f"whose blocks wait for each other at {_waits(joined.parts)} places"
+    return f"joined: {steps} as one launch, {waits}"
+
+
+def _waits(parts: Sequence[Part | Repeat]) -> int:
+    return sum(p.waits if isinstance(p, Part) else _waits(p.parts) for p in parts)
+
+
+def _runs(plan: Plan, kind: Kind) -> Iterator[tuple[int, list[Step]]]:
+    """Neighbours that gain, with the number of the first."""
+    run: list[Step] = []
+    number = first = 0
+    for step in plan.steps:
+        if _gains(plan, step, kind):
+            first = first if run else number
+            run.append(step)
+        elif run:
+            yield first, run
+            run = []
+        number += len(all_steps([step]))
+    if run:
+        yield first, run
+
+
+def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
+    """Whether a step is faster as a part, if all wait before it."""
+    if isinstance(step, Loop):
+        return all(_gains(plan, inner, kind) for inner in step.steps)
+    if isinstance(step, Copy):
+        return True
+    if not isinstance(step, Launch) or not joinable(plan.kernels[step.kernel]):
+        return False
+    alone, part = _times(plan, plan.kernels[step.kernel], kind)
+    return part + kind.rates.barrier * len(plan.kernels[step.kernel].launches) < alone
+
+
+def _times(plan: Plan, kernel: Kernel, kind: Kind) -> tuple[float, float]:
+    """Microseconds of a kernel alone, and of what it does as part of a joined launch."""
+    alone = Machine(plan.device).kernel(kernel).microseconds
+    launches = kernel.launches
+    work = alone - max(1, len(launches)) * kind.rates.launch
+    return alone, work * max((_slower(x, kind) for x in launches), default=1.0)
+
+
+def _slower(launch: GridLaunch, kind: Kind) -> float:
+    """How many times as long a launch takes as a part: at most `RESIDENT` of its blocks are on a
+    multiprocessor at once, where there may be as many as fill it."""
+    threads, blocks = launch.block[0], math.prod(launch.grid)
+    alone = max(1, kind.full_threads // threads)
+    rounds = [-(-blocks // (kind.multiprocessors * places)) for places in (alone, RESIDENT)]
+    return max(1.0, rounds[1] / rounds[0])
+
+
+@dataclass
+class _Run:
+    """Steps that become a joined launch, the first of which has the number `first`."""
+
+    plan: Plan
+    first: int
+    name: str
+    parts: list[Part | Repeat] = field(default_factory=list)
+    texts: list[AnyText] = field(default_factory=list)
+    pointers: dict[tuple[str, int], Range] = field(default_factory=dict)
+    stop: int = 0
+
+    def add(self, steps: Sequence[Step]) -> None:
+        walk = _Walk(self)
+        found = list(walk.items(steps, self.first, ()))
+        self.parts, self.texts = [p for p, _ in found], [t for _, t in found]
+        self.stop = self.first + len(all_steps(steps))
+
+    def joined(self) -> Joined:
+        kernel = joined_kernel(self.name, self.texts, len(self.pointers))
+        arguments = tuple(replace(r, moves=()) for r in self.pointers.values())
+        return Joined(self.first, self.stop, tuple(self.parts), kernel, arguments)
+
+    def estimate(self, kind: Kind) -> tuple[float, float]:
+        """Microseconds of the steps alone, and joined."""
+        alone, within = self._sums(self.texts, kind)
+        return alone, within + kind.rates.launch
+
+    def _sums(self, texts: Sequence[AnyText], kind: Kind) -> tuple[float, float]:
+        alone = within = 0.0
+        for text in texts:
+            if isinstance(text, RepeatText):
+                a, b = self._sums(text.parts, kind)
+                alone, within = alone + text.count * a, within + text.count * b
+                continue
+            within += text.waits * kind.rates.barrier
+            if text.kernel is None:
+                whole = Machine(self.plan.device).copy(text.nbytes).microseconds
+                alone, within = alone + whole, within + whole - kind.rates.launch
+            elif text.launch == 0:
+                a, b = _times(self.plan, text.kernel, kind)
+                alone, within = alone + a, within + b
+        return alone, within
+
+    def place(self, place: Range, loops: Sequence[Loop]) -> Place:
+        """Where a value begins, by an argument that it shares with others of its first byte."""
+        key = place.segment, place.start
+        self.pointers.setdefault(key, place)
+        moves = zip(place.moves, loops, strict=False)
+        return Place(
+            list(self.pointers).index(key), tuple((m.stride, m.period, x.count) for m, x in moves)
+        )
+
+
+class _Walk:
+    """Goes through steps in their order, and says where all blocks have to wait."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+        self.reads: list[tuple[Range, bool]] = []
+        self.writes: list[tuple[Range, bool]] = []
+        """What has been touched since all waited, each with whether one block alone did it."""
+        self.must_wait = False
+
+    def items(
+        self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...]
+    ) -> Iterator[tuple[Part | Repeat, AnyText]]:
+        for step in steps:
+            if isinstance(step, Loop):
+                self.must_wait = True
+                inner = list(self.items(step.steps, number + 1, (*loops, step)))
+                self.must_wait = True
+                parts, texts = tuple(p for p, _ in inner), tuple(t for _, t in inner)
+                yield Repeat(number, parts), RepeatText(step.count, texts)
+            elif isinstance(step, Copy):
+                waits = self.waits((step.source,), (step.target,), False)
+                places = (step.source, step.target)
+                size = step.source.stop - step.source.start
+                aligned = not any(x % COPIED_AT_ONCE for x in (*_starts(places, loops), size))
+                text = self.text(step, None, 0, places, waits, loops)
+                yield Part(number, 0, waits), replace(text, nbytes=size, aligned=aligned)
+            elif isinstance(step, Launch):
+                kernel = self.run.plan.kernels[step.kernel]
+                for launch in range(len(kernel.launches)):
+                    alone = math.prod(kernel.launches[launch].grid) == 1
+                    waits = self.waits(step.reads, step.writes, alone)
+                    yield (
+                        Part(number, launch, waits),
+                        self.text(step, kernel, launch, step.arguments, waits, loops),
+                    )
+            number += len(all_steps([step]))
+
+    def text(
+        self,
+        step: Launch | Copy,
+        kernel: Kernel | None,
+        launch: int,
+        places: Sequence[Range],
+        waits: bool,
+        loops: Sequence[Loop],
+    ) -> PartText:
+        plays = (step.stage, loops[-1].length) if loops and loops[-1].stages > 1 else ()
+        found = tuple(self.run.place(place, loops) for place in places)
+        return PartText(kernel, launch, found, waits, plays=plays)
+
+    def waits(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:
+        """Whether all blocks wait before a part that touches these bytes, which then count."""
+        late = self.must_wait or any(
+            not (alone and single) and _meet(a, b)
+            for mine, others in (
+                (reads, self.writes),
+                (writes, self.writes),
+                (writes, self.reads),
+            )
+            for a in mine
+            for b, single in others
+        )
+        if late:
+            self.reads, self.writes, self.must_wait = [], [], False
+        self.reads += [(place, alone) for place in reads]
+        self.writes += [(place, alone) for place in writes]
+        return late
+
+
+def _meet(a: Range, b: Range) -> bool:
+    """Whether two ranges of one iteration may share a byte."""
+    if a.moves != b.moves:
+        a, b = _hull(a), _hull(b)
+    return a.overlaps(b)
+
+
+def _hull(place: Range) -> Range:
+    """All that a range covers in any iteration."""
+    ends = [(m.period - 1) * m.stride for m in place.moves]
+    low, high = sum(min(0, e) for e in ends), sum(max(0, e) for e in ends)
+    return Range(place.segment, place.start + low, place.stop + high, place.value)
+
+
+def _starts(places: Sequence[Range], loops: Sequence[Loop]) -> list[int]:
+    """Numbers of which all must be multiples of what a copy moves at once."""
+    moves = [m.stride for place in places for m in place.moves if m != STILL]
+    return [*(place.start for place in places), *moves]

@@ -1,0 +1,104 @@
+"""Proof that a joined launch does what its steps do, from the plan alone; shares no code with what
+made it.
+
+Its parts are all launches and copies of its steps, in their order, and each loop's within that.
+They are played over the bytes that they touch, loops written out: no two parts between which the
+blocks do not wait for each other touch a byte, unless both read it, or both are one block alone,
+which is then the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from graphc.errors import PlanError
+from graphc.runtime.plan.plan import (
+    Copy,
+    Joined,
+    Launch,
+    Loop,
+    Part,
+    Plan,
+    Range,
+    Repeat,
+    Step,
+    all_steps,
+)
+from graphc.runtime.proof.shadow import named, range_text, ranges, writes_of
+
+
+def check_joined(plan: Plan) -> int:
+    """How many pairs of ranges were compared. Raises PlanError."""
+    steps, stop, pairs = all_steps(plan.steps), 0, 0
+    for joined in plan.joined:
+        name = f"plan {plan.name}: {joined.kernel.name}"
+        if joined.first < stop:
+            raise PlanError(f"{name} begins before step {stop}, with which another one ends")
+        stop = joined.stop
+        expected = list(_expected(plan, steps, joined.first, joined.stop))
+        if expected != list(_order(joined.parts)):
+            raise PlanError(f"{name} does not play its steps in their order")
+        pairs += _Bytes(plan, steps, joined, name).pairs
+    return pairs
+
+
+def _expected(
+    plan: Plan, steps: Sequence[Step], first: int, stop: int
+) -> Iterator[tuple[int, int]]:
+    """(number of a step, launch) of all that they launch, and (number, -1) of a loop."""
+    for number in range(first, stop):
+        step = steps[number]
+        if isinstance(step, Loop):
+            yield number, -1
+        elif isinstance(step, Launch):
+            yield from ((number, n) for n in range(len(plan.kernels[step.kernel].launches)))
+        elif isinstance(step, Copy):
+            yield number, 0
+        else:
+            raise PlanError(f"plan {plan.name}: {named(number, step)} is part of a joined launch")
+
+
+def _order(parts: Sequence[Part | Repeat]) -> Iterator[tuple[int, int]]:
+    for part in parts:
+        yield part.step, part.launch if isinstance(part, Part) else -1
+        if isinstance(part, Repeat):
+            yield from _order(part.parts)
+
+
+class _Bytes:
+    """What was touched since all blocks waited."""
+
+    def __init__(self, plan: Plan, steps: Sequence[Step], joined: Joined, name: str) -> None:
+        self.plan, self.steps, self.name, self.pairs = plan, steps, name, 0
+        self.since: list[tuple[int, bool, bool, Range]] = []
+        self.play(joined.parts, ())
+
+    def play(self, parts: Sequence[Part | Repeat], iterations: tuple[int, ...]) -> None:
+        for part in parts:
+            step = self.steps[part.step]
+            if isinstance(part, Repeat):
+                assert isinstance(step, Loop), "a repeat is a loop's"
+                for t in range(step.count):
+                    self.play(part.parts, (*iterations, t))
+            else:
+                self.part(part, step, iterations)
+
+    def part(self, part: Part, step: Step, iterations: tuple[int, ...]) -> None:
+        if part.waits:
+            self.since = []
+        alone = False
+        if isinstance(step, Launch):
+            x, y, z = self.plan.kernels[step.kernel].launches[part.launch].grid
+            alone = x * y * z == 1
+        written = len(writes_of(step))
+        touched = [place.at(iterations) for place in ranges(step)]
+        mine = [(n >= len(touched) - written, place) for n, place in enumerate(touched)]
+        for writes_it, place in mine:
+            for number, was_alone, wrote, other in self.since:
+                self.pairs += 1
+                if (writes_it or wrote) and not (alone and was_alone) and place.overlaps(other):
+                    raise PlanError(
+                        f"{self.name}: no block waits between {named(number, self.steps[number])} "
+                        f"and {named(part.step, step)}, which both touch {range_text(place)}"
+                    )
+        self.since += [(part.step, alone, w, place) for w, place in mine]
