@@ -28,7 +28,8 @@
 //                X_NEXT and Y_NEXT elements apart, added at once by `add_pairs` (contract_pairs.h).
 //                Y_BLOCKED: Y lies in blocks of W along that axis. Where the lanes are summed, it is two registers of them. LAST of the two, or of all
 //                their lanes, are in the last step.
-//   AMX          ... by tile registers, 16 steps at once (contract_amx.h).
+//   AMX          ... by tile registers, 16 steps at once (contract_amx.h). X_TILES: of so many tiles
+//                a chunk keeps the rows that it has gathered.
 //
 // finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the epilogue
 // needs several sums at once it gets an array, and i, o and c count groups: of ROW_SECTIONS registers
@@ -52,7 +53,7 @@ struct Defaults {
   static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false, PAIRS = false,
                         Y_BLOCKED = false, AMX = false;
   static constexpr long X_NEXT = 0, Y_NEXT = 0;
-  static constexpr int LAST = 2;
+  static constexpr int LAST = 2, X_TILES = 0;
   static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
   static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
   static constexpr Sum sums[] = {{0, 1, false}};
@@ -324,12 +325,9 @@ struct Tile {
     Sums sums = zeros(panel);
     x += S::x_base(at), memory += S::y_base(at);
     const Y* y;
-    if constexpr (S::PACKED) {
-      if (panel.from != memory) pack<S, COLUMNS>(memory, panel);
-      y = panel.at;
-    } else {
-      y = memory;
-    }
+    if constexpr (S::PACKED) y = packed<S, COLUMNS>(memory, panel);
+    else y = memory;
+    if constexpr (S::X_TILES != 0) x = InTiles<Tile, S>::kept(panel, x, at[S::ROWS]);
     if (S::begin(at)) sum<0>(sums, x, y, at);
     constexpr First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)> groups;
     if constexpr (S::AMX) {

@@ -169,6 +169,8 @@ def _row_group(schedule: Schedule, passes: tuple[int, ...]) -> int:
     """Row tiles whose part of X stays cached while Y streams past: in the first level if what
     streams comes from the second, in the second level if Y does not fit there."""
     roles = schedule.roles
+    if kept := schedule.kept_rows:
+        return -(-schedule.rows.tiles // -(-schedule.rows.tiles // kept))
     if roles.packed:
         return schedule.rows.tiles
     length = roles.length * math.prod(roles.steps(a) for a in roles.sums)

@@ -3,7 +3,8 @@
 //
 // A register of columns holds 16 steps of pairs as contract_pairs.h has them: a panel is made of
 // such rows. A register of rows is read as it lies in memory where 16 rows exist at equal distances
-// and 32 neighbours in one piece; else it is gathered first, with zeros where there is nothing.
+// and 32 neighbours in one piece; else it is gathered first, with zeros where there is nothing, and kept for other columns
+// if it had to be turned.
 #pragma once
 #include "cpu/amx.h"
 #include "cpu/contract_panel.h"
@@ -25,12 +26,10 @@ template <class Tile, class S>
 struct InTiles {
   using X = typename S::X;
   using Y = typename Tile::Y;
-  struct alignas(64) Gathered {
-    uint32_t at[TILE_ROWS][TILE_ROWS];
-  };
   static constexpr int MR = Tile::MR, NV = Tile::NV;
   static constexpr int RM = (MR + TILE_ROWS - 1) / TILE_ROWS;  // registers of rows
   static constexpr int ROWS = 4, COLUMNS = 6;  // the first register of each; sums are before
+  static constexpr long REGISTER = sizeof(Gathered) / sizeof(X);
   static constexpr bool ODD = S::LAST != 2;
   static constexpr int WHOLE = (S::EXTENT - ODD) / TILE_ROWS;  // blocks of 16 steps
   static constexpr int REST = S::EXTENT - WHOLE * TILE_ROWS;
@@ -86,7 +85,10 @@ struct InTiles {
   template <int M, int N>
   static INLINE void load_rows(TileRegisters& tiles, const X* x) {
     constexpr long step = apart(M);
-    if constexpr (step != 0 && live(M) == TILE_ROWS && together(TILE_ROWS) && N == 2 * TILE_ROWS) {
+    if constexpr (S::X_TILES != 0) {
+      tiles.load<ROWS + M>(x + M * REGISTER, TILE_BYTES);
+    } else if constexpr (step != 0 && live(M) == TILE_ROWS && together(TILE_ROWS) &&
+                         N == 2 * TILE_ROWS) {
       tiles.load<ROWS + M>(x + S::row(M * TILE_ROWS), step * long(sizeof(X)));
     } else {
       Gathered rows;
@@ -117,15 +119,22 @@ struct InTiles {
   }
 
   static INLINE void begin(TileRegisters& tiles) { clear(tiles, First<RM * NV>{}); }
+  // What `add` reads for a tile whose rows begin at x and at index `start`.
+  static INLINE const X* kept(Panel<S>& panel, const X* x, long start) {
+    auto& rows = panel.rows[start / S::rows[0].size % S::X_TILES];
+    if (rows.from != x) gather_all(x, rows.at, First<RM>{});
+    rows.from = x;
+    return (const X*)rows.at;
+  }
   // Adds the steps of the innermost loop.
   static INLINE void add(TileRegisters& tiles, const X* x, const Y* y) {
     for (long b = 0; b < WHOLE; b++) {
       const long z = b * TILE_ROWS;
-      block<2 * TILE_ROWS, 0>(tiles, x + S::x_at(z), y + Tile::y_at(z), First<RM>{}, First<NV>{});
+      block<2 * TILE_ROWS, 0>(tiles, place(x, z), y + Tile::y_at(z), First<RM>{}, First<NV>{});
     }
     if constexpr (REST != 0) {
       constexpr int first = WHOLE * TILE_ROWS;
-      block<2 * REST - ODD, first>(tiles, x + S::x_at(first), y, First<RM>{}, First<NV>{});
+      block<2 * REST - ODD, first>(tiles, place(x, first), y, First<RM>{}, First<NV>{});
     }
   }
   template <class Sums>
@@ -134,6 +143,16 @@ struct InTiles {
   }
 
  private:
+  static INLINE const X* place(const X* x, long z) {
+    return x + (S::X_TILES != 0 ? z / TILE_ROWS * RM * REGISTER : S::x_at(z));
+  }
+  template <int... M>
+  static __attribute__((noinline)) void gather_all(const X* x, Gathered* to, Numbers<M...>) {
+    for (long b = 0; b < WHOLE; b++)
+      (gather<M, 2 * TILE_ROWS>(x + S::x_at(b * TILE_ROWS), to[b * RM + M]), ...);
+    if constexpr (REST != 0)
+      (gather<M, 2 * REST - ODD>(x + S::x_at(WHOLE * TILE_ROWS), to[WHOLE * RM + M]), ...);
+  }
   template <int... R>
   static INLINE void clear(TileRegisters& tiles, Numbers<R...>) {
     (tiles.zero<R>(), ...);

@@ -6,15 +6,28 @@
 
 namespace graphc::contract {
 
-struct NoTiles {};
-template <bool AMX> struct TilesOf {
-  using type = NoTiles;
+// A tile register in memory.
+struct alignas(64) Gathered {
+  uint32_t at[TILE_ROWS][TILE_ROWS];
 };
-template <> struct TilesOf<true> {
-  using type = TileRegisters;
+// The rows of X of one tile as tile registers take them, block by block of the summed axis.
+template <class S>
+struct KeptRows {
+  static constexpr int registers = (S::rows[0].size * S::ROW_SECTIONS + TILE_ROWS - 1) / TILE_ROWS;
+  static constexpr int blocks = (S::EXTENT + TILE_ROWS - 1) / TILE_ROWS;
+  const typename S::X* from = nullptr;
+  Gathered at[blocks * registers];
+};
+struct Nothing {};
+
+template <bool THERE, class T> struct If {
+  using type = Nothing;
+};
+template <class T> struct If<true, T> {
+  using type = T;
 };
 
-// What a chunk keeps from tile to tile: AMX's registers, and if it is PACKED
+// What a chunk keeps from tile to tile: AMX's registers, rows of X, and if it is PACKED
 // Y of one tile of columns as [EXTENT][registers][W], once for all rows: transposed where the lanes
 // of Y itself are far apart and its summed axis is contiguous, else copied, as its rows are far apart
 // and would meet in few sets of the caches.
@@ -29,7 +42,8 @@ struct Panel {
   // What a block of AMX's tiles has beyond the last step is zeros.
   static constexpr long STEPS =
       S::AMX ? (S::EXTENT + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS : S::EXTENT;
-  [[no_unique_address]] typename TilesOf<S::AMX>::type tiles;
+  [[no_unique_address]] typename If<S::AMX, TileRegisters>::type tiles;
+  typename If<S::X_TILES != 0, KeptRows<S>>::type rows[S::X_TILES != 0 ? S::X_TILES : 1];
   const typename S::Y* from = nullptr;
   alignas(64) element<Factor> at[S::PACKED ? STEPS * registers() * W : 1];
 };
@@ -86,6 +100,12 @@ __attribute__((noinline)) void pack(const typename S::Y* y, Panel<S>& panel) {
   for (long i = S::EXTENT * COLUMNS.size; i < Panel<S>::STEPS * COLUMNS.size; i++)
     store(panel.at + i * W, typename Panel<S>::Factor{});
   panel.from = y;
+}
+
+template <class S, Cut COLUMNS>
+INLINE const auto* packed(const typename S::Y* y, Panel<S>& panel) {
+  if (panel.from != y) pack<S, COLUMNS>(y, panel);
+  return panel.at;
 }
 
 template <class S, bool PACKED>

@@ -74,6 +74,8 @@ def shape_lines(schedule: Schedule) -> list[str]:
     )
     if ahead := _ahead(schedule):
         lines.append(f"    static constexpr long AHEAD = {ahead};")
+    if kept := schedule.kept_rows:
+        lines.append(integers(X_TILES=kept))
     if roles.pairs:
         assert roles.inner is not None
         nexts = (f"{n}_NEXT = {_pair_step(roles, r)}" for n, r in (("X", roles.x), ("Y", roles.y)))

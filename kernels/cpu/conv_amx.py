@@ -15,9 +15,8 @@ from graphc.kernels.cpu.contract_epilogue import tile_epilogue
 from graphc.kernels.cpu.contract_index import integers
 from graphc.kernels.cpu.contract_text import functor, setup, sum_parameters
 from graphc.kernels.cpu.conv_channels import C, K, N, P, Q, R, S, rows_as_one, together
-from graphc.kernels.cpu.schedule import STACK_BYTES
 from graphc.kernels.cpu.shell import array_text, balanced, entry, make_kernel, share
-from graphc.kernels.cpu.tile import TILE
+from graphc.kernels.cpu.tile import STACK_BYTES, TILE
 from graphc.kernels.cpu.tile_cost import FEWEST_CHUNKS, wanted_chunks
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Border, Nest

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from graphc.kernels.cpu.contract_index import integers
 from graphc.kernels.cpu.conv_channels import factor_lines, inside, together
-from graphc.kernels.cpu.schedule import STACK_BYTES
 from graphc.kernels.cpu.shell import balanced, chunk_count, entry, make_kernel
+from graphc.kernels.cpu.tile import STACK_BYTES
 from graphc.kernels.cpu.tile_cost import FEWEST_CHUNKS, wanted_chunks
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest

@@ -11,14 +11,18 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from graphc.kernels.cpu.tile import NO_AXIS, TILE, Cut, Roles, Schedule, TileAxis
+from graphc.kernels.cpu.tile import (
+    NO_AXIS,
+    STACK_BYTES,
+    TILE,
+    Cut,
+    Roles,
+    Schedule,
+    TileAxis,
+)
 from graphc.kernels.cpu.tile_cost import TileCost
 from graphc.kernels.program.nest import Border, Nest, Window
 from graphc.target import Target
-
-STACK_BYTES = 256 * 1024
-"""Bytes of a packed panel at most, however large the caches are: it lies on the stack of the thread
-that plays the kernel. macOS gives threads 512 KiB, other systems more."""
 
 MOST_WITH_ADDRESSES = 24
 """Sums of a tile with an address per outer place: beyond, the compiler spills."""

@@ -57,6 +57,10 @@ FEW_ROWS = 32
 TILE = 16
 """Rows of a tile register of AMX, and floats of a row."""
 
+STACK_BYTES = 256 * 1024
+"""Bytes of packed panels at most, however large the caches are: they lie on the stack of the thread
+that plays the kernel. macOS gives threads 512 KiB, other systems more."""
+
 NO_AXIS = TileAxis(None, 1, (Cut(0, 1, 1),))
 """One row or register, along no axis."""
 
@@ -214,6 +218,16 @@ class Roles:
             return False
         return self.length >= self.width and not y.borders and self.lane_stride(self.x) == 0
 
+    def kept_rows(self, rows: int, columns: int) -> int:
+        """Tiles of so many rows that have room beside a panel of so many columns as AMX's registers
+        take them. 0 where rows are read as they lie, or by outer sums."""
+        x, inner = self.x, self.inner
+        if not self.amx or self.sums or inner is None or inner == x.lanes or x.strides[inner] == 1:
+            return 0
+        column = 4 * TILE * -(-self.length // TILE) * TILE
+        room = STACK_BYTES // column - (columns if self.packed else 0)
+        return max(0, room) // -(-rows * self.row_sections // TILE)
+
     @cached_property
     def static_borders(self) -> tuple[Border, ...]:
         borders = (b for b in self.y.borders if b != self.moving)
@@ -326,6 +340,14 @@ class Schedule:
             return f"{tile}, bf16 by tiles (AMX): {cheapest} 4 registers of sums hold"
         form = ", bf16 in pairs" if roles.pairs else ""
         return f"{tile}{form}: {cheapest} {roles.target.registers} registers hold"
+
+    @property
+    def kept_rows(self) -> int:
+        """Tiles of rows that a chunk keeps as it has turned them; see `Roles.kept_rows`."""
+        if self.outer.tiles * self.columns.tiles == 1:
+            return 0
+        sizes = self.rows.size, self.outer.size * self.columns.size
+        return min(self.rows.tiles, self.roles.kept_rows(*sizes))
 
     @property
     def steps_at_once(self) -> int:

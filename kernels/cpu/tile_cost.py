@@ -24,6 +24,9 @@ FEWEST_CHUNKS = 12
 """Chunks that work which is worth an eighth as much each is cut into: 2, 3, 4 and 6 workers share
 them evenly."""
 
+KEPT_COLUMNS = 8
+"""Tiles of columns for which a chunk by AMX keeps rows that it has turned: a guess."""
+
 PANEL_ROWS = 128
 """Tiles of rows that pay for packing a panel, if there are so many."""
 
@@ -111,15 +114,18 @@ class TileCost:
         step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
         step += 0.1 * lines + 0.15 * (mr + nv)
         if roles.amx:
-            step = self._amx_step(mr, nv)
+            kept = roles.kept_rows(rows, nv)
+            step = self._amx_step(mr, nv, -(-self.extents[2] // nc) if kept else 1)
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         loop += 4.0 if roles.moving else 0.0
         # What the epilogue reads and writes in each section lies powers of two apart.
         store = self.store + (3.0 if roles.row_sections > 1 and roles.row_sections * nv > 8 else 0)
-        packing = self.packing and self.packing * nv / self.rows_per_panel(rows, nc)
+        per_panel = self.rows_per_panel(rows, nc)
+        per_panel = min(per_panel, roles.kept_rows(rows, nv) or per_panel)
+        packing = self.packing and self.packing * nv / per_panel
         return packing + self.outside * (roles.length * step + loop) + mr * nv * store + 40
 
-    def _amx_step(self, mr: int, nv: int) -> float:
+    def _amx_step(self, mr: int, nv: int, columns: int) -> float:
         """Cycles of one of the 16 steps that tile registers take at once. An instruction
         takes 16 cycles and a load 8, of which half hides; estimates, none is measured."""
         x, inner = self.roles.x, self.roles.inner
@@ -129,7 +135,8 @@ class TileCost:
         if inner == x.lanes or self.roles.row_sections > 1:
             gathered += 2.0 * rows
         elif x.strides[inner] != 1:
-            gathered += (8.0 if self.row_stride == 1 else 32.0) * rows
+            turned = (8.0 if self.row_stride == 1 else 32.0) * rows
+            gathered += turned / min(columns, KEPT_COLUMNS)
         return rows * nv + 0.35 * (rows + nv) + gathered
 
     def rows_per_panel(self, mr: int, nc: int) -> float:

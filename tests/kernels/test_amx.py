@@ -154,6 +154,19 @@ def test_matrix_products_of_odd_sizes(form: str, tiles: None):
         assert (np.abs(got - want) <= 2 * k * EPS * magnitude).all()
 
 
+@pytest.mark.parametrize("k", [200, 1000])
+def test_rows_that_are_turned_are_kept_for_other_columns(k: int, tiles: None):
+    """All tiles of them, or fewer, so that the next takes a place again."""
+    a, b = numbers(k, 200), numbers(k, 70, seed=1)
+    program, got, want = played(FORMS["tn"], a, b)
+    (kernel,) = (x for x in program.plan.kernels.values() if "AMX = true" in x.source)
+    kept, rows = (
+        int(re.findall(rf"{n} = (\d+)", kernel.source)[0]) for n in ("X_TILES", "ROW_TILES")
+    )
+    assert 0 < kept < rows if k == 1000 else kept == rows
+    assert (np.abs(got - want) <= 2 * k * EPS * (np.abs(a.T) @ np.abs(b))).all()
+
+
 def test_few_rows_and_short_sums_go_in_pairs(tiles: None):
     for m, n, k in ((3, 64, 64), (70, 9, 18)):
         program, _, _ = played(FORMS["nn"], numbers(m, k), numbers(k, n, seed=1))

@@ -10,7 +10,8 @@ import pytest
 
 import graphc
 from graphc.ir import Type
-from graphc.kernels.cpu.schedule import STACK_BYTES, ranked
+from graphc.kernels.cpu.schedule import ranked
+from graphc.kernels.cpu.tile import STACK_BYTES
 from graphc.kernels.program.nest import contraction_nest
 from graphc.ops.fused import Fused
 from graphc.passes.pipeline import AFTER_GRADIENT
