@@ -58,7 +58,7 @@ struct InTiles {
     if constexpr (together(least(steps, TILE_ROWS / 2))) {
       for (int i = 0; i < live(M); i++) store(to.at[i], halves<N, half>(x + S::row(first + i)));
     } else if constexpr (apart(M) == 1) {
-      pairs r[TILE_ROWS] = {};
+      pairs r[W] = {};
       gather_steps<live(M), N>(r, x + S::row(first), First<steps>{});
       exchange_rows<1>(r);
       for (int i = 0; i < live(M); i++) store(to.at[i], r[i]);

@@ -77,8 +77,8 @@ def stages_of(name: str, rule: Any = None) -> Stages:
 @contextmanager
 def without_kernels() -> Iterator[None]:
     """Programs end with their graphs, which NumPy plays."""
-    load = program._load
-    program._load = lambda graph, device, target, state, *rest: (
+    load = program.load
+    program.load = lambda graph, device, target, state, *rest: (
         ReferenceExecutable(graph, state),
         None,
         None,
@@ -86,4 +86,4 @@ def without_kernels() -> Iterator[None]:
     try:
         yield
     finally:
-        program._load = load
+        program.load = load
