@@ -86,6 +86,7 @@ def compile(
     )
     from graphc.passes.rewriting.runner import run_passes
 
+    disable = (disable,) if isinstance(disable, str) else disable
     settings = config.read(streams, threads, device, tune, disable, passes.OPTIONAL, memory)
     if precision not in passes.PRECISIONS:
         *most, last = map(repr, passes.PRECISIONS)
@@ -100,7 +101,6 @@ def compile(
     if train is not None and update is None:
         raise error("train: says what update= may change, which is not given")
     selection = None if train is None else Selection("train", train)
-    disable = (disable,) if isinstance(disable, str) else disable
     device = settings.device or default_device()
     target = replace(
         target_of(device),

@@ -63,3 +63,8 @@ def test_optional_passes_may_be_left_out(name):
     assert name not in train.stages
     for _ in range(3):
         assert float(train(XS, YS)) == pytest.approx(float(reference(XS, YS)), rel=1e-5)
+
+
+def test_one_name_may_be_disabled_as_it_is() -> None:
+    assert "commute" not in trainer(device="reference", disable="commute").stages
+    assert "commute" in trainer(device="reference").stages
