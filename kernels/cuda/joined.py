@@ -85,9 +85,9 @@ AnyText = PartText | RepeatText
 
 def joinable(kernel: Kernel) -> bool:
     """Whether the launches of a kernel can be parts of one."""
-    threads = {launch.block[0] for launch in kernel.launches}
-    plain = all(not x.shared_bytes and x.grid[2] == 1 for x in kernel.launches)
-    return kernel.parts is not None and plain and len(threads) == 1 and max(threads) <= THREADS
+    return kernel.parts is not None and all(
+        not x.shared_bytes and x.grid[2] == 1 and x.block[0] <= THREADS for x in kernel.launches
+    )
 
 
 def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel:
@@ -125,13 +125,9 @@ def _flat(parts: Sequence[AnyText]) -> list[PartText]:
     return found
 
 
-def _threads(kernel: Kernel) -> int:
-    return kernel.launches[0].block[0]
-
-
 def _space(kernel: Kernel) -> str:
     assert kernel.parts is not None, f"{kernel.name} is joinable"
-    block = f"using Block = PartBlock<{_threads(kernel)}, {SHARED_BYTES}>;"
+    block = f"using Block = PartBlock<{kernel.launches[0].block[0]}, {SHARED_BYTES}>;"
     return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
 
 
@@ -164,7 +160,7 @@ class _Lines:
         if part.plays:
             t, (first, count) = f"t{depth - 1}", part.plays
             call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
-        threads = THREADS if part.kernel is None else _threads(part.kernel)
+        threads = part.kernel.launches[part.launch].block[0] if part.kernel else THREADS
         x, y = part.grid
         settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>"
         first = self.first if part.blocks > 1 else 0  # of parts of one block, which is the same

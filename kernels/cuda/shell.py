@@ -228,9 +228,9 @@ class Launches:
         shall hold at least `resident`; `shared` bytes are `dynamic_shared`."""
         symbol = symbol_of(self.node, part)
         self._own.append((symbol, threads, resident, lines))
-        parameters = ("const Block& block", *self._signature.parameters(restrict=False))
+        parameters = ("const Own& block", *self._signature.parameters(restrict=False))
         head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
-        self._parts.append([*head, *(f"  {x}" for x in lines), "}"])
+        self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
         self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1), shared))
 
     def kernel(

@@ -77,7 +77,8 @@ class Kernel:
 class Parts:
     """The text of a kernel as parts of a launch: headers, and what lies in the kernel's namespace.
     There each launch is a device function of its symbol, whose first parameter is the block that it
-    does the work of, a `Block`, which is not defined there; then come the kernel's arguments."""
+    does the work of; then come the kernel's arguments. The type of the first launch's blocks is
+    `Block`, which is not defined there."""
 
     headers: tuple[str, ...]
     text: str

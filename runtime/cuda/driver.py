@@ -134,11 +134,13 @@ class CooperativeFunction:
         number = self._driver._bindings.CUfunction_attribute(int(attribute))
         self._driver.set_function_attribute(self._function, number, value)
 
-    def blocks(self, threads: int, shared: int) -> int:
-        """The most blocks of a launch, of so many threads and bytes of dynamic shared memory."""
+    def blocks(self, threads: int, shared: int, each: int) -> int:
+        """The most blocks of a launch, of so many threads and bytes of dynamic shared memory, with
+        at most `each` on a multiprocessor."""
         context, attribute = self._driver.Context, self._driver.device_attribute
         count = context.get_device().get_attribute(attribute.MULTIPROCESSOR_COUNT)
-        return int(count * self._driver.count_resident(self._function, threads, shared))
+        resident = self._driver.count_resident(self._function, threads, shared)
+        return int(count * min(each, resident))
 
     def _launch_kernel(
         self, grid: Sequence[int], block: Sequence[int], arguments: bytes, shared: int, stream: Any

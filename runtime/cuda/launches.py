@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from graphc.cores import usable_cores
+from graphc.kernels.cuda.shell import RESIDENT
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start
@@ -164,11 +165,13 @@ class Functions:
 
     def joined(self, joined: Joined, addresses: Addresses) -> Issue:
         """What puts a joined launch on stream 0: of as many blocks as it can use and the device
-        can hold at once."""
+        can hold at once, but no more on a multiprocessor than it was estimated with: the more there
+        are, the longer they wait for each other."""
         (launch,) = joined.kernel.launches
         function, stream = self._joined[joined.kernel.name], self._device.streams[0]
         threads = launch.block[0]
-        blocks = min(launch.grid[0], function.blocks(threads, launch.shared_bytes))
+        most = function.blocks(threads, launch.shared_bytes, RESIDENT)
+        blocks = min(launch.grid[0], most)
         pointers = [addresses.of(place) for place in joined.arguments]
         return partial(
             function._launch_kernel,

@@ -146,8 +146,9 @@ class CooperativeFunction(Function):
 
     cooperative = True
 
-    def blocks(self, threads: int, shared: int) -> int:
-        """The most blocks of a launch, of so many threads and bytes of dynamic shared memory."""
+    def blocks(self, threads: int, shared: int, each: int = 1) -> int:
+        """The most blocks of a launch, of so many threads and bytes of dynamic shared memory, with
+        at most `each` on a multiprocessor: one."""
         return MULTIPROCESSORS
 
     def _check_shape(self, extents: native.Extents) -> None:

@@ -118,6 +118,7 @@ def test_a_joined_step_is_one_cooperative_launch_in_a_graph(record):
     words = line.split()
     assert words[:2] == ["cooperative", "1"] and words[2].endswith("_joined")
     assert 1 < int(words[4]) <= 264 and words[7:11] == ["block", "256", "1", "1"]
+    assert all(int(address) > 0 for address in words[-2:]) and words[-2] != words[-1]
     assert [x for x in first if x.startswith("cooperative")] == [line, line]
     assert count(first, ("launch",)) == count(second, ("launch", "cooperative")) == 0
     assert count(second, ("graph_launch",)) == 1
