@@ -12,8 +12,9 @@ import pytest
 
 import graphc
 from graphc.errors import RunError
+from graphc.ir import Layout, Type
 from graphc.ops.fused import Fused
-from graphc.runtime.nan import kernels_of, reads_of
+from graphc.runtime.nan import elements, has_nan, kernels_of, reads_of
 from graphc.runtime.plan.plan import Launch
 
 DEVICES = ("cpu", "sim", "reference")
@@ -76,6 +77,55 @@ def test_values_with_a_batch_in_the_lanes_are_found_too(batch: int, device: str)
         rf"NaN in %log : f32\[{batch},2,2,2\], written by \w+, "
         rf"{line(image, 'graphc.log')}; the state is unchanged",
         message_of(program, x, weight),
+    )
+
+
+PADDED = {
+    "batch in lanes": Type((20, 2, 3, 3), "f32", Layout(0, 16)),
+    "channels in lanes": Type((3, 18, 2, 2), "f32", Layout(1, 16)),
+    "channels last": Type((3, 2, 4, 4), "f32", Layout(1, 4)),
+    "channels last, of two bytes": Type((2, 11, 3, 3), "f16", Layout(1, 8)),
+    "the last axis": Type((5, 6), "f32", Layout(1, 4)),
+}
+
+
+@pytest.mark.parametrize("type", PADDED.values(), ids=PADDED)
+def test_padding_may_hold_anything_and_elements_are_all_seen(type: Type) -> None:
+    axis, width = type.layout.axis, type.layout.width
+    assert axis is not None
+    padding = type.nbytes // type.numpy_dtype.itemsize - type.size
+    places = np.indices(type.storage_shape)
+    exists = places[axis] * width + places[-1] < type.shape[axis]
+    assert padding > 0 and np.sum(~exists) == padding
+    stored = np.where(exists, 1, np.nan).astype(type.numpy_dtype).ravel()
+    assert elements(stored, type).shape == type.shape
+    assert has_nan(stored) and not has_nan(elements(stored, type))
+    for place in np.flatnonzero(exists):
+        one = stored.copy()
+        one[place] = np.nan
+        assert np.isnan(elements(one, type)).sum() == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("channels", [2, 5])
+@pytest.mark.parametrize("batch", [3, 20])
+def test_no_program_is_stopped_for_its_padding(batch: int, channels: int, device: str) -> None:
+    """Whose zeros would become NaN, if they took part."""
+
+    def logarithms(x: Any, weight: Any, other: Any) -> Any:
+        y = graphc.log(graphc.relu(graphc.conv2d(x, weight)) - 1.0)
+        y = graphc.log(graphc.conv2d(y, other) - 1.0)
+        return graphc.max_pool2d(y, 2)
+
+    shapes = (batch, 1, 6, 6), (channels, 1, 3, 3), (3, channels, 1, 1)
+    program = graphc.compile(logarithms, *map(graphc.spec, shapes), device=device)
+    laned = [v for n in program.graph.nodes for v in n.outputs if v.type.layout.axis is not None]
+    assert any(v.type.size * 4 < v.type.nbytes for v in laned) == (device == "sim" or batch == 20)
+    arrays = [np.ones(shape, np.float32) for shape in shapes]
+    assert np.isfinite(program(*arrays)).all()
+    arrays[0][batch - 1] = 0
+    assert re.search(
+        rf"NaN in %log\S* : .*{line(logarithms, 'relu')}", message_of(program, *arrays)
     )
 
 

@@ -32,6 +32,7 @@ def normalised(x):
 NODES = {
     "product": traced("product", graphc.matmul, spec(33, 70), spec(70, 20)),
     "split": traced("split", graphc.matmul, spec(12, 1000), spec(1000, 9)),
+    "long_split": traced("long_split", graphc.matmul, spec(3, 40000), spec(40000, 3)),
     "convolution": traced(
         "convolution",
         lambda x, w: graphc.conv2d(x, w, padding=1),
@@ -89,6 +90,7 @@ MUTANTS = (
         "split <= (lane + 1) * Problem::splits / Lanes;",
         "split",
     ),
+    Mutant("contract", "if (lane || i >= count) return;", "if (lane) return;", "long_split"),
     Mutant("contract", "least + (part < more)", "least + (part <= more)", "split", False),
     Mutant("contract", "(split) * Problem::batches", "(0) * Problem::batches", "split"),
     Mutant(
