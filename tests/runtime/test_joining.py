@@ -16,8 +16,9 @@ import graphc
 from graphc import nn, optim, target
 from graphc.errors import PlanError
 from graphc.program import Program
-from graphc.runtime.plan.plan import Launch, Loop, Part, Plan, Repeat, all_steps
+from graphc.runtime.plan.plan import Launch, Loop, Part, Plan, Record, Repeat, all_steps
 from graphc.runtime.planner.joining import joined
+from graphc.runtime.proof.joined_proof import check_joined
 from graphc.runtime.sim import LaunchError
 from tests.kernels.cuda_harness import KERNELS
 from tests.tools import first_quick, need_command
@@ -143,7 +144,7 @@ def test_no_wait_of_a_straight_run_is_redundant() -> None:
     plan.verify()
     assert len(waiting(plan)) > 8
     for part in waiting(plan):
-        with pytest.raises(PlanError, match=r"no block waits between step .* which both touch"):
+        with pytest.raises(PlanError, match=r": no block waits between step .* which both touch "):
             without(plan, part).verify()
 
 
@@ -178,6 +179,21 @@ def test_parts_in_another_order_are_refused() -> None:
     turned = replace(run, parts=(*run.parts[1:], run.parts[0]))
     with pytest.raises(PlanError, match="does not play its steps in their order"):
         replace(plan, joined=(turned,)).verify()
+
+
+def test_runs_of_the_same_steps_are_refused() -> None:
+    plan = plan_of("mlp")
+    (run,) = plan.joined
+    message = f"begins before step {run.stop}, with which another one ends"
+    with pytest.raises(PlanError, match=message):
+        check_joined(replace(plan, joined=(run, run)))
+
+
+def test_only_what_computes_or_copies_is_part_of_a_run() -> None:
+    plan = plan_of("mlp")
+    steps = (Record(0, 0), *plan.steps[1:])
+    with pytest.raises(PlanError, match=r"step 0 .* is part of a joined launch$"):
+        check_joined(replace(plan, steps=steps))
 
 
 def test_a_wait_that_the_text_lacks_is_a_race(joins: pytest.MonkeyPatch) -> None:
