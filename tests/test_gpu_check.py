@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.run import STREAMS
+from benchmarks.run import VARIANTS
 from benchmarks.workloads import WORKLOADS
 from tests.tools import ROOT, need_command, need_module, run_python
 from tools.gpu_check import __main__ as kit
@@ -216,7 +216,7 @@ def test_without_a_gpu_pytorch_runs_on_the_cpu(monkeypatch):
 def test_the_workloads_and_variants_exist():
     assert set(benchmarks.CHOSEN) <= set(WORKLOADS)
     peer = need_module("torch") and import_module("benchmarks.peer_torch")
-    known = {"graphc": STREAMS, "torch": peer.VARIANTS}
+    known = {"graphc": VARIANTS, "torch": peer.VARIANTS}
     for each in benchmarks.measurements(benchmarks.CHOSEN):
         assert each.variant in known[each.peer]
 
