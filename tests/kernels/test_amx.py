@@ -21,6 +21,7 @@ from graphc.ir import DTYPES
 from graphc.runtime import build
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
 from tests.kernels.test_pairs import EPS, FORMS, numbers, played, recurrent, turned
+from tests.tools import first_quick
 
 SOURCE = """#include "cpu/amx.h"
 using namespace graphc;
@@ -142,7 +143,7 @@ SIZES = [(64, 64, 64), (17, 33, 77), (33, 100, 51), (100, 50, 65), (40, 48, 129)
 """Rows, columns and sums: whole registers, rests, halves of pairs, of 32 as well (k = 63)."""
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", first_quick(2, FORMS))
 def test_matrix_products_of_odd_sizes(form: str, tiles: None):
     for m, n, k in (*SIZES, (32, 16, 63)):
         a = numbers(*((k, m) if form[0] == "t" else (m, k)))
@@ -154,7 +155,7 @@ def test_matrix_products_of_odd_sizes(form: str, tiles: None):
         assert (np.abs(got - want) <= 2 * k * EPS * magnitude).all()
 
 
-@pytest.mark.parametrize("k", [200, 1000])
+@pytest.mark.parametrize("k", first_quick(1, [200, 1000]))
 def test_rows_that_are_turned_are_kept_for_other_columns(k: int, tiles: None):
     """All tiles of them, or fewer, so that the next takes a place again."""
     a, b = numbers(k, 200), numbers(k, 70, seed=1)

@@ -19,6 +19,7 @@ from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import Launch, Loop, Plan
 from graphc.runtime.planner.by_step import ByStep, between_loops
 from graphc.target import Target
+from tests.tools import first_quick
 
 CUDA = Target("cuda", lanes=1, arch="sm_90a")
 Arrays = list[np.ndarray[Any, Any]]
@@ -157,12 +158,13 @@ def test_the_kernel_of_a_step_says_what_it_is() -> None:
     assert list(program.stages)[-1] == "by_step"
 
 
-@pytest.mark.parametrize(("seed", "precision"), [
-    (0, "float32"), (1, "float32"), (2, "float32x3"), (3, "tf32"), (4, "bfloat16"),
-])  # fmt: skip
-def test_training_has_the_same_bits_for_every_number_of_streams(seed: int, precision: str) -> None:
+@pytest.mark.parametrize("case", first_quick(2, [
+    (1, "float32"), (3, "tf32"), (0, "float32"), (2, "float32x3"), (4, "bfloat16"),
+]))  # fmt: skip
+def test_training_has_the_same_bits_for_every_number_of_streams(case: tuple[int, str]) -> None:
     """Shapes of one row, of rows that fill no tile, and of several tiles; the simulator computes
     what the plan of `cuda` would."""
+    seed, precision = case
     rng = np.random.default_rng(seed)
     hidden, features, batch, time = (int(n) for n in rng.integers((3, 1, 1, 6), (24, 9, 40, 9)))
     cell = (graphc.nn.LSTM, graphc.nn.GRU)[seed % 2]

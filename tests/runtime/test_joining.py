@@ -95,7 +95,7 @@ def test_a_small_training_step_is_one_launch(name: str) -> None:
     assert f"joined: steps 0 to {run.stop - 1} as one launch" in "\n".join(plan.notes)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", first_quick(2, MODELS))
 @pytest.mark.parametrize("check", ["", "race"])
 def test_it_leaves_the_same_bits(name: str, check: str, joins: pytest.MonkeyPatch) -> None:
     if check:
@@ -243,7 +243,7 @@ def test_a_large_kernel_stays_alone(clean_environment: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
-@pytest.mark.parametrize("name", ["mlp", "LSTM"])
+@pytest.mark.parametrize("name", first_quick(1, ["LSTM", "mlp"]))
 def test_nvcc_takes_them_and_spills_nothing(name: str, arch: str, tmp_path: Path) -> None:
     """Two blocks fit on a multiprocessor. No load goes by the cache that sees no other block's
     writes."""
