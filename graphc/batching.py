@@ -129,7 +129,7 @@ class _Samples(BodyBuilder):
 
     def contents(self, buffer: StateBuffer) -> Tensor:
         old = self.read_state(buffer)
-        changed = id(buffer) in self.rows or any(o == old.value for o, _ in self.updates)
+        changed = id(buffer) in self.rows or old.value in self.updates
         return Builder.contents(self, buffer) if changed else super().contents(buffer)
 
     def random_step(self) -> tuple[int, int, Tensor]:
@@ -153,7 +153,7 @@ class _Samples(BodyBuilder):
         for value, tensor in self.captured.items():
             self.known[tensor.value] = Known(Tensor(value, self.outer), False)
         self.f.walk(self.nodes, self.known, self.length)
-        for old, new in self.updates:
+        for old, new in self.updates.items():
             self._update(old, self.known[new])
         self.hand_on([self.known[w.tensor.value].tensor for w in self.watched()])
 

@@ -42,19 +42,28 @@ def target_of(device: str) -> Target:
     return Target(kind, lanes=1, arch="sm_90a" if kind in ("cuda", "sim") else "")
 
 
-def key_of(graph: Graph, target: Target, settings: config.Config, precision: str) -> str | None:
-    """What the program of this graph, before the passes that know the machine, is remembered by;
-    None if it is not to be. GraphError for an op of the user's own that no kernel can compute."""
-    if target.device == "reference":
-        return None
-    from graphc.passes.rewriting.own_ops import check_own_ops
+def check_ops(graph: Graph, target: Target) -> None:
+    """GraphError for an op of the user's own that no kernel of the target can compute."""
+    if target.device != "reference":
+        from graphc.passes.rewriting.own_ops import check_own_ops
 
-    check_own_ops(graph)
+        check_own_ops(graph)
+
+
+def key_of(
+    graph: Graph,
+    trainable: Mapping[str, bool] | None,
+    target: Target,
+    settings: config.Config,
+    precision: str,
+) -> str | None:
+    """What the program of a traced graph is remembered by, but for how its parameters are updated;
+    None if it is not to be."""
     if target.device != "cpu":
         return None
     from graphc.runtime.plans import plan_key
 
-    return plan_key(graph, target, settings, precision)
+    return plan_key(graph, trainable, target, settings, precision)
 
 
 def load(
@@ -135,23 +144,6 @@ def load(
                 plans.keep(key, plan, state)
             made = "lean" if lean else "by_step"
             return executable, plan, None if planned(plan) is graph else (made, planned(plan))
-
-
-def recalled(
-    key: str, buffers: Mapping[str, StateBuffer], graphs: Iterable[Graph], threads: int
-) -> tuple[Executable, Plan, dict[str, StateBuffer]] | None:
-    """What `load` remembered by that key, and the program's state; None if there is nothing.
-    `graphs` are those that may hold its constants."""
-    from graphc.runtime import plans
-    from graphc.runtime.cpu import executable
-
-    with stage("recall"):
-        found = plans.recall(key, buffers, graphs)
-        if found is None:
-            return None
-        state = {**found.state, **found.packed}
-        loaded = executable.load(found.plan, state, threads, keys=found.keys)
-    return loaded, found.plan, dict(found.state)
 
 
 def _leaner(

@@ -12,19 +12,19 @@ from graphc import config, tree
 from graphc.compiled import Program as Program
 from graphc.failures import stage
 from graphc.files import unused_folder
-from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
-from graphc.ir import Graph, Where
+from graphc.ir import Graph
 from graphc.lines import error
-from graphc.loading import default_device, key_of, load, recalled, target_of
+from graphc.loading import default_device, load, target_of
 from graphc.loading import make_plan_of as make_plan_of
 from graphc.messages import decide, decisions
 from graphc.nn.selection import Selection
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.scan import bodies
 from graphc.optim.rule import Rule
+from graphc.remembering import Remembered
 from graphc.state import StateBuffer
-from graphc.trace import Builder, Tensor
-from graphc.tracing import Traced, collector_paused, trace_function
+from graphc.tracing import collector_paused, trace_function
+from graphc.updating import Differentiated, Update
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.runtime.plan.plan import Plan
@@ -124,31 +124,41 @@ def compile(
         outputs = [t for _, t in tree.leaves(traced.outputs)]
         graph = traced.builder.graph([*outputs, *(s.tensor for s in traced.builder.shown)])
         hook("trace", graph)
-        graph = run_passes(graph, target, _enabled(passes.BEFORE_GRADIENT, settings.disable), hook)
-        buffers = traced.builder.buffers
-        if update is not None:
+        step = None if update is None else Update.of(traced, update, selection)
+        before = _enabled(passes.BEFORE_GRADIENT, settings.disable)
+        after = _enabled(passes.after_gradient(precision), settings.disable)
+
+        def differentiated() -> Differentiated:
+            """The graph that the passes behind the gradient begin with."""
+            prepared = run_passes(graph, target, before, hook)
+            if step is None:
+                return Differentiated(prepared, traced.builder.buffers)
             with stage("differentiate"):
-                graph, buffers = _differentiate(graph, traced, update, selection)
-            hook("differentiate", graph)
-        pipeline = _enabled(passes.after_gradient(precision), settings.disable)
+                whole = step.differentiate(prepared)
+            hook("differentiate", whole.graph)
+            return whole
 
         def rest() -> dict[str, Graph]:
-            run_passes(graph, target, pipeline, hook)
+            run_passes(differentiated().graph, target, after, hook)
             return stages
 
         plan: Plan | None
-        key = key_of(graph, target, settings, precision)
-        found = key and recalled(key, buffers, stages.values(), settings.threads)
+        remembered = Remembered(graph, traced.builder.buffers, step, target, settings, precision)
+        found = remembered.find()
         if found:
             executable, plan, state = found
         else:
-            optimised = run_passes(graph, target, pipeline, hook)
+            whole = differentiated()
+            if step is not None:
+                step.note(whole.read)
+            key = remembered.key(whole)
+            optimised = run_passes(whole.graph, target, after, hook)
             if "meaning" in settings.check:
                 from graphc.meaning.check import check
 
                 with stage("meaning"):
                     decide(str(check(stages)))
-            state = _bind(optimised, buffers, stages)
+            state = _bind(optimised, whole.buffers, stages)
             executable, plan, made = load(optimised, device, target, state, settings, notes, key)
             if made is not None:
                 hook(*made)
@@ -167,35 +177,6 @@ def compile(
     if settings.dump is not None:
         program.dump(unused_folder(settings.dump, program.name))
     return program
-
-
-def _differentiate(
-    graph: Graph, traced: Traced, update: Any, selection: Selection | None
-) -> tuple[Graph, dict[str, StateBuffer]]:
-    """The graph with the gradient of its first output and the update of the parameters."""
-    builder = Builder.extend(graph, traced.builder)
-    outputs = [Tensor(v, builder) for v in graph.outputs]
-    if not outputs:
-        raise error("with update=, the function returns the loss, got nothing")
-    check_scalar_loss(outputs[0])
-    allowed = traced.parameters if selection is None else selection.of(traced.parameters)
-    read = [(name, p) for name, p in allowed.items() if name in builder.buffers]
-    traced.builder.trainable_read += [(name, p, p.trainable) for name, p in read]
-    trained = [(name, p, builder.read_state(p.state)) for name, p in read if p.trainable]
-    if not trained:
-        found = (
-            "found none among the arguments: give the module to compile as an argument"
-            if selection is None
-            else "train= names none that are"
-        )
-        raise error(f"with update=, the loss depends on trainable parameters, {found}")
-    with builder.building():
-        with builder.at(Where(derived=True)):
-            seed = one_like(outputs[0])
-        grads = gradients(outputs[:1], [seed], [t for _, _, t in trained], builder)
-        pairs = [(p, g, n) for (n, p, _), g in zip(trained, grads, strict=True) if g is not None]
-        update.emit(builder, pairs)
-    return builder.graph(outputs), builder.buffers
 
 
 def _enabled(pipeline: Any, disabled: Iterable[str]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -23,9 +23,12 @@ every segment."""
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Array:
     """An uninitialised row-major array whose first byte lies on a multiple of ALIGNMENT, with at
     least one vector of readable bytes behind it."""
-    dtype = np.dtype(dtype)
+    return _aligned(np.empty, shape, np.dtype(dtype))
+
+
+def _aligned(make: Callable[..., Array], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(nbytes + 2 * ALIGNMENT, np.uint8)
+    raw = make(nbytes + 2 * ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     array: Array = raw[start : start + nbytes].view(dtype).reshape(shape)
     return array
@@ -43,6 +46,17 @@ class StateBuffer:
         source = convert(source, kind)
         self.array = aligned_empty(source.shape, kind)
         self.array[...] = source
+        self._begin()
+
+    @classmethod
+    def zeros(cls, type: Type) -> StateBuffer:
+        """A buffer of zeros, whose memory the system hands out as it is touched."""
+        buffer = cls.__new__(cls)
+        buffer.array = _aligned(np.zeros, type.shape, DTYPES[type.dtype])
+        buffer._begin()
+        return buffer
+
+    def _begin(self) -> None:
         self.version = 0
         self.copies: dict[str, Any] = {}
         self.current = "host"

@@ -1,8 +1,8 @@
 """Programs of the CPU that are remembered: what was planned once is found again, not planned.
 
-The key is the digest of all that a plan follows from: the text of the graph before the passes that
-know the machine (and of its derivative, where there is an update), what was asked of `compile`, the
-machine, the compiler, and this package's own sources. Found are the plan, which is verified again,
+The key is the digest of all that a plan follows from: the text of the traced graph (and of its
+update, where there is one), what was asked of `compile`, the machine, the compiler, and this
+package's own sources. Found are the plan, which is verified again,
 the keys of its kernels in the cache, and what its state is: the model's, packed copies of it, or
 constants. The passes run only if somebody looks at what they made.
 
@@ -60,8 +60,15 @@ class Found:
     """Those that the plan has besides, made of them."""
 
 
-def plan_key(graph: Graph, target: Target, settings: Config, precision: str) -> str | None:
-    """What the program is remembered by; None if it is not to be."""
+def plan_key(
+    graph: Graph,
+    trainable: Mapping[str, bool] | None,
+    target: Target,
+    settings: Config,
+    precision: str,
+) -> str | None:
+    """What the program of a traced graph is remembered by, but for how its parameters are updated,
+    where `trainable` says which; None if it is not to be."""
     asked = settings.check or settings.tune or settings.memory_lean or settings.memory_search
     if not settings.plan_cache or asked or settings.memory_limit is not None:
         return None
@@ -70,7 +77,7 @@ def plan_key(graph: Graph, target: Target, settings: Config, precision: str) -> 
     chosen = settings.streams, settings.threads, sorted(settings.disable), precision
     machine = target, cpu_name(settings.threads), toolchain()
     versions = FORMAT, sys.version, np.__version__, _networkx(), sources_digest()
-    return cache.choice_key(str(graph), chosen, machine, versions)
+    return cache.choice_key(str(graph), trainable, chosen, machine, versions)
 
 
 @functools.cache

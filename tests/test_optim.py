@@ -323,7 +323,7 @@ def test_weights_of_other_float_dtypes_keep_them() -> None:
 
         grad = as_tensor(np.array(0.5, np.float64))
         optim.Adam(clip_grad_norm=1.0).emit(builder, [(vars(weights)["scale"], grad, "scale")])
-    kept = {old.name: new.type.dtype for old, new in builder.updates}
+    kept = {old.name: new.type.dtype for old, new in builder.updates.items()}
     assert kept == {
         "step": "i32",
         "scale": "f64",

@@ -297,7 +297,9 @@ class Rule:
             clock = max(known, key=lambda clock: clock.finished)
         elif self._clock_of:
             clock = Clock(len(self._groups))
-            clock.step = self._buffer(f"step.{len(self._clocks)}", np.zeros((), np.int32))
+            clock.step = self._buffer(
+                f"step.{len(self._clocks)}", StateBuffer.zeros(Type((), "i32"))
+            )
             self._clocks.append(clock)
             self.before_step(clock)
         else:
@@ -310,7 +312,7 @@ class Rule:
         """Let the program's random ops count their calls where the model's other programs do."""
         for name in {"random.step", "random.key"} & builder.buffers.keys():
             if name not in clock.random:
-                first = builder.buffers[name].numpy()
+                first = StateBuffer(builder.buffers[name].numpy())
                 clock.random[name] = self._buffer(f"{name}{self._suffix(clock)}", first)
             builder.rebind_state(name, clock.random[name])
 
@@ -329,9 +331,8 @@ class Rule:
     def _average_names(self) -> tuple[str, ...]:
         return () if self.ema is None else ("ema",)
 
-    def _buffer(self, path: str, first: Array) -> StateBuffer:
-        """A new buffer with what was loaded at `path`, else with `first`."""
-        buffer = StateBuffer(first)
+    def _buffer(self, path: str, buffer: StateBuffer) -> StateBuffer:
+        """A new buffer, with what was loaded at `path` if anything was."""
         if path in self._loaded:
             buffer.assign(self._loaded.pop(path), path)
         return buffer
@@ -370,11 +371,11 @@ class Rule:
             }
 
     def _first(self, rule: Rule, moment: str, parameter: Parameter, path: str) -> StateBuffer:
-        if moment == "ema":
-            first = parameter.numpy()
-        else:
-            first = np.full(parameter.shape, rule.initial(moment))
-        return self._buffer(path, convert(first, parameter.type.numpy_dtype))
+        kind, initial = parameter.type, rule.initial(moment)
+        if moment != "ema" and initial == 0:
+            return self._buffer(path, StateBuffer.zeros(kind))
+        first = parameter.numpy() if moment == "ema" else np.full(kind.shape, initial)
+        return self._buffer(path, StateBuffer(convert(first, kind.numpy_dtype)))
 
     def _named(self) -> Iterator[tuple[str, StateBuffer]]:
         """All state but the rates, by name."""

@@ -25,7 +25,7 @@ class Builder:
         self.inputs: list[Value] = []
         self.state: list[Value] = []
         self.nodes: list[Node] = []
-        self.updates: list[tuple[Value, Value]] = []
+        self.updates: dict[Value, Value] = {}
         self.modules: list[str] = []
         """The module path at this moment, one attribute name per level."""
         self.where: Where | None = None
@@ -93,8 +93,7 @@ class Builder:
     def contents(self, buffer: StateBuffer) -> Tensor:
         """What `buffer` holds at this point of the function: the last update if there was one."""
         old = self.read_state(buffer)
-        new = next((new for value, new in self.updates if value == old.value), old.value)
-        return Tensor(new, self)
+        return Tensor(self.updates.get(old.value, old.value), self)
 
     def type_of(self, buffer: StateBuffer) -> Type:
         """The type of what `read_state` gives."""
@@ -164,8 +163,8 @@ class Builder:
 
     def update(self, old: Tensor, new: Tensor) -> None:
         """Let the state `old` be `new` after this program has run."""
-        self.updates = [(o, n) for o, n in self.updates if o != old.value]
-        self.updates.append((old.value, new.value))
+        self.updates.pop(old.value, None)  # the order is that of the last updates
+        self.updates[old.value] = new.value
 
     def graph(self, outputs: Sequence[Tensor]) -> Graph:
         return Graph(
@@ -174,7 +173,7 @@ class Builder:
             tuple(self.state),
             tuple(self.nodes),
             tuple(t.value for t in outputs),
-            tuple(self.updates),
+            tuple(self.updates.items()),
         )
 
     @contextmanager
@@ -221,7 +220,7 @@ class Builder:
         the builder that it comes from."""
         builder = cls(graph.name)
         builder.inputs, builder.state = list(graph.inputs), list(graph.state)
-        builder.nodes, builder.updates = list(graph.nodes), list(graph.updates)
+        builder.nodes, builder.updates = list(graph.nodes), dict(graph.updates)
         values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
         builder.names = Names(v.name for v in values)
         if origin is not None:

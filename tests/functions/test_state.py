@@ -56,7 +56,7 @@ def test_inference_leaves_the_running_statistics_alone() -> None:
     builder = Builder("infer")
     with builder.building():
         f.batch_norm(builder.input("x", Type(X.shape)), parameter(0, 0), parameter(1, 1))
-    assert builder.updates == []
+    assert builder.updates == {}
 
 
 def dropped(p: float, training: bool, seed: int = 0) -> tuple[Builder, Tensor]:

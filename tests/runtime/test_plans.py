@@ -15,6 +15,7 @@ from graphc.ops.base import REGISTRY, Pointwise
 from graphc.runtime import plans
 from graphc.runtime.plan.saved import decoded, encoded
 from graphc.trace import emit
+from graphc.updating import Update
 from tests.tools import need_command
 
 X = np.linspace(-1.0, 1.0, 3 * 5 * 8 * 7, dtype=np.float32).reshape(3, 5, 8, 7)
@@ -88,7 +89,10 @@ def test_what_was_planned_is_found_again_and_is_the_same(
     assert len(files(folder)) == 1
     monkeypatch.setattr(loading, "_planned", refuse)
     monkeypatch.setattr(loading, "_lowered", refuse)
+    differentiate = Update.differentiate
+    monkeypatch.setattr(Update, "differentiate", refuse)
     again, got = trained()
+    monkeypatch.setattr(Update, "differentiate", differentiate)
     assert str(again.plan) == str(first.plan)
     assert again.plan == first.plan
     assert again.kernels == first.kernels
@@ -122,6 +126,11 @@ def test_lazy_stages_are_not_made_by_a_call(monkeypatch: pytest.MonkeyPatch) -> 
     assert "stages" in vars(again)
 
 
+def ends_in_bias(name: str) -> bool:
+    return name.endswith("bias")
+
+
+REST: dict[str, Any] = {"params": lambda name: True}
 CHANGES: dict[str, dict[str, Any]] = {
     "pass": {"disable": ("commute",)},
     "precision": {"precision": "bfloat16"},
@@ -129,6 +138,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "threads": {"threads": 1 if graphc.config.read().threads > 1 else 2},
     "rule": {"update": optim.SGD(lr=0.01)},
     "betas": {"update": optim.Adam(lr=0.01, betas=(0.8, 0.9))},
+    "clip": {"update": optim.Adam(lr=0.01, clip_grad_norm=1.0)},
+    "group": {"update": optim.Adam([{"params": ends_in_bias, "lr": 0.1}, REST], lr=0.01)},
+    "train": {"train": ends_in_bias},
     "mode": {"training": False},
 }
 
@@ -144,6 +156,49 @@ def test_what_is_asked_for_is_part_of_the_key(change: str, folder: Path) -> None
     compiled()
     compiled(**CHANGES[change])
     assert len(files(folder)) == 2
+
+
+class TwoHeads(nn.Module):
+    """A head that the loss reads and no gradient reaches, and one that it does not read."""
+
+    def __init__(self) -> None:
+        graphc.seed(3)
+        self.body, self.still, self.unread = nn.Linear(8, 8), nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        hidden = self.body(x)
+        return graphc.mean(hidden) + graphc.mean(graphc.stop_gradient(self.still(hidden)))
+
+
+def test_what_has_no_gradient_is_left_alone_again() -> None:
+    def compiled() -> tuple[graphc.Program, TwoHeads, optim.Adam]:
+        model, rule = TwoHeads(), optim.Adam(lr=0.01)
+        loss = lambda m, x: m(x)  # noqa: E731
+        spec = graphc.spec((4, 8))
+        step = graphc.compile(loss, model, spec, update=rule, device="cpu", streams=1)
+        step(np.ones((4, 8), np.float32))
+        return step, model, rule
+
+    (first, _, rule), (again, model, other) = compiled(), compiled()
+    assert "stages" not in vars(again)
+    assert list(rule.state_dict()) == list(other.state_dict())
+    assert not any("still" in name or "unread" in name for name in other.state_dict())
+    for name, array in first.state_dict().items():
+        np.testing.assert_array_equal(array, again.state_dict()[name])
+    model.body.weight.trainable = False
+    with pytest.raises(graphc.errors.GraphError, match=r"body\.weight had trainable=True"):
+        again(np.ones((4, 8), np.float32))
+
+
+def test_rules_that_update_in_a_way_of_their_own_are_not_remembered(folder: Path) -> None:
+    class Looks(optim.SGD):
+        def emit(self, builder: Any, gradients: Any) -> None:
+            super().emit(builder, gradients)
+
+    model, spec = nn.Linear(8, 8), graphc.spec((4, 8))
+    for rule in (Looks(lr=0.1), optim.SGD(lr=0.1)):
+        graphc.compile(lambda m, x: graphc.mean(m(x)), model, spec, update=rule, device="cpu")
+        assert len(files(folder)) == isinstance(rule, Looks) ^ 1
 
 
 def small(function: Callable[..., Any] = lambda x: graphc.exp(x) * 2.0, **options: Any) -> Any:

@@ -1,0 +1,103 @@
+"""The gradient and the update of the parameters, behind a traced loss; and what an update is
+recognised by where neither has to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
+from graphc.ir import Graph, Where
+from graphc.lines import error
+from graphc.nn.parameter import Parameter
+from graphc.nn.selection import Selection
+from graphc.optim.rule import Rule
+from graphc.state import StateBuffer
+from graphc.trace import Builder, Tensor
+from graphc.tracing import Traced
+
+Buffers = Mapping[str, StateBuffer]
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """What the passes behind the gradient begin with."""
+
+    graph: Graph
+    buffers: Buffers
+    """Of its state, by name."""
+    read: Sequence[str] = ()
+    """The parameters among those that may change that the loss depends on."""
+    updated: Sequence[str] = ()
+    """Those that have a gradient."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """What `compile` is asked to update, and how."""
+
+    traced: Traced
+    rule: Rule
+    allowed: Mapping[str, Parameter]
+    """The parameters that may change, by name, and others that are not trainable."""
+    trainable: dict[str, bool]
+    """Whether each of them was, when `compile` was called."""
+    selected: bool
+    """Whether `train` chose them."""
+
+    @classmethod
+    def of(cls, traced: Traced, rule: Rule, selection: Selection | None) -> Update:
+        """GraphError for a selection of what the program's arguments do not hold."""
+        allowed = traced.parameters if selection is None else selection.of(traced.parameters)
+        trainable = {name: p.trainable for name, p in allowed.items()}
+        return cls(traced, rule, allowed, trainable, selection is not None)
+
+    def differentiate(self, graph: Graph) -> Differentiated:
+        """The graph with the gradient of its first output and the update of the parameters.
+        GraphError if the loss is no scalar or depends on nothing that may change."""
+        builder = Builder.extend(graph, self.traced.builder)
+        outputs = [Tensor(v, builder) for v in graph.outputs]
+        if not outputs:
+            raise error("with update=, the function returns the loss, got nothing")
+        check_scalar_loss(outputs[0])
+        read = [name for name in self.allowed if name in builder.buffers]
+        trained = [name for name in read if self.trainable[name]]
+        if not trained:
+            found = (
+                "train= names none that are"
+                if self.selected
+                else "found none among the arguments: give the module to compile as an argument"
+            )
+            raise error(f"with update=, the loss depends on trainable parameters, {found}")
+        weights = [builder.read_state(self.allowed[name].state) for name in trained]
+        with builder.building():
+            with builder.at(Where(derived=True)):
+                seed = one_like(outputs[0])
+            grads = gradients(outputs[:1], [seed], weights, builder)
+            pairs = [(n, g) for n, g in zip(trained, grads, strict=True) if g is not None]
+            self.rule.emit(builder, [(self.allowed[n], g, n) for n, g in pairs])
+        updated = [name for name, _ in pairs]
+        return Differentiated(builder.graph(outputs), builder.buffers, read, updated)
+
+    def note(self, read: Sequence[str]) -> None:
+        """Let the program refuse to run when one of these parameters is no longer trainable, or
+        is so by now."""
+        noted = self.traced.builder.trainable_read
+        noted += [(name, self.allowed[name], self.trainable[name]) for name in read]
+
+    def outline(self, graph: Graph, names: Sequence[str]) -> tuple[Graph, Buffers] | None:
+        """The update alone, behind the traced `graph`, of the parameters of these names: their
+        gradients are inputs. Its text tells two rules apart as that of the whole program would. The
+        buffers are those of the whole program. None if a rule has an `emit` of its own, which may
+        look at how a gradient was computed."""
+        if type(self.rule).emit is not Rule.emit:
+            return None
+        builder = Builder.extend(graph, self.traced.builder)
+        with builder.building():
+            pairs = [(self.allowed[n], builder.input(n, self.allowed[n].type), n) for n in names]
+            self.rule.emit(builder, pairs)
+        whole = builder.graph([])
+        return (
+            Graph(whole.name, (), whole.state, whole.nodes[len(graph.nodes) :], (), whole.updates),
+            builder.buffers,
+        )
