@@ -236,16 +236,22 @@ struct Tile {
         begin = at[S::AXES] * end / S::PARTS;
         end = (at[S::AXES] + 1) * end / S::PARTS;
       }
-#pragma GCC unroll 1
-      for (long z = begin; z < end; z++) {
+      const auto one = [&](long z) __attribute__((always_inline)) {
         at[S::sums[D].axis] = z;
         if constexpr (S::sums[D].guarded)
-          if (!S::template guard<D>(at)) continue;
+          if (!S::template guard<D>(at)) return;
         const X* xd = x + S::template x_sum<D>(at);
         const Y* yd = y + S::template y_sum<D>(at);
         if constexpr (S::MOVING && D + 1 == S::DEPTH)
           steps<0>(sums, xd, places(yd, at), First<S::EXTENT>{});
         else sum<D + 1>(sums, xd, yd, at);
+      };
+      if constexpr (S::MOVING && D + 1 == S::DEPTH && S::sums[D].extent <= 3) {
+#pragma GCC unroll 3
+        for (long z = begin; z < end; z++) one(z);
+      } else {
+#pragma GCC unroll 1
+        for (long z = begin; z < end; z++) one(z);
       }
     }
   }
