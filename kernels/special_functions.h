@@ -2,7 +2,8 @@
 // they are rounded once at the end, so they are within 1 unit of the last place there; in float64 the error is some 1e-14 of the
 // result (of 1 near a root, of x^2 where e^(x^2) is a factor). NaN, infinities, poles and signs of zero are those of PyTorch.
 //
-// Whoever includes this defines GRAPHC_SPECIAL, the qualifiers of a function, and exp, log, sqrt, abs, floor and copysign of D.
+// Whoever includes this defines GRAPHC_SPECIAL, the qualifiers of a function, and exp, log, sqrt, abs, floor and copysign of D, and
+// select(condition, a, b): no class of registers can have `condition ? a : b`.
 //
 // Chebyshev coefficients: interpolation at 40 to 60 nodes with 40 digits. erfcx: the argument of Shepherd and Laframboise, Math.
 // Comp. 36 (1981). Normal quantiles: Wichura, Algorithm AS 241, Applied Statistics 37 (1988). Gamma functions: Stirling's and
@@ -33,24 +34,27 @@ template <class D, class... Rest> GRAPHC_SPECIAL D chebyshev(D t, Rest... rest) 
 
 template <class D> GRAPHC_SPECIAL D nowhere(D) { return D{} + __builtin_nan(""); }
 
-// e^(x^2) erfc(x)
+// e^(x^2) erfc(x) for x >= 0
+template <class D> GRAPHC_SPECIAL D erfcx_above_zero(D x) {
+  const D t = 1.0 - 7.5 / (x + 3.75);
+  return chebyshev(t, 5.068148904796374e-17, 7.418235256624271e-17, -1.2507950530688638e-15,
+                   -1.864562880419314e-15, 3.347811948286805e-14, 3.2525481481487395e-14,
+                   -9.65469674843344e-13, 1.9455868545777347e-13, 2.86879501093067e-11,
+                   -6.318088340886684e-11, -7.754400208831351e-10, 4.521959811218287e-09,
+                   1.076499946567091e-08, -2.1886401049234397e-07, 7.74038306619849e-07,
+                   4.13902798607301e-06, -6.916973302501207e-05, 0.0004907758365258086,
+                   -0.002413163540417608, 0.009074997670705265, -0.026658668435305753,
+                   0.05920993999819189, -0.08424913336651792, -0.004590054580646478,
+                   2.3551578691348034 * 0.5) /
+         (x * 2.0 + 1.0);
+}
 template <class D> GRAPHC_SPECIAL D wide_erfcx(D x) {
-  const D size = abs(x), t = 1.0 - 7.5 / (size + 3.75);
-  const D y = chebyshev(t, 5.068148904796374e-17, 7.418235256624271e-17, -1.2507950530688638e-15,
-                        -1.864562880419314e-15, 3.347811948286805e-14, 3.2525481481487395e-14,
-                        -9.65469674843344e-13, 1.9455868545777347e-13, 2.86879501093067e-11,
-                        -6.318088340886684e-11, -7.754400208831351e-10, 4.521959811218287e-09,
-                        1.076499946567091e-08, -2.1886401049234397e-07, 7.74038306619849e-07,
-                        4.13902798607301e-06, -6.916973302501207e-05, 0.0004907758365258086,
-                        -0.002413163540417608, 0.009074997670705265, -0.026658668435305753,
-                        0.05920993999819189, -0.08424913336651792, -0.004590054580646478,
-                        2.3551578691348034 * 0.5) /
-              (size * 2.0 + 1.0);
-  return x < 0.0 ? exp(x * x) * 2.0 - y : y;
+  const D y = erfcx_above_zero(abs(x));
+  return select(x < 0.0, exp(x * x) * 2.0 - y, y);
 }
 template <class D> GRAPHC_SPECIAL D wide_erfc(D x) {
-  const D size = abs(x), y = wide_erfcx(size) * exp(-size * size);
-  return x < 0.0 ? 2.0 - y : y;
+  const D size = abs(x), y = erfcx_above_zero(size) * exp(-size * size);
+  return select(x < 0.0, 2.0 - y, y);
 }
 
 // The normal quantile at p, given q = p - 1/2 and tail = min(p, 1 - p).
@@ -81,12 +85,13 @@ template <class D> GRAPHC_SPECIAL D normal_quantile(D q, D tail) {
       polynomial(r, 2.04426310338993978564e-15, 1.42151175831644588870e-7,
                  1.84631831751005468180e-5, 7.86869131145613259100e-4, 1.48753612908506148525e-2,
                  1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0);
-  const D size = s > 5.0 ? far : outer, edge = tail == 0.0 ? D{} + __builtin_inf() : size;
-  return abs(q) <= 0.425 ? middle : copysign(edge, q);
+  const D size = select(s > 5.0, far, outer),
+          edge = select(tail == 0.0, D{} + __builtin_inf(), size);
+  return select(abs(q) <= 0.425, middle, copysign(edge, q));
 }
 template <class D> GRAPHC_SPECIAL D wide_ndtri(D p) {
   const D rest = 1.0 - p;
-  return normal_quantile(p - 0.5, rest < p ? rest : p);
+  return normal_quantile(p - 0.5, select(rest < p, rest, p));
 }
 template <class D> GRAPHC_SPECIAL D wide_erfinv(D x) {
   return normal_quantile(x * 0.5, (1.0 - abs(x)) * 0.5) * 0.70710678118654752;
@@ -108,36 +113,36 @@ template <class D> GRAPHC_SPECIAL D cosine_of_pi(D d) {
 template <class D> GRAPHC_SPECIAL D wide_sinc(D x) {
   const D whole = floor(x + 0.5), sine = sine_of_pi(x - whole),
           odd = whole - floor(whole * 0.5) * 2.0;
-  return x == 0.0 ? D{} + 1.0 : (odd == 1.0 ? -sine : sine) / (x * 3.1415926535897932);
+  return select(x == 0.0, D{} + 1.0, select(odd == 1.0, -sine, sine) / (x * 3.1415926535897932));
 }
 
 // log |gamma(x)|, with an error of some 1e-14 of 1: for float32 alone.
 template <class D> GRAPHC_SPECIAL D wide_lgamma(D x) {
-  const D a = x < 0.5 ? 1.0 - x : x, up = a + 7.0, z = a < 7.0 ? up : a;
+  const D a = select(x < 0.5, 1.0 - x, x), up = a + 7.0, z = select(a < 7.0, up, a);
   const D steps = a * (a + 1.0) * (a + 2.0) * (a + 3.0) * (a + 4.0) * (a + 5.0) * (a + 6.0),
-          product = a < 7.0 ? steps : D{} + 1.0;
+          product = select(a < 7.0, steps, D{} + 1.0);
   const D w = 1.0 / z;
   const D series = w * polynomial(w * w, -3617.0 / 122400, 1.0 / 156, -691.0 / 360360, 1.0 / 1188,
                                   -1.0 / 1680, 1.0 / 1260, -1.0 / 360, 1.0 / 12);
   const D value = ((z - 0.5) * log(z) - z) + (series + 0.91893853320467274) - log(product);
   const D mirrored = log(3.1415926535897932 / abs(sine_of_pi(x - floor(x + 0.5)))) - value,
-          result = x < 0.5 ? mirrored : value;
-  return abs(x) == __builtin_inf() ? abs(x) : (x == 1.0) | (x == 2.0) ? D{} : result;
+          result = select(x < 0.5, mirrored, value);
+  return select(abs(x) == __builtin_inf(), abs(x), select((x == 1.0) | (x == 2.0), D{}, result));
 }
 
 // The derivative of lgamma.
 template <class D> GRAPHC_SPECIAL D wide_digamma(D x) {
-  const D a = x < 0.0 ? 1.0 - x : x, up = a + 7.0, z = a < 7.0 ? up : a;
+  const D a = select(x < 0.0, 1.0 - x, x), up = a + 7.0, z = select(a < 7.0, up, a);
   const D w = 1.0 / z, square = w * w;
   const D series = square * polynomial(square, -3617.0 / 8160, 1.0 / 12, -691.0 / 32760, 1.0 / 132,
                                        -1.0 / 240, 1.0 / 252, -1.0 / 120, 1.0 / 12);
   D steps{};
   for (int k = 6; k >= 1; k--) steps += 1.0 / (a + double(k));
   steps += 1.0 / a;  // of the sign of a zero
-  const D value = log(z) - w * 0.5 - series - (a < 7.0 ? steps : D{});
+  const D value = log(z) - w * 0.5 - series - select(a < 7.0, steps, D{});
   const D d = x - floor(x + 0.5),
           mirrored = value - 3.1415926535897932 * cosine_of_pi(d) / sine_of_pi(d);
-  return x < 0.0 ? (d == 0.0 ? nowhere(x) : mirrored) : value;
+  return select(x < 0.0, select(d == 0.0, nowhere(x), mirrored), value);
 }
 
 // The derivative of digamma of order N > 0; for N > 1 NaN below 0.
@@ -145,7 +150,7 @@ template <int N, class D> GRAPHC_SPECIAL D wide_polygamma(D x) {
   constexpr double BERNOULLI[] = {1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
                                   5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510};
   constexpr int STEPS = 9 + N;
-  const D a = N == 1 ? (x < 0.5 ? 1.0 - x : x) : x, inverse = 1.0 / (a + double(STEPS));
+  const D a = N == 1 ? select(x < 0.5, 1.0 - x, x) : x, inverse = 1.0 / (a + double(STEPS));
   D power = inverse;
   double factorial = 1.0;
   for (int k = 1; k < N; k++) power *= inverse, factorial *= k + 1;
@@ -166,10 +171,10 @@ template <int N, class D> GRAPHC_SPECIAL D wide_polygamma(D x) {
   }
   const D value = sum * (N % 2 ? factorial : -factorial);
   if constexpr (N > 1) {
-    return x < 0.0 ? nowhere(x) : value;
+    return select(x < 0.0, nowhere(x), value);
   } else {
     const D sine = sine_of_pi(x - floor(x + 0.5));
-    return x < 0.5 ? 9.8696044010893586 / (sine * sine) - value : value;
+    return select(x < 0.5, 9.8696044010893586 / (sine * sine) - value, value);
   }
 }
 
@@ -194,7 +199,7 @@ template <class D> GRAPHC_SPECIAL D wide_i0e(D x) {
                           2.0489185894690638e-07, 2.8913705208347567e-06, 6.889758346916825e-05,
                           0.0033691164782556943, 0.8044904110141088 * 0.5) /
                 sqrt(size);
-  return size > 8.0 ? far : near;
+  return select(size > 8.0, far, near);
 }
 template <class D> GRAPHC_SPECIAL D wide_i1e(D x) {
   const D size = abs(x), t = size * 0.25 - 1.0, u = 16.0 / size - 1.0;
@@ -219,6 +224,6 @@ template <class D> GRAPHC_SPECIAL D wide_i1e(D x) {
                 -2.512236237870209e-07, -3.882564808877691e-06, -0.00011058893876262371,
                 -0.009761097491361469, 0.7785762350182801 * 0.5) /
       sqrt(size);
-  return copysign(size > 8.0 ? far : near, x);
+  return copysign(select(size > 8.0, far, near), x);
 }
 }  // namespace graphc

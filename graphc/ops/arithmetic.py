@@ -76,7 +76,7 @@ class FloorDivide(Pointwise):
     """y = floor(a / b), of the exact quotient; for integers 0 where b = 0."""
 
     name: ClassVar[str] = "floor_divide"
-    operations: ClassVar[int] = 9000
+    operations: ClassVar[int] = 5000
     expression: ClassVar[str] = "floor_divide({a}, {b})"
     meaning = np.floor_divide
 
@@ -88,7 +88,7 @@ class Remainder(Pointwise):
     """y = a - b floor(a / b), with the sign of b; for integers 0 where b = 0."""
 
     name: ClassVar[str] = "remainder"
-    operations: ClassVar[int] = 9000
+    operations: ClassVar[int] = 5000
     expression: ClassVar[str] = "remainder({a}, {b})"
     meaning = np.remainder
 
@@ -101,7 +101,7 @@ class Pow(Pointwise):
     """y = a^b, of floats."""
 
     name: ClassVar[str] = "pow"
-    operations: ClassVar[int] = 900
+    operations: ClassVar[int] = 550
     units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "pow({a}, {b})"
     meaning = np.power

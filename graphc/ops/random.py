@@ -31,7 +31,7 @@ class PhiloxUniform(Random):
     number: int
     shape: tuple[int, ...]
     name: ClassVar[str] = "philox_uniform"
-    operations: ClassVar[int] = 1250
+    operations: ClassVar[int] = 400
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         (counter,) = inputs

@@ -84,7 +84,7 @@ class Fmod(Pointwise):
     """y = a - b trunc(a / b), exactly, with the sign of a; for integers 0 where b = 0."""
 
     name: ClassVar[str] = "fmod"
-    operations: ClassVar[int] = 9000
+    operations: ClassVar[int] = 5000
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "fmod({a}, {b})"
     meaning = np.fmod
@@ -98,7 +98,7 @@ class Exp2(Pointwise):
     """y = 2^a."""
 
     name: ClassVar[str] = "exp2"
-    operations: ClassVar[int] = 450
+    operations: ClassVar[int] = 150
     units: ClassVar[float] = 1.0
     expression: ClassVar[str] = "exp2({a})"
     meaning = np.exp2

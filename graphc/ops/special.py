@@ -33,7 +33,7 @@ class Erfc(_Special):
     """y = 1 - erf(a), accurate where that is near 0."""
 
     name: ClassVar[str] = "erfc"
-    operations: ClassVar[int] = 8000
+    operations: ClassVar[int] = 2000
     meaning = values.in_double(values.erfc)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -45,7 +45,7 @@ class Erfcx(_Special):
     """y = e^(a^2) erfc(a)."""
 
     name: ClassVar[str] = "erfcx"
-    operations: ClassVar[int] = 4200
+    operations: ClassVar[int] = 2000
     meaning = values.in_double(values.erfcx)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -57,7 +57,7 @@ class Erfinv(_Special):
     """y with erf(y) = a; inf and -inf at 1 and -1, NaN beyond."""
 
     name: ClassVar[str] = "erfinv"
-    operations: ClassVar[int] = 4000
+    operations: ClassVar[int] = 1700
     meaning = values.in_double(values.erfinv)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -69,7 +69,7 @@ class Ndtri(_Special):
     """y such that a normal number is below y with probability a; NaN outside of 0 to 1."""
 
     name: ClassVar[str] = "ndtri"
-    operations: ClassVar[int] = 4500
+    operations: ClassVar[int] = 1700
     meaning = values.in_double(values.ndtri)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -81,7 +81,7 @@ class Lgamma(_Special):
     """y = log |gamma(a)|, inf at the poles."""
 
     name: ClassVar[str] = "lgamma"
-    operations: ClassVar[int] = 8000
+    operations: ClassVar[int] = 4000
     meaning = values.in_double(values.lgamma)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -93,7 +93,7 @@ class Digamma(_Special):
     """y = the derivative of log |gamma(a)|; -inf at 0, NaN at the other poles."""
 
     name: ClassVar[str] = "digamma"
-    operations: ClassVar[int] = 5000
+    operations: ClassVar[int] = 2000
     meaning = values.in_double(values.digamma)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -107,7 +107,7 @@ class Polygamma(Pointwise):
 
     order: int
     name: ClassVar[str] = "polygamma"
-    operations: ClassVar[int] = 1700
+    operations: ClassVar[int] = 1000
     units: ClassVar[float] = 0.51
     expression: ClassVar[str] = "polygamma<{order}>({a})"
     accepts: ClassVar[tuple[str, ...]] = FLOATS
@@ -126,7 +126,7 @@ class I0e(_Special):
     """y = e^-|a| times the modified Bessel function of the first kind, of order 0."""
 
     name: ClassVar[str] = "i0e"
-    operations: ClassVar[int] = 2000
+    operations: ClassVar[int] = 1200
     meaning = values.in_double(lambda a: values.scaled_bessel(0, a))
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -138,7 +138,7 @@ class I1e(_Special):
     """y = e^-|a| times the modified Bessel function of the first kind, of order 1."""
 
     name: ClassVar[str] = "i1e"
-    operations: ClassVar[int] = 2300
+    operations: ClassVar[int] = 1200
     meaning = values.in_double(lambda a: values.scaled_bessel(1, a))
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -159,7 +159,7 @@ class Sinc(_Special):
     """y = sin(pi a) / (pi a), 1 at 0."""
 
     name: ClassVar[str] = "sinc"
-    operations: ClassVar[int] = 1700
+    operations: ClassVar[int] = 220
     meaning = values.in_double(values.sinc)
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
@@ -178,7 +178,7 @@ class Nextafter(Pointwise):
     """y = the number next to a on the way to b. No gradient flows."""
 
     name: ClassVar[str] = "nextafter"
-    operations: ClassVar[int] = 3500
+    operations: ClassVar[int] = 2000
     units: ClassVar[float] = 0.0
     expression: ClassVar[str] = "nextafter({a}, {b})"
     meaning = np.nextafter
@@ -192,7 +192,7 @@ class Gcd(Pointwise):
     """y = the greatest common divisor of the integers a and b; |a| where b = 0."""
 
     name: ClassVar[str] = "gcd"
-    operations: ClassVar[int] = 4500
+    operations: ClassVar[int] = 2500
     expression: ClassVar[str] = "gcd({a}, {b})"
     meaning = np.gcd
     accepts = INTEGERS

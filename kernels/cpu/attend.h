@@ -253,13 +253,13 @@ NOINLINE void forward_step(ForwardBlock<S>& block, const Arrays<S>& in, long t, 
       in.k + u * S::K::row, block.q + first * W, count, S::FEATURES,
       [&](long r, int v, vec<T> x) INLINED {
         x = seen<S, true>(x, in, from + v * W, u + r, S::QUERIES - from - v * W);
-        largest[v] = x > largest[v] ? x : largest[v];
+        largest[v] = select(x > largest[v], x, largest[v]);
         store(weights + r * P + v * W, x);
       });
   vec<T> base[V], sum[V];
 #pragma GCC unroll 8
   for (int v = 0; v < V; v++) {
-    base[v] = largest[v] == -infinity<T> ? vec<T>{} : largest[v];
+    base[v] = select(largest[v] == -infinity<T>, vec<T>{}, largest[v]);
     factor[v] = exp(block.largest[first + v] - base[v]);
     block.largest[first + v] = largest[v];
     sum[v] = vec<T>{};

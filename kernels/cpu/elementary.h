@@ -18,17 +18,20 @@ INLINE vec<float> from_bits(vec<int32_t> x) { return (vec<float>)x; }
 
 template <class V> INLINE mask isnan(V x) { return as_mask(x != x); }
 INLINE vec<float> abs(vec<float> x) { return from_bits(bits(x) & 0x7fffffff); }
-template <class V> INLINE V abs(V x) { return x < V{} ? -x : x; }
+template <class V> INLINE V abs(V x) { return select(x < V{}, -x, x); }
 INLINE vec<double> abs(vec<double> x) { return (vec<double>)((vec<int64_t>)x & INT64_MAX); }
+INLINE vec<double> copysign(vec<double> x, vec<double> sign) {
+  return (vec<double>)(((vec<int64_t>)x & INT64_MAX) | ((vec<int64_t>)sign & INT64_MIN));
+}
 INLINE vec<float> copysign(vec<float> x, vec<float> sign) {
   return from_bits((bits(x) & 0x7fffffff) | (bits(sign) & INT32_MIN));
 }
 
 // NaN in either argument is the result.
-template <class V> INLINE V maximum(V a, V b) { return (a > b) | (a != a) ? a : b; }
-template <class V> INLINE V minimum(V a, V b) { return (a < b) | (a != a) ? a : b; }
-template <class V> INLINE V relu(V x) { return x <= V{} ? V{} : x; }
-template <class V> INLINE V relu_grad(V d, V y) { return y <= V{} ? V{} : d; }
+template <class V> INLINE V maximum(V a, V b) { return select((a > b) | (a != a), a, b); }
+template <class V> INLINE V minimum(V a, V b) { return select((a < b) | (a != a), a, b); }
+template <class V> INLINE V relu(V x) { return select(x <= V{}, V{}, x); }
+template <class V> INLINE V relu_grad(V d, V y) { return select(y <= V{}, V{}, d); }
 
 // Of the vector extension's operators there is no root.
 template <class V> INLINE V sqrt(V x) {
@@ -38,7 +41,10 @@ template <class V> INLINE V sqrt(V x) {
 #elif defined(GRAPHC_AVX2)
   if constexpr (__is_same(V, vec<float>)) return __builtin_ia32_sqrtps256(x);
 #endif
-  GRAPHC_EACH(l) x[l] = __is_same(element<V>, float) ? __builtin_sqrtf(x[l]) : __builtin_sqrt(x[l]);
+  if constexpr (is_wide<element<V>>) {
+    for (int l = 0; l < W / 2; l++) x.low[l] = __builtin_sqrt(x.low[l]);
+    for (int l = 0; l < W / 2; l++) x.high[l] = __builtin_sqrt(x.high[l]);
+  } else GRAPHC_EACH(l) x[l] = __builtin_sqrtf(x[l]);
   return x;
 }
 template <class V> INLINE V rsqrt(V x) { return element<V>(1) / sqrt(x); }
@@ -211,8 +217,8 @@ INLINE vec<double> log2_wide(
   return e + (p * z * s + s) * 2.8853900817779268;
 }
 INLINE vec<float> exp2_wide(vec<double> x) {
-  x = x < -160.0 ? splat(-160.0) : x;
-  x = x > 130.0 ? splat(130.0) : x;
+  x = select(x < -160.0, splat(-160.0), x);
+  x = select(x > 130.0, splat(130.0), x);
   const vec<double> n = (x + 6755399441055744.0) - 6755399441055744.0;
   const vec<double> r = (x - n) * 0.69314718055994531;
   vec<double> p = r * (1.0 / 5040) + 1.0 / 720;
@@ -259,7 +265,7 @@ GRAPHC_LIBRARY(cos)
 #undef GRAPHC_LIBRARY
 INLINE vec<double> sigmoid(vec<double> x) {
   const vec<double> e = exp(-abs(x)), positive = 1.0 / (1.0 + e);
-  return x < 0.0 ? positive * e : positive;
+  return select(x < 0.0, positive * e, positive);
 }
 INLINE vec<double> pow(vec<double> x, vec<double> y) {
   GRAPHC_EACH(l) x[l] = __builtin_pow(x[l], y[l]);
@@ -271,36 +277,34 @@ template <class V> INLINE V floor(V x) { return x; }
 template <class V> INLINE V pow(V x, V y) {
   V result = V{} + element<V>(1);
   for (int bit = 0; bit < 63; bit++) {
-    bool any = false;
-    GRAPHC_EACH(l) any |= y[l] > 0;
-    if (!any) break;
-    result = (y & 1) != 0 ? result * x : result;
+    if (!any(as_mask(y > V{}))) break;
+    result = select((y & 1) != V{}, result * x, result);
     x *= x;
     y >>= 1;
   }
   return result;
 }
 template <class V> INLINE V without_traps(V b) {  // 1 for 0 and -1
-  const V one = V{} + element<V>(1), nonzero = b == 0 ? one : b;
+  const V one = V{} + element<V>(1), nonzero = select(b == V{}, one, b);
   if constexpr (element<V>(-1) > 0) return nonzero;
-  else return nonzero == V{} - one ? one : nonzero;
+  else return select(nonzero == V{} - one, one, nonzero);
 }
+// Where a remainder is not 0 and its sign not that of b.
+template <class V> INLINE auto differ(V r, V b) { return (r != V{}) & ((r < V{}) != (b < V{})); }
 template <class V> INLINE V floor_divide(V a, V b) {
   if constexpr (element<V>(0.5) != 0) {
     // From the exact remainder, as NumPy does: a / b may round up to the next integer. That of the sign of a, which is finite where b is not.
     V r;
     GRAPHC_EACH(l)
     r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
-    const V whole = (a - r) / b,
-            quotient = (r != 0) & ((r < 0) != (b < 0)) ? whole - element<V>(1) : whole,
+    const V whole = (a - r) / b, quotient = select(differ(r, b), whole - element<V>(1), whole),
             below = floor(quotient);
-    const V near = quotient - below > element<V>(0.5) ? below + element<V>(1) : below;
-    return b == 0 ? a / b : near;
+    const V near = select(quotient - below > element<V>(0.5), below + element<V>(1), below);
+    return select(b == V{}, a / b, near);
   } else {
     const V safe = without_traps(b), quotient = a / safe;
-    const V down =
-        ((a % safe != 0) & ((a < 0) != (safe < 0))) != 0 ? quotient - element<V>(1) : quotient;
-    return b == 0 ? V{} : b == safe ? down : V{} - a;
+    const V down = select(differ(a % safe, safe), quotient - element<V>(1), quotient);
+    return select(b == V{}, V{}, select(b == safe, down, V{} - a));
   }
 }
 template <class V> INLINE V remainder(V a, V b) {  // of the sign of b
@@ -308,11 +312,10 @@ template <class V> INLINE V remainder(V a, V b) {  // of the sign of b
     V r;
     GRAPHC_EACH(l)
     r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
-    return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
+    return select(differ(r, b), r + b, r);
   } else {
     const V safe = without_traps(b), r = a % safe;
-    const V up = ((r != 0) & ((r < 0) != (safe < 0))) != 0 ? r + safe : r;
-    return b == 0 ? V{} : up;
+    return select(b == V{}, V{}, select(differ(r, safe), r + safe, r));
   }
 }
 #undef GRAPHC_EACH

@@ -75,11 +75,11 @@ template <class S, bool ALONG, class V> INLINE S single(V value, long place) {
 }
 
 template <bool REVERSE, int S, class V, int... L> INLINE V shifted(V v, V none, Lanes<L...>) {
-  return __builtin_shufflevector(
-      v, none, (REVERSE ? (L + S < W ? L + S : W + L) : (L >= S ? L - S : W + L))...);
+  return shuffle(v, none,
+                 Lanes<(REVERSE ? (L + S < W ? L + S : W + L) : (L >= S ? L - S : W + L))...>{});
 }
 template <int FROM, class V, int... L> INLINE V repeated(V v, Lanes<L...>) {
-  return __builtin_shufflevector(v, v, (L * 0 + FROM)...);
+  return shuffle(v, v, Lanes<(L * 0 + FROM)...>{});
 }
 
 // Each lane joins those before it, at the distances S.

@@ -3,11 +3,27 @@
 #include "cpu/simd.h"
 
 namespace graphc {
-// The high and low words of a 32 x 32 bit product.
+// The products of the lower words of each 64 bits.
+INLINE Half<uint64_t> product_of_words(Half<uint64_t> a, vec<uint32_t> b) {
+#if defined(GRAPHC_AVX512)
+  return (Half<uint64_t>)__builtin_ia32_pmuludq512_mask((vec<int32_t>)a, (vec<int32_t>)b, Eight{},
+                                                        (unsigned char)-1);
+#elif defined(GRAPHC_AVX2)
+  return (Half<uint64_t>)__builtin_ia32_pmuludq256((vec<int32_t>)a, (vec<int32_t>)b);
+#elif defined(__SSE2__) && GRAPHC_LANES == 4 && !defined(__clang__)
+  return (Half<uint64_t>)__builtin_ia32_pmuludq128((vec<int32_t>)a, (vec<int32_t>)b);
+#else
+  constexpr uint64_t lower = 0xffffffff;
+  return (a & lower) * ((Half<uint64_t>)b & lower);
+#endif
+}
+// The high and low words of a 32 x 32 bit product: of every second lane, then of those between.
 INLINE void multiply(uint32_t a, vec<uint32_t> b, vec<uint32_t>& high, vec<uint32_t>& low) {
-  const vec<uint64_t> product = __builtin_convertvector(b, vec<uint64_t>) * uint64_t(a);
-  high = __builtin_convertvector(product >> 32, vec<uint32_t>);
-  low = __builtin_convertvector(product, vec<uint32_t>);
+  constexpr uint64_t lower = 0xffffffff;
+  const Half<uint64_t> pairs = (Half<uint64_t>)b, first = product_of_words(pairs, splat(a)),
+                       second = product_of_words(pairs >> 32, splat(a));
+  high = (vec<uint32_t>)(first >> 32 | (second & ~lower));
+  low = (vec<uint32_t>)((first & lower) | second << 32);
 }
 
 // Philox4x32-10, word 0, as a float in [0, 1). Key (seed, number), counter (index low, index high, step, 0) with the index
@@ -16,8 +32,7 @@ template <int S, int D> INLINE vec<float> philox_uniform(uint32_t seed, uint32_t
                                                          vec<int32_t> step, long at) {
   const vec<uint64_t> index =
       (splat<uint64_t>(uint64_t(at)) + lanes<uint64_t>() * uint64_t(S)) / uint64_t(D);
-  vec<uint32_t> c0 = __builtin_convertvector(index, vec<uint32_t>),
-                c1 = __builtin_convertvector(index >> 32, vec<uint32_t>);
+  vec<uint32_t> c0 = convert<uint32_t>(index), c1 = convert<uint32_t>(index >> 32);
   vec<uint32_t> c2 = (vec<uint32_t>)step, c3{}, high0, low0, high1, low1;
   for (int round = 0; round < 10; round++) {
     multiply(0xD2511F53u, c0, high0, low0);

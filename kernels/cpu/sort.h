@@ -48,14 +48,11 @@ template <class T, bool WIDE = sizeof(element<vec<T>>) == 8> struct Entries {
   // Stores the lanes of `chosen` one behind another; how many.
   INLINE long keep_to(Entry<T>* p, mask chosen, int live) const {
 #if defined(GRAPHC_AVX512)
-    typedef long long eight __attribute__((vector_size(64)));
-    eight halves[2];
-    __builtin_memcpy(halves, &bits, sizeof bits);
     const unsigned which =
         __builtin_ia32_cmpd512_mask(chosen, mask{}, 4, (unsigned short)((1u << live) - 1));
     const int low = __builtin_popcount(which & 255);
-    __builtin_ia32_compressstoredi512_mask((eight*)p, halves[0], (unsigned char)which);
-    __builtin_ia32_compressstoredi512_mask((eight*)(p + low), halves[1],
+    __builtin_ia32_compressstoredi512_mask((Eight*)p, (Eight)bits.low, (unsigned char)which);
+    __builtin_ia32_compressstoredi512_mask((Eight*)(p + low), (Eight)bits.high,
                                            (unsigned char)(which >> 8));
     return low + __builtin_popcount(which >> 8);
 #else
@@ -63,8 +60,9 @@ template <class T, bool WIDE = sizeof(element<vec<T>>) == 8> struct Entries {
 #endif
   }
   INLINE static void exchange(Entries& a, Entries& b) {
-    const vec<uint64_t> low = a.bits < b.bits ? a.bits : b.bits;
-    b.bits = a.bits < b.bits ? b.bits : a.bits;
+    const auto good = a.bits < b.bits;
+    const vec<uint64_t> low = select(good, a.bits, b.bits);
+    b.bits = select(good, b.bits, a.bits);
     a.bits = low;
   }
 };
@@ -221,17 +219,6 @@ template <class E> __attribute__((noinline)) E* sort_bytes(E* a, E* b, long n) {
     b = swapped;
   }
   return a;
-}
-
-INLINE bool any(mask m) {
-#if defined(GRAPHC_AVX512)
-  return __builtin_ia32_cmpd512_mask(m, mask{}, 4, (unsigned short)-1) != 0;
-#else
-  uint64_t words[W / 2], all = 0;
-  __builtin_memcpy(words, &m, sizeof m);
-  for (int i = 0; i < W / 2; i++) all |= words[i];
-  return all != 0;
-#endif
 }
 
 // take<M>(j) for the registers of [0, END), of which M lanes live.

@@ -41,16 +41,15 @@ template <class V> INLINE V nextafter(V a, V b) {
   return a;
 }
 
-// By Euclid's algorithm; gcd(a, 0) = |a|.
+// By Euclid's algorithm; gcd(a, 0) = |a|. The least number has no magnitude, so that signs may come up again.
 template <class V> INLINE V gcd(V a, V b) {
   a = abs(a), b = abs(b);
   for (;;) {
-    bool any = false;
-    GRAPHC_EACH(l) any |= b[l] != 0;
-    if (!any) return a;
-    const V rest = a % (b == 0 ? V{} + element<V>(1) : b);
-    a = b == 0 ? a : b;
-    b = b == 0 ? b : rest;
+    const auto done = b == V{};
+    if (!any(as_mask(~done))) return abs(a);
+    const V rest = a % select(done, V{} + element<V>(1), b);
+    a = select(done, a, b);
+    b = select(done, b, rest);
   }
 }
 #undef GRAPHC_EACH

@@ -8,8 +8,8 @@
 namespace graphc {
 // Swaps the lanes of a that have bit S with those of b that have not.
 template <int S, class V, int... L> INLINE void exchange(V& a, V& b, Lanes<L...>) {
-  const V x = __builtin_shufflevector(a, b, ((L & S) ? W + L - S : L)...);
-  b = __builtin_shufflevector(a, b, ((L & S) ? W + L : L + S)...);
+  const V x = shuffle(a, b, Lanes<((L & S) ? W + L - S : L)...>{});
+  b = shuffle(a, b, Lanes<((L & S) ? W + L : L + S)...>{});
   a = x;
 }
 template <int S, class V> INLINE void exchange_rows(V (&r)[W]) {

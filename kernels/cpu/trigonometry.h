@@ -125,7 +125,6 @@ GRAPHC_LIBRARY(log10, log10)
   }
 GRAPHC_LIBRARY(atan2)
 GRAPHC_LIBRARY(hypot)
-GRAPHC_LIBRARY(copysign)
 #undef GRAPHC_LIBRARY
 INLINE mask signbit(vec<double> x) { return as_mask((vec<int64_t>)x < 0); }
 
@@ -135,7 +134,7 @@ template <class V> INLINE V fmod(V a, V b) {
     GRAPHC_EACH(l)
     a[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
     return a;
-  } else return b == 0 ? V{} : a % without_traps(b);
+  } else return select(b == V{}, V{}, a % without_traps(b));
 }
 
 // Shifts by a number of bits that the type has not leave the sign alone, or nothing.

@@ -93,8 +93,8 @@ template <class V> INLINE element<V> first_lane(V v) { return v[0]; }
 
 // The first lanes of v at every STEP-th lane from lane FIRST on, zeros elsewhere.
 template <int STEP, int FIRST, class V, int... L> INLINE V spread(V v, Lanes<L...>) {
-  return __builtin_shufflevector(
-      v, V{}, (L >= FIRST && (L - FIRST) % STEP == 0 ? (L - FIRST) / STEP : W + L)...);
+  return shuffle(v, V{},
+                 Lanes<(L >= FIRST && (L - FIRST) % STEP == 0 ? (L - FIRST) / STEP : W + L)...>{});
 }
 
 // Of N neighbours in a row of dx: those that meet column s of a window are D::DW apart, and their windows are neighbours in a row of dy.

@@ -30,7 +30,7 @@ GRAPHC_INLINE double polygamma(double x) {
   return wide_polygamma<N>(x);
 }
 
-// By Euclid's algorithm; gcd(a, 0) = |a|.
+// By Euclid's algorithm; gcd(a, 0) = |a|. The least number has no magnitude, so that signs may come up again.
 template <class T>
 GRAPHC_INLINE T gcd(T a, T b) {
   if constexpr (T(-1) < T(0)) {
@@ -42,7 +42,7 @@ GRAPHC_INLINE T gcd(T a, T b) {
     a = b;
     b = rest;
   }
-  return a;
+  return a < T(0) ? static_cast<T>(-a) : a;
 }
 
 }  // namespace graphc
