@@ -88,11 +88,9 @@ def load(
 
     graph, state = _packed(graph, state)
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
-    if settings.tune and device == "cpu":
-        from graphc.runtime.tuner import tuned
-
+    if settings.tune:
         with stage("tune"):
-            kernels = tuned(graph, kernels, target)
+            kernels = _tuned(graph, kernels, target, device)
     lean: Graph | None = None
     steps = ByStep(graph, kernels, None if "by_step" in settings.disable else target)
 
@@ -175,6 +173,18 @@ def _leaner(
         machine = Machine(target.device, settings.threads)
         leaner = Leaner(graph, kernels, machine, plan_of)
         return leaner.lean() if limit is None else leaner.within(limit)
+
+
+def _tuned(
+    graph: Graph, kernels: dict[str, Kernel], target: Target, device: str
+) -> dict[str, Kernel]:
+    """`kernels`, those that were measured to be the fastest where the device can be measured."""
+    from graphc.runtime.cpu.trial import CpuTrial
+    from graphc.runtime.cuda.trial import trial_on
+    from graphc.runtime.tuner import tuned
+
+    trial = CpuTrial() if target.device == "cpu" else trial_on(device)
+    return kernels if trial is None else tuned(graph, kernels, target, trial)
 
 
 def _machine(device: str, threads: int) -> str | None:

@@ -10,7 +10,7 @@ from graphc.ir import Node
 from graphc.kernels.cpu.contract import contract_candidates
 from graphc.kernels.cpu.lower import lower_cpu
 from graphc.kernels.cpu.transpose import lower_relayout
-from graphc.kernels.cuda.lower import lower_cuda
+from graphc.kernels.cuda.lower import cuda_candidates, lower_cuda
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.target import Target
@@ -19,6 +19,11 @@ LOWERINGS: dict[str, Callable[..., Kernel]] = {
     "cpu": lower_cpu,
     "cuda": lower_cuda,
     "sim": lower_cuda,
+}
+CANDIDATES: dict[str, Callable[[KernelNode, Target], list[Kernel]]] = {
+    "cpu": lambda node, target: list(contract_candidates(node, target)),
+    "cuda": cuda_candidates,
+    "sim": cuda_candidates,
 }
 CALLS_PER_NODE = 8
 """More than expression.py nests for one node of a body."""
@@ -47,11 +52,11 @@ def lower_step(node: KernelNode, whole: Kernel, target: Target) -> Kernel | None
 
 def candidates(node: Node, target: Target) -> list[Kernel]:
     """The kernels that may compute a node, the best by the model, which is `lower`'s, first. Only
-    contractions on the CPU have several."""
-    if target.device != "cpu" or not isinstance(node, KernelNode) or node.op.template != "contract":
+    contractions have several."""
+    if not isinstance(node, KernelNode) or node.op.template != "contract":
         return [lower(node, target)]
     with _deep_enough(node):
-        return list(contract_candidates(node, target))
+        return CANDIDATES[target.device](node, target)
 
 
 @contextmanager

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from graphc.ir import Array
+
+Play = Callable[[], object]
+"""Plays something once, so that it can be measured."""
 
 
 @dataclass(frozen=True)

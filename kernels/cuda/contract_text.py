@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph
 from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.contract import Problem, make_problem
+from graphc.kernels.cuda.contract_ways import REGISTERS, SHORT, Way, products, ways
 from graphc.kernels.cuda.runs import RUN, Runs, runs_of
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
@@ -17,17 +18,7 @@ from graphc.kernels.cuda.shell import (
     wrapped,
 )
 from graphc.kernels.cuda.taps import Taps, problem_by_taps
-from graphc.kernels.cuda.tiles import (
-    AnyTile,
-    Choice,
-    Operand,
-    Share,
-    TensorTile,
-    Tile,
-    best_tile,
-    every_step,
-    tensor_tiles,
-)
+from graphc.kernels.cuda.tiles import AnyTile, TensorTile
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
@@ -44,19 +35,28 @@ def lower_contract(node: KernelNode, splits_products: bool = False, order: str =
     """The kernel of a fused node with a contraction; every value is row-major. With
     `splits_products` tensor cores may make a product of float32 of three. A given `order` is that
     of another kernel, and what tiles are chosen among keeps to it."""
+    return next(contract_candidates(node, splits_products, order))
+
+
+def contract_candidates(
+    node: KernelNode, splits_products: bool = False, order: str = ""
+) -> Iterator[Kernel]:
+    """The kernels that may compute it, by the model's `ways`, the best first."""
     body = node.body
     nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
-    problem, taps = make_problem(sectioned_nest(nest, cut) if cut else nest, body), None
-    cost, tile, splits = _choice(problem, splits_products, order=order)
-    if not order and (found := problem_by_taps(nest, body)) is not None:
-        own = _choice(found[0], splits_products, found[1].share)
-        if own[0] < WORTH * cost:
-            (problem, taps), (_, tile, splits) = found, own
+    problem = make_problem(sectioned_nest(nest, cut) if cut else nest, body)
+    taps = None if order else problem_by_taps(nest, body)
+    for rank, way in enumerate(ways(problem, taps, splits_products, order), 1):
+        yield _kernel(node, nest.flops, way, splits_products, rank)
+
+
+def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank: int) -> Kernel:
+    body, problem, taps, tile, splits = node.body, way.problem, way.taps, way.tile, way.splits
     batches, m, n, k = problem.sizes
     count, number = batches * m * n, problem.nest.section_count
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
-    element, lack = _products(problem, splits_products)
+    element, lack = products(problem, splits_products)
     epilogue = epilogue_of(body, problem.nest, *_space(problem))
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     workspace = splits * count * itemsize if splits > 1 else 0
@@ -71,25 +71,16 @@ def lower_contract(node: KernelNode, splits_products: bool = False, order: str =
         functor,
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
-    choice, note = _told(problem, tile, splits, element, lack)
-    kernel = launches.kernel((header, "memory"), sections, nest.flops, choice, note)
+    choice, note = _told(problem, tile, splits, element, lack, rank)
+    kernel = launches.kernel((header, "memory"), sections, flops, choice, note)
     whole = splits == 1 and taps is None
     return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
 
 
-WORTH = 0.8
-"""The share of its time that a contraction is to take without the steps that its tiles do not need:
-finding them, and rows that are further apart, take time too."""
 MANY_PARTS = 24
 """Parts of k from which on several threads add those of one sum: each waits for every eighth."""
 LANES = 8
 """Those threads."""
-SHORT = ("half", "bfloat", "tf32")
-"""The elements of operands that tensor cores multiply as exactly as registers do."""
-
-
-REGISTERS = "registers, k ascending"
-"""The order of every tile of registers: one multiply-add after another."""
 
 
 def _order(problem: Problem, tile: AnyTile, element: str) -> str:
@@ -104,34 +95,22 @@ PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in th
 """What notes call them."""
 
 
-def _products(problem: Problem, splits: bool) -> tuple[str, str]:
-    """The element that both operands have for tensor cores, or what keeps them away."""
-    sums = problem.nest.node.output.type.dtype
-    a, b = (x.element for x in (problem.a, problem.b))
-    if sums != "f32":
-        return "", f"its sums are of {sums}"
-    if a != b:
-        return "", f"its operands are of {a} and {b}"
-    if a in SHORT or (splits and a == "float"):
-        return a, ""
-    return "", f"its operands are of {a}"
-
-
-def _told(problem: Problem, tile: AnyTile, splits: int, element: str, lack: str) -> tuple[str, str]:
+def _told(
+    problem: Problem, tile: AnyTile, splits: int, element: str, lack: str, rank: int
+) -> tuple[str, str]:
     """What is said of the tile, and what the plan notes of a contraction of reduced precision."""
     batches, m, n, k = problem.sizes
     cut = f", k in {splits} parts added in order" if splits > 1 else ""
     of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{cut}"
+    why = "of those tried the cheapest" if rank == 1 else f"number {rank} of those by the model,"
     product = f"{batches} x " * (batches > 1) + f"{m} x {n} sums of {k} products"
     narrow = any(x.element in SHORT for x in (problem.a, problem.b))
     if isinstance(tile, TensorTile):
-        return f"tensor cores, {of}: of those tried the cheapest for {product}", (
+        return f"tensor cores, {of}: {why} for {product}", (
             f"tensor cores, products of {PRODUCTS[element]}, {tile.m} x {tile.n} x {tile.k}"
         )
-    why = lack or "for sums so few they are estimated to be slower"
-    return f"registers, {of}: of those tried the cheapest for {product}", (
-        f"no tensor cores: {why}" if narrow else ""
-    )
+    apart = lack or "for sums so few they are estimated to be slower"
+    return f"registers, {of}: {why} for {product}", (f"no tensor cores: {apart}" if narrow else "")
 
 
 def _launch(
@@ -282,23 +261,6 @@ def _sum_at(problem: Problem) -> str:
         terms += [f"{text} * {steps[axis]}"] * (extent > 1)
         behind *= extent
     return " + ".join(reversed(terms)) or "i"
-
-
-def _choice(
-    problem: Problem, splits_products: bool, share: Share = every_step, order: str = ""
-) -> Choice:
-    """The tile and the splits that should be fastest, and what they are estimated to take; of one
-    `order`, if it is given."""
-    element, lack = _products(problem, splits_products)
-    a, b = problem.a, problem.b
-    tensor = [] if lack else tensor_tiles(element, Operand.of(a), Operand.of(b))
-    narrow = min(x.read.type.numpy_dtype.itemsize for x in (a, b))
-    itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
-    sections = problem.nest.section_count
-    family = None
-    if order:
-        family = TensorTile if tensor and order != REGISTERS else Tile
-    return best_tile(*problem.sizes, itemsize, sections, narrow, tensor, share, family)
 
 
 def _shape(problem: Problem, tile: AnyTile, splits: int, taps: Taps | None) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from graphc.ir import Node, Type
 from graphc.kernels.cuda.attend import lower_attend
-from graphc.kernels.cuda.contract_text import lower_contract
+from graphc.kernels.cuda.contract_text import contract_candidates, lower_contract
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.prefix import lower_prefix
@@ -44,7 +44,19 @@ def lower_cuda(node: Node, target: Target, order: str = "") -> Kernel:
         return Launches(node, {}).kernel((), ())
     lower = TEMPLATES[node.op.template]
     own = (target.splits_products, order) if lower is lower_contract else ()
-    kernel = lower(node, *own)
+    return _complete(node, lower(node, *own))
+
+
+def cuda_candidates(node: KernelNode, target: Target) -> list[Kernel]:
+    """The kernels that may compute a fused contraction, `lower_cuda`'s first."""
+    if not any(v.type.size for v in node.outputs):
+        return [lower_cuda(node, target)]
+    found = contract_candidates(node, target.splits_products)
+    return [_complete(node, kernel) for kernel in found]
+
+
+def _complete(node: KernelNode, kernel: Kernel) -> Kernel:
+    """The kernel with the gaps of its outputs; CompileError if its grids are too large."""
     check_grids(node, kernel.launches)
     gaps = tuple(_gap(v.type) for v in node.outputs)
     return replace(kernel, gaps=gaps) if any(gaps) else kernel

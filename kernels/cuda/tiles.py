@@ -231,11 +231,29 @@ def best_tile(
     share: Share = every_step,
     family: type[AnyTile] | None = None,
 ) -> Choice:
-    """The tile and the number of splits of k that are estimated to be fastest on a large device.
+    """The first of `choices`."""
+    found = choices(batches, m, n, k, itemsize, sections, operand, tensor, share, family)
+    return min(found, key=lambda choice: choice[0])
+
+
+def choices(
+    batches: int,
+    m: int,
+    n: int,
+    k: int,
+    itemsize: int = 4,
+    sections: int = 1,
+    operand: int = 4,
+    tensor: Sequence[TensorTile] = (),
+    share: Share = every_step,
+    family: type[AnyTile] | None = None,
+) -> list[Choice]:
+    """The tiles and the numbers of splits of k that there are, with what they are estimated to
+    take on a large device.
     With `sections` of `n` columns each, whose epilogue takes them together, k is not split;
     `operand` is the size of its operands' elements, `tensor` what tensor cores may take. Of one
     `family`, if given, those that do not split k."""
-    best: Choice | None = None
+    found: list[Choice] = []
     plain = [t for t in TILES if t.fits(itemsize)]
     if sections > 1:
         plain = [t for t in plain if t.exchanges(itemsize, operand)]
@@ -253,10 +271,21 @@ def best_tile(
             cost = _cycles(tile, tiles * splits, math.ceil(steps / splits), operand)
             if splits > 1:  # partial sums are stored and read again, by a launch of their own
                 cost += 2 * batches * m * n * splits * itemsize / BYTES + LAUNCH + splits * WAIT
-            if best is None or cost < best[0]:
-                best = (cost, tile, splits)
-    assert best is not None
-    return best
+            found.append((cost, tile, splits))
+    assert found
+    return found
+
+
+def several(found: Sequence[Choice]) -> list[Choice]:
+    """Of `choices` the cheapest of each tile, the cheapest first; right behind it its tile with the
+    next best number of splits."""
+    ordered = sorted(found, key=lambda choice: choice[0])
+    each: dict[AnyTile, Choice] = {}
+    for choice in ordered:
+        each.setdefault(choice[1], choice)
+    first, *others = each.values()
+    again = [c for c in ordered if c[1] == first[1] and c is not first][:1]
+    return [first, *again, *others]
 
 
 def _cycles(tile: AnyTile, blocks: int, steps: float, operand: int) -> float:

@@ -191,7 +191,9 @@ def gpu_name(name: str) -> str | None:
         found = find_device(name)
     except RunError:
         return None
-    return f"{found.driver.Device(found.ordinal).name()}, {found.driver.arch}"
+    driver = found.driver
+    version = driver.get_driver_version()
+    return f"{driver.Device(found.ordinal).name()}, {driver.arch}, driver {version}"
 
 
 @functools.cache

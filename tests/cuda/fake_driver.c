@@ -4,6 +4,9 @@
 //
 // The record has a line per call: its name and what matters of its arguments. Streams, events,
 // modules and graphs are numbered from 1 in the order in which they were made.
+//
+// Its clock stands but for launches: each takes as many microseconds as the image of its module
+// says ("image 2.5"), or one. A graph takes what its launches take together.
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dlfcn.h>
@@ -46,6 +49,13 @@ void fake_machine(int gpus, size_t bytes) {
   devices = gpus;
   memory = bytes;
 }
+
+// The clock, in microseconds; what modules, events and graphs keep of it, by their numbers.
+#define MOST 16384
+static double now, module_launch[MOST], event_at[MOST], graph_takes[MOST];
+static int capturing;
+static double captured;
+static void spend(double microseconds) { *(capturing ? &captured : &now) += microseconds; }
 
 // The error of the next launch, of a kernel or a graph.
 void fake_fail(int error) { failure = error; }
@@ -140,6 +150,7 @@ CUresult cuEventQuery(CUevent event) { return OK; }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   CURRENT();
   RECORD("record %lu event %lu\n", NUMBER(stream), NUMBER(event));
+  event_at[NUMBER(event) % MOST] = now;
   return OK;
 }
 CUresult cuEventSynchronize(CUevent event) {
@@ -148,7 +159,8 @@ CUresult cuEventSynchronize(CUevent event) {
   return OK;
 }
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
-  return *milliseconds = (float)(NUMBER(end) - NUMBER(start)) / 1000, OK;
+  const double spent = event_at[NUMBER(end) % MOST] - event_at[NUMBER(start) % MOST];
+  return *milliseconds = (float)(spent / 1000), OK;
 }
 
 // Memory. A block begins with its size.
@@ -198,12 +210,15 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
   return memcpy((void*)to, (void*)from, bytes), OK;
 }
 
-// Modules and launches. A function is its name.
+// Modules and launches. A function is its name, before which stands what a launch of it takes.
+static double takes(CUfunction function) { return ((double*)function)[-1]; }
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
                             CUjit_option* options, void** values) {
   CURRENT();
   *module = NEW(CUmodule, MODULE);
   RECORD("module_load %lu\n", NUMBER(*module));
+  double* launch = &module_launch[NUMBER(*module) % MOST];
+  if (sscanf(image, "image %lf", launch) != 1) *launch = 1;
   return OK;
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
@@ -214,7 +229,9 @@ CUresult cuModuleUnload(CUmodule module) {
   return OK;
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  return *function = (CUfunction)strdup(name), OK;
+  double* made = malloc(sizeof(double) + strlen(name) + 1);
+  *made = module_launch[NUMBER(module) % MOST];
+  return *function = (CUfunction)strcpy((char*)(made + 1), name), OK;
 }
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
   return *value = 1024, OK;
@@ -235,6 +252,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
   for (size_t i = 0; i < bytes / 8; i++) RECORD(" %llu", (unsigned long long)words[i]);
   RECORD("\n");
   node++;
+  spend(takes(function));
   return gx * gy * gz && bx * by * bz ? launched() : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
@@ -252,6 +270,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy
          NUMBER(stream), (char*)function, gx, gy, gz, bx, by, bz, shared,
          *(unsigned long long*)parameters[0], *(unsigned long long*)parameters[1]);
   node++;
+  spend(takes(function));
   return launched();
 }
 
@@ -260,6 +279,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   CURRENT();
   RECORD("begin_capture %lu mode %d\n", NUMBER(stream), (int)mode);
   node = 0;
+  capturing = 1, captured = 0;
   return OK;
 }
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
@@ -289,7 +309,10 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attr
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   CURRENT();
   RECORD("end_capture %lu\n", NUMBER(stream));
-  return *graph = NEW(CUgraph, GRAPH), OK;
+  *graph = NEW(CUgraph, GRAPH);
+  graph_takes[NUMBER(*graph) % MOST] = captured;
+  capturing = 0;
+  return OK;
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
                                      unsigned long long flags) {
@@ -300,6 +323,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   CURRENT();
   RECORD("graph_launch %lu on %lu\n", NUMBER(executable), NUMBER(stream));
+  spend(graph_takes[NUMBER(executable) % MOST]);
   return launched();
 }
 CUresult cuGraphDestroy(CUgraph graph) { return OK; }

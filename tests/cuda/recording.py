@@ -34,7 +34,7 @@ STEPS = 6
 
 def main() -> None:
     # Kernels are recorded, not run: their text need not be compiled.
-    PycudaDriver.compile = lambda self, text, name, where="": b"image"  # type: ignore[method-assign]
+    PycudaDriver.compile = compiled  # type: ignore[method-assign]
     DRIVER.fake_machine(2, 1 << 34)
     model = MODELS["lenet"][0]()
     found: dict[str, Any] = {}
@@ -59,8 +59,19 @@ def main() -> None:
     found["one stream"] = called(trainer(model, "cuda", streams=1, disable=JOIN))
     found["joined"] = joined()
     found["refused"] = refused(model)
+    found["tuned"] = tuned(528, {"Registers<64, 32": 0.5})
+    found["hardly faster"] = tuned(544, {"Registers<64, 32": 0.995})
     found["depth"] = DRIVER.fake_depth()
     print(json.dumps(found))
+
+
+TAKES: dict[str, float] = {}
+"""Microseconds of a launch of kernels in whose text these words are."""
+
+
+def compiled(self: Any, text: str, name: str, where: str = "") -> bytes:
+    found = [microseconds for words, microseconds in TAKES.items() if words in text]
+    return f"image {found[0] if found else 1}".encode()
 
 
 def trainer(model: Any, device: str, streams: int = 2, disable: tuple[str, ...] = ()) -> Program:
@@ -75,6 +86,21 @@ def trainer(model: Any, device: str, streams: int = 2, disable: tuple[str, ...] 
 def batch() -> tuple[Any, Any]:
     shape = MODELS["lenet"][1]
     return np.zeros(shape, np.float32), np.zeros(shape[0], np.int32)
+
+
+def tuned(width: int, takes: dict[str, float]) -> dict[str, Any]:
+    """What is recorded, noted and chosen where two equal layers are tuned, twice."""
+    TAKES.update(takes)
+    layers = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width))
+    spec = graphc.spec((40, width))
+    taken()
+    records = []
+    for _ in range(2):
+        program = graphc.compile(layers, spec, device="cuda", streams=1, tune=True)
+        records.append(taken())
+    TAKES.clear()
+    notes = [note for note in program.plan.notes if note.startswith("tune")]
+    return {"records": records, "notes": notes, "kernels": list(program.kernels.values())}
 
 
 def taken() -> Record:

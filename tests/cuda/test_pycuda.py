@@ -30,7 +30,8 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         missing("there is no cuda.h: neither a CUDA toolkit nor nvidia-cuda-runtime")
     folder = tmp_path_factory.mktemp("driver")
     build_stub(headers, folder, [FAKE])
-    printed = run_python("-m", "tests.cuda.recording", environment={"LD_LIBRARY_PATH": str(folder)})
+    places = {"LD_LIBRARY_PATH": str(folder), "GRAPHC_CACHE_DIR": str(folder / "cache")}
+    printed = run_python("-m", "tests.cuda.recording", environment=places)
     return json.loads(printed)
 
 
@@ -273,6 +274,32 @@ def test_too_little_memory_is_known_before_anything_is_launched(record):
         record["too large"]["message"],
     )
     assert record["too large"]["record"] == []
+
+
+def test_the_candidate_that_takes_the_device_least_is_taken(record):
+    tuned = record["tuned"]
+    (note,) = tuned["notes"]
+    assert note == ("tune: m0_bias takes candidate 4 of 5: 0.500 of the first's time, noise 0.0%")
+    assert len(tuned["kernels"]) == 2
+    assert all("Tile = Registers<64, 32" in text for text in tuned["kernels"])
+
+
+def test_a_gain_within_a_percent_is_no_reason_to_leave_the_model(record):
+    (note,) = record["hardly faster"]["notes"]
+    assert note.startswith("tune: m0_bias takes candidate 1 of 5: no other was faster")
+
+
+def test_candidates_are_played_in_graphs_between_events_and_equal_layers_once(record):
+    first, second = record["tuned"]["records"]
+    graphs = Counter(line.split()[1] for line in first if line.startswith("graph_launch"))
+    assert len(graphs) == 5 and min(graphs.values()) > 3
+    launches = [i for i, line in enumerate(first) if line.startswith("graph_launch")]
+    for i in launches:
+        around = first[i - 1].split()[:2], *(line.split()[0] for line in first[i + 1 : i + 3])
+        assert around == (["record", "1"], "record", "event_synchronize")
+    assert count(second, ("graph_launch", "launch")) == 0, "it is remembered"
+    timed = [line for line in first if line.startswith("event_create") and line.endswith("flags 0")]
+    assert len(timed) >= 2 * len(launches)
 
 
 def test_any_thread_may_call(record):

@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc.kernels.cuda.tiles import TILES, choose_tile
-from graphc.kernels.lower import lower
+from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.sim.native import BACKWARD, FORWARD
 from tests.kernels.cuda_harness import (
@@ -69,6 +69,25 @@ def test_each_form_of_product_is_right_in_any_order_of_threads():
         for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
             assert_close(got, want, 1000)
             np.testing.assert_array_equal(got, other)
+
+
+@pytest.mark.parametrize(
+    "shift", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))]
+)
+def test_what_a_measurement_may_choose_is_right_too(shift: int):
+    """Of each form another of the candidates behind the first."""
+    need_command("g++", "clang++")
+    chosen = {}
+    for number, node in enumerate(NODES):
+        first, *others = candidates(node, TARGET)
+        assert first == lower(node, TARGET) and 1 <= len(others) < 5
+        assert len({k.canonical for k in (first, *others)}) == 1 + len(others)
+        chosen[node.op.kernel] = others[(number + shift) % len(others)]
+    played = Played(simulator(check=True), NODES, make=lambda node: chosen[node.op.kernel])
+    for node in NODES:
+        arrays = arrays_of(node)
+        for got, want in zip(played.run(node, arrays), node.op.reference(*arrays), strict=True):
+            assert_close(got, want, 1000)
 
 
 def kernel_of(name: str) -> Kernel:

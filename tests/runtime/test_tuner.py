@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,11 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.runtime import tuner
-from graphc.runtime.tuner import Play, measure
+from graphc.runtime.cuda import Device, find_device, trial
+from graphc.runtime.cuda.trial import CudaTrial
+from graphc.runtime.sim import Simulator
+from graphc.runtime.timing import Play
+from graphc.runtime.tuner import measure
 
 
 class Net(nn.Module):
@@ -58,7 +63,7 @@ def _choose(monkeypatch: pytest.MonkeyPatch, index: int) -> list[int]:
     """Take candidate `index`, or the last, without a measurement; the candidates of each."""
     seen: list[int] = []
 
-    def choose(plays: Sequence[Play]) -> tuple[int, str]:
+    def choose(plays: Sequence[Play], clock: Callable[[], float]) -> tuple[int, str]:
         seen.append(len(plays))
         for play in plays:
             play()
@@ -107,7 +112,7 @@ def test_the_fastest_is_taken() -> None:
     def busy(count: int) -> Play:
         return lambda: [None for _ in range(count)] and None
 
-    index, why = measure([busy(40_000), busy(30_000), busy(4_000), busy(20_000)])
+    index, why = measure([busy(40_000), busy(30_000), busy(4_000), busy(20_000)], time.thread_time)
     assert index == 2 and "of the first's time" in why
 
 
@@ -115,13 +120,16 @@ def test_the_models_choice_stays_where_nothing_is_faster() -> None:
     def busy(count: int) -> Play:
         return lambda: [None for _ in range(count)] and None
 
-    index, why = measure([busy(4_000), busy(8_000), busy(6_000)])
+    index, why = measure([busy(4_000), busy(8_000), busy(6_000)], time.thread_time)
     assert index == 0 and why.startswith("no other was faster by more than the noise of ")
 
 
 def test_calls_that_take_too_long_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuner, "SECONDS", 0.0)
-    assert measure([lambda: None] * 2) == (0, "a call takes too long to be measured")
+    assert measure([lambda: None] * 2, time.thread_time) == (
+        0,
+        "a call takes too long to be measured",
+    )
 
 
 def test_without_tune_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +138,30 @@ def test_without_tune_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> No
     assert not seen
 
 
-def test_a_gpus_kernels_have_no_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_of_the_simulator_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = _choose(monkeypatch, 1)
     step = graphc.compile(Net(), X, device="sim", tune=True)
     assert not seen and step.plan.device == "sim"
+
+
+@pytest.mark.parametrize("index", [1, 2, 4])
+def test_every_candidate_of_a_gpu_computes_what_the_reference_does(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _choose(monkeypatch, index)
+    found = CudaTrial(find_device("sim"), "a simulated GPU")
+    monkeypatch.setattr(trial, "trial_on", lambda device: found)
+    step, reference = _step(True, "sim"), _step(False, "reference")
+    assert set(seen) == {5} and found.clock() > 0
+    taken = {k.choice for k in step.plan.kernels.values() if k.template == "contract"}
+    assert all(f"number {index + 1} of those by the model" in choice for choice in taken)
+    for _ in range(2):
+        np.testing.assert_allclose(step(X, Y), reference(X, Y), rtol=2e-5)
+
+
+def test_a_gpu_without_room_keeps_the_models_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(Simulator(memory=20_000), "sim small", declares=True)
+    found = CudaTrial(device, "a small GPU")
+    monkeypatch.setattr(trial, "trial_on", lambda device: found)
+    program = graphc.compile(Net(), X, device="sim", tune=True)
+    assert "takes candidate 1 of 5: the device could not measure it" in str(program.plan)

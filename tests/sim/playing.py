@@ -92,16 +92,18 @@ class InOrder:
 
 
 class Played:
-    """The kernels of fused nodes on a device; `edit` may change their text."""
+    """The kernels of fused nodes on a device, as `make` lowers them; `edit` may change their
+    text."""
 
     def __init__(
         self,
         device: Simulator,
         nodes: Sequence[Node],
         edit: Callable[[str], str] = lambda text: text,
+        make: Callable[[Node], Kernel] = lambda node: lower(node, TARGET),
     ) -> None:
         self.device = device
-        self.kernels = {n.op.kernel: lower(n, TARGET) for n in nodes if isinstance(n.op, Fused)}
+        self.kernels = {n.op.kernel: make(n) for n in nodes if isinstance(n.op, Fused)}
         assert len(self.kernels) == len(nodes), "names are unique"
         kernels = list(self.kernels.values())
         parts = [kernels[i : i + PER_FILE] for i in range(0, len(kernels), PER_FILE)]

@@ -1,0 +1,85 @@
+"""The ways in which a contraction may be computed: which tile, how often k is cut, with or without
+taps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphc.kernels.cuda.contract import Problem
+from graphc.kernels.cuda.taps import Taps
+from graphc.kernels.cuda.tiles import (
+    AnyTile,
+    Operand,
+    TensorTile,
+    Tile,
+    choices,
+    every_step,
+    several,
+    tensor_tiles,
+)
+
+MOST = 5
+"""Ways that are worth a measurement: what the model puts further behind is rarely the fastest, and
+each is a kernel to compile."""
+WORTH = 0.8
+"""The share of its time that a contraction is to take without the steps that its tiles do not need:
+finding them, and rows that are further apart, take time too."""
+SHORT = ("half", "bfloat", "tf32")
+"""The elements of operands that tensor cores multiply as exactly as registers do."""
+REGISTERS = "registers, k ascending"
+"""The order of every tile of registers: one multiply-add after another."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """`problem` in tiles, with k in so many `splits`, estimated to take `cycles`; `taps` say which
+    steps a tile leaves out, if it does."""
+
+    cycles: float
+    tile: AnyTile
+    splits: int
+    problem: Problem
+    taps: Taps | None = None
+
+
+def ways(
+    problem: Problem, by_taps: tuple[Problem, Taps] | None, splits_products: bool, order: str = ""
+) -> list[Way]:
+    """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
+    if it is given. `by_taps` is the problem with its rows ordered by taps, if it has them."""
+    found = _ways(problem, None, splits_products, order)
+    if by_taps is not None:
+        others = _ways(*by_taps, splits_products, order)
+        if others[0].cycles < WORTH * found[0].cycles:
+            found, others = others, found
+        found += others
+    first, *rest = found
+    return [first, *sorted(rest, key=lambda way: way.cycles)][:MOST]
+
+
+def _ways(problem: Problem, taps: Taps | None, splits_products: bool, order: str) -> list[Way]:
+    element, lack = products(problem, splits_products)
+    a, b = problem.a, problem.b
+    tensor = [] if lack else tensor_tiles(element, Operand.of(a), Operand.of(b))
+    narrow = min(x.read.type.numpy_dtype.itemsize for x in (a, b))
+    itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
+    sections = problem.nest.section_count
+    share = every_step if taps is None else taps.share
+    family: type[AnyTile] | None = None
+    if order:
+        family = TensorTile if tensor and order != REGISTERS else Tile
+    found = choices(*problem.sizes, itemsize, sections, narrow, tensor, share, family)
+    return [Way(*choice, problem, taps) for choice in several(found)]
+
+
+def products(problem: Problem, splits: bool) -> tuple[str, str]:
+    """The element that both operands have for tensor cores, or what keeps them away."""
+    sums = problem.nest.node.output.type.dtype
+    a, b = (x.element for x in (problem.a, problem.b))
+    if sums != "f32":
+        return "", f"its sums are of {sums}"
+    if a != b:
+        return "", f"its operands are of {a} and {b}"
+    if a in SHORT or (splits and a == "float"):
+        return a, ""
+    return "", f"its operands are of {a}"

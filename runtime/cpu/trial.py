@@ -1,0 +1,58 @@
+"""Candidates for a node on the CPU, played on scratch arrays in the calling thread."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from graphc.dtypes import Array
+from graphc.ir import Node
+from graphc.kernels.program.kernel import Kernel
+from graphc.runtime.build import cpu_target
+from graphc.runtime.chooser import filled
+from graphc.runtime.timing import Play
+from graphc.runtime.units import build_kernels
+from graphc.state import aligned_empty
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+
+
+class CpuTrial:
+    """One core. Its clock is that of the calling thread: it stands while others have the core."""
+
+    def __init__(self) -> None:
+        self.machine = cpu_target().arch
+
+    def clock(self) -> float:
+        """Seconds that this thread has taken."""
+        return time.thread_time()
+
+    @contextmanager
+    def plays(self, node: Node, found: Sequence[Kernel]) -> Iterator[list[Play]]:
+        """What plays each kernel once, all on the same arrays."""
+        numbered = {str(index): kernel for index, kernel in enumerate(found)}
+        functions = build_kernels(numbered, dict.fromkeys(numbered, node.where))
+        values = (*node.inputs, *node.outputs)
+        arrays = [_scratch(v.type.storage_shape, v.type.numpy_dtype) for v in values]
+        arrays.append(_scratch((max(k.workspace for k in found),), np.dtype(np.uint8)))
+        arguments = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+
+        def play(name: str) -> None:
+            function = _KERNEL(functions[name])
+            for phase, chunks in enumerate(numbered[name].phases):
+                for chunk in range(chunks):
+                    function(arguments, phase, chunk)
+
+        yield [partial(play, name) for name in numbered]
+
+
+def _scratch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    array = aligned_empty(shape, dtype)
+    array[...] = filled(shape, dtype)
+    return array

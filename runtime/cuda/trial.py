@@ -1,0 +1,105 @@
+"""Candidates for a node on a GPU, played on scratch memory and timed by the device's events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from graphc.cores import usable_cores
+from graphc.ir import Graph, Node
+from graphc.kernels.program.kernel import Kernel
+from graphc.runtime.chooser import filled
+from graphc.runtime.cuda.compile import find_compiler
+from graphc.runtime.cuda.device import Device, find_device, gpu_name
+from graphc.runtime.cuda.launches import Issue
+from graphc.runtime.cuda.player import CudaPlayer
+from graphc.runtime.planner.planner import make_plan
+from graphc.runtime.timing import Play
+
+SAMPLE = 5e-4
+"""Seconds that a play takes about, so that what begins and ends it does not count: an event is
+exact to half a microsecond, and a graph begins some microseconds after it."""
+MOST_REPEATS = 200
+"""Calls of a kernel in a play."""
+
+
+def trial_on(name: str) -> CudaTrial | None:
+    """The GPU of this name; None for one that is not here, or only simulated: its times say
+    nothing."""
+    machine = gpu_name(name)
+    if machine is None:
+        return None
+    return CudaTrial(find_device(name), f"{machine}, {find_compiler().title}")
+
+
+class CudaTrial:
+    """One GPU, which `machine` names with what its kernels' times depend on. A play is a captured
+    graph of as many calls of a kernel as fill `SAMPLE`: so launches cost what they cost in the
+    graph of a program. What a call reads and writes lies in the same memory in all of them, and in
+    caches where it fits, as it often does where the kernel before has just written it."""
+
+    def __init__(self, device: Device, machine: str) -> None:
+        self.machine, self._device = machine, device
+        self._seconds = 0.0
+
+    def clock(self) -> float:
+        """Seconds of the device that plays have taken."""
+        return self._seconds
+
+    @contextmanager
+    def plays(self, node: Node, found: Sequence[Kernel]) -> Iterator[list[Play]]:
+        """What plays each kernel, all on the same numbers. The device is held until the end.
+        RunError if its memory is too small."""
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            players = list(pool.map(partial(self._player, node), found))
+        inputs = [filled(v.type.storage_shape, v.type.numpy_dtype) for v in node.inputs]
+        with self._device.entered():
+            for player in players:
+                player.prepare(inputs)
+            calls = [[i for u in p.steps for i in p.issues(u.step)] for p in players]
+            for call in calls:  # which loads the kernels
+                self._timed(partial(_issue, call, 1))
+            once = self._timed(partial(_issue, calls[0], 1))
+            repeats = max(
+                1, min(MOST_REPEATS, math.ceil(SAMPLE / max(once, SAMPLE / MOST_REPEATS)))
+            )
+            yield [partial(self._timed, self._repeated(call, repeats)) for call in calls]
+
+    def _player(self, node: Node, kernel: Kernel) -> CudaPlayer:
+        graph = Graph(kernel.name, node.inputs, (), (node,), node.outputs)
+        plan = make_plan(graph, {node.outputs[0].name: kernel}, device="cuda", streams=1)
+        return CudaPlayer(plan, {}, self._device)
+
+    def _repeated(self, call: Sequence[Issue], repeats: int) -> Play:
+        """What puts so many calls on the first stream: as a graph, where the device has them."""
+        driver, stream = self._device.driver, self._device.streams[0]
+        if not self._device.captures:
+            return partial(_issue, call, repeats)
+        driver.begin_capture(stream)
+        try:
+            _issue(call, repeats)
+        finally:
+            graph: Any = driver.end_capture(stream)
+        return partial(graph.launch, stream)
+
+    def _timed(self, play: Play) -> float:
+        """Seconds of the device that a play takes, which the clock shows then."""
+        driver, stream = self._device.driver, self._device.streams[0]
+        begin, end = driver.Event(), driver.Event()
+        begin.record(stream)
+        play()
+        end.record(stream)
+        end.synchronize()
+        seconds = end.time_since(begin) / 1000
+        self._seconds += seconds
+        return float(seconds)
+
+
+def _issue(call: Sequence[Issue], repeats: int) -> None:
+    for _ in range(repeats):
+        for issue in call:
+            issue()
