@@ -18,7 +18,7 @@ from graphc.kernels.cuda.shell import (
     wrapped,
 )
 from graphc.kernels.cuda.taps import Taps, problem_by_taps
-from graphc.kernels.cuda.tiles import AnyTile, TensorTile
+from graphc.kernels.cuda.tiles import AnyTile, TensorTile, lanes_of
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
@@ -75,12 +75,6 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
     kernel = launches.kernel((header, "memory"), sections, flops, choice, note)
     whole = splits == 1 and taps is None
     return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
-
-
-MANY_PARTS = 24
-"""Parts of k from which on several threads add those of one sum: each waits for every eighth."""
-LANES = 8
-"""Those threads."""
 
 
 def _order(problem: Problem, tile: AnyTile, element: str) -> str:
@@ -140,8 +134,7 @@ def _launch(
     part = "StorePartial<Problem>{partial, block.y()}"
     first = [partial, f"Contract<Problem, Tile>::{call}, {part});"]
     launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks, shared)
-    whole_words = problem.nest.node.output.type.numpy_dtype.itemsize % 4 == 0
-    lanes = LANES if splits >= MANY_PARTS and whole_words else 1
+    lanes = lanes_of(splits, problem.nest.node.output.type.numpy_dtype.itemsize)
     second = [partial, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
     threads = batches * m * n * lanes // (run if _in_order(problem) else 1)
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)

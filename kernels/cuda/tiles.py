@@ -33,7 +33,11 @@ instructions, some of them accesses, in four warps at a time."""
 LAUNCH = 4500
 """Cycles that a second launch takes at least, as a node of a graph."""
 WAIT = 34
-"""Cycles that a launch waits for each partial sum: a latency of the cache for every eighth."""
+"""Cycles that a thread waits for each partial sum: a latency of the cache for every eighth."""
+MANY_PARTS = 24
+"""Parts of k from which on several threads add those of one sum."""
+LANES = 8
+"""Those threads."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Tile:
     def instructions(self, size: int) -> float:
         """Of a thread per step, with operands of `size` bytes, about."""
         reads = (self.tm + self.tn) * self.k / 4
-        return self.tm * self.tn * self.k + reads + _copies(self, size)
+        return self.tm * self.tn * self.k + reads + _copies(self, size, 8)
 
     def fits(self, itemsize: int) -> bool:
         """Whether a block's tiles of such elements fit shared memory, and its sums registers."""
@@ -126,10 +130,11 @@ class TensorTile:
         return 32 * (self.m // self.wm) * (self.n // self.wn)
 
     def instructions(self, size: int) -> float:
-        """As of `Tile`; operands of four bytes are rounded in registers."""
+        """As of `Tile`, in machine code: of a fragment the load, its place, and the rounding of
+        four registers if they are of four bytes; of a copy where it lies in an image."""
         products = self.wm * self.wn * self.k * size / (16 * 8 * 32)
         fragments = (self.wm + self.wn) / 16 * self.k * size / 32
-        return products + fragments * (5 if size == 4 else 1) + _copies(self, size)
+        return products + fragments * (7 if size == 4 else 3) + _copies(self, size, 20)
 
     def shared_bytes(self, size: int) -> int:
         """Of a block, with operands of `size` bytes."""
@@ -156,9 +161,9 @@ class TensorTile:
         return f"TensorCores<{', '.join(map(str, numbers))}>"
 
 
-def _copies(tile: AnyTile, size: int) -> float:
-    """Instructions of a thread that copy 16 bytes at a time."""
-    return 8 * (tile.m + tile.n) * tile.k * size / 16 / tile.threads
+def _copies(tile: AnyTile, size: int, each: int) -> float:
+    """Instructions of a thread that copies 16 bytes at a time, `each` for that."""
+    return each * (tile.m + tile.n) * tile.k * size / 16 / tile.threads
 
 
 MOST_LINES = 16
@@ -168,6 +173,7 @@ SHORT_TILES = (
     TensorTile(128, 64, 64, 32, 32, 3, 2, 0.9),
     TensorTile(64, 128, 64, 32, 32, 3, 2, 0.9),
     TensorTile(64, 64, 64, 32, 32, 4, 3, 0.8),
+    TensorTile(128, 32, 64, 32, 32, 3, 3, 0.75),
     TensorTile(64, 32, 64, 32, 16, 4, 4, 0.6),
     TensorTile(32, 64, 64, 16, 32, 4, 4, 0.6),
     TensorTile(32, 32, 64, 16, 16, 4, 6, 0.4),
@@ -270,7 +276,8 @@ def choices(
                 break
             cost = _cycles(tile, tiles * splits, math.ceil(steps / splits), operand)
             if splits > 1:  # partial sums are stored and read again, by a launch of their own
-                cost += 2 * batches * m * n * splits * itemsize / BYTES + LAUNCH + splits * WAIT
+                waits = WAIT * splits / lanes_of(splits, itemsize)
+                cost += 2 * batches * m * n * splits * itemsize / BYTES + LAUNCH + waits
             found.append((cost, tile, splits))
     assert found
     return found
@@ -286,6 +293,11 @@ def several(found: Sequence[Choice]) -> list[Choice]:
     first, *others = each.values()
     again = [c for c in ordered if c[1] == first[1] and c is not first][:1]
     return [first, *again, *others]
+
+
+def lanes_of(splits: int, itemsize: int) -> int:
+    """How many threads add the parts of one sum, whose elements are of `itemsize` bytes."""
+    return LANES if splits >= MANY_PARTS and itemsize % 4 == 0 else 1
 
 
 def _cycles(tile: AnyTile, blocks: int, steps: float, operand: int) -> float:

@@ -91,7 +91,7 @@ def often(found: tuple[TensorTile, ...], *places: int) -> list[Any]:
     return [pytest.param(t, id=str(t), marks=m) for t, m in zip(found, marks, strict=True)]
 
 
-@pytest.fixture(params=often(SHORT_TILES, 0, 4))
+@pytest.fixture(params=often(SHORT_TILES, 0, 5))
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TensorTile:
     """The tile that is taken wherever its threads can copy; else the smallest is."""
     prefer(request.param, "SHORT_TILES", SHORT_TILES, monkeypatch)
@@ -145,7 +145,7 @@ def test_every_tile_is_right_for_ragged_products(tile: TensorTile):
         assert_near(one, want, "bfloat16", 1031)
 
 
-@pytest.mark.parametrize("tile", often(LONG_TILES, 0, 5))
+@pytest.mark.parametrize("tile", often(LONG_TILES, 0, 4, 6))
 def test_every_tile_is_right_for_tf32(tile: TensorTile, monkeypatch: pytest.MonkeyPatch):
     right_for_floats(tile, "tf32", monkeypatch)
 
