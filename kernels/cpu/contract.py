@@ -16,6 +16,7 @@ from graphc.ir import Graph
 from graphc.kernels.cpu.contract_epilogue import finish_of, tile_epilogue
 from graphc.kernels.cpu.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.conv_amx import lower_conv_amx
+from graphc.kernels.cpu.conv_amx_gradient import lower_amx_gradient
 from graphc.kernels.cpu.conv_channels import by_channels, direct_cycles, lower_conv_channels
 from graphc.kernels.cpu.conv_channels_gradient import (
     is_channel_gradient,
@@ -52,6 +53,8 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
         yield from _by_channels(node, nest, target)
         return
     if is_channel_gradient(nest):
+        if tiles := lower_amx_gradient(node, nest, target):
+            yield tiles
         yield lower_channel_gradient(node, nest, target)
         return
     pool, window = pooling(body), None

@@ -31,7 +31,7 @@ PACK_CYCLES = 60
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """The places along one axis of an image that pixel i meets at tap t: `step` i + `tap` t, of
     which those in [low, high) are in memory, `unit` elements apart."""
 
@@ -63,7 +63,7 @@ def lower_conv_amx(node: KernelNode, nest: Nest, target: Target) -> Kernel | Non
         return None
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
     nest = rows_as_one(nest, epilogue)
-    rows, columns = _line(nest, P, R), _line(nest, Q, S)
+    rows, columns = line(nest, P, R), line(nest, Q, S)
     if rows is None or columns is None or not all(axis.extent for axis in nest.axes):
         return None
     loops = _Loops(nest, target, rows, columns)
@@ -104,7 +104,7 @@ def lower_conv_amx(node: KernelNode, nest: Nest, target: Target) -> Kernel | Non
     return replace(kernel, choice=loops.choice(loops.best))
 
 
-def _line(nest: Nest, pixel: int, tap: int) -> _Line | None:
+def line(nest: Nest, pixel: int, tap: int) -> Line | None:
     """The places that the axes `pixel` and `tap` of the nest meet; None where a patch cannot hold
     them in order."""
     x, pixels, taps = nest.a, nest.axes[pixel].extent, nest.axes[tap].extent
@@ -120,7 +120,7 @@ def _line(nest: Nest, pixel: int, tap: int) -> _Line | None:
         if border.coefficients[pixel] != step or border.coefficients[tap] != across:
             return None
         low, high = max(low, -border.offset), min(high, border.extent - border.offset)
-    return None if step < 0 else _Line(max(1, step), across, low, high, unit)
+    return None if step < 0 else Line(max(1, step), across, low, high, unit)
 
 
 def _unit(border: Border, axis: int, stride: int) -> int:
@@ -132,7 +132,7 @@ def _unit(border: Border, axis: int, stride: int) -> int:
 class _Loops:
     """The tile of a nest, and the loops around it."""
 
-    def __init__(self, nest: Nest, target: Target, rows: _Line, columns: _Line) -> None:
+    def __init__(self, nest: Nest, target: Target, rows: Line, columns: Line) -> None:
         self.nest, self.target, self.rows, self.columns = nest, target, rows, columns
         self.extents = [axis.extent for axis in nest.axes]
         self.vectors = self.extents[K] // target.lanes

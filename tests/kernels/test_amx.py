@@ -225,6 +225,10 @@ def convolutions_by_tiles(program: Any) -> int:
     return sum("tiles::Convolution" in k.source for k in program.plan.kernels.values())
 
 
+def gradients_by_tiles(program: Any) -> int:
+    return sum("tiles::Gradient" in k.source for k in program.plan.kernels.values())
+
+
 CONVOLUTIONS = [
     # images, channels in and out, rows, columns, taps, stride, padding, dilation
     ((8, 16, 32), (14, 14), (3, 3), 1, 1, 1),
@@ -238,7 +242,7 @@ CONVOLUTIONS = [
 
 
 @pytest.mark.parametrize("sizes, image, taps, stride, padding, dilation", CONVOLUTIONS)
-def test_convolutions_and_their_data_gradients(
+def test_convolutions_and_their_gradients(
     sizes, image, taps, stride, padding, dilation, tiles: None
 ):
     n, c, k = sizes
@@ -254,11 +258,12 @@ def test_convolutions_and_their_data_gradients(
         def weighed(x: Any, w: Any) -> Any:
             return graphc.sum(conv(x, w, b) * dy)
 
-        return conv(x, w, b), graphc.grad(weighed)(x, w)
+        return conv(x, w, b), *graphc.grad(weighed, (0, 1))(x, w)
 
     program, got, want = played(both, x, w, b, dy)
     # A gradient of stride 2 is a convolution for each of its phases that has taps.
     assert convolutions_by_tiles(program) == (2 if stride == 1 else 1 + min(4, math.prod(taps)))
+    assert gradients_by_tiles(program) == 1
     specs = (graphc.spec(v.shape) for v in (x, w, b, dy))
     sums = graphc.compile(both, *specs, device="reference")
     magnitudes = sums(*map(np.abs, (x, w, b, dy)))
@@ -279,6 +284,64 @@ def test_weights_that_are_not_finite_do_not_meet_the_padding(tiles: None):
     assert np.isfinite(want[:, (3, 7, 30)]).any() and not np.isfinite(want[:, (3, 7, 30)]).all()
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
+
+
+def weight_gradient(x: Any, dy: Any, w: Any, stride: int = 1) -> Any:
+    """Of a convolution with `w` and a border of zeros; `w` says which shape alone."""
+
+    def weighed(w: Any) -> Any:
+        return graphc.sum(graphc.conv2d(x, w, stride=stride, padding=1) * dy)
+
+    return graphc.grad(weighed)(w)
+
+
+def test_weight_gradients_of_what_is_not_finite(tiles: None):
+    """At corners, where most taps meet the padding instead, and at the end of a row."""
+    x, dy = numbers(2, 32, 9, 9), numbers(2, 16, 9, 9, seed=1)
+    w = np.zeros((16, 32, 3, 3), np.float32)
+    x[0, 3, 0, 0], x[1, 5, 4, 8], dy[0, 7, 8, 8], dy[1, 9, 3, 0] = np.inf, np.nan, -np.inf, np.nan
+    program, got, _ = played(weight_gradient, x, dy, w)
+    assert gradients_by_tiles(program) == 1
+    specs = (graphc.spec(v.shape) for v in (x, dy, w))
+    want = graphc.compile(weight_gradient, *specs, device="cpu")(x, dy, w)
+    assert 0.1 < np.isfinite(want).mean() < 0.99
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+    there = np.isfinite(want)
+    np.testing.assert_allclose(got[there], want[there], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "size", "stride"),
+    [(4, 32, 16, 30, 1), (4, 32, 48, 58, 1), (6, 64, 64, 15, 2), (3, 80, 208, 7, 1)],
+)
+def test_weight_gradients_by_blocks_parts_and_groups(
+    n: int, c: int, k: int, size: int, stride: int, tiles: None
+):
+    rows = (size - 1) // stride + 1
+    x, dy = numbers(n, c, size, size), numbers(n, k, rows, rows, seed=1)
+    w = np.zeros((k, c, 3, 3), np.float32)
+
+    def gradient(x: Any, dy: Any, w: Any) -> Any:
+        return weight_gradient(x, dy, w, stride)
+
+    program, got, want = played(gradient, x, dy, w)
+    assert gradients_by_tiles(program) == 1
+    magnitude = played(gradient, np.abs(x), np.abs(dy), w)[2]
+    assert (np.abs(got - want) <= 64 * EPS * magnitude).all()
+    np.testing.assert_array_equal(played(gradient, x, dy, w, threads=2)[1], got)
+
+
+def test_a_weight_gradient_for_a_cpu_with_amx(tiles: None, tmp_path: Path):
+    """Two registers of k by two of taps, then the last tap."""
+    x, dy = numbers(2, 16, 9, 9), numbers(2, 32, 9, 9, seed=1)
+    program, _, _ = played(weight_gradient, x, dy, np.zeros((32, 16, 3, 3), np.float32))
+    (kernel,) = (k for k in program.plan.kernels.values() if "tiles::Gradient" in k.source)
+    (tmp_path / "kernel.cpp").write_text(kernel.source)
+    text = disassembled(tmp_path / "kernel.cpp", "-DGRAPHC_LANES=16")
+    registers = set(re.findall(r"tdpbf16ps %tmm(\d),\s*%tmm(\d),\s*%tmm(\d)", text))
+    of_two = {("6", "4", "0"), ("6", "5", "2"), ("7", "4", "1"), ("7", "5", "3")}
+    assert registers == of_two | {("6", "5", "1")}
 
 
 def test_a_recurrent_network_takes_four_sections(tiles: None):
