@@ -20,6 +20,8 @@ from graphc.errors import GraphError
 CHECKS = ("nan", "race", "bounds", "meaning")
 DENORMALS = ("flush", "keep")
 LOG_LEVELS = ("error", "warning", "info", "debug")
+LIBRARIES = "libraries"
+"""What `tune` is for measurements that try libraries too."""
 MAX_STREAMS = 8
 """Queues of kernels that a plan may have."""
 
@@ -49,6 +51,8 @@ class Config:
     """How long one command of a compiler may take."""
     tune: bool = False
     """Whether to choose among candidate kernels by measurement."""
+    libraries: bool = False
+    """Whether calls of libraries are among them."""
     memory_limit: int | None = None
     """The most bytes that a plan's work memory may take; None: no limit."""
     memory_search: bool = False
@@ -71,7 +75,7 @@ def read(
     streams: int | str | None = None,
     threads: int | None = None,
     device: str | None = None,
-    tune: bool | None = None,
+    tune: bool | str | None = None,
     disable: Iterable[str] = (),
     optional: Collection[str] | None = None,
     memory: int | str | None = None,
@@ -87,6 +91,7 @@ def read(
 
     dump = _setting("GRAPHC_DUMP", Path)
     wanted = None if memory is None else _parsed("memory", memory, _memory)
+    tuning = _choose("tune", tune, "GRAPHC_TUNE", _tuning)
     named = tuple(name for entry in disable for name in _parsed("disable", entry, names))
     return Config(
         streams=_choose("streams", streams, "GRAPHC_NUM_STREAMS", _streams) or "auto",
@@ -97,7 +102,8 @@ def read(
         plan_cache=_given(_setting("GRAPHC_PLAN_CACHE", _flag), Config.plan_cache),
         cache_limit=cache_limit(),
         compile_seconds=compile_seconds(),
-        tune=bool(_choose("tune", tune, "GRAPHC_TUNE", _flag)),
+        tune=bool(tuning),
+        libraries=tuning == LIBRARIES,
         memory_limit=wanted if isinstance(wanted, int) else _setting("GRAPHC_MEMORY_LIMIT", _bytes),
         memory_search=wanted == "search",
         memory_lean=wanted == "lean",
@@ -190,6 +196,15 @@ def _flag(text: str) -> bool:
     if text in values:
         return values[text]
     raise _Expected("0 or 1")
+
+
+def _tuning(text: str) -> bool | str:
+    if text == LIBRARIES:
+        return text
+    try:
+        return _flag(text)
+    except _Expected as expected:
+        raise _Expected(f"{expected}, or {LIBRARIES}") from None
 
 
 def _bytes(text: str) -> int:

@@ -90,7 +90,7 @@ def load(
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
     if settings.tune:
         with stage("tune"):
-            kernels = _tuned(graph, kernels, target, device)
+            kernels = _tuned(graph, kernels, target, device, settings.libraries)
     lean: Graph | None = None
     steps = ByStep(graph, kernels, None if "by_step" in settings.disable else target)
 
@@ -176,15 +176,16 @@ def _leaner(
 
 
 def _tuned(
-    graph: Graph, kernels: dict[str, Kernel], target: Target, device: str
+    graph: Graph, kernels: dict[str, Kernel], target: Target, device: str, libraries: bool
 ) -> dict[str, Kernel]:
-    """`kernels`, those that were measured to be the fastest where the device can be measured."""
+    """`kernels`, those that were measured to be the fastest where the device can be measured; with
+    `libraries` some are calls of one."""
     from graphc.runtime.cpu.trial import CpuTrial
     from graphc.runtime.cuda.trial import trial_on
     from graphc.runtime.tuner import tuned
 
     trial = CpuTrial() if target.device == "cpu" else trial_on(device)
-    return kernels if trial is None else tuned(graph, kernels, target, trial)
+    return kernels if trial is None else tuned(graph, kernels, target, trial, libraries)
 
 
 def _machine(device: str, threads: int) -> str | None:

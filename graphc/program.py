@@ -39,7 +39,7 @@ def compile(
     streams: int | str | None = None,
     threads: int | None = None,
     precision: str = "float32",
-    tune: bool | None = None,
+    tune: bool | str | None = None,
     training: bool | None = None,
     seed: int | None = None,
     disable: Iterable[str] = (),
@@ -69,7 +69,9 @@ def compile(
               is larger by a bound that the plan's notes state
     tune      whether to choose among the kernels that could compute a contraction by measurement,
               not by a model of the machine: takes seconds for each layer that is new to the cache,
-              and the last bits of sums may change with the choice. Default: GRAPHC_TUNE, or not
+              and the last bits of sums may change with the choice. "libraries": on a GPU also among
+              calls of cuBLASLt, for plain matrix products, where it is installed. Default:
+              GRAPHC_TUNE, or not
     seed      key of the program's random numbers, equal for equal seeds; default: one of its own
               for each program, which `graphc.seed` determines
     disable   names of optional passes to leave out

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from graphc.errors import RunError
 from graphc.ir import Graph, Node
+from graphc.kernels.cuda.product import product_kernel, product_of
 from graphc.kernels.lower import candidates
-from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel, Product
 from graphc.messages import decide as tell
 from graphc.messages import log, progress
+from graphc.ops.fused import KernelNode
 from graphc.ops.scan import bodies
 from graphc.runtime import cache
 from graphc.runtime.chooser import compare, decide, ratio
@@ -30,17 +33,20 @@ SECONDS = 0.5
 """What the measurement of one node may take, beside one call of each candidate."""
 FEWEST_ROUNDS = 3
 """Rounds of measurement: fewer say nothing."""
-FORMAT = 2
+FORMAT = 3
 """Of what is kept in the cache."""
 
 
 class Trial(Protocol):
     """A device on which kernels are played. `machine` is all that their times depend on, `clock`
-    says what they have taken so far."""
+    says what they have taken so far. `library` is what computes matrix products there besides, ""
+    if nothing does; `algorithms` says how many it has for one."""
 
     machine: str
+    library: str
 
     def clock(self) -> float: ...
+    def algorithms(self, product: Product) -> int: ...
     def plays(self, node: Node, found: Sequence[Kernel]) -> AbstractContextManager[list[Play]]: ...
 
 
@@ -57,40 +63,78 @@ def measure(plays: Sequence[Play], clock: Callable[[], float]) -> tuple[int, str
     return chosen - 1, f"{ratio(samples, chosen):.3f} of the first's time, noise {noise:.1%}"
 
 
+@dataclass(frozen=True)
+class Layer:
+    """A node and the kernels that may compute it, the model's first; behind them those by a
+    library, if the node is a `product`."""
+
+    node: Node
+    own: Sequence[Kernel]
+    product: Product | None
+
+    def kernel(self, index: int, trial: Trial) -> Kernel:
+        """Candidate number `index`."""
+        if index < len(self.own):
+            return self.own[index]
+        assert self.product is not None and isinstance(self.node, KernelNode)
+        return product_kernel(self.node, self.product, trial.library, index - len(self.own))
+
+    def candidates(self, trial: Trial) -> list[Kernel]:
+        """All of them."""
+        more = 0 if self.product is None else trial.algorithms(self.product)
+        return [self.kernel(i, trial) for i in range(len(self.own) + more)]
+
+    def key(self, trial: Trial) -> str:
+        """What a choice depends on."""
+        asked = self.product and (self.product, trial.library)
+        return cache.choice_key(FORMAT, trial.machine, asked, *(k.canonical for k in self.own))
+
+
 def tuned(
-    graph: Graph, kernels: Mapping[str, Kernel], target: Target, trial: Trial
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    target: Target,
+    trial: Trial,
+    libraries: bool = False,
 ) -> dict[str, Kernel]:
     """`kernels`, by their nodes' first outputs, with what is fastest in place of what the model
-    takes for it. Only contractions have candidates."""
-    nodes = [n for g in (graph, *bodies(graph)) for n in g.nodes if n.outputs[0].name in kernels]
-    several = [(node, found) for node in nodes if len(found := candidates(node, target)) > 1]
-    equal: dict[str, list[tuple[Node, list[Kernel]]]] = {}
-    for node, found in several:
-        key = cache.choice_key(FORMAT, trial.machine, *(kernel.canonical for kernel in found))
-        equal.setdefault(key, []).append((node, found))
+    takes for it. Only contractions have candidates; with `libraries` some are calls of one. In
+    loops, where each iteration's operands lie behind those of the last, those are not asked."""
+    if libraries and not trial.library:
+        tell("tune: no library for matrix products is installed: pip install 'graphc[libraries]'")
+    equal: dict[str, list[Layer]] = {}
+    for each in (graph, *bodies(graph)):
+        asks = libraries and trial.library and each is graph
+        for node in (n for n in each.nodes if n.outputs[0].name in kernels):
+            layer = Layer(node, candidates(node, target), product_of(node) if asks else None)
+            if len(layer.own) > 1 or layer.product is not None:
+                equal.setdefault(layer.key(trial), []).append(layer)
     chosen = dict(kernels)
     with progress("tuning kernels", len(equal)) as advance:
         for number, (key, layers) in enumerate(equal.items(), 1):
-            node, found = layers[0]
-            log("info", f"tune: {found[0].name}, {number} of {len(equal)}")
-            index, why = _choice(key, node, found, trial)
-            tell(f"tune: {found[0].name} takes candidate {index + 1} of {len(found)}: {why}")
-            chosen |= {node.outputs[0].name: found[index] for node, found in layers}
+            name = layers[0].own[0].name
+            log("info", f"tune: {name}, {number} of {len(equal)}")
+            index, count, why = _choice(key, layers[0], trial)
+            tell(f"tune: {name} takes candidate {index + 1} of {count}: {why}")
+            chosen |= {x.node.outputs[0].name: x.kernel(index, trial) for x in layers}
             advance(1)
     return chosen
 
 
-def _choice(key: str, node: Node, found: Sequence[Kernel], trial: Trial) -> tuple[int, str]:
-    """The index of the kernel to take, and why: as it was remembered, else by measurement."""
+def _choice(key: str, layer: Layer, trial: Trial) -> tuple[int, int, str]:
+    """The number of the kernel to take, how many there are, and why: as it was remembered, else by
+    measurement."""
     remembered = cache.recalled(key)
     if remembered is not None:
-        index, why = remembered
-        return index, why
+        index, count, why = remembered
+        return index, count, why
     try:
-        with trial.plays(node, found) as plays:
-            choice = measure(plays, trial.clock)
+        found = layer.candidates(trial)
+        with trial.plays(layer.node, found) as plays:
+            index, why = measure(plays, trial.clock)
     except RunError as error:
-        log("warning", f"tune: {found[0].name} was not measured: {error}")
-        return 0, "the device could not measure it"
+        log("warning", f"tune: {layer.own[0].name} was not measured: {error}")
+        return 0, len(layer.own), "the device could not measure it"
+    choice = index, len(found), why
     cache.remember(key, choice)
     return choice

@@ -34,6 +34,9 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_COMPILE_SECONDS", "1.5", "compile_seconds", 1.5),
         ("GRAPHC_TUNE", "1", "tune", True),
         ("GRAPHC_TUNE", "0", "tune", False),
+        ("GRAPHC_TUNE", "1", "libraries", False),
+        ("GRAPHC_TUNE", "libraries", "tune", True),
+        ("GRAPHC_TUNE", "libraries", "libraries", True),
         ("GRAPHC_MEMORY_LIMIT", "1500000", "memory_limit", 1500000),
         ("GRAPHC_MEMORY_LIMIT", "1.5K", "memory_limit", 1536),
         ("GRAPHC_MEMORY_LIMIT", "512MB", "memory_limit", 512 << 20),
@@ -59,7 +62,7 @@ def test_each_variable_sets_its_field(monkeypatch, variable, text, field, value)
         ("GRAPHC_CACHE_LIMIT", "-1", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_COMPILE_SECONDS", "0", "a number of seconds such as 600"),
         ("GRAPHC_COMPILE_SECONDS", "soon", "a number of seconds such as 600"),
-        ("GRAPHC_TUNE", "yes", "0 or 1"),
+        ("GRAPHC_TUNE", "yes", "0 or 1, or libraries"),
         ("GRAPHC_MEMORY_LIMIT", "search", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_MEMORY_LIMIT", "lots", "a number of bytes such as 1500000, 512M or 2G"),
         ("GRAPHC_CHECK", "nan,inf", "a comma-separated list of nan, race, bounds, meaning"),
@@ -87,7 +90,7 @@ def test_a_bad_value_is_an_error_that_names_the_variable(monkeypatch, variable, 
             "memory: expected a number of bytes such as 1500000, 512M or 2G, or search or lean, "
             "got 'least'",
         ),
-        ({"tune": "maybe"}, "tune: expected 0 or 1, got 'maybe'"),
+        ({"tune": "maybe"}, "tune: expected 0 or 1, or libraries, got 'maybe'"),
     ],
 )
 def test_a_bad_argument_is_an_error_that_names_the_argument(arguments, message):

@@ -105,6 +105,8 @@ class Explainer:
             chunks = " + ".join(map(str, kernel.phases))
             text = kernel.choice or f"the loops of {kernel.template}"
             cut = f"cut into {chunks} chunks, whatever the number of threads"
+            if kernel.product is not None:
+                cut = "not a kernel of graphc's"
             if kernel.launches:
                 sizes = (
                     f"{_product(x.grid)} blocks of {_product(x.block)}" for x in kernel.launches

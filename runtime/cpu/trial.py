@@ -13,7 +13,7 @@ import numpy as np
 
 from graphc.dtypes import Array
 from graphc.ir import Node
-from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel, Product
 from graphc.runtime.build import cpu_target
 from graphc.runtime.chooser import filled
 from graphc.runtime.timing import Play
@@ -26,12 +26,18 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 class CpuTrial:
     """One core. Its clock is that of the calling thread: it stands while others have the core."""
 
+    library = ""
+
     def __init__(self) -> None:
         self.machine = cpu_target().arch
 
     def clock(self) -> float:
         """Seconds that this thread has taken."""
         return time.thread_time()
+
+    def algorithms(self, product: Product) -> int:
+        """None: there is no library."""
+        return 0
 
     @contextmanager
     def plays(self, node: Node, found: Sequence[Kernel]) -> Iterator[list[Play]]:

@@ -8,6 +8,7 @@ context with PyCUDA and takes the handles of its streams.
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib
 import struct
@@ -18,6 +19,7 @@ from typing import Any
 
 from graphc.errors import RunError
 from graphc.runtime.cuda.compile import Usage, compile_cuda
+from graphc.runtime.cuda.cublas import CublasLt, find_cublas
 
 LEGACY_STREAM = 1
 """The handle of the default stream, which waits for all streams that are not non-blocking."""
@@ -38,6 +40,11 @@ class PycudaDriver:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pycuda, name)
+
+    @functools.cached_property
+    def products(self) -> CublasLt | None:
+        """The library for matrix products, of which each device has a handle of its own."""
+        return find_cublas()
 
     def compile(self, text: str, name: str, where: str = "") -> bytes:
         """The cubin of CUDA text. Raises CompileError."""

@@ -158,6 +158,11 @@ class Functions:
                 if launch.shared_bytes:
                     attribute = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                     function.set_attribute(attribute, launch.shared_bytes)
+        self._products = {
+            name: driver.products.prepare(kernel.product)
+            for name, kernel in plan.kernels.items()
+            if kernel.product is not None
+        }
         numbers = {u.step.event for u in unrolled(plan) if isinstance(u.step, Record)}
         untimed = driver.event_flags.DISABLE_TIMING
         self._events = {number: driver.Event(untimed) for number in sorted(numbers)}
@@ -200,6 +205,9 @@ class Functions:
 
     def _launches(self, step: Launch, addresses: Addresses, stream: Any) -> list[Issue]:
         pointers = [addresses.of(place) for place in step.arguments]
+        if (product := self._products.get(step.kernel)) is not None:
+            rank, declared = self._plan.kernels[step.kernel].rank, self._declared(step, addresses)
+            return [product.issue(rank, pointers, stream, **declared)]
         packed = struct.pack(f"{len(pointers)}P", *pointers)
         functions = self._functions.get(step.kernel, [])
         return [
@@ -228,14 +236,14 @@ class Functions:
                 found = {"reads": [u.step.source], "writes": [u.step.target]}
                 touched = {k: [addresses.span(p) for p in x] for k, x in found.items()}
             elif isinstance(u.step, Launch):
-                touched = self._declared(u.step, addresses, last=True)
+                touched = self._declared(u.step, addresses)
                 touched.pop("completes")
                 touched["reads"] = [*touched["reads"], *touched["scratch"]]
             for kind, places in touched.items():
                 spans[kind].update(dict.fromkeys(places))
         return {kind: list(places) for kind, places in spans.items()}
 
-    def _declared(self, step: Launch, addresses: Addresses, last: bool) -> dict[str, Any]:
+    def _declared(self, step: Launch, addresses: Addresses, last: bool = True) -> dict[str, Any]:
         """The bytes that a launch touches, for a driver that checks them."""
         if not self._device.declares:
             return {}

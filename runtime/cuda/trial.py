@@ -10,8 +10,10 @@ from functools import partial
 from typing import Any
 
 from graphc.cores import usable_cores
+from graphc.errors import CompileError
 from graphc.ir import Graph, Node
-from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel, Product
+from graphc.messages import log
 from graphc.runtime.chooser import filled
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.device import Device, find_device, gpu_name
@@ -44,11 +46,23 @@ class CudaTrial:
 
     def __init__(self, device: Device, machine: str) -> None:
         self.machine, self._device = machine, device
+        products = device.driver.products
+        self.library = "" if products is None else products.title
         self._seconds = 0.0
 
     def clock(self) -> float:
         """Seconds of the device that plays have taken."""
         return self._seconds
+
+    def algorithms(self, product: Product) -> int:
+        """How many the library has for a product; 0 if it does not take it."""
+        with self._device.entered():
+            try:
+                count: int = self._device.driver.products.prepare(product).count
+            except CompileError as error:
+                log("info", f"tune: {error}")
+                return 0
+        return count
 
     @contextmanager
     def plays(self, node: Node, found: Sequence[Kernel]) -> Iterator[list[Play]]:

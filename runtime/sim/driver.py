@@ -20,6 +20,7 @@ from graphc.runtime.sim.capture import Capture, Graph
 from graphc.runtime.sim.copies import Copies
 from graphc.runtime.sim.errors import Error, LaunchError, LogicError, MemoryError
 from graphc.runtime.sim.module import CooperativeFunction, Module
+from graphc.runtime.sim.products import Products
 
 GIB = 1 << 30
 
@@ -48,6 +49,7 @@ class Simulator(Copies):
     ) -> None:
         super().__init__(seed, policy, memory, seconds)
         self.check = check
+        self.products = Products(self)
 
     def init(self, flags: int = 0) -> None:
         """As `pycuda.driver.init`."""

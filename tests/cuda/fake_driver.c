@@ -274,6 +274,15 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy
   return launched();
 }
 
+// A product of fake_cublas.c; those of its second algorithm take half as long.
+static double product_takes = 1;
+void fake_product_takes(double microseconds) { product_takes = microseconds; }
+void fake_product(void* stream, int algorithm) {
+  RECORD("product %lu algorithm %d\n", NUMBER(stream), algorithm);
+  node++;
+  spend(algorithm == 1 ? product_takes / 2 : product_takes);
+}
+
 // Graphs.
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   CURRENT();

@@ -18,6 +18,7 @@ from graphc import nn, optim
 from graphc.errors import GraphError, RunError
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device
+from graphc.runtime.cuda.cublas import CublasLt
 from graphc.runtime.cuda.driver import PycudaDriver
 from graphc.runtime.plan.plan import Loop, all_steps
 from tests.small_models import MODELS, loss_fn
@@ -33,6 +34,7 @@ STEPS = 6
 
 
 def main() -> None:
+    PycudaDriver.products = None  # type: ignore[assignment]
     # Kernels are recorded, not run: their text need not be compiled.
     PycudaDriver.compile = compiled  # type: ignore[method-assign]
     DRIVER.fake_machine(2, 1 << 34)
@@ -61,6 +63,13 @@ def main() -> None:
     found["refused"] = refused(model)
     found["tuned"] = tuned(528, {"Registers<64, 32": 0.5})
     found["hardly faster"] = tuned(544, {"Registers<64, 32": 0.995})
+    found["libraries missing"] = tuned(560, {}, "libraries")
+    DRIVER.fake_product_takes.argtypes = (ctypes.c_double,)
+    PycudaDriver.products = CublasLt(ctypes.CDLL(os.environ["FAKE_CUBLAS"]))  # type: ignore[assignment]
+    DRIVER.fake_product_takes(1.5)
+    found["libraries"] = tuned(560, {}, "libraries")
+    DRIVER.fake_product_takes(9.0)
+    found["slow libraries"] = tuned(576, {}, "libraries")
     found["depth"] = DRIVER.fake_depth()
     print(json.dumps(found))
 
@@ -88,18 +97,20 @@ def batch() -> tuple[Any, Any]:
     return np.zeros(shape, np.float32), np.zeros(shape[0], np.int32)
 
 
-def tuned(width: int, takes: dict[str, float]) -> dict[str, Any]:
-    """What is recorded, noted and chosen where two equal layers are tuned, twice."""
+def tuned(width: int, takes: dict[str, float], tune: bool | str = True) -> dict[str, Any]:
+    """What is recorded, noted and chosen where two equal layers are tuned, twice, and called."""
     TAKES.update(takes)
     layers = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width))
     spec = graphc.spec((40, width))
     taken()
     records = []
     for _ in range(2):
-        program = graphc.compile(layers, spec, device="cuda", streams=1, tune=True)
+        program = graphc.compile(layers, spec, device="cuda", streams=1, tune=tune)
         records.append(taken())
     TAKES.clear()
-    notes = [note for note in program.plan.notes if note.startswith("tune")]
+    program(np.zeros((40, width), np.float32))
+    records.append(taken())
+    notes = [note for note in program.plan.notes if not note.startswith("streams")]
     return {"records": records, "notes": notes, "kernels": list(program.kernels.values())}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cuda.test_cublas import build_fake
 from tests.tools import missing, need_command, need_package, run_python
 from tools.driver_stub import build_stub, find_headers
 
@@ -31,6 +32,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("driver")
     build_stub(headers, folder, [FAKE])
     places = {"LD_LIBRARY_PATH": str(folder), "GRAPHC_CACHE_DIR": str(folder / "cache")}
+    places["FAKE_CUBLAS"] = str(build_fake(folder))
     printed = run_python("-m", "tests.cuda.recording", environment=places)
     return json.loads(printed)
 
@@ -290,7 +292,7 @@ def test_a_gain_within_a_percent_is_no_reason_to_leave_the_model(record):
 
 
 def test_candidates_are_played_in_graphs_between_events_and_equal_layers_once(record):
-    first, second = record["tuned"]["records"]
+    first, second, _ = record["tuned"]["records"]
     graphs = Counter(line.split()[1] for line in first if line.startswith("graph_launch"))
     assert len(graphs) == 5 and min(graphs.values()) > 3
     launches = [i for i, line in enumerate(first) if line.startswith("graph_launch")]
@@ -300,6 +302,39 @@ def test_candidates_are_played_in_graphs_between_events_and_equal_layers_once(re
     assert count(second, ("graph_launch", "launch")) == 0, "it is remembered"
     timed = [line for line in first if line.startswith("event_create") and line.endswith("flags 0")]
     assert len(timed) >= 2 * len(launches)
+
+
+def test_a_library_that_is_faster_is_called_and_captured(record):
+    """Twice: at once, and into the graph; by the algorithm that was measured to be the fastest."""
+    tuned = record["libraries"]
+    tune, *calls = tuned["notes"]
+    assert tune == "tune: m0_bias takes candidate 7 of 8: 0.375 of the first's time, noise 0.0%"
+    assert calls == [
+        f"{name}: a call of cuBLASLt 13.2.3, algorithm 2 of its heuristic, 8388608 bytes of "
+        "workspace"
+        for name in ("m0_bias", "m1_bias")
+    ]
+    _, again, call = tuned["records"]
+    assert count(again, ("product", "launch", "graph_launch")) == 0
+    begin, end = verbs(call).index("begin_capture"), verbs(call).index("end_capture")
+    products = ["product 1 algorithm 1"] * 2
+    assert call[begin + 1 : end] == products
+    assert [line for line in call[:begin] if line.startswith(("product", "launch"))] == products
+
+
+def test_a_library_that_is_slower_is_not(record):
+    slow = record["slow libraries"]
+    (note,) = slow["notes"]
+    assert re.match(r"tune: m0_bias takes candidate \d of 8: no other was faster", note)
+    assert any("Registers<" in text for text in slow["kernels"])
+
+
+def test_a_library_that_is_not_installed_is_named(record):
+    notes = record["libraries missing"]["notes"]
+    assert notes[0] == (
+        "tune: no library for matrix products is installed: pip install 'graphc[libraries]'"
+    )
+    assert "takes candidate 1 of 5" in notes[1]
 
 
 def test_any_thread_may_call(record):

@@ -53,10 +53,9 @@ def own_cache(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         choice.unlink()
 
 
-def _step(tune: bool, device: str = "cpu") -> graphc.Program:
-    return graphc.compile(
-        loss_fn, Net(), X, Y, update=optim.SGD(lr=0.1), device=device, tune=tune, threads=2
-    )
+def _step(tune: bool | str, device: str = "cpu", streams: int = 1) -> graphc.Program:
+    options = {"device": device, "tune": tune, "threads": 2, "streams": streams}
+    return graphc.compile(loss_fn, Net(), X, Y, update=optim.SGD(lr=0.1), **options)
 
 
 def _choose(monkeypatch: pytest.MonkeyPatch, index: int) -> list[int]:
@@ -157,6 +156,33 @@ def test_every_candidate_of_a_gpu_computes_what_the_reference_does(
     assert all(f"number {index + 1} of those by the model" in choice for choice in taken)
     for _ in range(2):
         np.testing.assert_allclose(step(X, Y), reference(X, Y), rtol=2e-5)
+
+
+def test_a_librarys_products_are_right_and_the_same_for_every_number_of_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _choose(monkeypatch, 99)
+    found = CudaTrial(find_device("sim"), "a simulated GPU")
+    monkeypatch.setattr(trial, "trial_on", lambda device: found)
+    steps = [_step("libraries", "sim", streams) for streams in (1, 2, 4)]
+    names = [k.name for k in steps[0].plan.kernels.values() if k.product is not None]
+    assert {"first_bias_relu", "first_wgrad", "second_wgrad"} <= {*names}
+    text = str(steps[0].plan)
+    assert "first_bias_relu: a call of NumPy, algorithm 1 of its heuristic" in text
+    assert "not a kernel of graphc's" in str(steps[0].explain("first_bias_relu"))
+    reference = _step(False, "reference")
+    for _ in range(3):
+        expected = reference(X, Y)
+        losses = [float(step(X, Y)) for step in steps]
+        assert losses[0] == losses[1] == losses[2] == pytest.approx(float(expected), rel=2e-5)
+
+
+def test_a_library_is_not_asked_without_the_users_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _choose(monkeypatch, 99)
+    found = CudaTrial(find_device("sim"), "a simulated GPU")
+    monkeypatch.setattr(trial, "trial_on", lambda device: found)
+    step = _step(True, "sim")
+    assert set(seen) == {5} and not any(k.product for k in step.plan.kernels.values())
 
 
 def test_a_gpu_without_room_keeps_the_models_choice(monkeypatch: pytest.MonkeyPatch) -> None:
