@@ -14,8 +14,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from graphc.dtypes import Array
@@ -51,33 +50,48 @@ class Device:
         self._retired: deque[Any] = deque()
         driver.init()
         self._context = driver.Device(ordinal).retain_primary_context()
+        self._pop, self._entered = driver.Context.pop, Entered(self)
         with self.entered():
             self.staging = Staging(driver)
             self.need_streams(1)
         atexit.register(self._end)
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> Entered:
         """Hold the device's lock and have its context current. What the driver raises inside
         becomes a RunError."""
+        return self._entered
+
+    def enter(self) -> None:
+        """What `entered` begins with."""
         if os.getpid() != self._process:
             raise RunError(
                 f"{self.name}: a forked process cannot use the GPU of its parent; start it with "
                 "multiprocessing's method 'spawn'"
             )
-        with self.lock:
+        self.lock.acquire()
+        try:
             self._context.push()
-            try:
-                self._let_go()
-                yield
-            except self.driver.Error as error:
-                if isinstance(error, RunError):
-                    raise
-                raise RunError(
-                    f"{self.name}: {error}; what the call updates may be lost"
-                ) from error
-            finally:
-                self.driver.Context.pop()
+        except BaseException:
+            self.lock.release()
+            raise
+        try:
+            self._let_go()
+        except BaseException as error:
+            self.leave()
+            self.tell(error)
+            raise
+
+    def leave(self) -> None:
+        """What `entered` ends with."""
+        try:
+            self._pop()
+        finally:
+            self.lock.release()
+
+    def tell(self, error: BaseException | None) -> None:
+        """RunError for an error of the driver."""
+        if isinstance(error, self.driver.Error) and not isinstance(error, RunError):
+            raise RunError(f"{self.name}: {error}; what the call updates may be lost") from error
 
     def _let_go(self) -> None:
         """Give back what was retired, once nothing uses it."""
@@ -109,6 +123,21 @@ class Device:
             found = buffer.copies[self.name] = DeviceCopy(self, buffer.array.nbytes)
         copy: DeviceCopy = found
         return copy
+
+
+class Entered:
+    """The block in which a device is entered. (No generator: a small step takes some microseconds
+    in all.)"""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        self._device.enter()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._device.leave()
+        self._device.tell(error)
 
 
 class Arena:

@@ -39,7 +39,9 @@ class PycudaDriver:
         """What each compiled kernel takes, by its symbol."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._pycuda, name)
+        found = getattr(self._pycuda, name)
+        setattr(self, name, found)  # so that it is found at once from now on
+        return found
 
     @functools.cached_property
     def products(self) -> CublasLt | None:
@@ -67,8 +69,10 @@ class PycudaDriver:
         mode = self._bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._call("cuStreamBeginCapture", stream.handle, mode)
 
-    def end_capture(self, stream: Any) -> CapturedGraph:
-        """The graph of what the streams were given since `begin_capture`."""
+    def end_capture(self, stream: Any, before: CapturedGraph | None = None) -> CapturedGraph:
+        """The graph of what the streams were given since `begin_capture`: `before`, brought up to
+        date where only addresses have changed since it was captured, which takes less time than to
+        make another."""
         try:
             graph = self._call("cuStreamEndCapture", stream.handle)
         finally:
@@ -76,6 +80,8 @@ class PycudaDriver:
                 gc.enable()
         try:
             self._prioritise()
+            if before is not None and before.takes(graph):
+                return before
             return CapturedGraph(self, self._call("cuGraphInstantiate", graph, 0))
         finally:
             self._call("cuGraphDestroy", graph)
@@ -123,6 +129,7 @@ class PycudaDriver:
     set_function_attribute = partialmethod(_call, "cuFuncSetAttribute")
     count_resident = partialmethod(_call, "cuOccupancyMaxActiveBlocksPerMultiprocessor")
     launch_cooperative = partialmethod(_call, "cuLaunchCooperativeKernel")
+    update_graph = partialmethod(_call, "cuGraphExecUpdate")
     launch_graph = partialmethod(_call, "cuGraphLaunch")
     destroy_graph = partialmethod(_call, "cuGraphExecDestroy")
 
@@ -170,10 +177,19 @@ class CapturedGraph:
 
     def __init__(self, driver: PycudaDriver, executable: Any) -> None:
         self._driver, self._executable = driver, executable
+        self._launch = driver.launch_graph
 
     def launch(self, stream: Any) -> None:
         """Put one run of the whole graph on the stream."""
-        self._driver.launch_graph(self._executable, stream.handle)
+        self._launch(self._executable, stream.handle)
+
+    def takes(self, graph: Any) -> bool:
+        """Whether it does from now on what `graph` says: nodes and edges have to be the same. What
+        is on its way already goes on as it was."""
+        with suppress(self._driver.Error):
+            self._driver.update_graph(self._executable, graph)
+            return True
+        return False
 
     def __del__(self) -> None:
         self._driver.destroy_graph(self._executable)

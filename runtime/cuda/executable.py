@@ -73,7 +73,7 @@ class CudaExecutable(CudaPlayer):
         refuse_reentry(self.plan.name)
         with self.device.entered():
             measure.run_checked(self, inputs)
-            return self._collect([]).read()
+            return self.fetch(self.collect())
 
     def profile(self, inputs: Sequence[Input], repeats: int = 20) -> list[Timing]:
         """What each launch and copy takes by the device's events, in the plan's order.
@@ -93,7 +93,7 @@ class CudaExecutable(CudaPlayer):
         def play() -> None:
             self.prepare(inputs)
             self._play()
-            self._collect([]).read()
+            self.fetch(self.collect())
 
         with self.device.entered():
             return measure.calls(self, play, repeats)

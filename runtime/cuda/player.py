@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from graphc.dtypes import Array
 from graphc.ir import Graph
 from graphc.locks import refuse_reentry
@@ -30,7 +28,8 @@ from graphc.runtime.cuda.launches import (
     compile_kernels,
 )
 from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
-from graphc.runtime.plan.plan import Binding, Launch, Loop, Plan
+from graphc.runtime.cuda.slot import Slot
+from graphc.runtime.plan.plan import Launch, Loop, Plan
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
 from graphc.state import StateBuffer, wrote
 
@@ -85,12 +84,13 @@ class CudaPlayer:
             self.copies = make_room(plan, self.buffers, device)
             device.need_streams(plan.streams)
             self._kept = _Kept(plan, device, Functions(plan, device, images))
+        self._state = list(zip(self.buffers, self.copies, strict=True))
         written = StatePlaces(plan).written(plan)
         self.updated = [(self.buffers[i], self.copies[i]) for i in written]
         self._issues: list[tuple[Issue, bool]] = []
         """What puts all steps on their streams, and whether it is a launch on the first of several:
         that has the critical path, and the higher priority."""
-        self._bound_to = 0
+        self._bound_to, self._current = 0, False
         weakref.finalize(self, device.retire, self._kept).atexit = False
 
     def run(self, inputs: Sequence[Input]) -> list[Array]:
@@ -99,20 +99,33 @@ class CudaPlayer:
         The inputs are C-contiguous, of the shapes and dtypes of `plan.inputs`, in the host's
         memory or, as `foreign` makes them, in the device's.
         """
-        return self.submit(inputs).read()
+        self._begin()
+        with self.device.entered():
+            return self.fetch(self._submit(inputs))
 
     def submit(self, inputs: Sequence[Input]) -> Results:
         """As `run`, without waiting for the device."""
+        self._begin()
+        with self.device.entered():
+            slot = self._submit(inputs)
+            results = Results(self, slot)
+            slot.results = weakref.ref(results)
+            return results
+
+    def _begin(self) -> None:
+        """What comes before this device is locked: the locks of others may be taken."""
         refuse_reentry(self.plan.name)
         for buffer in self.buffers:
             if buffer.current != self.device.name:
-                buffer.refresh_host()  # before this device is locked: another one's lock is taken
-        with self.device.entered():
-            self.prepare(inputs)
-            # Marked as written before it is: an interrupt may come right after the last launch.
-            self.mark_updated()
-            self._play()
-            return self._collect([x for x in inputs if isinstance(x, ForeignArray)])
+                buffer.refresh_host()
+
+    def _submit(self, inputs: Sequence[Input]) -> Slot:
+        """Put a whole call on the streams; where its outputs will be. The device is entered."""
+        self.prepare(inputs)
+        # Marked as written before it is: an interrupt may come right after the last launch.
+        self.mark_updated()
+        self._play()
+        return self.collect([x for x in inputs if isinstance(x, ForeignArray)])
 
     def foreign(self, value: Any, name: str) -> ForeignArray | None:
         """An array of another library that lies on the device, as an input; None if it lies on the
@@ -123,10 +136,8 @@ class CudaPlayer:
     def fetch(self, slot: Slot) -> list[Array]:
         """The outputs in a slot, once they are there. The device is entered."""
         if self.plan.outputs:
-            slot.done.synchronize()
-            slot.keep = ()
-        first, _ = self._outputs
-        return [np.array(_view(slot.memory, binding, first)) for binding in self.plan.outputs]
+            slot.finish()
+        return [view.copy() for view in slot.outputs]
 
     def addresses(self) -> Addresses:
         """Where the plan's bytes lie now."""
@@ -143,8 +154,13 @@ class CudaPlayer:
             reserve(self.plan, device)
         if self._bound_to != device.arena.address:
             self._bind()
-        for buffer, copy in zip(self.buffers, self.copies, strict=True):
-            copy.refresh(buffer)
+        for buffer, copy in self._state:
+            if copy.version != buffer.version:
+                copy.refresh(buffer)
+        slot = self._kept.free_slot()
+        if slot.inputs and not any(isinstance(x, ForeignArray) for x in inputs):
+            slot.upload(inputs, device.arena.address, stream)
+            return
         for array, binding in zip(inputs, self.plan.inputs, strict=True):
             address = device.arena.address + binding.place.start
             if not isinstance(array, ForeignArray):
@@ -174,20 +190,24 @@ class CudaPlayer:
             if u.number >= stop:
                 urgent = several and isinstance(u.step, Launch) and u.step.stream == 0
                 self._issues += [(x, urgent) for x in functions.issues(u.step, addresses)]
-        self._bound_to, self._kept.captured = self.device.arena.address, None
+        self._bound_to, self._current = self.device.arena.address, False
 
     def _play(self) -> None:
-        """All steps: by the graph, if there is one; the first time one by one, which loads the
-        kernels, and then the graph is made."""
-        if self._kept.captured is not None:
-            self._kept.captured.launch(self.device.streams[0])
+        """All steps: by the graph, if there is one, which is brought up to date if addresses have
+        changed; the first time one by one, which loads the kernels, and then the graph is made."""
+        captured = self._kept.captured
+        if captured is not None and not self._current:
+            captured = self._kept.captured = self._capture(captured)
+            self._current = True
+        if captured is not None:
+            captured.launch(self.device.streams[0])
             return
         for issue, _ in self._issues:
             issue()
         if self._replay and self._issues:
-            self._kept.captured = self._capture()
+            self._kept.captured, self._current = self._capture(), True
 
-    def _capture(self) -> Any:
+    def _capture(self, before: Any = None) -> Any:
         driver, stream = self.device.driver, self.device.streams[0]
         begin = time.perf_counter()
         driver.begin_capture(stream)
@@ -197,7 +217,7 @@ class CudaPlayer:
                 if urgent:
                     driver.raise_priority(stream)
         finally:
-            captured = driver.end_capture(stream)
+            captured = driver.end_capture(stream, before)
         if any(isinstance(step, Loop) for step in self.plan.steps):
             milliseconds = 1000 * (time.perf_counter() - begin)
             log(
@@ -207,29 +227,18 @@ class CudaPlayer:
             )
         return captured
 
-    def _collect(self, foreign: Sequence[ForeignArray]) -> Results:
-        """Put the copy of the outputs to the host on stream 0."""
-        driver, stream = self.device.driver, self.device.streams[0]
+    def collect(self, foreign: Sequence[ForeignArray] = ()) -> Slot:
+        """Put the copy of the outputs to the host on stream 0; where they will be."""
+        stream = self.device.streams[0]
         slot = self._kept.free_slot()
         start, stop = self._outputs
         if stop > start:
-            driver.memcpy_dtoh_async(slot.memory, self.device.arena.address + start, stream)
+            address = self.device.arena.address + start
+            self.device.driver.memcpy_dtoh_async(slot.memory, address, stream)
         slot.done.record(stream)
-        slot.keep = tuple(foreign)
-        results = Results(self, slot)
-        slot.results = weakref.ref(results)
-        return results
-
-
-class Slot:
-    """Page-locked memory for the outputs of one call, and what must live until the call ends."""
-
-    def __init__(self, plan: Plan, device: Device) -> None:
-        start, stop = output_span(plan)
-        self.memory: Array = device.driver.pagelocked_empty(max(stop - start, 1), np.uint8)
-        self.done = device.driver.Event(device.driver.event_flags.DISABLE_TIMING)
-        self.keep: tuple[Any, ...] = ()
-        self.results: weakref.ref[Results] | None = None
+        slot.keep, slot.busy = tuple(foreign), True
+        self._kept.turn()
+        return slot
 
 
 class _Kept:
@@ -238,21 +247,19 @@ class _Kept:
     def __init__(self, plan: Plan, device: Device, functions: Functions) -> None:
         self.functions = functions
         self.captured: Any = None
-        self._slots = [Slot(plan, device) for _ in range(SLOTS)]
+        self._slots = deque(Slot(plan, device) for _ in range(SLOTS))
 
     def free_slot(self) -> Slot:
-        """The slot that was used the longest ago; its results are read if anyone has them."""
-        self._slots.reverse()
+        """The slot that was used the longest ago, once its call has ended; its results are read if
+        anyone has them."""
         slot = self._slots[0]
-        unread = slot.results() if slot.results else None
-        if unread is not None:
-            unread.read()
-        elif slot.keep:
-            slot.done.synchronize()
+        if slot.busy:
+            unread = slot.results() if slot.results else None
+            if unread is not None:
+                unread.read()
+            slot.finish()
         return slot
 
-
-def _view(memory: Array, binding: Binding, first: int) -> Array:
-    """The value's elements in memory whose first byte is that of number `first`."""
-    content = memory[binding.place.start - first : binding.place.stop - first]
-    return content.view(binding.value.type.numpy_dtype).reshape(binding.value.type.shape)
+    def turn(self) -> None:
+        """Let the next call use the next slot."""
+        self._slots.rotate(-1)

@@ -28,6 +28,13 @@ def arena_bytes(plan: Plan) -> int:
     return max(1, work_start(plan) + plan.peak_bytes)
 
 
+def input_span(plan: Plan) -> tuple[int, int]:
+    """The first byte of all inputs and their end, from the start of the arena; nothing else lies
+    between them."""
+    places = [b.place for b in plan.inputs]
+    return min((p.start for p in places), default=0), max((p.stop for p in places), default=0)
+
+
 def output_span(plan: Plan) -> tuple[int, int]:
     """The first byte of all outputs and their end, from the start of the arena."""
     places = [b.place for b in plan.outputs]

@@ -75,6 +75,12 @@ class Graph:
         self._reads = merged(r for node in nodes for r in node.reads)
         self._writes = merged(w for node in nodes for w in node.writes)
 
+    @property
+    def shape(self) -> list[tuple[str, set[int]]]:
+        """Each node's name, and the numbers of those that it comes after."""
+        number = {node: i for i, node in enumerate(self.nodes)}
+        return [(node.name, {number[other] for other in node.after}) for node in self.nodes]
+
     def operation(self) -> Operation:
         """One launch of the graph."""
         return Operation("graph", self._run, self._reads, self._writes, self._prepare)

@@ -124,13 +124,17 @@ class Simulator(Copies):
     def raise_priority(self, stream: objects.Stream) -> None:
         """Nothing: streams run in adversarial order, whatever their priority."""
 
-    def end_capture(self, stream: objects.Stream) -> CapturedGraph:
-        """The graph. LogicError if a forked stream was not joined."""
+    def end_capture(
+        self, stream: objects.Stream, before: CapturedGraph | None = None
+    ) -> CapturedGraph:
+        """The graph: `before`, brought up to date, if its nodes and edges are the same. LogicError
+        if a forked stream was not joined."""
         capture = stream.capture
         if capture is None or capture.origin is not stream.queue:
             raise LogicError(f"end_capture: no capture began on {stream}")
         capture.finish()
-        return CapturedGraph(self, capture)
+        made = CapturedGraph(self, capture)
+        return before if before is not None and before.takes(made) else made
 
 
 class CapturedGraph:
@@ -140,6 +144,13 @@ class CapturedGraph:
         self._driver = driver
         self._graph = Graph(capture.nodes, driver.scheduler.random, driver.log)
         self.nodes = tuple(node.name for node in capture.nodes)
+
+    def takes(self, other: CapturedGraph) -> bool:
+        """Whether it does from now on what `other` does: nodes and edges have to be the same."""
+        if self._graph.shape != other._graph.shape:
+            return False
+        self._graph = other._graph
+        return True
 
     def launch(self, stream: objects.Stream) -> None:
         """Put one run of the whole graph on the stream."""

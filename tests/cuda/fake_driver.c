@@ -59,7 +59,7 @@ static void spend(double microseconds) { *(capturing ? &captured : &now) += micr
 
 // The error of the next launch, of a kernel or a graph.
 void fake_fail(int error) { failure = error; }
-// Whether nodes of graphs take no priority.
+// Whether nodes of graphs take no priority, and graphs no other addresses.
 static int refuses;
 void fake_refuse(int yes) { refuses = yes; }
 static CUresult launched(void) {
@@ -328,6 +328,14 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
   CURRENT();
   RECORD("graph_instantiate %lu\n", NUMBER(graph));
   return *executable = (CUgraphExec)graph, OK;
+}
+CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
+                              CUgraphExecUpdateResultInfo* info) {
+  CURRENT();
+  RECORD("graph_update %lu by %lu\n", NUMBER(executable), NUMBER(graph));
+  if (refuses) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  graph_takes[NUMBER(executable) % MOST] = graph_takes[NUMBER(graph) % MOST];
+  return info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS, OK;
 }
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   CURRENT();

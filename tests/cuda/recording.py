@@ -256,8 +256,18 @@ def growing(train: Program, model: Any) -> dict[str, Record]:
         "compile": compiled,
         "again": called(train),
         "after": called(train),
+        "refused": growing_refused(train, model),
         "large": [large.name],
     }
+
+
+def growing_refused(train: Program, model: Any) -> Record:
+    """The next step once the arena has moved again, on a driver that updates no graph."""
+    graphc.compile(model, graphc.spec((400, 1, 28, 28)), device="cuda")
+    DRIVER.fake_refuse(1)
+    record = called(train)
+    DRIVER.fake_refuse(0)
+    return record
 
 
 def second_device(model: Any) -> Record:

@@ -13,7 +13,7 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.program import Program
-from graphc.runtime.cuda import CudaExecutable, Device, staging
+from graphc.runtime.cuda import CudaExecutable, Device, slot, staging
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.sim import Simulator
 from graphc.state import StateBuffer
@@ -140,8 +140,12 @@ def test_loaded_state_and_a_new_rate_reach_the_device():
     assert losses == [first, first]
 
 
-def test_arrays_larger_than_the_staging_memory_pass_through_it(monkeypatch):
+@pytest.mark.parametrize(("cores", "shared"), [(1, 1 << 20), (4, 512), (16, 64)])
+def test_arrays_larger_than_the_staging_memory_pass_through_it(monkeypatch, cores, shared):
     monkeypatch.setattr(staging, "HALF_BYTES", 1024)
+    monkeypatch.setattr(staging, "SHARED", shared)
+    monkeypatch.setattr(staging, "usable_cores", lambda: cores)
+    monkeypatch.setattr(slot, "SMALL", 0)
     program = graphc.compile(
         lambda x, y: (x + y, x * y), *[graphc.spec((40, 50))] * 2, device="sim"
     )
@@ -171,6 +175,20 @@ def test_a_larger_program_moves_the_arena_of_those_before_it():
     for _ in range(2):
         np.testing.assert_array_equal(first.run([x])[0], expected)
     assert second.run([np.zeros(9000, np.float32)])[0].sum() == 9000
+
+
+def test_a_graph_is_brought_up_to_date_where_the_arena_has_moved():
+    device = Device(Simulator(), "sim moved", declares=True)
+    program = trainer("mlp", streams=2)
+    executable = CudaExecutable(program.plan, buffers(program), device)
+    losses = [float(executable.run(batch("mlp"))[0]) for _ in range(2)]
+    captured = executable._kept.captured
+    large = graphc.compile(lambda x: graphc.exp(x), graphc.spec((90_000,)), device="sim")
+    CudaExecutable(large.plan, {}, device)
+    losses += [float(executable.run(batch("mlp"))[0]) for _ in range(2)]
+    assert executable._kept.captured is captured
+    train = trainer("mlp", streams=2)
+    assert losses == [float(train(*batch("mlp"))) for _ in range(4)]
 
 
 def test_memory_that_is_too_small_is_known_when_compiling():

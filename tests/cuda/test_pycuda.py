@@ -161,7 +161,6 @@ def test_a_replayed_step_is_one_graph_launch_and_one_synchronisation(record):
         assert count(step, SYNCHRONISATIONS) == 1
         assert verbs(step) == [
             "copy_to_device",
-            "copy_to_device",
             "graph_launch",
             "copy_to_host",
             "record",
@@ -246,9 +245,18 @@ def test_a_larger_program_moves_the_arena_and_others_are_captured_anew(record):
     assert packed == f"mem_alloc {6 * 5 * 5 * 4 * 4}"
     assert int(arena.split()[1]) > 1 << 20
     assert Counter(verbs(growing["compile"]))["mem_free"] == 1
-    assert Counter(verbs(growing["again"]))["graph_instantiate"] == 1
+    again = Counter(verbs(growing["again"]))
+    assert (again["graph_update"], again["graph_instantiate"], again["graph_launch"]) == (1, 0, 1)
+    captured = growing["again"][verbs(growing["again"]).index("begin_capture") :]
+    assert again["launch"] == Counter(verbs(captured))["launch"] > 20, "kernels are loaded already"
     assert count(growing["again"], ALLOCATIONS) == 0
     assert verbs(growing["after"]) == verbs(record["steps"][1])
+
+
+def test_a_graph_that_the_driver_does_not_update_is_made_anew(record):
+    refused = Counter(verbs(record["growing"]["refused"]))
+    assert (refused["graph_update"], refused["graph_instantiate"]) == (1, 1)
+    assert refused["graph_launch"] == 1
 
 
 def test_a_second_device_has_a_context_streams_and_state_of_its_own(record):

@@ -1,0 +1,64 @@
+"""Page-locked memory of one call of a program: for its small inputs, and for its outputs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.dtypes import Array
+from graphc.runtime.cuda.device import Device
+from graphc.runtime.cuda.room import input_span, output_span
+from graphc.runtime.plan.plan import Binding, Plan
+
+SMALL = 1 << 20
+"""Bytes of inputs up to which they are gathered in one place and copied as one. Gathering more
+takes longer than a copy for each, which the device may begin before the next is there."""
+
+
+class Slot:
+    """`outputs` are arrays in `memory`, to which all outputs are copied as one. `inputs` are arrays
+    for all inputs, none if those are not small. Between `done` being recorded and `finish` the slot
+    is `busy`; what is in `keep` lives until then."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        driver = device.driver
+        self._driver = driver
+        start, stop = output_span(plan)
+        self.memory: Array = driver.pagelocked_empty(max(stop - start, 1), np.uint8)
+        self.outputs = [_view(self.memory, binding, start) for binding in plan.outputs]
+        self._start, stop = input_span(plan)
+        gathers = 0 < stop - self._start <= SMALL
+        size = stop - self._start if gathers else 0
+        self._staged: Array = driver.pagelocked_empty(max(size, 1), np.uint8)
+        self.inputs = [_view(self._staged, b, self._start) for b in plan.inputs] if gathers else []
+        self.done = driver.Event(driver.event_flags.DISABLE_TIMING)
+        self.busy = self._filled = False
+        self.keep: tuple[Any, ...] = ()
+        self.results: weakref.ref[Any] | None = None
+        """To what reads the outputs, while anyone has it."""
+
+    def upload(self, arrays: Sequence[Any], arena: int, stream: Any) -> None:
+        """Copy the inputs of a call to the arena, in the order of `stream`. The slot is not busy;
+        the arrays may be changed as soon as this returns."""
+        if self._filled:  # by what was never collected: a profile, a call that failed
+            stream.synchronize()
+        for place, array in zip(self.inputs, arrays, strict=True):
+            place[...] = array
+        self._filled = True
+        self._driver.memcpy_htod_async(arena + self._start, self._staged, stream)
+
+    def finish(self) -> None:
+        """Wait for the end of the call."""
+        if self.busy:
+            self.done.synchronize()
+            self.busy = self._filled = False
+            self.keep = ()
+
+
+def _view(memory: Array, binding: Binding, first: int) -> Array:
+    """The value's elements in memory whose first byte is that of number `first`."""
+    content = memory[binding.place.start - first : binding.place.stop - first]
+    return content.view(binding.value.type.numpy_dtype).reshape(binding.value.type.storage_shape)
