@@ -7,7 +7,7 @@ structural: two graphs are equal when they print the same, source positions incl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -84,12 +84,20 @@ class Graph:
                 readers.setdefault(value, []).append(node)
         return readers
 
-    @property
-    def results(self) -> Iterator[Value]:
+    @functools.cached_property
+    def results(self) -> tuple[Value, ...]:
         """The values that must exist at the end: the outputs and the new values of the state."""
-        yield from self.outputs
-        for _, new in self.updates:
-            yield new
+        return *self.outputs, *(new for _, new in self.updates)
+
+    @functools.cached_property
+    def result_set(self) -> frozenset[Value]:
+        """`results`, where one asks whether a value is among them."""
+        return frozenset(self.results)
+
+    @functools.cached_property
+    def input_set(self) -> frozenset[Value]:
+        """The inputs, where one asks whether a value is among them."""
+        return frozenset(self.inputs)
 
 
 def infer_types(op: Op, inputs: Sequence[Type]) -> tuple[Type, ...]:

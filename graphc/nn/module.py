@@ -59,6 +59,7 @@ class Module:
         builder = current_builder()
         name = self._name_in(builder)
         _running.modules.append(self)
+        _running.names.append({})
         try:
             with builder.module(name, self.training) if name else builder.mode(self.training):
                 outputs = self.forward(*args, **kwargs)
@@ -71,6 +72,7 @@ class Module:
             raise
         finally:
             _running.modules.pop()
+            _running.names.pop()
 
     def _add_path(self, problem: GraphError, path: str) -> None:
         """Note at an error in `forward` the path of the innermost layer that it comes from."""
@@ -235,10 +237,12 @@ class Module:
     def _name_in(self, builder: Builder) -> str:
         """This module's path below the module that calls it, or "" where it has none."""
         if _running.modules:
-            caller = _running.modules[-1]
-            direct = ((n, m) for n, m in _members(caller) if m is self)
-            deeper = ((n, m) for n, m in caller.named_modules() if m is self)
-            return next((n for n, _ in (*direct, *deeper)), "")
+            names = _running.names[-1]
+            if id(self) not in names:  # not looked at yet, or an attribute since
+                caller = _running.modules[-1]
+                inside = [*caller.named_modules(), *_members(caller)]
+                names.update((id(m), (n, m)) for n, m in inside)
+            return names.get(id(self), ("", self))[0]
         # Called by a plain function: the names of its parameters say where it is.
         for name, parameter in self.named_parameters():
             known = builder.known_name(parameter.state)
@@ -252,6 +256,9 @@ class _Running(threading.local):
 
     def __init__(self) -> None:
         self.modules: list[Module] = []
+        self.names: list[dict[int, tuple[str, Any]]] = []
+        """What lies in each of them, by its identity, and the path to it: that of an attribute if
+        there is one. Of no module before one is called in it."""
 
 
 _running = _Running()

@@ -21,7 +21,7 @@ from graphc.kernels.cpu.shell import (
 from graphc.kernels.program.access import Access, Domain, access_cost
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.names import Names
+from graphc.kernels.program.names import Names, Pointers
 from graphc.kernels.program.parts import Part, grouped, make_part
 from graphc.kernels.program.pieces import space
 from graphc.ops.fused import KernelNode
@@ -61,28 +61,35 @@ def find_parts(body: Graph, width: int) -> list[Part]:
     """The parts of a pointwise body, in the order of the outputs."""
     names = Names()
     pointers = names.pointers(body)
-    return [_laned(body, outputs, pointers, width) for outputs in grouped(body)]
+    places = {v: i for i, v in enumerate(body.inputs)}
+    return [_laned(body, outputs, places, pointers, width) for outputs in grouped(body)]
 
 
 def _laned(
-    body: Graph, outputs: tuple[Value, ...], pointers: Mapping[Value, str], width: int
+    body: Graph,
+    outputs: tuple[Value, ...],
+    places: Mapping[Value, int],
+    pointers: Pointers,
+    width: int,
 ) -> Part:
     """The part with the cheapest axis in the lanes."""
     shape = space(body, outputs[0])
     laned = [v for v in outputs if v.type.layout.axis is not None]
-    lanes = lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs)))
+    lanes = lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs, places)))
     domains = (Domain(shape or (1,), lane, width) for lane in lanes)
     parts = (make_part(body, outputs, domain, pointers) for domain in domains)
     return min(parts, key=lambda p: lane_cost(p.program.accesses, p.domain)).merged
 
 
-def _read(body: Graph, outputs: Sequence[Value]) -> list[Value]:
-    """The inputs of the body that these outputs depend on."""
-    needed = set(outputs)
-    for node in reversed(body.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
-    return [v for v in body.inputs if v in needed]
+def _read(body: Graph, outputs: Sequence[Value], places: Mapping[Value, int]) -> list[Value]:
+    """The inputs of the body that these outputs depend on; `places` numbers all."""
+    needed, producers, waiting = set(outputs), body.producers, list(outputs)
+    while waiting:
+        producer = producers.get(waiting.pop())
+        new = () if producer is None else set(producer.inputs) - needed
+        needed.update(new)
+        waiting.extend(new)
+    return sorted((v for v in needed if v in places), key=places.__getitem__)
 
 
 def lane_candidates(shape: Sequence[int], values: Sequence[Value]) -> tuple[int, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.access import Domain, Place, linear_index, merge_axes
 from graphc.kernels.program.expression import Walk
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.names import Names
+from graphc.kernels.program.names import Names, Pointers
 from graphc.kernels.program.nest import Nest
 from graphc.kernels.program.pieces import every_section, pieces
 from graphc.kernels.program.statement import Address, Function, Program
@@ -24,7 +24,7 @@ class Epilogue:
 
     program: Program
     domain: Domain
-    pointers: Mapping[Value, str]
+    pointers: Pointers
     inplace: tuple[tuple[int, int], ...]
 
     @property

@@ -45,7 +45,10 @@ class Walk(Writer):
         super().__init__(domain, pointers, names)
         self.body = body
         self._given: dict[Value, dict[Places, str]] = {}
-        self._inputs, self._producers = {*body.inputs, *inputs}, body.producers
+        self._more_inputs = frozenset(inputs)
+
+    def _in_memory(self, value: Value) -> bool:
+        return value in self.body.input_set or value in self._more_inputs
 
     def value(self, value: Value, places: Places, guards: Guards = ()) -> str:
         if value in self._given:
@@ -54,10 +57,10 @@ class Walk(Writer):
             return self._given[value][at]
         key = (value, places, guards)
         if key not in self._known:
-            if value in self._inputs:
+            if self._in_memory(value):
                 self._known[key] = self.load(value, value.type, places, guards)
             else:
-                self._compute(self._producers[value], value, places, guards)
+                self._compute(self.body.producers[value], value, places, guards)
         return self._known[key]
 
     def give(
@@ -92,9 +95,9 @@ class Walk(Writer):
             self.store(value, piece.target, register)
 
     def source(self, value: Value, places: Places) -> tuple[Value, Type, Places]:
-        if value in self._inputs:
+        if self._in_memory(value):
             return value, value.type, places
-        node = self._producers[value]
+        node = self.body.producers[value]
         assert isinstance(node.op, View), f"{node.op.name} of {value} is not read in place"
         (inner,) = node.inputs
         index = node.op.index(inner.type)
@@ -109,8 +112,8 @@ class Walk(Writer):
 
     def _reshaped(self, value: Value, inner: Value) -> Value:
         """The input that is read as if it had the shape of `value`: a reshape moves nothing."""
-        while inner not in self._inputs:
-            node = self._producers[inner]
+        while not self._in_memory(inner):
+            node = self.body.producers[inner]
             assert node.op.name == "reshape", f"a reshape of {node.op.name} is not affine"
             (inner,) = node.inputs
         assert inner.type.layout.axis is None, f"a reshape of {inner.type} moves elements"

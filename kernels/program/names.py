@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 import re
 from collections.abc import Iterable
@@ -19,9 +20,19 @@ class Names:
     def fresh(self, name: str, suffix: str = "") -> str:
         return self._names.fresh(identifier(name), f"_{suffix}")
 
-    def pointers(self, body: Graph) -> dict[Value, str]:
+    def pointers(self, body: Graph) -> Pointers:
         """Names for the memory of the body's inputs and outputs."""
-        return {v: self.fresh(v.name, "data") for v in (*body.inputs, *body.outputs)}
+        values = (*body.inputs, *body.outputs)
+        return Pointers((v, self.fresh(v.name, "data")) for v in values)
+
+
+class Pointers(dict[Value, str]):
+    """The names of values' memory."""
+
+    @functools.cached_property
+    def values_by_name(self) -> dict[str, Value]:
+        """The value behind each name."""
+        return {name: value for value, name in self.items()}
 
 
 def identifier(name: str) -> str:

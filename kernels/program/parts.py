@@ -6,13 +6,13 @@ so that the text does not grow with their number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Value
 from graphc.kernels.program.access import Domain, merge_axes
 from graphc.kernels.program.expression import Walk
-from graphc.kernels.program.names import Names
+from graphc.kernels.program.names import Names, Pointers
 from graphc.kernels.program.pieces import pieces, space
 from graphc.kernels.program.statement import Program
 
@@ -24,12 +24,12 @@ class Part:
     outputs: tuple[Value, ...]
     domain: Domain
     program: Program
-    pointers: Mapping[Value, str] = field(compare=False)
+    pointers: Pointers = field(compare=False)
 
     @property
     def used(self) -> dict[str, Value]:
         """The pointers that the program mentions, in the order in which it does."""
-        values = {name: value for value, name in self.pointers.items()}
+        values = self.pointers.values_by_name
         return {name: values[name] for name in self.program.pointers if name in values}
 
     @property
@@ -59,24 +59,29 @@ def grouped(body: Graph) -> list[tuple[Value, ...]]:
         read = frozenset[Value]().union(*(arrays[v] for v in node.inputs))
         made = {v for v in node.outputs if not node.inputs and v.type.size > 1}
         arrays.update(dict.fromkeys(node.outputs, read | made))
-    groups: list[tuple[list[Value], frozenset[Value]]] = []
-    for output in dict.fromkeys(body.outputs):
-        members, read = [output], arrays[output]
-        for group in list(groups):
-            same_shape = space(body, group[0][0]) == space(body, output)
-            if same_shape and (group[1] & read or not group[1] | read):
-                groups.remove(group)
-                members, read = [*group[0], *members], group[1] | read
-        groups.append((members, read))
+    groups: dict[int, list[Value]] = {}
+    group_of: dict[tuple[tuple[int, ...], Value | None], int] = {}
+    """The group of a shape that reads an array, or none."""
+    read_by: dict[int, list[tuple[tuple[int, ...], Value | None]]] = {}
+    """All that name a group."""
+    for number, output in enumerate(dict.fromkeys(body.outputs)):
+        shape = space(body, output)
+        keys: list[tuple[tuple[int, ...], Value | None]]
+        keys, members = [(shape, v) for v in arrays[output]] or [(shape, None)], [output]
+        for other in {group_of[key] for key in keys if key in group_of}:
+            members += groups.pop(other)
+            keys += read_by.pop(other)
+        groups[number], read_by[number] = members, keys
+        group_of.update(dict.fromkeys(keys, number))
     order = {v: i for i, v in enumerate(body.outputs)}
-    return [tuple(sorted(members, key=order.__getitem__)) for members, _ in groups]
+    return [tuple(sorted(members, key=order.__getitem__)) for members in groups.values()]
 
 
 def make_part(
     body: Graph,
     outputs: Sequence[Value],
     domain: Domain,
-    pointers: Mapping[Value, str],
+    pointers: Pointers,
     names: Names | None = None,
     order: Sequence[int] = (),
 ) -> Part:

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphc
 from graphc import functions, nn
 from graphc.errors import GraphError
+from graphc.nn import module as module_file
 from graphc.nn.initialize import seed
 from tests.nn.running import random, run, traced
 
@@ -215,6 +217,35 @@ load_state_dict: Sequential
         net.load_state_dict(state)
     for name, array in net.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
+
+
+class Growing(nn.Module):
+    """Layers of a list, one that `forward` makes, and one that lies deeper."""
+
+    def __init__(self) -> None:
+        self.layers = [nn.Linear(2, 2) for _ in range(40)]
+        self.block = nn.Sequential(nn.Linear(2, 2))
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        self.late = nn.Linear(2, 2)
+        return nn.Linear(2, 2)(self.block[0](self.late(x)))
+
+
+def test_names_of_many_layers_take_one_look_at_the_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[object] = []
+    members = module_file._members
+    monkeypatch.setattr(
+        module_file, "_members", lambda module: looked.append(module) or members(module)
+    )
+    model = Growing()
+    graph = graphc.trace(model, graphc.spec((3, 2)))
+    names = list(dict.fromkeys(n.where.module for n in graph.nodes if n.op.name == "matmul"))
+    assert names == [*(f"layers.{i}" for i in range(40)), "late", "block.0", ""]
+    assert sum(module is model for module in looked) < 12
 
 
 def test_loading_without_strict_takes_what_fits_by_name() -> None:

@@ -121,7 +121,7 @@ def absorb_operands(
 ) -> None:
     """Merge into the group of `first` the pointwise ops of `shape` that only the group reads, such
     as a peephole's product."""
-    results, number = set(graph.results), partition.number
+    results, number = graph.result_set, partition.number
     waiting: list[int] = []
     seen: set[int] = set()
 

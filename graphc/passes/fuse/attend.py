@@ -20,7 +20,7 @@ def fuse_attend(graph: Graph, target: Target) -> Graph:
     groups: list[list[Node]] = []
     for node in graph.nodes:
         axis = node.op.joined_axis
-        if axis is None or set(node.outputs) & set(graph.results):
+        if axis is None or graph.result_set.intersection(node.outputs):
             continue
         readers = [n for v in node.outputs for n in consumers.get(v, ())]
         concat = readers[0] if readers else None

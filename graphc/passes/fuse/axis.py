@@ -17,7 +17,7 @@ from graphc.target import Target
 def fuse_axis(graph: Graph, target: Target) -> Graph:
     """`graph` with running results and sorts fused with the pointwise ops before them."""
     producers, consumers = graph.producers, graph.consumers
-    kept = set(graph.results)
+    kept = graph.result_set
     order = {id(n): i for i, n in enumerate(graph.nodes)}
     groups = []
     for node in graph.nodes:
@@ -31,7 +31,7 @@ def _with_producers(
     node: Node,
     producers: Mapping[Value, Node],
     consumers: Mapping[Value, Sequence[Node]],
-    kept: set[Value],
+    kept: frozenset[Value],
 ) -> list[Node]:
     """`node` and the pointwise nodes of its input's shape that nothing else reads."""
     group, members, waiting = [node], {id(node)}, [node]

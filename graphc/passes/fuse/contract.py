@@ -108,7 +108,7 @@ def _pooling_of(
         for node in readers(value, consumers)
         if not any(v in inside for v in node.outputs)
     }
-    if len(outside) != 1 or inside.intersection(graph.results):
+    if len(outside) != 1 or inside & graph.result_set:
         return None
     (node,) = outside.values()
     return node if node.op.pools_in_registers else None

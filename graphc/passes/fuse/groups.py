@@ -98,7 +98,7 @@ def _shared(
 
 
 def _prune_outputs(graph: Graph) -> Graph:
-    used = {v for n in graph.nodes for v in n.inputs} | set(graph.results)
+    used = {v for n in graph.nodes for v in n.inputs} | graph.result_set
     nodes = []
     for node in graph.nodes:
         if isinstance(node, KernelNode) and any(v not in used for v in node.outputs):

@@ -24,7 +24,7 @@ def commute(graph: Graph, target: Target) -> Graph:
     names = names_of(graph)
     nodes: list[Node] = []
     substitution: dict[Value, Value] = {}
-    results = set(graph.results)
+    results = graph.result_set
     for node in graph.nodes:
         relu = producers.get(node.inputs[0]) if node.op.finds_largest else None
         if relu is None or not relu.op.keeps_largest:

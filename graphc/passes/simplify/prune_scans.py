@@ -17,7 +17,7 @@ def prune_scans(graph: Graph) -> Graph:
     """
     if next(bodies(graph), None) is None:
         return graph
-    used = {v for n in graph.nodes for v in n.inputs} | set(graph.results)
+    used = {v for n in graph.nodes for v in n.inputs} | graph.result_set
     substitution: dict[Value, Value] = {}
     nodes = [_pruned(n, used, substitution) if isinstance(n.op, Scan) else n for n in graph.nodes]
     return drop_dead(substitute(graph, nodes, substitution))

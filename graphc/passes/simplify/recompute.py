@@ -27,7 +27,7 @@ def recompute(graph: Graph, target: Target) -> Graph:
     """`graph` whose backward nodes repeat cheap forward nodes, where that leaves fewer values
     stored."""
     producers, consumers = graph.producers, graph.consumers
-    results = set(graph.results)
+    results = graph.result_set
     stored = {*graph.inputs, *graph.state}
     repeated: set[Value] = set()
     for node in graph.nodes:
