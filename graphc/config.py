@@ -63,6 +63,8 @@ class Config:
     """Checks that calls make, and of what passes do: a subset of `CHECKS`."""
     denormals: str = "flush"
     """One of `DENORMALS`: whether kernels take numbers below the smallest normal one for zeros."""
+    early_launch: bool = False
+    """Whether a GPU may begin launches before those that they wait for have ended."""
     profile: bool = False
     """Whether to print the profile of every program that was called when the process ends."""
     disable: tuple[str, ...] = ()
@@ -109,6 +111,7 @@ def read(
         memory_lean=wanted == "lean",
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
         denormals=denormals(),
+        early_launch=early_launch(),
         profile=bool(_setting("GRAPHC_PROFILE", _flag)),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
         log=log_level(),
@@ -138,6 +141,11 @@ def compile_seconds() -> float:
 def denormals() -> str:
     """What kernels do with numbers below the smallest normal one, by GRAPHC_DENORMALS."""
     return _setting("GRAPHC_DENORMALS", _denormals) or Config.denormals
+
+
+def early_launch() -> bool:
+    """Whether a GPU may begin launches early, by GRAPHC_EARLY_LAUNCH."""
+    return bool(_setting("GRAPHC_EARLY_LAUNCH", _flag))
 
 
 def log_level() -> str:

@@ -34,6 +34,7 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_COMPILE_SECONDS", "1.5", "compile_seconds", 1.5),
         ("GRAPHC_TUNE", "1", "tune", True),
         ("GRAPHC_TUNE", "0", "tune", False),
+        ("GRAPHC_EARLY_LAUNCH", "1", "early_launch", True),
         ("GRAPHC_TUNE", "1", "libraries", False),
         ("GRAPHC_TUNE", "libraries", "tune", True),
         ("GRAPHC_TUNE", "libraries", "libraries", True),
@@ -148,7 +149,7 @@ def test_every_variable_is_in_the_readme():
     source = (root / "graphc" / "config.py").read_text()
     readme = (root / "README.md").read_text()
     variables = set(re.findall(r'"(GRAPHC_[A-Z_]+)"', source))
-    assert len(variables) == 15
+    assert len(variables) == 16
     assert not [name for name in sorted(variables) if f"`{name}`" not in readme]
 
 

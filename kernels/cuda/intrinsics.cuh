@@ -30,6 +30,16 @@ void graphc_sim_grid_barrier(const char* file, int line);
 
 namespace graphc {
 
+// What every launch begins with. Where launches may begin early (GRAPHC_EARLY_LAUNCH, from sm_90 on)
+// it waits until the launch before it has ended and what that wrote can be read; then the next one
+// may begin, up to here. So nothing that another launch touches may be touched before.
+GRAPHC_INLINE void begin_launch() {
+#if !defined(GRAPHC_SIM) && defined(GRAPHC_EARLY_LAUNCH) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Starts to move Bytes from global to shared memory, of which the first `live` are read and the
 // others are zeros; both addresses must be multiples of Bytes.
 template <int Bytes>

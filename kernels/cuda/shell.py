@@ -77,7 +77,7 @@ def kernel_text(
     return [
         f'extern "C" __global__ void __launch_bounds__({bounds})',
         *wrapped(f"{symbol}(", signature.parameters(), ") {"),
-        *(f"  {line}" for line in lines),
+        *(f"  {line}" for line in ("begin_launch();", *lines)),
         "}",
     ]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphc.config import denormals
+from graphc.config import denormals, early_launch
 from graphc.errors import CompileError
 from graphc.runtime import cache
 from graphc.runtime.compilers import run
@@ -75,7 +75,8 @@ def compile_cuda(text: str, name: str, arch: str, where: str = "") -> Cubin:
     """
     compiler = find_compiler()
     flush = "true" if denormals() == "flush" else "false"
-    options = (*OPTIONS, f"-arch={arch}", f"-ftz={flush}", *compiler.options)
+    early = ("-DGRAPHC_EARLY_LAUNCH",) if early_launch() else ()
+    options = (*OPTIONS, f"-arch={arch}", f"-ftz={flush}", *early, *compiler.options)
     parts = (text, _headers_digest(), *options, *compiler.command, compiler.version)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     with cache.opened("cuda") as folder:

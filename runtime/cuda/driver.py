@@ -35,6 +35,8 @@ class PycudaDriver:
         """Whether streams can be captured."""
         self.cooperates = bindings is not None
         """Whether it has cooperative launches."""
+        self.begins_early = bindings is not None and int(arch.strip("sm_a")) >= 90
+        """Whether launches may begin before those that they wait for have ended."""
         self.usage: dict[str, Usage] = {}
         """What each compiled kernel takes, by its symbol."""
 
@@ -57,6 +59,10 @@ class PycudaDriver:
     def cooperative(self, buffer: bytes, name: str) -> CooperativeFunction:
         """The kernel of that name of a module, to be launched with all of its blocks at once."""
         return CooperativeFunction(self, buffer, name)
+
+    def early(self, buffer: bytes, name: str) -> EarlyFunction:
+        """The kernel of that name of a module, whose launches begin early."""
+        return EarlyFunction(self, buffer, name)
 
     def begin_capture(self, stream: Any) -> None:
         """What `stream`, and streams that fork from it, are given becomes a graph's nodes.
@@ -128,15 +134,15 @@ class PycudaDriver:
     find_function = partialmethod(_call, "cuModuleGetFunction")
     set_function_attribute = partialmethod(_call, "cuFuncSetAttribute")
     count_resident = partialmethod(_call, "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+    launch_early = partialmethod(_call, "cuLaunchKernelEx")
     launch_cooperative = partialmethod(_call, "cuLaunchCooperativeKernel")
     update_graph = partialmethod(_call, "cuGraphExecUpdate")
     launch_graph = partialmethod(_call, "cuGraphLaunch")
     destroy_graph = partialmethod(_call, "cuGraphExecDestroy")
 
 
-class CooperativeFunction:
-    """A kernel whose blocks may wait for each other: all of a launch run at once, or the driver
-    refuses it. PyCUDA has no such launches; those of cuda-bindings can be captured as well."""
+class BoundFunction:
+    """A kernel that is launched by cuda-bindings, in ways that PyCUDA has not."""
 
     def __init__(self, driver: PycudaDriver, buffer: bytes, name: str) -> None:
         self._driver = driver
@@ -147,6 +153,14 @@ class CooperativeFunction:
         """As that of PyCUDA's functions."""
         number = self._driver._bindings.CUfunction_attribute(int(attribute))
         self._driver.set_function_attribute(self._function, number, value)
+
+    def __del__(self) -> None:
+        self._driver.unload_module(self._module)
+
+
+class CooperativeFunction(BoundFunction):
+    """A kernel whose blocks may wait for each other: all of a launch run at once, or the driver
+    refuses it."""
 
     def blocks(self, threads: int, shared: int, each: int) -> int:
         """The most blocks of a launch, of so many threads and bytes of dynamic shared memory, with
@@ -160,16 +174,40 @@ class CooperativeFunction:
         self, grid: Sequence[int], block: Sequence[int], arguments: bytes, shared: int, stream: Any
     ) -> None:
         """As that of PyCUDA's functions, of arguments that are all addresses."""
-        size = struct.calcsize("P")
-        values = ctypes.create_string_buffer(arguments, len(arguments))
-        first, count = ctypes.addressof(values), len(arguments) // size
-        places = (ctypes.c_void_p * count)(*(first + size * i for i in range(count)))
+        _, places = _parameters(arguments)
         self._driver.launch_cooperative(
             self._function, *grid, *block, shared, stream.handle, ctypes.addressof(places)
         )
 
-    def __del__(self) -> None:
-        self._driver.unload_module(self._module)
+
+class EarlyFunction(BoundFunction):
+    """A kernel that may begin while the launch before it on its stream has not ended; it waits by
+    itself before it touches memory (`begin_launch` in intrinsics.cuh). In a captured graph the edge
+    between the two becomes what CUDA calls programmatic."""
+
+    def _launch_kernel(
+        self, grid: Sequence[int], block: Sequence[int], arguments: bytes, shared: int, stream: Any
+    ) -> None:
+        """As that of PyCUDA's functions, of arguments that are all addresses."""
+        bindings = self._driver._bindings
+        attribute, config = bindings.CUlaunchAttribute(), bindings.CUlaunchConfig()
+        kinds = bindings.CUlaunchAttributeID
+        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = block
+        config.sharedMemBytes, config.hStream = shared, stream.handle
+        config.attrs, config.numAttrs = [attribute], 1
+        _, places = _parameters(arguments)
+        self._driver.launch_early(config, self._function, ctypes.addressof(places), 0)
+
+
+def _parameters(arguments: bytes) -> tuple[Any, Any]:
+    """Packed addresses in memory, which the caller keeps, and the places of each in it."""
+    size = struct.calcsize("P")
+    values = ctypes.create_string_buffer(arguments, len(arguments))
+    first, count = ctypes.addressof(values), len(arguments) // size
+    return values, (ctypes.c_void_p * count)(*(first + size * i for i in range(count)))
 
 
 class CapturedGraph:

@@ -136,11 +136,14 @@ class Addresses:
 class Functions:
     """The loaded kernels of a plan and its events. Made and let go while a context is current."""
 
-    def __init__(self, plan: Plan, device: Device, images: Mapping[str, Image]) -> None:
-        driver = device.driver
+    def __init__(
+        self, plan: Plan, device: Device, images: Mapping[str, Image], early: bool = False
+    ) -> None:
+        self._plan, self._device, driver = plan, device, device.driver
         distinct = {id(image.compiled): image.compiled for image in images.values()}
         self._modules = {i: driver.module_from_buffer(x) for i, x in distinct.items()}
-        self._functions: dict[str, list[tuple[GridLaunch, Any]]] = {}
+        self._functions: dict[tuple[str, bool], list[tuple[GridLaunch, Any]]] = {}
+        """The launches of each kernel; those behind a launch on the same stream may begin early."""
         self._joined: dict[str, Any] = {}
         for joined in plan.joined if driver.cooperates else ():
             (launch,), image = joined.kernel.launches, images[joined.kernel.name]
@@ -152,12 +155,12 @@ class Functions:
             if name in self._joined:
                 continue
             module = self._modules[id(image.compiled)]
-            found = [module.get_function(symbol) for symbol in image.symbols]
-            self._functions[name] = list(zip(plan.kernels[name].launches, found, strict=True))
-            for launch, function in self._functions[name]:
-                if launch.shared_bytes:
-                    attribute = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                    function.set_attribute(attribute, launch.shared_bytes)
+            launches = plan.kernels[name].launches
+            self._functions[name, False] = self._found(launches, image, module.get_function)
+            self._functions[name, True] = self._functions[name, False]
+            if early:
+                find = partial(driver.early, image.compiled)
+                self._functions[name, True] = self._found(launches, image, find)
         self._products = {
             name: driver.products.prepare(kernel.product)
             for name, kernel in plan.kernels.items()
@@ -166,7 +169,21 @@ class Functions:
         numbers = {u.step.event for u in unrolled(plan) if isinstance(u.step, Record)}
         untimed = driver.event_flags.DISABLE_TIMING
         self._events = {number: driver.Event(untimed) for number in sorted(numbers)}
-        self._plan, self._device = plan, device
+
+    def _found(
+        self, launches: Sequence[GridLaunch], image: Image, find: Callable[[str], Any]
+    ) -> list[tuple[GridLaunch, Any]]:
+        """The functions of launches, each allowed the shared memory that it takes."""
+        found = [(x, find(symbol)) for x, symbol in zip(launches, image.symbols, strict=True)]
+        for launch, function in found:
+            if launch.shared_bytes:
+                attribute = self._device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                function.set_attribute(attribute, launch.shared_bytes)
+        return found
+
+    def launches(self, kernel: str) -> bool:
+        """Whether a kernel is launched, not a call of a library or nothing at all."""
+        return bool(self._functions.get((kernel, False)))
 
     def joined(self, joined: Joined, addresses: Addresses) -> Issue:
         """What puts a joined launch on stream 0: of as many blocks as it can use and the device
@@ -188,11 +205,13 @@ class Functions:
             **self._declared_joined(joined, addresses),
         )
 
-    def issues(self, step: WrittenOut, addresses: Addresses, stream: Any = None) -> list[Issue]:
-        """What puts a step on its stream, or on `stream`."""
+    def issues(
+        self, step: WrittenOut, addresses: Addresses, stream: Any = None, behind: bool = False
+    ) -> list[Issue]:
+        """What puts a step on its stream, or on `stream`; directly `behind` a launch there."""
         stream = stream or self._device.streams[step.stream]
         if isinstance(step, Launch):
-            return self._launches(step, addresses, stream)
+            return self._launches(step, addresses, stream, behind)
         if isinstance(step, Copy):
             size = step.source.stop - step.source.start
             target, source = addresses.of(step.target), addresses.of(step.source)
@@ -203,13 +222,16 @@ class Functions:
             return [partial(stream.wait_for_event, event)]
         return [partial(event.record, stream)]
 
-    def _launches(self, step: Launch, addresses: Addresses, stream: Any) -> list[Issue]:
+    def _launches(
+        self, step: Launch, addresses: Addresses, stream: Any, behind: bool
+    ) -> list[Issue]:
         pointers = [addresses.of(place) for place in step.arguments]
         if (product := self._products.get(step.kernel)) is not None:
             rank, declared = self._plan.kernels[step.kernel].rank, self._declared(step, addresses)
             return [product.issue(rank, pointers, stream, **declared)]
         packed = struct.pack(f"{len(pointers)}P", *pointers)
-        functions = self._functions.get(step.kernel, [])
+        first, rest = (self._functions.get((step.kernel, x), []) for x in (behind, True))
+        functions = [*first[:1], *rest[1:]]
         return [
             partial(
                 function._launch_kernel,

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphc import config
 from graphc.dtypes import Array
 from graphc.ir import Graph
 from graphc.locks import refuse_reentry
@@ -29,7 +30,7 @@ from graphc.runtime.cuda.launches import (
 )
 from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
 from graphc.runtime.cuda.slot import Slot
-from graphc.runtime.plan.plan import Launch, Loop, Plan
+from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
 from graphc.state import StateBuffer, wrote
 
@@ -79,11 +80,12 @@ class CudaPlayer:
         self.buffers = [state[b.value.name] for b in plan.state]
         self._replay = replay and device.captures
         self._needed, self._outputs = arena_bytes(plan), output_span(plan)
+        early = config.early_launch() and device.driver.begins_early
         images = compile_kernels(plan, device)
         with device.entered():
             self.copies = make_room(plan, self.buffers, device)
             device.need_streams(plan.streams)
-            self._kept = _Kept(plan, device, Functions(plan, device, images))
+            self._kept = _Kept(plan, device, Functions(plan, device, images, early))
         self._state = list(zip(self.buffers, self.copies, strict=True))
         written = StatePlaces(plan).written(plan)
         self.updated = [(self.buffers[i], self.copies[i]) for i in written]
@@ -182,14 +184,23 @@ class CudaPlayer:
         several = self.plan.streams > 1
         cooperates = self.device.driver.cooperates
         runs, stop = deque(self.plan.joined if cooperates else ()), 0
+        launched: set[int] = set()
+        """Streams on which a launch of a kernel was last: what waits for another is not behind."""
         self._issues = []
         for u in self.steps:
             if runs and runs[0].first <= u.number:
                 stop = runs[0].stop
                 self._issues.append((functions.joined(runs.popleft(), addresses), False))
+                launched.discard(0)
             if u.number >= stop:
-                urgent = several and isinstance(u.step, Launch) and u.step.stream == 0
-                self._issues += [(x, urgent) for x in functions.issues(u.step, addresses)]
+                step = u.step
+                urgent = several and isinstance(step, Launch) and step.stream == 0
+                issues = functions.issues(step, addresses, behind=step.stream in launched)
+                self._issues += [(x, urgent) for x in issues]
+                if isinstance(step, Launch) and functions.launches(step.kernel):
+                    launched.add(step.stream)
+                elif not isinstance(step, Record):
+                    launched.discard(step.stream)
         self._bound_to, self._current = self.device.arena.address, False
 
     def _play(self) -> None:

@@ -19,7 +19,7 @@ from graphc.runtime.sim.build import compile_text, compile_texts
 from graphc.runtime.sim.capture import Capture, Graph
 from graphc.runtime.sim.copies import Copies
 from graphc.runtime.sim.errors import Error, LaunchError, LogicError, MemoryError
-from graphc.runtime.sim.module import CooperativeFunction, Module
+from graphc.runtime.sim.module import CooperativeFunction, Function, Module
 from graphc.runtime.sim.products import Products
 
 GIB = 1 << 30
@@ -104,6 +104,13 @@ class Simulator(Copies):
     def cooperative(self, buffer: bytes, name: str) -> CooperativeFunction:
         """The kernel of that name of a module, to be launched with all of its blocks at once."""
         return self.module_from_buffer(buffer).get_cooperative(name)
+
+    begins_early = True
+    """Whether launches may begin before those that they wait for have ended. Here none does."""
+
+    def early(self, buffer: bytes, name: str) -> Function:
+        """The kernel of that name of a module, whose launches begin early."""
+        return self.module_from_buffer(buffer).get_function(name)
 
     def compile(self, text: str, name: str, where: str = "") -> bytes:
         """The "cubin" of CUDA text whose file is called `name`: a shared object of this machine.

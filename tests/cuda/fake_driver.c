@@ -255,6 +255,21 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
   spend(takes(function));
   return gx * gy * gz && bx * by * bz ? launched() : CUDA_ERROR_INVALID_VALUE;
 }
+// Of a launch by attributes: all of them, and the first argument.
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                          void** extra) {
+  CURRENT();
+  RECORD("launch_ex %lu %s grid %u %u %u block %u %u %u shared %u", NUMBER(config->hStream),
+         (char*)function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+         config->blockDimY, config->blockDimZ, config->sharedMemBytes);
+  for (unsigned i = 0; i < config->numAttrs; i++)
+    RECORD(" attribute %d %d", (int)config->attrs[i].id,
+           config->attrs[i].value.programmaticStreamSerializationAllowed);
+  RECORD(" argument %llu\n", *(unsigned long long*)parameters[0]);
+  node++;
+  spend(takes(function));
+  return launched();
+}
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
                                                      size_t shared) {
   CURRENT();

@@ -61,6 +61,7 @@ def main() -> None:
     found["one stream"] = called(trainer(model, "cuda", streams=1, disable=JOIN))
     found["joined"] = joined()
     found["refused"] = refused(model)
+    found["early"] = early(model)
     found["tuned"] = tuned(528, {"Registers<64, 32": 0.5})
     found["hardly faster"] = tuned(544, {"Registers<64, 32": 0.995})
     found["libraries missing"] = tuned(560, {}, "libraries")
@@ -95,6 +96,15 @@ def trainer(model: Any, device: str, streams: int = 2, disable: tuple[str, ...] 
 def batch() -> tuple[Any, Any]:
     shape = MODELS["lenet"][1]
     return np.zeros(shape, np.float32), np.zeros(shape[0], np.int32)
+
+
+def early(model: Any) -> dict[str, Any]:
+    """The first step where launches may begin early, and the plan's steps."""
+    os.environ["GRAPHC_EARLY_LAUNCH"] = "1"
+    train = trainer(model, "cuda", disable=JOIN)
+    record = called(train)
+    del os.environ["GRAPHC_EARLY_LAUNCH"]
+    return {"step": record, "plan": [step_line(train, step) for step in train.plan.steps]}
 
 
 def tuned(width: int, takes: dict[str, float], tune: bool | str = True) -> dict[str, Any]:

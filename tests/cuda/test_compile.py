@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import graphc
 from graphc import optim
 from graphc.errors import CompileError
 from graphc.runtime.cuda import compile as compiling
-from graphc.runtime.cuda.compile import Compiler, compile_cuda, find_compiler
+from graphc.runtime.cuda.compile import HEADERS, Compiler, compile_cuda, find_compiler
 from tests.small_models import MODELS, loss_fn
 from tests.tools import first_quick, need_command, need_cuda_compiler, need_nvrtc
 
@@ -168,3 +169,35 @@ ptxas info    : Function properties for second
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 8 registers, used 0 barriers
 """
+
+
+def test_a_launch_that_begins_early_waits_before_it_touches_memory(tmp_path):
+    """In the code of every kernel of a step with products of registers and of tensor cores."""
+    nvcc = need_command("nvcc")
+    shape = MODELS["lenet"][1]
+    specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")
+    options = {"update": optim.Adam(lr=0.1), "device": "cuda", "precision": "bfloat16"}
+    program = graphc.compile(loss_fn, MODELS["lenet"][0](), *specs, **options)
+    text = tmp_path / "kernels.cu"
+    text.write_text("\n".join(program.kernels.values()))
+    command = [nvcc, "-std=c++20", "-arch=sm_90a", "-ptx", f"-I{HEADERS}", str(text), "-o", "-"]
+    entries = ptx_of([*command, "-DGRAPHC_EARLY_LAUNCH"])
+    assert len(entries) > 20
+    assert any("mma.sync" in x for x in entries) and any("fma.rn.f32" in x for x in entries)
+    for entry in entries:
+        name, wait = entry.split("(")[0], entry.find("griddepcontrol.wait")
+        first = TOUCHES.search(entry)
+        assert first is not None and 0 < wait < first.start(), f"{name} reads before it waits"
+        assert wait < entry.find("griddepcontrol.launch_dependents") < first.start()
+    assert not any("griddepcontrol" in entry for entry in ptx_of(command))
+
+
+TOUCHES = re.compile(r"\b(?:ld|st|atom|red)\.[a-z.]*global|\bcp\.async\.c[ag]\b")
+"""Instructions that read or write global memory."""
+
+
+def ptx_of(command: list[str]) -> list[str]:
+    """The text of each kernel that is compiled."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(".entry ")[1:]

@@ -342,3 +342,21 @@ def test_kernels_that_differ_in_names_alone_are_compiled_once(monkeypatch):
     checked = on_device(program.plan, buffers(program), check=True)
     assert sorted(compiled[1:]) == sorted(program.kernels)
     np.testing.assert_array_equal(checked.run([x])[0], program(x))
+
+
+def test_launches_that_begin_early_compute_the_same_bits(monkeypatch):
+    expected = trainer("mlp", streams=2)
+    losses = [float(expected(*batch("mlp"))) for _ in range(3)]
+    begun: list[str] = []
+    early = Simulator.early
+
+    def counting(self: Simulator, buffer: bytes, name: str) -> Any:
+        begun.append(name)
+        return early(self, buffer, name)
+
+    monkeypatch.setattr(Simulator, "early", counting)
+    monkeypatch.setenv("GRAPHC_EARLY_LAUNCH", "1")
+    train = trainer("mlp", streams=2)
+    assert [float(train(*batch("mlp"))) for _ in range(3)] == losses
+    assert_same(train.state_dict(), expected.state_dict())
+    assert len(begun) > 5

@@ -286,6 +286,25 @@ def test_too_little_memory_is_known_before_anything_is_launched(record):
     assert record["too large"]["record"] == []
 
 
+def test_launches_directly_behind_one_on_their_stream_begin_early_where_that_is_asked_for(record):
+    early = record["early"]
+    expected, last = [], {}
+    for kind, stream, what in early["plan"]:
+        if kind == "launch":
+            for symbol in what:
+                name = "launch_ex" if last.get(stream) == "launch" else "launch"
+                expected.append([name, str(stream + 1), symbol])
+                last[stream] = "launch"
+        elif kind != "record":
+            last[stream] = kind
+    assert {kind for kind, *_ in expected} == {"launch", "launch_ex"}
+    for part in parts(early["step"]):
+        lines = [line.split() for line in part if line.startswith("launch")]
+        assert [words[:3] for words in lines] == expected
+        assert all("attribute 6 1" in " ".join(w) for w in lines if w[0] == "launch_ex")
+    assert not any("launch_ex" in line for step in record["steps"] for line in step)
+
+
 def test_the_candidate_that_takes_the_device_least_is_taken(record):
     tuned = record["tuned"]
     (note,) = tuned["notes"]
