@@ -19,6 +19,7 @@ from graphc.nn.normalization import *
 from graphc.nn.padding import *
 from graphc.nn.parameter import *
 from graphc.nn.pooling import *
+from graphc.nn.quantized import *
 from graphc.nn.recurrent import *
 from graphc.nn.shape import *
 from graphc.nn.stacking import *
@@ -29,7 +30,7 @@ _NAMES = [
     for name, found in globals().items()
     if isinstance(found, type) and issubclass(found, Module | Parameter) and name[0] != "_"
 ]
-_NAMES += ["stack_modules", "unstack_modules"]
+_NAMES += ["quantize", "stack_modules", "unstack_modules"]
 if not TYPE_CHECKING:  # type checkers see what is imported
     __all__ = _NAMES
 

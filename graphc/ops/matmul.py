@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from graphc.ops.base import (
     check_dtype,
     same_dtype,
 )
+from graphc.ops.logic import Cast
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,41 @@ class Matmul(Contraction):
         output = (*(_only(i, batch + 3) for i in range(batch)), m, n)
         extents = (*y.shape, a.shape[-1])
         return Iteration(names, extents, y.rank, output, operand(a, m, k), operand(b, k, n))
+
+
+class MatmulBytes(Contraction):
+    """y[m, n] (i32) = sum over k of a[m, k] (u8) * b[k, n] (i8), exact modulo 2^32. Made by
+    `nn.quantize`."""
+
+    name: ClassVar[str] = "matmul_bytes"
+    names_module: ClassVar[bool] = True
+    lane_axes: ClassVar[tuple[int, ...]] = ()
+
+    def infer(self, *inputs: Type) -> tuple[Type, ...]:
+        a, b = inputs
+        if (a.dtype, b.dtype) != ("u8", "i8"):
+            raise GraphError(f"matmul_bytes: expected u8 and i8, got {a} and {b}")
+        if a.rank != 2 or b.rank != 2 or a.shape[1] != b.shape[0]:
+            raise GraphError(f"matmul_bytes: expected matrices [m, k] and [k, n], got {a} and {b}")
+        return (Type((a.shape[0], b.shape[1]), "i32"),)
+
+    def reference(self, *inputs: Array) -> tuple[Array, ...]:
+        a, b = (x.astype(np.int32) for x in inputs)
+        return (np.matmul(a, b),)
+
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        return None, None
+
+    def batched(self, f: Vocabulary, inputs: Tensors, stacked: Flags, size: int) -> Tensors:
+        (a, b), rows = inputs, inputs[0].shape[-2]
+        if stacked == (True, False):  # the samples' rows one behind the other
+            y = f.emit(self, f.reshape(a, (size * rows, a.shape[-1])), b)
+            return (f.reshape(y, (size, rows, b.shape[-1])),)
+        return (f.matmul(f.emit(Cast("i32"), a), f.emit(Cast("i32"), b)),)
+
+    def iteration(self, a: Type, b: Type) -> Iteration:
+        """Kept: m, n; summed: k."""
+        return Matmul().iteration(replace(a, dtype="i32"), replace(b, dtype="i32"))
 
 
 def _only(axis: int, rank: int) -> Affine:

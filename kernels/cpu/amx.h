@@ -9,6 +9,8 @@
 //                      bf16 for each of 16 columns of Y, row i of C 16 floats. The even products
 //                      are summed from zero and the odd ones, each by fused multiply-adds; then
 //                      even and odd together, then that and C, denormals as zeros throughout.
+//   multiply_bytes<C, A, B>  the same of bytes, four in the place of a pair: u8 of A, i8 of B, and
+//                      32-bit integers of C, exact modulo 2^32.
 //
 // The loops give the same bits as the instruction, on any CPU: there is one text of the kernels.
 #pragma once
@@ -49,6 +51,10 @@ class TileRegisters {
   INLINE void multiply() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
   }
+  template <int C, int A, int B>
+  INLINE void multiply_bytes() {
+    asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+  }
 };
 
 #else
@@ -69,6 +75,10 @@ class TileRegisters {
   void multiply() {
     multiply(bytes[C], bytes[A], bytes[B]);
   }
+  template <int C, int A, int B>
+  void multiply_bytes() {
+    multiply_bytes(bytes[C], bytes[A], bytes[B]);
+  }
 
  private:
   using Tile = char[TILE_ROWS][TILE_BYTES];
@@ -76,6 +86,16 @@ class TileRegisters {
 
   static __attribute__((noinline)) void load(Tile& to, const char* from, long stride) {
     for (int i = 0; i < TILE_ROWS; i++) __builtin_memcpy(to[i], from + i * stride, TILE_BYTES);
+  }
+  static __attribute__((noinline)) void multiply_bytes(Tile& c, const Tile& a, const Tile& b) {
+    for (int i = 0; i < TILE_ROWS; i++)
+      for (int j = 0; j < TILE_BYTES; j += 4) {
+        uint32_t sum;
+        __builtin_memcpy(&sum, c[i] + j, 4);
+        for (int t = 0; t < TILE_ROWS; t++)
+          for (int e = 0; e < 4; e++) sum += uint8_t(a[i][4 * t + e]) * int8_t(b[t][j + e]);
+        __builtin_memcpy(c[i] + j, &sum, 4);
+      }
   }
   // A float of these bits; a denormal counts as zero.
   static INLINE float flushed(uint32_t bits) {

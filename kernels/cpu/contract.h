@@ -28,6 +28,7 @@
 //                X_NEXT and Y_NEXT elements apart, added at once by `add_pairs` (contract_pairs.h).
 //                Y_BLOCKED: Y lies in blocks of W along that axis. Where the lanes are summed, it is two registers of them. LAST of the two, or of all
 //                their lanes, are in the last step.
+//   BYTES        a pair is four bytes, u8 of X and i8 of Y, whose sums are i32.
 //   AMX          ... by tile registers, 16 steps at once (contract_amx.h). X_TILES: of so many tiles
 //                a chunk keeps the rows that it has gathered.
 //
@@ -43,30 +44,6 @@
 
 namespace graphc::contract {
 
-// What most shapes do not say, to inherit from.
-struct Defaults {
-  using X = float;  // what the operands hold in memory
-  using Y = float;
-  static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
-  static constexpr long AHEAD = 0;
-  static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
-  static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false, PAIRS = false,
-                        Y_BLOCKED = false, AMX = false;
-  static constexpr long X_NEXT = 0, Y_NEXT = 0;
-  static constexpr int LAST = 2, X_TILES = 0;
-  static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
-  static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
-  static constexpr Sum sums[] = {{0, 1, false}};
-  static constexpr long row(int) { return 0; }
-  template <int D> static long x_sum(const long*) { return 0; }
-  template <int D> static long y_sum(const long*) { return 0; }
-  template <int D> static bool guard(const long*) { return true; }
-  static bool begin(const long*) { return true; }
-  static constexpr bool inside(int, int, int, int, int, int) { return true; }
-  static constexpr bool x_inside(int, int, int, int) { return true; }
-  static constexpr bool present(int, int, int, int, int) { return true; }
-  static bool last(const long*, int, int) { return false; }
-};
 constexpr int LINE = 64 / sizeof(float);  // of the cache, in elements
 
 // ---- one tile ------------------------------------------------------------------------------------
@@ -77,7 +54,8 @@ struct Tile {
   using Sums = Accumulators<MR, NV, S::AMX>;
   using X = typename S::X;
   using Y = typename PanelOr<S, S::PACKED>::type;
-  using Factor = typename Panel<S>::Factor;  // floats, or pairs of bf16
+  using Factor = typename Panel<S>::Factor;         // floats, or pairs of bf16
+  using Sum = vec<typename SumOf<S::BYTES>::type>;  // of which `sums` holds the bits
 
   // The lanes of column j that exist in step t. Every tile of a cut is like its first.
   static constexpr unsigned lanes(int j, int t) {
@@ -166,12 +144,12 @@ struct Tile {
       Factor v = column<T, J>(y);
       if constexpr (MR > 1) pin(v);
 #pragma GCC unroll 32
-      for (int i = 0; i < MR; i++) add_product(sums.at[i][J], x[i], v);
+      for (int i = 0; i < MR; i++) add<S::BYTES>(sums.at[i][J], x[i], v);
     }
   }
   template <int T, int J, class Row>
   static INLINE void multiply(Sums& sums, int i, Row x, const Factor (&v)[NV]) {
-    if constexpr (lanes(J, T) != 0) add_product(sums.at[i][J], x, v[J]);
+    if constexpr (lanes(J, T) != 0) add<S::BYTES>(sums.at[i][J], x, v[J]);
   }
   static constexpr bool live(int t) {
     for (int j = 0; j < NV; j++)
@@ -261,13 +239,14 @@ struct Tile {
   static INLINE void finish_row(const Sums& sums, int i, const long* at, const Epilogue& epilogue) {
     constexpr int rows = S::ROW_SECTIONS, outer = S::GROUP_OUTER, columns = S::GROUP_COLUMNS;
     if constexpr (rows * outer * columns == 1) {
-      S::template finish<N>(epilogue, sums.at[i][O * COLUMNS.size + C], at, i, O, C);
+      S::template finish<N>(epilogue, (Sum)sums.at[i][O * COLUMNS.size + C], at, i, O, C);
     } else {
-      vec<float> group[rows * outer * columns];
+      Sum group[rows * outer * columns];
 #pragma GCC unroll 16
       for (int e = 0; e < rows * outer * columns; e++)
         group[e] =
-            sums.at[i * rows + e / (outer * columns)]
+            (Sum)sums
+                .at[i * rows + e / (outer * columns)]
                    [(O * outer + e / columns % outer) * COLUMNS.size + C * columns + e % columns];
       S::template finish<N>(epilogue, group, at, i, O, C);
     }

@@ -2,8 +2,8 @@
 
 `nest.py` says what is computed, `schedule.py` which tile does it; here the tiles get an order and
 are cut into chunks, the epilogue is printed as a functor, and what the tile cannot finish (sums
-over lanes, partial sums) gets a second phase. Contractions that fit no tile, or are not f32, run
-in a plain nest that checks every read.
+over lanes, partial sums) gets a second phase. Contractions that fit no tile, or are neither f32
+nor of bytes, run in a plain nest that checks every read.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from graphc.kernels.cpu.conv_channels_gradient import (
 )
 from graphc.kernels.cpu.conv_winograd import lower_conv_winograd, winograd
 from graphc.kernels.cpu.coverage import check_plain, check_tiled
+from graphc.kernels.cpu.quads import in_quads
 from graphc.kernels.cpu.schedule import ranked
 from graphc.kernels.cpu.shell import balanced, make_kernel, symbol
 from graphc.kernels.cpu.tile import Schedule
@@ -65,7 +66,11 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
         nest = sectioned_nest(nest, sections)
     lane = _batch_lane(body, nest)
     schedules: list[Schedule] = []
-    if nest.node.output.type.dtype == "f32" and all(axis.extent for axis in nest.axes):
+    if quads := in_quads(nest):
+        pairs, columns = replace(target, multiplies_pairs=True), quads.kept[-1]
+        found = ranked(quads, pairs, columns, _contiguous(nest))
+        schedules = [s for s in found if s.roles.pairs and s.roles.x == quads.a]
+    elif nest.node.output.type.dtype == "f32" and all(axis.extent for axis in nest.axes):
         schedules = ranked(nest, target, lane, _contiguous(nest), window)
     for schedule in schedules:
         kernel = _tiled(node, nest, order_loops(schedule), target.lanes)

@@ -109,7 +109,8 @@ struct InTiles {
   template <int J, int N, int FIRST, int... M>
   static INLINE void column(TileRegisters& tiles, const Y* y, Numbers<M...>) {
     load_columns<J, N, FIRST>(tiles, y);
-    (tiles.multiply<M * NV + J, ROWS + M, COLUMNS + J % 2>(), ...);
+    if constexpr (S::BYTES) (tiles.multiply_bytes<M * NV + J, ROWS + M, COLUMNS + J % 2>(), ...);
+    else (tiles.multiply<M * NV + J, ROWS + M, COLUMNS + J % 2>(), ...);
   }
   template <int N, int FIRST, int... M, int... J>
   static INLINE void block(TileRegisters& tiles, const X* x, const Y* y, Numbers<M...> rows,

@@ -1,10 +1,35 @@
-// A contraction's operand packed into a panel, once per column of tiles.
+// A contraction's operand packed into a panel, once per column of tiles, and what most shapes do not say.
 #pragma once
 #include "cpu/amx.h"
 #include "cpu/contract_loops.h"
 #include "cpu/contract_pairs.h"
 
 namespace graphc::contract {
+
+// What most shapes do not say, to inherit from.
+struct Defaults {
+  using X = float;  // what the operands hold in memory
+  using Y = float;
+  static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
+  static constexpr long AHEAD = 0;
+  static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
+  static constexpr bool LANES_SUMMED = false, MOVING = false, PACKED = false, PAIRS = false,
+                        Y_BLOCKED = false, AMX = false, BYTES = false;
+  static constexpr long X_NEXT = 0, Y_NEXT = 0;
+  static constexpr int LAST = 2, X_TILES = 0;
+  static constexpr Cut rows[] = {{0, 1, 1}}, outer[] = {{0, 1, 1}}, columns[] = {{0, 1, 1}};
+  static constexpr int OUTER_STEP = 1, COLUMN_STEP = 1;
+  static constexpr Sum sums[] = {{0, 1, false}};
+  static constexpr long row(int) { return 0; }
+  template <int D> static long x_sum(const long*) { return 0; }
+  template <int D> static long y_sum(const long*) { return 0; }
+  template <int D> static bool guard(const long*) { return true; }
+  static bool begin(const long*) { return true; }
+  static constexpr bool inside(int, int, int, int, int, int) { return true; }
+  static constexpr bool x_inside(int, int, int, int) { return true; }
+  static constexpr bool present(int, int, int, int, int) { return true; }
+  static bool last(const long*, int, int) { return false; }
+};
 
 // A tile register in memory.
 struct alignas(64) Gathered {

@@ -83,7 +83,7 @@ def shape_lines(schedule: Schedule) -> list[str]:
         lines.append(integers(LAST=roles.last_pair))
     blocked = roles.packed and roles.y.lanes is not None
     flags = {"LANES_SUMMED": roles.lanes_summed, "PACKED": roles.packed}
-    flags |= {"PAIRS": roles.pairs, "Y_BLOCKED": blocked, "AMX": roles.amx}
+    flags |= {"PAIRS": roles.pairs, "Y_BLOCKED": blocked, "AMX": roles.amx, "BYTES": roles.bytes}
     lines += [f"    static constexpr bool {name} = true;" for name, on in flags.items() if on]
     return [*lines, *_addresses(schedule), *_existence(schedule), *_finish(schedule), "};"]
 
@@ -208,7 +208,8 @@ def _finish(schedule: Schedule) -> list[str]:
         indices[2] = f"at[{axis_name(nest, p)}] / {rows}"
         indices[3] = f"at[{axis_name(nest, q)}] / {columns} + c"
     together = direct and (roles.window or nest.sections is not None)
-    sums = "const vec<float>* sum" if together else "vec<float> sum"
+    element = C_TYPES[nest.node.output.type.dtype]
+    sums = f"const vec<{element}>* sum" if together else f"vec<{element}> sum"
     head = (
         "    template <int N, class E>\n    static INLINE void finish(const E& epilogue, "
         f"{sums}, const long* at, int i, int o, int c) {{"

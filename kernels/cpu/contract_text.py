@@ -43,7 +43,8 @@ def tiled_text(
     lines = shape_lines(schedule)
     if epilogue:
         together = bool(roles.window) or roles.nest.sections is not None
-        lines += functor("Epilogue", epilogue, sum_parameters(epilogue, together), ())
+        dtype = C_TYPES[roles.nest.node.output.type.dtype]
+        lines += functor("Epilogue", epilogue, sum_parameters(epilogue, together, dtype), ())
     else:
         lines += ["struct Epilogue {", _long(False), "    float* out;", "};"]
     if finish:

@@ -115,6 +115,11 @@ class Roles:
             return self.lane_stride(x) == 1 and self.lane_stride(y) == 1
         return inner != self.lane and self.lane_stride(x) == 0
 
+    @property
+    def bytes(self) -> bool:
+        """Whether an element of two bytes is two of one byte (`quads.py`)."""
+        return self.nest.node.op.name == "matmul_bytes"
+
     @cached_property
     def fits_amx(self) -> bool:
         """Whether tile registers may hold the sums: of pairs, and columns of 16 lanes."""
@@ -337,8 +342,9 @@ class Schedule:
         tile += f"{axes[roles.lane].name} in each register"
         cheapest = "by the model of cycles the cheapest that"
         if roles.amx:
-            return f"{tile}, bf16 by tiles (AMX): {cheapest} 4 registers of sums hold"
-        form = ", bf16 in pairs" if roles.pairs else ""
+            what = "bytes" if roles.bytes else "bf16"
+            return f"{tile}, {what} by tiles (AMX): {cheapest} 4 registers of sums hold"
+        form = ", bytes in fours" if roles.bytes else ", bf16 in pairs" if roles.pairs else ""
         return f"{tile}{form}: {cheapest} {roles.target.registers} registers hold"
 
     @property

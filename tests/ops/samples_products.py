@@ -26,6 +26,11 @@ MATRICES = (
 MATMULS = (
     *(Sample(ops.Matmul(), (f32(*a), f32(*b))) for a, b in MATRICES),
     *(Sample(ops.Matmul(), (of("f64", *a), of("f64", *b))) for a, b in MATRICES[::4]),
+    *(
+        Sample(ops.MatmulBytes(), (of("u8", *a), of("i8", *b)), ((0, 255), (-128, 127)))
+        for a, b in MATRICES
+        if len(a) == len(b) == 2
+    ),
 )
 
 POINT = (1, 1)

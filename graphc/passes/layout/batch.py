@@ -62,7 +62,7 @@ def _follow(node: Node, carried: Mapping[Value, int], moved: set[Value]) -> int 
     """The batch axis of the outputs, MOVED, or SUMMED; None if unclear, or if the op's kernels have
     no lanes of their own choice."""
     op = node.op
-    if op.contracts:
+    if op.contracts and op.lane_axes is None:
         return _follow_contraction(node, carried, moved)
     if any(v in moved for v in node.inputs):
         return MOVED if op.converts_reads else None
