@@ -30,6 +30,8 @@ class Facts:
     """What it reads may be computed by the same kernel, at the place of what it makes."""
     in_memory: ClassVar[slice] = slice(0)
     """The operands that kernels read in place, so that they must lie in memory."""
+    own_factors: ClassVar[slice] = slice(0)
+    """The operands that a kernel of its own template multiplies; `Op.multiplying` says as what."""
     converts_reads: ClassVar[bool] = False
     """Kernels do it as they load its only input, at no cost: widening."""
     is_planned: ClassVar[bool] = False

@@ -36,6 +36,10 @@ class Op(Facts):
     """Whether floats of two bytes are widened for `reference`; False for an op that holds a graph,
     whose nodes each do so themselves."""
 
+    def multiplying(self, dtype: str) -> Op:
+        """The op that rounds what it multiplies its own factors by to `dtype`."""
+        return self
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         given = get_annotations(cls).items()

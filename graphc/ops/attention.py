@@ -11,17 +11,19 @@ the logarithm of each query's sum, and adds without atomics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from graphc.dtypes import convert, widened
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, folded, repeated, unfolded
 from graphc.ops.base import Array, Flags, Op, check_dtype, same_dtype
 from graphc.ops.random import PhiloxUniform
+from graphc.ops.tf32 import nearest_tf32
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class _Attention(Op):
     dropout: float = 0.0
     seed: int = 0
     number: int = 0
+    rounded: str = ""
+    """What weights are rounded to before they are multiplied: "tf32", "bf16", "f16"; or "", not."""
 
     def operands(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """The inputs by name: mask is not always there, counter where there is dropout."""
@@ -136,6 +140,17 @@ class _Attention(Op):
         uniform = f.emit(PhiloxUniform(self.seed, self.number, x.shape), counter)
         return f.where(uniform >= self.dropout, x * (1 / (1 - self.dropout)), 0)
 
+    def multiplying(self, dtype: str) -> Op:
+        return replace(self, rounded=dtype)
+
+    def rounding(self, weights: Array) -> Array:
+        """`weights`, or what takes their place in a gradient, as they are multiplied."""
+        if not self.rounded or weights.dtype != np.float32:
+            return weights
+        if self.rounded == "tf32":
+            return nearest_tf32(weights)
+        return widened(convert(weights, Type((), self.rounded).numpy_dtype))
+
     def kept(self, like: Array, counter: Array | None) -> Array:
         """What dropout multiplies weights `like` by: 0 or 1 / (1 - dropout)."""
         if counter is None:
@@ -155,9 +170,15 @@ class Attention(_Attention):
     `causal`, query t sees keys up to t. Where a query sees no key, y is 0 and l is +infinity.
     With `dropout`, the last input is a step counter i32[], and y uses w / (1 - dropout) where
     PhiloxUniform(seed, number, [n, h, t, u]) is not below dropout, else 0.
+
+    With `rounded`, each exp(score - c) that v is multiplied by is rounded to that dtype, c being
+    the largest score of its row that was seen by then: the sum that divides them is not. Which c
+    that is depends on the kernel, so that with u the unit roundoff (2^-11 for tf32 and f16, 2^-8
+    for bf16) two kernels' y differ by at most 2 u sum(w |v|), besides their sums' roundings.
     """
 
     name: ClassVar[str] = "attention"
+    own_factors: ClassVar[slice] = slice(3)
     roles: ClassVar[tuple[str, ...]] = ("q", "k", "v")
     products: ClassVar[tuple[int, int]] = (1, 1)
 
@@ -174,7 +195,8 @@ class Attention(_Attention):
             largest = np.where(largest == -np.inf, q.dtype.type(0), largest)
             weights = np.exp(scores - largest)
             total = weights.sum(-1, keepdims=True)
-            y = weights * self.kept(weights, counter) @ _each_head(v, q.shape[1])
+            kept = self.rounding(weights * self.kept(weights, counter))
+            y = kept @ _each_head(v, q.shape[1])
             y = np.where(total == 0, q.dtype.type(0), y / total)
             logs = np.where(total == 0, q.dtype.type(np.inf), largest + np.log(total))
         return np.ascontiguousarray(y.swapaxes(1, 2)), np.asarray(logs[..., 0])
@@ -185,7 +207,7 @@ class Attention(_Attention):
         dy = f.zeros_like(y) if dy is None else dy
         delta = _swapped(f, f.sum(dy * y, axis=3))
         delta = delta if dlogs is None else delta - dlogs
-        op = AttentionGrad(self.causal, self.scale, self.dropout, self.seed, self.number)
+        op = AttentionGrad(**{x.name: getattr(self, x.name) for x in fields(self)})
         dq, dk, dv = f.emit_all(op, q, k, v, dy, logs, delta, *rest)
         parts: list[Tensor | None] = [_swapped(f, dx) for dx in (dq, dk, dv)]
         parts += [None] * len(rest)
@@ -213,10 +235,12 @@ class AttentionGrad(_Attention):
     w[n, h, t, u] = exp(q k^T * scale + mask - l), dw = w (kept dy v^T - delta),
     dq = dw k * scale, dk = sum over the heads of dw^T q * scale, dv = that of (kept w)^T dy, where
     kept is what dropout multiplies by. `delta` is the sum of dy y over d, less the gradient of l.
+    With `rounded`, dw and kept w are rounded to that dtype before they are multiplied.
     """
 
     name: ClassVar[str] = "attention_grad"
     joined_axis: ClassVar[int] = 2
+    own_factors: ClassVar[slice] = slice(4)
     roles: ClassVar[tuple[str, ...]] = ("q", "k", "v", "dy", "logs", "delta")
     products: ClassVar[tuple[int, int]] = (4, 3)
 
@@ -238,10 +262,10 @@ class AttentionGrad(_Attention):
             kept = self.kept(weights, counter)
             dy = dy.swapaxes(1, 2)
             dweights = kept * (dy @ _each_head(v, q.shape[1]).swapaxes(2, 3))
-            dweights = weights * (dweights - delta[..., None])
+            dweights = self.rounding(weights * (dweights - delta[..., None]))
             dq = dweights @ _each_head(k, q.shape[1]) * scale
             dk = dweights.swapaxes(2, 3) @ q * scale
-            dv = (kept * weights).swapaxes(2, 3) @ dy
+            dv = self.rounding(kept * weights).swapaxes(2, 3) @ dy
         dk, dv = (x.reshape(*heads, *x.shape[2:]).sum(2, dtype=x.dtype) for x in (dk, dv))
         return tuple(np.ascontiguousarray(x.swapaxes(1, 2)) for x in (dq, dk, dv))
 

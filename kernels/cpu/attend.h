@@ -10,7 +10,7 @@
 // registers that see nothing of a step are left out of it.
 //
 // A Shape holds the constants: T; the extents N, HEADS, KEY_HEADS, QUERIES, KEYS, FEATURES (of q and k) and VALUES (of v); CAUSAL;
-// SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER; the Strides Q, K, V, DY (rows are places,
+// SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER; Rounded, as what weights are multiplied; the Strides Q, K, V, DY (rows are places,
 // columns features), LOGS and DELTA (rows are queries), MASK (queries by keys), and of the results Y, or DQ, DK, DV, whose
 // features are neighbours; QUERY_REGISTERS and KEY_REGISTERS of a block. The result logs is row-major, [n][head][query].
 #pragma once
@@ -201,6 +201,14 @@ INLINE Register<S> kept(Register<S> x, const Arrays<S>& in, long t, long u) {
   }
 }
 
+// Weights as they are multiplied.
+template <class S> INLINE Register<S> rounded(Register<S> x) {
+  using To = typename S::Rounded;
+  if constexpr (__is_same(To, tf32)) return to_tf32(x);
+  else if constexpr (!__is_same(To, typename S::T)) return convert<To>(x);
+  else return x;
+}
+
 // Streams the keys past a block of queries: step<registers>(u, count, first register).
 template <class S, int V, class Step> INLINE void each_key_step(long t, const Step& step) {
   const long end = S::CAUSAL ? least(S::KEYS, t + V * W) : S::KEYS;
@@ -268,7 +276,7 @@ NOINLINE void forward_step(ForwardBlock<S>& block, const Arrays<S>& in, long t, 
 #pragma GCC unroll 8
     for (int v = 0; v < V; v++) {
       const vec<T> w = exp(load(weights + r * P + v * W) - base[v]);
-      store(weights + r * P + v * W, kept<S, true>(w, in, from + v * W, u + r));
+      store(weights + r * P + v * W, rounded<S>(kept<S, true>(w, in, from + v * W, u + r)));
       sum[v] += w;
     }
   for (int v = 0; v < V; v++) block.total[first + v] = block.total[first + v] * factor[v] + sum[v];

@@ -39,7 +39,8 @@ NOINLINE void query_step(QueryBlock<S>& block, const Arrays<S>& in, long t, long
       in.v + u * S::V::row, block.dy + first * W, count, S::VALUES,
       [&](long r, int v, vec<T> x) INLINED {
         T* const w = weights + r * P + v * W;
-        store(w, load(w) * (kept<S, true>(x, in, from + v * W, u + r) - block.delta[first + v]));
+        const vec<T> dw = kept<S, true>(x, in, from + v * W, u + r) - block.delta[first + v];
+        store(w, rounded<S>(load(w) * dw));
       });
   accumulate<V, P, S::FEATURES, S::K::column, S::K::row>(in.k + u * S::K::row, weights, count,
                                                          block.dq + first * W, one);
@@ -83,7 +84,8 @@ template <class S, int V> NOINLINE void key_step(KeyBlock<S>& block, const Array
   const T *const q = in.q + t * S::Q::row, *const dy = in.dy + t * S::DY::row;
   vec<T> one[V];
   for (int v = 0; v < V; v++) one[v] = splat(T(1));
-  T* const plain = S::DROPOUT == 0 ? block.weights : block.dweights;  // weights without dropout
+  constexpr bool differs = S::DROPOUT != 0 || !__is_same(typename S::Rounded, T);
+  T* const plain = differs ? block.dweights : block.weights;  // as they are not multiplied
   constexpr int rest = S::QUERIES % ROWS;
   product<V, P, rest, S::Q::row, S::Q::column>(
       q, block.k, count, S::FEATURES, [&](long r, int v, vec<T> x) INLINED {
@@ -97,7 +99,8 @@ template <class S, int V> NOINLINE void key_step(KeyBlock<S>& block, const Array
       const long place = r * P + v * W;
       const vec<T> w = exp(load(block.weights + place) - l);
       store(plain + place, w);
-      if (S::DROPOUT != 0) store(block.weights + place, kept<S, false>(w, in, t + r, u + v * W));
+      if (differs)
+        store(block.weights + place, rounded<S>(kept<S, false>(w, in, t + r, u + v * W)));
     }
   }
   accumulate<V, P, S::VALUES, S::DY::column, S::DY::row>(dy, block.weights, count, block.dv, one);
@@ -106,7 +109,7 @@ template <class S, int V> NOINLINE void key_step(KeyBlock<S>& block, const Array
         const vec<T> delta = splat(in.delta[(t + r) * S::DELTA::row]);
         const vec<T> w = load(plain + r * P + v * W);
         store(block.dweights + r * P + v * W,
-              w * (kept<S, false>(x, in, t + r, u + v * W) - delta));
+              rounded<S>(w * (kept<S, false>(x, in, t + r, u + v * W) - delta)));
       });
   accumulate<V, P, S::FEATURES, S::Q::column, S::Q::row>(q, block.dweights, count, block.dk, one);
 }

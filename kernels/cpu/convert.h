@@ -37,6 +37,7 @@ struct half {
 struct bfloat {
   uint16_t bits;
 };
+struct tf32 {};  // names what a float is rounded to
 template <> struct vector_of<half> : vector_of<float> {};
 template <> struct vector_of<bfloat> : vector_of<float> {};
 template <class T> constexpr bool is_narrow = __is_same(T, half) || __is_same(T, bfloat);

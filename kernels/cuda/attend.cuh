@@ -9,7 +9,8 @@
 // order; the sums over a row's 16 threads are by halving distances.
 //
 // A Shape holds T; the extents N, HEADS, KEY_HEADS, QUERIES, KEYS, FEATURES (of q and k) and VALUES
-// (of v); CAUSAL; SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER;
+// (of v); CAUSAL; SCALE; MASKED and the mask's element type Mask; DROPOUT, SEED and NUMBER; the
+// Element of q, k, v and dy, whose register is T, and Rounded, as what weights are multiplied;
 // and the Strides Q, K, V, DY (places by features), LOGS and DELTA (queries), MASK (queries by
 // keys), and of the results Y, or DQ, DK, DV, whose features are neighbours. The result logs is
 // row-major, [n][head][query].
@@ -42,7 +43,8 @@ GRAPHC_INLINE T infinity() {
 template <class S>
 struct Arrays {
   using T = typename S::T;
-  const T *q, *k, *v, *dy, *logs, *delta;
+  const typename S::Element *q, *k, *v, *dy;
+  const T *logs, *delta;
   const typename S::Mask* mask;
   const int* counter;
   long long first;
@@ -67,7 +69,7 @@ struct Arrays {
     if constexpr (S::MASKED) {
       const auto m = mask[t * S::MASK::row + u * S::MASK::column];
       if constexpr (sizeof(m) == 1) x = m ? x : -infinity<T>();
-      else x += m;
+      else x += decode(m);
     }
     return x;
   }
@@ -84,15 +86,21 @@ struct Arrays {
 };
 
 // Element (place, f) of an array of Extent places; 0 outside.
-template <class Strides, int Extent, class T>
+template <class Strides, int Extent, class Element>
 struct Matrix {
-  const T* p;
+  const Element* p;
   int first;
-  GRAPHC_INLINE T operator()(int place, int f) const {
+  GRAPHC_INLINE auto operator()(int place, int f) const {
     const int at = first + place;
-    return at < Extent ? p[at * Strides::row + f * Strides::column] : T(0);
+    return decode(at < Extent ? p[at * Strides::row + f * Strides::column] : Element{});
   }
 };
+
+// A weight as it is multiplied.
+template <class S>
+GRAPHC_INLINE typename S::T rounded(typename S::T x) {
+  return decode(encode<typename S::Rounded>(x));
+}
 
 // sum[i][j] = sum over f of a(row, f) * b(column, f); rows y * Rows + i, columns x + 16 * j.
 template <int Rows, int Features, class T, class A, class B>
@@ -216,7 +224,7 @@ GRAPHC_INLINE void forward(const Arrays<S>& arrays, typename S::T* out, typename
   const Unit<Rows, S::HEADS, S::QUERIES> unit;
   const Arrays<S> in = arrays.at(unit.n, unit.head);
   const int x = threadIdx.x % 16, y = threadIdx.x / 16, t0 = unit.first + y * Rows;
-  const Matrix<typename S::Q, S::QUERIES, T> q{in.q, unit.first};
+  const Matrix<typename S::Q, S::QUERIES, typename S::Element> q{in.q, unit.first};
   T sum[Rows][strips<S::VALUES>] = {}, largest[Rows], total[Rows];
 #pragma unroll
   for (int i = 0; i < Rows; i++) {
@@ -226,7 +234,8 @@ GRAPHC_INLINE void forward(const Arrays<S>& arrays, typename S::T* out, typename
   const int past = unit.first + 16 * Rows, end = S::CAUSAL && past < S::KEYS ? past : S::KEYS;
   for (int u0 = 0; u0 < end; u0 += Columns) {
     T w[Rows][per_thread];
-    scores<Rows, S::FEATURES>(stage, q, Matrix<typename S::K, S::KEYS, T>{in.k, u0}, w);
+    scores<Rows, S::FEATURES>(stage, q,
+                              Matrix<typename S::K, S::KEYS, typename S::Element>{in.k, u0}, w);
 #pragma unroll
     for (int i = 0; i < Rows; i++) {
       T top = largest[i];
@@ -246,12 +255,13 @@ GRAPHC_INLINE void forward(const Arrays<S>& arrays, typename S::T* out, typename
       for (int j = 0; j < per_thread; j++) {
         w[i][j] = exp(w[i][j] - base);
         added += w[i][j];
-        w[i][j] = in.kept(w[i][j], t0 + i, u0 + x + 16 * j);
+        w[i][j] = rounded<S>(in.kept(w[i][j], t0 + i, u0 + x + 16 * j));
       }
       total[i] += added;
     }
     share(weights, w);
-    values<Rows, S::VALUES>(stage, weights, Matrix<typename S::V, S::KEYS, T>{in.v, u0}, sum);
+    values<Rows, S::VALUES>(stage, weights,
+                            Matrix<typename S::V, S::KEYS, typename S::Element>{in.v, u0}, sum);
   }
 #pragma unroll
   for (int i = 0; i < Rows; i++) {
@@ -274,8 +284,8 @@ GRAPHC_INLINE void query_gradient(const Arrays<S>& arrays, typename S::T* dq) {
   const Unit<Rows, S::HEADS, S::QUERIES> unit;
   const Arrays<S> in = arrays.at(unit.n, unit.head);
   const int x = threadIdx.x % 16, y = threadIdx.x / 16, t0 = unit.first + y * Rows;
-  const Matrix<typename S::Q, S::QUERIES, T> q{in.q, unit.first};
-  const Matrix<typename S::DY, S::QUERIES, T> dy{in.dy, unit.first};
+  const Matrix<typename S::Q, S::QUERIES, typename S::Element> q{in.q, unit.first};
+  const Matrix<typename S::DY, S::QUERIES, typename S::Element> dy{in.dy, unit.first};
   T sum[Rows][strips<S::FEATURES>] = {}, logs[Rows], delta[Rows];
 #pragma unroll
   for (int i = 0; i < Rows; i++) {
@@ -285,16 +295,18 @@ GRAPHC_INLINE void query_gradient(const Arrays<S>& arrays, typename S::T* dq) {
   }
   const int past = unit.first + 16 * Rows, end = S::CAUSAL && past < S::KEYS ? past : S::KEYS;
   for (int u0 = 0; u0 < end; u0 += Columns) {
-    const Matrix<typename S::K, S::KEYS, T> k{in.k, u0};
+    const Matrix<typename S::K, S::KEYS, typename S::Element> k{in.k, u0};
     T w[Rows][per_thread], dw[Rows][per_thread];
     scores<Rows, S::FEATURES>(stage, q, k, w);
-    scores<Rows, S::VALUES>(stage, dy, Matrix<typename S::V, S::KEYS, T>{in.v, u0}, dw);
+    scores<Rows, S::VALUES>(stage, dy,
+                            Matrix<typename S::V, S::KEYS, typename S::Element>{in.v, u0}, dw);
 #pragma unroll
     for (int i = 0; i < Rows; i++)
 #pragma unroll
       for (int j = 0; j < per_thread; j++) {
         const int t = t0 + i, u = u0 + x + 16 * j;
-        w[i][j] = exp(in.score(w[i][j], t, u) - logs[i]) * (in.kept(dw[i][j], t, u) - delta[i]);
+        const T weight = exp(in.score(w[i][j], t, u) - logs[i]);
+        w[i][j] = rounded<S>(weight * (in.kept(dw[i][j], t, u) - delta[i]));
       }
     share(weights, w);
     values<Rows, S::FEATURES>(stage, weights, k, sum);
@@ -315,11 +327,11 @@ GRAPHC_INLINE void key_gradient(const Arrays<S>& arrays, typename S::T* dk, type
   T dk_sum[Rows][strips<S::FEATURES>] = {}, dv_sum[Rows][strips<S::VALUES>] = {};
   for (int head = unit.head * group; head < (unit.head + 1) * group; head++) {
     const Arrays<S> in = arrays.at(unit.n, head);
-    const Matrix<typename S::K, S::KEYS, T> k{in.k, unit.first};
-    const Matrix<typename S::V, S::KEYS, T> v{in.v, unit.first};
+    const Matrix<typename S::K, S::KEYS, typename S::Element> k{in.k, unit.first};
+    const Matrix<typename S::V, S::KEYS, typename S::Element> v{in.v, unit.first};
     for (int t0 = S::CAUSAL ? unit.first / Columns * Columns : 0; t0 < S::QUERIES; t0 += Columns) {
-      const Matrix<typename S::Q, S::QUERIES, T> q{in.q, t0};
-      const Matrix<typename S::DY, S::QUERIES, T> dy{in.dy, t0};
+      const Matrix<typename S::Q, S::QUERIES, typename S::Element> q{in.q, t0};
+      const Matrix<typename S::DY, S::QUERIES, typename S::Element> dy{in.dy, t0};
       T w[Rows][per_thread], dw[Rows][per_thread];
       scores<Rows, S::FEATURES>(stage, k, q, w);
 #pragma unroll
@@ -329,7 +341,7 @@ GRAPHC_INLINE void key_gradient(const Arrays<S>& arrays, typename S::T* dk, type
 #pragma unroll
         for (int i = 0; i < Rows; i++) {
           w[i][j] = exp(in.score(w[i][j], t, u0 + i) - log);
-          dw[i][j] = in.kept(w[i][j], t, u0 + i);
+          dw[i][j] = rounded<S>(in.kept(w[i][j], t, u0 + i));
         }
       }
       share(weights, dw);
@@ -340,7 +352,8 @@ GRAPHC_INLINE void key_gradient(const Arrays<S>& arrays, typename S::T* dk, type
         const int t = t0 + x + 16 * j;
         const T delta = t < S::QUERIES ? in.delta[t * S::DELTA::row] : T(0);
 #pragma unroll
-        for (int i = 0; i < Rows; i++) w[i][j] *= in.kept(dw[i][j], t, u0 + i) - delta;
+        for (int i = 0; i < Rows; i++)
+          w[i][j] = rounded<S>(w[i][j] * (in.kept(dw[i][j], t, u0 + i) - delta));
       }
       share(weights, w);
       values<Rows, S::FEATURES>(stage, weights, q, dk_sum);

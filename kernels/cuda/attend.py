@@ -1,7 +1,10 @@
-"""Attention and its gradients for attend.cuh: a block of threads per queries or keys."""
+"""Attention and its gradients for attend.cuh and, where tensor cores multiply its operands,
+attend_tensor.cuh: a block of threads per queries or keys."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from graphc.ir import Value
@@ -10,12 +13,20 @@ from graphc.kernels.cuda.shell import (
     Launches,
     constant_arrays,
 )
-from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
+from graphc.kernels.program.attend_shape import AXES, EXTENTS, Problem, find_problem, shape_text
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
 from graphc.kernels.program.statement import Program
 from graphc.ops.fused import KernelNode
 
+PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32"}
+"""The elements that tensor cores multiply, and what notes call them."""
+MOST_FEATURES = 128
+"""Of a head, for tensor cores: sums of two gradients of 16 places by so many fill 128 registers."""
+MOST_SHARED = 99 * 1024
+"""Bytes of shared memory that a block may have on every GPU of compute capability 8.0 or newer."""
+COLUMNS = {2: 64, 4: 32}
+"""Places that stream past at once, at most, by the bytes of an element."""
 MOST_WORDS = 64
 """Of sums and scores in a thread's registers: a multiprocessor then holds two blocks."""
 
@@ -28,10 +39,19 @@ def lower_attend(node: KernelNode) -> Kernel:
     n, h, g, t, u, e, d = problem.extents
     results = problem.writes(pointers)
     launches = Launches(node, pointers)
+    by_tensor_cores = _fits_tensor_cores(problem)
 
     def launch(
         part: str, function: str, writes: list[str], heads: int, places: int, features: int
     ) -> None:
+        if by_tensor_cores:
+            tile = _tile(problem, function, n * heads, places)
+            blocks = n * heads * -(-places // (16 * tile.warps))
+            call = _tensor_call(problem, pointers, function, writes, tile)
+            launches.add(
+                call, blocks, part, threads=32 * tile.warps, resident=2, shared=tile.shared_bytes
+            )
+            return
         rows = _rows(problem, n * heads, places, features)
         blocks = n * heads * -(-places // (16 * rows))
         lines = _call(problem, pointers, function, writes, rows)
@@ -43,18 +63,106 @@ def lower_attend(node: KernelNode) -> Kernel:
         launch("query", "query_gradient", results[:1], h, t, e)
     if not problem.forward and any(problem.wanted[1:]):
         launch("key", "key_gradient", results[1:], g, u, e + d)
-    sections = [constant_arrays(Program((), problem.arrays, {})), shape_text(problem)]
-    return launches.kernel(("attend",), sections, problem.flops)
+    arrays = constant_arrays(Program((), problem.arrays, {}))
+    if not by_tensor_cores:
+        return launches.kernel(("attend",), [arrays, shape_text(problem)], problem.flops)
+    sections = [arrays, shape_text(problem, **_runs(problem))]
+    product = PRODUCTS[problem.element]
+    return launches.kernel(
+        ("attend_tensor",),
+        sections,
+        problem.flops,
+        f"tensor cores, products of {product}: what is multiplied is of that dtype",
+        f"tensor cores, products of {product}",
+    )
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Of 16 places per warp, that stay, and columns that stream past."""
+
+    warps: int
+    columns: int
+    shared_bytes: int
+
+
+def _fits_tensor_cores(problem: Problem) -> bool:
+    """Whether tensor cores multiply the operands, and a warp's sums fit its registers."""
+    _, _, _, _, _, e, d = problem.extents
+    return problem.element == problem.rounded in PRODUCTS and max(e, d) <= MOST_FEATURES
+
+
+def _tile(problem: Problem, function: str, heads: int, places: int) -> _Tile:
+    """The largest that fits shared memory, of fewer warps where a device would be idle."""
+    *_, e, d = problem.extents
+    size = 4 if problem.element == "tf32" else 2
+    lines = [_line(features, size) for features in (e, d)]
+    own = lines[0] if function == "forward" else sum(lines)
+    few = heads * -(-places // 64) < BLOCKS // 2
+    for warps, columns in (
+        ((2, 64), (2, 32), (1, 16)) if few else ((4, 64), (4, 32), (2, 32), (1, 16))
+    ):
+        if columns > (COLUMNS[size] if function != "key_gradient" else 32 if e + d <= 160 else 16):
+            continue
+        slot = columns * sum(lines) + (8 * columns if function == "key_gradient" else 0)
+        shared = 16 * warps * own + 2 * slot
+        if shared <= MOST_SHARED:
+            break
+    return _Tile(warps, columns, shared)
+
+
+def _line(features: int, size: int) -> int:
+    """Bytes of a place in shared memory."""
+    chunks = -(-features // 16) * size
+    return 16 * (-(-chunks // 8) * 8 if chunks > 4 else 4 if chunks > 2 else chunks)
+
+
+def _tensor_call(
+    problem: Problem, pointers: dict[Value, str], function: str, writes: list[str], tile: _Tile
+) -> list[str]:
+    name = "".join(word.title() for word in function.split("_"))
+    return [
+        *_arrays(problem, pointers),
+        f"using Work = attend::{name}<Shape, {tile.warps}, {tile.columns}>;",
+        f"static_assert(Work::shared_bytes == {tile.shared_bytes});",
+        f"Work::run(dynamic_shared, arrays, {', '.join(writes)});",
+    ]
+
+
+def _runs(problem: Problem) -> dict[str, int]:
+    """How many neighbours are copied at once of each operand, and whether two are stored."""
+    found = {}
+    size = 4 if problem.element == "tf32" else 2
+    extents = dict(zip(EXTENTS, problem.extents, strict=True))
+    for role in ("q", "k", "v", "dy"):
+        vector = 1
+        if (operand := problem.operands.get(role)) is not None:
+            *others, column = (operand.strides[a] for a in AXES[role] if a is not None)
+            features = extents["features" if role in "qk" else "values"]
+            if column == 1:
+                vector = math.gcd(16 // size, features, operand.offset, *others)
+        found[f"VECTOR_{role.upper()}"] = vector
+    numbers = [2, extents["features"], extents["values"]]
+    for result in problem.results:
+        if len(result.strides) == 3 and result.target is not None:
+            numbers += [result.offset, *result.strides]
+    return {**found, "PAIRS": int(math.gcd(*numbers) == 2)}
 
 
 def _call(
     problem: Problem, pointers: dict[Value, str], function: str, writes: list[str], rows: int
 ) -> list[str]:
+    return [
+        *_arrays(problem, pointers),
+        f"attend::{function}<Shape, {rows}>(arrays, {', '.join(writes)});",
+    ]
+
+
+def _arrays(problem: Problem, pointers: dict[Value, str]) -> list[str]:
     reads = problem.reads(pointers)
     return [
         f"const attend::Arrays<Shape> arrays{{{', '.join(reads[:4])},",
         f"                                    {', '.join(reads[4:])}, 0}};",
-        f"attend::{function}<Shape, {rows}>(arrays, {', '.join(writes)});",
     ]
 
 

@@ -221,6 +221,25 @@ GRAPHC_INLINE unsigned short float_to_bfloat(float a) {
   return c;
 #endif
 }
+// Two floats' nearest halves, or upper halves, in one register; the first has the lower bits.
+GRAPHC_INLINE unsigned floats_to_halves(float low, float high) {
+#ifdef GRAPHC_SIM
+  return float_to_half(low) | static_cast<unsigned>(float_to_half(high)) << 16;
+#else
+  unsigned c;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(c) : "f"(high), "f"(low));
+  return c;
+#endif
+}
+GRAPHC_INLINE unsigned floats_to_bfloats(float low, float high) {
+#ifdef GRAPHC_SIM
+  return float_to_bfloat(low) | static_cast<unsigned>(float_to_bfloat(high)) << 16;
+#else
+  unsigned c;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(c) : "f"(high), "f"(low));
+  return c;
+#endif
+}
 // The half, or the upper half of a float, nearest to a float, as a float again: in pairs with zero,
 // which is an instruction of the arithmetic units; one by itself goes to the special functions.
 GRAPHC_INLINE float round_to_half(float a) {

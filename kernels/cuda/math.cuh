@@ -63,6 +63,10 @@ template <>
 GRAPHC_INLINE bfloat encode<bfloat>(float x) {
   return {float_to_bfloat(x)};
 }
+template <>
+GRAPHC_INLINE tf32 encode<tf32>(float x) {
+  return {float_to_tf32(x)};
+}
 // The register of an element of memory.
 template <class T>
 GRAPHC_INLINE T decode(T x) {

@@ -63,6 +63,26 @@ class Problem:
         return isinstance(self.node.op, Attention)
 
     @property
+    def factors(self) -> tuple[str, ...]:
+        """The names of the operands that are multiplied."""
+        op: Any = self.node.op
+        names: tuple[str, ...] = op.roles[op.own_factors]
+        return names
+
+    @property
+    def element(self) -> str:
+        """What q, k, v and dy are in memory, in C++: the same for all of them."""
+        (name,) = {self.operands[role].element for role in self.factors}
+        return name
+
+    @property
+    def rounded(self) -> str:
+        """What weights are multiplied as, in C++."""
+        op: Any = self.node.op
+        dtype: str = op.rounded or self.dtype
+        return "tf32" if dtype == "tf32" else C_TYPES[dtype]
+
+    @property
     def dtype(self) -> str:
         return self.node.inputs[0].type.dtype
 
@@ -96,10 +116,12 @@ class Problem:
         """The pointer of each of OPERANDS, in C++; `inputs` are those of the body's inputs."""
         pointers = {**inputs, **self.pointers}
         found = [self.operands.get(role) for role in OPERANDS]
-        return [
-            "nullptr" if o is None else pointers[o.source] + (f" + {o.offset}" if o.offset else "")
-            for o in found
-        ]
+        return ["nullptr" if o is None else _pointer(o, pointers[o.source]) for o in found]
+
+
+def _pointer(operand: Operand, name: str) -> str:
+    name = f"reinterpret_cast<const tf32*>({name})" if operand.rounded else name
+    return name + (f" + {operand.offset}" if operand.offset else "")
 
 
 def find_problem(node: KernelNode) -> Problem:
@@ -140,10 +162,12 @@ def shape_text(problem: Problem, **settings: int) -> list[str]:
         "CAUSAL": op.causal,
         "MASKED": "mask" in problem.operands,
     }
-    mask: Value = op.operands(problem.node.inputs).get("mask", problem.node.inputs[0])
+    mask = problem.operands.get("mask", problem.operands["q"])
     lines = [
         f"  using T = {C_TYPES[problem.dtype]};",
-        f"  using Mask = {C_TYPES[mask.type.dtype]};",
+        f"  using Element = {problem.element};",
+        f"  using Rounded = {problem.rounded};",
+        f"  using Mask = {mask.element};",
         *(f"  static constexpr int {name} = {number};" for name, number in numbers.items()),
         *(f"  static constexpr bool {name} = {str(on).lower()};" for name, on in flags.items()),
         f"  static constexpr double SCALE = {literal(op.scale, 'f64')};",

@@ -98,8 +98,10 @@ class Walk(Writer):
         if self._in_memory(value):
             return value, value.type, places
         node = self.body.producers[value]
-        assert isinstance(node.op, View), f"{node.op.name} of {value} is not read in place"
         (inner,) = node.inputs
+        if node.op.converts_reads:
+            return self.source(inner, places)
+        assert isinstance(node.op, View), f"{node.op.name} of {value} is not read in place"
         index = node.op.index(inner.type)
         if index is not None:
             return self.source(inner, self._through(index, places))
@@ -114,7 +116,8 @@ class Walk(Writer):
         """The input that is read as if it had the shape of `value`: a reshape moves nothing."""
         while not self._in_memory(inner):
             node = self.body.producers[inner]
-            assert node.op.name == "reshape", f"a reshape of {node.op.name} is not affine"
+            affine = node.op.name == "reshape" or node.op.converts_reads
+            assert affine, f"a reshape of {node.op.name} is not affine"
             (inner,) = node.inputs
         assert inner.type.layout.axis is None, f"a reshape of {inner.type} moves elements"
         return inner

@@ -141,7 +141,11 @@ class Played:
         ]
         own = [whole(a, kernel.workspace, "workspace") for a in scratch]
         for launch in kernel.launches:
-            self._functions[launch.symbol]._launch_kernel(
+            function = self._functions[launch.symbol]
+            if launch.shared_bytes:
+                attribute = device.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                function.set_attribute(attribute, launch.shared_bytes)
+            function._launch_kernel(
                 launch.grid,
                 launch.block,
                 buffer,

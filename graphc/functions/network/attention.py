@@ -19,14 +19,13 @@ from graphc.functions.array.tensors import as_tensor, cast, error, floating, pro
 from graphc.functions.network.activation import softmax
 from graphc.functions.network.dropouts import dropout
 from graphc.functions.network.scores import scores
-from graphc.ir import TensorLike
+from graphc.ir import NARROW, TensorLike
 from graphc.trace import Tensor, current_builder
 
 MOST_FEATURES = 256
 """Of a head, for the op: with more, the weights lie in memory as a whole."""
 
 
-@in_float32
 def scaled_dot_product_attention(
     query: TensorLike,
     key: TensorLike,
@@ -44,7 +43,29 @@ def scaled_dot_product_attention(
     `is_causal` lets position i see positions up to i. `scale` is 1 / sqrt(e) unless given. A row
     that sees nothing gives zeros. `dropout_p` drops weights, whether in training or not. With
     `enable_gqa`, key and value may have fewer heads, axis -3: each serves as many neighbours.
+    Floats of two bytes are computed with in f32, but for the weights, which are rounded to their
+    dtype before `value` is multiplied by them.
     """
+    dtypes = {getattr(x, "dtype", None) for x in (query, key, value)}
+    rounded = str(dtypes.pop()) if len(dtypes) == 1 and dtypes <= {*NARROW} else ""
+    return _attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, rounded
+    )
+
+
+@in_float32
+def _attention(
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    attn_mask: TensorLike | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+    rounded: str,
+) -> Tensor:
+    """Of f32 or f64, with weights `rounded` as the op does."""
     name = "scaled_dot_product_attention"
     q, k, v = (floating(x) for x in promoted(query, key, value))
     if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
@@ -67,7 +88,7 @@ def scaled_dot_product_attention(
         q, k, v, *masks = inputs
         return reshape(_composed(q, k, v, masks, float(dropout_p), is_causal, scale), shape)
     factor = float(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    op, builder = ops.Attention(bool(is_causal), factor), current_builder()
+    op, builder = ops.Attention(bool(is_causal), factor, rounded=rounded), current_builder()
     if dropout_p:
         seed, place, counter = builder.random_key()
         op = replace(op, dropout=float(dropout_p), seed=seed, number=place)

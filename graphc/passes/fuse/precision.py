@@ -1,8 +1,8 @@
 """Products of float32 in less than float32, as `compile(precision=)` asks.
 
-narrow_products ("bfloat16"): each operand of a contraction is rounded to bf16 and stored so; sums
-stay f32. Early, so that what is rounded for several readers, or in every iteration of a loop, is
-rounded once.
+narrow_products ("bfloat16"): each operand of a contraction, and of attention's products, is rounded
+to bf16 and stored so; sums stay f32. Early, so that what is rounded for several readers, or in
+every iteration of a loop, is rounded once.
 
 round_products ("tf32"): each operand is rounded to 10 bits of fraction: where it is read, if the
 device's kernels convert what they read, else in memory. Late, so that a rounding stays with its
@@ -14,7 +14,7 @@ then says, and the reference decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from graphc.ir import NARROW, Graph, Node, Value
@@ -28,27 +28,30 @@ from graphc.target import Target
 
 def narrow_products(graph: Graph, target: Target) -> Graph:
     """`graph` with the f32 operands of contractions rounded to bf16."""
-    operands = _Operands(graph, (Cast("bf16"), Widen()))
+    operands = _Operands(graph, (Cast("bf16"), Widen()), "bf16")
+    if not target.kind.converts_on_reads:
+        operands.of_others = (Cast("bf16"), Cast("f32"))
     return operands.rewritten(operands.stored)
 
 
 def round_products(graph: Graph, target: Target) -> Graph:
     """`graph` with the f32 operands of contractions rounded to tf32."""
     if target.kind.converts_on_reads:
-        operands = _Operands(graph, (ReadTf32(),))
+        operands = _Operands(graph, (ReadTf32(),), "tf32")
         return operands.rewritten(operands.rounded)
-    operands = _Operands(graph, (RoundTf32(),))
+    operands = _Operands(graph, (RoundTf32(),), "tf32")
     return operands.rewritten(operands.stored)
 
 
 class _Operands:
-    """The nodes so far, and what each value is for those that multiply it. `steps` round it."""
+    """The nodes so far, and what each value is for those that multiply it. `steps` round it to
+    `dtype`, for contractions; `of_others` where a kernel may not convert what it reads."""
 
-    def __init__(self, graph: Graph, steps: tuple[Op, ...]) -> None:
-        self.graph, self.steps = graph, steps
+    def __init__(self, graph: Graph, steps: tuple[Op, ...], dtype: str) -> None:
+        self.graph, self.steps, self.of_others, self.dtype = graph, steps, steps, dtype
         self.producers, self.names = graph.producers, names_of(graph)
         self.nodes: list[Node] = []
-        self.made: dict[Value, Value] = {}
+        self.made: dict[tuple[Value, bool], Value] = {}
 
     def rewritten(self, operand: Callable[[Value, Node], Value]) -> Graph:
         """The graph whose contractions of f32 read `operand` of their inputs."""
@@ -56,29 +59,43 @@ class _Operands:
             kinds = {v.type.dtype for v in (*node.inputs, *node.outputs)}
             if node.op.contracts and kinds == {"f32"}:
                 node = replace(node, inputs=tuple(operand(v, node) for v in node.inputs))
+            elif (factors := node.inputs[node.op.own_factors]) and factors[0].type.dtype == "f32":
+                node = self._multiplying(node, factors, operand)
             self.nodes.append(node)
         return drop_dead(replace(self.graph, nodes=tuple(self.nodes)))
 
+    def _multiplying(
+        self, node: Node, factors: Sequence[Value], operand: Callable[[Value, Node], Value]
+    ) -> Node:
+        """The node with what it multiplies rounded alike, its own numbers too."""
+        if all(map(self._was_narrow, factors)):
+            return node
+        made = dict(zip(factors, (operand(v, node) for v in factors), strict=True))
+        inputs = list(node.inputs)
+        inputs[node.op.own_factors] = [made[v] for v in factors]
+        return replace(node, op=node.op.multiplying(self.dtype), inputs=tuple(inputs))
+
     def rounded(self, value: Value, reader: Node) -> Value:
         """`value` rounded for this reader alone."""
-        if self._was_narrow(value):
+        if self._was_narrow(value) and reader.op.contracts:
             return value
-        for op in self.steps:
+        for op in self.steps if reader.op.contracts else self.of_others:
             value = self._emit(op, value, reader)
         return value
 
     def stored(self, value: Value, reader: Node) -> Value:
         """`value` rounded once for all readers: before views, if those only turn or repeat it."""
-        if value in self.made:
-            return self.made[value]
+        key = value, reader.op.contracts
+        if key in self.made:
+            return self.made[key]
         producer = self.producers.get(value)
         turned = producer is not None and producer.op.moves and producer.is_free
         if producer is not None and turned and producer.inputs[0].type.size <= value.type.size:
             source = self.stored(producer.inputs[0], reader)
-            self.made[value] = self._emit(producer.op, source, producer)
+            self.made[key] = self._emit(producer.op, source, producer)
         else:
-            self.made[value] = self.rounded(value, reader)
-        return self.made[value]
+            self.made[key] = self.rounded(value, reader)
+        return self.made[key]
 
     def _was_narrow(self, value: Value) -> bool:
         """Whether the value is a float of two bytes that was converted: it is not rounded."""

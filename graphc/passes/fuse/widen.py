@@ -63,8 +63,10 @@ class _Widening:
             self.nodes.append(node)
             return
         op = node.op
-        registers = op.in_registers or (op.contracts and self.target.kind.converts_on_reads)
-        if registers or op.contracts:
+        on_reads = self.target.kind.converts_on_reads
+        multiplies = bool(node.inputs[op.own_factors]) and on_reads
+        registers = op.in_registers or (op.contracts and on_reads) or self._multiplies_narrow(node)
+        if registers or op.contracts or multiplies:
             node = replace(node, inputs=tuple(self.stored.get(v, v) for v in node.inputs))
         if self._multiplies_pairs(node):
             registers = True
@@ -79,6 +81,16 @@ class _Widening:
         for value, wide in zip(node.outputs, outputs, strict=True):
             if value is not wide:
                 self._emit(Cast(value.type.dtype), wide, value, node)
+
+    def _multiplies_narrow(self, node: Node) -> bool:
+        """Whether a kernel of its own template reads what it multiplies as it lies: floats of one
+        dtype."""
+        factors = node.inputs[node.op.own_factors]
+        if not self.target.kind.converts_on_reads:
+            return False
+        values = (self.stored.get(v, v) for v in factors)
+        dtypes = {v.type.dtype for v in values}
+        return len(dtypes) == 1 and dtypes <= {*NARROW}
 
     def _multiplies_pairs(self, node: Node) -> bool:
         """Whether a contraction's kernel adds products of bf16 in pairs, read as they lie."""

@@ -1,0 +1,443 @@
+// attend_tensor.cuh: attention and its gradients by tensor cores, for operands of an Element that they
+// multiply: half, bfloat or tf32. Weights, and what takes their place in gradients, are rounded to it
+// before they are multiplied; all sums are float32.
+//
+// A block of Warps warps owns 16 * Warps places: queries, or keys (key_gradient). Each warp has 16 of
+// them, and its sums stay in its registers. The other side streams past, Columns places at a time,
+// through two slots of shared memory that cp.async fills in turn. What `scores` gives a thread, by
+// fragments of 16 x 8 sums, is what `values` needs of the left operand: no weight ever leaves its
+// thread. Four lanes share a row.
+//
+// Shared memory: dynamic, aligned to 16 bytes; Forward, QueryGradient and KeyGradient say how much. A
+// Shape is that of attend.cuh, with VECTOR_Q, _K, _V, _DY, the elements of each operand that are
+// copied as one, and PAIRS: whether two neighbouring features of all results are stored at once.
+// Block: 32 * Warps threads. Grid: as in attend.cuh.
+#pragma once
+#include "attend.cuh"
+#include "tensor.cuh"
+
+namespace graphc::attend {
+
+// Where places by features lie in shared memory: lines of 16-byte chunks, permuted so that a chunk of
+// eight neighbouring lines meets all banks once. Features beyond the last one are zeros.
+template <class Element, int Features>
+struct Lines {
+  using T = Element;
+  static constexpr bool along_k = true;
+  static constexpr int quad = 16 / sizeof(T), width = ceil_div(Features, 16) * 16;
+  static constexpr int chunks = width / quad;
+  static constexpr int line = chunks > 4 ? ceil_div(chunks, 8) * 8 : chunks > 2 ? 4 : chunks;
+  template <int Places>
+  static constexpr int bytes = Places * line * 16;
+
+  GRAPHC_INLINE static int at(int place, int f) {
+    const int moved = place / (line < 8 ? 8 / line : 1) % smaller(line, 8);
+    return (place * line + (f / quad ^ moved)) * quad + f % quad;
+  }
+  // 16 features from n on by what one product takes of places from k on, as B's fragments are. Of
+  // floats a product takes places in the order 0, 2, 4, 6, 1, 3, 5, 7, as as_left gives them.
+  GRAPHC_INLINE static void load(unsigned (&to)[4], const T* tile, int n, int k) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (sizeof(T) == 2) {
+      load_matrices<true>(to, tile + at(k + lane % 16, n + lane / 16 * 8));
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        to[i] = __float_as_uint(tile[at(k + lane % 4 * 2 + i % 2, n + i / 2 * 8 + lane / 4)].value);
+    }
+  }
+};
+
+// Starts to copy Places places from `first` on; those of Extent and beyond are zeros.
+template <class Strides, int Extent, int Features, int Vector, int Places, int Threads, class T>
+GRAPHC_INLINE void start_copy(T* to, const T* from, int first) {
+  using Tile = Lines<T, Features>;
+  constexpr int per_line = Tile::width / Vector, bytes = Vector * sizeof(T);
+#pragma unroll 4
+  for (int i = threadIdx.x; i < Places * per_line; i += Threads) {
+    const int place = i / per_line, f = i % per_line * Vector;
+    const bool exists = first + place < Extent && f < Features;
+    const T* const x = from + (exists ? (first + place) * Strides::row + f * Strides::column : 0);
+    if constexpr (bytes >= 4) copy_async<bytes>(to + Tile::at(place, f), x, exists ? bytes : 0);
+    else to[Tile::at(place, f)] = exists ? *x : T{};
+  }
+}
+
+// step(number, slot) for each of `count` numbers, whose data load(number, slot) has started to copy.
+template <class Load, class Step>
+GRAPHC_INLINE void stream(int count, const Load& load, const Step& step) {
+  if (count > 0) load(0, 0);
+  copy_commit();
+  for (int i = 0; i < count; i++) {
+    copy_wait<0>();
+    __syncthreads();  // number i has arrived for all, and all have left the other slot
+    if (i + 1 < count) load(i + 1, (i + 1) % 2);
+    copy_commit();
+    step(i, i % 2);
+  }
+}
+
+// sum[c] = the products of the features of rows row ... row + 15 of a and columns 8 c ... of b.
+template <class Tile, int Fragments_, class T>
+GRAPHC_INLINE void tensor_scores(const T* a, int row, const T* b, float (&sum)[Fragments_][4]) {
+  using Reader = Fragments<Tile>;
+#pragma unroll
+  for (int c = 0; c < Fragments_; c++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) sum[c][i] = 0;
+#pragma unroll
+  for (int k = 0; k < Tile::width; k += Reader::depth) {
+    unsigned left[1][4];
+    Reader::template load<false>(left[0], a, row, k);
+    Product<T>::split(left);
+#pragma unroll
+    for (int c = 0; c < Fragments_; c += 2) {
+      unsigned right[1][4];
+      Reader::template load<true>(right[0], b, c * 8, k);
+      Product<T>::split(right);
+      multiply(T{}, sum[c], left[0], {right[0][0], right[0][1]});
+      multiply(T{}, sum[c + 1], left[0], {right[0][2], right[0][3]});
+    }
+  }
+}
+
+// The left operand of a product, from sums of the fragments that begin at w[0], rounded.
+GRAPHC_INLINE void as_left(bfloat, unsigned (&to)[4], const float (*w)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    to[i] = floats_to_bfloats(w[i / 2][i % 2 * 2], w[i / 2][i % 2 * 2 + 1]);
+}
+GRAPHC_INLINE void as_left(half, unsigned (&to)[4], const float (*w)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    to[i] = floats_to_halves(w[i / 2][i % 2 * 2], w[i / 2][i % 2 * 2 + 1]);
+}
+GRAPHC_INLINE void as_left(tf32, unsigned (&to)[4], const float (*w)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) to[i] = __float_as_uint(float_to_tf32(w[0][i % 2 * 2 + i / 2]));
+}
+
+// sum += the products of the weights of a warp's rows and the features of b's places.
+template <class Tile, int Columns, class T>
+GRAPHC_INLINE void tensor_values(const float (&w)[Columns][4], const T* b,
+                                 float (&sum)[Tile::width / 8][4]) {
+  constexpr int step = 4 / sizeof(T);  // fragments of weights in a product
+#pragma unroll
+  for (int c = 0; c < Columns; c += step) {
+    unsigned left[4];
+    as_left(T{}, left, w + c);
+#pragma unroll
+    for (int n = 0; n < Tile::width / 8; n += 2) {
+      unsigned right[1][4];
+      Tile::load(right[0], b, n * 8, c * 8);
+      Product<T>::split(right);
+      multiply(T{}, sum[n], left, {right[0][0], right[0][1]});
+      multiply(T{}, sum[n + 1], left, {right[0][2], right[0][3]});
+    }
+  }
+}
+
+// What the four lanes of a row combine to.
+template <class Combine>
+GRAPHC_INLINE float of_row(float value, const Combine& combine) {
+  value = combine(value, shuffle_xor(value, 1));
+  return combine(value, shuffle_xor(value, 2));
+}
+GRAPHC_INLINE float power(float x) { return exp2(x * 1.4426950408889634f); }
+
+// Stores a warp's sums times the factor of their row, of a warp that has places from `first` on.
+template <class Strides, int Features, int Extent, bool Pairs, int N>
+GRAPHC_INLINE void store_sums(float* to, int n, int head, int first, const float (&factor)[2],
+                              const float (&sum)[N][4]) {
+  const int lane = threadIdx.x % 32;
+  float* const base = to + n * Strides::n + head * Strides::head;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int place = first + lane / 4 + i * 8;
+    if (place >= Extent) continue;
+    float* const row = base + place * Strides::row + lane % 4 * 2;
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+      const float x = sum[c][i * 2] * factor[i], y = sum[c][i * 2 + 1] * factor[i];
+      const int f = c * 8 + lane % 4 * 2;
+      if constexpr (Pairs) {
+        if (f < Features) *reinterpret_cast<Run<float, 2>*>(row + c * 8) = {{x, y}};
+      } else {
+        if (f < Features) row[c * 8] = x;
+        if (f + 1 < Features) row[c * 8 + 1] = y;
+      }
+    }
+  }
+}
+
+// The weights' scores from products, for rows and columns that are queries and keys or, Turned, keys
+// and queries, from t and u on.
+template <class S, bool Turned, int Columns>
+GRAPHC_INLINE void as_scores(const Arrays<S>& in, int t, int u, float (&w)[Columns][4]) {
+  constexpr int rows = 16, columns = Columns * 8;
+  const int lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
+  const int last_u = u + (Turned ? rows : columns) - 1, last_t = t + (Turned ? columns : rows) - 1;
+  const bool whole = last_u < S::KEYS && last_t < S::QUERIES && !(S::CAUSAL && last_u > t);
+  if (!S::MASKED && whole) {
+#pragma unroll
+    for (int c = 0; c < Columns; c++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) w[c][i] *= static_cast<float>(S::SCALE);
+    return;
+  }
+#pragma unroll
+  for (int c = 0; c < Columns; c++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int y = row + i / 2 * 8, x = c * 8 + column + i % 2;
+      w[c][i] = in.score(w[c][i], t + (Turned ? x : y), u + (Turned ? y : x));
+    }
+}
+
+// Which places a block has: those that see most come first.
+template <class S, int Warps, int Heads, int Extent, bool Last>
+struct Places {
+  static constexpr int blocks = ceil_div(Extent, 16 * Warps);
+  const int number = static_cast<int>(blockIdx.x % blocks);
+  const int block = (Last ? blocks - 1 - number : number) * 16 * Warps;
+  const int row = static_cast<int>(threadIdx.x / 32) * 16, first = block + row;
+  const int head = static_cast<int>(blockIdx.x / blocks % Heads);
+  const int n = static_cast<int>(blockIdx.x / blocks / Heads);
+};
+template <class S, int Warps>
+using Queries = Places<S, Warps, S::HEADS, S::QUERIES, S::CAUSAL>;
+
+// How many steps of Columns keys a block of so many queries from `first` on takes.
+template <class S, int Columns>
+GRAPHC_INLINE int key_steps(int first, int queries) {
+  const int past = first + queries;
+  return ceil_div(S::CAUSAL && past < S::KEYS ? past : S::KEYS, Columns);
+}
+
+// y and logs, of which either may be null.
+template <class S, int Warps, int Columns>
+struct Forward {
+  using E = typename S::Element;
+  using K = Lines<E, S::FEATURES>;
+  using V = Lines<E, S::VALUES>;
+  static constexpr int rows = 16 * Warps, threads = 32 * Warps, fragments = Columns / 8;
+  static constexpr int own = K::template bytes<rows>, keys = K::template bytes<Columns>;
+  static constexpr int slot = keys + V::template bytes<Columns>;
+  static constexpr int shared_bytes = own + 2 * slot;
+
+  GRAPHC_INLINE static void run(unsigned char* memory, const Arrays<S>& arrays, float* out,
+                                float* logs) {
+    const Queries<S, Warps> at;
+    const Arrays<S> in = arrays.at(at.n, at.head);
+    const int lane = threadIdx.x % 32, t0 = at.first + lane / 4;
+    E* const q = reinterpret_cast<E*>(memory);
+    const auto k_of = [&](int i) { return reinterpret_cast<E*>(memory + own + i * slot); };
+    const auto v_of = [&](int i) { return reinterpret_cast<E*>(memory + own + i * slot + keys); };
+    const auto load = [&](int i, int to) {
+      if (i == 0)
+        start_copy<typename S::Q, S::QUERIES, S::FEATURES, S::VECTOR_Q, rows, threads>(q, in.q,
+                                                                                       at.block);
+      start_copy<typename S::K, S::KEYS, S::FEATURES, S::VECTOR_K, Columns, threads>(k_of(to), in.k,
+                                                                                     i * Columns);
+      start_copy<typename S::V, S::KEYS, S::VALUES, S::VECTOR_V, Columns, threads>(v_of(to), in.v,
+                                                                                   i * Columns);
+    };
+    float sum[V::width / 8][4] = {}, total[2] = {};
+    float largest[2] = {-infinity<float>(), -infinity<float>()};
+    stream(key_steps<S, Columns>(at.block, rows), load, [&](int number, int slot_of) {
+      const int u0 = number * Columns;
+      float w[fragments][4];
+      tensor_scores<K>(q, at.row, k_of(slot_of), w);
+      as_scores<S, false>(in, at.first, u0, w);
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        float top = largest[i];
+#pragma unroll
+        for (int c = 0; c < fragments; c++)
+#pragma unroll
+          for (int j = 0; j < 2; j++) top = w[c][i * 2 + j] > top ? w[c][i * 2 + j] : top;
+        top = of_row(top, [](float a, float b) { return a > b ? a : b; });
+        const float base = top == -infinity<float>() ? 0.0f : top;
+        const float factor = power(largest[i] - base);
+        largest[i] = top;
+        float added = 0;
+#pragma unroll
+        for (int c = 0; c < fragments; c++)
+#pragma unroll
+          for (int j = 0; j < 2; j++) {
+            float& x = w[c][i * 2 + j];
+            x = power(x - base);
+            added += x;
+            x = in.kept(x, t0 + i * 8, u0 + c * 8 + lane % 4 * 2 + j);
+          }
+        total[i] = total[i] * factor + added;
+#pragma unroll
+        for (int c = 0; c < V::width / 8; c++)
+#pragma unroll
+          for (int j = 0; j < 2; j++) sum[c][i * 2 + j] *= factor;
+      }
+      tensor_values<V>(w, v_of(slot_of), sum);
+    });
+    float inverse[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const float all = of_row(total[i], [](float a, float b) { return a + b; });
+      inverse[i] = all == 0 ? 0.0f : 1 / all;
+      const int t = t0 + i * 8;
+      if (logs && lane % 4 == 0 && t < S::QUERIES)
+        logs[(static_cast<long long>(at.n) * S::HEADS + at.head) * S::QUERIES + t] =
+            all == 0 ? infinity<float>() : largest[i] + log(all);
+    }
+    if (out)
+      store_sums<typename S::Y, S::VALUES, S::QUERIES, S::PAIRS != 0>(out, at.n, at.head, at.first,
+                                                                      inverse, sum);
+  }
+};
+
+template <class S, int Warps, int Columns>
+struct QueryGradient {
+  using E = typename S::Element;
+  using K = Lines<E, S::FEATURES>;
+  using V = Lines<E, S::VALUES>;
+  static constexpr int rows = 16 * Warps, threads = 32 * Warps, fragments = Columns / 8;
+  static constexpr int queries = K::template bytes<rows>, own = queries + V::template bytes<rows>;
+  static constexpr int keys = K::template bytes<Columns>;
+  static constexpr int slot = keys + V::template bytes<Columns>;
+  static constexpr int shared_bytes = own + 2 * slot;
+
+  GRAPHC_INLINE static void run(unsigned char* memory, const Arrays<S>& arrays, float* dq) {
+    const Queries<S, Warps> at;
+    const Arrays<S> in = arrays.at(at.n, at.head);
+    const int lane = threadIdx.x % 32, t0 = at.first + lane / 4;
+    E *const q = reinterpret_cast<E*>(memory), *const dy = reinterpret_cast<E*>(memory + queries);
+    const auto k_of = [&](int i) { return reinterpret_cast<E*>(memory + own + i * slot); };
+    const auto v_of = [&](int i) { return reinterpret_cast<E*>(memory + own + i * slot + keys); };
+    const auto load = [&](int i, int to) {
+      if (i == 0) {
+        start_copy<typename S::Q, S::QUERIES, S::FEATURES, S::VECTOR_Q, rows, threads>(q, in.q,
+                                                                                       at.block);
+        start_copy<typename S::DY, S::QUERIES, S::VALUES, S::VECTOR_DY, rows, threads>(dy, in.dy,
+                                                                                       at.block);
+      }
+      start_copy<typename S::K, S::KEYS, S::FEATURES, S::VECTOR_K, Columns, threads>(k_of(to), in.k,
+                                                                                     i * Columns);
+      start_copy<typename S::V, S::KEYS, S::VALUES, S::VECTOR_V, Columns, threads>(v_of(to), in.v,
+                                                                                   i * Columns);
+    };
+    float sum[K::width / 8][4] = {}, logs[2], delta[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int t = smaller(t0 + i * 8, S::QUERIES - 1);
+      logs[i] = in.logs[t * S::LOGS::row];
+      delta[i] = in.delta[t * S::DELTA::row];
+    }
+    stream(key_steps<S, Columns>(at.block, rows), load, [&](int number, int slot_of) {
+      const int u0 = number * Columns;
+      float w[fragments][4], dw[fragments][4];
+      tensor_scores<K>(q, at.row, k_of(slot_of), w);
+      as_scores<S, false>(in, at.first, u0, w);
+      tensor_scores<V>(dy, at.row, v_of(slot_of), dw);
+#pragma unroll
+      for (int c = 0; c < fragments; c++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const int t = t0 + i / 2 * 8, u = u0 + c * 8 + lane % 4 * 2 + i % 2;
+          w[c][i] = power(w[c][i] - logs[i / 2]) * (in.kept(dw[c][i], t, u) - delta[i / 2]);
+        }
+      tensor_values<K>(w, k_of(slot_of), sum);
+    });
+    const float scale[2] = {static_cast<float>(S::SCALE), static_cast<float>(S::SCALE)};
+    store_sums<typename S::DQ, S::FEATURES, S::QUERIES, S::PAIRS != 0>(dq, at.n, at.head, at.first,
+                                                                       scale, sum);
+  }
+};
+
+// dk and dv, of which either may be null, summed over the heads of a key head.
+template <class S, int Warps, int Columns>
+struct KeyGradient {
+  using E = typename S::Element;
+  using K = Lines<E, S::FEATURES>;
+  using V = Lines<E, S::VALUES>;
+  static constexpr int rows = 16 * Warps, threads = 32 * Warps, fragments = Columns / 8;
+  static constexpr int keys = K::template bytes<rows>, own = keys + V::template bytes<rows>;
+  static constexpr int queries = K::template bytes<Columns>;
+  static constexpr int tiles = queries + V::template bytes<Columns>;
+  static constexpr int slot = tiles + 2 * 4 * Columns;  // logs and delta behind q and dy
+  static constexpr int shared_bytes = own + 2 * slot;
+
+  GRAPHC_INLINE static void run(unsigned char* memory, const Arrays<S>& arrays, float* dk,
+                                float* dv) {
+    constexpr int group = S::HEADS / S::KEY_HEADS;
+    const Places<S, Warps, S::KEY_HEADS, S::KEYS, false> at;
+    const int lane = threadIdx.x % 32, u0 = at.first + lane / 4;
+    const int begin = S::CAUSAL ? at.block / Columns : 0;
+    const int steps = ceil_div(S::QUERIES, Columns) - begin;
+    E *const k = reinterpret_cast<E*>(memory), *const v = reinterpret_cast<E*>(memory + keys);
+    const auto slot_at = [&](int i) { return memory + own + i * slot; };
+    const auto load = [&](int i, int to) {
+      const Arrays<S> in = arrays.at(at.n, at.head * group + i / steps);
+      const int t0 = (begin + i % steps) * Columns;
+      if (i == 0) {
+        start_copy<typename S::K, S::KEYS, S::FEATURES, S::VECTOR_K, rows, threads>(k, in.k,
+                                                                                    at.block);
+        start_copy<typename S::V, S::KEYS, S::VALUES, S::VECTOR_V, rows, threads>(v, in.v,
+                                                                                  at.block);
+      }
+      unsigned char* const memory_of = slot_at(to);
+      start_copy<typename S::Q, S::QUERIES, S::FEATURES, S::VECTOR_Q, Columns, threads>(
+          reinterpret_cast<E*>(memory_of), in.q, t0);
+      start_copy<typename S::DY, S::QUERIES, S::VALUES, S::VECTOR_DY, Columns, threads>(
+          reinterpret_cast<E*>(memory_of + queries), in.dy, t0);
+      float* const words = reinterpret_cast<float*>(memory_of + tiles);
+      for (int j = threadIdx.x; j < Columns; j += threads) {
+        const bool exists = t0 + j < S::QUERIES;
+        const int t = exists ? t0 + j : 0;
+        copy_async<4>(words + j, in.logs + t * S::LOGS::row, exists ? 4 : 0);
+        copy_async<4>(words + Columns + j, in.delta + t * S::DELTA::row, exists ? 4 : 0);
+      }
+    };
+    float dk_sum[K::width / 8][4] = {}, dv_sum[V::width / 8][4] = {};
+    stream(group * larger(steps, 0), load, [&](int number, int slot_of) {
+      const Arrays<S> in = arrays.at(at.n, at.head * group + number / steps);
+      const int t0 = (begin + number % steps) * Columns;
+      const unsigned char* const memory_of = slot_at(slot_of);
+      const E *const q = reinterpret_cast<const E*>(memory_of), *const dy =
+                                                                    reinterpret_cast<const E*>(
+                                                                        memory_of + queries);
+      const float* const words = reinterpret_cast<const float*>(memory_of + tiles);
+      float w[fragments][4], dw[fragments][4];
+      tensor_scores<K>(k, at.row, q, w);
+      as_scores<S, true>(in, t0, at.first, w);
+#pragma unroll
+      for (int c = 0; c < fragments; c++) {
+        const auto log = *reinterpret_cast<const Run<float, 2>*>(words + c * 8 + lane % 4 * 2);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          w[c][i] = power(w[c][i] - log.at[i % 2]);
+          dw[c][i] = in.kept(w[c][i], t0 + c * 8 + lane % 4 * 2 + i % 2, u0 + i / 2 * 8);
+        }
+      }
+      tensor_values<V>(dw, dy, dv_sum);
+      tensor_scores<V>(v, at.row, dy, dw);
+#pragma unroll
+      for (int c = 0; c < fragments; c++) {
+        const int column = c * 8 + lane % 4 * 2;
+        const auto delta = *reinterpret_cast<const Run<float, 2>*>(words + Columns + column);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          w[c][i] *= in.kept(dw[c][i], t0 + column + i % 2, u0 + i / 2 * 8) - delta.at[i % 2];
+      }
+      tensor_values<K>(w, q, dk_sum);
+    });
+    const float scale[2] = {static_cast<float>(S::SCALE), static_cast<float>(S::SCALE)};
+    const float one[2] = {1, 1};
+    if (dk)
+      store_sums<typename S::DK, S::FEATURES, S::KEYS, S::PAIRS != 0>(dk, at.n, at.head, at.first,
+                                                                      scale, dk_sum);
+    if (dv)
+      store_sums<typename S::DV, S::VALUES, S::KEYS, S::PAIRS != 0>(dv, at.n, at.head, at.first,
+                                                                    one, dv_sum);
+  }
+};
+
+}  // namespace graphc::attend
