@@ -15,6 +15,7 @@ import pytest
 
 import graphc
 from graphc import ops
+from graphc.ir import Type
 from graphc.runtime import build
 from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
 from graphc.trace import emit
@@ -126,3 +127,23 @@ def test_short_sums_few_rows_and_columns_that_lie_together_go_one_by_one():
     x, w = operands(20, 32, 24)
     kernel, got = played(lambda x, w: emit(ops.MatmulBytes(), x, w), x, np.ascontiguousarray(w.T))
     assert kernel.note.startswith("plain loop") and (got == exact(x, w)).all()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        (
+            Type((2, 4), "i8"),
+            Type((4, 3), "i8"),
+            "matmul_bytes: expected u8 and i8, got i8[2,4] and i8[4,3]",
+        ),
+        (
+            Type((2, 4), "u8"),
+            Type((5, 3), "i8"),
+            "matmul_bytes: expected matrices [m, k] and [k, n], got u8[2,4] and i8[5,3]",
+        ),
+    ],
+)
+def test_operands_that_do_not_fit(a: Type, b: Type, message: str):
+    with pytest.raises(graphc.GraphError, match=f"^{re.escape(message)}$"):
+        ops.MatmulBytes().infer(a, b)
