@@ -1,12 +1,15 @@
 """Measure graphc: `python -m benchmarks.run --workload mnist-cnn-b100 --mode train --threads 2`.
 
 Prints one JSON line; `check` holds the first five losses or outputs. Variants: `default`, and
-`streams2`, `streams4` on so many streams, `winograd` and `bfloat16` with that as `precision`, and
-`bfloat16_pairs`, where a CPU with AMX multiplies pairs as those without it do.
+`streams2`, `streams4` on so many streams, `tuned` and `libraries` with kernels chosen by
+measurement, of graphc's own or of cuBLASLt's too, `early` with launches that begin early,
+`winograd` and `bfloat16` with that as `precision`, and `bfloat16_pairs`, where a CPU with AMX
+multiplies pairs as those without it do.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,7 +20,18 @@ from benchmarks.workload import RATES, Data, Workload
 from graphc import nn, optim
 from graphc.runtime import build
 
-VARIANTS = ("default", "streams2", "streams4", "winograd", "bfloat16", "bfloat16_pairs")
+VARIANTS = (
+    "default",
+    "streams2",
+    "streams4",
+    "tuned",
+    "libraries",
+    "early",
+    "winograd",
+    "bfloat16",
+    "bfloat16_pairs",
+)
+TUNES = {"tuned": True, "libraries": "libraries"}
 STREAMS = {"streams2": 2, "streams4": 4}
 PRECISIONS = {"winograd": "winograd", "bfloat16": "bfloat16", "bfloat16_pairs": "bfloat16"}
 
@@ -57,8 +71,11 @@ def prepare(case: Case) -> Callable[[], Any]:
         "device": case.device,
         "threads": case.threads,
         "streams": STREAMS.get(case.variant, 1),
+        "tune": TUNES.get(case.variant),
         "precision": PRECISIONS.get(case.variant, "float32"),
     }
+    if case.variant == "early":
+        os.environ["GRAPHC_EARLY_LAUNCH"] = "1"
     if case.variant == "bfloat16_pairs":
         target = replace(build.cpu_target(), multiplies_tiles=False)
         build.cpu_target = lambda: target

@@ -257,7 +257,7 @@ def test_the_smoke_stage_passes_on_the_simulated_gpu():
     need_command("g++", "clang++")
     checks = json.loads(run_python("-m", "tools.gpu_check.smoke", "sim").splitlines()[-1])
     assert set(checks.values()) == {"ok"}
-    assert len(checks) == 8
+    assert len(checks) == 10
 
 
 @pytest.mark.parametrize(("find", "put", "check"), [
@@ -265,6 +265,8 @@ def test_the_smoke_stage_passes_on_the_simulated_gpu():
     ("lane % 4 + i / 2 * 4; }", "lane % 4 + i % 2 * 4; }", "mma tf32"),
     ("lane % 4 * 2 + 1", "lane % 4 * 2", "ldmatrix"),
     ("y[i] += a * x[i]", "y[i] = a * x[i]", "graph"),
+    ("y[i] += a * x[i]", "y[i] = a * x[i]", "graph update"),
+    ("n / 2 + 1", "n / 2", "early launches"),
 ])  # fmt: skip
 def test_the_smoke_stage_finds_a_wrong_layout(
     tmp_path, monkeypatch, find: str, put: str, check: str

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from graphc.ir import Graph
 from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
 from graphc.program import Program
-from graphc.runtime.cuda import CudaExecutable, find_device, gpu_found
+from graphc.runtime import tuner
+from graphc.runtime.cuda import CudaExecutable, find_device, gpu_found, trial
 from graphc.runtime.planner.planner import make_plan
 from tests.cuda.test_executable import batch, trainer
 from tests.kernels.cuda_harness import TARGET, assert_close
@@ -85,6 +87,58 @@ def trained(name: str, device: str, streams: int) -> dict[str, Any]:
     for _ in range(3):
         program(*batch(name))
     return program.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("device", "tune"),
+    [("sim", "libraries")]
+    + [pytest.param("cuda", tune, marks=pytest.mark.gpu) for tune in (1, "libraries")],
+)
+def test_a_tuned_model_trains_as_on_the_reference(
+    device: str, tune: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    need_device(device)
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("GRAPHC_TUNE", str(tune))
+    if device == "sim":  # whose times say nothing, and are not asked for
+        found = trial.CudaTrial(find_device("sim"), "simulated")
+        monkeypatch.setattr(trial, "trial_on", lambda device: found)
+        monkeypatch.setattr(tuner, "SECONDS", 0.01)
+    train = trainer("mlp", device, streams=2)
+    notes = [note for note in train.plan.notes if "takes candidate" in note]
+    assert notes, "something was measured"
+    monkeypatch.delenv("GRAPHC_TUNE")
+    reference = trainer("mlp", "reference")
+    x, y = batch("mlp")
+    for _ in range(5):
+        assert float(train(x, y)) == pytest.approx(float(reference(x, y)), rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [("sim", "mlp"), *(pytest.param("cuda", name, marks=pytest.mark.gpu) for name in MODELS)],
+)
+def test_launches_that_begin_early_leave_the_same_bits(
+    device: str, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    need_device(device)
+    expected = trained(name, device, 2)
+    monkeypatch.setenv("GRAPHC_EARLY_LAUNCH", "1")
+    for streams in (1, 2):
+        found = trained(name, device, streams)
+        for key, array in found.items():
+            np.testing.assert_array_equal(array, expected[key], err_msg=key)
+
+
+def test_a_program_goes_on_where_a_larger_one_moved_its_memory(device: str):
+    train, whole = trainer("mlp", device, streams=2), trainer("mlp", device, streams=2)
+    x, y = batch("mlp")
+    losses = [float(train(x, y)) for _ in range(2)]
+    size = find_device(device).arena.nbytes // 4 + 1000
+    large = graphc.compile(lambda x: graphc.exp(x), graphc.spec((size,)), device=device)
+    assert float(large(np.zeros(size, np.float32)).sum()) == size
+    losses += [float(train(x, y)) for _ in range(2)]
+    assert losses == [float(whole(x, y)) for _ in range(4)]
 
 
 def test_programs_of_two_models_and_rules_take_turns(device: str):

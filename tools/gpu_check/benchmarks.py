@@ -2,7 +2,8 @@
 
 They are taken in order of value, each in a process of its own, so that an hour that ends early has
 the important ones: first training steps in float32 of every workload, by graphc and by each way in
-which PyTorch runs them; then forward passes, tf32 and several streams.
+which PyTorch runs them; then forward passes, tf32, kernels chosen by measurement, launches that
+begin early, and several streams.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ FURTHER = (
     ("torch", "compile_tf32"),
     ("torch", "compile_overhead_tf32"),
     ("torch", "compile_autotune_tf32"),
+    ("graphc", "tuned"),
+    ("graphc", "libraries"),
+    ("graphc", "early"),
     ("graphc", "streams2"),
     ("graphc", "streams4"),
 )

@@ -8,6 +8,17 @@ extern "C" __global__ void add(float* y, const float* x, float a, int n) {
     y[i] += a * x[i];
 }
 
+// Of what the launch before wrote in other blocks: a launch that begins early has to wait for it.
+extern "C" __global__ void follow(int* y, const int* x, const int* count) {
+#if !defined(GRAPHC_SIM) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  const int n = *count;
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    y[i] = x[(i + n / 2 + 1) % n] + 1;
+}
+
 // The sum of a block's 256 numbers, by shuffles and shared memory.
 extern "C" __global__ void sum(const float* x, float* y) {
   __shared__ float part[8];

@@ -1,8 +1,9 @@
 """The first thing to run on a GPU: `python -m tools.gpu_check.smoke cuda`.
 
 Compiles one file and does once, by graphc's driver alone, what plans are made of: copies, a launch,
-shuffles and shared memory, two streams with an event, a captured graph that is launched again; and
-asks tensor cores where their operands lie. The last line is JSON: check -> "ok" or what was wrong.
+shuffles and shared memory, two streams with an event, a captured graph that is launched again and
+brought up to date, launches that begin early; and asks tensor cores where their operands lie. The
+last line is JSON: check -> "ok" or what was wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Smoke:
         self.context = self.driver.Device(ordinal).retain_primary_context()
         self.context.push()
         image = self.driver.compile(SOURCE.read_text(), "smoke", str(SOURCE.name))
-        self.module = self.driver.module_from_buffer(image)
+        self.image, self.module = image, self.driver.module_from_buffer(image)
         self.one, self.two = self.driver.Stream(1), self.driver.Stream(1)
 
     def close(self) -> None:
@@ -128,6 +129,45 @@ def a_graph(smoke: Smoke) -> None:
     expect(smoke.get(y, x), 12 * x)
 
 
+def an_update(smoke: Smoke) -> None:
+    """A graph that is captured again with other addresses is brought up to date."""
+    x = np.arange(COUNT, dtype=np.float32)
+    one, two, on_device = smoke.put(np.zeros_like(x)), smoke.put(np.zeros_like(x)), smoke.put(x)
+    graph = None
+    for y in (one, two):
+        smoke.driver.begin_capture(smoke.one)
+        fork(smoke, y, on_device)
+        before, graph = graph, smoke.driver.end_capture(smoke.one, graph)
+        graph.launch(smoke.one)
+    smoke.one.synchronize()
+    if graph is not before:
+        raise AssertionError("the driver made another graph")
+    for y in (one, two):
+        expect(smoke.get(y, x), 3 * x)
+
+
+def early_launches(smoke: Smoke) -> None:
+    """Each of many launches in a graph reads what other blocks of the one before wrote."""
+    if not smoke.driver.begins_early:
+        return
+    x, launches = np.arange(COUNT, dtype=np.int32), 50
+    places, count = [smoke.put(x), smoke.put(x)], smoke.put(np.array([COUNT], np.int32))
+    first = smoke.module.get_function("follow")
+    behind = smoke.driver.early(smoke.image, "follow")
+    smoke.driver.begin_capture(smoke.one)
+    for number in range(launches):
+        source, target = places[number % 2], places[(number + 1) % 2]
+        packed = struct.pack("PPP", int(target), int(source), int(count))
+        function = behind if number else first
+        function._launch_kernel((200, 1, 1), (128, 1, 1), packed, 0, smoke.one)
+    graph = smoke.driver.end_capture(smoke.one)
+    for _ in range(5):
+        graph.launch(smoke.one)
+    smoke.one.synchronize()
+    calls = 5 * launches
+    expect(smoke.get(places[0], x), np.roll(x, -calls * (COUNT // 2 + 1)) + np.int32(calls))
+
+
 def tensor_cores(name: str, depth: int) -> Callable[[Smoke], None]:
     """Whether the lanes hold the operands of an instruction as smoke.cu says: integers, so that
     every way of adding gives the same."""
@@ -171,6 +211,8 @@ CHECKS: dict[str, Callable[[Smoke], None]] = {
     "block": a_block,
     "streams": two_streams,
     "graph": a_graph,
+    "graph update": an_update,
+    "early launches": early_launches,
     "mma bf16": tensor_cores("mma_bf16", 16),
     "mma tf32": tensor_cores("mma_tf32", 8),
     "ldmatrix": load_matrices,

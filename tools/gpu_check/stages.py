@@ -101,6 +101,15 @@ def kernels(kit: Kit, seconds: float) -> dict[str, Any]:
     return {"spilled": [symbol for symbol, (_, spilled, _) in usage.items() if spilled], **usage}
 
 
+def host(kit: Kit, seconds: float) -> dict[str, Any]:
+    """What a step costs the host, and how fast large inputs are copied."""
+    done = python(["-m", "tools.gpu_check.host", kit.device], seconds)
+    if done.failure:
+        return {"failure": done.failure}
+    found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
+    return found
+
+
 def sanitizer(name: str) -> Callable[[Kit, float], dict[str, Any]]:
     """The stage in which a tool of compute-sanitizer watches two training steps of each model."""
 
@@ -136,6 +145,7 @@ STAGES = (
     Stage("ops", 150, ops),
     Stage("models", 90, models),
     Stage("kernels", 45, kernels),
+    Stage("host", 30, host),
     Stage("memcheck", 60, sanitizer("memcheck")),
     Stage("benchmarks", 3600, measure),
     Stage("racecheck", 90, sanitizer("racecheck")),

@@ -1,0 +1,68 @@
+"""What a step costs the host of a GPU: `python -m tools.gpu_check.host cuda`.
+
+The last line is JSON: microseconds of a step of a small network where nothing waits for its
+results, and GB/s of large inputs on their way to the device, by so many threads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from graphc.runtime.cuda import find_device, staging
+from tests.cuda.test_executable import batch, trainer
+
+STEPS = 200
+BYTES = 64 << 20
+"""Of an input that is large."""
+
+
+def main(device: str) -> None:
+    found = {"us per step": step(device), "GB/s of inputs": inputs(device)}
+    print(json.dumps(found))
+
+
+def step(device: str) -> float:
+    """Microseconds of the host, of as few steps at once as the device keeps up with."""
+    train = trainer("mlp", device)
+    executable: Any = train._executable
+    arrays = batch("mlp")
+    executable.run(arrays)
+    return round(1e6 * median(timed(lambda: executable.submit(arrays)) for _ in range(STEPS)), 1)
+
+
+def inputs(device: str) -> dict[str, float]:
+    """By the number of threads that copy."""
+    place, rates, cores = find_device(device), {}, staging.usable_cores
+    array = np.ones(BYTES, np.uint8)
+    with place.entered():
+        memory = place.driver.mem_alloc(BYTES)
+        stream = place.streams[0]
+
+        def upload() -> None:
+            place.staging.upload(int(memory), array, stream)
+            stream.synchronize()
+
+        for threads in range(1, staging.COPIERS + 1):
+            staging.usable_cores = lambda count=2 * threads: count
+            upload()
+            seconds = median(timed(upload) for _ in range(9))
+            rates[str(threads)] = round(BYTES / seconds / 1e9, 2)
+        staging.usable_cores = cores
+    return rates
+
+
+def timed(play: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    play()
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
