@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import graphc
+from graphc import nn, optim
 from graphc.ir import Graph
 from graphc.passes.simplify.recompute import recompute
 from tests.passes.meaning import CPU, assert_same_meaning, ops, run_all
@@ -149,3 +150,22 @@ def test_a_value_that_is_read_twice_is_computed_once_on_the_way() -> None:
     before = run_all(fn, X)["clean_hoisted"]
     after = recompute(before, CPU)
     assert len(after.nodes) == len(before.nodes) + sum(range(8)), "the n-th from n products"
+
+
+def test_batch_norm_holds_what_it_reads_and_writes_no_other_image() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 4, 3))
+    program = graphc.compile(
+        lambda m, x: graphc.mean(graphc.square(m(x))),
+        model,
+        graphc.spec((8, 3, 12, 12)),
+        update=optim.SGD(lr=0.1),
+        device="cpu",
+        streams=1,
+    )
+    forward = [n for n in kernels(program.graph) if not n.where.derived]
+    (norm,) = (n for n in forward if "rsqrt" in ops(n.op.body))
+    images = [v for v in norm.outputs if v.type.shape == (8, 16, 10, 10)]
+    assert [norm.op.body.producers[v].op.name for v in images] == ["relu"]
+    convolved = next(v for v in norm.inputs if v.type.shape == (8, 16, 10, 10))
+    readers = program.graph.consumers[convolved]
+    assert any(n.where.derived for n in readers), "the backward pass reads what the norm does"

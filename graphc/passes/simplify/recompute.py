@@ -4,7 +4,9 @@ A forward value that backward kernels read is stored, beside whatever the forwar
 Where sums and products lead to it from other stored values (0.5 x (1 + tanh u) from x and tanh u),
 reading those and doing the arithmetic again costs less than writing and reading one array more: the
 nodes are repeated for each of their backward readers, and fusion brings them into those kernels,
-where what two readers repeat is one node again.
+where what two readers repeat is one node again. Where one array leads to it that is in memory
+anyway, as the images that batch norm takes means of, that is held in its place, and the value is
+never written.
 """
 
 from __future__ import annotations
@@ -40,11 +42,33 @@ def recompute(graph: Graph, target: Target) -> Graph:
             alone = value not in results and all(n.op.pointwise for n in readers)
             most = max(v.type.size for n in readers if n.where.derived for v in n.outputs)
             alone &= value.type.size * SMALL > most
-            if alone and _within_reach(node, stored, producers, target.kind.rates):
+            instead = _in_place_of(node, stored, producers, consumers)
+            if alone and _within_reach(node, stored | instead, producers, target.kind.rates):
                 repeated.add(value)
+                stored |= instead
             else:
                 stored.add(value)
     return _with_repeats(graph, repeated, stored, producers) if repeated else graph
+
+
+def _in_place_of(
+    node: Node,
+    stored: set[Value],
+    producers: Mapping[Value, Node],
+    consumers: Mapping[Value, Sequence[Node]],
+) -> set[Value]:
+    """What may be held in place of the node's result, which then is never written: the one array
+    of its size that it reads, if that is in memory anyway, since an op other than a pointwise one
+    makes it and a reduction reads it. Empty if there is none, or something has it held already."""
+    result = node.outputs[0]
+    large = [v for v in dict.fromkeys(node.inputs) if v.type.size * SMALL > result.type.size]
+    if len(large) != 1 or large[0] in stored or large[0].type.nbytes > result.type.nbytes:
+        return set()
+    producer = producers.get(large[0])
+    if producer is None or producer.where.derived or producer.op.pointwise or producer.is_free:
+        return set()
+    reduced = any(n.op.reduced_axes is not None for n in consumers[large[0]])
+    return {large[0]} if reduced else set()
 
 
 def _within_reach(
