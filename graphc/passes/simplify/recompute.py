@@ -5,7 +5,7 @@ Where sums and products lead to it from other stored values (0.5 x (1 + tanh u) 
 reading those and doing the arithmetic again costs less than writing and reading one array more: the
 nodes are repeated for each of their backward readers, and fusion brings them into those kernels,
 where what two readers repeat is one node again. Where one array leads to it that is in memory
-anyway, as the images that batch norm takes means of, that is held in its place, and the value is
+as well, as the images that batch norm takes means of, that is held in its place, and the value is
 never written.
 """
 
@@ -58,14 +58,14 @@ def _in_place_of(
     consumers: Mapping[Value, Sequence[Node]],
 ) -> set[Value]:
     """What may be held in place of the node's result, which then is never written: the one array
-    of its size that it reads, if that is in memory anyway, since an op other than a pointwise one
-    makes it and a reduction reads it. Empty if there is none, or something has it held already."""
+    of its size that it reads, if a reduction reads that too, so that it is in memory in most cases.
+    Empty if there is none, or something has it held already."""
     result = node.outputs[0]
     large = [v for v in dict.fromkeys(node.inputs) if v.type.size * SMALL > result.type.size]
     if len(large) != 1 or large[0] in stored or large[0].type.nbytes > result.type.nbytes:
         return set()
     producer = producers.get(large[0])
-    if producer is None or producer.where.derived or producer.op.pointwise or producer.is_free:
+    if producer is None or producer.where.derived or producer.is_free:
         return set()
     reduced = any(n.op.reduced_axes is not None for n in consumers[large[0]])
     return {large[0]} if reduced else set()
