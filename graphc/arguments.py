@@ -20,13 +20,14 @@ Exact = Callable[[Any, Any], bool]
 
 def exact(values: Sequence[Any], kinds: Sequence[tuple[tuple[int, ...], Any]]) -> bool:
     """Whether each value is an array of that shape and dtype, and C-contiguous."""
-    return len(values) == len(kinds) and all(
-        value.__class__ is np.ndarray
-        and value.dtype == dtype
-        and value.shape == shape
-        and value.flags.c_contiguous
-        for value, (shape, dtype) in zip(values, kinds, strict=True)
-    )
+    if len(values) != len(kinds):
+        return False
+    for value, (shape, dtype) in zip(values, kinds, strict=True):
+        if value.__class__ is not np.ndarray or value.dtype != dtype or value.shape != shape:
+            return False
+        if not value.flags.c_contiguous:
+            return False
+    return True
 
 
 class Arguments:

@@ -186,6 +186,6 @@ def find_cublas() -> CublasLt | None:
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
         found = pathfinder.load_nvidia_dynamic_lib("cublasLt")
-        return CublasLt(ctypes.CDLL(found.abs_path))
+        return CublasLt(ctypes.CDLL(found.abs_path)) if found.abs_path else None
     except (ImportError, RuntimeError, OSError):
         return None

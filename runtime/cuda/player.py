@@ -59,7 +59,8 @@ class Results:
 class CudaPlayer:
     """A plan bound to state buffers, by the names of the plan's state values, and to a device.
 
-    With `replay` the second and later calls play a captured graph. `graph` is the planned graph:
+    With `replay` the second and later calls play a captured graph; without `collects` there are no
+    calls, only steps to be issued. `graph` is the planned graph:
     it gives `run_checked` the types of the values in the arena. One executable may be called from
     several threads: the calls of all programs on a device run one after another. Raises
     CompileError if a kernel does not compile and RunError if the device's memory is too small, or
@@ -73,6 +74,7 @@ class CudaPlayer:
         device: Device,
         graph: Graph | None = None,
         replay: bool = True,
+        collects: bool = True,
     ) -> None:
         refuse_reentry(plan.name)
         self.plan, self.device, self.graph = plan, device, graph
@@ -85,7 +87,8 @@ class CudaPlayer:
         with device.entered():
             self.copies = make_room(plan, self.buffers, device)
             device.need_streams(plan.streams)
-            self._kept = _Kept(plan, device, Functions(plan, device, images, early))
+            functions = Functions(plan, device, images, early)
+            self._kept = _Kept(functions, [Slot(plan, device, collects) for _ in range(SLOTS)])
         self._state = list(zip(self.buffers, self.copies, strict=True))
         written = StatePlaces(plan).written(plan)
         self.updated = [(self.buffers[i], self.copies[i]) for i in written]
@@ -117,8 +120,9 @@ class CudaPlayer:
     def _begin(self) -> None:
         """What comes before this device is locked: the locks of others may be taken."""
         refuse_reentry(self.plan.name)
+        name = self.device.name
         for buffer in self.buffers:
-            if buffer.current != self.device.name:
+            if buffer.current != name:
                 buffer.refresh_host()
 
     def _submit(self, inputs: Sequence[Input]) -> Slot:
@@ -255,10 +259,10 @@ class CudaPlayer:
 class _Kept:
     """What the driver gave an executable: let go of as a whole."""
 
-    def __init__(self, plan: Plan, device: Device, functions: Functions) -> None:
+    def __init__(self, functions: Functions, slots: Sequence[Slot]) -> None:
         self.functions = functions
         self.captured: Any = None
-        self._slots = deque(Slot(plan, device) for _ in range(SLOTS))
+        self._slots = deque(slots)
 
     def free_slot(self) -> Slot:
         """The slot that was used the longest ago, once its call has ended; its results are read if

@@ -21,14 +21,15 @@ takes longer than a copy for each, which the device may begin before the next is
 class Slot:
     """`outputs` are arrays in `memory`, to which all outputs are copied as one. `inputs` are arrays
     for all inputs, none if those are not small. Between `done` being recorded and `finish` the slot
-    is `busy`; what is in `keep` lives until then."""
+    is `busy`; what is in `keep` lives until then. Without `collects` it has no room for outputs."""
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(self, plan: Plan, device: Device, collects: bool = True) -> None:
         driver = device.driver
         self._driver = driver
         start, stop = output_span(plan)
-        self.memory: Array = driver.pagelocked_empty(max(stop - start, 1), np.uint8)
-        self.outputs = [_view(self.memory, binding, start) for binding in plan.outputs]
+        size = stop - start if collects else 0
+        self.memory: Array = driver.pagelocked_empty(max(size, 1), np.uint8)
+        self.outputs = [_view(self.memory, b, start) for b in (plan.outputs if collects else ())]
         self._start, stop = input_span(plan)
         gathers = 0 < stop - self._start <= SMALL
         size = stop - self._start if gathers else 0

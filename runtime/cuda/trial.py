@@ -86,7 +86,7 @@ class CudaTrial:
     def _player(self, node: Node, kernel: Kernel) -> CudaPlayer:
         graph = Graph(kernel.name, node.inputs, (), (node,), node.outputs)
         plan = make_plan(graph, {node.outputs[0].name: kernel}, device="cuda", streams=1)
-        return CudaPlayer(plan, {}, self._device)
+        return CudaPlayer(plan, {}, self._device, collects=False)
 
     def _repeated(self, call: Sequence[Issue], repeats: int) -> Play:
         """What puts so many calls on the first stream: as a graph, where the device has them."""

@@ -104,6 +104,7 @@ def test_a_tuned_model_trains_as_on_the_reference(
         found = trial.CudaTrial(find_device("sim"), "simulated")
         monkeypatch.setattr(trial, "trial_on", lambda device: found)
         monkeypatch.setattr(tuner, "SECONDS", 0.01)
+        monkeypatch.setattr(trial, "MOST_REPEATS", 1)
     train = trainer("mlp", device, streams=2)
     notes = [note for note in train.plan.notes if "takes candidate" in note]
     assert notes, "something was measured"
