@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from graphc.kernels.program.nest import Border, Nest, Read
 from graphc.ops.logic import C_TYPES
 
+AGAIN = 2
+"""How often an element is read, on average over an operand, that copies are to keep in L1."""
 UNTESTED = -1
 """The extent of a border that is only there for its sum."""
 
@@ -58,6 +60,11 @@ class OperandAccess:
         """The C++ type of an element, in memory and in shared tiles."""
         return "tf32" if self.read.rounded else C_TYPES[self.read.type.dtype]
 
+    @property
+    def again(self) -> bool:
+        """Whether elements stand for several pairs of an outer index and k."""
+        return _size(self.outer) * _size(self.depth) >= AGAIN * self.read.type.size
+
     def text(self, name: str, comment: str) -> list[str]:
         """The lines of the access type `name`."""
         offset = "long long" if self._wide else "unsigned"
@@ -68,6 +75,7 @@ class OperandAccess:
             f"  using element = {self.element};",
             f"  static constexpr bool along_k = {str(self.along_k).lower()};",
             f"  static constexpr int vector = {self.vector};",
+            f"  static constexpr bool again = {str(self.again).lower()};",
             f"  struct Part {{ {offset} offset;{partial} }};",
             "  using Outer = Part;",
             "  using Depth = Part;",

@@ -12,6 +12,7 @@
 //     along_k           whether neighbours in memory are neighbours along k, else along outer
 //     vector            elements that lie side by side and are copied as one, aligned to their
 //                       size; the last of them, or all, may be padding zeros
+//     again             whether a tile's copies meet elements again that one before has read
 //     outer(batch, m), depth(k)  what depends on one index alone; the loop over k computes one of
 //                       them once and the other at each step
 //     at(outer, depth)  the Place of both together
@@ -96,7 +97,8 @@ struct Loader {
       const auto place = Access::at(row[along_k ? i : 0], depth);
       const int live = k < K ? place.live : 0;
       T* to = tile + (along_k ? Shared::at(line, x) : Shared::at(x, line));
-      if constexpr (bytes >= 4) copy_async<bytes>(to, base + place.offset, live * int(sizeof(T)));
+      if constexpr (bytes >= 4)
+        copy_async<bytes, Access::again>(to, base + place.offset, live * int(sizeof(T)));
       else *to = live ? base[place.offset] : T{};
     }
   }

@@ -17,8 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import ROW_MAJOR, Graph
-from graphc.kernels.cuda.access import OperandAccess, operand_access
-from graphc.kernels.program.nest import Border, Nest, Read
+from graphc.kernels.cuda.access import AGAIN, OperandAccess, operand_access
+from graphc.kernels.program.nest import Axis, Border, Nest, Read, cut_axis
+
+PART = 128
+"""Bytes of k in a step of tensor cores: a line of memory."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def make_problem(
     nest: Nest, body: Graph, limits: tuple[Border, ...] = (), first: Sequence[int] = ()
 ) -> Problem:
     """Which axes are rows, columns and batch, and how the operands are read so. The axes `first`
-    are the slowest of the rows; `limits` are those of axes that were cut."""
+    are the slowest of the rows, and of k; `limits` are those of axes that were cut."""
     if nest.sections is not None:
         return _sectioned_problem(nest)
     nest, lengths = _padded(nest)
@@ -77,8 +80,11 @@ def make_problem(
     if fastest in only_a:
         a, b, only_a, only_b = b, a, only_b, only_a
     rows, columns = _as_it_lies(nest, a, only_a), _as_it_lies(nest, b, only_b)
-    rows = (*(i for i in first if i in rows), *(i for i in rows if i not in first))
     depth = _as_it_lies(nest, a if a.type.layout != ROW_MAJOR else b, nest.summed)
+    rows, depth = (
+        (*(i for i in first if i in axes), *(i for i in axes if i not in first))
+        for axes in (rows, depth)
+    )
     return Problem(
         nest,
         batch,
@@ -90,6 +96,30 @@ def make_problem(
         limits,
         tuple(sorted(nest.kept, key=lambda i: -strides[i])),
     )
+
+
+def in_parts(nest: Nest) -> tuple[Nest, tuple[int, ...]]:
+    """`nest` with summed channels, of an operand whose taps meet elements again, in parts of a step
+    of k; and the axis of the parts, as it is to be the slowest: so taps that follow each other read
+    few lines of memory, which are still in L1. Else `nest` as it is."""
+    if nest.sections is not None:
+        return nest, ()
+    for read in (nest.a, nest.b):
+        whole = PART // read.type.numpy_dtype.itemsize
+        axes = [i for i in range(len(nest.axes)) if _reads(read, i)]
+        narrow = read.rounded or read.type.numpy_dtype.itemsize == 2
+        if not narrow or read.type.layout == ROW_MAJOR:
+            continue
+        if nest.extents(axes) < AGAIN * read.type.size:
+            continue
+        for i in nest.summed:
+            extent, bordered = nest.axes[i].extent, any(i in b.axes for b in read.borders)
+            if read.strides[i] != 1 or bordered or extent % whole or extent == whole:
+                continue
+            name = nest.axes[i].name
+            cut = Axis(f"{name}_part", extent // whole, False), Axis(name, whole, False)
+            return cut_axis(nest, i, cut), (i,)
+    return nest, ()
 
 
 def _sectioned_problem(nest: Nest) -> Problem:

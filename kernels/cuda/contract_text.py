@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph
 from graphc.kernels.cuda.access import OperandAccess
-from graphc.kernels.cuda.contract import Problem, make_problem
+from graphc.kernels.cuda.contract import Problem, in_parts, make_problem
 from graphc.kernels.cuda.contract_ways import REGISTERS, SHORT, Way, products, ways
 from graphc.kernels.cuda.runs import RUN, Runs, runs_of
 from graphc.kernels.cuda.shell import (
@@ -44,7 +44,8 @@ def contract_candidates(
     """The kernels that may compute it, by the model's `ways`, the best first."""
     body = node.body
     nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
-    problem = make_problem(sectioned_nest(nest, cut) if cut else nest, body)
+    whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
+    problem = make_problem(whole, body, first=first)
     taps = None if order else problem_by_taps(nest, body)
     for rank, way in enumerate(ways(problem, taps, splits_products, order), 1):
         yield _kernel(node, nest.flops, way, splits_products, rank)

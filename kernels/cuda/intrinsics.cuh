@@ -41,15 +41,16 @@ GRAPHC_INLINE void begin_launch() {
 }
 
 // Starts to move Bytes from global to shared memory, of which the first `live` are read and the
-// others are zeros; both addresses must be multiples of Bytes.
-template <int Bytes>
+// others are zeros; both addresses must be multiples of Bytes. What the block reads `Again` is kept
+// in L1; other copies of 16 bytes pass it by.
+template <int Bytes, bool Again = false>
 GRAPHC_INLINE void copy_async(void* shared, const void* global, int live) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async moves 4, 8 or 16 bytes");
 #ifdef GRAPHC_SIM
   graphc_sim_copy_async(shared, global, Bytes, live);
 #else
   const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  if constexpr (Bytes == 16)  // past L1: a tile is read once per block
+  if constexpr (Bytes == 16 && !Again)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(live)
                  : "memory");
   else

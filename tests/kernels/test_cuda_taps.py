@@ -107,7 +107,7 @@ PRECISIONS = ("float32", "tf32")
 )
 def test_gradients_are_right(case: Any, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHC_CHECK", "race")
-    monkeypatch.setattr("graphc.kernels.cuda.contract_text.WORTH", 10)
+    monkeypatch.setattr("graphc.kernels.cuda.contract_ways.WORTH", 10)
     x = np.random.default_rng(0).standard_normal((case[0], case[1], *case[3])).astype("float32")
     states = []
     for device in ("reference", "sim"):
@@ -124,3 +124,32 @@ def test_a_compiler_of_devices_takes_the_text(tmp_path: Path) -> None:
     (kernel,) = taken(program.plan.kernels.values())
     usage = build_device([kernel], tmp_path, need_command("nvcc"), "sm_90a")
     assert all(u.spilled == 0 for u in usage.values())
+
+
+KEPT = [
+    ((2, 64, 24, (9, 7), (3, 3), {"padding": 1}), 1, "k c_part=2 r=3 s=3 c=32"),
+    ((2, 96, 16, (8, 8), (3, 1), {}), 1, "k c_part=3 r=3 s=1 c=32"),
+    ((2, 32, 16, (8, 8), (3, 3), {}), 1, "k r=3 s=3 c=32"),
+    ((2, 64, 16, (8, 8), (1, 1), {}), 0, "c=64"),
+]
+
+
+@pytest.mark.parametrize(("case", "again", "depth"), KEPT, ids=["64", "96", "32", "one tap"])
+def test_taps_that_follow_each_other_read_few_lines_of_memory(
+    case: Any, again: int, depth: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 128 bytes per pixel, all taps before the next 128; what they read again stays in L1."""
+    monkeypatch.setenv("GRAPHC_CHECK", "race")
+    batch, before, after, size, taps, settings = case
+    graphc.seed(1)
+    model = nn.Conv2d(before, after, taps, **settings)
+    spec = graphc.spec((batch, before, *size))
+    x = np.random.default_rng(0).standard_normal(spec.shape).astype("float32")
+    results = []
+    for device in ("reference", "sim"):
+        program = graphc.compile(model, spec, device=device, precision="tf32", streams=1)
+        results.append(program(x))
+    (kernel,) = (k for k in program.plan.kernels.values() if k.template == "contract")
+    assert kernel.source.count("bool again = true;") == again
+    assert depth in kernel.source
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-3, atol=1e-4)
