@@ -169,3 +169,30 @@ def test_batch_norm_holds_what_it_reads_and_writes_no_other_image() -> None:
     convolved = next(v for v in norm.inputs if v.type.shape == (8, 16, 10, 10))
     readers = program.graph.consumers[convolved]
     assert any(n.where.derived for n in readers), "the backward pass reads what the norm does"
+
+
+def head_gradient(x: Any, w: Any, labels: Any) -> Any:
+    def loss(x: Any, w: Any) -> Any:
+        return graphc.cross_entropy(graphc.linear(x, w), labels)
+
+    return graphc.grad(loss, (0, 1))(x, w)
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(64 * 48 * 4, "matmul"), (64 * 48 * 4 + 1, "exp")])
+def test_large_logits_are_kept_and_not_their_exponentials(
+    limit: int, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lie in memory anyway, for their largest is looked for before the rest."""
+    monkeypatch.setattr("graphc.passes.simplify.recompute.LARGE", limit)
+    stages = run_all(head_gradient, X, WEIGHT, graphc.spec((64,), "int64"))
+    assert_same_meaning(stages["clean_hoisted"], stages["recompute"])
+    graph = stages["recompute"]
+    producers = graph.producers
+    read = {
+        producers[v].op.name
+        for n in graph.nodes
+        if n.where.derived
+        for v in n.inputs
+        if v in producers and not producers[v].where.derived and v.type.shape == (64, 48)
+    }
+    assert read == {kept}

@@ -6,7 +6,8 @@ reading those and doing the arithmetic again costs less than writing and reading
 nodes are repeated for each of their backward readers, and fusion brings them into those kernels,
 where what two readers repeat is one node again. Where one array leads to it that is in memory
 as well, as the images that batch norm takes means of, that is held in its place, and the value is
-never written.
+never written. So are large sums of a contraction that a reduction reads: the logits of a large
+vocabulary in place of their exponentials.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from graphc.target import Rates, Target
 STORED = 3
 """Accesses to memory that storing a value is worth: it is written, read, and drives others out of
 the caches in between."""
+LARGE = 32 << 20
+"""Bytes from which on sums that only the forward pass reads are kept for the backward pass in place
+of what is made of them: smaller arrays may be in caches when they are read again."""
 SMALL = 8
 """A value so many times smaller than the result costs nothing to read."""
 
@@ -38,8 +42,12 @@ def recompute(graph: Graph, target: Target) -> Graph:
         for value in node.outputs:
             readers = consumers.get(value, ())
             if not any(n.where.derived for n in readers):
+                if _lies_in_memory(node, value, readers):
+                    stored.add(value)
                 continue
-            alone = value not in results and all(n.op.pointwise for n in readers)
+            large = value.type.nbytes >= LARGE
+            taken = (n.op.pointwise or (large and _reduces(n)) for n in readers)
+            alone = value not in results and all(taken)
             most = max(v.type.size for n in readers if n.where.derived for v in n.outputs)
             alone &= value.type.size * SMALL > most
             instead = _in_place_of(node, stored, producers, consumers)
@@ -69,6 +77,16 @@ def _in_place_of(
         return set()
     reduced = any(n.op.reduced_axes is not None for n in consumers[large[0]])
     return {large[0]} if reduced else set()
+
+
+def _lies_in_memory(node: Node, value: Value, readers: Sequence[Node]) -> bool:
+    """Whether `value` is large, and written by a contraction since a reduction reads it."""
+    return node.op.contracts and value.type.nbytes >= LARGE and any(map(_reduces, readers))
+
+
+def _reduces(node: Node) -> bool:
+    """Whether its kernel computes what it reads, if that is pointwise."""
+    return node.op.reduced_axes is not None
 
 
 def _within_reach(
