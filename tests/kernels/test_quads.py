@@ -119,8 +119,8 @@ def test_what_follows_is_computed_from_the_sums(threads: int):
     np.testing.assert_array_equal(gated, want[:, :35] * want[:, 35:])
 
 
-def test_short_sums_few_rows_and_columns_that_lie_together_go_one_by_one():
-    for size in ((20, 30, 24), (20, 36, 24), (3, 100, 50), (50, 100, 3), (5, 0, 5)):
+def test_odd_sums_few_rows_and_columns_that_lie_together_go_one_by_one():
+    for size in ((20, 30, 24), (3, 100, 50), (50, 100, 3), (5, 0, 5)):
         x, w = operands(*size)
         kernel, got = played(product, x, w)
         assert kernel.note.startswith("plain loop") and (got == exact(x, w)).all()
