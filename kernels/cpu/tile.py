@@ -221,7 +221,8 @@ class Roles:
             return self.length >= self.width and not y.borders
         if not (lane > 1 and inner == 1) and not (lane == 1 and inner >= PAGE):
             return False
-        return self.length >= self.width and not y.borders and self.lane_stride(self.x) == 0
+        enough = self.bytes or self.length >= self.width
+        return enough and not y.borders and self.lane_stride(self.x) == 0
 
     def kept_rows(self, rows: int, columns: int) -> int:
         """Tiles of so many rows that have room beside a panel of so many columns as AMX's registers
