@@ -30,6 +30,9 @@ struct SwizzledTile {
   static constexpr int bytes = lines * line * sizeof(T);
   static_assert(line % quad == 0 && (chunks & (chunks - 1)) == 0, "lines of 16 * 2^i bytes");
   static_assert(sizeof(T) == 2 || along_k || chunks >= 8, "four lines lie in different banks");
+  // A multiple of so much of outer may be skipped: what lies behind it is permuted as without.
+  static constexpr int period = along_k ? 8 : smaller(chunks, 8) * quad;
+  static constexpr int skipped = along_k ? line : 1;  // elements for each of outer
   GRAPHC_INLINE static int at(int outer, int k) {
     const int y = along_k ? outer : k, x = along_k ? k : outer;
     int moved = 0;
@@ -60,7 +63,7 @@ struct Fragments {
     const int lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
     const int o = outer + (ForB ? high : low) * 8, c = k + (ForB ? low : high) * half_depth;
     if constexpr (Shared::along_k) {
-      load_matrices<false>(to, tile + Shared::at(o + lane % 8, c));
+      load_matrices<false>(to, tile + outer * Shared::line + Shared::at(o - outer + lane % 8, c));
     } else if constexpr (sizeof(T) == 2) {
       load_matrices<true>(to, tile + Shared::at(o, c + lane % 8));
     } else if constexpr (!ForB) {
@@ -143,18 +146,22 @@ struct TensorCores {
     float sum[WM / 16][WN / 8][4] = {};
 
     GRAPHC_INLINE void step(const T* tile_a, const T* tile_b) {
+      // A warp's part is skipped to at once where it can be: places in it are then known beforehand.
+      const int first_a = WM % SharedA::period ? m0 : 0, first_b = WN % SharedB::period ? n0 : 0;
+      tile_a += (m0 - first_a) * SharedA::skipped;
+      tile_b += (n0 - first_b) * SharedB::skipped;
 #pragma unroll
       for (int k = 0; k < BK; k += A::depth) {
         unsigned a[WM / 16][parts][4];
 #pragma unroll
         for (int m = 0; m < WM / 16; m++) {
-          A::template load<false>(a[m][0], tile_a, m0 + m * 16, k);
+          A::template load<false>(a[m][0], tile_a, first_a + m * 16, k);
           Product<T>::split(a[m]);
         }
 #pragma unroll
         for (int n = 0; n < WN / 8; n += 2) {
           unsigned b[parts][4];
-          B::template load<true>(b[0], tile_b, n0 + n * 8, k);
+          B::template load<true>(b[0], tile_b, first_b + n * 8, k);
           Product<T>::split(b);
           if constexpr (parts == 2) {  // the smaller products first
             add(n, a, 1, b[0]);
