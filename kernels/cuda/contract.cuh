@@ -278,16 +278,19 @@ struct Contract {
     return step;
   }
 
-  // Sums leave their threads by way of where the operands' tiles were: m, n is at m * pitch + n.
-  template <class Block, class Sums>
-  GRAPHC_INLINE static const T* exchange(const Block& block, const Sums& sums,
-                                         unsigned char* tiles) {
-    static_assert(BM * Tile::pitch * sizeof(T) <= shared_bytes,
+  // Sums leave their threads by way of where the operands' tiles were, Rows rows from `first` on at a
+  // time: m, n is at (m - first) * pitch + n.
+  template <int Rows, class Block, class Sums>
+  GRAPHC_INLINE static const T* exchange(const Block& block, const Sums& sums, unsigned char* tiles,
+                                         int first = 0) {
+    static_assert(Rows * Tile::pitch * sizeof(T) <= shared_bytes,
                   "the sums fit where the tiles were");
     T* const ring = reinterpret_cast<T*>(tiles);
     copy_wait<0>();
     block.sync();
-    sums.visit([&](int m, int n, T sum) { ring[m * Tile::pitch + n] = sum; });
+    sums.visit([&](int m, int n, T sum) {
+      if (Rows == BM || (m >= first && m < first + Rows)) ring[(m - first) * Tile::pitch + n] = sum;
+    });
     block.sync();
     return ring;
   }
@@ -297,15 +300,19 @@ struct Contract {
                                         const Sums& sums, unsigned char* tiles,
                                         const Epilogue& epilogue) {
     constexpr int run = Epilogue::run, across = BN / run;
+    constexpr int rows = BM / ceil_div(BM * Tile::pitch * sizeof(T), shared_bytes);
     static_assert(N % run == 0, "a run exists or does not");
-    const T* const ring = exchange(block, sums, tiles);
+    static_assert(BM % rows == 0, "whole parts");
+    for (int first = 0; first < BM; first += rows) {
+      const T* const ring = exchange<rows>(block, sums, tiles, first);
 #pragma unroll 4
-    for (int i = threadIdx.x; i < BM * across; i += Tile::threads) {
-      const int m = i / across, n = i % across * run;
-      if (m0 + m >= M || n0 + n >= N) continue;
-      const T* const sum = ring + m * Tile::pitch + n;
-      if constexpr (run == 1) epilogue(batch, m0 + m, n0 + n, *sum);
-      else epilogue(batch, m0 + m, n0 + n, *reinterpret_cast<const Run<T, run>*>(sum));
+      for (int i = threadIdx.x; i < rows * across; i += Tile::threads) {
+        const int m = m0 + first + i / across, n = i % across * run;
+        if (m >= M || n0 + n >= N) continue;
+        const T* const sum = ring + i / across * Tile::pitch + n;
+        if constexpr (run == 1) epilogue(batch, m, n0 + n, *sum);
+        else epilogue(batch, m, n0 + n, *reinterpret_cast<const Run<T, run>*>(sum));
+      }
     }
   }
 
@@ -315,7 +322,7 @@ struct Contract {
                                             const Sums& sums, unsigned char* tiles,
                                             const Epilogue& epilogue) {
     constexpr int units = Problem::units;
-    const T* const ring = exchange(block, sums, tiles);
+    const T* const ring = exchange<BM>(block, sums, tiles);
     for (int i = threadIdx.x; i < BM * units; i += Tile::threads) {
       const int m = i / units, unit = i % units;
       if (m0 + m >= M || first + unit >= Problem::section) continue;

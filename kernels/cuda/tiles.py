@@ -153,8 +153,11 @@ class TensorTile:
         return True
 
     def units(self, sections: int) -> int:
-        """As of `Tile`, a multiple of 8."""
-        return self.n if sections == 1 else self.n // sections // 8 * 8
+        """As of `Tile`, a multiple of 8; sums of more than 128 columns leave their block in parts,
+        so that no thread has those of all sections."""
+        if sections == 1:
+            return self.n
+        return self.n // sections // 8 * 8 if self.n <= 128 else 0
 
     def __str__(self) -> str:
         numbers = (self.m, self.n, self.k, self.wm, self.wn, self.stages)
@@ -169,6 +172,7 @@ def _copies(tile: AnyTile, size: int, each: int) -> float:
 MOST_LINES = 16
 """Lines of a tile of which a thread copies a part: it holds an offset for each."""
 SHORT_TILES = (
+    TensorTile(128, 256, 32, 64, 64, 3, 1, 1.0),
     TensorTile(128, 128, 64, 64, 64, 3, 2, 1.0),
     TensorTile(128, 64, 64, 32, 32, 3, 2, 0.9),
     TensorTile(64, 128, 64, 32, 32, 3, 2, 0.9),
@@ -182,7 +186,7 @@ SHORT_TILES = (
 capability 8.0 or newer has. Speeds are guesses, from the ratio of multiply-adds to shared reads."""
 LONG_TILES = (
     TensorTile(128, 128, 32, 64, 32, 3, 2, 1.0),
-    *(replace(t, k=32, blocks=max(2, t.blocks - 1)) for t in SHORT_TILES[1:]),
+    *(replace(t, k=32, blocks=max(2, t.blocks - 1)) for t in SHORT_TILES[2:]),
 )
 """Of float32 operands, which take twice the room, and more registers; rounding takes time that more
 warps hide."""
