@@ -78,7 +78,7 @@ def test_numbers_are_rounded_to_the_nearest_of_ten_bits():
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
 def test_every_product_of_a_training_step_takes_tensor_cores(name: str, precision: str):
-    """Those in loops too, and those that hoisting took out of them."""
+    """Those in loops too, and those that hoisting took out of them; but for some of few sums."""
     model, shape = MODELS[name]
     specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")
     program = graphc.compile(
@@ -92,9 +92,13 @@ def test_every_product_of_a_training_step_takes_tensor_cores(name: str, precisio
     )
     contractions = [k for k in program.plan.kernels.values() if k.template == "contract"]
     assert contractions
-    assert [k.name for k in contractions if "TensorCores<" not in k.source] == []
+    few = [k for k in contractions if "TensorCores<" not in k.source]
     said = {"tf32": "products of tf32", "bfloat16": "products of bf16"}[precision]
-    assert sum(said in note for note in program.plan.notes) == len(contractions)
+    assert sum(said in note for note in program.plan.notes) == len(contractions) - len(few)
+    assert len(few) < len(contractions) / 2
+    for kernel in few:
+        why = "no tensor cores: for sums so few they are estimated to be slower"
+        assert f"{kernel.name}: {why}" in program.plan.notes
     assert ("read_tf32" if precision == "tf32" else "bf16") in str(program.graph)
 
 

@@ -104,12 +104,13 @@ struct Loader {
   }
 };
 
-// Each thread holds TM x TN sums; a warp covers 4 x 8 threads.
-template <int BM_, int BN_, int BK_, int TM, int TN, int Stages>
+// Each thread holds TM x TN sums; a warp covers 4 x 8 threads. With several Groups of threads all
+// sums are held by each, which adds its share of each step; the groups are added in ascending order.
+template <int BM_, int BN_, int BK_, int TM, int TN, int Stages, int Groups = 1>
 struct Registers {
-  static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages;
-  static constexpr int rows = BM / TM, columns = BN / TN, threads = rows * columns;
-  static constexpr bool exchanges = false;
+  static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages, groups = Groups;
+  static constexpr int rows = BM / TM, columns = BN / TN, threads = rows * columns * Groups;
+  static constexpr bool exchanges = Groups > 1;
   static constexpr int pitch = BN;
   template <class Access, int Outer>
   using Shared = SharedTile<Access, Outer, BK>;
@@ -152,14 +153,17 @@ struct Registers {
     using StripA = Strip<SharedA, TM, rows, T>;
     using StripB = Strip<SharedB, TN, columns, T>;
     static constexpr int quad = StripA::quad;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    static constexpr int share = BK / Groups;  // of a step's k
+    static_assert(share % quad == 0, "a share is read 16 bytes at a time");
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % (rows * columns / 32);
     const int y = warp % (rows / 4) * 4 + lane / 8, x = warp / (rows / 4) * 8 + lane % 8;
+    const int group = Groups > 1 ? threadIdx.x / (rows * columns) : 0;
     static constexpr int run = StripB::vector;  // neighbours along n that a thread holds
     T sum[TM][TN] = {};
 
     GRAPHC_INLINE void step(const typename SharedA::T* tile_a, const typename SharedB::T* tile_b) {
 #pragma unroll 1  // unrolled further, reads are hoisted until registers spill
-      for (int k = 0; k < BK; k += quad) {
+      for (int k = group * share; k < (group + 1) * share; k += quad) {
         T a[TM][quad], b[TN][quad];
         StripA::load(a, tile_a, y, k);
         StripB::load(b, tile_b, x, k);
@@ -279,19 +283,29 @@ struct Contract {
   }
 
   // Sums leave their threads by way of where the operands' tiles were, Rows rows from `first` on at a
-  // time: m, n is at (m - first) * pitch + n.
+  // time: m, n is at (m - first) * pitch + n. Those of several groups of threads are added there.
   template <int Rows, class Block, class Sums>
   GRAPHC_INLINE static const T* exchange(const Block& block, const Sums& sums, unsigned char* tiles,
                                          int first = 0) {
-    static_assert(Rows * Tile::pitch * sizeof(T) <= shared_bytes,
-                  "the sums fit where the tiles were");
+    constexpr int all = Rows * Tile::pitch, groups = Tile::groups;
+    static_assert(groups * all * sizeof(T) <= shared_bytes, "the sums fit where the tiles were");
     T* const ring = reinterpret_cast<T*>(tiles);
+    T* const own = ring + sums.group * all;
     copy_wait<0>();
     block.sync();
     sums.visit([&](int m, int n, T sum) {
-      if (Rows == BM || (m >= first && m < first + Rows)) ring[(m - first) * Tile::pitch + n] = sum;
+      if (Rows == BM || (m >= first && m < first + Rows)) own[(m - first) * Tile::pitch + n] = sum;
     });
     block.sync();
+    if constexpr (groups > 1) {
+      for (int i = threadIdx.x; i < all; i += Tile::threads) {
+        T sum = ring[i];
+#pragma unroll
+        for (int group = 1; group < groups; group++) sum += ring[group * all + i];
+        ring[i] = sum;
+      }
+      block.sync();
+    }
     return ring;
   }
   // Every thread takes sums of other threads: neighbours along n, which are stored side by side.
@@ -300,7 +314,7 @@ struct Contract {
                                         const Sums& sums, unsigned char* tiles,
                                         const Epilogue& epilogue) {
     constexpr int run = Epilogue::run, across = BN / run;
-    constexpr int rows = BM / ceil_div(BM * Tile::pitch * sizeof(T), shared_bytes);
+    constexpr int rows = BM / ceil_div(Tile::groups * BM * Tile::pitch * sizeof(T), shared_bytes);
     static_assert(N % run == 0, "a run exists or does not");
     static_assert(BM % rows == 0, "whole parts");
     for (int first = 0; first < BM; first += rows) {

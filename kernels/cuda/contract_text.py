@@ -8,7 +8,7 @@ from dataclasses import replace
 from graphc.ir import Graph
 from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.contract import Problem, in_parts, make_problem
-from graphc.kernels.cuda.contract_ways import REGISTERS, SHORT, Way, products, ways
+from graphc.kernels.cuda.contract_ways import SHORT, Way, order_of, products, ways
 from graphc.kernels.cuda.runs import RUN, Runs, runs_of
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
@@ -82,7 +82,7 @@ def _order(problem: Problem, tile: AnyTile, element: str) -> str:
     """The order of sums whose k is not split. Tensor cores add the products of a fragment at once,
     whatever the tile; which operand gives the rows matters where a product is three."""
     if not isinstance(tile, TensorTile):
-        return REGISTERS
+        return order_of(tile)
     return f"tensor cores, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
 
 
@@ -96,7 +96,8 @@ def _told(
     """What is said of the tile, and what the plan notes of a contraction of reduced precision."""
     batches, m, n, k = problem.sizes
     cut = f", k in {splits} parts added in order" if splits > 1 else ""
-    of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{cut}"
+    shared = f", shared by {tile.groups} groups of threads" if tile.groups > 1 else ""
+    of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{shared}{cut}"
     why = "of those tried the cheapest" if rank == 1 else f"number {rank} of those by the model,"
     product = f"{batches} x " * (batches > 1) + f"{m} x {n} sums of {k} products"
     narrow = any(x.element in SHORT for x in (problem.a, problem.b))

@@ -4,11 +4,13 @@ taps."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.taps import Taps
 from graphc.kernels.cuda.tiles import (
     AnyTile,
+    Keeps,
     Operand,
     TensorTile,
     Tile,
@@ -27,7 +29,7 @@ finding them, and rows that are further apart, take time too."""
 SHORT = ("half", "bfloat", "tf32")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
 REGISTERS = "registers, k ascending"
-"""The order of every tile of registers: one multiply-add after another."""
+"""The order of tiles of registers: one multiply-add after another."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,29 @@ def _ways(problem: Problem, taps: Taps | None, splits_products: bool, order: str
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     sections = problem.nest.section_count
     share = every_step if taps is None else taps.share
-    family: type[AnyTile] | None = None
+    keeps: Keeps | None = None
     if order:
-        family = TensorTile if tensor and order != REGISTERS else Tile
-    found = choices(*problem.sizes, itemsize, sections, narrow, tensor, share, family)
+        registers = order.startswith("registers")
+        wanted = partial(_adds_in, order if registers else REGISTERS)
+        keeps = wanted if registers or not tensor else _is_tensor
+    found = choices(*problem.sizes, itemsize, sections, narrow, tensor, share, keeps)
     return [Way(*choice, problem, taps) for choice in several(found)]
+
+
+def order_of(tile: Tile) -> str:
+    """The order in which a tile of registers adds, the same for all tiles that share steps alike:
+    one multiply-add after another, in each group of threads."""
+    if tile.groups == 1:
+        return REGISTERS
+    return f"registers, k ascending in {tile.groups} shares of every {tile.k}"
+
+
+def _adds_in(order: str, tile: AnyTile) -> bool:
+    return isinstance(tile, Tile) and order_of(tile) == order
+
+
+def _is_tensor(tile: AnyTile) -> bool:
+    return isinstance(tile, TensorTile)
 
 
 def products(problem: Problem, splits: bool) -> tuple[str, str]:

@@ -129,6 +129,7 @@ struct TensorCores {
   static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages;
   static constexpr int down = BM / WM, threads = 32 * down * (BN / WN);
   static constexpr bool exchanges = true;
+  static constexpr int groups = 1;
   static constexpr int pitch = BN + 8;  // rows of sums, four of which lie in different banks
   static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 16 == 0, "whole fragments");
 
@@ -140,7 +141,7 @@ struct TensorCores {
     using T = typename SharedA::T;
     using A = Fragments<SharedA>;
     using B = Fragments<SharedB>;
-    static constexpr int parts = Product<T>::parts;
+    static constexpr int parts = Product<T>::parts, group = 0;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int m0 = warp % down * WM, n0 = warp / down * WN;
     float sum[WM / 16][WN / 8][4] = {};

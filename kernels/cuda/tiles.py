@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.shell import SHARED_BYTES
@@ -43,7 +44,8 @@ LANES = 8
 @dataclass(frozen=True)
 class Tile:
     """`m` x `n` sums per block, `tm` x `tn` of them per thread; `k` per step; `stages` pairs of
-    shared tiles; `blocks` per multiprocessor. `speed` is what it reaches of the best one."""
+    shared tiles; `blocks` per multiprocessor. `speed` is what it reaches of the best one. Of
+    several `groups` of threads each holds all sums, and adds its share of every step."""
 
     m: int
     n: int
@@ -53,21 +55,25 @@ class Tile:
     stages: int
     blocks: int
     speed: float
+    groups: int = 1
 
     @property
     def threads(self) -> int:
-        return self.m // self.tm * (self.n // self.tn)
+        return self.m // self.tm * (self.n // self.tn) * self.groups
 
     def instructions(self, size: int) -> float:
         """Of a thread per step, with operands of `size` bytes, about."""
         reads = (self.tm + self.tn) * self.k / 4
-        return self.tm * self.tn * self.k + reads + _copies(self, size, 8)
+        return (self.tm * self.tn * self.k + reads) / self.groups + _copies(self, size, 8)
 
     def fits(self, itemsize: int) -> bool:
-        """Whether a block's tiles of such elements fit shared memory, and its sums registers."""
+        """Whether a block's tiles of such elements fit shared memory, its sums registers, and the
+        share of each group 16 bytes."""
         bytes_per_step = (self.m + self.n) * (self.k * itemsize + 16)
-        return self.stages * bytes_per_step <= SHARED_BYTES and (
-            itemsize <= 4 or self.tm * self.tn <= 16
+        return (
+            self.stages * bytes_per_step <= SHARED_BYTES
+            and (itemsize <= 4 or self.tm * self.tn <= 16)
+            and self.k // self.groups * itemsize % 16 == 0
         )
 
     def units(self, sections: int) -> int:
@@ -77,10 +83,13 @@ class Tile:
 
     def exchanges(self, itemsize: int, operand: int) -> bool:
         """Whether its sums fit where tiles of operands of such elements were."""
-        return self.m * self.n * itemsize <= self.stages * (self.m + self.n) * self.k * operand
+        sums = self.groups * self.m * self.n * itemsize
+        return sums <= self.stages * (self.m + self.n) * self.k * operand
 
     def __str__(self) -> str:
-        return f"Registers<{self.m}, {self.n}, {self.k}, {self.tm}, {self.tn}, {self.stages}>"
+        numbers = (self.m, self.n, self.k, self.tm, self.tn, self.stages)
+        several = (self.groups,) if self.groups > 1 else ()
+        return f"Registers<{', '.join(map(str, (*numbers, *several)))}>"
 
 
 TILES = (
@@ -93,8 +102,12 @@ TILES = (
     Tile(32, 32, 16, 2, 4, 3, 6, 0.55),
     Tile(16, 64, 16, 4, 4, 3, 8, 0.6),
     Tile(64, 16, 16, 4, 2, 3, 8, 0.45),
+    Tile(32, 32, 64, 4, 4, 2, 2, 0.45, groups=4),
+    Tile(16, 32, 64, 4, 4, 3, 4, 0.45, groups=8),
+    Tile(16, 16, 64, 4, 2, 3, 4, 0.3, groups=8),
 )
-"""Without measurements, from the ratio of multiply-adds to shared reads."""
+"""Without measurements, from the ratio of multiply-adds to shared reads. Tiles of several groups
+are for few sums: a block is through with its steps sooner, and k need not be cut."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +137,7 @@ class TensorTile:
     stages: int
     blocks: int
     speed: float
+    groups: ClassVar[int] = 1
 
     @property
     def threads(self) -> int:
@@ -206,6 +220,8 @@ def tensor_tiles(element: str, a: Operand, b: Operand) -> list[TensorTile]:
 
 Share = Callable[[int, int], float]
 """The share of the steps that tiles of so many rows take, each so deep; infinite if none can be."""
+Keeps = Callable[[AnyTile], bool]
+"""Whether the sums of a tile are in a wanted order."""
 Choice = tuple[float, AnyTile, int]
 """Cycles, a tile, and splits of k."""
 
@@ -239,10 +255,10 @@ def best_tile(
     operand: int = 4,
     tensor: Sequence[TensorTile] = (),
     share: Share = every_step,
-    family: type[AnyTile] | None = None,
+    keeps: Keeps | None = None,
 ) -> Choice:
     """The first of `choices`."""
-    found = choices(batches, m, n, k, itemsize, sections, operand, tensor, share, family)
+    found = choices(batches, m, n, k, itemsize, sections, operand, tensor, share, keeps)
     return min(found, key=lambda choice: choice[0])
 
 
@@ -256,20 +272,19 @@ def choices(
     operand: int = 4,
     tensor: Sequence[TensorTile] = (),
     share: Share = every_step,
-    family: type[AnyTile] | None = None,
+    keeps: Keeps | None = None,
 ) -> list[Choice]:
     """The tiles and the numbers of splits of k that there are, with what they are estimated to
     take on a large device.
     With `sections` of `n` columns each, whose epilogue takes them together, k is not split;
-    `operand` is the size of its operands' elements, `tensor` what tensor cores may take. Of one
-    `family`, if given, those that do not split k."""
+    `operand` is the size of its operands' elements, `tensor` what tensor cores may take. Of those
+    that one `keeps`, if given, those that do not split k."""
     found: list[Choice] = []
     plain = [t for t in TILES if t.fits(itemsize)]
-    if sections > 1:
-        plain = [t for t in plain if t.exchanges(itemsize, operand)]
+    plain = [t for t in plain if sections == t.groups == 1 or t.exchanges(itemsize, operand)]
     whole: list[AnyTile] = [*plain, *tensor]
-    tried = [t for t in whole if family is None or isinstance(t, family)]
-    parts = SPLITS if sections == 1 and family is None else (1,)
+    tried = [t for t in whole if keeps is None or keeps(t)]
+    parts = SPLITS if sections == 1 and keeps is None else (1,)
     for tile in (t for t in tried if t.units(sections)):
         tiles = -(-m // tile.m) * -(-n // tile.units(sections)) * batches
         steps = -(-k // tile.k) * share(tile.m, tile.k)
@@ -311,6 +326,7 @@ def _cycles(tile: AnyTile, blocks: int, steps: float, operand: int) -> float:
     alone = max(step, ISSUE * tile.instructions(operand)) + STEP
     whole, rest = divmod(-(-blocks // MULTIPROCESSORS), tile.blocks)
     rounds = [(whole, tile.blocks)] * bool(whole) + [(1, rest)] * bool(rest)
-    times = (n * (max(b * step, alone) * steps + b * tile.m * tile.n * SUM) for n, b in rounds)
+    sums = tile.m * tile.n * SUM * (1 + (tile.groups > 1) * tile.groups / 4)
+    times = (n * (max(b * step, alone) * steps + b * sums) for n, b in rounds)
     copied = blocks * steps * (tile.m + tile.n) * tile.k * operand
     return max(sum(times), copied / BYTES)

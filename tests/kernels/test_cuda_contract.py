@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda.tiles import TILES, choose_tile
+from graphc.kernels.cuda import tiles
+from graphc.kernels.cuda.tiles import TILES, Tile, choose_tile
 from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.sim.native import BACKWARD, FORWARD
@@ -151,6 +152,43 @@ def test_large_tiles_stay_in_registers(arch: str, tmp_path):
     usage = build_device(kernels, tmp_path, need_command("nvcc"), arch)
     assert all(u.spilled == 0 and u.shared <= 48 * 1024 for u in usage.values()), usage
     assert any(str(TILES[0]) in k.source for k in kernels)
+
+
+FEW = [
+    traced("few_nn", graphc.matmul, spec(16, 256), spec(256, 256)),
+    traced("few_nt", lambda a, b: graphc.matmul(a, transposed(b)), spec(16, 256), spec(256, 256)),
+    traced("few_tn", lambda a, b: graphc.matmul(transposed(a), b), spec(256, 30), spec(256, 30)),
+    traced(
+        "few_doubles", graphc.matmul, spec(30, 130, dtype="float64"), spec(130, 33, dtype="float64")
+    ),
+    traced("few_outputs", two_outputs, spec(33, 200), spec(12, 200), spec(12), spec(33, 12)),
+    traced("few_images", relu_bias, spec(2, 16, 4, 4), spec(12, 16, 3, 3), spec(12)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tile", [t for t in TILES if t.groups > 1], ids=str)
+def test_groups_of_threads_share_steps(tile: Tile, monkeypatch: pytest.MonkeyPatch):
+    """The groups' sums are added in one order, whatever that of the threads is."""
+    need_command("g++", "clang++")
+    monkeypatch.setattr(tiles, "TILES", (tile,))
+    nodes = [n for n in FEW if tile.fits(n.outputs[0].type.numpy_dtype.itemsize)]
+    assert len(nodes) >= 5
+    assert all(str(tile) in lower(node, TARGET).source for node in nodes)
+    played = Played(simulator(check=True), nodes)
+    for node in nodes:
+        arrays = arrays_of(node)
+        ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
+        for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
+            assert_close(got, want, 1000)
+            np.testing.assert_array_equal(got, other)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_tiles_of_few_sums_stay_in_registers(arch: str, tmp_path):
+    kernels = [lower(node, TARGET) for node in FEW]
+    usage = build_device(kernels, tmp_path, need_command("nvcc"), arch)
+    assert all(u.spilled == 0 and u.shared <= 48 * 1024 for u in usage.values()), usage
+    assert any(", 8>;" in k.source for k in kernels)
 
 
 def test_offsets_of_operands_above_two_billion_elements_are_wide():
