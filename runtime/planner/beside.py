@@ -67,6 +67,11 @@ class Machine:
         """Microseconds until one stream sees another's event."""
         return kind_of(self.device).rates.event
 
+    @property
+    def barrier(self) -> float:
+        """Microseconds that all blocks of a launch wait for each other; 0 where they cannot."""
+        return kind_of(self.device).rates.barrier
+
     def kernel(self, kernel: Kernel) -> Demand:
         """What a launch of the kernel takes."""
         kind = kind_of(self.device)

@@ -21,6 +21,10 @@ from graphc.runtime.planner.streams import (
 )
 from graphc.runtime.planner.tasks import Task, Tasks, bits
 
+ROOM = 1 << 20
+"""Bytes that a plan of one stream may take besides, so that parts of a joined launch which need not
+wait for each other's results do not wait for each other's memory either. A choice."""
+
 
 @dataclass(frozen=True)
 class Arrangement:
@@ -46,7 +50,14 @@ def arrange(
     demands = [_demand(tasks, task, machine) for task in tasks.tasks]
     schedule = assign_streams(tasks, serial, demands, streams, machine.event)
     before = expected_order(tasks.predecessors, schedule)
-    packing = plan_memory(tasks, schedule.order, before, bound, LONG if search else BRIEF)
+    work = LONG if search else BRIEF
+    packing = plan_memory(tasks, schedule.order, before, bound, work)
+    if streams == 1 and machine.barrier:
+        # What depends on nothing of each other may share an interval between two waits.
+        needed = ancestors(tasks.predecessors, schedule.order)
+        apart = plan_memory(tasks, schedule.order, needed, bound, work)
+        if apart.peak_bytes <= packing.peak_bytes + ROOM:
+            packing = apart
     reuse = reuse_edges(tasks, packing.starts, schedule.order)
     edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
     events = needed_events(edges, schedule, looped)
