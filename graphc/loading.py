@@ -84,10 +84,12 @@ def load(
         return ReferenceExecutable(graph, state), None, None
     from graphc.runtime.ceiling import plan_within, refusal
     from graphc.runtime.planner.by_step import ByStep
+    from graphc.runtime.planner.schedule import ROOM
     from graphc.runtime.units import building
 
     graph, state = _packed(graph, state)
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
+    room = ROOM if limit is None and not search else 0
     if settings.tune:
         with stage("tune"):
             kernels = _tuned(graph, kernels, target, device, settings.libraries)
@@ -98,7 +100,7 @@ def load(
         streams: int, measured: Mapping[str, float] | None = None, search: bool = search
     ) -> Plan:
         fixed = (target, streams, notes, settings.threads)
-        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, search), measured)
+        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, search, room), measured)
 
     def leaner(limit: int | None = None) -> Plan:
         nonlocal lean
@@ -247,6 +249,7 @@ def _planned(
     workers: int | None = None,
     measured: Mapping[str, float] | None = None,
     search: bool = False,
+    room: int = 0,
 ) -> Plan:
     """The verified plan for so many `workers`, by the `measured` times of kernels."""
     from graphc.runtime.planner.joining import joined
@@ -254,10 +257,9 @@ def _planned(
 
     notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
     options: dict[str, Any] = {"streams": streams, "workers": workers, "measured": measured}
+    options |= {"search": search, "room": room}
     with stage("plan"):
-        plan = make_plan(
-            graph, kernels, device=target.device, notes=notes, search=search, **options
-        )
+        plan = make_plan(graph, kernels, device=target.device, notes=notes, **options)
         if target.joins_launches:
             plan = joined(plan)
     with stage("verify"):

@@ -88,6 +88,7 @@ class Matmul(Contraction):
         return Iteration(names, extents, y.rank, output, operand(a, m, k), operand(b, k, n))
 
 
+@dataclass(frozen=True)
 class MatmulBytes(Contraction):
     """y[m, n] (i32) = sum over k of a[m, k] (u8) * b[k, n] (i8), exact modulo 2^32. Made by
     `nn.quantize`."""

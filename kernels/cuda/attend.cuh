@@ -99,7 +99,8 @@ struct Matrix {
 // A weight as it is multiplied.
 template <class S>
 GRAPHC_INLINE typename S::T rounded(typename S::T x) {
-  return decode(encode<typename S::Rounded>(x));
+  if constexpr (sizeof(x) == 8) return x;
+  else return decode(encode<typename S::Rounded>(x));
 }
 
 // sum[i][j] = sum over f of a(row, f) * b(column, f); rows y * Rows + i, columns x + 16 * j.

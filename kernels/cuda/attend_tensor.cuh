@@ -26,13 +26,14 @@ struct Lines {
   static constexpr bool along_k = true;
   static constexpr int quad = 16 / sizeof(T), width = ceil_div(Features, 16) * 16;
   static constexpr int chunks = width / quad;
-  static constexpr int line = chunks > 4 ? ceil_div(chunks, 8) * 8 : chunks > 2 ? 4 : chunks;
+  static constexpr int padded = chunks > 4 ? ceil_div(chunks, 8) * 8 : chunks > 2 ? 4 : chunks;
+  static constexpr int line = padded * quad;
   template <int Places>
-  static constexpr int bytes = Places * line * 16;
+  static constexpr int bytes = Places * padded * 16;
 
   GRAPHC_INLINE static int at(int place, int f) {
-    const int moved = place / (line < 8 ? 8 / line : 1) % smaller(line, 8);
-    return (place * line + (f / quad ^ moved)) * quad + f % quad;
+    const int moved = place / (padded < 8 ? 8 / padded : 1) % smaller(padded, 8);
+    return place * line + (f / quad ^ moved) * quad + f % quad;
   }
   // 16 features from n on by what one product takes of places from k on, as B's fragments are. Of
   // floats a product takes places in the order 0, 2, 4, 6, 1, 3, 5, 7, as as_left gives them.

@@ -64,7 +64,8 @@ struct SharedTile {
 template <class Access, class Shared, int Extent, int K, int Threads>
 struct Loader {
   using T = typename Access::element;
-  static constexpr int vector = smaller(Access::vector, Shared::quad);
+  static constexpr int most = smaller(Access::vector, Shared::quad);
+  static constexpr int vector = most * sizeof(T) < 4 ? 1 : most;  // fewer are stored one by one
   static constexpr int bytes = vector * sizeof(T);
   static constexpr bool along_k = Access::along_k;
   static constexpr int per_line = Shared::line / vector, step = Threads / per_line;

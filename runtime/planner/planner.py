@@ -41,6 +41,7 @@ def make_plan(
     workers: int | None = None,
     measured: Mapping[str, float] | None = None,
     search: bool = False,
+    room: int = 0,
 ) -> Plan:
     """The plan of `graph`, whose nodes are kernels, relayouts, reshapes that move nothing, and
     scans whose bodies are such graphs again.
@@ -48,14 +49,15 @@ def make_plan(
     `kernels` maps the name of each node's first output to its kernel, in bodies too; a reshape and
     a scan have none. `streams` is 1 to 8. `workers` are those of a CPU, by default one for each
     stream; `measured` are microseconds of kernels that are known better than by estimate; `search`
-    asks for a long search for a packing. Raises PlanError for a node without a kernel, or two
+    asks for a long search for a packing; `room` are bytes that the plan may take besides, so that
+    parts of a joined launch wait less. Raises PlanError for a node without a kernel, or two
     kernels of one name.
     """
     assert 1 <= streams <= MAX_STREAMS, f"streams (={streams}) is 1 to {MAX_STREAMS}"
     machine = Machine(device, workers or streams, measured or {})
     tasks = make_tasks(graph, kernels, streams, machine)
     tasks, merged = merge_wavefronts(tasks, streams, machine)
-    arrangement = arrange(tasks, streams, machine, search=search)
+    arrangement = arrange(tasks, streams, machine, search=search, room=room)
     places = _Places(tasks, arrangement)
     return Plan(
         name=graph.name,

@@ -23,7 +23,8 @@ from graphc.runtime.planner.tasks import Task, Tasks, bits
 
 ROOM = 1 << 20
 """Bytes that a plan of one stream may take besides, so that parts of a joined launch which need not
-wait for each other's results do not wait for each other's memory either. A choice."""
+wait for each other's results do not wait for each other's memory either: a choice, where memory is
+not asked to be small."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,15 @@ class Arrangement:
 
 
 def arrange(
-    tasks: Tasks, streams: int, machine: Machine, looped: bool = False, search: bool = False
+    tasks: Tasks,
+    streams: int,
+    machine: Machine,
+    looped: bool = False,
+    search: bool = False,
+    room: int = 0,
 ) -> Arrangement:
     """Arrange `tasks` on at most `streams` streams, after a long `search` for a packing or a brief
-    one. The tasks of a loop's body need no event for the beginning and the end of an iteration."""
+    one, in at most `room` bytes more than it takes if parts of a joined launch wait less by it. The tasks of a loop's body need no event for the beginning and the end of an iteration."""
     serial = memory_order(tasks)
     in_turn = stream_order(tasks.predecessors, Schedule(serial, (0,) * len(serial)))
     bound = lower_bound(tasks, serial, ancestors(in_turn, serial))
@@ -52,11 +58,11 @@ def arrange(
     before = expected_order(tasks.predecessors, schedule)
     work = LONG if search else BRIEF
     packing = plan_memory(tasks, schedule.order, before, bound, work)
-    if streams == 1 and machine.barrier:
+    if room and streams == 1 and machine.barrier:
         # What depends on nothing of each other may share an interval between two waits.
         needed = ancestors(tasks.predecessors, schedule.order)
         apart = plan_memory(tasks, schedule.order, needed, bound, work)
-        if apart.peak_bytes <= packing.peak_bytes + ROOM:
+        if apart.peak_bytes <= packing.peak_bytes + room:
             packing = apart
     reuse = reuse_edges(tasks, packing.starts, schedule.order)
     edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]

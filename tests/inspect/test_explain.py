@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 
@@ -44,11 +45,12 @@ KINDS = {**MODELS, "gpt": (Gpt, (4, 8))}
 
 
 @functools.cache
-def program(name: str, device: str = "cuda", streams: int = 2) -> graphc.Program:
+def program(name: str, device: str = "cuda", streams: int = 2, **options: Any) -> graphc.Program:
     kind, shape = KINDS[name]
     specs = graphc.spec(shape), graphc.spec((shape[0],), "int32")
     update = optim.SGD(lr=0.1, momentum=0.9)
-    return graphc.compile(loss_fn, kind(), *specs, update=update, device=device, streams=streams)
+    options |= {"device": device, "streams": streams}
+    return graphc.compile(loss_fn, kind(), *specs, update=update, **options)
 
 
 def check(explanation: Explanation) -> None:
@@ -194,7 +196,7 @@ def test_an_unknown_name_is_an_error_with_what_is_near() -> None:
 
 
 def test_memory_names_what_is_alive_at_the_peak() -> None:
-    subject = program("lenet", streams=1)
+    subject = program("lenet", streams=1, memory="search")
     report = subject.memory()
     number, held = at_peak(subject.plan)
     assert (report.step, report.tensors) == (number, tuple(held))

@@ -30,7 +30,8 @@ def normalised(x):
 
 
 NODES = {
-    "product": traced("product", graphc.matmul, spec(33, 70), spec(70, 20)),
+    "product": traced("product", graphc.matmul, spec(289, 70), spec(70, 212)),
+    "few_sums": traced("few_sums", graphc.matmul, spec(33, 200), spec(200, 20)),
     "split": traced("split", graphc.matmul, spec(12, 1000), spec(1000, 9)),
     "long_split": traced("long_split", graphc.matmul, spec(3, 40000), spec(40000, 3)),
     "convolution": traced(
@@ -84,6 +85,13 @@ MUTANTS = (
     ),
     Mutant("contract", "if (m0 + m < M && n0 + n < N)", "if (n0 + n < N)", "product"),
     Mutant("contract", "if (m0 + m < M && n0 + n < N)", "if (m0 + m < M)", "product"),
+    Mutant(
+        "contract", "T* const own = ring + sums.group * all;", "T* const own = ring;", "few_sums"
+    ),
+    Mutant("contract", "group < groups; group++) sum", "group <= groups; group++) sum", "few_sums"),
+    Mutant("contract", "for (int k = group * share", "for (int k = 0", "few_sums", False),
+    Mutant("contract", "copy_wait<0>();\n    block.sync();", "copy_wait<0>();", "few_sums"),
+    Mutant("contract", "    });\n    block.sync();", "    });", "few_sums"),
     Mutant(
         "contract",
         "split < (lane + 1) * Problem::splits / Lanes;",

@@ -64,16 +64,23 @@ class _Widening:
             return
         op = node.op
         on_reads = self.target.kind.converts_on_reads
-        multiplies = bool(node.inputs[op.own_factors]) and on_reads
+        factors = node.inputs[op.own_factors]
+        multiplies = bool(factors) and on_reads
+        # A kernel of its own template reads in place what it multiplies, and nothing else.
+        in_place = tuple(not multiplies or v in factors for v in node.inputs)
         registers = op.in_registers or (op.contracts and on_reads) or self._multiplies_narrow(node)
         if registers or op.contracts or multiplies:
-            node = replace(node, inputs=tuple(self.stored.get(v, v) for v in node.inputs))
+            inputs = zip(node.inputs, in_place, strict=True)
+            node = replace(node, inputs=tuple(self.stored.get(v, v) if i else v for v, i in inputs))
         if self._multiplies_pairs(node):
             registers = True
         if not any(map(_narrow, (*node.inputs, *node.outputs))):
             self.nodes.append(node)
             return
-        inputs = tuple(self._read(v, node, registers) if _narrow(v) else v for v in node.inputs)
+        inputs = tuple(
+            self._read(v, node, registers and i) if _narrow(v) else v
+            for v, i in zip(node.inputs, in_place, strict=True)
+        )
         outputs = tuple(self._wide(v) if _narrow(v) else v for v in node.outputs)
         if getattr(op, "dtype", None) in NARROW:
             op = replace(op, dtype="f32")  # type: ignore[type-var]
