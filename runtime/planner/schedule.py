@@ -49,7 +49,8 @@ def arrange(
     room: int = 0,
 ) -> Arrangement:
     """Arrange `tasks` on at most `streams` streams, after a long `search` for a packing or a brief
-    one, in at most `room` bytes more than it takes if parts of a joined launch wait less by it. The tasks of a loop's body need no event for the beginning and the end of an iteration."""
+    one, in at most `room` bytes more than it takes if parts of a joined launch wait less by it.
+    The tasks of a loop's body need no event for the beginning and the end of an iteration."""
     serial = memory_order(tasks)
     in_turn = stream_order(tasks.predecessors, Schedule(serial, (0,) * len(serial)))
     bound = lower_bound(tasks, serial, ancestors(in_turn, serial))

@@ -10,6 +10,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
+from graphc.target import Target
 from tests.meaning.models import without_kernels
 
 
@@ -65,5 +66,5 @@ def test_a_kernel_of_many_reductions_is_printed_in_seconds() -> None:
 
     begin = time.process_time()
     program = graphc.compile(chain, graphc.spec((4, 8)), device="reference")
-    graphc.program.make_plan_of(program.graph, graphc.program.Target("cpu", lanes=16), streams=1)
+    graphc.program.make_plan_of(program.graph, Target("cpu", lanes=16), streams=1)
     assert time.process_time() - begin < 4

@@ -70,8 +70,8 @@ class _Widening:
         in_place = tuple(not multiplies or v in factors for v in node.inputs)
         registers = op.in_registers or (op.contracts and on_reads) or self._multiplies_narrow(node)
         if registers or op.contracts or multiplies:
-            inputs = zip(node.inputs, in_place, strict=True)
-            node = replace(node, inputs=tuple(self.stored.get(v, v) if i else v for v, i in inputs))
+            found = zip(node.inputs, in_place, strict=True)
+            node = replace(node, inputs=tuple(self.stored.get(v, v) if i else v for v, i in found))
         if self._multiplies_pairs(node):
             registers = True
         if not any(map(_narrow, (*node.inputs, *node.outputs))):
