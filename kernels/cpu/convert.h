@@ -224,7 +224,7 @@ template <class M, class V> INLINE V select(M m, V a, V b) {
 #endif
     const auto n = convert<int64_t>(m);
     return {n.low ? a.low : b.low, n.high ? a.high : b.high};
-  } else if constexpr (sizeof(element<V>) == 1 && sizeof(element<M>) > 1)
+  } else if constexpr (sizeof(element<V>) == 1 && sizeof(M) > sizeof(V))
     return narrow<int8_t>(m) ? a : b;
   else return m ? a : b;
 }
