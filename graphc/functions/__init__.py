@@ -42,6 +42,7 @@ from graphc.functions.network.contraction import *
 from graphc.functions.network.convolution import *
 from graphc.functions.network.dropouts import *
 from graphc.functions.network.images import *
+from graphc.functions.network.linear_loss import *
 from graphc.functions.network.loss import *
 from graphc.functions.network.losses import *
 from graphc.functions.network.margins import *
@@ -59,6 +60,7 @@ _SHARED = (
     "averages",
     "draws",
     "indices",
+    "labels",
     "no_axes",
     "places",
     "precision",

@@ -84,7 +84,6 @@ OTHER_NAMES = {
     "is_tensor": "as_tensor",
     "is_nonzero": "not_equal",
     "le": "less_equal",
-    "linear_cross_entropy": "cross_entropy",
     "lstm": "lstm_cell",
     "lt": "less",
     "masked_scatter": "where",

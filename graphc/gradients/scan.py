@@ -57,7 +57,7 @@ def scan_gradient(
                     zero = zeros_like(constant)
                 carries.append(body.carry("sum", zero) + grad)
         stacks = [g for g in to_elements if g is not None]
-    emitted = iter(body.emit_scan(carries, stacks, not op.reverse))
+    emitted = iter(body.emit_scan(carries, stacks, not op.reverse, op.recompute))
     d_old = [next(emitted) if t.dtype in FLOATS else None for t in before]
     d_constants = [None if g is None else next(emitted) for g in to_constants]
     d_elements = [None if g is None else next(emitted) for g in to_elements]

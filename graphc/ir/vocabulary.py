@@ -117,7 +117,13 @@ class Vocabulary(Protocol):
     def zeros(self, shape: Sequence[int], dtype: str = "f32") -> Tensor: ...
     def zeros_like(self, x: TensorLike) -> Tensor: ...
     def scan(
-        self, fn: Any, init: Any, xs: Any, reverse: bool = False, length: int | None = None
+        self,
+        fn: Any,
+        init: Any,
+        xs: Any,
+        reverse: bool = False,
+        length: int | None = None,
+        recompute: bool = False,
     ) -> Any: ...
     # fmt: on
 

@@ -30,6 +30,9 @@ class Scan(Op):
     stacked: the node's outputs are the last carries, then the stacks, in which iteration t wrote
     element t. The body has no state, and the names of its values are unique in the whole program.
 
+    With `recompute`, what an iteration makes of its elements is made in it, and its gradient makes
+    it again: nothing but carries and stacks is ever there for all iterations.
+
     A carry may be a value of any type; new and old have the same. Layouts: element t of a scanned
     value or stack has the stack's layout with its axis one lower, never along the first axis.
     """
@@ -39,6 +42,7 @@ class Scan(Op):
     carries: int
     xs: int
     reverse: bool = False
+    recompute: bool = False
     name: ClassVar[str] = "scan"
     widens: ClassVar[bool] = False
     is_planned: ClassVar[bool] = True
@@ -101,7 +105,7 @@ class Scan(Op):
             return tuple(new), tuple(x for x, _ in made)
 
         xs = tuple(f.moved(x, 0, 1) if flag else x for x, flag in zip(scanned, moving, strict=True))
-        ends, ys = f.scan(step, tuple(initial), xs, self.reverse, self.length)
+        ends, ys = f.scan(step, tuple(initial), xs, self.reverse, self.length, self.recompute)
         wide = [x if flag else repeated(f, x, size) for x, flag in zip(ends, carried, strict=True)]
         pairs = zip(ys, stacks, strict=True)
         return [*wide, *(f.moved(y, 1, 0) if s else repeated(f, y, size) for y, s in pairs)]

@@ -155,6 +155,8 @@ def between_loops(graph: Graph) -> list[Between]:
     found: dict[Value, Between] = {}
     for node in graph.nodes:
         if isinstance(node.op, Scan):
+            if not node.op.length:
+                continue
             own = node.op.length, node.op.reverse
             rhythms.update((y, own) for _, y in Scan.bind(node).stacks)
         elif isinstance(node, KernelNode) and node.op.template in TEMPLATES:

@@ -21,6 +21,7 @@ def scan(
     xs: Any = None,
     reverse: bool = False,
     length: int | None = None,
+    recompute: bool = False,
 ) -> tuple[Any, Any]:
     """`carry, y[t] = fn(carry, x[t])` for t = 0 .. n - 1, or downwards if `reverse`; returns the
     last carry and the y of all iterations, stacked along a new first axis.
@@ -30,6 +31,8 @@ def scan(
     init     the first carry: a tensor, or tuples, lists and dicts of tensors
     xs       the same, of tensors with a first axis of n; None if there are none
     length   n, where there are no `xs`
+    recompute  whether to take less memory and more time: the gradient computes each iteration
+             again, of which only the old carries are kept, and no work is taken out of the loop
 
     The body is compiled once, whatever n is. A new carry has the structure, shapes and dtypes of
     the old one; `y` may have any, None too.
@@ -51,7 +54,7 @@ def scan(
         _check_carry(first, new)
         carries = [body.own(t) for _, t in tree.leaves(new)]
         stacks = [body.own(t) for _, t in tree.leaves(y)]
-    results = iter(body.emit_scan(carries, stacks, reverse))
+    results = iter(body.emit_scan(carries, stacks, reverse, recompute))
     last = tree.map_leaves(lambda _, __: next(results), new)
     return last, tree.map_leaves(lambda _, __: next(results), y)
 
@@ -176,7 +179,7 @@ class BodyBuilder(Builder):
         return super().emit(op, *map(self.own, inputs), name=name)
 
     def emit_scan(
-        self, carries: list[Tensor], stacks: list[Tensor], reverse: bool
+        self, carries: list[Tensor], stacks: list[Tensor], reverse: bool, recompute: bool
     ) -> tuple[Tensor, ...]:
         """The scan in the surrounding builder, its body ending with these tensors of its own."""
         constants = list(self.captured.values())
@@ -184,7 +187,7 @@ class BodyBuilder(Builder):
         self.inputs = [t.value for t in inputs]
         watched = self.watched()
         body = self.graph([*carries, *stacks, *(w.tensor for w in watched)])
-        op = Scan(body, self.length, len(self.carries), len(self.elements), reverse)
+        op = Scan(body, self.length, len(self.carries), len(self.elements), reverse, recompute)
         sources = [Tensor(v, self.outer) for v in self.captured]
         sources += [t for t, _ in (*self.carries, *self.elements)]
         results = self.outer.emit(op, *sources)

@@ -8,6 +8,8 @@ of the weights: their terms are stacked, and one contraction adds them up. (Appl
 Blunsom, Optimizing Performance of Recurrent Neural Networks on GPUs, 2016, sections 3.1 and 3.2,
 do this by hand.)
 
+Out of a scan that is to `recompute` goes only what depends on constants alone.
+
 Each scan is rebuilt once, the innermost first, and what moves leaves its body: the number of nodes
 in loops falls with every move.
 """
@@ -110,8 +112,10 @@ class _Loop:
                 if not node.inputs:
                     known.update(node.outputs)
                 continue
-            known.update(node.outputs)
             varies = any(v in changing for v in node.inputs)
+            if varies and self.op.recompute:
+                continue
+            known.update(node.outputs)
             if varies:
                 changing.update(node.outputs)
             if node.is_free:
@@ -153,7 +157,7 @@ class _Loop:
     def sums(self) -> dict[Value, Value]:
         """Carries that only add up: old carry -> the term of one iteration."""
         found: dict[Value, Value] = {}
-        for carry in self.loop.carries:
+        for carry in () if self.op.recompute else self.loop.carries:
             old, new = carry.old, carry.new
             node = self.producers.get(new)
             if node is None or not node.op.adds or old not in node.inputs:
@@ -190,6 +194,8 @@ class _Loop:
 
     def trailing(self, before: set[int], sums: dict[Value, Value]) -> list[Node]:
         """The nodes that move behind the loop, in order."""
+        if self.op.recompute:
+            return []
         stays = {c.new for c in self.loop.carries if c.old not in sums}
         for node in reversed(self.body.nodes):
             if not can_stack(node) or any(v in stays for v in node.outputs):

@@ -48,7 +48,7 @@ def _pairs(graph: Graph) -> list[tuple[Value, Value]]:
     producers = graph.producers
     found: dict[tuple[Value, Value], None] = {}
     for node in graph.nodes:
-        if not isinstance(node.op, Scan):
+        if not isinstance(node.op, Scan) or node.op.recompute:
             continue
         for _, value in Scan.bind(node).scanned:
             source = producers.get(value)
