@@ -115,26 +115,50 @@ struct Reduce {
     return combined(results);
   }
 
-  // Stores the share's results as partial ones: workspace[split][row].
+  // Stores the share's results as partial ones: workspace[split][piece][row], in pieces of 16 bytes
+  // where those of a run of rows are, so that threads of neighbouring rows move neighbours.
   template <class Results>
-  GRAPHC_INLINE void store_partial(Results* workspace, const Results& results) const {
-    if (first_of_row()) workspace[static_cast<long long>(block.y()) * places + place] = results;
+  GRAPHC_INLINE void store_partial(unsigned char* workspace, const Results& results) const {
+    if (!first_of_row()) return;
+    const Pieces<Results> own(results);
+#pragma unroll
+    for (int i = 0; i < own.count; i++) *piece<Results>(workspace, block.y(), i) = own.at[i];
   }
   // Combines the partial results of all splits; each thread of a row adds some of them.
   template <class Results>
-  GRAPHC_INLINE Results combine_partial(const Results* workspace) const {
+  GRAPHC_INLINE Results combine_partial(unsigned char* workspace) const {
     Results results = Results::identity();
     if (exists()) {
 #pragma unroll 8
       for (int split = along; split < Splits; split += Along) {
-        const Results own = workspace[static_cast<long long>(split) * places + place];
-        results.combine(own);
+        Pieces<Results> own(Results::identity());
+#pragma unroll
+        for (int i = 0; i < own.count; i++) own.at[i] = *piece<Results>(workspace, split, i);
+        results.combine(own.results);
       }
     }
     return combined(results);
   }
 
  private:
+  // Results as what is moved at once.
+  template <class Results>
+  union Pieces {
+    struct alignas(alignof(Results)) Piece {
+      unsigned char at[alignof(Results)];
+    };
+    static constexpr int count = sizeof(Results) / sizeof(Piece);
+    Results results;
+    Piece at[count];
+    GRAPHC_INLINE explicit Pieces(const Results& results) : results(results) {}
+  };
+  template <class Results>
+  GRAPHC_INLINE auto* piece(unsigned char* workspace, int split, int number) const {
+    using Piece = typename Pieces<Results>::Piece;
+    const auto line = static_cast<long long>(split) * Pieces<Results>::count + number;
+    return reinterpret_cast<Piece*>(workspace) + line * places + place;
+  }
+
   // Whether this thread has a j-th run of its row, and the first column of it.
   GRAPHC_INLINE bool has(int j) const {
     return exists() && (steps % Along == 0 || along + j * Along < steps);
@@ -183,21 +207,36 @@ struct Reduce {
     }
     return results;
   }
-  // The lanes of a row by growing distances, then the row's warps in ascending order.
+  // The lanes of a row by growing distances, then the row's warps in ascending order; of many warps
+  // a few add some each before.
   template <class Stage>
   GRAPHC_INLINE Stage combine_apart(Stage results) const {
     static_assert(Across >= 32 || 32 % Across == 0, "as many lanes for each row");
     constexpr int lanes = Across < 32 && Along >= 32 / Across ? 32 / Across : 1;
-    constexpr int groups = Along / lanes;
-#pragma unroll
-    for (int distance = 1; distance < lanes; distance *= 2)
-      results.combine(shuffle_xor(results, distance * Across));
-    Stage* const slots = block.template shared<Stage, groups * Across>();
+    constexpr int groups = Along / lanes, fewer = groups > 8 ? groups / lanes : groups;
+    constexpr int second = groups > fewer ? groups * Across : 0;  // where the sums of a few begin
+    results = combine_lanes<lanes>(results);
+    Stage* const slots = block.template shared<Stage, second + fewer * Across>();
     if (along % lanes == 0) slots[along / lanes * Across + across] = results;
     block.sync();
-    results = slots[across];
+    if constexpr (second > 0) {
+      static_assert(groups % lanes == 0 && second % 32 == 0, "whole warps add");
+      if (threadIdx.x < second) {
+        results = combine_lanes<lanes>(slots[threadIdx.x]);
+        if (along % lanes == 0) slots[second + along / lanes * Across + across] = results;
+      }
+      block.sync();
+    }
+    results = slots[second + across];
 #pragma unroll
-    for (int i = 1; i < groups; i++) results.combine(slots[i * Across + across]);
+    for (int i = 1; i < fewer; i++) results.combine(slots[second + i * Across + across]);
+    return results;
+  }
+  template <int Lanes, class Stage>
+  GRAPHC_INLINE Stage combine_lanes(Stage results) const {
+#pragma unroll
+    for (int distance = 1; distance < Lanes; distance *= 2)
+      results.combine(shuffle_xor(results, distance * Across));
     return results;
   }
 };

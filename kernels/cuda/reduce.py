@@ -25,9 +25,14 @@ LEAST_ACROSS = 8
 """Threads side by side where rows lie so; of runs of 16 bytes they read a line of memory."""
 UNSPLIT_COLUMNS = 32
 """Columns per thread up to which adding them takes less time than a second launch."""
+MANY_SPLITS = 64
+"""Parts of a row from which on narrower blocks read less: each adds the parts of its own rows."""
 HELD_BYTES = 128
 """Bytes of a row that a thread holds in registers: half of what 1024 threads of a multiprocessor
 have."""
+FEW_BLOCKS = 66
+"""Blocks that are few enough to be twice as many, of twice as many threads: half of a large
+device's multiprocessors."""
 MOST_THREADS = 1024
 """Threads of a block that holds one row."""
 
@@ -77,7 +82,7 @@ def choose_shape(found: Rows) -> Shape:
         length = _run_length(found, reduced[-1])
         return _of_rows(rows, columns, length, _bytes_of_column(found))
     length = _run_length(found, kept[-1]) if rows > 1 else 1
-    return _of_columns(rows, columns, length)
+    return _of_columns(rows, columns, length, _results(found))
 
 
 def values_of(found: Rows) -> dict[str, Value]:
@@ -126,16 +131,26 @@ def _of_rows(rows: int, columns: int, length: int, column_bytes: int) -> Shape:
     return Shape(rows, columns, across, along, True, splits, length)
 
 
-def _of_columns(rows: int, columns: int, length: int) -> Shape:
-    """Neighbouring threads have neighbouring rows, or runs of them."""
+def _of_columns(rows: int, columns: int, length: int, result: int) -> Shape:
+    """Neighbouring threads have neighbouring rows, or runs of them; of each row `result` bytes are
+    summed."""
     places = rows // length
     widest = 32 if length == 1 else LEAST_ACROSS
     along = (
         1 if columns <= LEAST_COLUMNS else THREADS // min(widest, max(LEAST_ACROSS, _power(places)))
     )
     across = THREADS // along
-    deep = columns > along * UNSPLIT_COLUMNS
-    splits = _splits(-(-places // across), columns, along) if deep else 1
+    blocks = -(-places // across)
+    narrow, wide = across // 2, 4 * along
+    few = along > 1 and blocks < FEW_BLOCKS and columns >= along * LEAST_COLUMNS
+    if few and columns <= wide * LEAST_COLUMNS and narrow * wide * length * result <= SHARED_BYTES:
+        return Shape(rows, columns, narrow, wide, False, 1, length)
+    if columns <= along * UNSPLIT_COLUMNS:
+        return Shape(rows, columns, across, along, False, 1, length)
+    splits = _splits(blocks, columns, along)
+    if splits > MANY_SPLITS:
+        across, along = narrow, 2 * along
+        splits = _splits(-(-places // across), columns, along)
     return Shape(rows, columns, across, along, False, splits, length)
 
 
@@ -156,13 +171,17 @@ def _run_length(found: Rows, inner: int) -> int:
     if not moved or not found.domain.size:
         return 1
     widest = max(value.type.numpy_dtype.itemsize for _, value in moved)
-    results = sum(result_bytes(s) for loop in found.loops for s in loop.sums)
-    results *= 0 if inner in found.reduced else THREADS
+    results = 0 if inner in found.reduced else THREADS * _results(found)
     for length in (NARROW_RUN, RUN) if widest <= 2 else (RUN,):
         whole = found.domain.extents[inner] % length == 0 and results * length <= SHARED_BYTES
         if whole and all(aligned(access, value, inner, length) for access, value in moved):
             return length
     return 1
+
+
+def _results(found: Rows) -> int:
+    """Bytes of what is summed of a row."""
+    return sum(result_bytes(s) for loop in found.loops for s in loop.sums)
 
 
 def _bytes_of_column(found: Rows) -> int:

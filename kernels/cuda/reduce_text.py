@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from graphc.ir import DTYPES, Value
+from graphc.kernels.cuda.moments import in_one_pass
 from graphc.kernels.cuda.reduce import (
     Shape,
     choose_shape,
@@ -45,8 +46,11 @@ def lower_reduce(node: KernelNode) -> Kernel:
     domain = Domain(tuple(extents[d] for d in order))
     rows = find_rows(body, domain, apart=True, order=order)
     shape = choose_shape(rows)
+    if not shape.held and (moved := in_one_pass(body)) is not body:
+        rows = find_rows(moved, domain, apart=True, order=order)
+        shape = choose_shape(rows)
     split = shape.splits > 1
-    inplace = () if split else inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
+    inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
     text = _Text(rows, shape, index_type(body))
     launches = Launches(node, rows.pointers, text.offsets[-1] if split else 0, inplace)
     for part, lines, splits in text.launches():
@@ -103,12 +107,12 @@ class _Text:
         launches, known = [], list[str]()
         for k, loop in enumerate(self.stages):
             kind = self._stage(k)
-            place = f"reinterpret_cast<{kind}*>(workspace + {self.offsets[k]})"
+            place = f"workspace + {self.offsets[k]}"
             store = f"rows.store_partial({place}, stage{k});"
             lines = [*known, *self._loop(k), store]
             part = f"stage{k}" if k else "kernel"
             launches.append((part, self._kernel(lines, [loop.whole]), splits))
-            known.append(f"const {kind} stage{k} = rows.combine_partial({place});")
+            known.append(f"const {kind} stage{k} = rows.combine_partial<{kind}>({place});")
             known += self._results(k)
         if finish or rest:
             programs = [*(loop.whole for loop in rows.loops[count:]), rows.after]

@@ -60,6 +60,7 @@ NODES = [
     traced("softmax_held", softmax, spec(3, 5000)),
     traced("softmax_long", softmax, spec(3, 40000)),
     traced("softmax_columns", softmax, spec(7, 300, 40)),
+    traced("softmax_split", softmax, spec(1, 5000, 12)),
     traced("normalised_small", normalised, spec(4, 3, 5, 5), spec(3), spec(3)),
     traced("normalised_split", normalised, spec(160, 3, 16, 16), spec(3), spec(3)),
     traced("bias_split", relu_and_bias, spec(420, 5, 9, 9), spec(420, 5, 9, 9)),
@@ -116,14 +117,34 @@ def test_long_rows_load_four_elements_before_they_store_one():
     assert "store<" in storing
 
 
-def test_few_channels_are_split_one_launch_per_stage_and_one_that_finishes():
-    kernel = kernel_of("normalised_split")
-    parts = [launch.symbol.removeprefix("normalised_split_") for launch in kernel.launches]
-    assert parts == ["kernel", "stage1", "finish"]
-    splits = shape_of("normalised_split").splits
+@pytest.mark.parametrize(
+    ("name", "expected", "rows", "bytes_of_row"),
+    [
+        ("softmax_split", ["kernel", "stage1", "finish"], 12, [4, 4]),
+        ("normalised_split", ["kernel", "finish"], 3, [12]),
+    ],
+)
+def test_few_channels_are_split_one_launch_per_stage_and_one_that_finishes(
+    name: str, expected: list[str], rows: int, bytes_of_row: list[int]
+):
+    kernel = kernel_of(name)
+    parts = [launch.symbol.removeprefix(f"{name}_") for launch in kernel.launches]
+    assert parts == expected
+    splits = shape_of(name).splits
     assert splits > 1
     assert all(launch.grid[1] == splits for launch in kernel.launches)
-    assert kernel.workspace == 2 * -(-splits * 3 * 4 // 16) * 16
+    assert kernel.workspace == sum(-(-splits * rows * n // 16) * 16 for n in bytes_of_row)
+
+
+def test_split_statistics_may_overwrite_what_only_the_last_launch_reads():
+    def moved(x: Any, running: Any, scale: Any) -> Any:
+        mean = graphc.mean(x, axis=0)
+        return (x - mean) * scale, running * 0.9 + mean * 0.1, scale + mean
+
+    node = traced("moved", moved, spec(5000, 12), spec(12), spec(12))
+    kernel = lower(node, TARGET)
+    assert len(kernel.launches) == 2
+    assert kernel.inplace == ((0, 0), (1, 1), (1, 2))
 
 
 def test_activation_backward_and_bias_gradient_read_the_data_in_one_launch():

@@ -202,7 +202,13 @@ def test_splits_never_put_more_than_two_blocks_on_a_multiprocessor():
     for name in BY_NAME:
         shape = shape_of(name)
         assert shape.splits == 1 or shape.blocks * shape.splits <= BLOCKS
-        assert shape.threads == THREADS or (shape.across == 1 and shape.threads <= MOST_THREADS)
+        assert shape.splits == 1 or shape.threads == THREADS
+        assert THREADS <= shape.threads <= MOST_THREADS
+
+
+def test_few_blocks_have_more_threads_each_and_no_second_launch():
+    shape = shape_of("columns_700_516")
+    assert (shape.across, shape.along, shape.length, shape.splits) == (4, 128, 4, 1)
 
 
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
