@@ -133,7 +133,7 @@ class OperandAccess:
             live = f"{' && '.join(tests)} ? {live} : 0"
         terms = ["outer.offset + depth.offset"]
         for quotient in self.read.quotients:
-            partial = f"border{_position(quotient.border, self.borders)}"
+            partial = f"border{position(quotient.border, self.borders)}"
             whole = f"static_cast<{offset}>({partial} / {quotient.border.divisor})"
             terms.append(f"{whole} * {quotient.stride}")
         return [*lines, f"    return {{{' + '.join(terms)}, {live}}};"]
@@ -143,7 +143,7 @@ def operand_access(
     nest: Nest, read: Read, batch: Sequence[int], outer: Sequence[int], depth: Sequence[int]
 ) -> OperandAccess:
     """The access of `read` where the linear indices stand for these axes of `nest`."""
-    extra = [q.border for q in read.quotients if _position(q.border, read.borders) is None]
+    extra = [q.border for q in read.quotients if position(q.border, read.borders) is None]
     borders = (*read.borders, *(replace(b, extent=UNTESTED) for b in extra))
     parts = [_factors(nest, read, borders, axes) for axes in (batch, outer, depth)]
     outer_way, depth_way = (_way(read, borders, parts, number) for number in (1, 2))
@@ -220,7 +220,7 @@ def _vector(read: Read, run: Sequence[Factor], rest: Sequence[Factor], tail: int
     return vector
 
 
-def _position(border: Border, borders: Sequence[Border]) -> int | None:
+def position(border: Border, borders: Sequence[Border]) -> int | None:
     """Where the sum of `border` is among those of `borders`."""
     key = (border.coefficients, border.offset, border.divisor)
     keys = [(b.coefficients, b.offset, b.divisor) for b in borders]

@@ -364,20 +364,21 @@ struct StorePartial {
   }
 };
 
-// The second launch: `Lanes` threads add the parts of a sum, or of a Run of them, each neighbours in
-// ascending order; then the lanes are joined. Sums are in the output's order: number i of it is in
-// the workspace at Problem::sum_at(i). Grid: all sums * Lanes / run threads.
+// The second launch: `Lanes` threads add the parts of a sum, or of the Run of them that lie side by
+// side in the workspace, each neighbours in ascending order; then the lanes are joined. Threads follow
+// the workspace, which is read as often as there are parts, not the output. Grid: all sums * Lanes /
+// StorePartial::run threads.
 template <class Problem, int Lanes, class Block, class Epilogue>
 GRAPHC_INLINE void finish_splits(const Block& block, const typename Problem::Sum* workspace,
                                  const Epilogue& epilogue) {
   using T = typename Problem::Sum;
-  constexpr int M = Problem::M, N = Problem::N, run = Problem::in_order ? Epilogue::run : 1;
+  constexpr int M = Problem::M, N = Problem::N, run = StorePartial<Problem>::run;
+  static_assert(Epilogue::run == 1 || Epilogue::run == run, "whole runs, or single sums");
   constexpr long long count = static_cast<long long>(Problem::batches) * M * N;
   const long long thread = static_cast<long long>(block.x()) * block.threads() + threadIdx.x;
-  const long long i = thread / Lanes * run;
+  const long long i = thread / Lanes * run, at = i < count ? i : 0;
   const int lane = threadIdx.x % Lanes;
   if (Lanes == 1 && i >= count) return;
-  const long long at = i < count ? Problem::sum_at(i) : 0;
   Run<T, run> sums = {};
 #pragma unroll 8
   for (int split = lane * Problem::splits / Lanes; split < (lane + 1) * Problem::splits / Lanes;
@@ -396,8 +397,11 @@ GRAPHC_INLINE void finish_splits(const Block& block, const typename Problem::Sum
   if (lane || i >= count) return;
   const int batch = static_cast<int>(at / N / M), m = static_cast<int>(at / N % M);
   const int n = static_cast<int>(at % N);
-  if constexpr (run == 1) epilogue(batch, m, n, sums.at[0]);
-  else epilogue(batch, m, n, sums);
+  if constexpr (Epilogue::run > 1) epilogue(batch, m, n, sums);
+  else {
+#pragma unroll
+    for (int j = 0; j < run; j++) epilogue(batch, m, n + j, sums.at[j]);
+  }
 }
 
 }  // namespace graphc

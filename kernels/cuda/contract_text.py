@@ -62,8 +62,8 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     workspace = splits * count * itemsize if splits > 1 else 0
     launches = Launches(node, epilogue.pointers, workspace, epilogue.inplace)
-    functor, run = _functor(body, problem, epilogue)
-    _launch(launches, problem, tile, splits, epilogue, run)
+    functor = _functor(body, problem, epilogue)
+    _launch(launches, problem, tile, splits, epilogue)
     sections = (
         constant_arrays(epilogue.program),
         problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
@@ -115,9 +115,8 @@ def _launch(
     tile: AnyTile,
     splits: int,
     epilogue: Epilogue,
-    run: int,
 ) -> None:
-    """Add the kernel, or that of the parts and the one that adds them, by `run` sums."""
+    """Add the kernel, or that of the parts and the one that adds them, by runs of sums."""
     batches, m, n, _ = problem.sizes
     tiles = -(-m // tile.m) * -(-n // tile.units(problem.nest.section_count)) * batches
     names = list(epilogue.pointers.values())
@@ -136,9 +135,10 @@ def _launch(
     part = "StorePartial<Problem>{partial, block.y()}"
     first = [partial, f"Contract<Problem, Tile>::{call}, {part});"]
     launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks, shared)
-    lanes = lanes_of(splits, problem.nest.node.output.type.numpy_dtype.itemsize)
+    itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
+    lanes, run = lanes_of(splits, itemsize), RUN if itemsize == 4 and n % RUN == 0 else 1
     second = [partial, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
-    threads = batches * m * n * lanes // (run if _in_order(problem) else 1)
+    threads = batches * m * n * lanes // run
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
 
 
@@ -158,7 +158,7 @@ def _space(problem: Problem) -> tuple[Domain, tuple[Place, ...]]:
     return Domain(tuple(nest.axes[i].extent for i in kept)), tuple(places)
 
 
-def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> tuple[list[str], int]:
+def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> list[str]:
     """The struct `Epilogue` of the arrays, with what is done to a sum, to a run of so many of them,
     or to those of sections."""
     nest, kept, index = problem.nest, _kept(problem), index_type(body)
@@ -184,7 +184,7 @@ def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> tuple[list[st
             *(line if line[0] == "#" else f"    {line}" for line in text),
             "  }",
         ]
-    lines = [
+    return [
         "struct Epilogue {",
         *(
             f"  {'const ' if v in body.inputs else ''}{C_TYPES[v.type.dtype]}* {name};"
@@ -199,7 +199,6 @@ def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> tuple[list[st
         *in_runs,
         "};",
     ]
-    return lines, RUN if runs else 1
 
 
 def _runs(problem: Problem, merged: Epilogue, axes: Sequence[tuple[int, ...]]) -> Runs | None:
@@ -238,26 +237,6 @@ def _padding(problem: Problem, limit: Border) -> str:
     return f"if ({' + '.join(terms)} >= {limit.extent}) return;"
 
 
-def _in_order(problem: Problem) -> bool:
-    """Whether [batch][row][column] is the output's order."""
-    wide = [i for i in problem.order if problem.nest.axes[i].extent > 1]
-    return wide == [i for i in _kept(problem) if problem.nest.axes[i].extent > 1]
-
-
-def _sum_at(problem: Problem) -> str:
-    """Where in [batch][row][column] the sum is that is number i in the output's order."""
-    nest, steps = problem.nest, problem.steps
-    if _in_order(problem):
-        return "i"
-    terms, behind = [], 1
-    for axis in reversed(problem.order):
-        extent = nest.axes[axis].extent
-        text = f"i / {behind} % {extent}" if behind > 1 else f"i % {extent}"
-        terms += [f"{text} * {steps[axis]}"] * (extent > 1)
-        behind *= extent
-    return " + ".join(reversed(terms)) or "i"
-
-
 def _shape(problem: Problem, tile: AnyTile, splits: int, taps: Taps | None) -> list[str]:
     batches, m, n, k = problem.sizes
     sections = problem.nest.section_count
@@ -266,11 +245,6 @@ def _shape(problem: Problem, tile: AnyTile, splits: int, taps: Taps | None) -> l
     if sections > 1:
         whole = -(-n // units) * tile.n
         lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
-    head = "  GRAPHC_INLINE static long long sum_at(unsigned i) { return "
-    cut = []
-    if splits > 1:
-        in_order = str(_in_order(problem)).lower()
-        cut = [f"  static constexpr bool in_order = {in_order};", f"{head}{_sum_at(problem)}; }}"]
     table, met = [], ["  static constexpr int taps = 0;"]
     if taps is not None:
         bits = [f"{b:#x}" for b in taps.tiles(tile.m)]
@@ -290,7 +264,6 @@ def _shape(problem: Problem, tile: AnyTile, splits: int, taps: Taps | None) -> l
         f"  static constexpr int batches = {batches}, splits = {splits};",
         *lines,
         *met,
-        *cut,
         f"  using Sum = {C_TYPES[problem.nest.node.output.type.dtype]};",
         "  using A = RowAccess;",
         "  using B = ColumnAccess;",

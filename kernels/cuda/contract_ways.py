@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from graphc.kernels.cuda.contract import Problem
+from graphc.kernels.cuda.copies import Copies
 from graphc.kernels.cuda.taps import Taps
 from graphc.kernels.cuda.tiles import (
     AnyTile,
@@ -72,7 +73,8 @@ def _ways(problem: Problem, taps: Taps | None, splits_products: bool, order: str
         registers = order.startswith("registers")
         wanted = partial(_adds_in, order if registers else REGISTERS)
         keeps = wanted if registers or not tensor else _is_tensor
-    found = choices(*problem.sizes, itemsize, sections, narrow, tensor, share, keeps)
+    sizes, copied = problem.sizes, Copies(problem)
+    found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, copied)
     return [Way(*choice, problem, taps) for choice in several(found)]
 
 

@@ -28,7 +28,8 @@ struct SwizzledTile {
   static constexpr int line = along_k ? BK : Outer, lines = along_k ? Outer : BK;
   static constexpr int quad = 16 / sizeof(T), chunks = line / quad;
   static constexpr int bytes = lines * line * sizeof(T);
-  static_assert(line % quad == 0 && (chunks & (chunks - 1)) == 0, "lines of 16 * 2^i bytes");
+  static_assert(line % quad == 0 && (chunks % 8 == 0 || (chunks & (chunks - 1)) == 0),
+                "chunks are permuted among eight, or all");
   static_assert(sizeof(T) == 2 || along_k || chunks >= 8, "four lines lie in different banks");
   // A multiple of so much of outer may be skipped: what lies behind it is permuted as without.
   static constexpr int period = along_k ? 8 : smaller(chunks, 8) * quad;

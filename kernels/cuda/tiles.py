@@ -13,7 +13,7 @@ from graphc.kernels.cuda.shell import SHARED_BYTES
 LEAST_STEPS = 4
 """Steps of the pipeline that a split is worth."""
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 264)
-"""Parts of k that are tried."""
+"""Parts of k that are tried, beside those whose blocks fill all multiprocessors."""
 
 MULTIPROCESSORS = 132
 """Of an H100 or H200. A constant, as all figures here, so that kernels, and with them results, do
@@ -26,13 +26,19 @@ published measurements of an H100."""
 STEP = 100
 """Cycles of a step of the pipeline beside its instructions, where nothing else runs meanwhile: a
 barrier, and the way from shared memory to registers."""
-ISSUE = 1.7
+ISSUE = 2.0
 """Cycles of an instruction of a warp that runs alone: many wait for the one before."""
 SUM = 0.2
 """Cycles of a multiprocessor for each sum that a block stores or hands to the epilogue: about 25
 instructions, some of them accesses, in four warps at a time."""
 LAUNCH = 4500
 """Cycles that a second launch takes at least, as a node of a graph."""
+L1 = 256 * 1024
+"""Bytes of L1 and shared memory of a multiprocessor together, by the programming guide."""
+CARVED = (8, 16, 32, 64, 100, 132, 164, 196, 228)
+"""KiB of them that shared memory may take; a block takes one more than it asks for."""
+USABLE = 0.75
+"""The share of the rest that keeps what a tile reads again: a guess, as others read there too."""
 WAIT = 34
 """Cycles that a thread waits for each partial sum: a latency of the cache for every eighth."""
 MANY_PARTS = 24
@@ -200,13 +206,17 @@ SHORT_TILES = (
 capability 8.0 or newer has. Speeds are guesses, from the ratio of multiply-adds to shared reads."""
 LONG_TILES = (
     TensorTile(128, 128, 32, 64, 32, 3, 2, 1.0),
-    *(replace(t, k=32, blocks=max(2, t.blocks - 1)) for t in SHORT_TILES[2:]),
+    TensorTile(64, 192, 32, 32, 32, 3, 1, 0.95),
+    TensorTile(64, 96, 32, 32, 32, 3, 2, 0.85),
+    TensorTile(32, 96, 32, 32, 32, 4, 3, 0.75),
+    *(replace(t, k=32) for t in SHORT_TILES[2:]),
 )
 """Of float32 operands, which take twice the room, and more registers; rounding takes time that more
 warps hide."""
-SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 5.5, "float": 2.0}
+SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 3.4, "float": 2.0}
 """Multiply-adds of the best tile of tensor cores for each of the best of `TILES`, by element: from
-an H200's data sheet at the share of its peak that mma.sync is said to reach."""
+an H200's data sheet at the share of its peak that mma.sync is said to reach; of tf32 what shared
+memory gives fragments and takes from copies meanwhile."""
 AnyTile = Tile | TensorTile
 
 
@@ -224,6 +234,10 @@ Keeps = Callable[[AnyTile], bool]
 """Whether the sums of a tile are in a wanted order."""
 Choice = tuple[float, AnyTile, int]
 """Cycles, a tile, and splits of k."""
+
+
+Copied = Callable[[AnyTile], float]
+"""The bytes of a tile's step that come from the second-level cache."""
 
 
 def every_step(rows: int, depth: int) -> float:
@@ -256,9 +270,10 @@ def best_tile(
     tensor: Sequence[TensorTile] = (),
     share: Share = every_step,
     keeps: Keeps | None = None,
+    copied: Copied | None = None,
 ) -> Choice:
     """The first of `choices`."""
-    found = choices(batches, m, n, k, itemsize, sections, operand, tensor, share, keeps)
+    found = choices(batches, m, n, k, itemsize, sections, operand, tensor, share, keeps, copied)
     return min(found, key=lambda choice: choice[0])
 
 
@@ -273,33 +288,50 @@ def choices(
     tensor: Sequence[TensorTile] = (),
     share: Share = every_step,
     keeps: Keeps | None = None,
+    copied: Copied | None = None,
 ) -> list[Choice]:
     """The tiles and the numbers of splits of k that there are, with what they are estimated to
     take on a large device.
     With `sections` of `n` columns each, whose epilogue takes them together, k is not split;
     `operand` is the size of its operands' elements, `tensor` what tensor cores may take. Of those
-    that one `keeps`, if given, those that do not split k."""
+    that one `keeps`, if given, those that do not split k. What is `copied` is all of a step's tiles
+    if nothing else is said."""
     found: list[Choice] = []
     plain = [t for t in TILES if t.fits(itemsize)]
     plain = [t for t in plain if sections == t.groups == 1 or t.exchanges(itemsize, operand)]
     whole: list[AnyTile] = [*plain, *tensor]
     tried = [t for t in whole if keeps is None or keeps(t)]
-    parts = SPLITS if sections == 1 and keeps is None else (1,)
+    cut = sections == 1 and keeps is None
     for tile in (t for t in tried if t.units(sections)):
         tiles = -(-m // tile.m) * -(-n // tile.units(sections)) * batches
         steps = -(-k // tile.k) * share(tile.m, tile.k)
         if steps == math.inf:
             continue
-        for splits in parts:
+        moved = copied(tile) if copied else (tile.m + tile.n) * tile.k * operand
+        for splits in _parts(tile, tiles) if cut else (1,):
             if splits > 1 and steps < splits * LEAST_STEPS:
                 break
             cost = _cycles(tile, tiles * splits, math.ceil(steps / splits), operand)
+            cost = max(cost, (tiles * steps * moved + batches * m * n * itemsize) / BYTES)
             if splits > 1:  # partial sums are stored and read again, by a launch of their own
                 waits = WAIT * splits / lanes_of(splits, itemsize)
                 cost += 2 * batches * m * n * splits * itemsize / BYTES + LAUNCH + waits
             found.append((cost, tile, splits))
     assert found
     return found
+
+
+def _parts(tile: AnyTile, tiles: int) -> list[int]:
+    """The parts of k that are tried with so many tiles."""
+    full = (MULTIPROCESSORS * blocks // tiles for blocks in range(1, tile.blocks + 1))
+    return sorted({*SPLITS, *(splits for splits in full if splits)})
+
+
+def room_in_l1(tile: AnyTile, size: int) -> float:
+    """Bytes of L1 for what a block's copies read again, with operands of `size` bytes."""
+    shared = tile.blocks * (tile.stages * (tile.m + tile.n) * tile.k * size + 1024)
+    taken = next((kib * 1024 for kib in CARVED if kib * 1024 >= shared), L1)
+    return USABLE * (L1 - taken) / tile.blocks
 
 
 def several(found: Sequence[Choice]) -> list[Choice]:
@@ -321,12 +353,11 @@ def lanes_of(splits: int, itemsize: int) -> int:
 
 def _cycles(tile: AnyTile, blocks: int, steps: float, operand: int) -> float:
     """What so many blocks of so many steps take: the rounds in which they run, each as long as
-    the arithmetic of its blocks, or as one block takes alone; or all that they copy."""
+    the arithmetic of its blocks, or as one block takes alone."""
     step = tile.m * tile.n * tile.k / (MULTIPLY_ADDS * tile.speed)
     alone = max(step, ISSUE * tile.instructions(operand)) + STEP
     whole, rest = divmod(-(-blocks // MULTIPROCESSORS), tile.blocks)
     rounds = [(whole, tile.blocks)] * bool(whole) + [(1, rest)] * bool(rest)
     sums = tile.m * tile.n * SUM * (1 + (tile.groups > 1) * tile.groups / 4)
     times = (n * (max(b * step, alone) * steps + b * sums) for n, b in rounds)
-    copied = blocks * steps * (tile.m + tile.n) * tile.k * operand
-    return max(sum(times), copied / BYTES)
+    return sum(times)
