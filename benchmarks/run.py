@@ -30,10 +30,12 @@ VARIANTS = (
     "winograd",
     "bfloat16",
     "bfloat16_pairs",
+    "wgmma",
 )
 TUNES = {"tuned": True, "libraries": "libraries"}
 STREAMS = {"streams2": 2, "streams4": 4}
 PRECISIONS = {"winograd": "winograd", "bfloat16": "bfloat16", "bfloat16_pairs": "bfloat16"}
+PRECISIONS["wgmma"] = "bfloat16"
 
 
 class Model(nn.Module):
@@ -76,6 +78,8 @@ def prepare(case: Case) -> Callable[[], Any]:
     }
     if case.variant == "early":
         os.environ["GRAPHC_EARLY_LAUNCH"] = "1"
+    if case.variant == "wgmma":
+        os.environ["GRAPHC_WGMMA"] = "1"
     if case.variant == "bfloat16_pairs":
         target = replace(build.cpu_target(), multiplies_tiles=False)
         build.cpu_target = lambda: target

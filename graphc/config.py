@@ -65,6 +65,8 @@ class Config:
     """One of `DENORMALS`: whether kernels take numbers below the smallest normal one for zeros."""
     early_launch: bool = False
     """Whether a GPU may begin launches before those that they wait for have ended."""
+    multiplies_groups: bool = False
+    """Whether kernels for a GPU may multiply by wgmma."""
     profile: bool = False
     """Whether to print the profile of every program that was called when the process ends."""
     disable: tuple[str, ...] = ()
@@ -112,6 +114,7 @@ def read(
         check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
         denormals=denormals(),
         early_launch=early_launch(),
+        multiplies_groups=multiplies_groups(),
         profile=bool(_setting("GRAPHC_PROFILE", _flag)),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
         log=log_level(),
@@ -146,6 +149,11 @@ def denormals() -> str:
 def early_launch() -> bool:
     """Whether a GPU may begin launches early, by GRAPHC_EARLY_LAUNCH."""
     return bool(_setting("GRAPHC_EARLY_LAUNCH", _flag))
+
+
+def multiplies_groups() -> bool:
+    """Whether kernels for a GPU may multiply by wgmma, by GRAPHC_WGMMA."""
+    return bool(_setting("GRAPHC_WGMMA", _flag))
 
 
 def log_level() -> str:

@@ -39,7 +39,9 @@ def target_of(device: str) -> Target:
         begin_player()  # which takes as long as tracing and the passes
         return cpu_target().with_denormals(config.denormals())
     kind = device.partition(":")[0]
-    return Target(kind, lanes=1, arch="sm_90a" if kind in ("cuda", "sim") else "")
+    if kind not in ("cuda", "sim"):
+        return Target(kind, lanes=1)
+    return Target(kind, lanes=1, arch="sm_90a", multiplies_groups=config.multiplies_groups())
 
 
 def check_ops(graph: Graph, target: Target) -> None:

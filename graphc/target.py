@@ -131,6 +131,9 @@ class Target:
     splits_products: bool = False
     """Whether a product of float32 may be made of three of tf32 (`precision="float32x3"`), where
     tensor cores gain by it."""
+    multiplies_groups: bool = False
+    """Whether products may be those of warp groups (`GRAPHC_WGMMA`), on GPUs of compute capability
+    9.0 alone."""
     transforms_tiles: bool = False
     """Whether a 3 x 3 convolution may be computed by Winograd's algorithm (`precision="winograd"`),
     where a CPU gains by it."""

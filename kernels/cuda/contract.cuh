@@ -111,7 +111,8 @@ template <int BM_, int BN_, int BK_, int TM, int TN, int Stages, int Groups = 1>
 struct Registers {
   static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages, groups = Groups;
   static constexpr int rows = BM / TM, columns = BN / TN, threads = rows * columns * Groups;
-  static constexpr bool exchanges = Groups > 1;
+  static constexpr bool exchanges = Groups > 1, asynchronous = false;
+  static constexpr int ahead = Stages - 1;  // steps whose copies are under way
   static constexpr int pitch = BN;
   template <class Access, int Outer>
   using Shared = SharedTile<Access, Outer, BK>;
@@ -212,6 +213,9 @@ struct Contract {
   using SharedB = typename Tile::template Shared<B, BN>;
   static constexpr int stage = SharedA::bytes + SharedB::bytes;
   static constexpr int shared_bytes = stages * stage;
+  // Copies of a step go where the step was that all have left: one step back, or two where products
+  // of the last one may be under way.
+  static constexpr int ahead = Tile::ahead, behind = stages - ahead;
 
   template <class Block, class Epilogue>
   GRAPHC_INLINE static void run(const Block& block, const ElementA* a, const ElementB* b,
@@ -248,16 +252,18 @@ struct Contract {
     };
     typename Tile::template Sums<SharedA, SharedB, T> sums;
 #pragma unroll
-    for (int i = 0; i < stages - 1; i++) load(i, ring + i * stage);
+    for (int i = 0; i < ahead; i++) load(i, ring + i * stage);
     for (int i = 0, now = 0; i < (Problem::taps > 0 ? loaded : count); i++) {
-      copy_wait<stages - 2>();
+      copy_wait<ahead - 1>();
+      if constexpr (Tile::asynchronous) fence_async_proxy();
       block.sync();  // step i has arrived for all, and all have left the tile that load fills
-      load(i + stages - 1, ring + (now ? now - 1 : stages - 1) * stage);
+      load(i + ahead, ring + (now < behind ? now + ahead : now - behind) * stage);
       const unsigned char* const tile_a = ring + now * stage;
       sums.step(reinterpret_cast<const ElementA*>(tile_a),
                 reinterpret_cast<const ElementB*>(tile_a + SharedA::bytes));
       now = now + 1 == stages ? 0 : now + 1;
     }
+    if constexpr (Tile::asynchronous) sums.finish();
     if constexpr (Problem::sections == 1 && !Tile::exchanges)
       sums.template visit<decltype(sums)::run == Epilogue::run ? Epilogue::run : 1>(
           [&](int m, int n, const auto& sum) {

@@ -18,7 +18,7 @@ from graphc.kernels.cuda.shell import (
     wrapped,
 )
 from graphc.kernels.cuda.taps import Taps, problem_by_taps
-from graphc.kernels.cuda.tiles import AnyTile, TensorTile, lanes_of
+from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, lanes_of
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
@@ -31,15 +31,18 @@ from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
 
 
-def lower_contract(node: KernelNode, splits_products: bool = False, order: str = "") -> Kernel:
+def lower_contract(
+    node: KernelNode, splits_products: bool = False, groups: bool = False, order: str = ""
+) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major. With
-    `splits_products` tensor cores may make a product of float32 of three. A given `order` is that
-    of another kernel, and what tiles are chosen among keeps to it."""
-    return next(contract_candidates(node, splits_products, order))
+    `splits_products` tensor cores may make a product of float32 of three, with `groups` warp
+    groups may multiply (wgmma). A given `order` is that of another kernel, and what tiles are
+    chosen among keeps to it."""
+    return next(contract_candidates(node, splits_products, groups, order))
 
 
 def contract_candidates(
-    node: KernelNode, splits_products: bool = False, order: str = ""
+    node: KernelNode, splits_products: bool = False, groups: bool = False, order: str = ""
 ) -> Iterator[Kernel]:
     """The kernels that may compute it, by the model's `ways`, the best first."""
     body = node.body
@@ -47,7 +50,7 @@ def contract_candidates(
     whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
     problem = make_problem(whole, body, first=first)
     taps = None if order else problem_by_taps(nest, body)
-    for rank, way in enumerate(ways(problem, taps, splits_products, order), 1):
+    for rank, way in enumerate(ways(problem, taps, splits_products, order, groups), 1):
         yield _kernel(node, nest.flops, way, splits_products, rank)
 
 
@@ -72,6 +75,7 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
         functor,
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
+    header = "wgmma" if isinstance(tile, GroupTile) else header
     choice, note = _told(problem, tile, splits, element, lack, rank)
     kernel = launches.kernel((header, "memory"), sections, flops, choice, note)
     whole = splits == 1 and taps is None
@@ -83,7 +87,8 @@ def _order(problem: Problem, tile: AnyTile, element: str) -> str:
     whatever the tile; which operand gives the rows matters where a product is three."""
     if not isinstance(tile, TensorTile):
         return order_of(tile)
-    return f"tensor cores, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
+    by = "wgmma" if isinstance(tile, GroupTile) else "tensor cores"
+    return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
 
 
 PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in three of tf32"}
@@ -102,8 +107,9 @@ def _told(
     product = f"{batches} x " * (batches > 1) + f"{m} x {n} sums of {k} products"
     narrow = any(x.element in SHORT for x in (problem.a, problem.b))
     if isinstance(tile, TensorTile):
-        return f"tensor cores, {of}: {why} for {product}", (
-            f"tensor cores, products of {PRODUCTS[element]}, {tile.m} x {tile.n} x {tile.k}"
+        by = "tensor cores by wgmma" if isinstance(tile, GroupTile) else "tensor cores"
+        return f"{by}, {of}: {why} for {product}", (
+            f"{by}, products of {PRODUCTS[element]}, {tile.m} x {tile.n} x {tile.k}"
         )
     apart = lack or "for sums so few they are estimated to be slower"
     return f"registers, {of}: {why} for {product}", (f"no tensor cores: {apart}" if narrow else "")

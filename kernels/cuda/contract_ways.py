@@ -11,6 +11,7 @@ from graphc.kernels.cuda.copies import Copies
 from graphc.kernels.cuda.taps import Taps
 from graphc.kernels.cuda.tiles import (
     AnyTile,
+    GroupTile,
     Keeps,
     Operand,
     TensorTile,
@@ -46,13 +47,18 @@ class Way:
 
 
 def ways(
-    problem: Problem, by_taps: tuple[Problem, Taps] | None, splits_products: bool, order: str = ""
+    problem: Problem,
+    by_taps: tuple[Problem, Taps] | None,
+    splits_products: bool,
+    order: str = "",
+    groups: bool = False,
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
-    if it is given. `by_taps` is the problem with its rows ordered by taps, if it has them."""
-    found = _ways(problem, None, splits_products, order)
+    if it is given; by wgmma too if warp `groups` may multiply. `by_taps` is the problem with its
+    rows ordered by taps, if it has them."""
+    found = _ways(problem, None, splits_products, order, groups)
     if by_taps is not None:
-        others = _ways(*by_taps, splits_products, order)
+        others = _ways(*by_taps, splits_products, order, groups)
         if others[0].cycles < WORTH * found[0].cycles:
             found, others = others, found
         found += others
@@ -60,10 +66,12 @@ def ways(
     return [first, *sorted(rest, key=lambda way: way.cycles)][:MOST]
 
 
-def _ways(problem: Problem, taps: Taps | None, splits_products: bool, order: str) -> list[Way]:
+def _ways(
+    problem: Problem, taps: Taps | None, splits_products: bool, order: str, groups: bool
+) -> list[Way]:
     element, lack = products(problem, splits_products)
     a, b = problem.a, problem.b
-    tensor = [] if lack else tensor_tiles(element, Operand.of(a), Operand.of(b))
+    tensor = [] if lack else tensor_tiles(element, Operand.of(a), Operand.of(b), groups)
     narrow = min(x.read.type.numpy_dtype.itemsize for x in (a, b))
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     sections = problem.nest.section_count
@@ -72,7 +80,8 @@ def _ways(problem: Problem, taps: Taps | None, splits_products: bool, order: str
     if order:
         registers = order.startswith("registers")
         wanted = partial(_adds_in, order if registers else REGISTERS)
-        keeps = wanted if registers or not tensor else _is_tensor
+        of_groups = partial(_is_tensor, order.startswith("wgmma"))
+        keeps = wanted if registers or not tensor else of_groups
     sizes, copied = problem.sizes, Copies(problem)
     found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, copied)
     return [Way(*choice, problem, taps) for choice in several(found)]
@@ -90,8 +99,8 @@ def _adds_in(order: str, tile: AnyTile) -> bool:
     return isinstance(tile, Tile) and order_of(tile) == order
 
 
-def _is_tensor(tile: AnyTile) -> bool:
-    return isinstance(tile, TensorTile)
+def _is_tensor(of_groups: bool, tile: AnyTile) -> bool:
+    return isinstance(tile, TensorTile) and isinstance(tile, GroupTile) == of_groups
 
 
 def products(problem: Problem, splits: bool) -> tuple[str, str]:

@@ -43,7 +43,9 @@ def lower_cuda(node: Node, target: Target, order: str = "") -> Kernel:
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
     lower = TEMPLATES[node.op.template]
-    own = (target.splits_products, order) if lower is lower_contract else ()
+    own = (
+        (target.splits_products, target.multiplies_groups, order) if lower is lower_contract else ()
+    )
     return _complete(node, lower(node, *own))
 
 
@@ -51,7 +53,7 @@ def cuda_candidates(node: KernelNode, target: Target) -> list[Kernel]:
     """The kernels that may compute a fused contraction, `lower_cuda`'s first."""
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
-    found = contract_candidates(node, target.splits_products)
+    found = contract_candidates(node, target.splits_products, target.multiplies_groups)
     return [_complete(node, kernel) for kernel in found]
 
 

@@ -35,7 +35,7 @@ kernels, and with them results, do not depend on the device."""
 JOINABLE = ("contract", "pointwise", "reduce")
 """The headers whose templates take the block that they do the work of: several such kernels can be
 parts of one launch (joined.py)."""
-DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
+DYNAMIC = "extern __shared__ __align__({}) unsigned char dynamic_shared[];"
 """The shared memory whose size a launch gives."""
 
 
@@ -106,7 +106,7 @@ def source(
     `dynamic` of shared memory lies outside of both, where it has one name for all."""
     body = joined_lines(sections)
     includes = included(headers)
-    includes += f"\n\n{DYNAMIC}" if dynamic else ""
+    includes += f"\n\n{DYNAMIC.format(1024 if 'wgmma' in headers else 16)}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
     return f"{provenance(node)}\n{includes}\n\n{within(space, body)}\n"
 
@@ -248,7 +248,7 @@ class Launches:
         parts, kind, block = None, [], []
         if headers and headers[0] in JOINABLE:
             parts = Parts(tuple(headers), joined_lines([*sections, *self._parts]))
-        if headers and headers[0] in (*JOINABLE, "tensor"):
+        if headers and headers[0] in (*JOINABLE, "tensor", "wgmma"):
             kind, block = ["using Block = WholeBlock;"], ["const Block block;"]
         functions = (
             kernel_text(symbol, self._signature, threads, [*block, *lines], resident)

@@ -129,7 +129,8 @@ template <int BM_, int BN_, int BK_, int WM, int WN, int Stages>
 struct TensorCores {
   static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages;
   static constexpr int down = BM / WM, threads = 32 * down * (BN / WN);
-  static constexpr bool exchanges = true;
+  static constexpr bool exchanges = true, asynchronous = false;
+  static constexpr int ahead = Stages - 1;
   static constexpr int groups = 1;
   static constexpr int pitch = BN + 8;  // rows of sums, four of which lie in different banks
   static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 16 == 0, "whole fragments");

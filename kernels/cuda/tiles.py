@@ -184,6 +184,19 @@ class TensorTile:
         return f"TensorCores<{', '.join(map(str, numbers))}>"
 
 
+@dataclass(frozen=True)
+class GroupTile(TensorTile):
+    """As `TensorTile`, of wgmma: a warp group computes 64 rows of the sums, 128 columns at a time,
+    of operands of two bytes."""
+
+    def instructions(self, size: int) -> float:
+        """As of `TensorTile`: products read shared memory by themselves."""
+        return self.n / 128 * self.k / 16 * 6 + _copies(self, size, 20)
+
+    def __str__(self) -> str:
+        return f"WarpGroups<{self.m}, {self.n}, {self.k}, {self.stages}>"
+
+
 def _copies(tile: AnyTile, size: int, each: int) -> float:
     """Instructions of a thread that copies 16 bytes at a time, `each` for that."""
     return each * (tile.m + tile.n) * tile.k * size / 16 / tile.threads
@@ -213,6 +226,13 @@ LONG_TILES = (
 )
 """Of float32 operands, which take twice the room, and more registers; rounding takes time that more
 warps hide."""
+GROUP_TILES = (
+    GroupTile(128, 256, 64, 16, 256, 4, 1, 1.4),
+    GroupTile(128, 128, 64, 16, 128, 3, 2, 1.2),
+)
+"""Of operands of two bytes, with `GRAPHC_WGMMA`: on a GPU of compute capability 9.0 alone, whose
+blocks may have 227 KiB. Speeds are guesses beside `SHORT_TILES`: wgmma is said to reach 80 % of the
+peak where mma.sync reaches 62 %."""
 SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 3.4, "float": 2.0}
 """Multiply-adds of the best tile of tensor cores for each of the best of `TILES`, by element: from
 an H200's data sheet at the share of its peak that mma.sync is said to reach; of tf32 what shared
@@ -220,9 +240,12 @@ memory gives fragments and takes from copies meanwhile."""
 AnyTile = Tile | TensorTile
 
 
-def tensor_tiles(element: str, a: Operand, b: Operand) -> list[TensorTile]:
-    """The tiles of tensor cores for such operands; speeds are in units of the best of `TILES`."""
+def tensor_tiles(element: str, a: Operand, b: Operand, groups: bool = False) -> list[TensorTile]:
+    """The tiles of tensor cores for such operands, also those of wgmma if warp `groups` may
+    multiply; speeds are in units of the best of `TILES`."""
     tiles = SHORT_TILES if a.size == 2 else LONG_TILES
+    if groups and a.size == b.size == 2:
+        tiles = (*GROUP_TILES, *tiles)
     if element == "float":  # fragments of both parts of larger tiles do not fit registers
         tiles = tuple(t for t in tiles if t.wm * t.wn <= 32 * 32)
     return [replace(t, speed=t.speed * SPEEDS[element]) for t in tiles if t.copies(a, b)]

@@ -15,6 +15,8 @@ from tests.kernels.test_cuda_reduce import NODES as REDUCTIONS
 from tests.tools import first_quick, need_command
 
 HEADERS = sorted((KERNELS / "cuda").glob("*.cuh"))
+LATER = ["wgmma.cuh"]
+"""Those that need sm_90a."""
 SOURCES = [lower(node, TARGET).source for node in (*CONTRACTIONS, *REDUCTIONS)]
 
 
@@ -30,7 +32,8 @@ def test_each_header_compiles_alone(arch: str, tmp_path):
         return subprocess.run(command, capture_output=True, text=True).stderr
 
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(build, HEADERS)) == [""] * len(HEADERS)
+        headers = [h for h in HEADERS if arch == "sm_90a" or h.name not in LATER]
+        assert list(pool.map(build, headers)) == [""] * len(headers)
 
 
 def test_ptx_stands_in_one_header_and_has_twins():
@@ -44,9 +47,13 @@ def test_ptx_stands_in_one_header_and_has_twins():
 def test_ptx_names_each_of_its_operands_and_no_other():
     """No compiler says so: an operand that is left out is a wrong result on a device alone."""
     text = (KERNELS / "cuda" / "intrinsics.cuh").read_text()
+    (sums,) = re.findall(r"#define GRAPHC_SUMS\(i\) (.*)", text)
+    text = text.replace(" GRAPHC_SUMS(", f" {sums}(")
     statements = re.findall(r"\basm(?: volatile)?\((.*?)\);\n", text, re.DOTALL)
     assert len(statements) == text.count("asm") > 10
     for statement in statements:
+        if statement.startswith('""'):  # says that operands change, and does nothing
+            continue
         operands = re.findall(r'"[=+]?[a-z]"\(', statement)
         named = {int(number) for number in re.findall(r"%(\d+)", statement)}
         assert named == set(range(len(operands))), statement

@@ -70,11 +70,11 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("contract", "copy_wait<stages - 2>();", "copy_wait<stages - 1>();", "product"),
-    Mutant("contract", "copy_wait<stages - 2>();", "", "product"),
+    Mutant("contract", "copy_wait<ahead - 1>();", "copy_wait<ahead>();", "product"),
+    Mutant("contract", "copy_wait<ahead - 1>();", "", "product"),
     Mutant("contract", "      block.sync();  // step", "      // step", "product"),
-    Mutant("contract", "load(i + stages - 1, ring", "load(i + stages, ring", "product", False),
-    Mutant("contract", "now ? now - 1 : stages - 1", "now", "product"),
+    Mutant("contract", "load(i + ahead, ring", "load(i + stages, ring", "product", False),
+    Mutant("contract", "now < behind ? now + ahead : now - behind", "now", "product"),
     Mutant("contract", "k < K ? place.live : 0;", "place.live;", "product"),
     Mutant("contract", "k < K ? place.live : 0;", "k < K ? vector : 0;", "convolution"),
     Mutant(

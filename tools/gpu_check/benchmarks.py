@@ -3,7 +3,7 @@
 They are taken in order of value, each in a process of its own, so that an hour that ends early has
 the important ones: first training steps in float32 of every workload, by graphc and by each way in
 which PyTorch runs them; then forward passes, launches that begin early, kernels chosen by
-measurement, several streams, and tf32.
+measurement, several streams, tf32, and bfloat16 with and without wgmma.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ FURTHER = (
     ("torch", "compile_tf32"),
     ("torch", "compile_overhead_tf32"),
     ("torch", "compile_autotune_tf32"),
+    ("graphc", "bfloat16"),
+    ("graphc", "wgmma"),
 )
 MOST_SECONDS = 90.0
 """Of one measurement, compiling included."""

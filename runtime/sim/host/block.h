@@ -26,6 +26,17 @@ struct Copy {
   unsigned group;
 };
 
+// Sums of products of a warp group until they are waited for: `sum` is the thread's own, now NaN.
+struct Held {
+  float* sum;
+  float values[64];
+};
+// Sixteen bytes that such a product has read, and may not change before it has ended.
+struct Watched {
+  const char* at;
+  char bytes[16];
+};
+
 struct Thread {
   void* stack_pointer = nullptr;
   char* stack = nullptr;
@@ -37,7 +48,18 @@ struct Thread {
   int barrier_value = 0;  // of the barrier that it passed last
   unsigned group = 0;     // of copies, the open one
   std::vector<Copy> copies;
+  unsigned product_group = 0;  // of products of a warp group, the open one
+  std::map<unsigned, std::vector<Watched>> group_reads;  // of the warp, with its first lane
+  std::deque<Held> held;
+  bool group_fenced = false;
+  // Fences for the asynchronous proxy, and those that the barrier passed last made known.
+  std::uint16_t fences = 0, fences_known = 0;
 
+  Held* held_at(const float* sum) {
+    for (Held& one : held)
+      if (one.sum == sum) return &one;
+    return nullptr;
+  }
   unsigned lane() const { return number % 32; }
   unsigned warp() const { return number / 32; }
 };
@@ -95,6 +117,11 @@ class Block {
       thread.place = {i % extents.x, i / extents.x % extents.y, i / extents.x / extents.y};
       thread.group = 0;
       thread.copies.clear();
+      thread.product_group = 0;
+      thread.group_reads.clear();
+      thread.held.clear();
+      thread.group_fenced = false;
+      thread.fences = thread.fences_known = 0;
       warps[i / 32].lanes |= 1u << i % 32;
       ready.push_back(thread.number);
     }
@@ -115,12 +142,14 @@ class Block {
     epoch++;
     barrier.arrived = 0;
     for (Warp& warp : warps) warp.epoch++;
-    for (Thread& thread : threads)
+    for (Thread& thread : threads) {
+      thread.fences_known = thread.fences;
       if (thread.state == waits) {
         thread.state = State::ready;
         thread.barrier_value = barrier.value;
         if (&thread != current) ready.push_back(thread.number);
       }
+    }
     arrange(order, random);
   }
 

@@ -141,6 +141,7 @@ inline void check_shared(const Access& access) {
              format("%s %s while an asynchronous copy by thread %u into it may be under way",
                     access.verb(), name().c_str(), cell.written.thread));
     check_cell(cell, mask, access, who, launch.block_serial, name);
+    if (access.write) cell.fences = launch.current->fences;
   });
 }
 

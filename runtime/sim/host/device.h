@@ -85,6 +85,15 @@ __attribute__((visibility("default"))) void graphc_sim_multiply(int kind, float*
                                                                 const unsigned* a,
                                                                 const unsigned* b, const char* file,
                                                                 int line);
+__attribute__((visibility("default"))) void graphc_sim_group_multiply(int kind, float* sum,
+                                                                      const void* a, const void* b,
+                                                                      int k, bool a_along_k,
+                                                                      bool b_along_k,
+                                                                      const char* file, int line);
+__attribute__((visibility("default"))) void graphc_sim_group_fence();
+__attribute__((visibility("default"))) void graphc_sim_group_commit();
+__attribute__((visibility("default"))) void graphc_sim_group_wait(int pending);
+__attribute__((visibility("default"))) void graphc_sim_proxy_fence();
 
 #define GRAPHC_SIM_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 

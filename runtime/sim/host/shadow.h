@@ -103,6 +103,7 @@ struct Cell {
   std::uint8_t valid = 0;    // of the run of the block (shared), or for good (global)
   std::uint8_t pending = 0;  // an asynchronous copy into them has not ended
   std::uint8_t touched_reads = 0, touched_writes = 0;
+  std::uint16_t fences = 0;  // for the asynchronous proxy, that its writer had passed
 
   void touch(std::uint32_t serial, std::uint8_t mask, bool write) {
     if (touched_serial != serial) {

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "matrices.h"
+#include "warp_groups.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define CALLER __builtin_return_address(0)
@@ -77,6 +77,25 @@ __attribute__((visibility("default"))) void graphc_sim_multiply(int kind, float*
                                                                 int line) {
   multiply_matrices(static_cast<Element>(kind), sum, a, b, file, line);
 }
+__attribute__((visibility("default"))) void graphc_sim_group_multiply(int kind, float* sum,
+                                                                      const void* a, const void* b,
+                                                                      int k, bool a_along_k,
+                                                                      bool b_along_k,
+                                                                      const char* file, int line) {
+  group_multiply({static_cast<Element>(kind), sum, static_cast<const char*>(a),
+                  static_cast<const char*>(b), k, a_along_k, b_along_k},
+                 file, line, CALLER);
+}
+__attribute__((visibility("default"))) void graphc_sim_group_fence() {
+  launch.current->group_fenced = true;
+}
+__attribute__((visibility("default"))) void graphc_sim_group_commit() {
+  launch.current->product_group++;
+}
+__attribute__((visibility("default"))) void graphc_sim_group_wait(int pending) {
+  group_wait(static_cast<unsigned>(pending), CALLER);
+}
+__attribute__((visibility("default"))) void graphc_sim_proxy_fence() { launch.current->fences++; }
 
 // What the compiler calls in a check build.
 
@@ -122,6 +141,7 @@ static void run_thread() {
   Thread& thread = *launch.current;
   Block& block = launch.block;
   if (!thread.copies.empty()) wait_copies(0, nullptr);
+  if (!thread.held.empty()) fail(nullptr, "ends while products of its warp group are under way");
   for (const Barrier& barrier : {block.whole, block.part})
     if (barrier.arrived)
       fail(nullptr, format("ends while %u threads of its block wait at %s:%d", barrier.arrived,

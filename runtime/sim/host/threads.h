@@ -11,7 +11,15 @@ namespace graphc_sim {
 
 // Kinds of barriers: plain, the three of __syncthreads_*, and that of all blocks.
 enum Kinds { plain, counting, all_of, any_of, of_grid };
-enum Meet { at_warp_barrier, at_shuffle, at_vote, together, at_matrices, at_product };
+enum Meet {
+  at_warp_barrier,
+  at_shuffle,
+  at_vote,
+  together,
+  at_matrices,
+  at_product,
+  at_group_product
+};
 
 inline void wait_at(State state, const char* file, int line) {
   Thread& thread = *launch.current;
