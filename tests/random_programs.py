@@ -163,13 +163,14 @@ class RandomProgram:
         return f"{' '.join(self.words)}{' gradient' if self.gradient else ''}"
 
 
-def disagreement(seed: int, device: str, **options: Any) -> float:
-    """The largest error of a random program's outputs on `device` over what NumPy computes in
-    float64, relative to each output's largest magnitude (at least 1)."""
+def disagreement(seed: int, device: str, dtype: str = "float32", **options: Any) -> float:
+    """The largest error of a random program's outputs, of `dtype` on `device`, over what NumPy
+    computes in float64, relative to each output's largest magnitude (at least 1)."""
     program = RandomProgram(seed)
     generator = np.random.default_rng(seed)
-    arrays = [generator.standard_normal(s.shape).astype(np.float32) for s in program.specs]
-    got = graphc.compile(program, *program.specs, device=device, **options)(*arrays)
+    arrays = [generator.standard_normal(s.shape).astype(dtype) for s in program.specs]
+    specs = [graphc.spec(s.shape, dtype) for s in program.specs]
+    got = graphc.compile(program, *specs, device=device, **options)(*arrays)
     graph = graphc.trace(program, *[graphc.spec(s.shape, "float64") for s in program.specs])
     from graphc.interpret import evaluate
 

@@ -31,6 +31,8 @@
 //   BYTES        a pair is four bytes, u8 of X and i8 of Y, whose sums are i32.
 //   AMX          ... by tile registers, 16 steps at once (contract_amx.h). X_TILES: of so many tiles
 //                a chunk keeps the rows that it has gathered.
+//   X, Y, T      what the operands hold in memory, and what is summed: float, double, or unsigned
+//                integers, which wrap. A register of elements of eight bytes is two of the machine's.
 //
 // finish<N>(epilogue, sum, at, i, o, c) takes register (i, o, c) with N live lanes. Where the epilogue
 // needs several sums at once it gets an array, and i, o and c count groups: of ROW_SECTIONS registers
@@ -44,18 +46,18 @@
 
 namespace graphc::contract {
 
-constexpr int LINE = 64 / sizeof(float);  // of the cache, in elements
-
 // ---- one tile ------------------------------------------------------------------------------------
 
 template <class S, Cut ROWS, Cut OUTER, Cut COLUMNS>
 struct Tile {
   static constexpr int MR = ROWS.size * S::ROW_SECTIONS, NV = OUTER.size * COLUMNS.size;
-  using Sums = Accumulators<MR, NV, S::AMX>;
+  using Register = vec<typename S::T>;
+  using Sums = Accumulators<typename S::T, MR, NV, S::AMX>;
   using X = typename S::X;
   using Y = typename PanelOr<S, S::PACKED>::type;
-  using Factor = typename Panel<S>::Factor;         // floats, or pairs of bf16
-  using Sum = vec<typename SumOf<S::BYTES>::type>;  // of which `sums` holds the bits
+  using Factor = typename Panel<S>::Factor;  // a register, of T or of pairs of bf16
+  using Sum = SumOf<typename S::T>;
+  static constexpr int LINE = 64 / sizeof(typename S::T);  // of the cache, in elements
 
   // The lanes of column j that exist in step t. Every tile of a cut is like its first.
   static constexpr unsigned lanes(int j, int t) {
@@ -110,7 +112,7 @@ struct Tile {
     const Y* at[OUTER.size];
   };
   template <int T, int J>
-  static INLINE vec<float> column(const Places& y) {
+  static INLINE Factor column(const Places& y) {
     constexpr int o = J / COLUMNS.size, c = J % COLUMNS.size;
     return fetch<lanes(J, T), S::Y_LANE>(y.at[o] + S::column(OUTER.start, COLUMNS.start, 0, c, T));
   }
@@ -276,13 +278,13 @@ struct Tile {
   }
   // Registers FIRST, FIRST + 1, ... of the tile, column by column: W of them at a time.
   template <int FIRST>
-  static INLINE void add_lanes(Sums& sums, const long* at, float* out) {
+  static INLINE void add_lanes(Sums& sums, const long* at, element<Sum>* out) {
     if constexpr (FIRST < MR * NV) {
       constexpr int count = MR * NV - FIRST < W ? MR * NV - FIRST : W;
-      vec<float> v[W] = {};
+      Register v[W] = {};
 #pragma GCC unroll 16
       for (int e = 0; e < count; e++) v[e] = sums.at[(FIRST + e) % MR][(FIRST + e) / MR];
-      const vec<float> total = lanesums(v);
+      const Register total = lanesums(v);
 #pragma GCC unroll 16
       for (int e = 0; e < count; e++) {
         const int i = (FIRST + e) % MR, j = (FIRST + e) / MR;
@@ -300,7 +302,7 @@ struct Tile {
 #pragma GCC unroll 32
       for (int i = 0; i < MR; i++)
 #pragma GCC unroll 32
-        for (int j = 0; j < NV; j++) sums.at[i][j] = vec<float>{};
+        for (int j = 0; j < NV; j++) sums.at[i][j] = Register{};
       return sums;
     }
   }

@@ -2,8 +2,8 @@
 
 `nest.py` says what is computed, `schedule.py` which tile does it; here the tiles get an order and
 are cut into chunks, the epilogue is printed as a functor, and what the tile cannot finish (sums
-over lanes, partial sums) gets a second phase. Contractions that fit no tile, or are neither f32
-nor of bytes, run in a plain nest that checks every read.
+over lanes, partial sums) gets a second phase. Contractions that fit no tile, or whose sums are of
+one byte, run in a plain nest that checks every read.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph
 from graphc.kernels.cpu.contract_epilogue import finish_of, tile_epilogue
+from graphc.kernels.cpu.contract_shape import SUMS
 from graphc.kernels.cpu.contract_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.conv_amx import lower_conv_amx
 from graphc.kernels.cpu.conv_amx_gradient import lower_amx_gradient
@@ -70,13 +71,18 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
         pairs, columns = replace(target, multiplies_pairs=True), quads.kept[-1]
         found = ranked(quads, pairs, columns, _contiguous(nest))
         schedules = [s for s in found if s.roles.pairs and s.roles.x == quads.a]
-    elif nest.node.output.type.dtype == "f32" and all(axis.extent for axis in nest.axes):
+    elif _has_tiles(nest) and all(axis.extent for axis in nest.axes):
         schedules = ranked(nest, target, lane, _contiguous(nest), window)
     for schedule in schedules:
         kernel = _tiled(node, nest, order_loops(schedule), target.lanes)
         yield replace(kernel, choice=schedule.choice)
     if not schedules:
         yield _plain(node, nest, target.lanes, lane, window)
+
+
+def _has_tiles(nest: Nest) -> bool:
+    """Whether tiles hold such sums. Those of `matmul_bytes` have their own (`quads.py`)."""
+    return nest.node.output.type.dtype in SUMS and nest.node.op.name != "matmul_bytes"
 
 
 def _by_channels(node: KernelNode, nest: Nest, target: Target) -> Iterator[Kernel]:
@@ -106,7 +112,7 @@ def _tiled(node: KernelNode, nest: Nest, schedule: Schedule, width: int) -> Kern
         return _kernel(node, nest, tiled_text(node, schedule), (schedule.chunks,))
     finish = finish_of(body, nest, schedule.parts, width)
     sections = tiled_text(node, schedule, finish=finish)
-    workspace = schedule.parts * nest.node.output.type.size * 4
+    workspace = schedule.parts * nest.node.output.type.nbytes
     phases = (schedule.chunks, finish.chunks)
     return _kernel(node, nest, sections, phases, workspace, finish.epilogue)
 
@@ -127,7 +133,7 @@ def _plain(
     sections = plain_text(node, nest, lane, width, window, chunks, epilogue)
     kernel = _kernel(node, nest, sections, (chunks,), 0, epilogue)
     dtype = nest.node.output.type.dtype
-    why = f"tiles are of f32, its sums of {dtype}" if dtype != "f32" else "no tile suits it"
+    why = "no tile suits it" if dtype in SUMS else f"there are no tiles for sums of {dtype}"
     return replace(kernel, note=f"plain loop: {why}")
 
 
@@ -184,10 +190,11 @@ def _row_group(schedule: Schedule, passes: tuple[int, ...]) -> int:
     length = roles.length * math.prod(roles.steps(a) for a in roles.sums)
     streamed = length * math.prod(passes) * (roles.width if roles.lane_stride(roles.y) else 1)
     caches = roles.target.caches
-    cache = caches.near if 4 * streamed < 2 * caches.far else caches.far
+    size = roles.itemsize
+    cache = caches.near if size * streamed < 2 * caches.far else caches.far
     lanes = roles.width if roles.lane_stride(roles.x) else 1
     rows = schedule.rows.size * roles.row_sections
-    fitting = max(1, cache // (4 * rows * length * lanes))
+    fitting = max(1, cache // (size * rows * length * lanes))
     groups = -(-schedule.rows.tiles // min(fitting, schedule.rows.tiles))
     return -(-schedule.rows.tiles // groups)
 

@@ -12,14 +12,14 @@
 namespace graphc::contract {
 
 // The sums of a tile: in registers, or where tile registers are stored at its end.
-template <int MR, int NV, bool AMX>
+template <class T, int MR, int NV, bool AMX>
 struct Accumulators {
-  vec<float> at[MR][NV];
+  vec<T> at[MR][NV];
 };
-template <int MR, int NV>
-struct Accumulators<MR, NV, true> {
+template <class T, int MR, int NV>
+struct Accumulators<T, MR, NV, true> {
   TileRegisters& tiles;
-  vec<float> at[(MR + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS][NV];
+  vec<T> at[(MR + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS][NV];
 };
 
 template <class Tile, class S>

@@ -58,11 +58,11 @@ struct Iteration {
 // ---- the second phase ----------------------------------------------------------------------------
 
 // The partial sums of N neighbours, `size` elements apart, added in ascending order.
-template <int N, int PARTS, long SIZE>
-INLINE vec<float> add_parts(const float* p) {
-  vec<float> sum = load<N>(p);
+template <int N, int PARTS, long SIZE, class T>
+INLINE SumOf<T> add_parts(const T* p) {
+  vec<T> sum = load<N>(p);
   for (int i = 1; i < PARTS; i++) sum += load<N>(p + i * SIZE);
-  return sum;
+  return (SumOf<T>)sum;
 }
 
 // A chunk of ROWS rows of LANE elements: body<N>(row, first) for each register.

@@ -7,10 +7,10 @@
 namespace graphc::contract {
 using pairs = vec<uint32_t>;
 
-template <bool PAIRS> struct FactorOf {
-  using type = vec<float>;
+template <bool PAIRS, class T = float> struct FactorOf {
+  using type = vec<T>;
 };
-template <> struct FactorOf<true> {
+template <class T> struct FactorOf<true, T> {
   using type = pairs;
 };
 
@@ -25,34 +25,25 @@ INLINE void add_pairs(vec<float>& sum, pairs x, pairs y) {
   sum += lower(x) * lower(y);
 #endif
 }
-template <class X>
-INLINE void add_product(vec<float>& sum, X x, vec<float> y) {
+template <class V, class X>
+INLINE void add_product(V& sum, X x, V y) {
   sum += x * y;
 }
 INLINE void add_product(vec<float>& sum, pairs x, pairs y) { add_pairs(sum, x, y); }
 
-// Bytes four at a time, in the place of two bf16: u8 of one operand, i8 of the other. `sum` holds the
-// bits of 32-bit integers, which are exact modulo 2^32. CPUs with AVX512-VNNI add the four products of
-// a lane by one instruction.
-INLINE void add_bytes(vec<float>& sum, pairs unsigned_bytes, pairs signed_bytes) {
+// Bytes four at a time, in the place of two bf16: u8 of one operand, i8 of the other. Sums are exact
+// modulo 2^32. CPUs with AVX512-VNNI add the four products of a lane by one instruction.
+INLINE void add_bytes(vec<uint32_t>& sum, pairs unsigned_bytes, pairs signed_bytes) {
 #if defined(__AVX512VNNI__) && GRAPHC_LANES == 16
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(unsigned_bytes), "v"(signed_bytes));
 #else
-  pairs total = (pairs)sum;
 #pragma GCC unroll 4
   for (int b = 0; b < 32; b += 8)
-    total += (unsigned_bytes >> b & 255) * (pairs)((vec<int32_t>)(signed_bytes << (24 - b)) >> 24);
-  sum = (vec<float>)total;
+    sum += (unsigned_bytes >> b & 255) * (pairs)((vec<int32_t>)(signed_bytes << (24 - b)) >> 24);
 #endif
 }
-template <bool BYTES> struct SumOf {
-  using type = float;
-};
-template <> struct SumOf<true> {
-  using type = int32_t;
-};
-template <bool BYTES, class X, class Y>
-INLINE void add(vec<float>& sum, X x, Y y) {
+template <bool BYTES, class V, class X, class Y>
+INLINE void add(V& sum, X x, Y y) {
   if constexpr (BYTES) add_bytes(sum, x, y);
   else add_product(sum, x, y);
 }

@@ -10,6 +10,7 @@ namespace graphc::contract {
 struct Defaults {
   using X = float;  // what the operands hold in memory
   using Y = float;
+  using T = float;  // and what is summed
   static constexpr int DEPTH = 0, PARTS = 1, LAST_LANES = W;
   static constexpr long AHEAD = 0;
   static constexpr int ROW_SECTIONS = 1, GROUP_OUTER = 1, GROUP_COLUMNS = 1;
@@ -63,7 +64,7 @@ struct Panel {
     for (const Cut& cut : S::columns) most = cut.size > most ? cut.size : most;
     return most;
   }
-  using Factor = typename FactorOf<S::PAIRS>::type;
+  using Factor = typename FactorOf<S::PAIRS, typename S::T>::type;
   // What a block of AMX's tiles has beyond the last step is zeros.
   static constexpr long STEPS =
       S::AMX ? (S::EXTENT + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS : S::EXTENT;

@@ -23,14 +23,22 @@ from graphc.kernels.cpu.tile import Roles, Schedule, TileAxis
 from graphc.kernels.program.nest import Border, Nest, Quotient, Read
 from graphc.ops.logic import C_TYPES
 
+SUMS = {"f32": "float", "f64": "double", "i32": "uint32_t", "i64": "uint64_t"}
+"""What products are summed in, by the dtype of the output: integers wrap, as unsigned ones do."""
+
+
+def element(read: Read) -> str:
+    """The type of an operand's elements in memory."""
+    return SUMS.get(read.type.dtype) or C_TYPES[read.type.dtype]
+
 
 def shape_lines(schedule: Schedule) -> list[str]:
     """`struct Shape`: whatever differs from the template's defaults."""
     roles = schedule.roles
     nest = roles.nest
     lines = ["struct Shape : Defaults {", axis_enum(nest)]
-    kinds = {"X": roles.x.type.dtype, "Y": roles.y.type.dtype}
-    lines += [f"    using {name} = {C_TYPES[d]};" for name, d in kinds.items() if d != "f32"]
+    kinds = {"X": element(roles.x), "Y": element(roles.y), "T": SUMS[nest.node.output.type.dtype]}
+    lines += [f"    using {name} = {kind};" for name, kind in kinds.items() if kind != "float"]
     tiles = {"rows": schedule.rows, "outer": schedule.outer, "columns": schedule.columns}
     names = {name: _tile_name(nest, name, tile) for name, tile in tiles.items()}
     lines.append(integers(**{name.upper(): axis for name, axis in names.items()}))

@@ -15,7 +15,7 @@ from graphc.kernels.cpu.contract_index import (
     output_index,
     sum_lines,
 )
-from graphc.kernels.cpu.contract_shape import shape_lines
+from graphc.kernels.cpu.contract_shape import SUMS, element, shape_lines
 from graphc.kernels.cpu.shell import argument_order, array_text, entry
 from graphc.kernels.cpu.tile import Schedule
 from graphc.kernels.program.epilogue import Epilogue
@@ -39,25 +39,26 @@ def tiled_text(
     sums are stored in the output's order: into the output, or into the workspace for `finish`."""
     roles = schedule.roles
     out = len(node.inputs) + (len(node.outputs) if finish else 0)
+    dtype = roles.nest.node.output.type.dtype
+    result, total = C_TYPES[dtype], SUMS[dtype]
     programs = [e.program for e in (epilogue, finish and finish.epilogue) if e]
     lines = shape_lines(schedule)
     if epilogue:
         together = bool(roles.window) or roles.nest.sections is not None
-        dtype = C_TYPES[roles.nest.node.output.type.dtype]
-        lines += functor("Epilogue", epilogue, sum_parameters(epilogue, together, dtype), ())
+        lines += functor("Epilogue", epilogue, sum_parameters(epilogue, together, result), ())
     else:
-        lines += ["struct Epilogue {", _long(False), "    float* out;", "};"]
+        lines += ["struct Epilogue {", _long(False), f"    {result}* out;", "};"]
     if finish:
-        lines += _finish_functor(finish)
-    fields = setup(node, "Epilogue", epilogue, out)
-    x, y = (f"(const {_element(r)}*)arguments[{r.input}]" for r in (roles.x, roles.y))
+        lines += _finish_functor(finish, total)
+    fields = setup(node, "Epilogue", epilogue, out, "" if epilogue else f"{result}*")
+    x, y = (f"(const {element(r)}*)arguments[{r.input}]" for r in (roles.x, roles.y))
     first = f"contract::run<Shape>({x}, {y}, chunk, {fields});"
     if not finish:
         return _sections(lines, entry(node, [first]), *programs)
     rows, lane = _rows_and_lane(finish)
     second = (
         f"contract::over<{rows}, {lane}, {finish.chunks}>"
-        f"(chunk, {setup(node, 'Finish', finish.epilogue, out, 'const float*')});"
+        f"(chunk, {setup(node, 'Finish', finish.epilogue, out, f'const {total}*')});"
     )
     call = ["if (phase == 0)", f"    {first}", "else", f"    {second}"]
     return _sections(lines, entry(node, call, "phase"), *programs)
@@ -159,7 +160,7 @@ def _long(long: bool) -> str:
     return f"    static constexpr bool LONG = {str(long).lower()};"
 
 
-def _finish_functor(finish: Finish) -> list[str]:
+def _finish_functor(finish: Finish, total: str) -> list[str]:
     domain = finish.epilogue.domain
     first, rest = [], "row"
     for axis in reversed([d for d in range(domain.rank) if d != domain.lane]):
@@ -168,7 +169,7 @@ def _finish_functor(finish: Finish) -> list[str]:
     parameters = "long row, long lane"
     if domain.lane is not None:
         first.append(f"const long e{domain.lane} = lane;")
-    return functor("Finish", finish.epilogue, parameters, first, ["const float* workspace"])
+    return functor("Finish", finish.epilogue, parameters, first, [f"const {total}* workspace"])
 
 
 def _rows_and_lane(finish: Finish) -> tuple[int, int]:
@@ -182,9 +183,7 @@ def setup(
     node: KernelNode, name: str, epilogue: Epilogue | None, out: int, workspace: str = ""
 ) -> str:
     fields = [f"({workspace})arguments[{out}]"] if workspace else []
-    if epilogue is None:
-        fields = [f"(float*)arguments[{out}]"]
-    else:
+    if epilogue is not None:
         order, values = argument_order(node), epilogue.used.values()
         fields += [f"({C_TYPES[v.type.dtype]}*)arguments[{order[v]}]" for v in values]
     return f"{name}{{{', '.join(fields)}}}"

@@ -129,16 +129,25 @@ def _sizes(roles: Roles) -> Iterator[tuple[int, int, int]]:
     column_sizes = _axis_sizes(roles, roles.columns, registers // 2)
     for rows, outer, columns in itertools.product(row_sizes, outer_sizes, column_sizes):
         nv = outer * columns
-        if roles.packed and 4 * roles.length * nv * roles.width > panel_bytes:
+        if roles.packed and roles.itemsize * roles.length * nv * roles.width > panel_bytes:
             continue
         mr = rows * sections
-        if (roles.window or roles.moving) and mr * nv > MOST_WITH_ADDRESSES:
+        sums = mr * nv * roles.registers
+        if (roles.window or roles.moving) and sums > MOST_WITH_ADDRESSES:
             continue
         if roles.window and (outer != roles.window[0][1] or columns % roles.window[1][1]):
             continue
-        halved = 2 if roles.lane_stride(roles.y) == 2 else 0  # registers to pick from, and by
-        if mr * nv + min(mr, nv) + 1 + halved <= registers:
+        if sums + _operands(roles, mr, nv) <= registers:
             yield rows, outer, columns
+
+
+def _operands(roles: Roles, mr: int, nv: int) -> int:
+    """Registers for what is multiplied: the operand with fewer is held, of the other one."""
+    x = roles.registers if roles.lane_stride(roles.x) else 1
+    y = roles.registers
+    halved = 2 if roles.lane_stride(roles.y) == 2 else 0  # registers to pick from, and by
+    product = 0 if roles.fuses_products else 1
+    return (mr * x + y if mr <= nv else x + nv * y) + halved + product
 
 
 def _amx_sizes(roles: Roles, panel_bytes: int) -> Iterator[tuple[int, int, int]]:

@@ -17,8 +17,9 @@ template <int N, class T> INLINE vec<T> load_contiguous(const T* p) {
 #if defined(GRAPHC_AVX512)
   if constexpr (N < W && __is_same(T, float))
     return __builtin_ia32_loadups512_mask(p, v, (unsigned short)((1u << N) - 1));
-  if constexpr (N < W && __is_same(T, int32_t))
-    return (vec<T>)__builtin_ia32_loaddqusi512_mask(p, v, (unsigned short)((1u << N) - 1));
+  else if constexpr (N < W && sizeof(T) == 4)
+    return (vec<T>)__builtin_ia32_loaddqusi512_mask((const int*)p, (vec<int>)v,
+                                                    (unsigned short)((1u << N) - 1));
 #elif defined(GRAPHC_AVX2)
   if constexpr (N < W && __is_same(T, float))
     return __builtin_ia32_maskloadps256((const vec<float>*)p, lanes() < N);
@@ -35,8 +36,8 @@ template <int N, class T> INLINE void store_contiguous(T* p, vec<T> v) {
 #if defined(GRAPHC_AVX512)
   if constexpr (N < W && __is_same(T, float))
     return __builtin_ia32_storeups512_mask(p, v, (unsigned short)((1u << N) - 1));
-  if constexpr (N < W && __is_same(T, int32_t))
-    return __builtin_ia32_storedqusi512_mask(p, v, (unsigned short)((1u << N) - 1));
+  else if constexpr (N < W && sizeof(T) == 4)
+    return __builtin_ia32_storedqusi512_mask((int*)p, (vec<int>)v, (unsigned short)((1u << N) - 1));
 #elif defined(GRAPHC_AVX2)
   if constexpr (N < W && __is_same(T, float))
     return __builtin_ia32_maskstoreps256((vec<float>*)p, lanes() < N, v);
@@ -44,10 +45,6 @@ template <int N, class T> INLINE void store_contiguous(T* p, vec<T> v) {
   __builtin_memcpy(p, &v, N * sizeof(T));
 }
 
-// Every second element of a from element 0 on, and of b from W - 1 on: it ends with the last one wanted, nothing behind is read.
-template <class T, int... L> INLINE vec<T> every_second(vec<T> a, vec<T> b, Lanes<L...>) {
-  return __builtin_shufflevector(a, b, (L < W / 2 ? 2 * L : 2 * L + 1)...);
-}
 // Elements PLACE of those of a and then of b.
 template <class V, int... PLACE> INLINE V shuffle(V a, V b, Lanes<PLACE...> places) {
   if constexpr (is_wide<element<V>>)
@@ -55,13 +52,17 @@ template <class V, int... PLACE> INLINE V shuffle(V a, V b, Lanes<PLACE...> plac
             shuffled_half<1>(a, b, HalfLanes{}, places)};
   else return __builtin_shufflevector(a, b, PLACE...);
 }
+// Every second element of a from element 0 on, and of b from W - 1 on: it ends with the last one wanted, nothing behind is read.
+template <class T, int... L> INLINE vec<T> every_second(vec<T> a, vec<T> b, Lanes<L...>) {
+  return shuffle(a, b, Lanes<(L < W / 2 ? 2 * L : 2 * L + 1)...>{});
+}
 template <int N = W, int S = 1, class T> INLINE vec<T> load(const T* p) {
   static_assert(N > 0 && N <= W);
   if constexpr (__is_same(T, bool)) return as_mask(load<N, S>((const uint8_t*)p) != vec<uint8_t>{});
   else if constexpr (S == 0) return splat<T>(*p);
   else if constexpr (is_narrow<T>) return decode<T>(load<N, S>((const uint16_t*)p));
   else if constexpr (S == 1) return load_contiguous<N>(p);
-  else if constexpr (S == 2 && __is_same(T, float)) {
+  else if constexpr (S == 2 && sizeof(T) >= 4) {
     vec<T> behind{};
     if constexpr (2 * N > W) behind = load_contiguous<2 * N - W>(p + W - 1);
     return every_second<T>(load_contiguous<least(2 * N - 1, W)>(p), behind, AllLanes{});

@@ -43,9 +43,9 @@ class TileAxis:
         return self.cuts[0].size
 
 
-PAGE = 1024
-"""Elements of f32 in a page of 4 KiB: prefetchers stay within it, and addresses a multiple of it
-apart share one set of a first-level cache, which has a line per page and way."""
+PAGE = 4096
+"""Bytes of a page: prefetchers stay within it, and addresses a multiple of it apart share one set
+of a first-level cache, which has a line per page and way."""
 
 TEXT = 64
 """Products in the text of an innermost loop, as far as one step has fewer: enough to hide what the
@@ -87,6 +87,21 @@ class Roles:
     @cached_property
     def width(self) -> int:
         return self.target.lanes
+
+    @cached_property
+    def itemsize(self) -> int:
+        """Bytes of a sum, and of a factor as it is multiplied."""
+        return self.nest.node.output.type.numpy_dtype.itemsize
+
+    @cached_property
+    def registers(self) -> int:
+        """Registers of the machine for one of `width` sums."""
+        return self.itemsize // 4
+
+    @property
+    def fuses_products(self) -> bool:
+        """Whether one instruction multiplies and adds: it does not for integers."""
+        return self.bytes or self.nest.node.output.type.dtype in ("f32", "f64")
 
     @cached_property
     def row_sections(self) -> int:
@@ -219,7 +234,8 @@ class Roles:
             return not y.borders
         if self.pairs and lane == 1 and self.rows is not None and self.steps(self.rows) >= FEW_ROWS:
             return self.length >= self.width and not y.borders
-        if not (lane > 1 and inner == 1) and not (lane == 1 and inner >= PAGE):
+        apart = self.itemsize * inner >= PAGE
+        if not (lane > 1 and inner == 1) and not (lane == 1 and apart):
             return False
         enough = self.bytes or self.length >= self.width
         return enough and not y.borders and self.lane_stride(self.x) == 0
@@ -360,7 +376,8 @@ class Schedule:
     def steps_at_once(self) -> int:
         """Steps of the innermost loop in its text: fewer than `unroll` where one alone has enough
         products to hide the loop, as more take longer to compile and no less to run."""
-        products = self.rows.size * self.roles.row_sections * self.outer.size * self.columns.size
+        sums = self.roles.row_sections * self.outer.size * self.columns.size
+        products = self.rows.size * sums * self.roles.registers
         return 2 if self.unroll == 4 and 4 * products > TEXT else self.unroll
 
     @property
@@ -372,4 +389,5 @@ class Schedule:
         loop = self.main - self.head
         unrolled = self.roles.length - loop + (self.unroll if loop else 0)
         sizes = (sum(c.size for c in t.cuts) for t in (self.rows, self.outer, self.columns))
-        return unrolled * self.roles.row_sections * math.prod(sizes)
+        sums = self.roles.row_sections * self.roles.registers
+        return unrolled * sums * math.prod(sizes)

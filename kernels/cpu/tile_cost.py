@@ -14,6 +14,9 @@ from graphc.kernels.program.nest import Read
 LOAD_CYCLES = {0: 0.5, 1: 0.5, 2: 1.5}
 """Cycles to load a register whose lanes are so many elements apart; others are gathered."""
 
+LINE = 64
+"""Bytes of a line of the caches."""
+
 GIGAHERTZ = 4
 """Cycles per nanosecond of the core that this is a model of."""
 
@@ -48,20 +51,21 @@ class TileCost:
         self.extents = [
             1 if a is None else roles.steps(a) for a in (roles.rows, roles.outer, roles.columns)
         ]
-        self.x_load, self.y_load = (
-            LOAD_CYCLES.get(roles.lane_stride(r), 1.0 * roles.width) for r in (x, y)
-        )
+        self.x_load, self.y_load = (self._load(r) for r in (x, y))
         if roles.pairs:
             self.x_load, self.y_load = self._pair_load(x), 1.5
         elif roles.target.multiplies_pairs:
             self.x_load += x.type.dtype == "bf16"
             self.y_load += y.type.dtype == "bf16"
+        self.product = roles.registers * (0.5 if roles.fuses_products else 1.0)
         self.packing = 0.0
         if roles.packed:
-            self.y_load, self.packing = 0.5, 12.0 * roles.length
+            self.y_load = 0.5 * roles.registers
+            self.packing = 12.0 * roles.registers * roles.length
         self.x_stride, self.y_stride = (self._inner_stride(r) for r in (x, y))
         if roles.packed:
             self.y_stride = roles.width
+        self.line = LINE // roles.itemsize
         self.slides = [
             a is not None and roles.inner is not None and self._stride(y, a) == self.y_stride
             for a in (roles.outer, roles.columns)
@@ -74,9 +78,15 @@ class TileCost:
         self.row_stride = 0 if roles.rows is None else self._stride(x, roles.rows)
         scattered = not roles.lanes_summed and contiguous not in (None, roles.lane)
         # Rows a multiple of a page apart share one set of the first-level cache.
-        self.ways = roles.target.caches.first // 4 // math.gcd(self.row_stride, PAGE)
+        self.ways = roles.target.caches.first // math.gcd(roles.itemsize * self.row_stride, PAGE)
         self.x_laned = roles.lane_stride(x) != 0
         self.store = 6.0 if roles.lanes_summed else 2.0 + (4 * roles.width if scattered else 0)
+
+    def _load(self, read: Read) -> float:
+        """Cycles to load a register of `read`, or an element of it into all lanes."""
+        stride = self.roles.lane_stride(read)
+        cycles = LOAD_CYCLES.get(stride, 1.0 * self.roles.width)
+        return cycles * self.roles.registers if stride else cycles
 
     def _stride(self, read: Read, axis: int) -> int:
         if axis == read.lanes:
@@ -111,7 +121,7 @@ class TileCost:
         mr = rows * roles.row_sections
         loads = mr * self.x_load + nv * self.y_load
         lines = self.lines(mr, no, nc)
-        step = max(mr * nv / 2, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
+        step = max(mr * nv * self.product, loads, 4.0, 1.6 * lines if roles.lanes_summed else 0.0)
         step += 0.1 * lines + 0.15 * (mr + nv)
         if roles.amx:
             kept = roles.kept_rows(rows, nv)
@@ -123,7 +133,8 @@ class TileCost:
         per_panel = self.rows_per_panel(rows, nc)
         per_panel = min(per_panel, roles.kept_rows(rows, nv) or per_panel)
         packing = self.packing and self.packing * nv / per_panel
-        return packing + self.outside * (roles.length * step + loop) + mr * nv * store + 40
+        stores = mr * nv * roles.registers * store
+        return packing + self.outside * (roles.length * step + loop) + stores + 40
 
     def _amx_step(self, mr: int, nv: int, columns: int) -> float:
         """Cycles of one of the 16 steps that tile registers take at once. An instruction
@@ -151,15 +162,17 @@ class TileCost:
     def lines(self, mr: int, no: int, nc: int) -> float:
         """Cache lines that one inner step touches first."""
         of_y = (1 if self.slides[0] else no) * (1 if self.slides[1] else nc)
-        lines = of_y * _distance(self.y_stride)
+        lines = of_y * self._lines(self.y_stride)
         if self.x_laned:
-            return lines + mr * _distance(self.x_stride)
-        together = min(mr, 1 + (mr - 1) * self.row_stride / 16)
+            return lines + mr * self._lines(self.x_stride)
+        together = min(mr, 1 + (mr - 1) * self.row_stride / self.line)
         if self.y_streams:
-            lines += 6.0 * of_y
-        return lines + together * min(1.0, self.x_stride / 16) / 2 + 2.2 * max(0, mr - self.ways)
+            lines += 6.0 * self.roles.registers * of_y
+        of_x = together * min(1.0, self.x_stride / self.line) / 2
+        return lines + of_x + 2.2 * max(0, mr - self.ways)
 
-
-def _distance(stride: int) -> float:
-    """What it costs more to load lines `stride` elements apart: prefetchers stay within a page."""
-    return 3.0 if stride >= PAGE else 1.3 if stride > 64 else 1.0
+    def _lines(self, stride: int) -> float:
+        """The lines of a register, `stride` elements behind the one before: what it costs more to
+        load those far apart counts too, as prefetchers stay within a page."""
+        stride *= self.roles.itemsize
+        return self.roles.registers * (3.0 if stride >= PAGE else 1.3 if stride > 256 else 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,24 +19,24 @@ EXTENTS = (1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 40, 50, 65)
 MATMULS = ("nn", "nt", "tn", "tt", "batched", "broadcast", "sliced", "forward", "dgrad", "wgrad")
 
 
-def matmuls(seed: int, count: int, width: int) -> list[Node]:
+def matmuls(seed: int, count: int, width: int, dtype: str = "f32") -> list[Node]:
     """Matrix products of every transposition, batched, sliced, and of batches in the lanes."""
     random = np.random.default_rng(seed)
-    return [_matmul(random, MATMULS[i % len(MATMULS)], width) for i in range(count)]
+    return [_matmul(random, MATMULS[i % len(MATMULS)], width, dtype) for i in range(count)]
 
 
-def convolutions(seed: int, count: int, width: int) -> list[Node]:
+def convolutions(seed: int, count: int, width: int, dtype: str = "f32") -> list[Node]:
     """Convolutions and both gradients: strides, padding, dilation, groups, odd shapes."""
     random = np.random.default_rng(seed)
     nodes: list[Node] = []
     while len(nodes) < count:
-        node = _convolution(random, ("forward", "dgrad", "wgrad")[len(nodes) % 3], width)
+        node = _convolution(random, ("forward", "dgrad", "wgrad")[len(nodes) % 3], width, dtype)
         if node is not None:
             nodes.append(node)
     return nodes
 
 
-def _matmul(random: np.random.Generator, kind: str, width: int) -> Node:
+def _matmul(random: np.random.Generator, kind: str, width: int, dtype: str) -> Node:
     m, k, n = (int(random.choice(EXTENTS)) for _ in range(3))
     lanes = Layout(0, width)
     rows = Type((m, n))
@@ -66,10 +67,12 @@ def _matmul(random: np.random.Generator, kind: str, width: int) -> Node:
         return emit(Matmul(), a, b)
 
     bias = Type((n,))
-    return _with_epilogue(random, f"matmul_{kind}", product, [a, b], rows.with_layout(out), bias)
+    types = [replace(t, dtype=dtype) for t in (a, b)]
+    rows, bias = (replace(t, dtype=dtype) for t in (rows.with_layout(out), bias))
+    return _with_epilogue(random, f"matmul_{kind}", product, types, rows, bias)
 
 
-def _convolution(random: np.random.Generator, kind: str, width: int) -> Node | None:
+def _convolution(random: np.random.Generator, kind: str, width: int, dtype: str) -> Node | None:
     def pick(*choices: int) -> int:
         return int(random.choice(choices))
 
@@ -83,7 +86,7 @@ def _convolution(random: np.random.Generator, kind: str, width: int) -> Node | N
         groups,
     )
     lanes = Layout(0, width) if random.integers(3) else ROW_MAJOR
-    x, weight = Type((n, c, h, w), layout=lanes), Type((k, c // groups, r, s))
+    x, weight = Type((n, c, h, w), dtype, lanes), Type((k, c // groups, r, s), dtype)
     try:
         (y,) = Conv2d(*settings).infer(x, weight)
     except GraphError:
@@ -96,7 +99,7 @@ def _convolution(random: np.random.Generator, kind: str, width: int) -> Node | N
     else:
         mixed = y if random.integers(2) else y.with_layout(ROW_MAJOR)
         types, out, op = [x, mixed], weight, Conv2dWgrad(*settings, (r, s))
-    bias = Type((out.shape[1], 1, 1))
+    bias = Type((out.shape[1], 1, 1), dtype)
     return _with_epilogue(random, f"conv_{kind}", lambda a, b: emit(op, a, b), types, out, bias)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,9 +31,12 @@ def _inputs(node: Node, seed: int = 0) -> list[Array]:
     random = np.random.default_rng(seed)
     arrays = []
     for value in node.inputs:
-        noise = random.standard_normal(value.type.shape)
-        whole = value.type.dtype.startswith("i")
-        arrays.append((np.rint(9 * noise) if whole else noise).astype(value.type.numpy_dtype))
+        shape, dtype = value.type.shape, value.type.numpy_dtype
+        if dtype.kind == "i":
+            limits = np.iinfo(dtype)
+            arrays.append(random.integers(limits.min, limits.max, shape, dtype, endpoint=True))
+        else:
+            arrays.append(random.standard_normal(shape).astype(dtype))
     return arrays
 
 
@@ -64,6 +68,21 @@ def test_convolutions_and_gradients_equal_the_reference(width: int) -> None:
     count = 48 if width == WIDTH else 12
     for built in build(convolutions(width, count, width), Target("cpu", width)):
         _assert_right(built)
+
+
+@pytest.mark.parametrize("width", sorted({4, 8, WIDTH}))
+@pytest.mark.parametrize("dtype", ["f64", "i32", "i64"])
+def test_sums_of_other_dtypes_equal_the_reference(dtype: str, width: int) -> None:
+    """Those of integers wrap, and are right to the last bit in whatever order."""
+    count = 30 if width == WIDTH else 10
+    nodes = matmuls(width + 1, count, width, dtype)
+    if dtype == "f64":
+        nodes += convolutions(width + 1, count, width, dtype)
+    tiled = 0
+    for built in build(nodes, Target("cpu", width)):
+        _assert_right(built)
+        tiled += "struct Shape" in built.kernel.source
+    assert tiled > 0.9 * len(nodes)
 
 
 @pytest.mark.parametrize("width", [4, 8, 16])
@@ -163,14 +182,15 @@ def _conv_wgrad(batch: int, channels: int, filters: int) -> Node:
 
 def _conv_pool(x: Type, filters: int, taps: int, padding: int, pool: tuple[int, int]) -> Node:
     conv = Conv2d((1, 1), (padding, padding), (1, 1), 1)
-    weight = Type((filters, x.shape[1], taps, taps))
+    weight = Type((filters, x.shape[1], taps, taps), x.dtype)
 
     def function(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
         biased = emit(conv, x, weight) + F.reshape(bias, (1, filters, 1, 1))
         largest, places = current_builder().emit(MaxPool2d(pool, pool, (0, 0)), biased)
         return F.relu(largest), places
 
-    return traced("conv_pool", function, [x, weight, Type((filters,))], [x.layout] * 2)
+    bias = Type((filters,), x.dtype)
+    return traced("conv_pool", function, [x, weight, bias], [x.layout] * 2)
 
 
 def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,9 +199,10 @@ def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyP
     lanes = Type((WIDTH + 3, 3, 9, 10), layout=LANES)
     rows = Type((3, 2, 7, 8))
     wide = Type((3, 2, 6, 2 * WIDTH + 10))  # rows long enough to fill vectors by themselves
+    doubles = replace(lanes, dtype="f64")
     nodes = [
         _conv_pool(x, filters, 3, padding, pool)
-        for x in (lanes, rows, wide)
+        for x in (lanes, doubles, rows, wide)
         for filters, padding, pool in (
             (5, 0, (2, 2)),
             (4, 1, (2, 2)),
@@ -190,7 +211,7 @@ def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyP
         )
     ]
     tiled = build(nodes)
-    assert all("struct Shape" in b.kernel.source for b in tiled[:4])
+    assert all("struct Shape" in b.kernel.source for b in tiled[:8])
     monkeypatch.setattr("graphc.kernels.cpu.contract.ranked", lambda *_: [])
     for built in [*tiled, *build(nodes)]:
         assert isinstance(built.node.op, Fused)
@@ -294,7 +315,7 @@ def test_large_work_is_cut_into_chunks_and_small_work_is_not() -> None:
 
 
 def test_a_chunk_of_a_plain_loop_has_four_operations_a_cycle() -> None:
-    node = single(Matmul(), [Type((512, 512), "f64"), Type((512, 512), "f64")])
+    node = single(Matmul(), [Type((512, 512), "i8"), Type((512, 512), "i8")])
     (chunks,) = lower_contract(node, Target("cpu", 16)).phases
     assert chunks > 50
     assert 4 <= 2 * 512**3 / chunks / CHUNK_CYCLES < 4.1

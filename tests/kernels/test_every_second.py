@@ -12,10 +12,11 @@ WIDTHS = (15, 16, 17, 29, 30, 31, 32, 33, 47, 63, 64, 65)
 
 
 @pytest.mark.parametrize("padding", [0, 1])
-def test_strided_windows_are_those_of_numpy_at_every_width(padding: int) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_strided_windows_are_those_of_numpy_at_every_width(padding: int, dtype: str) -> None:
     generator = np.random.default_rng(0)
-    images = [generator.standard_normal((1, 2, 7, w), np.float32) for w in WIDTHS]
-    weight = generator.standard_normal((3, 2, 3, 3), np.float32)
+    images = [generator.standard_normal((1, 2, 7, w)).astype(dtype) for w in WIDTHS]
+    weight = generator.standard_normal((3, 2, 3, 3)).astype(dtype)
 
     def program(*images: graphc.Tensor) -> list[graphc.Tensor]:
         results = []
@@ -28,11 +29,12 @@ def test_strided_windows_are_those_of_numpy_at_every_width(padding: int) -> None
             ]
         return results
 
-    specs = [graphc.spec(x.shape) for x in images]
+    specs = [graphc.spec(x.shape, dtype) for x in images]
     expected = graphc.compile(program, *specs, device="reference")(*images)
     found = graphc.compile(program, *specs, device="cpu")(*images)
+    tolerance = 100 * np.finfo(dtype).eps
     for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(

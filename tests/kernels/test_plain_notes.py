@@ -18,14 +18,15 @@ def plan(dtype: str) -> Plan:
     return found
 
 
-@pytest.mark.parametrize(("dtype", "short"), [("float64", "f64"), ("int32", "i32")])
-def test_sums_that_are_not_f32(dtype: str, short: str):
-    note = f"matmul: plain loop: tiles are of f32, its sums of {short}"
+@pytest.mark.parametrize(("dtype", "short"), [("int8", "i8"), ("uint8", "u8")])
+def test_sums_of_bytes(dtype: str, short: str):
+    note = f"matmul: plain loop: there are no tiles for sums of {short}"
     assert plan(dtype).notes == (note,)
     assert note in str(plan(dtype))
 
 
-def test_a_nest_for_which_no_tile_is_found(monkeypatch):
-    assert plan("float32").notes == ()
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_a_nest_for_which_no_tile_is_found(dtype: str, monkeypatch):
+    assert plan(dtype).notes == ()
     monkeypatch.setattr(contract, "ranked", lambda *_: [])
-    assert plan("float32").notes == ("matmul: plain loop: no tile suits it",)
+    assert plan(dtype).notes == ("matmul: plain loop: no tile suits it",)
