@@ -35,7 +35,9 @@ kernels, and with them results, do not depend on the device."""
 JOINABLE = ("contract", "pointwise", "reduce")
 """The headers whose templates take the block that they do the work of: several such kernels can be
 parts of one launch (joined.py)."""
-DYNAMIC = "extern __shared__ __align__({}) unsigned char dynamic_shared[];"
+DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
+PANELS = DYNAMIC.replace("16", "1024")
+"""For wgmma, whose panels begin at multiples of 1024."""
 """The shared memory whose size a launch gives."""
 
 
@@ -106,7 +108,7 @@ def source(
     `dynamic` of shared memory lies outside of both, where it has one name for all."""
     body = joined_lines(sections)
     includes = included(headers)
-    includes += f"\n\n{DYNAMIC.format(1024 if 'wgmma' in headers else 16)}" if dynamic else ""
+    includes += f"\n\n{PANELS if 'wgmma' in headers else DYNAMIC}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
     return f"{provenance(node)}\n{includes}\n\n{within(space, body)}\n"
 
