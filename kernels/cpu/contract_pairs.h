@@ -28,6 +28,8 @@ INLINE void add_pairs(vec<float>& sum, pairs x, pairs y) {
 template <class V, class X>
 INLINE void add_product(V& sum, X x, V y) {
   sum += x * y;
+  // Of integers GCC would add up the products of several steps first, which takes registers.
+  if constexpr (element<V>(1) / 2 == 0) pin(sum);
 }
 INLINE void add_product(vec<float>& sum, pairs x, pairs y) { add_pairs(sum, x, y); }
 

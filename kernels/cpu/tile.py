@@ -355,8 +355,9 @@ class Schedule:
             for kind, span in spans.items()
             if span.size > 1
         ]
+        each = "register" if roles.registers == 1 else "pair of registers"
         tile = f"a tile of {' x '.join(sizes) or 'one register'}, {roles.width} of "
-        tile += f"{axes[roles.lane].name} in each register"
+        tile += f"{axes[roles.lane].name} in each {each}"
         cheapest = "by the model of cycles the cheapest that"
         if roles.amx:
             what = "bytes" if roles.bytes else "bf16"

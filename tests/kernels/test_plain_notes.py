@@ -1,12 +1,17 @@
-"""Contractions that take the plain loop: the plan's notes say so, and why."""
+"""Contractions that take the plain loop, and why, and the tile of others: the plan says so."""
 
 from __future__ import annotations
 
 import pytest
 
 import graphc
+from graphc.ir import Type
 from graphc.kernels.cpu import contract
+from graphc.kernels.lower import lower
+from graphc.ops import Matmul
 from graphc.runtime.plan.plan import Plan
+from graphc.target import Target
+from tests.kernels.harness import single
 
 pytestmark = pytest.mark.usefixtures("unbuilt")
 
@@ -23,6 +28,12 @@ def test_sums_of_bytes(dtype: str, short: str):
     note = f"matmul: plain loop: there are no tiles for sums of {short}"
     assert plan(dtype).notes == (note,)
     assert note in str(plan(dtype))
+
+
+@pytest.mark.parametrize(("dtype", "short"), [("f64", "pair of registers"), ("i32", "register")])
+def test_a_tile_says_what_its_registers_hold(dtype: str, short: str):
+    node = single(Matmul(), [Type((40, 50), dtype), Type((50, 64), dtype)])
+    assert f"16 of n in each {short}: by the model" in lower(node, Target("cpu", 16)).choice
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
