@@ -9,8 +9,8 @@
 // move in runs of Length neighbours, which are columns of one row (RowsApart) or rows at one column;
 // Length divides their number. A thread goes through its row, or its run of rows, in steps of Along
 // runs or columns; the block then combines in a fixed order.
-// Held: where rows are short, a thread loads all that it needs of its row before the first stage.
-// Else each loop loads a few runs ahead of their bodies: outputs may lie where inputs do, so that
+// Held: where rows are short, a thread loads all that it needs of its row before the first stage, or
+// nearly all. Else each loop loads a few runs ahead of their bodies: outputs may lie where inputs do, so that
 // the compiler would not move a load before an earlier store.
 // Splits: the block's y covers its share of the columns and stores partial results; the launch of the
 // next stage, which knows all partial results, combines them in a fixed order.
@@ -35,6 +35,46 @@ struct alignas(16) Several {
   GRAPHC_INLINE void combine(const Several& other) {
 #pragma unroll
     for (int i = 0; i < N; i++) at[i].combine(other.at[i]);
+  }
+};
+
+// A struct as what is moved at once.
+template <class T>
+union Pieces {
+  struct alignas(alignof(T)) Piece {
+    unsigned char at[alignof(T)];
+  };
+  static constexpr int count = sizeof(T) / sizeof(Piece);
+  T whole;
+  Piece at[count];
+  GRAPHC_INLINE Pieces() {}
+  GRAPHC_INLINE explicit Pieces(const T& whole) : whole(whole) {}
+};
+
+// What a thread keeps of its row: what it loads in the first Own of its steps, in registers, and in
+// the next Shared ones, in places of its own in `memory`, where threads that are neighbours have
+// neighbouring pieces.
+template <class Loads, int Own, int Shared, int Threads>
+struct Held {
+  Loads own[Own];
+  unsigned char* memory;
+
+  GRAPHC_INLINE void share(int step, const Loads& loads) {
+    const Pieces<Loads> pieces(loads);
+#pragma unroll
+    for (int i = 0; i < pieces.count; i++) *piece(step, i) = pieces.at[i];
+  }
+  GRAPHC_INLINE Loads shared(int step) const {
+    Pieces<Loads> pieces;
+#pragma unroll
+    for (int i = 0; i < pieces.count; i++) pieces.at[i] = *piece(step, i);
+    return pieces.whole;
+  }
+
+ private:
+  GRAPHC_INLINE auto* piece(int step, int number) const {
+    const int line = step * Pieces<Loads>::count + number;
+    return reinterpret_cast<typename Pieces<Loads>::Piece*>(memory) + line * Threads + threadIdx.x;
   }
 };
 
@@ -85,19 +125,39 @@ struct Reduce {
     }
   }
 
-  // Loads load(column) of all of this thread's columns.
-  template <class Loads, class Load>
-  GRAPHC_INLINE void hold(Loads (&loads)[held], const Load& load) const {
+  // Loads load(column) of what is kept of this thread's columns.
+  template <class Loads, int Own, int Shared, class Load>
+  GRAPHC_INLINE void hold(Held<Loads, Own, Shared, threads>& kept, const Load& load) const {
+    constexpr int batch = 4;
+#pragma unroll 1
+    for (int j = Own; j < Own + Shared; j += batch) {
+      Loads loaded[batch];
 #pragma unroll
-    for (int j = 0; j < held; j++)
-      if (has(j)) loads[j] = load(held_column(j));
+      for (int i = 0; i < batch; i++)
+        if (j + i < Own + Shared && has(j + i)) loaded[i] = load(held_column(j + i));
+#pragma unroll
+      for (int i = 0; i < batch; i++)
+        if (j + i < Own + Shared && has(j + i)) kept.share(j + i - Own, loaded[i]);
+    }
+#pragma unroll
+    for (int j = 0; j < Own; j++)
+      if (has(j)) kept.own[j] = load(held_column(j));
   }
-  // Calls body(column, loads) for them.
-  template <class Loads, class Body>
-  GRAPHC_INLINE void each(const Loads (&loads)[held], const Body& body) const {
+  // Calls body(column, loads) for all of them; load(column) of those that are not kept.
+  template <class Loads, int Own, int Shared, class Load, class Body>
+  GRAPHC_INLINE void each(const Held<Loads, Own, Shared, threads>& kept, const Load& load,
+                          const Body& body) const {
 #pragma unroll
-    for (int j = 0; j < held; j++)
-      if (has(j)) body(held_column(j), loads[j]);
+    for (int j = 0; j < Own; j++)
+      if (has(j)) body(held_column(j), kept.own[j]);
+#pragma unroll 2
+    for (int j = Own; j < Own + Shared; j++)
+      if (has(j)) body(held_column(j), kept.shared(j - Own));
+    if constexpr (Own + Shared < held) {
+#pragma unroll 2
+      for (int j = Own + Shared; j < held; j++)
+        if (has(j)) body(held_column(j), load(held_column(j)));
+    }
   }
 
   // The results of all elements of the row's share, known to each of the row's threads;
@@ -108,10 +168,10 @@ struct Reduce {
     each<Ahead>(load, [&](Index column, const auto& loads) { body(column, loads, results); });
     return combined(results);
   }
-  template <class Results, class Loads, class Body>
-  GRAPHC_INLINE Results reduce(const Loads (&loads)[held], const Body& body) const {
+  template <class Results, class Kept, class Load, class Body>
+  GRAPHC_INLINE Results reduce(const Kept& kept, const Load& load, const Body& body) const {
     Results results = Results::identity();
-    each(loads, [&](Index column, const Loads& own) { body(column, own, results); });
+    each(kept, load, [&](Index column, const auto& loads) { body(column, loads, results); });
     return combined(results);
   }
 
@@ -131,27 +191,16 @@ struct Reduce {
     if (exists()) {
 #pragma unroll 8
       for (int split = along; split < Splits; split += Along) {
-        Pieces<Results> own(Results::identity());
+        Pieces<Results> own;
 #pragma unroll
         for (int i = 0; i < own.count; i++) own.at[i] = *piece<Results>(workspace, split, i);
-        results.combine(own.results);
+        results.combine(own.whole);
       }
     }
     return combined(results);
   }
 
  private:
-  // Results as what is moved at once.
-  template <class Results>
-  union Pieces {
-    struct alignas(alignof(Results)) Piece {
-      unsigned char at[alignof(Results)];
-    };
-    static constexpr int count = sizeof(Results) / sizeof(Piece);
-    Results results;
-    Piece at[count];
-    GRAPHC_INLINE explicit Pieces(const Results& results) : results(results) {}
-  };
   template <class Results>
   GRAPHC_INLINE auto* piece(unsigned char* workspace, int split, int number) const {
     using Piece = typename Pieces<Results>::Piece;

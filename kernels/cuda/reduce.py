@@ -33,6 +33,16 @@ have."""
 FEW_BLOCKS = 66
 """Blocks that are few enough to be twice as many, of twice as many threads: half of a large
 device's multiprocessors."""
+KEEPING_THREADS, KEEPING_ALONG = 512, 256
+"""Threads of a block that keeps its columns, and how many of them share one: of a run of 16 bytes,
+so that they read sectors of 32."""
+KEPT_BYTES = 224
+"""Bytes of registers in which such a thread keeps what it loads: half of what it has."""
+KEPT_SHARED = 80 << 10
+"""Bytes of shared memory for that: with what sums take not more than the 96 KiB that every GPU of
+compute capability 8.0 and more has."""
+ALONE_BYTES = 128 << 10
+"""Bytes that a block loads in the time of a second launch, where few others load."""
 MOST_THREADS = 1024
 """Threads of a block that holds one row."""
 
@@ -41,7 +51,8 @@ MOST_THREADS = 1024
 class Shape:
     """`across` rows, or runs of rows, and `along` columns, or runs of columns, are a block's; each
     of `splits` blocks has a part of a row. `rows_apart`: neighbouring threads have neighbouring
-    columns, of which `length` make a run; else rows do. `held`: a thread loads its row once."""
+    columns, of which `length` make a run; else rows do. Of its steps through a row a thread keeps
+    what it loads in the first `own` in registers, and in the next `shared` in shared memory."""
 
     rows: int
     columns: int
@@ -50,7 +61,13 @@ class Shape:
     rows_apart: bool
     splits: int
     length: int = 1
-    held: bool = False
+    own: int = 0
+    shared: int = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether a thread loads its row once, but for what is more than it can keep."""
+        return self.own > 0
 
     @property
     def threads(self) -> int:
@@ -82,7 +99,10 @@ def choose_shape(found: Rows) -> Shape:
         length = _run_length(found, reduced[-1])
         return _of_rows(rows, columns, length, _bytes_of_column(found))
     length = _run_length(found, kept[-1]) if rows > 1 else 1
-    return _of_columns(rows, columns, length, _results(found))
+    shape = _of_columns(rows, columns, length, _results(found))
+    if shape.splits == 1:
+        return shape
+    return _keeping_columns(rows, columns, length, _bytes_again(found, length)) or shape
 
 
 def values_of(found: Rows) -> dict[str, Value]:
@@ -118,7 +138,7 @@ def _of_rows(rows: int, columns: int, length: int, column_bytes: int) -> Shape:
         along *= 2
     if 0 < held_bytes(along) <= HELD_BYTES:
         across = max(1, THREADS // along)
-        return Shape(rows, columns, across, along, True, 1, length, True)
+        return Shape(rows, columns, across, along, True, 1, length, -(-runs // along))
     along = least
     while (
         along < THREADS
@@ -152,6 +172,39 @@ def _of_columns(rows: int, columns: int, length: int, result: int) -> Shape:
         across, along = narrow, 2 * along
         splits = _splits(-(-places // across), columns, along)
     return Shape(rows, columns, across, along, False, splits, length)
+
+
+def _keeping_columns(rows: int, columns: int, length: int, step_bytes: int) -> Shape | None:
+    """Blocks that keep nearly all of the 32 bytes of each of their columns, of which a thread loads
+    `step_bytes` in a step, for loops that read them again; None where that is too much, or where
+    all threads of the device have less to load."""
+    across, along = KEEPING_THREADS // KEEPING_ALONG, KEEPING_ALONG
+    blocks, steps = -(-rows // (length * across)), -(-columns // along)
+    if not step_bytes or length == 1:
+        return None
+    own = min(steps, KEPT_BYTES // step_bytes)
+    shared = min(steps - own, KEPT_SHARED // (KEEPING_THREADS * step_bytes))
+    most = steps if blocks >= FEW_BLOCKS else ALONE_BYTES // (KEEPING_THREADS * step_bytes)
+    if steps > most or (own + shared) * 4 < steps * 3:
+        return None
+    return Shape(rows, columns, across, along, False, 1, length, own, shared)
+
+
+def _bytes_again(found: Rows, length: int) -> int:
+    """Bytes of registers for what a step loads, if several loops load some of it; else 0."""
+    values = values_of(found)
+    loads = [
+        {
+            address
+            for s in loop.body.statements
+            if isinstance(s, Load) and (address := plain_address(s, values))
+        }
+        for loop in found.loops
+    ]
+    if sum(map(len, loads)) == len(set().union(*loads)):
+        return 0
+    sizes = (values[a.pointer].type.numpy_dtype.itemsize * length for a in set().union(*loads))
+    return sum(-(-size // 16) * 16 for size in sizes)
 
 
 def _splits(blocks: int, steps: int, along: int) -> int:

@@ -46,7 +46,7 @@ def lower_reduce(node: KernelNode) -> Kernel:
     domain = Domain(tuple(extents[d] for d in order))
     rows = find_rows(body, domain, apart=True, order=order)
     shape = choose_shape(rows)
-    if not shape.held and (moved := in_one_pass(body)) is not body:
+    if not (shape.held and shape.rows_apart) and (moved := in_one_pass(body)) is not body:
         rows = find_rows(moved, domain, apart=True, order=order)
         shape = choose_shape(rows)
     split = shape.splits > 1
@@ -55,7 +55,8 @@ def lower_reduce(node: KernelNode) -> Kernel:
     launches = Launches(node, rows.pointers, text.offsets[-1] if split else 0, inplace)
     for part, lines, splits in text.launches():
         resident = RESIDENT * THREADS // shape.threads or 1
-        launches.add(lines, shape.blocks, part, splits, shape.threads, resident)
+        shared = text.shared_bytes
+        launches.add(lines, shape.blocks, part, splits, shape.threads, resident, shared)
     settings = (
         f"using Rows = Reduce<Block, {text.index}, {shape.rows}, {shape.columns}, {shape.across}, "
         f"{shape.along}, {str(shape.rows_apart).lower()}, {shape.splits}, {shape.length}>;"
@@ -201,8 +202,27 @@ class _Text:
         if not self.shape.held:
             return []
         struct, functor = self._loading("Loads", self._held)
-        call = [f"rows.hold(held, {functor[0]}", *functor[1:-1], "});"]
-        return [*struct, "Loads held[Rows::held];", *call]
+        kept = f"Held<Loads, {self.shape.own}, {self.shape.shared}, Rows::threads> held;"
+        named = [f"const auto load_step = {functor[0]}", *functor[1:-1], "};"]
+        lines = [*struct, *named, kept]
+        if self.shape.shared:
+            lines.append(f"static_assert(sizeof(Loads) == {self._bytes_held});")
+            lines.append("held.memory = dynamic_shared;")
+        return [*lines, "rows.hold(held, load_step);"]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of shared memory that holds elements."""
+        return self.shape.shared and self.shape.shared * self.shape.threads * self._bytes_held
+
+    @property
+    def _bytes_held(self) -> int:
+        """Of what is held of a step, as a struct."""
+        end = widest = 0
+        for size in map(self._bytes, self._held):
+            own = min(size, 16)
+            end, widest = -(-end // own) * own + size, max(widest, own)
+        return -(-end // widest) * widest
 
     @cached_property
     def _held(self) -> dict[Address, str]:
@@ -216,7 +236,7 @@ class _Text:
         sources |= {address: f"loads.{field}" for address, field in loads.items()}
         kind = "Loads" if held else f"Loads{number}"
         stage, settings = self._stage(number), [self._stage(number)] if loop.sums else []
-        first = ["held,"]
+        first = ["held,", "load_step,"]
         if not held:
             struct, functor = self._loading(kind, loads)
             head, first = [*head, *struct], [*functor[:-1], "},"]

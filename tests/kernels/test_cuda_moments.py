@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.kernels.cuda import reduce
 from graphc.kernels.cuda.moments import in_one_pass
 from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
-from graphc.runtime.sim.native import FORWARD
-from tests.kernels.cuda_harness import TARGET, traced
+from graphc.runtime.sim.native import BACKWARD, FORWARD
+from tests.kernels.cuda_harness import TARGET, arrays_of, traced
 from tests.sim.playing import Played, simulator
 from tests.tools import need_command
 
@@ -97,6 +98,45 @@ def test_rows_that_are_held_stay_as_they_are():
 
     held = lower(traced("held", normalised, spec(64, 256)), TARGET)
     assert held.source.count("rows.reduce<") == 2
+
+
+def batch_normalised(x: Any, scale: Any, dy: Any) -> Any:
+    centred = x - graphc.mean(x, axis=0)
+    root = graphc.rsqrt(graphc.mean(centred * centred, axis=0) + 1e-3)
+    return centred * root * scale, dy * graphc.sum(dy * centred, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "own", "shared"),
+    [(1600, 8, 0), (1600, 2, 5), (1537, 2, 5), (1600, 2, 4), (1537, 3, 3)],
+)
+def test_columns_are_kept_in_registers_and_shared_memory_or_read_again(
+    rows: int, own: int, shared: int, monkeypatch: Any
+):
+    need_command("g++", "clang++")
+    monkeypatch.setattr(reduce, "FEW_BLOCKS", 1)
+    monkeypatch.setattr(reduce, "KEPT_BYTES", own * 32)
+    monkeypatch.setattr(reduce, "KEPT_SHARED", shared * 32 * 512)
+    specs = spec(rows, 20), spec(20), spec(rows, 20)
+    node = traced(f"kept_{rows}_{own}_{shared}", batch_normalised, *specs)
+    kernel = lower(node, TARGET)
+    assert f"Held<Loads, {min(own, 7)}, {shared}, " in kernel.source
+    (launch,) = kernel.launches
+    assert launch.shared_bytes == shared * 32 * 512
+    arrays = arrays_of(node)
+    played = Played(simulator(check=True), [node])
+    ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
+    for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
+        np.testing.assert_array_equal(got, other)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+
+
+def test_what_a_block_keeps_of_its_columns_is_bounded():
+    for rows, channels, kept in ((4096, 1024, True), (40960, 1024, False), (1568, 256, True)):
+        specs = spec(rows, channels), spec(channels), spec(rows, channels)
+        kernel = lower(traced(f"of_{rows}", batch_normalised, *specs), TARGET)
+        assert ("Held<" in kernel.source) == kept
+        assert all(launch.shared_bytes <= 80 << 10 for launch in kernel.launches)
 
 
 def normal(mean: float, deviation: float) -> Any:

@@ -42,6 +42,7 @@ NODES = {
     ),
     "rows": traced("rows", normalised, spec(5, 300)),
     "columns": traced("columns", lambda x: graphc.sum(x, axis=0), spec(300, 37)),
+    "kept": traced("kept", lambda x: x - graphc.mean(x, axis=0), spec(1537, 8)),
     "runs": traced("runs", lambda x: graphc.sum(x, axis=0), spec(300, 36)),
     "long_row": traced("long_row", lambda x: graphc.sum(x, axis=1), spec(3, 40000)),
     "gather": traced(
@@ -128,16 +129,20 @@ MUTANTS = (
     Mutant("reduce", "|| place < places; }", "|| true; }", "columns"),
     Mutant(
         "reduce",
-        "block.sync();\n    results",
-        "results",
+        "block.sync();\n    if constexpr (second",
+        "if constexpr (second",
         "columns",
     ),
-    Mutant("reduce", "i = 1; i < groups; i++", "i = 1; i <= groups; i++", "columns"),
+    Mutant("reduce", "block.sync();\n    }\n    results", "}\n    results", "runs"),
+    Mutant("reduce", "if (threadIdx.x < second)", "if (threadIdx.x < 2 * second)", "runs"),
+    Mutant("reduce", "i = 1; i < fewer; i++", "i = 1; i <= fewer; i++", "columns"),
     Mutant("reduce", "along % lanes == 0) slots", "true) slots", "runs"),
     Mutant(
         "reduce", "split < Splits; split += Along", "split <= Splits; split += Along", "long_row"
     ),
-    Mutant("reduce", "if (first_of_row()) workspace", "if (stores()) workspace", "long_row"),
+    Mutant("reduce", "if (!first_of_row()) return;", "if (!stores()) return;", "long_row"),
+    Mutant("reduce", "if (has(j)) kept.own[j] =", "kept.own[j] =", "kept"),
+    Mutant("reduce", "if (has(j)) body(held_column(j), kept", "body(held_column(j), kept", "kept"),
     Mutant("index", "if (thread <= rows)", "if (thread < rows)", "gather"),
     Mutant("index", "__syncthreads();\n  for", "for", "gather"),
     Mutant("pointwise", "if (i < count) body(i);", "body(i);", "pointwise"),
