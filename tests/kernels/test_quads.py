@@ -24,11 +24,11 @@ from tests.tools import first_quick
 
 SOURCE = """#include "cpu/contract_pairs.h"
 using namespace graphc;
-extern "C" void add(const uint8_t* x, const int8_t* y, int* sums, long n) {
+extern "C" void add(const uint8_t* x, const int8_t* y, uint32_t* sums, long n) {
   for (long i = 0; i < n; i += W) {
-    vec<float> sum = (vec<float>)load(sums + i);
+    vec<uint32_t> sum = load(sums + i);
     contract::add_bytes(sum, load((const uint32_t*)x + i), load((const uint32_t*)y + i));
-    store(sums + i, (vec<int32_t>)sum);
+    store(sums + i, sum);
   }
 }
 """
