@@ -20,6 +20,7 @@ import numpy as np
 
 from graphc.ir import DTYPES, Graph, Names, Node, Value, infer_types
 from graphc.ir.op import Op
+from graphc.kernels.cuda.factors import needed
 from graphc.ops.arithmetic import Maximum, Multiply, Square, Subtract
 from graphc.ops.constant import Constant
 from graphc.ops.reduction import Sum
@@ -36,7 +37,7 @@ def in_one_pass(body: Graph) -> Graph:
             nodes.append(node)
         else:
             nodes += _Moments(names, node).of(x)
-    return body if len(nodes) == len(body.nodes) else replace(body, nodes=_needed(body, nodes))
+    return body if len(nodes) == len(body.nodes) else replace(body, nodes=needed(body, nodes))
 
 
 def _deviating(node: Node, producers: Mapping[Value, Node]) -> Value | None:
@@ -100,13 +101,3 @@ class _Moments:
         made = Value(self.names.fresh(self.last.output.name), kind)
         self.nodes.append(Node(op, inputs, (made,), self.last.where))
         return made
-
-
-def _needed(body: Graph, nodes: list[Node]) -> tuple[Node, ...]:
-    """Those of `nodes` that lead to an output."""
-    needed, kept = set(body.outputs), list[Node]()
-    for node in reversed(nodes):
-        if not needed.isdisjoint(node.outputs):
-            needed.update(node.inputs)
-            kept.append(node)
-    return tuple(reversed(kept))

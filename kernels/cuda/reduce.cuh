@@ -150,7 +150,7 @@ struct Reduce {
 #pragma unroll
     for (int j = 0; j < Own; j++)
       if (has(j)) body(held_column(j), kept.own[j]);
-#pragma unroll 2
+#pragma unroll 1
     for (int j = Own; j < Own + Shared; j++)
       if (has(j)) body(held_column(j), kept.shared(j - Own));
     if constexpr (Own + Shared < held) {

@@ -36,7 +36,7 @@ device's multiprocessors."""
 KEEPING_THREADS, KEEPING_ALONG = 512, 256
 """Threads of a block that keeps its columns, and how many of them share one: of a run of 16 bytes,
 so that they read sectors of 32."""
-KEPT_BYTES = 224
+KEPT_BYTES = 256
 """Bytes of registers in which such a thread keeps what it loads: half of what it has."""
 KEPT_SHARED = 80 << 10
 """Bytes of shared memory for that: with what sums take not more than the 96 KiB that every GPU of
@@ -101,6 +101,8 @@ def choose_shape(found: Rows) -> Shape:
     length = _run_length(found, kept[-1]) if rows > 1 else 1
     shape = _of_columns(rows, columns, length, _results(found))
     if shape.splits == 1:
+        return shape
+    if 2 * THREADS * _results(found) > SHARED_BYTES:  # of so many sums there is no room beside them
         return shape
     return _keeping_columns(rows, columns, length, _bytes_again(found, length)) or shape
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from graphc.ir import DTYPES, Value
+from graphc.kernels.cuda.factors import factored
 from graphc.kernels.cuda.moments import in_one_pass
 from graphc.kernels.cuda.reduce import (
     Shape,
@@ -46,9 +47,12 @@ def lower_reduce(node: KernelNode) -> Kernel:
     domain = Domain(tuple(extents[d] for d in order))
     rows = find_rows(body, domain, apart=True, order=order)
     shape = choose_shape(rows)
-    if not (shape.held and shape.rows_apart) and (moved := in_one_pass(body)) is not body:
-        rows = find_rows(moved, domain, apart=True, order=order)
-        shape = choose_shape(rows)
+    if not shape.rows_apart or not shape.held:
+        fewer = in_one_pass(body)
+        fewer = factored(fewer) if shape.held or shape.splits > 1 else fewer
+        if fewer is not body:
+            rows = find_rows(fewer, domain, apart=True, order=order)
+            shape = choose_shape(rows)
     split = shape.splits > 1
     inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
     text = _Text(rows, shape, index_type(body))
