@@ -232,13 +232,13 @@ def _lowered(
     from graphc.kernels.lower import lower
 
     kernels = {}
-    for node in (n for g in (graph, *bodies(graph)) for n in g.nodes):
+    for node, looped in ((n, g is not graph) for g in (graph, *bodies(graph)) for n in g.nodes):
         name = node.outputs[0].name
         if known and name in known and known[name].name == getattr(node.op, "kernel", name):
             kernels[name] = known[name]
         elif node.op.name not in ("reshape", "scan"):
             with stage("lower", node):
-                kernels[name] = lower(node, target)
+                kernels[name] = lower(node, target, looped)
     return kernels
 
 

@@ -15,11 +15,6 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
-LOWERINGS: dict[str, Callable[..., Kernel]] = {
-    "cpu": lower_cpu,
-    "cuda": lower_cuda,
-    "sim": lower_cuda,
-}
 CANDIDATES: dict[str, Callable[[KernelNode, Target], list[Kernel]]] = {
     "cpu": lambda node, target: list(contract_candidates(node, target)),
     "cuda": cuda_candidates,
@@ -29,12 +24,14 @@ CALLS_PER_NODE = 8
 """More than expression.py nests for one node of a body."""
 
 
-def lower(node: Node, target: Target) -> Kernel:
+def lower(node: Node, target: Target, looped: bool = False) -> Kernel:
     """The kernel that computes a fused node or a relayout on `target.device`: cpu, or cuda and sim,
-    which share their text."""
+    which share their text. A `looped` one is of a loop's body."""
     if isinstance(node, KernelNode):
         with _deep_enough(node):
-            return LOWERINGS[target.device](node, target)
+            if target.device == "cpu":
+                return lower_cpu(node, target)
+            return lower_cuda(node, target, looped=looped)
     assert node.op.name == "relayout", f"{node.op.name} is not a kernel"
     return (lower_relayout if target.device == "cpu" else lower_cuda)(node, target)
 

@@ -9,6 +9,8 @@ from graphc.ir import Graph
 from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.contract import Problem, in_parts, make_problem
 from graphc.kernels.cuda.contract_ways import SHORT, Way, order_of, products, ways
+from graphc.kernels.cuda.own import owned
+from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.runs import RUN, Runs, runs_of
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
@@ -18,7 +20,7 @@ from graphc.kernels.cuda.shell import (
     wrapped,
 )
 from graphc.kernels.cuda.taps import Taps, problem_by_taps
-from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, lanes_of
+from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, Tile, lanes_of
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
@@ -32,17 +34,26 @@ from graphc.passes.fuse.sections import sections_of_sums
 
 
 def lower_contract(
-    node: KernelNode, splits_products: bool = False, groups: bool = False, order: str = ""
+    node: KernelNode,
+    splits_products: bool = False,
+    groups: bool = False,
+    order: str = "",
+    looped: bool = False,
 ) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major. With
     `splits_products` tensor cores may make a product of float32 of three, with `groups` warp
     groups may multiply (wgmma). A given `order` is that of another kernel, and what tiles are
-    chosen among keeps to it."""
-    return next(contract_candidates(node, splits_products, groups, order))
+    chosen among keeps to it. `looped` is what iterations of a loop compute, whose blocks had better
+    own their rows."""
+    return next(contract_candidates(node, splits_products, groups, order, looped))
 
 
 def contract_candidates(
-    node: KernelNode, splits_products: bool = False, groups: bool = False, order: str = ""
+    node: KernelNode,
+    splits_products: bool = False,
+    groups: bool = False,
+    order: str = "",
+    looped: bool = False,
 ) -> Iterator[Kernel]:
     """The kernels that may compute it, by the model's `ways`, the best first."""
     body = node.body
@@ -50,7 +61,7 @@ def contract_candidates(
     whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
     problem = make_problem(whole, body, first=first)
     taps = None if order else problem_by_taps(nest, body)
-    for rank, way in enumerate(ways(problem, taps, splits_products, order, groups), 1):
+    for rank, way in enumerate(ways(problem, taps, splits_products, order, groups, looped), 1):
         yield _kernel(node, nest.flops, way, splits_products, rank)
 
 
@@ -76,17 +87,20 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
     header = "wgmma" if isinstance(tile, GroupTile) else header
+    header = "rows" if isinstance(tile, RowTile) else header
     choice, note = _told(problem, tile, splits, element, lack, rank)
     kernel = launches.kernel((header, "memory"), sections, flops, choice, note)
     whole = splits == 1 and taps is None
     return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
 
 
-def _order(problem: Problem, tile: AnyTile, element: str) -> str:
+def _order(problem: Problem, tile: AnyTile | RowTile, element: str) -> str:
     """The order of sums whose k is not split. Tensor cores add the products of a fragment at once,
     whatever the tile; which operand gives the rows matters where a product is three."""
-    if not isinstance(tile, TensorTile):
+    if isinstance(tile, Tile):
         return order_of(tile)
+    if isinstance(tile, RowTile):
+        return ""
     by = "wgmma" if isinstance(tile, GroupTile) else "tensor cores"
     return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
 
@@ -96,13 +110,16 @@ PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in th
 
 
 def _told(
-    problem: Problem, tile: AnyTile, splits: int, element: str, lack: str, rank: int
+    problem: Problem, tile: AnyTile | RowTile, splits: int, element: str, lack: str, rank: int
 ) -> tuple[str, str]:
     """What is said of the tile, and what the plan notes of a contraction of reduced precision."""
     batches, m, n, k = problem.sizes
     cut = f", k in {splits} parts added in order" if splits > 1 else ""
     shared = f", shared by {tile.groups} groups of threads" if tile.groups > 1 else ""
-    of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{shared}{cut}"
+    if isinstance(tile, RowTile):
+        of = f"blocks that own {tile.m} rows, so that none waits for another in a loop"
+    else:
+        of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{shared}{cut}"
     why = "of those tried the cheapest" if rank == 1 else f"number {rank} of those by the model,"
     product = f"{batches} x " * (batches > 1) + f"{m} x {n} sums of {k} products"
     narrow = any(x.element in SHORT for x in (problem.a, problem.b))
@@ -118,7 +135,7 @@ def _told(
 def _launch(
     launches: Launches,
     problem: Problem,
-    tile: AnyTile,
+    tile: AnyTile | RowTile,
     splits: int,
     epilogue: Epilogue,
 ) -> None:
@@ -133,8 +150,11 @@ def _launch(
         call = f"run_in(block, dynamic_shared, {operands}"
     whole = f"Epilogue{{{', '.join(epilogue.used)}}}"
     if splits == 1:
-        lines = [f"Contract<Problem, Tile>::{call}, {whole});"]
-        launches.add(lines, tiles, "kernel", 1, tile.threads, tile.blocks, shared)
+        rows = isinstance(tile, RowTile)
+        own = owned(launches.node.body, tiles, problem.nest.node.output) if rows else ()
+        template = "RowProduct" if rows else "Contract"
+        lines = [f"{template}<Problem, Tile>::{call}, {whole});"]
+        launches.add(lines, tiles, "kernel", 1, tile.threads, tile.blocks, shared, own)
         return
     element = C_TYPES[problem.nest.node.output.type.dtype]
     partial = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
@@ -243,7 +263,7 @@ def _padding(problem: Problem, limit: Border) -> str:
     return f"if ({' + '.join(terms)} >= {limit.extent}) return;"
 
 
-def _shape(problem: Problem, tile: AnyTile, splits: int, taps: Taps | None) -> list[str]:
+def _shape(problem: Problem, tile: AnyTile | RowTile, splits: int, taps: Taps | None) -> list[str]:
     batches, m, n, k = problem.sizes
     sections = problem.nest.section_count
     units, whole = tile.units(sections), n
@@ -279,11 +299,11 @@ def _shape(problem: Problem, tile: AnyTile, splits: int, taps: Taps | None) -> l
     ]
 
 
-def _column(tile: AnyTile, n: int, problem: Problem) -> tuple[str, ...]:
+def _column(tile: AnyTile | RowTile, n: int, problem: Problem) -> tuple[str, ...]:
     """The column of the product that column i of the tiles is: `units` of each section in turn;
     what is left of a tile, and of the last one, repeats a column whose sums are not used."""
     sections = problem.nest.section_count
-    if sections == 1:
+    if sections == 1 or isinstance(tile, RowTile):
         return ()
     units, vector = tile.units(sections), 1 if problem.b.along_k else problem.b.vector
     return (

@@ -8,6 +8,7 @@ from functools import partial
 
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
+from graphc.kernels.cuda.row_tile import WAITED, RowTile, row_tile
 from graphc.kernels.cuda.taps import Taps
 from graphc.kernels.cuda.tiles import (
     AnyTile,
@@ -40,7 +41,7 @@ class Way:
     steps a tile leaves out, if it does."""
 
     cycles: float
-    tile: AnyTile
+    tile: AnyTile | RowTile
     splits: int
     problem: Problem
     taps: Taps | None = None
@@ -52,18 +53,40 @@ def ways(
     splits_products: bool,
     order: str = "",
     groups: bool = False,
+    looped: bool = False,
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
     if it is given; by wgmma too if warp `groups` may multiply. `by_taps` is the problem with its
-    rows ordered by taps, if it has them."""
+    rows ordered by taps, if it has them. Of a `looped` one each way whose blocks do not own their
+    rows takes a wait of all blocks more."""
     found = _ways(problem, None, splits_products, order, groups)
     if by_taps is not None:
         others = _ways(*by_taps, splits_products, order, groups)
         if others[0].cycles < WORTH * found[0].cycles:
             found, others = others, found
         found += others
+    own = _by_rows(problem) if looped else None
+    if own and own.cycles < found[0].cycles + WAITED:
+        found.insert(0, own)
     first, *rest = found
     return [first, *sorted(rest, key=lambda way: way.cycles)][:MOST]
+
+
+def _by_rows(problem: Problem) -> Way | None:
+    """The way in which blocks own rows of the output, if there is one: of float32 without borders,
+    whose operands are copied 16 bytes at a time, the rows' along k."""
+    batches, m, n, k = problem.sizes
+    a, b = problem.a, problem.b
+    plain = all(x.element == "float" and x.vector == 4 and not x.borders for x in (a, b))
+    sums = problem.nest.node.output.type.dtype == "f32"
+    if batches != 1 or problem.limits or not (plain and sums and a.along_k):
+        return None
+    first = tuple(int(i == 0) for i in range(len(problem.nest.axes)))
+    places = [(a.coefficients, a.offset) for a in problem.nest.output[:1]]
+    if problem.rows != (0,) or places != [(first, 0)]:
+        return None
+    found = row_tile(m, n, k, problem.nest.section_count, b.along_k)
+    return Way(*found, 1, problem) if found else None
 
 
 def _ways(

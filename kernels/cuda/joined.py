@@ -49,7 +49,8 @@ class Place:
 class PartText:
     """A launch of `kernel`, or, without one, a copy of so many bytes from the first to the second
     of `places`. `plays` are the first iteration of the innermost loop in which it plays, and how
-    many of them it does; () if it does in all."""
+    many of them it does; () if it does in all. A part whose blocks own rows (`own`) begins at
+    block 0 of the launch, as all of those do."""
 
     kernel: Kernel | None
     launch: int
@@ -58,6 +59,7 @@ class PartText:
     nbytes: int = 0
     aligned: bool = True
     plays: tuple[int, ...] = ()
+    own: bool = False
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -74,10 +76,11 @@ class PartText:
 
 @dataclass(frozen=True)
 class RepeatText:
-    """`parts`, `count` times."""
+    """`parts`, `count` times, before which all blocks wait for each other if it `waits`."""
 
     count: int
     parts: tuple[PartText | RepeatText, ...]
+    waits: bool = False
 
 
 AnyText = PartText | RepeatText
@@ -142,6 +145,7 @@ class _Lines:
         lines: list[str] = []
         for part in parts:
             if isinstance(part, RepeatText):
+                lines += self.wait() if part.waits else []
                 inner, _ = self.written(part.parts, depth + 1)
                 head = f"for (int t{depth} = 0; t{depth} < {part.count}; t{depth}++) {{"
                 lines += ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
@@ -152,9 +156,8 @@ class _Lines:
     def part(self, part: PartText, depth: int) -> list[str]:
         lines = []
         if part.waits:
-            lines.append("grid_barrier(&joined_word);")
-            self.first = 0
-        elif self.first:
+            lines += self.wait()
+        elif self.first or part.own:
             lines.append("__syncthreads();")
         call = _copy(part) if part.kernel is None else _call(part.kernel, part)
         if part.plays:
@@ -163,11 +166,16 @@ class _Lines:
         threads = part.kernel.launches[part.launch].block[0] if part.kernel else THREADS
         x, y = part.grid
         settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>"
-        first = self.first if part.blocks > 1 else 0  # of parts of one block, which is the same
-        call[0] = call[0].replace("play(", f"play{settings}({first}, ", 1)
-        self.first += part.blocks
+        alone = part.own or part.blocks == 1  # the block is the same for each such part
+        call[0] = call[0].replace("play(", f"play{settings}({0 if alone else self.first}, ", 1)
+        self.first = max(self.first, part.blocks) if part.own else self.first + part.blocks
         self.most = max(self.most, self.first)
         return [*lines, *call]
+
+    def wait(self) -> list[str]:
+        """All blocks wait for each other, so that the next part may begin at any."""
+        self.first = 0
+        return ["grid_barrier(&joined_word);"]
 
 
 def _call(kernel: Kernel, part: PartText) -> list[str]:

@@ -34,19 +34,20 @@ TEMPLATES: dict[str, Callable[..., Kernel]] = {
 }
 
 
-def lower_cuda(node: Node, target: Target, order: str = "") -> Kernel:
+def lower_cuda(node: Node, target: Target, order: str = "", looped: bool = False) -> Kernel:
     """The CUDA kernel of a fused node or a relayout. Values are row-major, or images and weights
-    whose channels run fastest. A contraction keeps to `order` where it can, if it is given.
-    CompileError if there is more of something than the kernel can count."""
+    whose channels run fastest. A contraction keeps to `order` where it can, if it is given;
+    `looped` ones are of a loop's body. CompileError if there is more of something than the kernel
+    can count."""
     if not isinstance(node, KernelNode):
         node = conversion(node)
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
     lower = TEMPLATES[node.op.template]
-    own = (
-        (target.splits_products, target.multiplies_groups, order) if lower is lower_contract else ()
-    )
-    return _complete(node, lower(node, *own))
+    if lower is not lower_contract:
+        return _complete(node, lower(node))
+    own = (target.splits_products, target.multiplies_groups, order, looped)
+    return _complete(node, lower_contract(node, *own))
 
 
 def cuda_candidates(node: KernelNode, target: Target) -> list[Kernel]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from graphc.ir import Graph, Value
+from graphc.kernels.cuda.own import owned
 from graphc.kernels.cuda.runs import Runs, runs_of
 from graphc.kernels.cuda.shell import (
     BLOCKS,
@@ -96,8 +98,8 @@ def lower_pointwise(node: KernelNode) -> Kernel:
     body = node.body
     names = Names()
     pointers = names.pointers(body)
-    parts = []
-    for group in grouped(body):
+    parts, groups = [], grouped(body)
+    for group in groups:
         order = memory_order(group)
         domain = Domain(tuple(space(body, group[0])[d] for d in order))
         if domain.size:
@@ -114,8 +116,26 @@ def lower_pointwise(node: KernelNode) -> Kernel:
         functors, lines = _together(texts)
     launches = Launches(node, pointers, inplace=inplace)
     resident = RESIDENT if large else 1
-    launches.add(lines, sum(text.blocks for text in texts), resident=resident)
+    launches.add(
+        lines,
+        sum(text.blocks for text in texts),
+        resident=resident,
+        owned=_owned(body, groups, texts),
+    )
     return launches.kernel(("pointwise",), [constant_arrays(whole), *functors])
+
+
+def _owned(
+    body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[_Text]
+) -> tuple[int, ...]:
+    """The arguments that blocks own, if each computes whole rows of the outputs."""
+    if len(texts) != 1 or len(groups) != 1:
+        return ()
+    ((group,), (text,)) = groups, texts
+    shape, rows = space(body, group[0]), group[0].type.shape[:1]
+    whole = text.part.domain.size == text.blocks * THREADS * text.per_thread
+    in_order = memory_order(group) == tuple(range(len(shape)))
+    return owned(body, text.blocks) if whole and in_order and shape[:1] == rows else ()
 
 
 def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:

@@ -32,7 +32,7 @@ BLOCKS = 264
 kernels, and with them results, do not depend on the device."""
 
 
-JOINABLE = ("contract", "pointwise", "reduce")
+JOINABLE = ("contract", "pointwise", "reduce", "rows")
 """The headers whose templates take the block that they do the work of: several such kernels can be
 parts of one launch (joined.py)."""
 DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
@@ -225,15 +225,17 @@ class Launches:
         threads: int = THREADS,
         resident: int = 1,
         shared: int = 0,
+        owned: tuple[int, ...] = (),
     ) -> None:
         """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
-        shall hold at least `resident`; `shared` bytes are `dynamic_shared`."""
+        shall hold at least `resident`; `shared` bytes are `dynamic_shared`; `owned` as of
+        `GridLaunch`."""
         symbol = symbol_of(self.node, part)
         self._own.append((symbol, threads, resident, lines))
         parameters = ("const Own& block", *self._signature.parameters(restrict=False))
         head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
         self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
-        self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1), shared))
+        self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1), shared, owned))
 
     def kernel(
         self,

@@ -140,9 +140,12 @@ class Parts:
 
 @dataclass(frozen=True)
 class GridLaunch:
-    """A CUDA launch: the symbol, blocks and threads per axis, dynamic shared memory in bytes."""
+    """A CUDA launch: the symbol, blocks and threads per axis, dynamic shared memory in bytes. Of
+    the arguments of these numbers block i touches the i-th of equal parts alone, as many as there
+    are blocks."""
 
     symbol: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int = 0
+    owned: tuple[int, ...] = ()

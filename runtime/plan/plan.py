@@ -189,19 +189,23 @@ def all_steps(steps: Sequence[Step]) -> list[Step]:
 @dataclass(frozen=True)
 class Part:
     """A launch of a joined launch: number `launch` of the kernel of step `step`, as `all_steps`
-    counts; of a copy number 0. With `waits` all blocks wait for each other before it."""
+    counts; of a copy number 0. With `waits` all blocks wait for each other before it. Blocks of one
+    number of parts with `own` are played by one block, which waits for itself alone."""
 
     step: int
     launch: int
     waits: bool
+    own: bool = False
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """The loop that is step `step`, within a joined launch. Its first part waits."""
+    """The loop that is step `step`, within a joined launch. With `waits` all blocks wait for each
+    other before it, else before the first part of each iteration."""
 
     step: int
     parts: tuple[Part | Repeat, ...]
+    waits: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@ what they do.
 
 The blocks of a joined launch wait for each other where a part touches bytes that another one has
 written, or writes what another one has touched, since all waited last; but not between parts of one
-block, which the same block plays. So what is computed, and in
+block, which the same block plays; and not in loops whose parts' blocks each own rows (`owning.py`),
+which one block plays in all iterations. So what is computed, and in
 which order sums are taken, is what the plan's steps say. The verifier proves it again from the
 result (`proof/joined_proof.py`).
 
@@ -50,6 +51,7 @@ from graphc.runtime.plan.plan import (
     all_steps,
 )
 from graphc.runtime.planner.beside import Machine
+from graphc.runtime.planner.owning import hull, owned
 from graphc.target import Kind, kind_of
 
 MARGIN = 0.3
@@ -80,7 +82,7 @@ def _note(joined: Joined) -> str:
 
 
 def _waits(parts: Sequence[Part | Repeat]) -> int:
-    return sum(p.waits if isinstance(p, Part) else _waits(p.parts) for p in parts)
+    return sum(p.waits + (0 if isinstance(p, Part) else _waits(p.parts)) for p in parts)
 
 
 def _runs(plan: Plan, kind: Kind) -> Iterator[tuple[int, list[Step]]]:
@@ -162,6 +164,7 @@ class _Run:
             if isinstance(text, RepeatText):
                 a, b = self._sums(text.parts, kind)
                 alone, within = alone + text.count * a, within + text.count * b
+                within += text.waits * kind.rates.barrier
                 continue
             within += text.waits * kind.rates.barrier
             if text.kernel is None:
@@ -193,15 +196,16 @@ class _Walk:
         self.must_wait = False
 
     def items(
-        self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...]
+        self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...], own: bool = False
     ) -> Iterator[tuple[Part | Repeat, AnyText]]:
         for step in steps:
             if isinstance(step, Loop):
-                self.must_wait = True
-                inner = list(self.items(step.steps, number + 1, (*loops, step)))
+                rows = owned(self.run.plan, step)
+                self.must_wait = not rows
+                inner = list(self.items(step.steps, number + 1, (*loops, step), rows))
                 self.must_wait = True
                 parts, texts = tuple(p for p, _ in inner), tuple(t for _, t in inner)
-                yield Repeat(number, parts), RepeatText(step.count, texts)
+                yield Repeat(number, parts, rows), RepeatText(step.count, texts, rows)
             elif isinstance(step, Copy):
                 waits = self.waits((step.source,), (step.target,), False)
                 places = (step.source, step.target)
@@ -213,11 +217,9 @@ class _Walk:
                 kernel = self.run.plan.kernels[step.kernel]
                 for launch in range(len(kernel.launches)):
                     alone = math.prod(kernel.launches[launch].grid) == 1
-                    waits = self.waits(step.reads, step.writes, alone)
-                    yield (
-                        Part(number, launch, waits),
-                        self.text(step, kernel, launch, step.arguments, waits, loops),
-                    )
+                    waits = not own and self.waits(step.reads, step.writes, alone)
+                    text = self.text(step, kernel, launch, step.arguments, waits, loops)
+                    yield Part(number, launch, waits, own), replace(text, own=own)
             number += len(all_steps([step]))
 
     def text(
@@ -255,15 +257,8 @@ class _Walk:
 def _meet(a: Range, b: Range) -> bool:
     """Whether two ranges of one iteration may share a byte."""
     if a.moves != b.moves:
-        a, b = _hull(a), _hull(b)
+        a, b = hull(a), hull(b)
     return a.overlaps(b)
-
-
-def _hull(place: Range) -> Range:
-    """All that a range covers in any iteration."""
-    ends = [(m.period - 1) * m.stride for m in place.moves]
-    low, high = sum(min(0, e) for e in ends), sum(max(0, e) for e in ends)
-    return Range(place.segment, place.start + low, place.stop + high, place.value)
 
 
 def _starts(places: Sequence[Range], loops: Sequence[Loop]) -> list[int]:

@@ -4,11 +4,13 @@ made it.
 Its parts are all launches and copies of its steps, in their order, and each loop's within that.
 They are played over the bytes that they touch, loops written out: no two parts between which the
 blocks do not wait for each other touch a byte, unless both read it, or both are one block alone,
-which is then the same for both.
+which is then the same for both, or each block of them touches a share of these bytes, the same for
+both, of its number.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from graphc.errors import PlanError
@@ -70,7 +72,9 @@ class _Bytes:
 
     def __init__(self, plan: Plan, steps: Sequence[Step], joined: Joined, name: str) -> None:
         self.plan, self.steps, self.name, self.pairs = plan, steps, name, 0
-        self.since: list[tuple[int, bool, bool, Range]] = []
+        self.since: list[tuple[int, bool, bool, int, Range]] = []
+        """Of each place the step, whether one block alone touched it, whether it was written, and
+        among how many blocks with `own` it is shared out, or 0."""
         self.play(joined.parts, ())
 
     def play(self, parts: Sequence[Part | Repeat], iterations: tuple[int, ...]) -> None:
@@ -78,6 +82,8 @@ class _Bytes:
             step = self.steps[part.step]
             if isinstance(part, Repeat):
                 assert isinstance(step, Loop), "a repeat is a loop's"
+                if part.waits:
+                    self.since = []
                 for t in range(step.count):
                     self.play(part.parts, (*iterations, t))
             else:
@@ -86,19 +92,29 @@ class _Bytes:
     def part(self, part: Part, step: Step, iterations: tuple[int, ...]) -> None:
         if part.waits:
             self.since = []
-        alone = False
+        alone, owned, blocks = False, set[int](), 0
         if isinstance(step, Launch):
-            x, y, z = self.plan.kernels[step.kernel].launches[part.launch].grid
-            alone = x * y * z == 1
+            launch = self.plan.kernels[step.kernel].launches[part.launch]
+            blocks = math.prod(launch.grid)
+            alone, owned = blocks == 1, {*launch.owned} if part.own else owned
         written = len(writes_of(step))
         touched = [place.at(iterations) for place in ranges(step)]
-        mine = [(n >= len(touched) - written, place) for n, place in enumerate(touched)]
-        for writes_it, place in mine:
-            for number, was_alone, wrote, other in self.since:
+        mine = [
+            (n >= len(touched) - written, blocks if n in owned else 0, place)
+            for n, place in enumerate(touched)
+        ]
+        for writes_it, shares, place in mine:
+            for number, was_alone, wrote, others, other in self.since:
                 self.pairs += 1
-                if (writes_it or wrote) and not (alone and was_alone) and place.overlaps(other):
+                one = alone and was_alone
+                own = shares == others > 0 and _bytes(place) == _bytes(other)
+                if (writes_it or wrote) and not (one or own) and place.overlaps(other):
                     raise PlanError(
                         f"{self.name}: no block waits between {named(number, self.steps[number])} "
                         f"and {named(part.step, step)}, which both touch {range_text(place)}"
                     )
-        self.since += [(part.step, alone, w, place) for w, place in mine]
+        self.since += [(part.step, alone, w, shares, place) for w, shares, place in mine]
+
+
+def _bytes(place: Range) -> tuple[str, int, int]:
+    return place.segment, place.start, place.stop

@@ -1,0 +1,60 @@
+"""Tiles of rows.cuh, whose blocks own rows, and which products in loops take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphc.kernels.cuda.shell import RESIDENT, SHARED_BYTES, THREADS
+from graphc.kernels.cuda.tiles import MULTIPLY_ADDS, MULTIPROCESSORS
+
+NEAR_BYTES = 96 * 1024
+"""Of a columns' operand that stays in L1 from one iteration of a loop to the next, beside the
+shared memory of two blocks: of the 256 KB of a multiprocessor of an H100, the 192 KB of an A100."""
+NEAR_RATE = 64
+"""Bytes per cycle that a multiprocessor reads from L1: half of what it has."""
+ALONE = 1200
+"""Cycles of a block beside its products: latencies of rows and epilogue, barriers."""
+WAITED = 2400
+"""Cycles that all blocks of a joined launch wait for each other: 1.2 us, as `Rates.barrier`."""
+MOST_ROWS = 8
+"""Of a block: each thread holds a sum of each of them for several columns."""
+NEIGHBOURS = 8
+"""Threads that share the k of a column where that runs fastest in memory."""
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """As `Tile`: all `n` columns of `m` rows, which the block owns."""
+
+    m: int
+    n: int
+    groups: ClassVar[int] = 1
+    threads: ClassVar[int] = THREADS
+    blocks: ClassVar[int] = RESIDENT
+
+    def units(self, sections: int) -> int:
+        """Columns of each of `sections`: all."""
+        return self.n // sections
+
+    def __str__(self) -> str:
+        return f"Rows<{self.m}, {self.threads}>"
+
+
+def row_tile(m: int, n: int, k: int, sections: int, along_k: bool) -> tuple[float, RowTile] | None:
+    """The tile of a product of floats in a loop whose blocks own as many rows of results as they
+    have threads, with the cycles that it takes; None where its rows are no whole blocks, or what
+    its columns read does not stay near. That lies `along_k`, or along columns."""
+    if not n or THREADS % n:
+        return None
+    rows, columns, operand = THREADS // n, n * sections, n * sections * k * 4
+    across = THREADS // NEIGHBOURS if along_k else columns // 4
+    shares = columns % across == THREADS % across == k % (4 * THREADS // across) == 0
+    if m % rows or rows > MOST_ROWS or not shares or operand > NEAR_BYTES:
+        return None
+    groups = 1 if along_k else THREADS // across
+    if rows * (k + groups * columns) * 4 > SHARED_BYTES:
+        return None
+    cycles = max(operand / NEAR_RATE, rows * columns * k / MULTIPLY_ADDS)
+    rounds = -(-(m // rows) // (MULTIPROCESSORS * RESIDENT))
+    return rounds * (cycles + ALONE), RowTile(rows, columns)

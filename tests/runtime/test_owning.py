@@ -1,0 +1,198 @@
+"""Loops of joined launches whose blocks own rows: no wait within, the same bits, and what finds a
+barrier that is missing or a row that another block plays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim, target
+from graphc.errors import PlanError
+from graphc.kernels.cuda import joined as text
+from graphc.kernels.cuda.own import owned
+from graphc.kernels.cuda.row_tile import row_tile
+from graphc.program import Program
+from graphc.runtime.plan.plan import Joined, Part, Plan, Repeat
+from graphc.runtime.planner.joining import joined
+from graphc.runtime.sim import LaunchError
+from tests.tools import first_quick
+
+STEPS, BATCH, WIDTH = 3, 16, 32
+"""Of a width of 32 a block of 256 threads owns 8 rows: two blocks."""
+
+
+class Recurrent(nn.Module):  # type: ignore[misc]
+    def __init__(self, cell: str) -> None:
+        self.cells = getattr(nn, cell)(6, WIDTH, 1)
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        return self.cells(x)[0]
+
+
+def step_of(cell: str, device: str, **options: Any) -> tuple[Program, Any]:
+    """The training step of a layer, and the layer."""
+    graphc.seed(0)
+    model = Recurrent(cell)
+    specs = graphc.spec((STEPS, BATCH, 6)), graphc.spec((STEPS, BATCH, WIDTH))
+
+    def loss_of(model: Any, x: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
+        return graphc.mse_loss(model(x), y)
+
+    options = {"streams": 1, "update": optim.SGD(lr=0.1), **options}
+    return graphc.compile(loss_of, model, *specs, device=device, **options), model
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    x, y = (random.standard_normal((STEPS, BATCH, n)).astype(np.float32) for n in (6, WIDTH))
+    return x, y
+
+
+@pytest.fixture
+def joins(clean_environment: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The simulated GPU joins what a GPU would."""
+    clean_environment.setitem(target.KINDS, "sim", target.GPU)
+    return clean_environment
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    found = step_of("LSTM", "cuda")[0].plan
+    assert found is not None
+    return found
+
+
+def loops(run: Joined) -> list[Repeat]:
+    return [part for part in run.parts if isinstance(part, Repeat)]
+
+
+def changed(plan: Plan, change: Callable[[Repeat], Repeat]) -> Plan:
+    """`plan` with loops of its joined launch that are another's."""
+    (run,) = plan.joined
+    parts = tuple(change(p) if isinstance(p, Repeat) else p for p in run.parts)
+    return replace(plan, joined=(replace(run, parts=parts),))
+
+
+def test_no_block_waits_for_another_within_loops(plan: Plan) -> None:
+    (run,) = plan.joined
+    forward, backward = loops(run)
+    assert (len(forward.parts), len(backward.parts)) == (1, 2)
+    for loop in (forward, backward):
+        assert loop.waits
+        assert all(isinstance(p, Part) and p.own and not p.waits for p in loop.parts)
+    plan.verify()
+
+
+def test_all_wait_before_such_a_loop(plan: Plan) -> None:
+    with pytest.raises(PlanError, match="no block waits between"):
+        changed(plan, lambda loop: replace(loop, waits=False)).verify()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_parts_that_other_blocks_play_must_wait(plan: Plan, which: int) -> None:
+    def apart(loop: Repeat) -> Repeat:
+        own = tuple(replace(p, own=n != which) for n, p in enumerate(loop.parts))
+        return replace(loop, parts=own)
+
+    with pytest.raises(PlanError, match="no block waits between"):
+        changed(plan, apart).verify()
+
+
+def test_what_a_block_does_not_own_makes_all_wait(plan: Plan) -> None:
+    """Without what the kernels say of their arguments loops wait as they did, and a plan that does
+    not is refused."""
+    kernels = {
+        name: replace(k, launches=tuple(replace(x, owned=x.owned[:-1]) for x in k.launches))
+        for name, k in plan.kernels.items()
+    }
+    with pytest.raises(PlanError, match="no block waits between"):
+        replace(plan, kernels=kernels).verify()
+    again = joined(replace(plan, kernels=kernels, joined=()))
+    (run,) = again.joined
+    assert not any(loop.waits for loop in loops(run))
+    again.verify()
+
+
+@pytest.mark.parametrize("cell", first_quick(1, ["LSTM", "GRU"]))
+def test_it_leaves_the_same_bits(cell: str, joins: pytest.MonkeyPatch) -> None:
+    joins.setenv("GRAPHC_CHECK", "race")
+    (together, one), (apart, other), (host, third) = (
+        step_of(cell, "sim"),
+        step_of(cell, "sim", disable=("join_launches",)),
+        step_of(cell, "cpu"),
+    )
+    assert together.plan is not None and apart.plan is not None
+    assert any(p.waits for run in together.plan.joined for p in loops(run))
+    assert not apart.plan.joined
+    losses = [step(*data()) for step in (together, apart, host)]
+    assert losses[0] == losses[1] and np.isclose(losses[0], losses[2], rtol=1e-5)
+    states = [m.state_dict() for m in (one, other, third)]
+    for name, value in states[0].items():
+        assert np.array_equal(value, states[1][name])
+        np.testing.assert_allclose(value, states[2][name], rtol=1e-4, atol=1e-6)
+
+
+def turning(x: graphc.Tensor) -> graphc.Tensor:
+    """Each iteration reads what other threads of a block wrote, of the block's own rows."""
+
+    def body(h: graphc.Tensor, x: graphc.Tensor) -> tuple[graphc.Tensor, graphc.Tensor]:
+        new = graphc.flip(h, axis=1) + x
+        return new, new
+
+    return graphc.scan(body, x[0], x)[1]
+
+
+@pytest.mark.parametrize("lacks", ["", "barrier", "place"])
+def test_a_race_is_found(lacks: str, joins: pytest.MonkeyPatch) -> None:
+    """Without the barrier of a block's threads, or where another block plays some iterations."""
+    joins.setenv("GRAPHC_CHECK", "race")
+    whole = text._Lines.part
+
+    def part(self: Any, part: Any, depth: int) -> list[str]:
+        lines = whole(self, part, depth)
+        if not part.own or not lacks:
+            return lines
+        if lacks == "barrier":
+            return [line for line in lines if line != "__syncthreads();"]
+        return [line.replace("(0, dynamic_shared", "(t0, dynamic_shared") for line in lines]
+
+    joins.setattr(text._Lines, "part", part)
+    x = np.random.default_rng(0).integers(-9, 9, (8, BATCH, WIDTH)).astype(np.float32)
+    turns = graphc.compile(turning, graphc.spec(x.shape), device="sim", streams=1)
+    assert turns.plan is not None and any(p.waits for run in turns.plan.joined for p in loops(run))
+    if lacks:
+        with pytest.raises(LaunchError, match="with no barrier between"):
+            turns(x)
+        return
+    h, found = x[0], turns(x)
+    for t in range(len(x)):
+        h = h[:, ::-1] + x[t]
+        assert np.array_equal(found[t], h)
+
+
+def test_which_arguments_blocks_own() -> None:
+    def build(x: graphc.Tensor, w: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
+        return graphc.matmul(x, w) + graphc.sum(y, axis=0) * y
+
+    specs = graphc.spec((8, 8)), graphc.spec((8, 8)), graphc.spec((8, 8))
+    body = graphc.trace(build, *specs)
+    assert owned(body, 4) == (0, 3)
+    assert owned(body, 3) == ()
+    sums = next(n.output for n in body.nodes if n.op.name == "matmul")
+    assert owned(body, 4, sums) == (0, 3)
+    turned = graphc.trace(lambda x, w: graphc.transpose(graphc.matmul(x, w)), *specs[:2])
+    sums = next(n.output for n in turned.nodes if n.op.name == "matmul")
+    assert owned(turned, 4, sums) == ()
+
+
+@pytest.mark.parametrize("along_k", [True, False])
+def test_products_whose_weights_stay_near_are_cut_by_rows(along_k: bool) -> None:
+    found = row_tile(256, 64, 64, 4, along_k)
+    assert found is not None and (found[1].m, found[1].n) == (4, 256)
+    for m, n, k in ((255, 64, 64), (256, 48, 64), (256, 64, 66), (256, 64, 256), (256, 16, 64)):
+        assert row_tile(m, n, k, 4, along_k) is None
