@@ -15,7 +15,7 @@ from graphc.ops.base import Array
 from graphc.program import Program
 from graphc.runtime.cuda.device import Device, find_device
 from graphc.runtime.cuda.executable import CudaExecutable
-from graphc.runtime.plan.plan import Launch, Wait
+from graphc.runtime.plan.plan import Copy, Launch, Wait
 from graphc.runtime.sim import LogicError, RaceError, Simulator
 from graphc.runtime.sim.queues import POLICIES
 from tests.small_models import MODELS, loss_fn
@@ -62,6 +62,42 @@ def test_a_training_matches_the_reference(
     wanted = there.state_dict()
     for key, array in here.state_dict().items():
         np.testing.assert_allclose(array, wanted[key], rtol=2e-3, atol=2e-5, err_msg=key)
+
+
+class Normed(nn.Module):
+    """Batch norm whose channels are split among blocks, and, of smaller images, kept by them."""
+
+    def __init__(self) -> None:
+        self.conv1, self.norm1 = nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)
+        self.conv2, self.norm2 = nn.Conv2d(8, 8, 3, 2), nn.BatchNorm2d(8)
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x: Any) -> Any:
+        x = graphc.relu(self.norm1(self.conv1(x)))
+        return self.fc(graphc.mean(self.norm2(self.conv2(x)), axis=(2, 3)))
+
+
+def test_statistics_that_move_in_place_match_the_reference(clean_environment: pytest.MonkeyPatch):
+    clean_environment.setenv("GRAPHC_CHECK", "race")
+    specs = graphc.spec((8, 1, 32, 32)), graphc.spec((8,), "int32")
+    made = []
+    for device in ("sim", "reference"):
+        graphc.seed(0)
+        rule = optim.SGD(lr=0.1)
+        options: Any = {"device": device, "precision": "tf32"}
+        made.append(graphc.compile(loss_fn, Normed(), *specs, update=rule, **options))
+    here, there = made
+    assert not any(isinstance(step, Copy) for step in here.plan.steps)
+    assert any("Held<" in kernel.source for kernel in here.plan.kernels.values())
+    random = np.random.default_rng(3)
+    for _ in range(2):
+        x = random.standard_normal((8, 1, 32, 32)).astype(np.float32) + 3
+        y = random.integers(0, 5, 8).astype(np.int32)
+        np.testing.assert_allclose(float(here(x, y)), float(there(x, y)), rtol=2e-3)
+    wanted = there.state_dict()
+    for key, array in here.state_dict().items():
+        if "running" in key:
+            np.testing.assert_allclose(array, wanted[key], rtol=2e-3, atol=2e-3, err_msg=key)
 
 
 class Small(nn.Module):
