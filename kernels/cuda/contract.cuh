@@ -370,19 +370,17 @@ struct StorePartial {
   }
 };
 
-// The second launch: `Lanes` threads add the parts of a sum, or of the Run of them that lie side by
-// side in the workspace, each neighbours in ascending order; then the lanes are joined. Threads follow
-// the workspace, which is read as often as there are parts, not the output. Grid: all sums * Lanes /
-// StorePartial::run threads.
+// The second launch: `Lanes` threads add the parts of a sum, or of the Problem::run that lie side by
+// side in the workspace, each neighbours in ascending order; then the lanes are joined. Sum number i
+// is in the workspace at Problem::sum_at(i). Grid: all sums * Lanes / run threads.
 template <class Problem, int Lanes, class Block, class Epilogue>
 GRAPHC_INLINE void finish_splits(const Block& block, const typename Problem::Sum* workspace,
                                  const Epilogue& epilogue) {
   using T = typename Problem::Sum;
-  constexpr int M = Problem::M, N = Problem::N, run = StorePartial<Problem>::run;
-  static_assert(Epilogue::run == 1 || Epilogue::run == run, "whole runs, or single sums");
+  constexpr int M = Problem::M, N = Problem::N, run = Problem::run;
   constexpr long long count = static_cast<long long>(Problem::batches) * M * N;
   const long long thread = static_cast<long long>(block.x()) * block.threads() + threadIdx.x;
-  const long long i = thread / Lanes * run, at = i < count ? i : 0;
+  const long long i = thread / Lanes * run, at = i < count ? Problem::sum_at(i) : 0;
   const int lane = threadIdx.x % Lanes;
   if (Lanes == 1 && i >= count) return;
   Run<T, run> sums = {};
@@ -403,7 +401,7 @@ GRAPHC_INLINE void finish_splits(const Block& block, const typename Problem::Sum
   if (lane || i >= count) return;
   const int batch = static_cast<int>(at / N / M), m = static_cast<int>(at / N % M);
   const int n = static_cast<int>(at % N);
-  if constexpr (Epilogue::run > 1) epilogue(batch, m, n, sums);
+  if constexpr (run > 1 && Epilogue::run == run) epilogue(batch, m, n, sums);
   else {
 #pragma unroll
     for (int j = 0; j < run; j++) epilogue(batch, m, n + j, sums.at[j]);

@@ -28,7 +28,8 @@ PART = 128
 class Problem:
     """The contraction as a batch of matrix products: rows, columns, batch and k (`depth`) are axes
     of `nest`. Where the nest has sections, the columns are those of one section. What is beyond
-    `limits` of kept axes is padding."""
+    `limits` of kept axes is padding. `order` has the kept axes as they lie in the output, slowest
+    first."""
 
     nest: Nest
     batch: tuple[int, ...]
@@ -38,6 +39,7 @@ class Problem:
     a: OperandAccess
     b: OperandAccess
     limits: tuple[Border, ...]
+    order: tuple[int, ...]
 
     @property
     def kept(self) -> tuple[tuple[int, ...], ...]:
@@ -49,6 +51,15 @@ class Problem:
         """Batches, M, N, K; N of one section."""
         batches, m, n, k = (self.nest.extents(axes) for axes in (*self.kept, self.depth))
         return batches, m, n, k
+
+    @property
+    def steps(self) -> dict[int, int]:
+        """From one index of each kept axis to the next in [batch][row][column]."""
+        steps, step = {}, 1
+        for axis in reversed([i for axes in self.kept for i in axes]):
+            steps[axis] = step
+            step *= self.nest.axes[axis].extent
+        return steps
 
 
 def make_problem(
@@ -83,6 +94,7 @@ def make_problem(
         operand_access(nest, a, batch, rows, depth),
         operand_access(nest, b, batch, columns, depth),
         limits,
+        tuple(sorted(nest.kept, key=lambda i: -strides[i])),
     )
 
 
@@ -125,7 +137,8 @@ def _sectioned_problem(nest: Nest) -> Problem:
     if not access.along_k:
         access = replace(access, vector=math.gcd(access.vector, nest.axes[cut[1]].extent))
     columns, whole = cut[1:], operand_access(nest, a, batch, rows, nest.summed)
-    return Problem(nest, batch, rows, columns, nest.summed, whole, access, ())
+    order = (*batch, *rows, *columns)
+    return Problem(nest, batch, rows, columns, nest.summed, whole, access, (), order)
 
 
 def _padded(nest: Nest) -> tuple[Nest, dict[int, int]]:

@@ -19,7 +19,7 @@ from graphc.kernels.cuda.shell import (
     index_type,
     wrapped,
 )
-from graphc.kernels.cuda.taps import Taps, problem_by_taps
+from graphc.kernels.cuda.taps import Taps, problems_by_taps
 from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, Tile, lanes_of
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
@@ -60,7 +60,7 @@ def contract_candidates(
     nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
     whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
     problem = make_problem(whole, body, first=first)
-    taps = None if order else problem_by_taps(nest, body)
+    taps = [] if order else problems_by_taps(nest, body)
     for rank, way in enumerate(ways(problem, taps, splits_products, order, groups, looped), 1):
         yield _kernel(node, nest.flops, way, splits_products, rank)
 
@@ -105,6 +105,8 @@ def _order(problem: Problem, tile: AnyTile | RowTile, element: str) -> str:
     return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
 
 
+FOLLOWING = 8
+"""Parts of k from which on the launch that adds them follows them, not the output."""
 PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in three of tf32"}
 """What notes call them."""
 
@@ -162,7 +164,7 @@ def _launch(
     first = [partial, f"Contract<Problem, Tile>::{call}, {part});"]
     launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks, shared)
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
-    lanes, run = lanes_of(splits, itemsize), RUN if itemsize == 4 and n % RUN == 0 else 1
+    lanes, (run, _) = lanes_of(splits, itemsize), _finish(problem, splits)
     second = [partial, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
     threads = batches * m * n * lanes // run
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
@@ -263,6 +265,33 @@ def _padding(problem: Problem, limit: Border) -> str:
     return f"if ({' + '.join(terms)} >= {limit.extent}) return;"
 
 
+def _in_order(problem: Problem) -> bool:
+    """Whether [batch][row][column] is the output's order."""
+    wide = [i for i in problem.order if problem.nest.axes[i].extent > 1]
+    return wide == [i for i in _kept(problem) if problem.nest.axes[i].extent > 1]
+
+
+def _sum_at(problem: Problem) -> str:
+    """Where in [batch][row][column] the sum is that is number i in the output's order."""
+    nest, steps = problem.nest, problem.steps
+    terms, behind = [], 1
+    for axis in reversed(problem.order):
+        extent = nest.axes[axis].extent
+        text = f"i / {behind} % {extent}" if behind > 1 else f"i % {extent}"
+        terms += [f"{text} * {steps[axis]}"] * (extent > 1)
+        behind *= extent
+    return " + ".join(reversed(terms)) or "i"
+
+
+def _finish(problem: Problem, splits: int) -> tuple[int, str]:
+    """How many sums side by side in [batch][row][column] are added at once, and where sum number i
+    is: few parts follow the output, where that has another order; many are read as they lie."""
+    few = splits < FOLLOWING and not _in_order(problem)
+    whole = problem.nest.node.output.type.numpy_dtype.itemsize == 4
+    whole = whole and not few and problem.sizes[2] % RUN == 0
+    return RUN if whole else 1, _sum_at(problem) if few else "i"
+
+
 def _shape(problem: Problem, tile: AnyTile | RowTile, splits: int, taps: Taps | None) -> list[str]:
     batches, m, n, k = problem.sizes
     sections = problem.nest.section_count
@@ -271,6 +300,11 @@ def _shape(problem: Problem, tile: AnyTile | RowTile, splits: int, taps: Taps | 
     if sections > 1:
         whole = -(-n // units) * tile.n
         lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
+    cut = []
+    if splits > 1:
+        run, at = _finish(problem, splits)
+        head = "  GRAPHC_INLINE static long long sum_at(unsigned i) { return "
+        cut = [f"  static constexpr int run = {run};", f"{head}{at}; }}"]
     table, met = [], ["  static constexpr int taps = 0;"]
     if taps is not None:
         bits = [f"{b:#x}" for b in taps.tiles(tile.m)]
@@ -290,6 +324,7 @@ def _shape(problem: Problem, tile: AnyTile | RowTile, splits: int, taps: Taps | 
         f"  static constexpr int batches = {batches}, splits = {splits};",
         *lines,
         *met,
+        *cut,
         f"  using Sum = {C_TYPES[problem.nest.node.output.type.dtype]};",
         "  using A = RowAccess;",
         "  using B = ColumnAccess;",

@@ -3,6 +3,7 @@ taps."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -49,26 +50,24 @@ class Way:
 
 def ways(
     problem: Problem,
-    by_taps: tuple[Problem, Taps] | None,
+    by_taps: Sequence[tuple[Problem, Taps]],
     splits_products: bool,
     order: str = "",
     groups: bool = False,
     looped: bool = False,
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
-    if it is given; by wgmma too if warp `groups` may multiply. `by_taps` is the problem with its
+    if it is given; by wgmma too if warp `groups` may multiply. `by_taps` are the problem with its
     rows ordered by taps, if it has them. Of a `looped` one each way whose blocks do not own their
     rows takes a wait of all blocks more."""
     found = _ways(problem, None, splits_products, order, groups)
-    if by_taps is not None:
-        others = _ways(*by_taps, splits_products, order, groups)
-        if others[0].cycles < WORTH * found[0].cycles:
-            found, others = others, found
-        found += others
+    others = [way for each in by_taps for way in _ways(*each, splits_products, order, groups)]
+    best = min(others, key=lambda way: way.cycles, default=found[0])
+    first = best if best.cycles < WORTH * found[0].cycles else found[0]
     own = _by_rows(problem) if looped else None
-    if own and own.cycles < found[0].cycles + WAITED:
-        found.insert(0, own)
-    first, *rest = found
+    if own and own.cycles < first.cycles + WAITED:
+        first = own
+    rest = [way for way in found + others if way is not first]
     return [first, *sorted(rest, key=lambda way: way.cycles)][:MOST]
 
 

@@ -18,12 +18,14 @@ SECTOR = 32
 """Bytes that the second-level cache gives at once."""
 LINE = 128
 """Bytes of a line of L1."""
-MEANWHILE = 1.25
-"""What L1 is to hold for each byte that is read again soon: others come between."""
 TILES = 4
 """Of all tiles so many are looked at."""
 WINDOW = 128
 """Of k: how many of its indices, or runs of them, are looked at."""
+NEAR = 64
+"""As `WINDOW`, where copies are not along k: what two steps read again L1 is to hold."""
+PAIRS = 32
+"""Of neighbouring indices of k, or runs, so many are looked at: of two taps L1 is to hold all."""
 AT_ONCE = 16
 """Bytes of a copy that need not pass through L1."""
 
@@ -34,7 +36,7 @@ class Copies:
     found out of an operand is remembered by the tile's width there."""
 
     problem: Problem
-    _found: dict[tuple[bool, int], tuple[float, float, float]] = field(default_factory=dict)
+    _found: dict[tuple[bool, int], tuple[float, float, int]] = field(default_factory=dict)
 
     def __call__(self, tile: AnyTile) -> float:
         problem, total = self.problem, 0.0
@@ -49,7 +51,7 @@ class Copies:
         return total
 
 
-def _shares(access: OperandAccess, width: int) -> tuple[float, float, float]:
+def _shares(access: OperandAccess, width: int) -> tuple[float, float, int]:
     """Of all bytes that the copies of a tile's steps write those that exist, and those that no copy
     before has read; and how many L1 is to hold so that only the latter are read."""
     size = access.read.type.numpy_dtype.itemsize
@@ -58,8 +60,8 @@ def _shares(access: OperandAccess, width: int) -> tuple[float, float, float]:
         return 1, 1, 0
     whole, run = access.vector * size >= AT_ONCE, _run(access)
     together = 1 if access.along_k else access.vector
-    k = np.arange(0, depth, run if access.along_k else 1)[:WINDOW]
-    copies = live_copies = read = 0
+    k = np.arange(0, depth, run)[: WINDOW if access.along_k else NEAR]
+    copies = live_copies = read = held = 0
     for part in range(1, TILES + 1):
         first = (extent - 1) * part // (TILES + 1) // width * width
         outer = np.unique(np.minimum(np.arange(first, first + width), extent - 1))
@@ -68,14 +70,23 @@ def _shares(access: OperandAccess, width: int) -> tuple[float, float, float]:
         live_copies += int(exist.sum())
         grain = 1 if whole else SECTOR // size
         read += grain * len(np.unique(places[exist] // grain))
+        held = max(held, run * size * _of_two(places, exist))
     if not copies:
         return 1, 1, 0
     more = 1.0 if _aligned(access) or not whole else 1 + SECTOR / LINE
     live, distinct = live_copies / copies, read / copies
     if whole and not access.again:
         return more * live, more * live, 0
-    along = min(run * size, LINE) * live if whole and access.along_k else size * len(k) * distinct
-    return more * live, more * min(distinct, live), MEANWHILE * width * along
+    if not whole or not access.along_k:
+        held = int(size * len(k) * distinct * width)
+    return more * live, more * min(distinct, live), held
+
+
+def _of_two(places: Array, exist: Array) -> int:
+    """How many places two neighbouring indices of k have together: of most pairs not more."""
+    pairs = (slice(i, i + 2) for i in range(min(places.shape[1] - 1, PAIRS)))
+    counts = [len(np.unique(places[:, pair][exist[:, pair]])) for pair in pairs]
+    return int(np.median(counts)) if counts else 0
 
 
 def _aligned(access: OperandAccess) -> bool:

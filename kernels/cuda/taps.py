@@ -2,8 +2,9 @@
 
 Rows that lie side by side in a tile meet the same taps if they are the same pixel of neighbouring
 images; and, where the operand is read at every stride-th place, pixels of one remainder. So rows
-have the remainders first, then the pixel, then the image: the steps of k at which no row of a tile
-meets anything, because it reads the padding or between the pixels, are known beforehand.
+have the remainders first, then the pixel, or its line alone, then the image: the steps of k at
+which no row of a tile meets anything, because it reads the padding or between the pixels, are known
+beforehand.
 """
 
 from __future__ import annotations
@@ -61,18 +62,32 @@ def _bits(low: int, high: int) -> np.uint32:
     return np.uint32((1 << high + 1) - (1 << low))
 
 
-def problem_by_taps(nest: Nest, body: Graph) -> tuple[Problem, Taps] | None:
-    """The contraction with its rows in the order of the taps that they meet; None where it has no
-    such order, or where nearly all products exist."""
+def problems_by_taps(nest: Nest, body: Graph) -> list[tuple[Problem, Taps]]:
+    """The contraction with its rows in an order by the taps that they meet: by all that decides
+    them, or by their remainders, or those and the lines of pixels, so that pixels whose taps read
+    the same lie together. None where it has no such order, or where nearly all products exist."""
     channels_last = nest.a.type.layout != ROW_MAJOR
     if nest.sections is not None or not channels_last or not nest.a.borders:
-        return None
+        return []
     if nest.flops > MOST_PRODUCTS * 2 * nest.extents(range(len(nest.axes))):
-        return None
+        return []
     nest, limits, remainders = _by_remainders(nest)
     tests = [b for b in nest.a.borders if any(nest.axes[i].kept for i in b.axes)]
     pixels = [i for i in nest.kept if any(i in b.axes for b in tests) and i not in remainders]
-    problem = make_problem(nest, body, limits, (*remainders, *pixels))
+    orders = dict.fromkeys((*remainders, *pixels[:count]) for count in (len(pixels), 1, 0))
+    found = (_ordered(nest, body, limits, first, tests) for first in orders if first)
+    return [each for each in found if each is not None]
+
+
+def _ordered(
+    nest: Nest,
+    body: Graph,
+    limits: tuple[Border, ...],
+    first: tuple[int, ...],
+    tests: Sequence[Border],
+) -> tuple[Problem, Taps] | None:
+    """The contraction whose rows have the axes `first` as the slowest, and what they meet."""
+    problem = make_problem(nest, body, limits, first)
     if problem.a.read.input != nest.a.input or problem.nest.extents(problem.rows) > MOST_ROWS:
         return None
     depth = [i for i in problem.depth if nest.axes[i].extent > 1]

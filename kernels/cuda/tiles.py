@@ -219,13 +219,14 @@ SHORT_TILES = (
 capability 8.0 or newer has. Speeds are guesses, from the ratio of multiply-adds to shared reads."""
 LONG_TILES = (
     TensorTile(128, 128, 32, 64, 32, 3, 2, 1.0),
-    TensorTile(64, 192, 32, 32, 32, 3, 1, 0.95),
-    TensorTile(64, 96, 32, 32, 32, 3, 2, 0.85),
+    TensorTile(64, 192, 32, 64, 32, 3, 2, 0.95),
     TensorTile(32, 96, 32, 32, 32, 4, 3, 0.75),
+    TensorTile(128, 32, 32, 32, 32, 4, 2, 0.72),
     *(replace(t, k=32) for t in SHORT_TILES[2:]),
 )
 """Of float32 operands, which take twice the room, and more registers; rounding takes time that more
-warps hide."""
+warps hide. Some of 96 and 192 columns are for whole taps of a weight gradient; of those of 128 x 32
+one leaves more of L1, as fewer blocks have more stages."""
 GROUP_TILES = (
     GroupTile(128, 256, 64, 16, 256, 4, 1, 1.4),
     GroupTile(128, 128, 64, 16, 128, 3, 2, 1.2),
@@ -233,7 +234,7 @@ GROUP_TILES = (
 """Of operands of two bytes, with `GRAPHC_WGMMA`: on a GPU of compute capability 9.0 alone, whose
 blocks may have 227 KiB. Speeds are guesses beside `SHORT_TILES`: wgmma is said to reach 80 % of the
 peak where mma.sync reaches 62 %."""
-SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 3.4, "float": 2.0}
+SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 4.0, "float": 2.0}
 """Multiply-adds of the best tile of tensor cores for each of the best of `TILES`, by element: from
 an H200's data sheet at the share of its peak that mma.sync is said to reach; of tf32 what shared
 memory gives fragments and takes from copies meanwhile."""

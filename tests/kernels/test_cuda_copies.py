@@ -38,16 +38,16 @@ def unpadded(x: Any, w: Any) -> Any:
 
 
 def tile(m: int, n: int) -> TensorTile:
-    return next(t for t in LONG_TILES if (t.m, t.n) == (m, n))
+    return next(t for t in reversed(LONG_TILES) if (t.m, t.n) == (m, n))
 
 
 def every(t: TensorTile) -> int:
     return (t.m + t.n) * t.k * 4
 
 
-@pytest.mark.parametrize(("m", "n"), [(64, 64), (128, 128), (32, 96)])
+@pytest.mark.parametrize(("m", "n"), [(64, 64), (128, 128), (32, 96), (64, 192)])
 def test_a_product_reads_all_that_it_copies(m: int, n: int) -> None:
-    copied = Copies(problem(graphc.matmul, (512, 1024), (1024, 512)))
+    copied = Copies(problem(graphc.matmul, (1152, 1024), (1024, 1152)))
     assert copied(tile(m, n)) == every(tile(m, n))
 
 
@@ -61,7 +61,7 @@ def test_neighbouring_taps_find_their_pixels_in_l1() -> None:
 def test_what_does_not_fit_l1_is_read_again() -> None:
     copied = Copies(problem(three_by_three, (8, 64, 28, 28), (32, 64, 3, 3)))
     large, small = tile(128, 32), tile(64, 32)
-    assert room_in_l1(large, 4) < 1.25 * 128 * 128 and room_in_l1(small, 4) > 1.25 * 64 * 128
+    assert room_in_l1(large, 4) < 1.1 * 128 * 128 and room_in_l1(small, 4) > 1.1 * 64 * 128
     assert copied(large) > 0.8 * every(large)
     assert copied(small) < 0.6 * every(small)
 

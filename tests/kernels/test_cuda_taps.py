@@ -10,7 +10,9 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.kernels.cuda.taps import Taps, problem_by_taps
+from graphc.ir import Graph
+from graphc.kernels.cuda.contract import Problem
+from graphc.kernels.cuda.taps import Taps, problems_by_taps
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, contraction_nest
 from graphc.ops.fused import kernels_in
@@ -39,16 +41,14 @@ def step(case: Any, device: str, precision: str = "tf32") -> Any:
     ), model
 
 
-def gradient(case: Any) -> tuple[Nest, Taps]:
-    """The nest of the data gradient, and the taps that its rows meet."""
+def gradient(case: Any) -> tuple[Nest, list[tuple[Problem, Taps]]]:
+    """The nest of the data gradient, and the orders of its rows with the taps that they meet."""
     program, _ = step(case, "cuda")
     (node,) = (
         n for n in kernels_in(program.graph) if any(m.op.called == "dgrad" for m in n.body.nodes)
     )
     nest = contraction_nest(node.body, lanes=False)
-    found = problem_by_taps(nest, node.body)
-    assert found is not None
-    return nest, found[1]
+    return nest, problems_by_taps(nest, node.body)
 
 
 def executed(nest: Nest, taps: Taps, m: int, depth: int) -> float:
@@ -64,11 +64,20 @@ UNPADDED = (100, 32, 64, (12, 12), (5, 5), {})
 
 @pytest.mark.parametrize("case", [STRIDED, UNPADDED], ids=["strided", "unpadded"])
 def test_hardly_more_is_computed_than_exists(case: Any) -> None:
-    nest, taps = gradient(case)
+    nest, [(_, taps), *_] = gradient(case)
     assert nest.flops < 0.6 * 2 * nest.extents(range(len(nest.axes)))
     assert executed(nest, taps, 64, 32) <= 1.4
     if case is STRIDED:
         assert executed(nest, taps, 64, 32) <= 1.15
+
+
+def test_lines_of_pixels_meet_more_than_pixels() -> None:
+    """The rows of an image's line lie together, whose taps read the same."""
+    _, orders = gradient(UNPADDED)
+    (pixels, by_pixels), (lines, by_lines) = orders
+    names = [[p.nest.axes[i].name for i in p.rows] for p in (pixels, lines)]
+    assert names == [["h", "w", "n"], ["h", "n", "w"]]
+    assert by_pixels.share(64, 32) < by_lines.share(64, 32) < 0.75
 
 
 def test_a_tile_meets_what_any_of_its_rows_meets() -> None:
@@ -96,6 +105,7 @@ def taken(kernels: Any) -> list[Kernel]:
 PRECISIONS = ("float32", "tf32")
 
 
+@pytest.mark.parametrize("order", [0, -1], ids=["first", "last"])
 @pytest.mark.parametrize(
     ("case", "precision"),
     [
@@ -105,7 +115,16 @@ PRECISIONS = ("float32", "tf32")
     ],
     ids=str,
 )
-def test_gradients_are_right(case: Any, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_are_right(
+    case: Any, precision: str, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first order of rows, by all that decides their taps, and in the last."""
+
+    def one(nest: Nest, body: Graph) -> list[tuple[Problem, Taps]]:
+        found = problems_by_taps(nest, body)
+        return [found[order]] if found else []
+
+    monkeypatch.setattr("graphc.kernels.cuda.contract_text.problems_by_taps", one)
     monkeypatch.setenv("GRAPHC_CHECK", "race")
     monkeypatch.setattr("graphc.kernels.cuda.contract_ways.WORTH", 10)
     x = np.random.default_rng(0).standard_normal((case[0], case[1], *case[3])).astype("float32")
