@@ -168,7 +168,8 @@ class TensorTile:
             per_line = line // operand.vector
             if self.threads % per_line:
                 return False
-            if operand.along_k and -(-lines * per_line // self.threads) > MOST_LINES:
+            most = MOST_LINES // 2 if self.wm * self.wn >= 64 * 32 else MOST_LINES
+            if operand.along_k and -(-lines * per_line // self.threads) > most:
                 return False
         return True
 
@@ -203,7 +204,8 @@ def _copies(tile: AnyTile, size: int, each: int) -> float:
 
 
 MOST_LINES = 16
-"""Lines of a tile of which a thread copies a part: it holds an offset for each."""
+"""Lines of a tile of which a thread copies a part: it holds an offset for each. Half as many where
+its warp has the largest sums."""
 SHORT_TILES = (
     TensorTile(128, 256, 32, 64, 64, 3, 1, 1.0),
     TensorTile(128, 128, 64, 64, 64, 3, 2, 1.0),

@@ -243,10 +243,11 @@ LARGE = {
     "nt": (lambda a, b: graphc.matmul(a, transposed(b)), [(2048, 2048), (2048, 2048)]),
     "tn": (lambda a, b: graphc.matmul(transposed(a), b), [(4096, 4096), (4096, 4096)]),
     "conv": (convolution, [(32, 128, 28, 28), (128, 128, 3, 3), (128,)]),
+    "odd": (products, of_products(2047, 2049, 2051)),
     "some": (lambda a, b: graphc.matmul(transposed(a), b), [(256, 512), (256, 512)]),
 }
 ASKED = [("bfloat16", "nn"), ("bfloat16", "conv"), ("tf32", "nt"), ("tf32", "conv")]
-ASKED += [("tf32", "tn"), ("tf32", "some"), ("float32x3", "nn")]
+ASKED += [("tf32", "tn"), ("tf32", "some"), ("tf32", "odd"), ("float32x3", "nn")]
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
