@@ -100,14 +100,17 @@ def test_chunks_are_chosen_so_that_none_is_left_over(monkeypatch: pytest.MonkeyP
 
 def test_what_does_not_fit_is_refused() -> None:
     x, w, y = graphc.spec((4, 8)), graphc.spec((5, 8)), graphc.spec((4,), "int32")
-    for arguments, message in (
-        ((x, w, graphc.spec((5,), "int32")), "input f32[4,8] and target i32[5] do not fit"),
-        ((x, graphc.spec((8,)), y), "a weight [c, features], got f32[4,8] and f32[8]"),
+    name, flat, longer = "linear_cross_entropy", graphc.spec((8,)), graphc.spec((5,), "int32")
+    wanted = "linear_cross_entropy: expected input [..., features] and a weight [c, features], got"
+    rows = "linear_cross_entropy: chunk expected a number of rows, got 0"
+    for arguments, chunk, message in (
+        ((x, w, longer), None, f"{name}: input f32[4,8] and target i32[5] do not fit"),
+        ((x, w, longer), None, "linear_cross_entropy: input f32[4,8]"),
+        ((x, flat, y), None, f"{wanted} f32[4,8] and f32[8]"),
+        ((x, w, y), 0, rows),
     ):
         with pytest.raises(GraphError, match=re.escape(message)):
-            graphc.compile(graphc.linear_cross_entropy, *arguments)
-    with pytest.raises(GraphError, match="chunk expected a number of rows, got 0"):
-        graphc.compile(lambda *a: graphc.linear_cross_entropy(*a, chunk=0), x, w, y)
+            graphc.compile(lambda *a, n=chunk: graphc.linear_cross_entropy(*a, chunk=n), *arguments)
 
 
 def recurrent(recompute: bool, **options: Any) -> Any:
