@@ -1,5 +1,5 @@
 """Attention and its gradients for attend.cuh and, where tensor cores multiply its operands,
-attend_tensor.cuh: a block of threads per queries or keys."""
+attend_tensor.cuh and its gradients: a block of threads per queries or keys."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def lower_attend(node: KernelNode) -> Kernel:
     sections = [arrays, shape_text(problem, **_runs(problem))]
     product = PRODUCTS[problem.element]
     return launches.kernel(
-        ("attend_tensor",),
+        ("attend_tensor" if problem.forward else "attend_tensor_gradient",),
         sections,
         problem.flops,
         f"tensor cores, products of {product}: what is multiplied is of that dtype",

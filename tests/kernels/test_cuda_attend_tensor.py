@@ -157,7 +157,8 @@ def test_tensor_cores_compute_what_the_op_means(case: tuple[str, str], gradient:
     need_command("g++", "clang++")
     name, dtype = case
     node = node_of(name, dtype, gradient)
-    assert ("attend_tensor.cuh" in text_of(node)) == (name != "too wide")
+    header = "attend_tensor_gradient.cuh" if gradient else "attend_tensor.cuh"
+    assert (header in text_of(node)) == (name != "too wide")
     played, arrays = Played(simulator(check=True), [node]), arrays_of(node)
     ahead, back = (played.run(node, arrays, order) for order in (FORWARD, BACKWARD))
     assert_near(node, arrays, ahead, dtype)

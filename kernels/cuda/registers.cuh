@@ -1,0 +1,99 @@
+// registers.cuh: the plain tile of contract.cuh, whose sums are in the registers of all threads.
+#pragma once
+#include "loader.cuh"
+
+namespace graphc {
+
+// Each thread holds TM x TN sums; a warp covers 4 x 8 threads. With several Groups of threads all
+// sums are held by each, which adds its share of each step; the groups are added in ascending order.
+template <int BM_, int BN_, int BK_, int TM, int TN, int Stages, int Groups = 1>
+struct Registers {
+  static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages, groups = Groups;
+  static constexpr int rows = BM / TM, columns = BN / TN, threads = rows * columns * Groups;
+  static constexpr bool exchanges = Groups > 1, asynchronous = false;
+  static constexpr int ahead = Stages - 1;  // steps whose copies are under way
+  static constexpr int pitch = BN;
+  template <class Access, int Outer>
+  using Shared = SharedTile<Access, Outer, BK>;
+  static_assert(rows % 4 == 0 && columns % 8 == 0, "warps of 4 x 8 threads");
+
+  // The Count places of one axis that a thread holds, of `across` threads: interleaved where
+  // shared lines run along k, so that neighbours read neighbouring lines, else in vectors.
+  template <class Shared, int Count, int Across, class Sum>
+  struct Strip {
+    using T = typename Shared::T;
+    static constexpr int quad = 16 / sizeof(Sum);
+    static constexpr int vector = Shared::along_k ? 1 : smaller(Count, quad);
+    static_assert(Count % vector == 0, "whole vectors");
+    GRAPHC_INLINE static int place(int i, int thread) {
+      return i / vector * (Across * vector) + thread * vector + i % vector;
+    }
+    // to[i][j] is the element at the thread's place i and at k + j.
+    GRAPHC_INLINE static void load(Sum (&to)[Count][quad], const T* tile, int thread, int k) {
+#pragma unroll
+      for (int i = 0; i < Count; i += vector)
+        if constexpr (Shared::along_k) {
+          const auto part =
+              *reinterpret_cast<const Run<T, quad>*>(tile + Shared::at(place(i, thread), k));
+#pragma unroll
+          for (int j = 0; j < quad; j++) to[i][j] = decode(part.at[j]);
+        } else {
+#pragma unroll
+          for (int j = 0; j < quad; j++) {
+            const auto part = *reinterpret_cast<const Run<T, vector>*>(
+                tile + Shared::at(place(i, thread), k + j));
+#pragma unroll
+            for (int v = 0; v < vector; v++) to[i + v][j] = decode(part.at[v]);
+          }
+        }
+    }
+  };
+
+  template <class SharedA, class SharedB, class T>
+  struct Sums {
+    using StripA = Strip<SharedA, TM, rows, T>;
+    using StripB = Strip<SharedB, TN, columns, T>;
+    static constexpr int quad = StripA::quad;
+    static constexpr int share = BK / Groups;  // of a step's k
+    static_assert(share % quad == 0, "a share is read 16 bytes at a time");
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % (rows * columns / 32);
+    const int y = warp % (rows / 4) * 4 + lane / 8, x = warp / (rows / 4) * 8 + lane % 8;
+    const int group = Groups > 1 ? threadIdx.x / (rows * columns) : 0;
+    static constexpr int run = StripB::vector;  // neighbours along n that a thread holds
+    T sum[TM][TN] = {};
+
+    GRAPHC_INLINE void step(const typename SharedA::T* tile_a, const typename SharedB::T* tile_b) {
+#pragma unroll 1  // unrolled further, reads are hoisted until registers spill
+      for (int k = group * share; k < (group + 1) * share; k += quad) {
+        T a[TM][quad], b[TN][quad];
+        StripA::load(a, tile_a, y, k);
+        StripB::load(b, tile_b, x, k);
+#pragma unroll
+        for (int j = 0; j < quad; j++)
+#pragma unroll
+          for (int m = 0; m < TM; m++)
+#pragma unroll
+            for (int n = 0; n < TN; n++) sum[m][n] += a[m][j] * b[n][j];
+      }
+    }
+    // Calls visitor(m, n, sum), or for the Run of sums that begins at n.
+    template <int Length = 1, class Visitor>
+    GRAPHC_INLINE void visit(const Visitor& visitor) const {
+#pragma unroll
+      for (int m = 0; m < TM; m++)
+#pragma unroll
+        for (int n = 0; n < TN; n += Length) {
+          const int row = StripA::place(m, y), column = StripB::place(n, x);
+          if constexpr (Length == 1) visitor(row, column, sum[m][n]);
+          else {
+            Run<T, Length> sums;
+#pragma unroll
+            for (int i = 0; i < Length; i++) sums.at[i] = sum[m][n + i];
+            visitor(row, column, sums);
+          }
+        }
+    }
+  };
+};
+
+}  // namespace graphc
