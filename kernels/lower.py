@@ -15,8 +15,8 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
-CANDIDATES: dict[str, Callable[[KernelNode, Target], list[Kernel]]] = {
-    "cpu": lambda node, target: list(contract_candidates(node, target)),
+CANDIDATES: dict[str, Callable[[KernelNode, Target, bool], list[Kernel]]] = {
+    "cpu": lambda node, target, looped: list(contract_candidates(node, target)),
     "cuda": cuda_candidates,
     "sim": cuda_candidates,
 }
@@ -47,13 +47,16 @@ def lower_step(node: KernelNode, whole: Kernel, target: Target) -> Kernel | None
     return kernel if alike else None
 
 
-def candidates(node: Node, target: Target) -> list[Kernel]:
+def candidates(node: Node, target: Target, looped: bool = False) -> list[Kernel]:
     """The kernels that may compute a node, the best by the model, which is `lower`'s, first. Only
-    contractions have several."""
-    if not isinstance(node, KernelNode) or node.op.template != "contract":
-        return [lower(node, target)]
+    contractions have several, but none beside one of a loop whose blocks own rows: all blocks would
+    wait for each other in every iteration, which no time of a kernel alone shows."""
+    first = lower(node, target, looped)
+    owns = looped and any(launch.owned for launch in first.launches)
+    if owns or not isinstance(node, KernelNode) or node.op.template != "contract":
+        return [first]
     with _deep_enough(node):
-        return CANDIDATES[target.device](node, target)
+        return CANDIDATES[target.device](node, target, looped)
 
 
 @contextmanager

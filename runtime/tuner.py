@@ -106,7 +106,8 @@ def tuned(
     for each in (graph, *bodies(graph)):
         asks = libraries and trial.library and each is graph
         for node in (n for n in each.nodes if n.outputs[0].name in kernels):
-            layer = Layer(node, candidates(node, target), product_of(node) if asks else None)
+            own = candidates(node, target, looped=each is not graph)
+            layer = Layer(node, own, product_of(node) if asks else None)
             if len(layer.own) > 1 or layer.product is not None:
                 equal.setdefault(layer.key(trial), []).append(layer)
     chosen = dict(kernels)

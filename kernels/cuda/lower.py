@@ -50,11 +50,12 @@ def lower_cuda(node: Node, target: Target, order: str = "", looped: bool = False
     return _complete(node, lower_contract(node, *own))
 
 
-def cuda_candidates(node: KernelNode, target: Target) -> list[Kernel]:
+def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> list[Kernel]:
     """The kernels that may compute a fused contraction, `lower_cuda`'s first."""
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
-    found = contract_candidates(node, target.splits_products, target.multiplies_groups)
+    splits, groups = target.splits_products, target.multiplies_groups
+    found = contract_candidates(node, splits, groups, looped=looped)
     return [_complete(node, kernel) for kernel in found]
 
 

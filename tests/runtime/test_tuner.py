@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim
+from graphc import nn, optim, target
 from graphc.runtime import tuner
 from graphc.runtime.cuda import Device, find_device, trial
 from graphc.runtime.cuda.trial import CudaTrial
+from graphc.runtime.plan.plan import Part, Repeat
 from graphc.runtime.sim import Simulator
 from graphc.runtime.timing import Play
 from graphc.runtime.tuner import measure
@@ -183,6 +184,24 @@ def test_a_library_is_not_asked_without_the_users_word(monkeypatch: pytest.Monke
     monkeypatch.setattr(trial, "trial_on", lambda device: found)
     step = _step(True, "sim")
     assert set(seen) == {5} and not any(k.product for k in step.plan.kernels.values())
+
+
+def test_products_in_loops_keep_blocks_that_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _choose(monkeypatch, 1)
+    found = CudaTrial(find_device("sim"), "a simulated GPU")
+    monkeypatch.setattr(trial, "trial_on", lambda device: found)
+    monkeypatch.setitem(target.KINDS, "sim", target.GPU)
+    cells = nn.LSTM(6, 32, 1)
+    specs = graphc.spec((3, 16, 6)), graphc.spec((3, 16, 32))
+
+    def fit(cells: nn.LSTM, x: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
+        return graphc.mse_loss(cells(x)[0], y)
+
+    step = graphc.compile(fit, cells, *specs, update=optim.SGD(lr=0.1), device="sim", tune=True)
+    assert seen and step.plan is not None
+    (run,) = step.plan.joined
+    parts = [p for loop in run.parts if isinstance(loop, Repeat) for p in loop.parts]
+    assert len(parts) == 3 and all(isinstance(p, Part) and p.own for p in parts)
 
 
 def test_a_gpu_without_room_keeps_the_models_choice(monkeypatch: pytest.MonkeyPatch) -> None:
