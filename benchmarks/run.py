@@ -2,9 +2,9 @@
 
 Prints one JSON line; `check` holds the first five losses or outputs. Variants: `default`, and
 `streams2`, `streams4` on so many streams, `tuned` and `libraries` with kernels chosen by
-measurement, of graphc's own or of cuBLASLt's too, `early` with launches that begin early,
-`winograd` and `bfloat16` with that as `precision`, and `bfloat16_pairs`, where a CPU with AMX
-multiplies pairs as those without it do.
+measurement, of graphc's own or of cuBLASLt's and cuDNN's too, `early` with launches that begin
+early, `winograd`, `tf32` and `bfloat16` with that as `precision`, the latter also with
+`_libraries`, and `bfloat16_pairs`, where a CPU with AMX multiplies pairs as those without it do.
 """
 
 from __future__ import annotations
@@ -28,14 +28,20 @@ VARIANTS = (
     "libraries",
     "early",
     "winograd",
+    "tf32",
+    "tf32_libraries",
     "bfloat16",
+    "bfloat16_libraries",
     "bfloat16_pairs",
     "wgmma",
 )
-TUNES = {"tuned": True, "libraries": "libraries"}
+TUNES: dict[str, bool | str] = {"tuned": True}
+TUNES |= dict.fromkeys(("libraries", "tf32_libraries", "bfloat16_libraries"), "libraries")
 STREAMS = {"streams2": 2, "streams4": 4}
-PRECISIONS = {"winograd": "winograd", "bfloat16": "bfloat16", "bfloat16_pairs": "bfloat16"}
-PRECISIONS["wgmma"] = "bfloat16"
+PRECISIONS = {"winograd": "winograd", "tf32": "tf32", "tf32_libraries": "tf32"}
+PRECISIONS |= dict.fromkeys(
+    ("bfloat16", "bfloat16_libraries", "bfloat16_pairs", "wgmma"), "bfloat16"
+)
 
 
 class Model(nn.Module):

@@ -70,8 +70,8 @@ def compile(
     tune      whether to choose among the kernels that could compute a contraction by measurement,
               not by a model of the machine: takes seconds for each layer that is new to the cache,
               and the last bits of sums may change with the choice. "libraries": on a GPU also among
-              calls of cuBLASLt, for plain matrix products, where it is installed. Default:
-              GRAPHC_TUNE, or not
+              calls of cuBLASLt, for plain matrix products, and of cuDNN, for convolutions, where
+              they are installed. Default: GRAPHC_TUNE, or not
     seed      key of the program's random numbers, equal for equal seeds; default: one of its own
               for each program, which `graphc.seed` determines
     disable   names of optional passes to leave out

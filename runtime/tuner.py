@@ -17,9 +17,10 @@ from typing import Protocol
 
 from graphc.errors import RunError
 from graphc.ir import Graph, Node
-from graphc.kernels.cuda.product import product_kernel, product_of
+from graphc.kernels.cuda.library import call_kernel, call_of
 from graphc.kernels.lower import candidates
-from graphc.kernels.program.kernel import Kernel, Product
+from graphc.kernels.program.calls import Call, Product
+from graphc.kernels.program.kernel import Kernel
 from graphc.messages import decide as tell
 from graphc.messages import log, progress
 from graphc.ops.fused import KernelNode
@@ -33,20 +34,20 @@ SECONDS = 0.5
 """What the measurement of one node may take, beside one call of each candidate."""
 FEWEST_ROUNDS = 3
 """Rounds of measurement: fewer say nothing."""
-FORMAT = 3
+FORMAT = 4
 """Of what is kept in the cache."""
 
 
 class Trial(Protocol):
     """A device on which kernels are played. `machine` is all that their times depend on, `clock`
-    says what they have taken so far. `library` is what computes matrix products there besides, ""
-    if nothing does; `algorithms` says how many it has for one."""
+    says what they have taken so far. `library` is what takes such calls there, "" if nothing does;
+    `rooms` says for each algorithm that it has for one how many bytes of workspace that takes."""
 
     machine: str
-    library: str
 
     def clock(self) -> float: ...
-    def algorithms(self, product: Product) -> int: ...
+    def library(self, call: Call) -> str: ...
+    def rooms(self, call: Call) -> list[int]: ...
     def plays(self, node: Node, found: Sequence[Kernel]) -> AbstractContextManager[list[Play]]: ...
 
 
@@ -65,28 +66,30 @@ def measure(plays: Sequence[Play], clock: Callable[[], float]) -> tuple[int, str
 
 @dataclass(frozen=True)
 class Layer:
-    """A node and the kernels that may compute it, the model's first; behind them those by a
-    library, if the node is a `product`."""
+    """A node and the kernels that may compute it, the model's first; behind them those that are a
+    `call` of a library, if one takes such calls."""
 
     node: Node
     own: Sequence[Kernel]
-    product: Product | None
-
-    def kernel(self, index: int, trial: Trial) -> Kernel:
-        """Candidate number `index`."""
-        if index < len(self.own):
-            return self.own[index]
-        assert self.product is not None and isinstance(self.node, KernelNode)
-        return product_kernel(self.node, self.product, trial.library, index - len(self.own))
+    call: Call | None
 
     def candidates(self, trial: Trial) -> list[Kernel]:
         """All of them."""
-        more = 0 if self.product is None else trial.algorithms(self.product)
-        return [self.kernel(i, trial) for i in range(len(self.own) + more)]
+        found = list(self.own)
+        if self.call is not None:
+            assert isinstance(self.node, KernelNode)
+            title = trial.library(self.call)
+            rooms = enumerate(trial.rooms(self.call))
+            found += [call_kernel(self.node, self.call, title, n, room) for n, room in rooms]
+        return found
+
+    def kernel(self, index: int, trial: Trial) -> Kernel:
+        """Candidate number `index`."""
+        return self.own[index] if index < len(self.own) else self.candidates(trial)[index]
 
     def key(self, trial: Trial) -> str:
         """What a choice depends on."""
-        asked = self.product and (self.product, trial.library)
+        asked = self.call and (self.call, trial.library(self.call))
         return cache.choice_key(FORMAT, trial.machine, asked, *(k.canonical for k in self.own))
 
 
@@ -100,16 +103,19 @@ def tuned(
     """`kernels`, by their nodes' first outputs, with what is fastest in place of what the model
     takes for it. Only contractions have candidates; with `libraries` some are calls of one. In
     loops, where each iteration's operands lie behind those of the last, those are not asked."""
-    if libraries and not trial.library:
-        tell("tune: no library for matrix products is installed: pip install 'graphc[libraries]'")
+    lacking: set[str] = set()
     equal: dict[str, list[Layer]] = {}
     for each in (graph, *bodies(graph)):
-        asks = libraries and trial.library and each is graph
         for node in (n for n in each.nodes if n.outputs[0].name in kernels):
-            own = candidates(node, target, looped=each is not graph)
-            layer = Layer(node, own, product_of(node) if asks else None)
-            if len(layer.own) > 1 or layer.product is not None:
+            call = call_of(node) if libraries and each is graph else None
+            if call is not None and not trial.library(call):
+                lacking.add("matrix products" if isinstance(call, Product) else "convolutions")
+                call = None
+            layer = Layer(node, candidates(node, target, looped=each is not graph), call)
+            if len(layer.own) > 1 or call is not None:
                 equal.setdefault(layer.key(trial), []).append(layer)
+    for kind in sorted(lacking):
+        tell(f"tune: no library for {kind} is installed: pip install 'graphc[libraries]'")
     chosen = dict(kernels)
     with progress("tuning kernels", len(equal)) as advance:
         for number, (key, layers) in enumerate(equal.items(), 1):

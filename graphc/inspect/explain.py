@@ -105,7 +105,7 @@ class Explainer:
             chunks = " + ".join(map(str, kernel.phases))
             text = kernel.choice or f"the loops of {kernel.template}"
             cut = f"cut into {chunks} chunks, whatever the number of threads"
-            if kernel.product is not None:
+            if kernel.call is not None:
                 cut = "not a kernel of graphc's"
             if kernel.launches:
                 sizes = (

@@ -62,8 +62,13 @@ def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> l
 def _complete(node: KernelNode, kernel: Kernel) -> Kernel:
     """The kernel with the gaps of its outputs; CompileError if its grids are too large."""
     check_grids(node, kernel.launches)
+    return replace(kernel, gaps=gaps_of(node))
+
+
+def gaps_of(node: Node) -> tuple[tuple[int, ...], ...]:
+    """`Kernel.gaps` of what computes a node."""
     gaps = tuple(_gap(v.type) for v in node.outputs)
-    return replace(kernel, gaps=gaps) if any(gaps) else kernel
+    return gaps if any(gaps) else ()
 
 
 def _gap(type: Type) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Which fused contractions are plain matrix products, as libraries have them, and their kernels.
+"""Which fused contractions are plain matrix products, as libraries have them.
 
 A library is asked for d = a b, or relu(a b + bias) with either of the two, of matrices whose rows
 or columns lie one after another. What a body does besides keeps it to kernels of our own.
@@ -11,18 +11,13 @@ from itertools import pairwise
 
 from graphc.ir import ROW_MAJOR, Graph, Node, Value
 from graphc.kernels.cuda.contract import Problem, make_problem, output_strides
-from graphc.kernels.cuda.shell import provenance
-from graphc.kernels.program.kernel import Kernel, Product, moved_bytes
-from graphc.kernels.program.kernel import Matrix as Matrix
+from graphc.kernels.program.calls import Matrix, Product
 from graphc.kernels.program.nest import Read, contraction_nest
 from graphc.ops.fused import KernelNode
 from graphc.passes.fuse.sections import sections_of_sums
 
 ELEMENTS = ("f32", "f16", "bf16")
 """The dtypes of operands and results."""
-WORKSPACE = 8 << 20
-"""Bytes that a library may use beside: what NVIDIA's own default was before Hopper. More lets it
-cut k of larger products, and is work memory of the plan."""
 
 
 def product_of(node: Node) -> Product | None:
@@ -59,28 +54,6 @@ def product_of(node: Node) -> Product | None:
     d = Matrix(len(body.inputs), row, 1, batch, out.type.dtype)
     place = None if bias is None else body.inputs.index(bias)
     return Product(batches, m, n, k, a, b, d, place, relu)
-
-
-def product_kernel(node: KernelNode, product: Product, library: str, rank: int) -> Kernel:
-    """The kernel whose launch is a call of the `library`, by the algorithm that its heuristic puts
-    at place `rank`."""
-    names = [f"%{v.name}" for v in (*node.body.inputs, *node.body.outputs)]
-    told = f"{library}, algorithm {rank + 1} of its heuristic, {WORKSPACE} bytes of workspace"
-    lines = [provenance(node), f"// {told}:", f"//   {product.text(names)}", ""]
-    contraction = contraction_nest(node.body, lanes=False)
-    return Kernel(
-        node.op.kernel,
-        node.op.template,
-        "\n".join(lines),
-        phases=(),
-        workspace=WORKSPACE,
-        flops=contraction.flops,
-        bytes=moved_bytes(node),
-        product=product,
-        rank=rank,
-        choice=told,
-        note=f"a call of {told}",
-    )
 
 
 def _rest(body: Graph) -> tuple[Value | None, bool] | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphc.ir import Node
+from graphc.kernels.program.calls import Call
 
 _COMMENT = re.compile(r"//[^\n]*\n?")
 _OWN = re.compile(r"\b[A-Za-z]\w*_(?:data)?\b")
@@ -57,7 +57,7 @@ class Kernel:
     """What the plan's notes say of how it computes."""
     choice: str = ""
     """The tile that was chosen, and why."""
-    product: Product | None = None
+    call: Call | None = None
     """On CUDA: what a library is asked for, in place of launches."""
     rank: int = 0
     """The place of the library's algorithm in what its heuristic proposes."""
@@ -69,8 +69,8 @@ class Kernel:
     def canonical(self) -> str:
         """The text without comments and with numbers for its own names: those of the kernel, its
         registers and its pointers. Kernels of one canonical text do the same."""
-        if self.product is not None:
-            return repr((self.product, self.choice))
+        if self.call is not None:
+            return repr((self.call, self.choice))
         text = _COMMENT.sub("", self.source)
         text = re.sub(rf"\bvoid {self.name}\(", "void kernel(", text)
         for number, launch in enumerate(self.launches):
@@ -78,53 +78,6 @@ class Kernel:
         text = re.sub(r"\bnamespace (graphc::)?\w+_(space|text) \{", r"namespace \1kernel {", text)
         numbers: dict[str, int] = {}
         return _OWN.sub(lambda own: f"_{numbers.setdefault(own[0], len(numbers))}", text)
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Matrices among a kernel's arguments, at place `argument`: elements from one row, column and
-    batch to the next. One of the first two is 1."""
-
-    argument: int
-    row: int
-    column: int
-    batch: int
-    dtype: str
-
-    @property
-    def leading(self) -> int:
-        """Elements between neighbouring rows, or columns where those lie apart."""
-        return max(self.row, self.column)
-
-
-@dataclass(frozen=True)
-class Product:
-    """d = a b for each of `batches`, a of [m, k], b of [k, n], whose sums are float32; to each row
-    of d the `bias`, an argument of n float32, is added, and `relu` is taken of that."""
-
-    batches: int
-    m: int
-    n: int
-    k: int
-    a: Matrix
-    b: Matrix
-    d: Matrix
-    bias: int | None = None
-    relu: bool = False
-
-    def text(self, names: Sequence[str]) -> str:
-        """As a formula, of these names of arguments."""
-
-        def matrix(x: Matrix, rows: int, columns: int) -> str:
-            turned = f"^T of [{columns}, {rows}]" if x.column != 1 else f"[{rows}, {columns}]"
-            return f"{names[x.argument]} {x.dtype}{turned} (rows of {x.leading})"
-
-        added = f" + {names[self.bias]}" if self.bias is not None else ""
-        a, b = matrix(self.a, self.m, self.k), matrix(self.b, self.k, self.n)
-        formula = f"{a} times {b}{added}"
-        formula = f"relu({formula})" if self.relu else formula
-        batches = f", {self.batches} batches" if self.batches > 1 else ""
-        return f"{matrix(self.d, self.m, self.n)} = {formula}{batches}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import numpy as np
 
 from graphc.dtypes import Array
 from graphc.ir import Node
-from graphc.kernels.program.kernel import Kernel, Product
+from graphc.kernels.program.calls import Call
+from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.build import cpu_target
 from graphc.runtime.chooser import filled
 from graphc.runtime.timing import Play
@@ -26,8 +27,6 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 class CpuTrial:
     """One core. Its clock is that of the calling thread: it stands while others have the core."""
 
-    library = ""
-
     def __init__(self) -> None:
         self.machine = cpu_target().arch
 
@@ -35,9 +34,13 @@ class CpuTrial:
         """Seconds that this thread has taken."""
         return time.thread_time()
 
-    def algorithms(self, product: Product) -> int:
+    def library(self, call: Call) -> str:
+        """None."""
+        return ""
+
+    def rooms(self, call: Call) -> list[int]:
         """None: there is no library."""
-        return 0
+        return []
 
     @contextmanager
     def plays(self, node: Node, found: Sequence[Kernel]) -> Iterator[list[Play]]:

@@ -15,8 +15,7 @@ from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, 
 from typing import Any
 
 from graphc.errors import CompileError
-from graphc.kernels.cuda.product import WORKSPACE
-from graphc.kernels.program.kernel import Matrix, Product
+from graphc.kernels.program.calls import Matrix, Product
 from graphc.state import ALIGNMENT
 
 TYPES = {"f32": 0, "f16": 2, "bf16": 14}
@@ -33,6 +32,9 @@ IN_WORKSPACE = 2
 """cublasLtReductionScheme_t: parts of k are added in float32 by a step of their own, in order."""
 PLAIN, RELU, BIAS = 1, 2, 4
 """cublasLtEpilogue_t; the last two may be added."""
+WORKSPACE = 8 << 20
+"""Bytes that a product may use beside: what NVIDIA's own default was before Hopper. More lets it
+cut k of larger products, and is work memory of the plan."""
 PROPOSED = 3
 """Algorithms that the heuristic is asked for: each is a candidate to be measured."""
 
@@ -101,6 +103,11 @@ class Prepared:
     def count(self) -> int:
         """Algorithms that there are, at most `PROPOSED`."""
         return len(self._algorithms)
+
+    @property
+    def rooms(self) -> list[int]:
+        """The bytes of workspace that each algorithm takes."""
+        return [WORKSPACE] * self.count
 
     def issue(
         self, rank: int, addresses: Sequence[int], stream: Any, **declared: Any

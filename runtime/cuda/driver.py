@@ -20,6 +20,7 @@ from typing import Any
 from graphc.errors import RunError
 from graphc.runtime.cuda.compile import Usage, compile_cuda
 from graphc.runtime.cuda.cublas import CublasLt, find_cublas
+from graphc.runtime.cuda.cudnn import Cudnn, find_cudnn
 
 LEGACY_STREAM = 1
 """The handle of the default stream, which waits for all streams that are not non-blocking."""
@@ -49,6 +50,11 @@ class PycudaDriver:
     def products(self) -> CublasLt | None:
         """The library for matrix products, of which each device has a handle of its own."""
         return find_cublas()
+
+    @functools.cached_property
+    def convolutions(self) -> Cudnn | None:
+        """The library for convolutions, likewise."""
+        return find_cudnn()
 
     def compile(self, text: str, name: str, where: str = "") -> bytes:
         """The cubin of CUDA text. Raises CompileError."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from graphc.cores import usable_cores
 from graphc.kernels.cuda.shell import RESIDENT
+from graphc.kernels.program.calls import Call, Product
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start
@@ -133,6 +134,11 @@ class Addresses:
         return start, start + place.stop - place.start, place.value
 
 
+def library_for(driver: Any, call: Call) -> Any:
+    """The driver's library for such calls, None if there is none."""
+    return driver.products if isinstance(call, Product) else driver.convolutions
+
+
 class Functions:
     """The loaded kernels of a plan and its events. Made and let go while a context is current."""
 
@@ -161,10 +167,10 @@ class Functions:
             if early:
                 find = partial(driver.early, image.compiled)
                 self._functions[name, True] = self._found(launches, image, find)
-        self._products = {
-            name: driver.products.prepare(kernel.product)
+        self._calls = {
+            name: library_for(driver, kernel.call).prepare(kernel.call)
             for name, kernel in plan.kernels.items()
-            if kernel.product is not None
+            if kernel.call is not None
         }
         numbers = {u.step.event for u in unrolled(plan) if isinstance(u.step, Record)}
         untimed = driver.event_flags.DISABLE_TIMING
@@ -226,9 +232,9 @@ class Functions:
         self, step: Launch, addresses: Addresses, stream: Any, behind: bool
     ) -> list[Issue]:
         pointers = [addresses.of(place) for place in step.arguments]
-        if (product := self._products.get(step.kernel)) is not None:
+        if (call := self._calls.get(step.kernel)) is not None:
             rank, declared = self._plan.kernels[step.kernel].rank, self._declared(step, addresses)
-            return [product.issue(rank, pointers, stream, **declared)]
+            return [call.issue(rank, pointers, stream, **declared)]
         packed = struct.pack(f"{len(pointers)}P", *pointers)
         first, rest = (self._functions.get((step.kernel, x), []) for x in (behind, True))
         functions = [*first[:1], *rest[1:]]

@@ -12,12 +12,13 @@ from typing import Any
 from graphc.cores import usable_cores
 from graphc.errors import CompileError
 from graphc.ir import Graph, Node
-from graphc.kernels.program.kernel import Kernel, Product
+from graphc.kernels.program.calls import Call
+from graphc.kernels.program.kernel import Kernel
 from graphc.messages import log
 from graphc.runtime.chooser import filled
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.device import Device, find_device, gpu_name
-from graphc.runtime.cuda.launches import Issue
+from graphc.runtime.cuda.launches import Issue, library_for
 from graphc.runtime.cuda.player import CudaPlayer
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.timing import Play
@@ -46,23 +47,27 @@ class CudaTrial:
 
     def __init__(self, device: Device, machine: str) -> None:
         self.machine, self._device = machine, device
-        products = device.driver.products
-        self.library = "" if products is None else products.title
         self._seconds = 0.0
 
     def clock(self) -> float:
         """Seconds of the device that plays have taken."""
         return self._seconds
 
-    def algorithms(self, product: Product) -> int:
-        """How many the library has for a product; 0 if it does not take it."""
+    def library(self, call: Call) -> str:
+        """The library for such a call, "" if there is none."""
+        found = library_for(self._device.driver, call)
+        return "" if found is None else str(found.title)
+
+    def rooms(self, call: Call) -> list[int]:
+        """The bytes of workspace of each algorithm that the library has for a call; none if it does
+        not take it."""
         with self._device.entered():
             try:
-                count: int = self._device.driver.products.prepare(product).count
+                found: list[int] = library_for(self._device.driver, call).prepare(call).rooms
             except CompileError as error:
                 log("info", f"tune: {error}")
-                return 0
-        return count
+                return []
+        return found
 
     @contextmanager
     def plays(self, node: Node, found: Sequence[Kernel]) -> Iterator[list[Play]]:

@@ -19,8 +19,8 @@ from graphc.runtime.sim.build import compile_text, compile_texts
 from graphc.runtime.sim.capture import Capture, Graph
 from graphc.runtime.sim.copies import Copies
 from graphc.runtime.sim.errors import Error, LaunchError, LogicError, MemoryError
+from graphc.runtime.sim.libraries import Library
 from graphc.runtime.sim.module import CooperativeFunction, Function, Module
-from graphc.runtime.sim.products import Products
 
 GIB = 1 << 30
 
@@ -49,7 +49,7 @@ class Simulator(Copies):
     ) -> None:
         super().__init__(seed, policy, memory, seconds)
         self.check = check
-        self.products = Products(self)
+        self.products = self.convolutions = Library(self)
 
     def init(self, flags: int = 0) -> None:
         """As `pycuda.driver.init`."""

@@ -298,6 +298,13 @@ void fake_product(void* stream, int algorithm) {
   spend(algorithm == 1 ? product_takes / 2 : product_takes);
 }
 
+// A convolution of fake_cudnn.c, by one of its engines.
+void fake_convolution(void* stream, int engine) {
+  RECORD("convolution %lu engine %d\n", NUMBER(stream), engine);
+  node++;
+  spend(engine == 3 ? product_takes / 2 : product_takes);
+}
+
 // Graphs.
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   CURRENT();

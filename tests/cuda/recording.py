@@ -19,6 +19,7 @@ from graphc.errors import GraphError, RunError
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device
 from graphc.runtime.cuda.cublas import CublasLt
+from graphc.runtime.cuda.cudnn import Cudnn
 from graphc.runtime.cuda.driver import PycudaDriver
 from graphc.runtime.plan.plan import Loop, all_steps
 from tests.small_models import MODELS, loss_fn
@@ -34,7 +35,7 @@ STEPS = 6
 
 
 def main() -> None:
-    PycudaDriver.products = None  # type: ignore[assignment]
+    PycudaDriver.products = PycudaDriver.convolutions = None  # type: ignore[assignment]
     # Kernels are recorded, not run: their text need not be compiled.
     PycudaDriver.compile = compiled  # type: ignore[method-assign]
     DRIVER.fake_machine(2, 1 << 34)
@@ -71,6 +72,9 @@ def main() -> None:
     found["libraries"] = tuned(560, {}, "libraries")
     DRIVER.fake_product_takes(9.0)
     found["slow libraries"] = tuned(576, {}, "libraries")
+    PycudaDriver.convolutions = Cudnn(ctypes.CDLL(os.environ["FAKE_CUDNN"]))  # type: ignore[assignment]
+    DRIVER.fake_product_takes(1.5)
+    found["convolutions"] = convolved()
     found["depth"] = DRIVER.fake_depth()
     print(json.dumps(found))
 
@@ -122,6 +126,18 @@ def tuned(width: int, takes: dict[str, float], tune: bool | str = True) -> dict[
     records.append(taken())
     notes = [note for note in program.plan.notes if not note.startswith("streams")]
     return {"records": records, "notes": notes, "kernels": list(program.kernels.values())}
+
+
+def convolved() -> dict[str, Any]:
+    """As `tuned`, of a convolution whose products tensor cores make."""
+    spec = graphc.spec((8, 16, 9, 9))
+    options: dict[str, Any] = {"streams": 1, "tune": "libraries", "precision": "tf32"}
+    taken()
+    program = graphc.compile(nn.Conv2d(16, 16, 3), spec, device="cuda", **options)
+    records = [taken()]
+    program(np.zeros(spec.shape, np.float32))
+    records.append(taken())
+    return {"records": records, "notes": program.plan.notes}
 
 
 def taken() -> Record:

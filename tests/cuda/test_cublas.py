@@ -15,9 +15,10 @@ import graphc
 from graphc.dtypes import Array, convert, widened
 from graphc.errors import CompileError
 from graphc.ir import Node
-from graphc.kernels.cuda.product import WORKSPACE, product_kernel, product_of
-from graphc.kernels.program.kernel import Product
-from graphc.runtime.cuda.cublas import CublasLt
+from graphc.kernels.cuda.library import call_kernel
+from graphc.kernels.cuda.product import product_of
+from graphc.kernels.program.calls import Product
+from graphc.runtime.cuda.cublas import WORKSPACE, CublasLt
 from graphc.state import aligned_empty
 from tests.kernels.cuda_harness import traced
 from tests.sim.playing import fetch, place, simulator
@@ -124,7 +125,7 @@ def close(got: Array, want: Array) -> None:
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.op.kernel)
 def test_cublas_is_asked_for_what_the_node_computes(node: Node, library: CublasLt):
     prepared, arrays = library.prepare(product(node)), [aligned(a) for a in given(node)]
-    assert prepared.count == 3
+    assert prepared.rooms == [WORKSPACE] * 3
     (expected,) = node.op.reference(*arrays)
     out, workspace = aligned(np.zeros_like(expected)), aligned_empty((WORKSPACE,), np.uint8)
     addresses = [a.ctypes.data for a in (*arrays, out, workspace)]
@@ -161,7 +162,7 @@ def test_an_algorithm_that_is_not_there_is_named(library: CublasLt):
     library._library.fake_proposals(1)
     try:
         prepared = library.prepare(product(NODES[0]))
-        assert prepared.count == 1
+        assert prepared.rooms == [WORKSPACE]
         with pytest.raises(
             CompileError, match=r"^cuBLASLt 13\.2\.3 has no algorithm 2 for this product$"
         ):
@@ -180,10 +181,10 @@ def test_what_the_library_does_not_take_is_an_error_with_its_status(library: Cub
 
 def test_a_kernel_of_a_library_says_what_it_is():
     node = NODES[6]
-    kernel = product_kernel(node, product(node), "cuBLASLt 13.2.3", 1)
+    kernel = call_kernel(node, product(node), "cuBLASLt 13.2.3", 1, WORKSPACE)
     assert kernel.note == (
         "a call of cuBLASLt 13.2.3, algorithm 2 of its heuristic, 8388608 bytes of workspace"
     )
     assert "f32[6, 12] (rows of 12) = relu(" in kernel.source and kernel.launches == ()
-    other = product_kernel(node, product(node), "cuBLASLt 13.2.3", 0)
+    other = call_kernel(node, product(node), "cuBLASLt 13.2.3", 0, WORKSPACE)
     assert other.canonical != kernel.canonical

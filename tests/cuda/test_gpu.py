@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,65 @@ def test_a_tuned_model_trains_as_on_the_reference(
     x, y = batch("mlp")
     for _ in range(5):
         assert float(train(x, y)) == pytest.approx(float(reference(x, y)), rel=2e-4)
+
+
+def convolved(x: Any, w: Any, y: Any, **settings: Any) -> Any:
+    """A convolution, and the gradients of its images and weights for `y`."""
+
+    def weighed(x: Any, w: Any) -> Any:
+        return graphc.sum(graphc.conv2d(x, w, **settings) * y)
+
+    return graphc.conv2d(x, w, **settings), *graphc.grad(weighed, (0, 1))(x, w)
+
+
+CONVOLUTIONS = {
+    "whole": {"padding": 1},
+    "strided": {"stride": 2, "padding": 1},
+    "dilated": {"dilation": 2},
+    "grouped": {"groups": 4},
+}
+
+
+PRECISIONS = ["float32", "tf32", "bfloat16"]
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "precision"),
+    [("sim", name, PRECISIONS[n % 3]) for n, name in enumerate(CONVOLUTIONS)]
+    + [
+        pytest.param("cuda", name, precision, marks=pytest.mark.gpu)
+        for name in CONVOLUTIONS
+        for precision in PRECISIONS
+    ],
+)
+def test_an_op_means_the_same_by_a_library(
+    device: str, name: str, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Every plan that the library has, in the layouts that convolutions have here; tf32 within the
+    two bits that it may round otherwise."""
+    need_device(device)
+    settings = CONVOLUTIONS[name]
+    channels = 32 // settings.get("groups", 1)
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
+    found = trial.CudaTrial(find_device(device), "as many as there are")
+    monkeypatch.setattr(trial, "trial_on", lambda device: found)
+    if find_device(device).driver.convolutions is None:
+        pytest.skip("cuDNN is not installed")
+    random = np.random.default_rng(0)
+    specs = [graphc.spec((4, 32, 9, 10)), graphc.spec((48, channels, 3, 3))]
+    specs += [v.type for v in graphc.trace(partial(graphc.conv2d, **settings), *specs).outputs]
+    arrays = [random.standard_normal(t.shape).astype(np.float32) for t in specs]
+    fn = partial(convolved, **settings)
+    expected = graphc.compile(fn, *specs, device="reference", precision=precision)(*arrays)
+    for last in range(1, 4):
+        monkeypatch.setattr(tuner, "measure", lambda plays, clock, n=last: (-n % len(plays), ""))
+        options: dict[str, Any] = {"device": device, "precision": precision, "tune": "libraries"}
+        program = graphc.compile(fn, *specs, **options)
+        assert program.plan is not None
+        assert device == "cuda" or sum(k.call is not None for k in program.plan.kernels.values())
+        for got, want in zip(program(*arrays), expected, strict=True):
+            error = np.abs(got - want).max() / np.abs(want).max()
+            assert error < (2**-8 if precision == "tf32" else 2**-15)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.test_cublas import build_fake
+from tests.cuda import test_cublas, test_cudnn
 from tests.tools import missing, need_command, need_package, run_python
 from tools.driver_stub import build_stub, find_headers
 
@@ -32,7 +32,8 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("driver")
     build_stub(headers, folder, [FAKE])
     places = {"LD_LIBRARY_PATH": str(folder), "GRAPHC_CACHE_DIR": str(folder / "cache")}
-    places["FAKE_CUBLAS"] = str(build_fake(folder))
+    places["FAKE_CUBLAS"] = str(test_cublas.build_fake(folder))
+    places["FAKE_CUDNN"] = str(test_cudnn.build_fake(folder))
     printed = run_python("-m", "tests.cuda.recording", environment=places)
     return json.loads(printed)
 
@@ -354,6 +355,19 @@ def test_a_library_that_is_slower_is_not(record):
     (note,) = slow["notes"]
     assert re.match(r"tune: m0_bias takes candidate \d of 8: no other was faster", note)
     assert any("Registers<" in text for text in slow["kernels"])
+
+
+def test_convolutions_of_a_library_are_captured_too(record):
+    """By the engine that was measured to be the fastest, the second of those that may be had."""
+    tune, *calls = [x for x in record["convolutions"]["notes"] if "streams" not in x]
+    assert re.match(r"tune: conv2d_bias takes candidate 7 of 8: 0\.\d+ of the first's time", tune)
+    assert "conv2d_bias: a call of cuDNN 9.28.1, algorithm 2 of its heuristic, 48 bytes of" in str(
+        calls
+    )
+    call = record["convolutions"]["records"][1]
+    begin, end = verbs(call).index("begin_capture"), verbs(call).index("end_capture")
+    assert "convolution 1 engine 3" in call[:begin] and "convolution 1 engine 3" in call[begin:end]
+    assert count(call, ("convolution",)) == 2
 
 
 def test_a_library_that_is_not_installed_is_named(record):

@@ -159,15 +159,17 @@ def test_every_candidate_of_a_gpu_computes_what_the_reference_does(
         np.testing.assert_allclose(step(X, Y), reference(X, Y), rtol=2e-5)
 
 
-def test_a_librarys_products_are_right_and_the_same_for_every_number_of_streams(
+def test_a_librarys_kernels_are_right_and_the_same_for_every_number_of_streams(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _choose(monkeypatch, 99)
     found = CudaTrial(find_device("sim"), "a simulated GPU")
     monkeypatch.setattr(trial, "trial_on", lambda device: found)
+    monkeypatch.setenv("GRAPHC_CHECK", "race")
     steps = [_step("libraries", "sim", streams) for streams in (1, 2, 4)]
-    names = [k.name for k in steps[0].plan.kernels.values() if k.product is not None]
+    names = [k.name for k in steps[0].plan.kernels.values() if k.call is not None]
     assert {"first_bias_relu", "first_wgrad", "second_wgrad"} <= {*names}
+    assert "conv_wgrad" in names
     text = str(steps[0].plan)
     assert "first_bias_relu: a call of NumPy, algorithm 1 of its heuristic" in text
     assert "not a kernel of graphc's" in str(steps[0].explain("first_bias_relu"))
@@ -183,7 +185,7 @@ def test_a_library_is_not_asked_without_the_users_word(monkeypatch: pytest.Monke
     found = CudaTrial(find_device("sim"), "a simulated GPU")
     monkeypatch.setattr(trial, "trial_on", lambda device: found)
     step = _step(True, "sim")
-    assert set(seen) == {5} and not any(k.product for k in step.plan.kernels.values())
+    assert set(seen) == {5} and not any(k.call for k in step.plan.kernels.values())
 
 
 def test_products_in_loops_keep_blocks_that_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,12 +48,15 @@ FURTHER = (
     ("graphc", "streams2"),
     ("graphc", "streams4"),
     ("torch", "eager"),
+    ("graphc", "tf32"),
+    ("graphc", "tf32_libraries"),
     ("torch", "graphs_tf32"),
     ("torch", "eager_fused_tf32"),
     ("torch", "compile_tf32"),
     ("torch", "compile_overhead_tf32"),
     ("torch", "compile_autotune_tf32"),
     ("graphc", "bfloat16"),
+    ("graphc", "bfloat16_libraries"),
     ("graphc", "wgmma"),
 )
 MOST_SECONDS = 90.0
