@@ -102,9 +102,9 @@ def _measured(
 def _times(
     step: Callable[[], Any], seconds: float, least: int = 7
 ) -> tuple[list[float], float, float]:
-    """Seconds per step of each chunk, ascending, after a quarter of the time to warm up; the least
-    CPU time of a step, all threads together, which other programs disturb less; and the seconds per
-    second that our threads waited for cores that others had."""
+    """Seconds per step of each chunk, ascending, after a quarter of the time to warm up; the CPU
+    time of a step, all threads together, over all chunks, as the clock of other threads may be
+    some ms behind; and the seconds per second that our threads waited for cores that others had."""
     begin = time.perf_counter()
     warm = min(0.5, seconds / 4)
     while time.perf_counter() - begin < warm:
@@ -114,15 +114,14 @@ def _times(
     single = time.perf_counter() - single
     chunk = max(1, int(CHUNK_SECONDS / max(single, 1e-7)))
     times: list[float] = []
-    work: list[float] = []
-    begin, waited = time.perf_counter(), _waited()
+    begin, worked, waited = time.perf_counter(), time.process_time(), _waited()
     while time.perf_counter() - begin < seconds or len(times) < least:
-        start, worked = time.perf_counter(), time.process_time()
+        start = time.perf_counter()
         for _ in range(chunk):
             step()
         times.append((time.perf_counter() - start) / chunk)
-        work.append((time.process_time() - worked) / chunk)
-    return sorted(times), min(work), (_waited() - waited) / (time.perf_counter() - begin)
+    work = (time.process_time() - worked) / (len(times) * chunk)
+    return sorted(times), work, (_waited() - waited) / (time.perf_counter() - begin)
 
 
 def _waited() -> float:

@@ -29,7 +29,13 @@ from graphc.kernels.cpu.quads import in_quads
 from graphc.kernels.cpu.schedule import ranked
 from graphc.kernels.cpu.shell import balanced, make_kernel, symbol
 from graphc.kernels.cpu.tile import Schedule
-from graphc.kernels.cpu.tile_cost import CHUNK_CYCLES, FEWEST_CHUNKS, PANEL_ROWS, wanted_chunks
+from graphc.kernels.cpu.tile_cost import (
+    CHUNK_CYCLES,
+    FEW_ROWS,
+    FEWEST_CHUNKS,
+    PANEL_ROWS,
+    wanted_chunks,
+)
 from graphc.kernels.program.epilogue import Epilogue, pooling
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, Window, contraction_nest, pooled_nest, sectioned_nest
@@ -217,6 +223,10 @@ def _chunked(schedule: Schedule) -> Schedule:
     if schedule.roles.packed and tiles >= FEWEST_CHUNKS * rows:
         per_chunk = max(per_chunk, -(-rows // grain))  # a chunk packs the panels that it reads
     chunks = balanced(max(1, units // per_chunk), units)
+    panels = tiles // schedule.rows.tiles
+    if schedule.roles.packed and schedule.rows.tiles <= FEW_ROWS and panels < chunks:
+        pieces = min(round(chunks / panels), units // panels)
+        chunks = panels * max(1, pieces)  # no chunk ends within a panel of another
     return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)
 
 

@@ -33,6 +33,10 @@ KEPT_COLUMNS = 8
 PANEL_ROWS = 128
 """Tiles of rows that pay for packing a panel, if there are so many."""
 
+FEW_ROWS = 32
+"""Tiles of rows beside which packing a panel once more takes time: 16 of 8 rows by 1024 steps, a
+panel of two registers, 5 % (Zen 4)."""
+
 
 def wanted_chunks(cycles: float) -> int:
     """Chunks to share `cycles` of work among many threads, each worth its start."""

@@ -61,6 +61,12 @@ GRAPHC_INLINE void each_pixel(int p, int q, const F& f) {
 // Calls f(p, q, place) for the outputs whose windows hold input pixel (h, w), and its place there.
 template <class D, class F>
 GRAPHC_INLINE void each_window(int h, int w, const F& f) {
+  if constexpr (D::KH == D::DH && D::KW == D::DW && D::PH == 0 && D::PW == 0) {
+    const int p = h / D::DH, q = w / D::DW;  // windows that tile the pixels, but for the last ones
+    if ((D::P * D::DH == D::H || p < D::P) && (D::Q * D::DW == D::W || q < D::Q))
+      f(p, q, (h - p * D::DH) * D::KW + w - q * D::DW);
+    return;
+  }
   const Span rows = outputs<D::KH, D::DH, D::PH, D::P>(h);
   const Span columns = outputs<D::KW, D::DW, D::PW, D::Q>(w);
 #pragma unroll 1  // there are few, and how many is not known

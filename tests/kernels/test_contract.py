@@ -321,6 +321,19 @@ def test_a_chunk_of_a_plain_loop_has_four_operations_a_cycle() -> None:
     assert 4 <= 2 * 512**3 / chunks / CHUNK_CYCLES < 4.1
 
 
+@pytest.mark.parametrize(("rows", "depth"), [(128, 1024), (100, 1024), (160, 768)])
+def test_no_chunk_packs_a_panel_that_another_has_begun(rows: int, depth: int) -> None:
+    def linear(x: Tensor, weight: Tensor) -> Tensor:
+        return emit(Matmul(), x, F.permute_dims(weight, (1, 0)))
+
+    node = traced("linear", linear, [Type((rows, depth)), Type((256, depth))])
+    source = lower_contract(node, Target("cpu", 16)).source
+    assert "PACKED = true" in source
+    tiles, chunks = (int(re.search(rf" {n} = (\d+)", source)[1]) for n in ("TILES", "CHUNKS"))
+    panels = tiles // int(re.search(r"ROW_TILES = (\d+)", source)[1])
+    assert chunks >= 8 and chunks % panels == 0
+
+
 def test_weight_gradients_need_partial_sums_only_where_tiles_are_few() -> None:
     def lower(batch: int, channels: int, filters: int) -> tuple[int, int]:
         lanes = Layout(0, 16)

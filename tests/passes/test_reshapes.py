@@ -1,6 +1,7 @@
 """Reshapes move to where they keep nothing apart."""
 
 import numpy as np
+import pytest
 
 import graphc
 from graphc.passes.simplify.clean import clean
@@ -36,6 +37,18 @@ def test_a_residual_joins_the_dense_layer_before_it():
         return y + graphc.linear(x, w)
 
     assert len(kernels(fn, X, WEIGHT, graphc.spec((2, 5, 24)))) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_what_a_residual_is_normalised_by_stays_one_kernel(batch):
+    """A batch of one alone could be reshaped away in front of what broadcasts along it."""
+
+    def fn(x, w, y):
+        return graphc.linear(graphc.layer_norm(y + graphc.linear(x, w), (24,)), w.T)
+
+    specs = graphc.spec((batch, 5, 12)), WEIGHT, graphc.spec((batch, 5, 24))
+    made = kernels(fn, *specs)
+    assert len(made) == 3 and made[1].count("sum") == 2
 
 
 def test_an_operand_that_broadcasts_along_a_merged_axis_stays_behind_the_reshape():

@@ -21,6 +21,7 @@ from graphc.functions.array.elementwise import (
     minimum,
     multiply,
     negative,
+    reciprocal,
     sigmoid,
     sign,
     stop_gradient,
@@ -214,10 +215,9 @@ def softplus(x: TensorLike, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 
 @in_float32
-@in_float32
 def _softmax(name: str, x: Tensor, axis: int) -> Tensor:
     powers = exp(shifted(name, x, axis))
-    return divide(powers, sum(powers, axis, keepdims=True))
+    return multiply(powers, reciprocal(sum(powers, axis, keepdims=True)))
 
 
 def softmax(x: TensorLike, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor:

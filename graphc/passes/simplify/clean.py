@@ -56,6 +56,8 @@ def _sweep(name: str, graph: Graph, differentiates: bool) -> Graph:
         replacement = None if stays else _replacement(name, node, sweep)
         if replacement is not None:
             sweep.substitution[node.outputs[0]] = replacement
+            if node.outputs[0] in sweep.shared:
+                sweep.shared.add(replacement)
             continue
         key = (node.op, node.inputs)
         twin = seen.get(key)

@@ -11,8 +11,8 @@ from graphc.passes.rewriting.measure import Weights
 
 @dataclass
 class Sweep:
-    """What a rewrite may look at: the nodes so far, the old graph's values that are read more than
-    once, and a way to add a node."""
+    """What a rewrite may look at: the nodes so far, the values that are read more than once (of the
+    old graph, and what took their place), and a way to add a node."""
 
     names: Names
     shared: set[Value]
