@@ -231,14 +231,20 @@ def _lowered(
     """The kernels by the first output of their nodes; some are `known`."""
     from graphc.kernels.lower import lower
 
-    kernels = {}
-    for node, looped in ((n, g is not graph) for g in (graph, *bodies(graph)) for n in g.nodes):
-        name = node.outputs[0].name
-        if known and name in known and known[name].name == getattr(node.op, "kernel", name):
-            kernels[name] = known[name]
-        elif node.op.name not in ("reshape", "scan"):
-            with stage("lower", node):
-                kernels[name] = lower(node, target, looped)
+    kernels: dict[str, Kernel] = {}
+    for each in (graph, *bodies(graph)):
+        patches: tuple[int, ...] = ()
+        # Contractions first: the other kernels of a loop go through the patches of one.
+        for node in sorted(each.nodes, key=lambda n: getattr(n.op, "template", "") != "contract"):
+            name = node.outputs[0].name
+            if known and name in known and known[name].name == getattr(node.op, "kernel", name):
+                kernels[name] = known[name]
+            elif node.op.name not in ("reshape", "scan"):
+                with stage("lower", node):
+                    kernels[name] = lower(node, target, each is not graph, patches)
+            else:
+                continue
+            patches = patches or next((x.patches for x in kernels[name].launches), ())
     return kernels
 
 

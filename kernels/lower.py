@@ -24,14 +24,17 @@ CALLS_PER_NODE = 8
 """More than expression.py nests for one node of a body."""
 
 
-def lower(node: Node, target: Target, looped: bool = False) -> Kernel:
+def lower(
+    node: Node, target: Target, looped: bool = False, patches: tuple[int, ...] = ()
+) -> Kernel:
     """The kernel that computes a fused node or a relayout on `target.device`: cpu, or cuda and sim,
-    which share their text. A `looped` one is of a loop's body."""
+    which share their text. A `looped` one is of a loop's body, of which a kernel
+    may go through `patches` (`GridLaunch`)."""
     if isinstance(node, KernelNode):
         with _deep_enough(node):
             if target.device == "cpu":
                 return lower_cpu(node, target)
-            return lower_cuda(node, target, looped=looped)
+            return lower_cuda(node, target, looped=looped, patches=patches)
     assert node.op.name == "relayout", f"{node.op.name} is not a kernel"
     return (lower_relayout if target.device == "cpu" else lower_cuda)(node, target)
 

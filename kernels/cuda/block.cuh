@@ -3,7 +3,8 @@
 //
 // Both have threads(), whole warps; x() and y(), the block's place in its grid; sync(), a barrier of
 // its threads; and shared<T, Count>(), memory of the block for Count values of T, of which a template
-// asks for one at a time.
+// asks for one at a time. `holds` says whether there is `held`, which a template has made before a
+// loop in place of reading the same in each iteration.
 #pragma once
 #include "intrinsics.cuh"
 
@@ -11,6 +12,7 @@ namespace graphc {
 
 // A block of a launch.
 struct WholeBlock {
+  static constexpr bool holds = false;
   GRAPHC_INLINE static int threads() { return blockDim.x; }
   GRAPHC_INLINE static int x() { return blockIdx.x; }
   GRAPHC_INLINE static int y() { return blockIdx.y; }
@@ -32,6 +34,7 @@ struct WholeBlock {
 // block of a joined launch. The memory is that of all parts in turn: sync() lies before each use.
 template <int Threads, int Bytes>
 struct PartBlock {
+  static constexpr bool holds = false;
   unsigned char* memory;
   int column, row;
 
@@ -55,6 +58,14 @@ struct PartBlock {
 #endif
     return reinterpret_cast<T*>(memory);
   }
+};
+
+// A block that holds what a part would read in each iteration of a loop.
+template <class Block, class Held>
+struct HoldingBlock : Block {
+  static constexpr bool holds = true;
+  const Held& held;
+  GRAPHC_INLINE HoldingBlock(const Block& block, const Held& held) : Block(block), held(held) {}
 };
 
 // An argument of a joined launch: where the values of a part begin.

@@ -10,6 +10,8 @@ from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.contract import Problem, in_parts, make_problem
 from graphc.kernels.cuda.contract_ways import SHORT, Way, order_of, products, ways
 from graphc.kernels.cuda.own import owned
+from graphc.kernels.cuda.persistent_text import launch_persistent
+from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.runs import RUN, Runs, runs_of
 from graphc.kernels.cuda.shell import (
@@ -31,6 +33,8 @@ from graphc.kernels.program.statement import Program
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
+
+LoopedTile = AnyTile | RowTile | PersistentTile
 
 
 def lower_contract(
@@ -75,6 +79,8 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
     epilogue = epilogue_of(body, problem.nest, *_space(problem))
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     workspace = splits * count * itemsize if splits > 1 else 0
+    if isinstance(tile, PersistentTile):
+        workspace = tile.workspace(m)
     launches = Launches(node, epilogue.pointers, workspace, epilogue.inplace)
     functor = _functor(body, problem, epilogue)
     _launch(launches, problem, tile, splits, epilogue)
@@ -88,18 +94,22 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
     header = "wgmma" if isinstance(tile, GroupTile) else header
     header = "rows" if isinstance(tile, RowTile) else header
+    header = "persistent" if isinstance(tile, PersistentTile) else header
     choice, note = _told(problem, tile, splits, element, lack, rank)
     kernel = launches.kernel((header, "memory"), sections, flops, choice, note)
+    if isinstance(tile, PersistentTile):
+        held = body.inputs[problem.b.read.input].type.nbytes
+        return replace(kernel, held=held, turns=tile.parts > 1)
     whole = splits == 1 and taps is None
     return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
 
 
-def _order(problem: Problem, tile: AnyTile | RowTile, element: str) -> str:
+def _order(problem: Problem, tile: LoopedTile, element: str) -> str:
     """The order of sums whose k is not split. Tensor cores add the products of a fragment at once,
     whatever the tile; which operand gives the rows matters where a product is three."""
     if isinstance(tile, Tile):
         return order_of(tile)
-    if isinstance(tile, RowTile):
+    if isinstance(tile, RowTile | PersistentTile):
         return ""
     by = "wgmma" if isinstance(tile, GroupTile) else "tensor cores"
     return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
@@ -112,7 +122,7 @@ PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in th
 
 
 def _told(
-    problem: Problem, tile: AnyTile | RowTile, splits: int, element: str, lack: str, rank: int
+    problem: Problem, tile: LoopedTile, splits: int, element: str, lack: str, rank: int
 ) -> tuple[str, str]:
     """What is said of the tile, and what the plan notes of a contraction of reduced precision."""
     batches, m, n, k = problem.sizes
@@ -120,6 +130,8 @@ def _told(
     shared = f", shared by {tile.groups} groups of threads" if tile.groups > 1 else ""
     if isinstance(tile, RowTile):
         of = f"blocks that own {tile.m} rows, so that none waits for another in a loop"
+    elif isinstance(tile, PersistentTile):
+        of = f"blocks of {tile.m} rows that hold their columns' operand in registers in a loop"
     else:
         of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{shared}{cut}"
     why = "of those tried the cheapest" if rank == 1 else f"number {rank} of those by the model,"
@@ -137,7 +149,7 @@ def _told(
 def _launch(
     launches: Launches,
     problem: Problem,
-    tile: AnyTile | RowTile,
+    tile: LoopedTile,
     splits: int,
     epilogue: Epilogue,
 ) -> None:
@@ -151,6 +163,8 @@ def _launch(
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
         call = f"run_in(block, dynamic_shared, {operands}"
     whole = f"Epilogue{{{', '.join(epilogue.used)}}}"
+    if isinstance(tile, PersistentTile):
+        return launch_persistent(launches, problem, tile, epilogue, operands.split(", "), whole)
     if splits == 1:
         rows = isinstance(tile, RowTile)
         own = owned(launches.node.body, tiles, problem.nest.node.output) if rows else ()
@@ -292,7 +306,7 @@ def _finish(problem: Problem, splits: int) -> tuple[int, str]:
     return RUN if whole else 1, _sum_at(problem) if few else "i"
 
 
-def _shape(problem: Problem, tile: AnyTile | RowTile, splits: int, taps: Taps | None) -> list[str]:
+def _shape(problem: Problem, tile: LoopedTile, splits: int, taps: Taps | None) -> list[str]:
     batches, m, n, k = problem.sizes
     sections = problem.nest.section_count
     units, whole = tile.units(sections), n
@@ -329,16 +343,16 @@ def _shape(problem: Problem, tile: AnyTile | RowTile, splits: int, taps: Taps | 
         "  using A = RowAccess;",
         "  using B = ColumnAccess;",
         "};",
-        f"using Tile = {tile};",
+        *([] if isinstance(tile, PersistentTile) else [f"using Tile = {tile};"]),
         *checked,
     ]
 
 
-def _column(tile: AnyTile | RowTile, n: int, problem: Problem) -> tuple[str, ...]:
+def _column(tile: LoopedTile, n: int, problem: Problem) -> tuple[str, ...]:
     """The column of the product that column i of the tiles is: `units` of each section in turn;
     what is left of a tile, and of the last one, repeats a column whose sums are not used."""
     sections = problem.nest.section_count
-    if sections == 1 or isinstance(tile, RowTile):
+    if sections == 1 or isinstance(tile, RowTile | PersistentTile):
         return ()
     units, vector = tile.units(sections), 1 if problem.b.along_k else problem.b.vector
     return (

@@ -9,6 +9,7 @@ from functools import partial
 
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
+from graphc.kernels.cuda.persistent_tile import PersistentTile, persistent_tile
 from graphc.kernels.cuda.row_tile import WAITED, RowTile, row_tile
 from graphc.kernels.cuda.taps import Taps
 from graphc.kernels.cuda.tiles import (
@@ -42,7 +43,7 @@ class Way:
     steps a tile leaves out, if it does."""
 
     cycles: float
-    tile: AnyTile | RowTile
+    tile: AnyTile | RowTile | PersistentTile
     splits: int
     problem: Problem
     taps: Taps | None = None
@@ -59,12 +60,12 @@ def ways(
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
     if it is given; by wgmma too if warp `groups` may multiply. `by_taps` are the problem with its
     rows ordered by taps, if it has them. Of a `looped` one each way whose blocks do not own their
-    rows takes a wait of all blocks more."""
+    rows, or hold what they read in each iteration, takes a wait of all blocks more."""
     found = _ways(problem, None, splits_products, order, groups)
     others = [way for each in by_taps for way in _ways(*each, splits_products, order, groups)]
     best = min(others, key=lambda way: way.cycles, default=found[0])
     first = best if best.cycles < WORTH * found[0].cycles else found[0]
-    own = _by_rows(problem) if looped else None
+    own = _by_rows(problem) or _persistent(problem) if looped else None
     if own and own.cycles < first.cycles + WAITED:
         first = own
     rest = [way for way in found + others if way is not first]
@@ -85,6 +86,20 @@ def _by_rows(problem: Problem) -> Way | None:
     if problem.rows != (0,) or places != [(first, 0)]:
         return None
     found = row_tile(m, n, k, problem.nest.section_count, b.along_k)
+    return Way(*found, 1, problem) if found else None
+
+
+def _persistent(problem: Problem) -> Way | None:
+    """The way in which blocks hold the columns' operand, if there is one: of tf32 without borders,
+    whose sums are of one axis of rows and one of columns."""
+    batches, m, n, k = problem.sizes
+    plain = all(x.element == "tf32" and not x.borders for x in (problem.a, problem.b))
+    sums = problem.nest.node.output.type.dtype == "f32"
+    if batches != 1 or problem.limits or problem.batch or not (plain and sums):
+        return None
+    if len(problem.rows) != 1 or len(problem.columns) != 1:
+        return None
+    found = persistent_tile(m, n, k, problem.nest.section_count)
     return Way(*found, 1, problem) if found else None
 
 

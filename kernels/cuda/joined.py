@@ -8,8 +8,9 @@ the launch must not be read through a cache that does not see it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.kernels.cuda.shell import (
     DYNAMIC,
@@ -76,11 +77,13 @@ class PartText:
 
 @dataclass(frozen=True)
 class RepeatText:
-    """`parts`, `count` times, before which all blocks wait for each other if it `waits`."""
+    """`parts`, `count` times, before which all blocks wait for each other if it `waits`. What the
+    part `holds` would read again (`Kernel.held`) blocks read before."""
 
     count: int
     parts: tuple[PartText | RepeatText, ...]
     waits: bool = False
+    holds: PartText | None = None
 
 
 AnyText = PartText | RepeatText
@@ -100,9 +103,12 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     headers = dict.fromkeys(h for k in kernels.values() if k.parts for h in k.parts.headers)
     symbol = f"{name}_joined"
     lines, most = _Lines().written(parts, 0)
+    holding = [p.holds for p in parts if isinstance(p, RepeatText) and p.holds]
+    multiples = (p.kernel.launches[p.launch].multiple for p in holding if p.kernel)
+    bounds = f"{THREADS}, {1 if holding else RESIDENT}"
     spaces = [_space(k) for k in kernels.values()]
     function = [
-        f'extern "C" __global__ void __launch_bounds__({THREADS}, {RESIDENT})',
+        f'extern "C" __global__ void __launch_bounds__({bounds})',
         *wrapped(f"{symbol}(", [f"unsigned char* p{i}" for i in range(arguments)], ") {"),
         *(f"  {line}" for line in lines),
         "}",
@@ -114,7 +120,8 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
         *spaces,
         within("graphc", body),
     ]
-    launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES)
+    multiple = math.lcm(*multiples)
+    launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES, multiple=multiple)
     flops, nbytes = (sum(getattr(k, f) for k in kernels.values()) for f in ("flops", "bytes"))
     return Kernel(
         symbol, "joined", "\n\n".join(text) + "\n", (), 0, flops, nbytes, launches=(launch,)
@@ -139,6 +146,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self.first = self.most = 0
+        self.holds: PartText | None = None
 
     def written(self, parts: Sequence[AnyText], depth: int) -> tuple[list[str], int]:
         """The statements of parts within so many loops, and the most blocks between two waits."""
@@ -146,7 +154,10 @@ class _Lines:
         for part in parts:
             if isinstance(part, RepeatText):
                 lines += self.wait() if part.waits else []
+                self.holds = part.holds
+                lines += _hold(part.holds) if part.holds else []
                 inner, _ = self.written(part.parts, depth + 1)
+                self.holds = None
                 head = f"for (int t{depth} = 0; t{depth} < {part.count}; t{depth}++) {{"
                 lines += ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
             else:
@@ -159,7 +170,7 @@ class _Lines:
             lines += self.wait()
         elif self.first or part.own:
             lines.append("__syncthreads();")
-        call = _copy(part) if part.kernel is None else _call(part.kernel, part)
+        call = _copy(part) if part.kernel is None else _call(part.kernel, part, part is self.holds)
         if part.plays:
             t, (first, count) = f"t{depth - 1}", part.plays
             call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
@@ -178,9 +189,20 @@ class _Lines:
         return ["grid_barrier(&joined_word);"]
 
 
-def _call(kernel: Kernel, part: PartText) -> list[str]:
+def _hold(part: PartText) -> list[str]:
+    assert part.kernel is not None, "a copy holds nothing"
+    function = f"{part.kernel.name}_part::{part.kernel.launches[part.launch].symbol}_hold("
+    # What it reads is the same in all iterations; of the others it gets the first one's.
+    places = ["held", "blockIdx.x", *(replace(place, moves=()).text() for place in part.places)]
+    return [f"{part.kernel.name}_part::Held held;", *wrapped(function, places, ");")]
+
+
+def _call(kernel: Kernel, part: PartText, holds: bool = False) -> list[str]:
     symbol = kernel.launches[part.launch].symbol
-    places = ["block", *(place.text() for place in part.places)]
+    places = [
+        "HoldingBlock(block, held)" if holds else "block",
+        *(place.text() for place in part.places),
+    ]
     return [
         "play(dynamic_shared, [&](const auto& block) {",
         *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),

@@ -34,16 +34,24 @@ TEMPLATES: dict[str, Callable[..., Kernel]] = {
 }
 
 
-def lower_cuda(node: Node, target: Target, order: str = "", looped: bool = False) -> Kernel:
+def lower_cuda(
+    node: Node,
+    target: Target,
+    order: str = "",
+    looped: bool = False,
+    patches: tuple[int, ...] = (),
+) -> Kernel:
     """The CUDA kernel of a fused node or a relayout. Values are row-major, or images and weights
     whose channels run fastest. A contraction keeps to `order` where it can, if it is given;
-    `looped` ones are of a loop's body. CompileError if there is more of something than the kernel
-    can count."""
+    `looped` ones are of a loop's body, whose blocks go through `patches` if there are any.
+    CompileError if there is more of something than the kernel can count."""
     if not isinstance(node, KernelNode):
         node = conversion(node)
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
     lower = TEMPLATES[node.op.template]
+    if lower is lower_pointwise:
+        return _complete(node, lower_pointwise(node, patches))
     if lower is not lower_contract:
         return _complete(node, lower(node))
     own = (target.splits_products, target.multiplies_groups, order, looped)

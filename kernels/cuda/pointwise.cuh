@@ -15,6 +15,16 @@ GRAPHC_INLINE void each(Index count, int block, const Body& body) {
   if (i < count) body(i);
 }
 
+// Calls body(i) for element i of Rows x Columns, of which a block of 256 threads has a patch: 16 rows
+// of 16 columns.
+template <int Rows, int Columns, class Body>
+GRAPHC_INLINE void each_of_patch(int block, const Body& body) {
+  constexpr int across = (Columns + 15) / 16;
+  const int row = block / across * 16 + threadIdx.x / 16;
+  const int column = block % across * 16 + threadIdx.x % 16;
+  if (row < Rows && column < Columns) body(row * Columns + column);
+}
+
 // Calls body(i) for the first element i of each thread's run of Length, which divides `count`.
 template <int Length, class Index, class Body>
 GRAPHC_INLINE void each_run(Index count, int block, const Body& body) {

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.own import owned
+from graphc.kernels.cuda.patches import count
+from graphc.kernels.cuda.patches import owned as owned_patches
 from graphc.kernels.cuda.runs import Runs, runs_of
 from graphc.kernels.cuda.shell import (
     BLOCKS,
@@ -23,7 +25,7 @@ from graphc.kernels.cuda.shell import (
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.names import Names
+from graphc.kernels.program.names import Names, Pointers
 from graphc.kernels.program.parts import Part, grouped, make_part
 from graphc.kernels.program.pieces import space
 from graphc.kernels.program.statement import Program, joined
@@ -39,6 +41,7 @@ class _Text:
     index: str
     per_thread: int
     runs: Runs | None = None
+    patches: tuple[int, ...] = ()
 
     @staticmethod
     def of(part: Part, index: str, large: bool) -> _Text:
@@ -69,7 +72,11 @@ class _Text:
         if self.per_thread == 1:
             lines = elements.lines(self._names, "1")
             body = [f"  {line}" for line in (*self._define(elements), *lines)]
-            return [*head, f"each({count}, {block}, [&]({index} i) {{", *body, "});"]
+            call = f"each({count}, {block}, [&]({index} i) {{"
+            if self.patches:
+                rows, columns = self.patches
+                call = f"each_of_patch<{rows}, {columns}>({block}, [&]({index} i) {{"
+            return [*head, call, *body, "});"]
         loads, functors = loads_first(elements, self._names, f"{index} i", self._define)
         return [*head, *loads, f"each<{self.per_thread}>({count}, {block},", *functors]
 
@@ -93,12 +100,15 @@ def _scalars_and_elements(part: Part) -> tuple[Program, Program]:
     return part.program.split(frozenset())
 
 
-def lower_pointwise(node: KernelNode) -> Kernel:
-    """The kernel of a fused node without a reduction."""
+def lower_pointwise(node: KernelNode, patches: tuple[int, ...] = ()) -> Kernel:
+    """The kernel of a fused node without a reduction. Where it has one element for each of as many
+    rows and columns as `patches` says, a block takes a patch of them."""
     body = node.body
     names = Names()
     pointers = names.pointers(body)
     parts, groups = [], grouped(body)
+    if len(groups) == 1 and len(patches) == 2 and space(body, groups[0][0]) == patches:
+        return _by_patches(node, groups[0], patches, names, pointers)
     for group in groups:
         order = memory_order(group)
         domain = Domain(tuple(space(body, group[0])[d] for d in order))
@@ -123,6 +133,25 @@ def lower_pointwise(node: KernelNode) -> Kernel:
         owned=_owned(body, groups, texts),
     )
     return launches.kernel(("pointwise",), [constant_arrays(whole), *functors])
+
+
+def _by_patches(
+    node: KernelNode,
+    group: tuple[Value, ...],
+    patches: tuple[int, ...],
+    names: Names,
+    pointers: Pointers,
+) -> Kernel:
+    body, (rows, columns) = node.body, patches
+    part = make_part(body, group, Domain(patches), pointers, names)
+    text = _Text(part, index_type(body), 1, patches=patches)
+    inplace = inplace_pairs(body, [part.program], pointers)
+    launches = Launches(node, pointers, inplace=inplace)
+    lines = text.lines("block.x()", "")
+    own = owned_patches(body, part.program, pointers, (rows, columns))
+    launches.add(lines, count(rows, columns), owned=own)
+    launches.through_patches((rows, columns))
+    return launches.kernel(("pointwise",), [constant_arrays(part.program)])
 
 
 def _owned(

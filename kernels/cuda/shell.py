@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,7 +32,7 @@ BLOCKS = 264
 kernels, and with them results, do not depend on the device."""
 
 
-JOINABLE = ("contract", "pointwise", "reduce", "rows")
+JOINABLE = ("contract", "persistent", "pointwise", "reduce", "rows")
 """The headers whose templates take the block that they do the work of: several such kernels can be
 parts of one launch (joined.py)."""
 DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
@@ -236,6 +236,18 @@ class Launches:
         head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
         self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
         self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1), shared, owned))
+
+    def through_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
+        """Say of the last launch that its blocks go through `patches` and, as part of another, are
+        to be played by a `multiple` of so many blocks."""
+        self._grids[-1] = replace(self._grids[-1], patches=patches, multiple=multiple)
+
+    def hold(self, lines: Sequence[str], type: str) -> None:
+        """Let `lines` make what block number `block` of the last launch may hold, a `Held`."""
+        symbol = f"{self._grids[-1].symbol}_hold"
+        parameters = ("Held& held", "unsigned block", *self._signature.parameters(restrict=False))
+        head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
+        self._parts.append([f"using Held = {type};", *head, *(f"  {x}" for x in lines), "}"])
 
     def kernel(
         self,

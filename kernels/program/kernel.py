@@ -61,6 +61,12 @@ class Kernel:
     """On CUDA: what a library is asked for, in place of launches."""
     rank: int = 0
     """The place of the library's algorithm in what its heuristic proposes."""
+    held: int = 0
+    """On CUDA: bytes of an input that the blocks of a launch of which this is a part may read once,
+    before a loop, and hold on to: by the function of its launch's symbol and `_hold`."""
+    turns: bool = False
+    """On CUDA: in a loop its workspace lies in two places that take turns, so that blocks that are
+    an iteration ahead of others do not write what those still read."""
     order: str = ""
     """On CUDA, of a contraction: by what and in which order it adds the terms of a sum. Kernels of
     one order make the same bits of the same terms. Empty where nothing is promised."""
@@ -94,11 +100,15 @@ class Parts:
 @dataclass(frozen=True)
 class GridLaunch:
     """A CUDA launch: the symbol, blocks and threads per axis, dynamic shared memory in bytes. Of
-    the arguments of these numbers block i touches the i-th of equal parts alone, as many as there
-    are blocks."""
+    the arguments that are `owned`, by number, block i touches the i-th of equal parts alone, as
+    many as there are blocks; or, if there are `patches`, of as many rows and columns as these
+    say, the i-th 16 x 16 of them, in each section of an argument's columns. A cooperative launch
+    has a `multiple` of so many blocks."""
 
     symbol: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int = 0
     owned: tuple[int, ...] = ()
+    patches: tuple[int, ...] = ()
+    multiple: int = 1

@@ -191,15 +191,17 @@ class Functions:
         """Whether a kernel is launched, not a call of a library or nothing at all."""
         return bool(self._functions.get((kernel, False)))
 
-    def joined(self, joined: Joined, addresses: Addresses) -> Issue:
+    def joined(self, joined: Joined, addresses: Addresses) -> Issue | None:
         """What puts a joined launch on stream 0: of as many blocks as it can use and the device
         can hold at once, but no more on a multiprocessor than it was estimated with: the more there
-        are, the longer they wait for each other."""
+        are, the longer they wait for each other. None if it needs more than the device holds."""
         (launch,) = joined.kernel.launches
         function, stream = self._joined[joined.kernel.name], self._device.streams[0]
         threads = launch.block[0]
         most = function.blocks(threads, launch.shared_bytes, RESIDENT)
-        blocks = min(launch.grid[0], most)
+        blocks = min(launch.grid[0], most) // launch.multiple * launch.multiple
+        if not blocks:
+            return None
         pointers = [addresses.of(place) for place in joined.arguments]
         return partial(
             function._launch_kernel,

@@ -193,9 +193,11 @@ class CudaPlayer:
         self._issues = []
         for u in self.steps:
             if runs and runs[0].first <= u.number:
-                stop = runs[0].stop
-                self._issues.append((functions.joined(runs.popleft(), addresses), False))
-                launched.discard(0)
+                run = runs.popleft()
+                if issue := functions.joined(run, addresses):
+                    stop = run.stop
+                    self._issues.append((issue, False))
+                    launched.discard(0)
             if u.number >= stop:
                 step = u.step
                 urgent = several and isinstance(step, Launch) and step.stream == 0

@@ -151,9 +151,11 @@ class Assembly:
         reads = tuple(self.home[self.roots[v]] for v in node.inputs)
         writes = [self.settle(v, "work") for v in node.outputs]
         if kernel.workspace:
-            scratch = self.buffer("work", kernel.workspace)
-            writes.append(Access(scratch, f"{node.outputs[0].name}.workspace"))
+            writes.append(self.workspace(kernel, f"{node.outputs[0].name}.workspace"))
         self.tasks.append(Task(kernel, reads, tuple(writes), node.where))
+
+    def workspace(self, kernel: Kernel, name: str) -> Access:
+        return Access(self.buffer("work", kernel.workspace), name)
 
     def loop(self, loop: BoundScan) -> None:
         """The task of a loop, after the copies of initial values to where it expects them."""

@@ -13,7 +13,7 @@ from graphc.runtime.plan.plan import STILL, Move
 from graphc.runtime.planner.assembly import Assembly, PlanBody
 from graphc.runtime.planner.loops import Body, Slot, paired_slot, slot_in_place, stacked_slot
 from graphc.runtime.planner.schedule import Arrangement
-from graphc.runtime.planner.tasks import NEW, OLD, Access, Buffer, Tasks
+from graphc.runtime.planner.tasks import NEW, OLD, Access, Buffer, Tasks, aligned
 
 Arrange = Callable[[Tasks], Arrangement]
 """Orders and packs the tasks of a body."""
@@ -83,6 +83,13 @@ class _Body(Assembly):
     ) -> None:
         buffer = self.add_buffer(Buffer(operand, nbytes, start, move))
         self.home[value] = Access(buffer, value.name, turn=OLD)
+
+    def workspace(self, kernel: Kernel, name: str) -> Access:
+        if not kernel.turns:
+            return super().workspace(kernel, name)
+        size, step = kernel.workspace, aligned(kernel.workspace)
+        both = self.add_buffer(Buffer("work", step + size, None, Move(step, 2)))
+        return Access(both, name, (0, size))
 
     def place_carry(self, i: int) -> None:
         op = self.op

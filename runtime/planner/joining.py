@@ -3,10 +3,10 @@ what they do.
 
 The blocks of a joined launch wait for each other where a part touches bytes that another one has
 written, or writes what another one has touched, since all waited last; but not between parts of one
-block, which the same block plays; and not in loops whose parts' blocks each own rows (`owning.py`),
-which one block plays in all iterations. So what is computed, and in
-which order sums are taken, is what the plan's steps say. The verifier proves it again from the
-result (`proof/joined_proof.py`).
+block, which the same block plays; and not in loops whose parts' blocks each own rows, or between
+parts that own patches (`owning.py`), which one block plays in all iterations. So what is computed,
+and in which order sums are taken, is what the plan's steps say. The verifier proves it again from
+the result (`proof/joined_proof.py`).
 
 A joined launch is cooperative: the driver starts it only if all of its blocks are resident at
 once, and never one half of it. So it ends whatever other streams do: no block of it waits for one
@@ -51,7 +51,7 @@ from graphc.runtime.plan.plan import (
     all_steps,
 )
 from graphc.runtime.planner.beside import Machine
-from graphc.runtime.planner.owning import hull, owned
+from graphc.runtime.planner.owning import holding, hull, owned, waiting
 from graphc.target import Kind, kind_of
 
 MARGIN = 0.3
@@ -90,7 +90,13 @@ def _runs(plan: Plan, kind: Kind) -> Iterator[tuple[int, list[Step]]]:
     run: list[Step] = []
     number = first = 0
     for step in plan.steps:
-        if _gains(plan, step, kind):
+        if isinstance(step, Loop) and holding(plan, step):
+            # Its blocks fill a multiprocessor, which is not for others.
+            if run:
+                yield first, run
+            run = []
+            yield number, [step]
+        elif _gains(plan, step, kind):
             first = first if run else number
             run.append(step)
         elif run:
@@ -158,11 +164,13 @@ class _Run:
         alone, within = self._sums(self.texts, kind)
         return alone, within + kind.rates.launch
 
-    def _sums(self, texts: Sequence[AnyText], kind: Kind) -> tuple[float, float]:
+    def _sums(
+        self, texts: Sequence[AnyText], kind: Kind, holds: PartText | None = None
+    ) -> tuple[float, float]:
         alone = within = 0.0
         for text in texts:
             if isinstance(text, RepeatText):
-                a, b = self._sums(text.parts, kind)
+                a, b = self._sums(text.parts, kind, text.holds)
                 alone, within = alone + text.count * a, within + text.count * b
                 within += text.waits * kind.rates.barrier
                 continue
@@ -172,6 +180,8 @@ class _Run:
                 alone, within = alone + whole, within + whole - kind.rates.launch
             elif text.launch == 0:
                 a, b = _times(self.plan, text.kernel, kind)
+                if text is holds:
+                    b *= 1 - text.kernel.held / max(text.kernel.bytes, 1)
                 alone, within = alone + a, within + b
         return alone, within
 
@@ -199,7 +209,9 @@ class _Walk:
         self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...], own: bool = False
     ) -> Iterator[tuple[Part | Repeat, AnyText]]:
         for step in steps:
-            if isinstance(step, Loop):
+            if isinstance(step, Loop) and not loops and holding(self.run.plan, step):
+                yield self.holding(step, number)
+            elif isinstance(step, Loop):
                 rows = owned(self.run.plan, step)
                 self.must_wait = not rows
                 inner = list(self.items(step.steps, number + 1, (*loops, step), rows))
@@ -221,6 +233,27 @@ class _Walk:
                     text = self.text(step, kernel, launch, step.arguments, waits, loops)
                     yield Part(number, launch, waits, own), replace(text, own=own)
             number += len(all_steps([step]))
+
+    def holding(self, loop: Loop, number: int) -> tuple[Repeat, RepeatText]:
+        """A loop whose blocks hold what one of its parts would read again, and each play what has
+        one number."""
+        plan, waits, held = (
+            self.run.plan,
+            waiting(self.run.plan, loop),
+            holding(self.run.plan, loop),
+        )
+        parts, texts, holds = [], [], None
+        for n, step in enumerate(loop.steps):
+            assert isinstance(step, Launch), "loops that hold something launch and nothing else"
+            kernel = plan.kernels[step.kernel]
+            for launch in range(len(kernel.launches)):
+                late = (n, launch) in waits
+                text = self.text(step, kernel, launch, step.arguments, late, (loop,))
+                texts.append(replace(text, own=True))
+                parts.append(Part(number + 1 + n, launch, late, True))
+                holds = texts[-1] if step is held and launch == 0 else holds
+        late, self.must_wait = bool(self.reads or self.writes), True
+        return Repeat(number, tuple(parts), late), RepeatText(loop.count, tuple(texts), late, holds)
 
     def text(
         self,

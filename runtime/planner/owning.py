@@ -1,17 +1,25 @@
-"""Loops of a joined launch that need no wait of all blocks: each block owns rows.
+"""Loops of a joined launch that need no wait of all blocks, or few: each block owns rows.
 
 A part's block owns its rows of an argument if it touches the i-th of equal parts of it alone, i
 being its number (`GridLaunch.owned`). Where all that passes from part to part of a loop, and from
 iteration to iteration, passes through such arguments of equally many blocks, block i reads what
 block i wrote. It is played by the same block of the launch in all parts, so a barrier of that
 block's threads does. What the loop reads beside, as weights, it does not write.
+
+Where blocks hold the weights of some units (`Kernel.held`), they own patches of rows and units
+(`GridLaunch.patches`): what passes from a product of all units to the next takes one wait of all
+blocks in an iteration, what is computed of each row and unit between takes none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Range
+
+Touched = tuple[Range, bool, tuple[object, ...]]
+"""An argument, whether it is written, and how it is shared out among blocks: among how many, and in
+which patches; () if it is not."""
 
 
 def owned(plan: Plan, loop: Loop) -> bool:
@@ -19,28 +27,81 @@ def owned(plan: Plan, loop: Loop) -> bool:
     launches = [step for step in loop.steps if isinstance(step, Launch)]
     if loop.stages > 1 or len(launches) < len(loop.steps):
         return False
+    if any(len(plan.kernels[step.kernel].launches) > 1 for step in launches):
+        return False
     touched = [place for step in launches for place in _touched(plan, step)]
     writes = [place for place in touched if place[1]]
     return all(_apart(place, written) for written in writes for place in touched)
 
 
-def _touched(plan: Plan, step: Launch) -> Iterator[tuple[Range, bool, int]]:
-    """Each argument of a step, whether it is written, and among how many blocks it is shared out;
-    0 if it is not."""
-    launches = plan.kernels[step.kernel].launches
+def holding(plan: Plan, loop: Loop) -> Launch | None:
+    """The launch of a loop whose blocks are to hold what they would read again: the first of those
+    that read the most; None if there is none, or if it does not play in all iterations."""
+    launches = [step for step in loop.steps if isinstance(step, Launch)]
+    if loop.stages > 1 or len(launches) < len(loop.steps):
+        return None
+    found = max(launches, key=lambda step: plan.kernels[step.kernel].held)
+    return found if plan.kernels[found.kernel].held else None
+
+
+def waiting(plan: Plan, loop: Loop) -> set[tuple[int, int]]:
+    """The launches of a loop, by the number of the step and of its launch, before which all blocks
+    have to wait, where all wait before the loop, and one block plays what has one number. The
+    iterations are played one after another; what waits in one does in each."""
+    parts = [
+        ((n, launch), list(_touched(plan, step, launch)))
+        for n, step in enumerate(loop.steps)
+        if isinstance(step, Launch)
+        for launch in range(len(plan.kernels[step.kernel].launches))
+    ]
+    waits: set[tuple[int, int]] = set()
+    while late := _late(parts, waits, loop.count):
+        waits.add(late)
+    return waits
+
+
+def _late(
+    parts: Sequence[tuple[tuple[int, int], Sequence[Touched]]],
+    waits: set[tuple[int, int]],
+    count: int,
+) -> tuple[int, int] | None:
+    """The first launch that touches what another block may have touched since the last of these
+    waits."""
+    since: list[Touched] = []
+    for t in range(count):
+        for number, touched in parts:
+            mine = [(place.at((t,)), writes, shares) for place, writes, shares in touched]
+            if number in waits:
+                since = []
+            elif any(_clash(a, b) for a in mine for b in since):
+                return number
+            since += mine
+    return None
+
+
+def _clash(a: Touched, b: Touched) -> bool:
+    """Whether two blocks may touch a byte that one of them writes."""
+    same = (a[0].start, a[0].stop) == (b[0].start, b[0].stop)
+    return (a[1] or b[1]) and a[0].overlaps(b[0]) and not (same and a[2] == b[2] != ())
+
+
+def _touched(plan: Plan, step: Launch, launch: int = 0) -> Iterator[Touched]:
+    """Each argument of a launch of a step."""
+    found = plan.kernels[step.kernel].launches[launch]
+    shares = found.grid[0], found.patches
     for i, place in enumerate(step.arguments):
-        own = len(launches) == 1 and i in launches[0].owned
-        yield place, i >= len(step.reads), launches[0].grid[0] if own else 0
+        own = i in found.owned
+        yield place, i >= len(step.reads), shares if own else ()
 
 
-def _apart(a: tuple[Range, bool, int], b: tuple[Range, bool, int]) -> bool:
+def _apart(a: Touched, b: Touched) -> bool:
     """Whether two arguments never share a byte, or in each two iterations none or all of them, and
     are shared out alike."""
     if not hull(a[0]).overlaps(hull(b[0])):
         return True
     size = a[0].stop - a[0].start
     steps = [m.stride for place in (a[0], b[0]) for m in place.moves]
-    alike = b[0].stop - b[0].start == size > 0 and a[2] == b[2] > 0
+    alike = b[0].stop - b[0].start == size > 0 and a[2] == b[2] != ()
     return alike and all(step % size == 0 for step in (a[0].start - b[0].start, *steps))
 
 

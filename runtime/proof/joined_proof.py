@@ -72,9 +72,9 @@ class _Bytes:
 
     def __init__(self, plan: Plan, steps: Sequence[Step], joined: Joined, name: str) -> None:
         self.plan, self.steps, self.name, self.pairs = plan, steps, name, 0
-        self.since: list[tuple[int, bool, bool, int, Range]] = []
+        self.since: list[tuple[int, bool, bool, tuple[object, ...], Range]] = []
         """Of each place the step, whether one block alone touched it, whether it was written, and
-        among how many blocks with `own` it is shared out, or 0."""
+        among how many blocks with `own`, in which patches, it is shared out, or ()."""
         self.play(joined.parts, ())
 
     def play(self, parts: Sequence[Part | Repeat], iterations: tuple[int, ...]) -> None:
@@ -92,28 +92,28 @@ class _Bytes:
     def part(self, part: Part, step: Step, iterations: tuple[int, ...]) -> None:
         if part.waits:
             self.since = []
-        alone, owned, blocks = False, set[int](), 0
+        alone, owned, shares = False, set[int](), tuple[object, ...]()
         if isinstance(step, Launch):
             launch = self.plan.kernels[step.kernel].launches[part.launch]
-            blocks = math.prod(launch.grid)
-            alone, owned = blocks == 1, {*launch.owned} if part.own else owned
+            shares = math.prod(launch.grid), launch.patches
+            alone, owned = shares[0] == 1, {*launch.owned} if part.own else owned
         written = len(writes_of(step))
         touched = [place.at(iterations) for place in ranges(step)]
         mine = [
-            (n >= len(touched) - written, blocks if n in owned else 0, place)
+            (n >= len(touched) - written, shares if n in owned else (), place)
             for n, place in enumerate(touched)
         ]
-        for writes_it, shares, place in mine:
+        for writes_it, own_shares, place in mine:
             for number, was_alone, wrote, others, other in self.since:
                 self.pairs += 1
                 one = alone and was_alone
-                own = shares == others > 0 and _bytes(place) == _bytes(other)
+                own = own_shares == others != () and _bytes(place) == _bytes(other)
                 if (writes_it or wrote) and not (one or own) and place.overlaps(other):
                     raise PlanError(
                         f"{self.name}: no block waits between {named(number, self.steps[number])} "
                         f"and {named(part.step, step)}, which both touch {range_text(place)}"
                     )
-        self.since += [(part.step, alone, w, shares, place) for w, shares, place in mine]
+        self.since += [(part.step, alone, w, s, place) for w, s, place in mine]
 
 
 def _bytes(place: Range) -> tuple[str, int, int]:

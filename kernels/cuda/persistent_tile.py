@@ -1,0 +1,68 @@
+"""Tiles of persistent.cuh, whose blocks hold their columns' operand in registers for all iterations
+of a loop, and which products in loops take them.
+
+The way of Persistent RNNs (Diamos et al., 2016): the weights of all units are on the chip, a share
+in each block, and what the units exchange once per iteration goes through the second-level cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphc.kernels.cuda.patches import PATCH, count
+from graphc.kernels.cuda.shell import THREADS
+from graphc.kernels.cuda.tiles import BYTES, MULTIPROCESSORS
+
+WARPS = THREADS // 32
+"""Of a block, among which k, or columns, are dealt out."""
+MOST_HELD = 16
+"""Pairs of fragments, of 16 of k, that a warp holds: of each eight registers, 128 of 255."""
+MOST_SECTIONS = 5
+"""The sums of all warps take 8 KB of shared memory for each section."""
+LEAST_PARTS = 3
+"""Parts of k from which on to store sums of all columns and read those of 16 takes fewer bytes than
+to read all of k."""
+ALONE = 2000
+"""Cycles of a block beside its loads: products, sums of all warps, epilogue, latencies."""
+
+
+@dataclass(frozen=True)
+class PersistentTile:
+    """As `Tile`: `m` rows and as many columns of each section, whose operand the block holds; `n`
+    are the columns of all blocks and sections. Of several `parts` of k, as long as the columns are
+    many, a block takes 16 of each, for all columns, and its sums are added in a second launch."""
+
+    n: int
+    parts: int = 1
+    m: ClassVar[int] = PATCH
+    groups: ClassVar[int] = 1
+    threads: ClassVar[int] = THREADS
+    blocks: ClassVar[int] = 1
+
+    def units(self, sections: int) -> int:
+        """Columns of each of `sections` among all blocks'."""
+        return self.n // sections
+
+    def workspace(self, rows: int) -> int:
+        """Bytes of the sums of all blocks."""
+        across = -(-self.n // PATCH)
+        return count(rows, self.n) * across * PATCH * PATCH * 4 if self.parts > 1 else 0
+
+
+def persistent_tile(m: int, n: int, k: int, sections: int) -> tuple[float, PersistentTile] | None:
+    """The tile of a product of tf32 in a loop, with the cycles that it takes there; None where a
+    block's part of the columns' operand does not fit its registers, or all parts do not fit the
+    multiprocessors."""
+    across = -(-n // PATCH)
+    parts = k // n if sections == 1 and k % n == 0 and k // n >= LEAST_PARTS else 1
+    held = -(-k // (PATCH * WARPS)) * sections
+    if parts > 1:
+        held = -(-n // (PATCH * WARPS)) * parts
+    if held > MOST_HELD or max(sections, parts) > MOST_SECTIONS or across > MULTIPROCESSORS:
+        return None
+    blocks = count(m, n)
+    rounds = -(-blocks // (MULTIPROCESSORS // across * across))
+    moved = 2 * n if parts > 1 else k
+    cycles = rounds * ALONE + blocks * PATCH * moved * 4 / BYTES
+    return cycles, PersistentTile(n * sections, parts)
