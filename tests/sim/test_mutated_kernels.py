@@ -76,10 +76,10 @@ MUTANTS = (
     Mutant("contract", "      block.sync();  // step", "      // step", "product"),
     Mutant("contract", "load(i + ahead, ring", "load(i + stages, ring", "product", False),
     Mutant("contract", "now < behind ? now + ahead : now - behind", "now", "product"),
-    Mutant("contract", "k < K ? place.live : 0;", "place.live;", "product"),
-    Mutant("contract", "k < K ? place.live : 0;", "k < K ? vector : 0;", "convolution"),
+    Mutant("loader", "k < K ? place.live : 0;", "place.live;", "product"),
+    Mutant("loader", "k < K ? place.live : 0;", "k < K ? vector : 0;", "convolution"),
     Mutant(
-        "contract",
+        "loader",
         "smaller(outer, Extent - (along_k ? 1 : vector))",
         "outer",
         "product",
@@ -90,20 +90,20 @@ MUTANTS = (
         "contract", "T* const own = ring + sums.group * all;", "T* const own = ring;", "few_sums"
     ),
     Mutant("contract", "group < groups; group++) sum", "group <= groups; group++) sum", "few_sums"),
-    Mutant("contract", "for (int k = group * share", "for (int k = 0", "few_sums", False),
+    Mutant("registers", "for (int k = group * share", "for (int k = 0", "few_sums", False),
     Mutant("contract", "copy_wait<0>();\n    block.sync();", "copy_wait<0>();", "few_sums"),
     Mutant("contract", "    });\n    block.sync();", "    });", "few_sums"),
     Mutant(
-        "contract",
+        "splits",
         "split < (lane + 1) * Problem::splits / Lanes;",
         "split <= (lane + 1) * Problem::splits / Lanes;",
         "split",
     ),
-    Mutant("contract", "if (lane || i >= count) return;", "if (lane) return;", "long_split"),
+    Mutant("splits", "if (lane || i >= count) return;", "if (lane) return;", "long_split"),
     Mutant("contract", "least + (part < more)", "least + (part <= more)", "split", False),
-    Mutant("contract", "(split) * Problem::batches", "(0) * Problem::batches", "split"),
+    Mutant("splits", "(split) * Problem::batches", "(0) * Problem::batches", "split"),
     Mutant(
-        "contract",
+        "loader",
         "int pitch = along_k ? BK + quad : Outer",
         "int pitch = along_k ? BK + 1 : Outer",
         "product",
@@ -149,15 +149,23 @@ MUTANTS = (
 )
 
 
+CONTRACT = ("loader", "registers", "splits", "contract")
+"""The header that kernels include, behind its parts."""
+
+
 def edited(mutant: Mutant, text: str) -> str:
     """The text with the header in place of its inclusion, changed."""
-    header = (KERNEL_HEADERS / "cuda" / f"{mutant.header}.cuh").read_text()
-    assert mutant.right in header, f"{mutant.header}.cuh no longer has {mutant.right!r}"
-    header = header.replace(mutant.right, mutant.wrong, 1)
-    header = header.replace('#include "', '#include "cuda/').replace("#pragma once", "")
-    include = f'#include "cuda/{mutant.header}.cuh"'
+    chain = CONTRACT if mutant.header in CONTRACT else (mutant.header,)
+    parts = {h: (KERNEL_HEADERS / "cuda" / f"{h}.cuh").read_text() for h in chain}
+    whole = parts[mutant.header]
+    assert mutant.right in whole, f"{mutant.header}.cuh no longer has {mutant.right!r}"
+    parts[mutant.header] = whole.replace(mutant.right, mutant.wrong, 1)
+    header = "".join(parts.values()).replace("#pragma once", "")
+    for part in chain:
+        header = header.replace(f'#include "{part}.cuh"', "")
+    include = f'#include "cuda/{chain[-1]}.cuh"'
     assert include in text
-    return text.replace(include, header)
+    return text.replace(include, header.replace('#include "', '#include "cuda/'))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
@@ -177,7 +185,7 @@ def test_a_mistake_in_a_template_is_found(mutant: Mutant):
 
 
 def test_copies_that_a_failed_launch_leaves_are_not_held_against_the_next():
-    contracts = [m for m in MUTANTS if m.header == "contract" and m.found]
+    contracts = [m for m in MUTANTS if m.header in CONTRACT and m.found]
     node = NODES["gather"]
     for mutant in contracts:
         played = Played(
