@@ -4,7 +4,8 @@ Prints one JSON line; `check` holds the first five losses or outputs. Variants: 
 `streams2`, `streams4` on so many streams, `tuned` and `libraries` with kernels chosen by
 measurement, of graphc's own or of cuBLASLt's and cuDNN's too, `early` with launches that begin
 early, `winograd`, `tf32` and `bfloat16` with that as `precision`, the latter also with
-`_libraries`, and `bfloat16_pairs`, where a CPU with AMX multiplies pairs as those without it do.
+`_libraries`, and `bfloat16_pairs`, where a CPU with AMX multiplies pairs as those without it do;
+`wgmma` is bfloat16 by products of warp groups, `wgmma_tma` those of what TMA copies.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ VARIANTS = (
     "bfloat16_libraries",
     "bfloat16_pairs",
     "wgmma",
+    "wgmma_tma",
 )
 TUNES: dict[str, bool | str] = {"tuned": True}
 TUNES |= dict.fromkeys(("libraries", "tf32_libraries", "bfloat16_libraries"), "libraries")
 STREAMS = {"streams2": 2, "streams4": 4}
 PRECISIONS = {"winograd": "winograd", "tf32": "tf32", "tf32_libraries": "tf32"}
 PRECISIONS |= dict.fromkeys(
-    ("bfloat16", "bfloat16_libraries", "bfloat16_pairs", "wgmma"), "bfloat16"
+    ("bfloat16", "bfloat16_libraries", "bfloat16_pairs", "wgmma", "wgmma_tma"), "bfloat16"
 )
 
 
@@ -84,8 +86,9 @@ def prepare(case: Case) -> Callable[[], Any]:
     }
     if case.variant == "early":
         os.environ["GRAPHC_EARLY_LAUNCH"] = "1"
-    if case.variant == "wgmma":
+    if case.variant in ("wgmma", "wgmma_tma"):
         os.environ["GRAPHC_WGMMA"] = "1"
+        os.environ["GRAPHC_TMA"] = str(int(case.variant == "wgmma_tma"))
     if case.variant == "bfloat16_pairs":
         target = replace(build.cpu_target(), multiplies_tiles=False)
         build.cpu_target = lambda: target

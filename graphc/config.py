@@ -67,6 +67,8 @@ class Config:
     """Whether a GPU may begin launches before those that they wait for have ended."""
     multiplies_groups: bool = False
     """Whether kernels for a GPU may multiply by wgmma."""
+    copies_in_bulk: bool = False
+    """Whether TMA may copy what they multiply so."""
     profile: bool = False
     """Whether to print the profile of every program that was called when the process ends."""
     disable: tuple[str, ...] = ()
@@ -115,6 +117,7 @@ def read(
         denormals=denormals(),
         early_launch=early_launch(),
         multiplies_groups=multiplies_groups(),
+        copies_in_bulk=copies_in_bulk(),
         profile=bool(_setting("GRAPHC_PROFILE", _flag)),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
         log=log_level(),
@@ -154,6 +157,11 @@ def early_launch() -> bool:
 def multiplies_groups() -> bool:
     """Whether kernels for a GPU may multiply by wgmma, by GRAPHC_WGMMA."""
     return bool(_setting("GRAPHC_WGMMA", _flag))
+
+
+def copies_in_bulk() -> bool:
+    """Whether TMA may copy what kernels multiply by wgmma, by GRAPHC_TMA."""
+    return bool(_setting("GRAPHC_TMA", _flag))
 
 
 def log_level() -> str:

@@ -41,7 +41,10 @@ def target_of(device: str) -> Target:
     kind = device.partition(":")[0]
     if kind not in ("cuda", "sim"):
         return Target(kind, lanes=1)
-    return Target(kind, lanes=1, arch="sm_90a", multiplies_groups=config.multiplies_groups())
+    groups, bulk = config.multiplies_groups(), config.copies_in_bulk()
+    return Target(
+        kind, lanes=1, arch="sm_90a", multiplies_groups=groups, copies_in_bulk=groups and bulk
+    )
 
 
 def check_ops(graph: Graph, target: Target) -> None:

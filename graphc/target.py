@@ -134,6 +134,8 @@ class Target:
     multiplies_groups: bool = False
     """Whether products may be those of warp groups (`GRAPHC_WGMMA`), on GPUs of compute capability
     9.0 alone."""
+    copies_in_bulk: bool = False
+    """Whether TMA may copy what warp groups multiply (`GRAPHC_TMA`)."""
     transforms_tiles: bool = False
     """Whether a 3 x 3 convolution may be computed by Winograd's algorithm (`precision="winograd"`),
     where a CPU gains by it."""

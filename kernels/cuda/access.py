@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from graphc.kernels.program.kernel import TensorMap
 from graphc.kernels.program.nest import Border, Nest, Read
 from graphc.ops.logic import C_TYPES
 
@@ -59,6 +60,30 @@ class OperandAccess:
     def element(self) -> str:
         """The C++ type of an element, in memory and in shared tiles."""
         return "tf32" if self.read.rounded else C_TYPES[self.read.type.dtype]
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is one of elements of two bytes, without borders, that lie side by side along
+        one index; the other's steps are whole copies of 16 bytes."""
+        plain = not (self.borders or self.read.quotients or self.read.rounded or self.batch)
+        return (
+            plain
+            and self.read.type.numpy_dtype.itemsize == 2
+            and self.vector == 8
+            and len(self.outer) == len(self.depth) == 1
+            and min(self.outer[0].stride, self.depth[0].stride) > 0
+            and not self.outer_index
+        )
+
+    def map_of(self) -> TensorMap:
+        """The matrix as TMA copies it."""
+        assert self.is_matrix
+        along, across = self.depth[0], self.outer[0]
+        if not self.along_k:
+            along, across = across, along
+        kind, size = self.read.type, self.read.type.numpy_dtype.itemsize
+        sizes = along.extent, across.extent, across.stride * size
+        return TensorMap(self.read.input, kind.dtype, self.read.offset * size, *sizes)
 
     @property
     def again(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph
 from graphc.kernels.cuda.access import OperandAccess
+from graphc.kernels.cuda.bulk_tiles import BulkTile
 from graphc.kernels.cuda.contract import Problem, in_parts, make_problem
 from graphc.kernels.cuda.contract_ways import SHORT, Way, order_of, products, ways
 from graphc.kernels.cuda.own import owned
@@ -22,11 +23,18 @@ from graphc.kernels.cuda.shell import (
     wrapped,
 )
 from graphc.kernels.cuda.taps import Taps, problems_by_taps
-from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, Tile, lanes_of
+from graphc.kernels.cuda.tiles import (
+    AnyTile,
+    GroupTile,
+    TensorTile,
+    Tile,
+    lanes_of,
+    tiles_below,
+)
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
-from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.kernel import Kernel, TensorMap
 from graphc.kernels.program.nest import Border, contraction_nest, sectioned_nest
 from graphc.kernels.program.parts import Part
 from graphc.kernels.program.statement import Program
@@ -43,13 +51,14 @@ def lower_contract(
     groups: bool = False,
     order: str = "",
     looped: bool = False,
+    bulk: bool = False,
 ) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major. With
     `splits_products` tensor cores may make a product of float32 of three, with `groups` warp
-    groups may multiply (wgmma). A given `order` is that of another kernel, and what tiles are
-    chosen among keeps to it. `looped` is what iterations of a loop compute, whose blocks had better
-    own their rows."""
-    return next(contract_candidates(node, splits_products, groups, order, looped))
+    groups may multiply (wgmma), in `bulk` of what TMA copies. A given `order` is that of another
+    kernel, and what tiles are chosen among keeps to it. `looped` is what iterations of a loop
+    compute, whose blocks had better own their rows."""
+    return next(contract_candidates(node, splits_products, groups, order, looped, bulk))
 
 
 def contract_candidates(
@@ -58,6 +67,7 @@ def contract_candidates(
     groups: bool = False,
     order: str = "",
     looped: bool = False,
+    bulk: bool = False,
 ) -> Iterator[Kernel]:
     """The kernels that may compute it, by the model's `ways`, the best first."""
     body = node.body
@@ -65,7 +75,8 @@ def contract_candidates(
     whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
     problem = make_problem(whole, body, first=first)
     taps = [] if order else problems_by_taps(nest, body)
-    for rank, way in enumerate(ways(problem, taps, splits_products, order, groups, looped), 1):
+    found = ways(problem, taps, splits_products, order, groups, looped, bulk)
+    for rank, way in enumerate(found, 1):
         yield _kernel(node, nest.flops, way, splits_products, rank)
 
 
@@ -93,6 +104,7 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
     header = "wgmma" if isinstance(tile, GroupTile) else header
+    header = "wgmma_bulk" if isinstance(tile, BulkTile) else header
     header = "rows" if isinstance(tile, RowTile) else header
     header = "persistent" if isinstance(tile, PersistentTile) else header
     choice, note = _told(problem, tile, splits, element, lack, rank)
@@ -139,6 +151,7 @@ def _told(
     narrow = any(x.element in SHORT for x in (problem.a, problem.b))
     if isinstance(tile, TensorTile):
         by = "tensor cores by wgmma" if isinstance(tile, GroupTile) else "tensor cores"
+        by += " of what TMA copies" if isinstance(tile, BulkTile) else ""
         return f"{by}, {of}: {why} for {product}", (
             f"{by}, products of {PRODUCTS[element]}, {tile.m} x {tile.n} x {tile.k}"
         )
@@ -155,33 +168,43 @@ def _launch(
 ) -> None:
     """Add the kernel, or that of the parts and the one that adds them, by runs of sums."""
     batches, m, n, _ = problem.sizes
-    tiles = -(-m // tile.m) * -(-n // tile.units(problem.nest.section_count)) * batches
     names = list(epilogue.pointers.values())
     operands = ", ".join(_pointer(x, names[x.read.input]) for x in (problem.a, problem.b))
-    shared, call = 0, f"run(block, {operands}"
-    if isinstance(tile, TensorTile):
-        shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
-        call = f"run_in(block, dynamic_shared, {operands}"
     whole = f"Epilogue{{{', '.join(epilogue.used)}}}"
     if isinstance(tile, PersistentTile):
         return launch_persistent(launches, problem, tile, epilogue, operands.split(", "), whole)
+    below = -(-m // tile.m) if isinstance(tile, RowTile) else tiles_below(tile, m)
+    tiles = below * -(-n // tile.units(problem.nest.section_count)) * batches
+    shared, call = 0, f"{_template(tile)}::run(block, {operands}"
+    maps: dict[str, TensorMap] = {}
+    if isinstance(tile, TensorTile):
+        shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
+        call = f"{_template(tile)}::run_in(block, dynamic_shared, {operands}"
+    if isinstance(tile, BulkTile):
+        maps = {f"map_{x}": access.map_of() for x, access in (("a", problem.a), ("b", problem.b))}
+        call = f"{_template(tile)}::run(block, dynamic_shared, {', '.join(maps)}"
+    cluster = 1 if isinstance(tile, RowTile) else tile.cluster
+    more = tile.threads, tile.blocks, shared
     if splits == 1:
         rows = isinstance(tile, RowTile)
         own = owned(launches.node.body, tiles, problem.nest.node.output) if rows else ()
-        template = "RowProduct" if rows else "Contract"
-        lines = [f"{template}<Problem, Tile>::{call}, {whole});"]
-        launches.add(lines, tiles, "kernel", 1, tile.threads, tile.blocks, shared, own)
+        launches.add([f"{call}, {whole});"], tiles, "kernel", 1, *more, own, maps, cluster)
         return
     element = C_TYPES[problem.nest.node.output.type.dtype]
     partial = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
     part = "StorePartial<Problem>{partial, block.y()}"
-    first = [partial, f"Contract<Problem, Tile>::{call}, {part});"]
-    launches.add(first, tiles, "kernel", splits, tile.threads, tile.blocks, shared)
+    launches.add([partial, f"{call}, {part});"], tiles, "kernel", splits, *more, (), maps, cluster)
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     lanes, (run, _) = lanes_of(splits, itemsize), _finish(problem, splits)
     second = [partial, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
     threads = batches * m * n * lanes // run
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
+
+
+def _template(tile: AnyTile | RowTile) -> str:
+    if isinstance(tile, BulkTile):
+        return f"BulkContract<Problem, Tile, {tile.cluster}>"
+    return f"{'RowProduct' if isinstance(tile, RowTile) else 'Contract'}<Problem, Tile>"
 
 
 def _pointer(access: OperandAccess, name: str) -> str:
@@ -330,7 +353,7 @@ def _shape(problem: Problem, tile: LoopedTile, splits: int, taps: Taps | None) -
     checked = []
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
-        checked = [f"static_assert(Contract<Problem, Tile>::shared_bytes == {shared});"]
+        checked = [f"static_assert({_template(tile)}::shared_bytes == {shared});"]
     return [
         *table,
         "struct Problem {",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from graphc.kernels.cuda.bulk_tiles import BULK_TILES
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
 from graphc.kernels.cuda.persistent_tile import PersistentTile, persistent_tile
@@ -56,13 +57,16 @@ def ways(
     order: str = "",
     groups: bool = False,
     looped: bool = False,
+    bulk: bool = False,
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
-    if it is given; by wgmma too if warp `groups` may multiply. `by_taps` are the problem with its
-    rows ordered by taps, if it has them. Of a `looped` one each way whose blocks do not own their
-    rows, or hold what they read in each iteration, takes a wait of all blocks more."""
-    found = _ways(problem, None, splits_products, order, groups)
-    others = [way for each in by_taps for way in _ways(*each, splits_products, order, groups)]
+    if it is given; by wgmma too if warp `groups` may multiply, in `bulk` of what TMA copies.
+    `by_taps` are the problem with its rows ordered by taps, if it has them. Of a `looped` one each
+    way whose blocks do not own their rows, or hold what they read in each iteration, takes a wait
+    of all blocks more."""
+    choose = partial(_ways, splits=splits_products, order=order, groups=groups, bulk=bulk)
+    found = choose(problem, None)
+    others = [way for each in by_taps for way in choose(*each)]
     best = min(others, key=lambda way: way.cycles, default=found[0])
     first = best if best.cycles < WORTH * found[0].cycles else found[0]
     own = _by_rows(problem) or _persistent(problem) if looped else None
@@ -104,11 +108,13 @@ def _persistent(problem: Problem) -> Way | None:
 
 
 def _ways(
-    problem: Problem, taps: Taps | None, splits_products: bool, order: str, groups: bool
+    problem: Problem, taps: Taps | None, splits: bool, order: str, groups: bool, bulk: bool
 ) -> list[Way]:
-    element, lack = products(problem, splits_products)
+    element, lack = products(problem, splits)
     a, b = problem.a, problem.b
-    tensor = [] if lack else tensor_tiles(element, Operand.of(a), Operand.of(b), groups)
+    both = Operand.of(a), Operand.of(b)
+    copied = BULK_TILES if bulk and taps is None else ()
+    tensor = [] if lack else tensor_tiles(element, *both, groups, copied)
     narrow = min(x.read.type.numpy_dtype.itemsize for x in (a, b))
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     sections = problem.nest.section_count
@@ -119,8 +125,8 @@ def _ways(
         wanted = partial(_adds_in, order if registers else REGISTERS)
         of_groups = partial(_is_tensor, order.startswith("wgmma"))
         keeps = wanted if registers or not tensor else of_groups
-    sizes, copied = problem.sizes, Copies(problem)
-    found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, copied)
+    sizes, moved = problem.sizes, Copies(problem)
+    found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, moved)
     return [Way(*choice, problem, taps) for choice in several(found)]
 
 

@@ -47,7 +47,8 @@ class Copies:
                 self._found[key] = _shares(access, width)
             every, first, held = self._found[key]
             share = first if held <= room_in_l1(tile, size) else every
-            total += share * width * tile.k * size
+            together = 1 if access is problem.a else tile.cluster
+            total += share * width * tile.k * size / together
         return total
 
 

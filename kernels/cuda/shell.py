@@ -6,11 +6,13 @@ import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from graphc.ir import Graph, Value, dtype_name
-from graphc.kernels.program.kernel import GridLaunch, Kernel, Parts, moved_bytes
+from graphc.kernels.program.kernel import GridLaunch, Kernel, Parts, TensorMap, moved_bytes
 from graphc.kernels.program.literals import memory_literal
 from graphc.kernels.program.names import identifier
 from graphc.kernels.program.statement import Load, Program
@@ -71,14 +73,23 @@ class Signature:
 
 
 def kernel_text(
-    symbol: str, signature: Signature, threads: int, lines: Sequence[str], blocks: int = 1
+    symbol: str,
+    signature: Signature,
+    threads: int,
+    lines: Sequence[str],
+    blocks: int = 1,
+    maps: Sequence[str] = (),
+    cluster: int = 1,
 ) -> list[str]:
     """The lines of an `extern "C"` kernel of `threads` per block with `lines` as its body, of which
-    a multiprocessor shall hold at least `blocks` blocks."""
-    bounds = f"{threads}" if blocks == 1 else f"{threads}, {blocks}"
+    a multiprocessor shall hold at least `blocks` blocks. It takes tensor maps of these names behind
+    its arguments; so many blocks are a `cluster`."""
+    bounds = f"__launch_bounds__({threads}{f', {blocks}' * (blocks > 1)})"
+    bounds += f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
+    constants = [f"const __grid_constant__ TensorMap {name}" for name in maps]
     return [
-        f'extern "C" __global__ void __launch_bounds__({bounds})',
-        *wrapped(f"{symbol}(", signature.parameters(), ") {"),
+        f'extern "C" __global__ void {bounds}',
+        *wrapped(f"{symbol}(", [*signature.parameters(), *constants], ") {"),
         *(f"  {line}" for line in ("begin_launch();", *lines)),
         "}",
     ]
@@ -108,7 +119,8 @@ def source(
     `dynamic` of shared memory lies outside of both, where it has one name for all."""
     body = joined_lines(sections)
     includes = included(headers)
-    includes += f"\n\n{PANELS if 'wgmma' in headers else DYNAMIC}" if dynamic else ""
+    panels = any(header.startswith("wgmma") for header in headers)
+    includes += f"\n\n{PANELS if panels else DYNAMIC}" if dynamic else ""
     space = f"graphc::{symbol_of(node, 'text')}"
     return f"{provenance(node)}\n{includes}\n\n{within(space, body)}\n"
 
@@ -212,7 +224,7 @@ class Launches:
     ) -> None:
         self.node, self.workspace, self.inplace = node, workspace, inplace
         self._signature = Signature(pointers, node.body, inplace, workspace > 0)
-        self._own: list[tuple[str, int, int, Sequence[str]]] = []
+        self._own: list[tuple[Any, ...]] = []
         self._parts: list[list[str]] = []
         self._grids: list[GridLaunch] = []
 
@@ -226,16 +238,20 @@ class Launches:
         resident: int = 1,
         shared: int = 0,
         owned: tuple[int, ...] = (),
+        maps: Mapping[str, TensorMap] = MappingProxyType({}),
+        cluster: int = 1,
     ) -> None:
         """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
         shall hold at least `resident`; `shared` bytes are `dynamic_shared`; `owned` as of
-        `GridLaunch`."""
+        `GridLaunch`; `maps` by the names of parameters. So many blocks are a `cluster`."""
         symbol = symbol_of(self.node, part)
-        self._own.append((symbol, threads, resident, lines))
+        own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
+        self._own.append(own)
         parameters = ("const Own& block", *self._signature.parameters(restrict=False))
         head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
         self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
-        self._grids.append(GridLaunch(symbol, (blocks, splits, 1), (threads, 1, 1), shared, owned))
+        grid, block = (blocks, splits, 1), (threads, 1, 1)
+        self._grids.append(GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),)))
 
     def through_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
         """Say of the last launch that its blocks go through `patches` and, as part of another, are
@@ -264,11 +280,11 @@ class Launches:
         parts, kind, block = None, [], []
         if headers and headers[0] in JOINABLE:
             parts = Parts(tuple(headers), joined_lines([*sections, *self._parts]))
-        if headers and headers[0] in (*JOINABLE, "tensor", "wgmma"):
+        if headers and headers[0] in (*JOINABLE, "tensor", "wgmma", "wgmma_bulk"):
             kind, block = ["using Block = WholeBlock;"], ["const Block block;"]
         functions = (
-            kernel_text(symbol, self._signature, threads, [*block, *lines], resident)
-            for symbol, threads, resident, lines in self._own
+            kernel_text(symbol, signature, threads, [*block, *lines], *rest)
+            for symbol, signature, threads, lines, *rest in self._own
         )
         whole = [kind, *sections, *functions]
         return Kernel(

@@ -67,6 +67,11 @@ class Tile:
     def threads(self) -> int:
         return self.m // self.tm * (self.n // self.tn) * self.groups
 
+    @property
+    def cluster(self) -> int:
+        """Blocks, below each other, that read the same columns once."""
+        return 1
+
     def instructions(self, size: int) -> float:
         """Of a thread per step, with operands of `size` bytes, about."""
         reads = (self.tm + self.tn) * self.k / 4
@@ -119,16 +124,17 @@ are for few sums: a block is through with its steps sooner, and k need not be cu
 @dataclass(frozen=True)
 class Operand:
     """How one operand is copied to shared memory: `vector` elements of `size` bytes at once, along
-    k or along rows or columns."""
+    k or along rows or columns. A `matrix` TMA can copy."""
 
     size: int
     vector: int
     along_k: bool
+    matrix: bool = False
 
     @staticmethod
     def of(access: OperandAccess) -> Operand:
         size = access.read.type.numpy_dtype.itemsize
-        return Operand(size, access.vector, access.along_k)
+        return Operand(size, access.vector, access.along_k, access.is_matrix)
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,11 @@ class TensorTile:
     @property
     def threads(self) -> int:
         return 32 * (self.m // self.wm) * (self.n // self.wn)
+
+    @property
+    def cluster(self) -> int:
+        """As of `Tile`."""
+        return 1
 
     def instructions(self, size: int) -> float:
         """As of `Tile`, in machine code: of a fragment the load, its place, and the rounding of
@@ -243,15 +254,26 @@ memory gives fragments and takes from copies meanwhile."""
 AnyTile = Tile | TensorTile
 
 
-def tensor_tiles(element: str, a: Operand, b: Operand, groups: bool = False) -> list[TensorTile]:
+def tensor_tiles(
+    element: str,
+    a: Operand,
+    b: Operand,
+    groups: bool = False,
+    bulk: Sequence[GroupTile] = (),
+) -> list[TensorTile]:
     """The tiles of tensor cores for such operands, also those of wgmma if warp `groups` may
-    multiply; speeds are in units of the best of `TILES`."""
+    multiply, those in `bulk` before them; speeds are in units of the best of `TILES`."""
     tiles = SHORT_TILES if a.size == 2 else LONG_TILES
     if groups and a.size == b.size == 2:
-        tiles = (*GROUP_TILES, *tiles)
+        tiles = (*bulk, *GROUP_TILES, *tiles)
     if element == "float":  # fragments of both parts of larger tiles do not fit registers
         tiles = tuple(t for t in tiles if t.wm * t.wn <= 32 * 32)
     return [replace(t, speed=t.speed * SPEEDS[element]) for t in tiles if t.copies(a, b)]
+
+
+def tiles_below(tile: AnyTile, rows: int) -> int:
+    """Tiles of so many rows, whole clusters of them."""
+    return -(-rows // (tile.m * tile.cluster)) * tile.cluster
 
 
 Share = Callable[[int, int], float]
@@ -329,11 +351,12 @@ def choices(
     tried = [t for t in whole if keeps is None or keeps(t)]
     cut = sections == 1 and keeps is None
     for tile in (t for t in tried if t.units(sections)):
-        tiles = -(-m // tile.m) * -(-n // tile.units(sections)) * batches
+        tiles = tiles_below(tile, m) * -(-n // tile.units(sections)) * batches
         steps = -(-k // tile.k) * share(tile.m, tile.k)
         if steps == math.inf:
             continue
-        moved = copied(tile) if copied else (tile.m + tile.n) * tile.k * operand
+        columns = tile.n / tile.cluster
+        moved = copied(tile) if copied else (tile.m + columns) * tile.k * operand
         for splits in _parts(tile, tiles) if cut else (1,):
             if splits > 1 and steps < splits * LEAST_STEPS:
                 break

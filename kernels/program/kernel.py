@@ -98,12 +98,26 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """A matrix in a kernel's argument of this number, as TMA copies panels of it: `lines` of
+    `length` elements of `dtype`, of two bytes, that lie side by side from byte `offset` on, each
+    `pitch` bytes behind the one before."""
+
+    argument: int
+    dtype: str
+    offset: int
+    length: int
+    lines: int
+    pitch: int
+
+
+@dataclass(frozen=True)
 class GridLaunch:
     """A CUDA launch: the symbol, blocks and threads per axis, dynamic shared memory in bytes. Of
     the arguments that are `owned`, by number, block i touches the i-th of equal parts alone, as
     many as there are blocks; or, if there are `patches`, of as many rows and columns as these
     say, the i-th 16 x 16 of them, in each section of an argument's columns. A cooperative launch
-    has a `multiple` of so many blocks."""
+    has a `multiple` of so many blocks. Behind the kernel's arguments it takes `maps`."""
 
     symbol: str
     grid: tuple[int, int, int]
@@ -112,3 +126,4 @@ class GridLaunch:
     owned: tuple[int, ...] = ()
     patches: tuple[int, ...] = ()
     multiple: int = 1
+    maps: tuple[TensorMap, ...] = ()

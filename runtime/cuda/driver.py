@@ -12,15 +12,18 @@ import functools
 import gc
 import importlib
 import struct
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partialmethod
 from typing import Any
 
 from graphc.errors import RunError
+from graphc.kernels.program.kernel import TensorMap
 from graphc.runtime.cuda.compile import Usage, compile_cuda
 from graphc.runtime.cuda.cublas import CublasLt, find_cublas
 from graphc.runtime.cuda.cudnn import Cudnn, find_cudnn
+from graphc.runtime.cuda.tensor_maps import encode_tiled
 
 LEGACY_STREAM = 1
 """The handle of the default stream, which waits for all streams that are not non-blocking."""
@@ -69,6 +72,14 @@ class PycudaDriver:
     def early(self, buffer: bytes, name: str) -> EarlyFunction:
         """The kernel of that name of a module, whose launches begin early."""
         return EarlyFunction(self, buffer, name)
+
+    def tensor_map(self, address: int, matrix: TensorMap) -> bytes:
+        """How TMA copies panels of a matrix at this address. RunError if the driver makes none."""
+        return encode_tiled(self._library, address, matrix)
+
+    @functools.cached_property
+    def _library(self) -> Any:
+        return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
     def begin_capture(self, stream: Any) -> None:
         """What `stream`, and streams that fork from it, are given becomes a graph's nodes.

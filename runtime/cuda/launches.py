@@ -16,6 +16,7 @@ from graphc.kernels.program.calls import Call, Product
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start
+from graphc.runtime.cuda.tensor_maps import packed
 from graphc.runtime.plan.plan import (
     Copy,
     Joined,
@@ -164,7 +165,7 @@ class Functions:
             launches = plan.kernels[name].launches
             self._functions[name, False] = self._found(launches, image, module.get_function)
             self._functions[name, True] = self._functions[name, False]
-            if early:
+            if early and not any(launch.maps for launch in launches):
                 find = partial(driver.early, image.compiled)
                 self._functions[name, True] = self._found(launches, image, find)
         self._calls = {
@@ -237,7 +238,7 @@ class Functions:
         if (call := self._calls.get(step.kernel)) is not None:
             rank, declared = self._plan.kernels[step.kernel].rank, self._declared(step, addresses)
             return [call.issue(rank, pointers, stream, **declared)]
-        packed = struct.pack(f"{len(pointers)}P", *pointers)
+        driver = self._device.driver
         first, rest = (self._functions.get((step.kernel, x), []) for x in (behind, True))
         functions = [*first[:1], *rest[1:]]
         return [
@@ -245,7 +246,7 @@ class Functions:
                 function._launch_kernel,
                 launch.grid,
                 launch.block,
-                packed,
+                packed(pointers, launch, driver),
                 launch.shared_bytes,
                 stream,
                 **self._declared(step, addresses, last=number == len(functions)),

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from graphc.ir import Layout, Type, Value, Where
-from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.kernel import GridLaunch, Kernel, TensorMap
 from graphc.runtime.plan.plan import (
     Binding,
     Carry,
@@ -32,7 +32,7 @@ from graphc.runtime.plan.plan import (
 # fmt: off
 _CLASSES: tuple[type[Any], ...] = (
     Plan, Binding, Carry, Copy, Estimate, GridLaunch, Kernel, Launch, Layout, Link, Loop, Move,
-    Range, Record, Stack, Type, Value, Wait, Where,
+    Range, Record, Stack, TensorMap, Type, Value, Wait, Where,
 )
 # fmt: on
 _TUPLE, _DICT = len(_CLASSES), len(_CLASSES) + 1

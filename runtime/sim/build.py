@@ -54,7 +54,8 @@ CHECK = (
 )
 
 _KERNEL = re.compile(
-    r"__global__\s+void\s+(?:__launch_bounds__\s*\(([^)]*)\)\s*)?(\w+)\s*\(([^)]*)\)"
+    r"__global__\s+void\s+(?:__launch_bounds__\s*\(([^)]*)\)\s*)?"
+    r"(?:__cluster_dims__\s*\(\s*(\d+)[^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
 )
 _DYNAMIC = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]\s*;")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -103,11 +104,11 @@ def exports(text: str) -> str:
     C linkage and one name are the same."""
     bare = _COMMENT.sub(" ", text)
     lines = []
-    for bounds, name, parameters in _KERNEL.findall(bare):
+    for bounds, cluster, name, parameters in _KERNEL.findall(bare):
         threads = bounds.partition(",")[0].strip()
         lines += [
             f'namespace graphc {{ extern "C" void {name}({" ".join(parameters.split())}); }}',
-            f"GRAPHC_SIM_KERNEL({name}, {threads if threads.isdecimal() else 0})",
+            f"GRAPHC_SIM_KERNEL({name}, {threads if threads.isdecimal() else 0}, {cluster or 1})",
         ]
     dynamic = sorted(set(_DYNAMIC.findall(bare)))[:1]
     lines += [f"GRAPHC_SIM_DYNAMIC({symbol})" for symbol in dynamic]

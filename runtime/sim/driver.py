@@ -8,12 +8,14 @@ of graphs, and byte ranges that a launch declares.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from graphc.kernels.program.kernel import TensorMap
 from graphc.runtime.sim import objects
 from graphc.runtime.sim.build import compile_text, compile_texts
 from graphc.runtime.sim.capture import Capture, Graph
@@ -23,6 +25,8 @@ from graphc.runtime.sim.libraries import Library
 from graphc.runtime.sim.module import CooperativeFunction, Function, Module
 
 GIB = 1 << 30
+MAP_MARK = 0x70616D2D656C6974
+"""What a simulated tensor map begins with."""
 
 
 class Simulator(Copies):
@@ -111,6 +115,17 @@ class Simulator(Copies):
     def early(self, buffer: bytes, name: str) -> Function:
         """The kernel of that name of a module, whose launches begin early."""
         return self.module_from_buffer(buffer).get_function(name)
+
+    def tensor_map(self, address: int, matrix: TensorMap) -> bytes:
+        """How the simulated TMA copies panels of a matrix at this address (`MapOfMatrix` in
+        bulk.h). LogicError where cuTensorMapEncodeTiled would fail."""
+        if address % 16 or matrix.pitch % 16:
+            raise LogicError(
+                f"tensor_map: 16 has to divide the address {address:#x} and the pitch of "
+                f"{matrix.pitch} bytes"
+            )
+        sizes = matrix.length, matrix.lines, matrix.pitch
+        return struct.pack("QQIIQ96x", MAP_MARK, address, *sizes)
 
     def compile(self, text: str, name: str, where: str = "") -> bytes:
         """The "cubin" of CUDA text whose file is called `name`: a shared object of this machine.

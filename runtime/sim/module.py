@@ -129,6 +129,10 @@ class Function:
             raise LogicError(f"{self.name}: no device runs a grid of {x} x {y} x {z} blocks")
         if not 0 < threads <= THREADS or extents.block[2] > 64:
             raise LogicError(f"{self.name}: no device runs blocks of {extents.block} threads")
+        if x % self._kernel.cluster:
+            raise LogicError(
+                f"{self.name}: {x} blocks along x, of which {self._kernel.cluster} are a cluster"
+            )
         if threads > self.max_threads_per_block:
             raise LaunchError(
                 f"{self.name}: {threads} threads per block, its __launch_bounds__ allow "

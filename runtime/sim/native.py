@@ -83,6 +83,7 @@ class _Request(ctypes.Structure):
         ("shared_count", ctypes.c_uint32),
         ("milliseconds", ctypes.c_uint32),
         ("cooperative", ctypes.c_uint32),
+        ("cluster", ctypes.c_uint32),
         ("ranges", ctypes.POINTER(_Range)),
         ("shared_variables", ctypes.POINTER(_SharedVariable)),
     )
@@ -227,11 +228,14 @@ class Kernel:
     name: str
     threads: int = field(init=False)
     """Its __launch_bounds__; 0: none."""
+    cluster: int = field(init=False)
+    """Blocks of a cluster, by its __cluster_dims__; 1: none."""
     packed_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         library = self.module.library
         self.threads = getattr(library, f"graphc_sim_threads_{self.name}")()
+        self.cluster = getattr(library, f"graphc_sim_cluster_{self.name}")()
         self.packed_bytes = getattr(library, f"graphc_sim_packed_{self.name}")()
         entry = getattr(library, f"graphc_sim_run_{self.name}")
         self._entry = ctypes.cast(entry, ctypes.c_void_p).value
@@ -273,6 +277,7 @@ class Kernel:
                 len(module.shared),
                 extents.milliseconds,
                 extents.cooperative,
+                self.cluster,
                 ranges,
                 module.shared,
             )

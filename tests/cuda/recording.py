@@ -63,6 +63,7 @@ def main() -> None:
     found["joined"] = joined()
     found["refused"] = refused(model)
     found["early"] = early(model)
+    found["maps"] = maps()
     found["tuned"] = tuned(528, {"Registers<16, 32": 0.5})
     found["hardly faster"] = tuned(544, {"Registers<16, 32": 0.995})
     found["libraries missing"] = tuned(560, {}, "libraries")
@@ -109,6 +110,34 @@ def early(model: Any) -> dict[str, Any]:
     record = called(train)
     del os.environ["GRAPHC_EARLY_LAUNCH"]
     return {"step": record, "plan": [step_line(train, step) for step in train.plan.steps]}
+
+
+def maps() -> dict[str, Any]:
+    """The records of calls of a product whose operands TMA copies: two, and one behind a larger
+    program; and what is said where the driver makes no tensor map."""
+    settings = {"GRAPHC_WGMMA": "1", "GRAPHC_TMA": "1", "GRAPHC_EARLY_LAUNCH": "1"}
+    os.environ.update(settings)
+    specs = [graphc.spec(s, "bfloat16") for s in ((2048, 512), (512, 2048))]
+    arrays = [np.zeros(s.shape, np.float32) for s in specs]
+
+    def program() -> Program:
+        return graphc.compile(graphc.matmul, *specs, device="cuda", streams=1)
+
+    product, records = program(), []
+    for larger in (False, False, True):
+        if larger:
+            size = find_device("cuda").arena.nbytes // 4 + 1
+            grown = graphc.compile(graphc.exp, graphc.spec((size,)), device="cuda")
+            grown(np.zeros(size, np.float32))
+        taken()
+        product(*arrays)
+        records.append(taken())
+    DRIVER.fake_map_answer(801)
+    refused = error_of(lambda: program()(*arrays))
+    DRIVER.fake_map_answer(0)
+    for name in settings:
+        del os.environ[name]
+    return {"calls": records, "refused": refused}
 
 
 def tuned(width: int, takes: dict[str, float], tune: bool | str = True) -> dict[str, Any]:

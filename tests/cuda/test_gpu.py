@@ -15,6 +15,7 @@ import pytest
 
 import graphc
 from graphc.ir import Graph
+from graphc.kernels.cuda.bulk_tiles import BULK_TILES, BulkTile
 from graphc.kernels.cuda.tiles import GROUP_TILES, GroupTile
 from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
@@ -25,6 +26,7 @@ from graphc.runtime.planner.planner import make_plan
 from tests.cuda.test_executable import batch, trainer
 from tests.kernels.cuda_harness import TARGET, assert_close
 from tests.kernels.test_cuda_tensor import of_products, prefer, products
+from tests.kernels.test_cuda_wgmma_bulk import take
 from tests.ops.samples import CORE
 from tests.ops.test_sweep import node_of
 from tests.small_models import MODELS
@@ -193,7 +195,7 @@ def test_launches_that_begin_early_leave_the_same_bits(
             np.testing.assert_array_equal(array, expected[key], err_msg=key)
 
 
-@pytest.mark.parametrize("tile", GROUP_TILES, ids=str)
+@pytest.mark.parametrize("tile", [*GROUP_TILES, *BULK_TILES], ids=repr)
 def test_warp_groups_multiply_as_the_reference_does(
     device: str, tile: GroupTile, monkeypatch: pytest.MonkeyPatch
 ):
@@ -201,14 +203,18 @@ def test_warp_groups_multiply_as_the_reference_does(
     if device == "cuda" and find_device(device).driver.arch != "sm_90a":
         pytest.skip("wgmma needs compute capability 9.0")
     monkeypatch.setenv("GRAPHC_WGMMA", "1")
-    prefer(tile, "GROUP_TILES", GROUP_TILES, monkeypatch)
+    if isinstance(tile, BulkTile):
+        take(tile, monkeypatch)
+    else:
+        prefer(tile, "GROUP_TILES", GROUP_TILES, monkeypatch)
     random = np.random.default_rng(0)
-    shapes = of_products(*((1000, 520, 1032) if device == "cuda" else (130, 264, 200)))
+    shapes = of_products(*((1000, 520, 1032) if device == "cuda" else (136, 264, 200)))
     arrays = [random.integers(-4, 5, s).astype(np.float32) for s in shapes]
     specs = [graphc.spec(a.shape) for a in arrays]
     program = graphc.compile(products, *specs, device=device, precision="bfloat16", streams=1)
-    taken = [str(tile) in kernel.source for kernel in program.plan.kernels.values()]
-    assert sum(taken) >= 4
+    text = f"BulkContract<Problem, Tile, {tile.cluster}>" * isinstance(tile, BulkTile)
+    sources = [kernel.source for kernel in program.plan.kernels.values()]
+    assert sum(str(tile) in source and text in source for source in sources) >= 4
     a, b, c, d = arrays
     wanted = a @ b, np.maximum(a @ d.T, 0), c.T @ b * 0.5, c.T @ d.T
     for got, want in zip(program(*arrays), wanted, strict=True):

@@ -16,7 +16,7 @@ from tools.driver_stub import build_stub, find_headers
 
 STEPS = 6
 """Of the recurrent layers of recording.py."""
-FAKE = Path(__file__).with_name("fake_driver.c")
+FAKES = [Path(__file__).with_name(name) for name in ("fake_driver.c", "fake_maps.c")]
 ALLOCATIONS = ("mem_alloc", "host_alloc", "mem_free", "event_create", "stream_create")
 SYNCHRONISATIONS = ("event_synchronize", "stream_synchronize", "context_synchronize")
 
@@ -30,7 +30,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if headers is None:
         missing("there is no cuda.h: neither a CUDA toolkit nor nvidia-cuda-runtime")
     folder = tmp_path_factory.mktemp("driver")
-    build_stub(headers, folder, [FAKE])
+    build_stub(headers, folder, FAKES)
     places = {"LD_LIBRARY_PATH": str(folder), "GRAPHC_CACHE_DIR": str(folder / "cache")}
     places["FAKE_CUBLAS"] = str(test_cublas.build_fake(folder))
     places["FAKE_CUDNN"] = str(test_cudnn.build_fake(folder))
@@ -285,6 +285,34 @@ def test_too_little_memory_is_known_before_anything_is_launched(record):
         record["too large"]["message"],
     )
     assert record["too large"]["record"] == []
+
+
+def test_tensor_maps_are_made_for_where_operands_lie(record):
+    """Of a product of [2048, 512] and [512, 2048] of bfloat16: a map of each is among the launch's
+    arguments, behind the addresses, at a multiple of 64 bytes. They are made anew where the arena
+    has moved, and not by calls in between."""
+    first, again, moved = record["maps"]["calls"]
+    for lines in (first, moved):
+        (launch,) = {line for line in lines if line.startswith("launch ") and "matmul" in line}
+        words = [int(word) for word in launch.split(" arguments ")[1].split()]
+        a, b = words[:2]
+        maps = [line for line in lines if line.startswith("tensor_map")]
+        ends = "step {} box 64 64 each 1 1 interleave 0 swizzle 3 promotion 2 fill 0"
+        head = "tensor_map aligned 1 type 9 rank 2 address"
+        assert maps == [
+            f"{head} {a} sizes 512 2048 " + ends.format(1024),
+            f"{head} {b} sizes 2048 512 " + ends.format(4096),
+        ]
+        assert len(words) == 8 + 2 * 16 and (words[8], words[24]) == (a, b)
+    assert not any(line.startswith("tensor_map") for line in again)
+    assert first != moved
+
+
+def test_a_driver_that_makes_no_tensor_map_is_named(record):
+    assert record["maps"]["refused"] == (
+        "RunError: cuTensorMapEncodeTiled failed with 801 for 2048 x 512 bf16, 1024 bytes apart: "
+        "TMA cannot be used here, leave GRAPHC_TMA unset"
+    )
 
 
 def test_launches_directly_behind_one_on_their_stream_begin_early_where_that_is_asked_for(record):

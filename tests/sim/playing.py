@@ -14,6 +14,7 @@ from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
+from graphc.runtime.cuda.tensor_maps import packed as arguments
 from graphc.runtime.sim import Simulator
 from graphc.runtime.sim.module import Function
 from graphc.runtime.sim.native import ORDERS
@@ -130,7 +131,7 @@ class Played:
         given = [place(device, a) for a in inputs]
         results = [device.mem_alloc(max(a.nbytes, 1)) for a in made]
         scratch = [device.mem_alloc(kernel.workspace)] if kernel.workspace else []
-        buffer = packed(*given, *results, *scratch)
+        pointers = [int(x) for x in (*given, *results, *scratch)]
         reads = [
             whole(a, x.nbytes, v.name) for a, x, v in zip(given, inputs, node.inputs, strict=True)
         ]
@@ -148,7 +149,7 @@ class Played:
             function._launch_kernel(
                 launch.grid,
                 launch.block,
-                buffer,
+                arguments(pointers, launch, device),
                 launch.shared_bytes,
                 self.stream,
                 reads=reads,

@@ -53,7 +53,7 @@ def test_exports_find_kernels_but_not_in_comments():
     text = '// __global__ void no(int a) {\nextern "C" __global__ void\nyes(int a,\n    int b) {}'
     assert exports(text) == (
         'namespace graphc { extern "C" void yes(int a, int b); }\n'
-        "GRAPHC_SIM_KERNEL(yes, 0)\nGRAPHC_SIM_MODULE(nullptr)\n"
+        "GRAPHC_SIM_KERNEL(yes, 0, 1)\nGRAPHC_SIM_MODULE(nullptr)\n"
     )
 
 

@@ -3,7 +3,8 @@
 They are taken in order of value, each in a process of its own, so that an hour that ends early has
 the important ones: first training steps in float32 of every workload, by graphc and by each way in
 which PyTorch runs them; then forward passes, launches that begin early, kernels chosen by
-measurement, several streams, tf32, and bfloat16 with and without wgmma.
+measurement, several streams, tf32, and bfloat16 with and without wgmma, of what threads copy or
+what TMA does.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ FURTHER = (
     ("graphc", "bfloat16"),
     ("graphc", "bfloat16_libraries"),
     ("graphc", "wgmma"),
+    ("graphc", "wgmma_tma"),
 )
 MOST_SECONDS = 90.0
 """Of one measurement, compiling included."""

@@ -12,11 +12,21 @@
 
 #include "fibers.h"
 #include "findings.h"
+#include "phases.h"
 
 namespace graphc_sim {
 
 enum class Order : int { forward, backward, shuffled };
-enum class State : std::uint8_t { fresh, ready, at_barrier, at_part_barrier, in_warp, ended };
+enum class State : std::uint8_t {
+  fresh,
+  ready,
+  at_barrier,
+  at_part_barrier,
+  at_phase,
+  at_cluster,
+  in_warp,
+  ended
+};
 
 // An asynchronous copy: what of `size` bytes is not read is zero.
 struct Copy {
@@ -54,6 +64,8 @@ struct Thread {
   bool group_fenced = false;
   // Fences for the asynchronous proxy, and those that the barrier passed last made known.
   std::uint16_t fences = 0, fences_known = 0;
+  bool in_cluster = false;  // it has arrived at the barrier of its cluster, in this turn
+  std::uint32_t cluster_turn = 0;
 
   Held* held_at(const float* sum) {
     for (Held& one : held)
@@ -76,6 +88,7 @@ struct Warp {
   std::uint32_t lanes = 0, ended = 0;
   std::uint16_t epoch = 0;  // barriers that all of its lanes have passed
   std::vector<Meeting> meetings;
+  Known known;
 };
 
 // Threads that wait for each other.
@@ -96,13 +109,18 @@ class Block {
   unsigned alive = 0;
   Barrier whole, part;   // of all threads, and of the first ones
   bool at_grid = false;  // all threads wait for the other blocks, at `whole`
+  unsigned rank = 0;     // in its cluster
+  std::vector<PhaseBarrier> phases;
+  std::vector<Line> lines;  // of shared memory, where accesses are checked
 
   template <class Random>
-  void start(Index3 place, std::uint32_t block_number, Index3 extents, Order order,
-             Random& random) {
+  void start(Index3 place, std::uint32_t block_number, unsigned in_cluster, Index3 extents,
+             Order order, Random& random) {
     const unsigned count = extents.x * extents.y * extents.z;
     index = place;
     number = block_number;
+    rank = in_cluster;
+    phases.clear();
     epoch = 0;
     alive = count;
     whole = part = Barrier{};
@@ -122,9 +140,11 @@ class Block {
       thread.held.clear();
       thread.group_fenced = false;
       thread.fences = thread.fences_known = 0;
+      thread.in_cluster = false;
       warps[i / 32].lanes |= 1u << i % 32;
       ready.push_back(thread.number);
     }
+    for (unsigned i = 0; i < warps.size(); i++) warps[i].known.warps[rank * most_warps + i] = 1;
     arrange(order, random);
   }
 
@@ -139,11 +159,11 @@ class Block {
   template <class Random>
   void release(Barrier& barrier, const Thread* current, Order order, Random& random) {
     const State waits = &barrier == &whole ? State::at_barrier : State::at_part_barrier;
-    epoch++;
     barrier.arrived = 0;
-    for (Warp& warp : warps) warp.epoch++;
+    pass_barrier();
+    share_known(waits, current);
+    for (PhaseBarrier& one : phases) one.known |= one.fenced && &barrier == &whole;
     for (Thread& thread : threads) {
-      thread.fences_known = thread.fences;
       if (thread.state == waits) {
         thread.state = State::ready;
         thread.barrier_value = barrier.value;
@@ -151,6 +171,36 @@ class Block {
       }
     }
     arrange(order, random);
+  }
+
+  // What comes from now on is ordered with what came before.
+  void pass_barrier() {
+    epoch++;
+    for (Warp& warp : warps) warp.epoch++;
+    for (Thread& thread : threads) thread.fences_known = thread.fences;
+  }
+
+  // Lets all warps that are at a barrier know what any of them knows.
+  void share_known(State waits, const Thread* current) {
+    if (phases.empty()) return;
+    Known all;
+    const auto each_warp = [&](const auto& body) {
+      for (const Thread& thread : threads)
+        if (thread.lane() == 0 &&
+            (thread.state == waits || (current && thread.warp() == current->warp())))
+          body(warps[thread.warp()]);
+    };
+    each_warp([&](Warp& warp) { all.join(warp.known); });
+    each_warp([&](Warp& warp) { warp.known.join(all); });
+  }
+
+  // How many of the first `count` threads have ended.
+  std::size_t ended_of(unsigned count) const {
+    if (alive == threads.size()) return 0;
+    const std::size_t first = std::min<std::size_t>(count, threads.size());
+    return static_cast<std::size_t>(
+        std::count_if(threads.begin(), threads.begin() + static_cast<std::ptrdiff_t>(first),
+                      [](const Thread& thread) { return thread.state == State::ended; }));
   }
 
   // Where threads are, for a block that cannot go on.

@@ -113,6 +113,9 @@ inline const SharedVariable* shared_variable(std::uint64_t offset) {
   return nullptr;
 }
 
+// What a bulk copy wrote is read behind a wait for its barrier (bulk.h).
+void check_landed(const Line& line, void* pc);
+
 inline void check_shared(const Access& access) {
   const std::uintptr_t offset = access.address - launch.module.shared.start;
   const SharedVariable* variable = shared_variable(offset);
@@ -143,6 +146,9 @@ inline void check_shared(const Access& access) {
     check_cell(cell, mask, access, who, launch.block_serial, name);
     if (access.write) cell.fences = launch.current->fences;
   });
+  if (launch.block.phases.empty()) return;
+  for (std::uintptr_t i = offset / line_bytes; i <= (offset + access.bytes - 1) / line_bytes; i++)
+    if (!access.write) check_landed(launch.block.lines[i], access.pc);
 }
 
 // What the launch declares of an access: the range that allows it, else one that has the bytes.

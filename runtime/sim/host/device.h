@@ -16,6 +16,7 @@
 // stands for dynamic shared memory. One thread of the system runs a launch, so all share it.
 #define __shared__ thread_local
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
@@ -94,6 +95,17 @@ __attribute__((visibility("default"))) void graphc_sim_group_fence();
 __attribute__((visibility("default"))) void graphc_sim_group_commit();
 __attribute__((visibility("default"))) void graphc_sim_group_wait(int pending);
 __attribute__((visibility("default"))) void graphc_sim_proxy_fence();
+__attribute__((visibility("default"))) void graphc_sim_phase_begin(void* barrier, int arrivals);
+__attribute__((visibility("default"))) void graphc_sim_phase_fence();
+__attribute__((visibility("default"))) void graphc_sim_phase_expect(void* barrier, int bytes);
+__attribute__((visibility("default"))) void graphc_sim_phase_arrive(void* barrier, int rank);
+__attribute__((visibility("default"))) void graphc_sim_phase_wait(void* barrier, int parity,
+                                                                  const char* file, int line);
+__attribute__((visibility("default"))) void graphc_sim_bulk_copy(void* to, const void* map, int x,
+                                                                 int y, void* barrier, int blocks);
+__attribute__((visibility("default"))) int graphc_sim_cluster_rank();
+__attribute__((visibility("default"))) void graphc_sim_cluster_arrive();
+__attribute__((visibility("default"))) void graphc_sim_cluster_wait(const char* file, int line);
 
 #define GRAPHC_SIM_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -320,7 +332,7 @@ inline void set_mode() {
 }  // namespace graphc_sim
 
 #define GRAPHC_SIM_VISIBLE extern "C" __attribute__((visibility("default")))
-#define GRAPHC_SIM_KERNEL(name, threads)                                       \
+#define GRAPHC_SIM_KERNEL(name, threads, blocks)                               \
   GRAPHC_SIM_VISIBLE void graphc_sim_run_##name(const unsigned char* packed) { \
     graphc_sim::set_mode();                                                    \
     graphc_sim::call(&graphc::name, packed);                                   \
@@ -328,6 +340,7 @@ inline void set_mode() {
   GRAPHC_SIM_VISIBLE unsigned graphc_sim_packed_##name() {                     \
     return graphc_sim::packed_bytes(&graphc::name);                            \
   }                                                                            \
+  GRAPHC_SIM_VISIBLE unsigned graphc_sim_cluster_##name() { return blocks; }   \
   GRAPHC_SIM_VISIBLE unsigned graphc_sim_threads_##name() { return threads; }
 // Touching one variable makes the system give this thread its shared memory.
 #define GRAPHC_SIM_MODULE(dynamic)                                          \

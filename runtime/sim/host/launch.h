@@ -36,6 +36,7 @@ struct Request {
   std::uint32_t opening, completes, range_count, shared_count;
   std::uint32_t milliseconds;  // of processor time that the launch may take
   std::uint32_t cooperative;   // whether all blocks run at once
+  std::uint32_t cluster;       // blocks that run together and reach each other's memory
   const Range* ranges;
   const SharedVariable* shared_variables;
 };

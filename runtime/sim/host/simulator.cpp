@@ -10,30 +10,24 @@
 
 #include <cstdint>
 #include <cstring>
-#include <numeric>
 
-#include "warp_groups.h"
+#include "grid.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
+#define VISIBLE __attribute__((visibility("default")))
 #define CALLER __builtin_return_address(0)
 
 using namespace graphc_sim;
-
-EXPORT Index3 threadIdx, blockIdx, blockDim, gridDim;
-Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 // What kernels call.
 
 EXPORT int graphc_sim_barrier(int kind, int predicate, const char* file, int line) {
   return barrier(kind, 0, predicate, file, line);
 }
-__attribute__((visibility("default"))) void graphc_sim_part_barrier(int count, const char* file,
-                                                                    int line) {
+VISIBLE void graphc_sim_part_barrier(int count, const char* file, int line) {
   barrier(plain, static_cast<unsigned>(count), false, file, line);
 }
-__attribute__((visibility("default"))) void graphc_sim_grid_barrier(const char* file, int line) {
-  grid_barrier(file, line);
-}
+VISIBLE void graphc_sim_grid_barrier(const char* file, int line) { grid_barrier(file, line); }
 EXPORT void graphc_sim_warp_barrier(unsigned mask, const char* file, int line) {
   warp_barrier(mask, file, line);
 }
@@ -57,45 +51,57 @@ EXPORT void graphc_sim_atomic(void* address, int bytes) {
   check_aligned(at, static_cast<unsigned>(bytes), "changes", CALLER);
   if (launch.request.check) check_access({at, static_cast<unsigned>(bytes), true, true, CALLER});
 }
-__attribute__((visibility("default"))) void graphc_sim_copy_async(void* shared, const void* global,
-                                                                  int bytes, int from_global) {
+VISIBLE void graphc_sim_copy_async(void* shared, const void* global, int bytes, int from_global) {
   start_copy(static_cast<char*>(shared), static_cast<const char*>(global), bytes, from_global,
              CALLER);
 }
-__attribute__((visibility("default"))) void graphc_sim_copy_commit() { launch.current->group++; }
-__attribute__((visibility("default"))) void graphc_sim_copy_wait(int pending) {
+VISIBLE void graphc_sim_copy_commit() { launch.current->group++; }
+VISIBLE void graphc_sim_copy_wait(int pending) {
   wait_copies(static_cast<unsigned>(pending), CALLER);
 }
-__attribute__((visibility("default"))) void graphc_sim_load_matrices(unsigned* to, const void* row,
-                                                                     bool turned, const char* file,
-                                                                     int line) {
+VISIBLE void graphc_sim_load_matrices(unsigned* to, const void* row, bool turned, const char* file,
+                                      int line) {
   load_matrices(to, row, turned, file, line, CALLER);
 }
-__attribute__((visibility("default"))) void graphc_sim_multiply(int kind, float* sum,
-                                                                const unsigned* a,
-                                                                const unsigned* b, const char* file,
-                                                                int line) {
+VISIBLE void graphc_sim_multiply(int kind, float* sum, const unsigned* a, const unsigned* b,
+                                 const char* file, int line) {
   multiply_matrices(static_cast<Element>(kind), sum, a, b, file, line);
 }
-__attribute__((visibility("default"))) void graphc_sim_group_multiply(int kind, float* sum,
-                                                                      const void* a, const void* b,
-                                                                      int k, bool a_along_k,
-                                                                      bool b_along_k,
-                                                                      const char* file, int line) {
+VISIBLE void graphc_sim_group_multiply(int kind, float* sum, const void* a, const void* b, int k,
+                                       bool a_along_k, bool b_along_k, const char* file, int line) {
   group_multiply({static_cast<Element>(kind), sum, static_cast<const char*>(a),
                   static_cast<const char*>(b), k, a_along_k, b_along_k},
                  file, line, CALLER);
 }
-__attribute__((visibility("default"))) void graphc_sim_group_fence() {
-  launch.current->group_fenced = true;
-}
-__attribute__((visibility("default"))) void graphc_sim_group_commit() {
-  launch.current->product_group++;
-}
-__attribute__((visibility("default"))) void graphc_sim_group_wait(int pending) {
+VISIBLE void graphc_sim_group_fence() { launch.current->group_fenced = true; }
+VISIBLE void graphc_sim_group_commit() { launch.current->product_group++; }
+VISIBLE void graphc_sim_group_wait(int pending) {
   group_wait(static_cast<unsigned>(pending), CALLER);
 }
-__attribute__((visibility("default"))) void graphc_sim_proxy_fence() { launch.current->fences++; }
+VISIBLE void graphc_sim_proxy_fence() { launch.current->fences++; }
+
+VISIBLE void graphc_sim_phase_begin(void* barrier, int arrivals) {
+  begin_phases(barrier, arrivals, CALLER);
+}
+VISIBLE void graphc_sim_phase_fence() { fence_phases(); }
+VISIBLE void graphc_sim_phase_expect(void* barrier, int bytes) {
+  arrive_at_phase(barrier, launch.block.rank, bytes, CALLER);
+}
+VISIBLE void graphc_sim_phase_arrive(void* barrier, int rank) {
+  arrive_at_phase(barrier, static_cast<unsigned>(rank), 0, CALLER);
+}
+VISIBLE void graphc_sim_phase_wait(void* barrier, int parity, const char* file, int line) {
+  wait_for_phase(barrier, parity, file, line, CALLER);
+}
+VISIBLE void graphc_sim_bulk_copy(void* to, const void* map, int x, int y, void* barrier,
+                                  int blocks) {
+  start_bulk_copy(to, map, x, y, barrier, blocks, CALLER);
+}
+VISIBLE int graphc_sim_cluster_rank() { return static_cast<int>(launch.block.rank); }
+VISIBLE void graphc_sim_cluster_arrive() { arrive_at_cluster(CALLER); }
+VISIBLE void graphc_sim_cluster_wait(const char* file, int line) {
+  wait_for_cluster(file, line, CALLER);
+}
 
 // What the compiler calls in a check build.
 
@@ -132,182 +138,6 @@ EXPORT void __ubsan_handle_out_of_bounds(void*, unsigned long index) {
   if (launch.current)
     report(extent, CALLER,
            format("uses index %ld, which is outside of its array", static_cast<long>(index)));
-}
-
-// Launching.
-
-static void run_thread() {
-  launch.request.entry(launch.request.packed);
-  Thread& thread = *launch.current;
-  Block& block = launch.block;
-  if (!thread.copies.empty()) wait_copies(0, nullptr);
-  if (!thread.held.empty()) fail(nullptr, "ends while products of its warp group are under way");
-  for (const Barrier& barrier : {block.whole, block.part})
-    if (barrier.arrived)
-      fail(nullptr, format("ends while %u threads of its block wait at %s:%d", barrier.arrived,
-                           barrier.file, barrier.line));
-  Warp& warp = block.warps[thread.warp()];
-  for (const Meeting& meeting : warp.meetings)
-    if (meeting.mask >> thread.lane() & 1)
-      fail(nullptr, format("ends while lanes 0x%x of its warp wait for it at %s:%d",
-                           meeting.arrived, meeting.file, meeting.line));
-  thread.state = State::ended;
-  warp.ended |= 1u << thread.lane();
-  block.alive--;
-  stacks.give(thread.stack);
-  wait();
-}
-
-static void resume(Thread& thread) {
-  if (thread.state == State::fresh) {
-    thread.stack = stacks.take();
-    thread.stack_pointer = first_frame(thread.stack, run_thread);
-  }
-  thread.state = State::ready;
-  launch.current = &thread;
-  threadIdx = thread.place;
-  graphc_sim_switch(&launch.scheduler, thread.stack_pointer);
-  launch.current = nullptr;
-}
-
-static char* shared_start() { return reinterpret_cast<char*>(launch.module.shared.start); }
-
-// Of the room for dynamic memory, which is large, only what the launch asks for is used.
-static std::size_t shared_bytes() {
-  const char* dynamic = launch.request.dynamic;
-  if (!dynamic) return launch.module.shared.size;
-  return static_cast<std::size_t>(dynamic - shared_start()) + launch.request.shared_bytes;
-}
-
-// Ends what copies have not: those of a launch that failed, or of a group that was never closed.
-static void drop_copies() {
-  for (Thread& thread : launch.block.threads) {
-    for (const Copy& copy : thread.copies)
-      if (launch.request.check) set_pending(copy, false);
-    thread.copies.clear();
-  }
-}
-
-static void start_block(std::uint32_t i) {
-  const Index3 grid = launch.request.grid;
-  const Index3 place{i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
-  launch.block_serial = ++launch.blocks_started;
-  launch.block.start(place, i, launch.request.block, launch.order(), launch.random);
-  std::memset(shared_start(), 0xFF, shared_bytes());
-}
-
-// Lets the threads of the block run until they have ended, or wait for those of other blocks.
-static void run_block() {
-  Block& block = launch.block;
-  blockIdx = block.index;
-  while (!block.ready.empty() && !launch.failed) {
-    Thread& thread = block.threads[block.ready.front()];
-    block.ready.pop_front();
-    resume(thread);
-  }
-  if (!launch.failed && block.alive && !block.at_grid) {
-    report(0, nullptr, "a block cannot go on: " + block.whereabouts());
-    launch.failed = true;
-  }
-  if (!block.at_grid) drop_copies();
-}
-
-// The numbers of the blocks in the order in which they run.
-static std::vector<std::uint32_t> block_order() {
-  const Index3 grid = launch.request.grid;
-  std::vector<std::uint32_t> numbers(std::uint64_t{grid.x} * grid.y * grid.z);
-  std::iota(numbers.begin(), numbers.end(), 0u);
-  if (launch.order() == Order::backward) std::reverse(numbers.begin(), numbers.end());
-  if (launch.order() == Order::shuffled)
-    std::shuffle(numbers.begin(), numbers.end(), launch.random);
-  return numbers;
-}
-
-// A block that waits for others, with its shared memory and what is known of that.
-struct Resident {
-  Block block;
-  std::uint32_t serial = 0;
-  std::vector<char> memory;
-  std::vector<Cell> cells;
-
-  // To and from where blocks run.
-  void exchange() {
-    std::swap(block, launch.block);
-    std::swap(serial, launch.block_serial);
-    if (cells.size() < shadow.shared.size()) cells.resize(shadow.shared.size());
-    std::swap(cells, shadow.shared);
-  }
-  void run(std::uint32_t number) {
-    const bool begins = memory.empty();
-    exchange();
-    if (begins) start_block(number);
-    else std::memcpy(shared_start(), memory.data(), memory.size() - 1);
-    run_block();
-    memory.resize(shared_bytes() + 1);  // never empty
-    std::memcpy(memory.data(), shared_start(), memory.size() - 1);
-    exchange();
-  }
-};
-
-// All blocks have come to a barrier, or ended; false if that is not so, which is reported.
-static bool met(const std::vector<Resident>& residents) {
-  const Block* first = nullptr;
-  std::size_t ended = 0;
-  for (const Resident& resident : residents) {
-    const Block& block = resident.block;
-    const Barrier& barrier = block.whole;
-    if (!block.at_grid) {
-      ended++;
-      continue;
-    }
-    if (!first) first = &block;
-    const Barrier& other = first->whole;
-    if (barrier.line == other.line && !std::strcmp(barrier.file, other.file)) continue;
-    report(0, nullptr,
-           format("cannot go on: block %u waits for all blocks at %s:%d, block %u at %s:%d",
-                  first->number, other.file, other.line, block.number, barrier.file, barrier.line));
-    return false;
-  }
-  if (!first || !ended) return true;
-  report(0, nullptr,
-         format("cannot go on: block %u waits for all blocks at %s:%d, where %zu blocks that have "
-                "ended never come",
-                first->number, first->whole.file, first->whole.line, ended));
-  return false;
-}
-
-// All blocks in turn, each until it waits for all others: what comes after is ordered with what
-// came before, as if it were another launch.
-static void run_together() {
-  std::vector<Resident> residents(block_order().size());
-  for (bool waiting = true; waiting && !launch.failed;) {
-    for (const std::uint32_t i : block_order())
-      if (!launch.failed) residents[i].run(i);
-    if (launch.failed || !met(residents)) break;
-    waiting = residents.front().block.at_grid;
-    launch.serial++;
-    for (Resident& resident : residents) {
-      Block& block = resident.block;
-      if (block.at_grid) block.release(block.whole, nullptr, launch.order(), launch.random);
-      block.at_grid = false;
-    }
-    if (!waiting) return;
-  }
-  launch.failed = true;
-  for (Resident& resident : residents) {
-    resident.exchange();
-    drop_copies();
-    resident.exchange();
-  }
-}
-
-static void run_grid() {
-  if (launch.request.cooperative) return run_together();
-  for (const std::uint32_t i : block_order()) {
-    if (launch.failed) return;
-    start_block(i);
-    run_block();
-  }
 }
 
 static int find_module(dl_phdr_info* info, std::size_t, void* entry) {

@@ -36,10 +36,10 @@ inline int barrier(int kind, unsigned count, bool predicate, const char* file, i
   Thread& thread = *launch.current;
   Barrier& barrier = count ? block.part : block.whole;
   count = count ? count : static_cast<unsigned>(block.threads.size());
-  if (block.alive != block.threads.size())
+  if (const std::size_t ended = block.ended_of(count))
     fail(nullptr, format("waits at the barrier at %s:%d, which %zu threads that have ended never "
                          "reach",
-                         file, line, block.threads.size() - block.alive));
+                         file, line, ended));
   if (thread.number >= count || count > block.threads.size())
     fail(nullptr, format("waits at the barrier at %s:%d of the first %u threads, it is number %u "
                          "of %zu",

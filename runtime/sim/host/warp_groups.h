@@ -4,6 +4,7 @@
 // what matrices.h says of each eight columns. Products read when they begin; until they are waited
 // for, their sums are NaN to their threads, and what they read may not change.
 #pragma once
+#include "bulk.h"
 #include "matrices.h"
 
 namespace graphc_sim {
@@ -28,6 +29,7 @@ inline void check_operand(const char* from, void* pc) {
   check_access({address, 16, false, false, pc});
   each_cell(address - launch.module.shared.start, 16, [&](std::uintptr_t i, std::uint8_t) {
     const Cell& cell = shadow.shared[i];
+    if (cell.written.serial != launch.block_serial) return;  // a bulk copy has written it
     const Thread& writer = launch.block.threads[cell.written.thread];
     const bool own = &writer == launch.current;
     if ((own ? writer.fences : writer.fences_known) <= cell.fences)
@@ -36,6 +38,15 @@ inline void check_operand(const char* from, void* pc) {
                     "asynchronous proxy before the barrier",
                     cell.written.thread));
   });
+}
+
+inline Line& line_of(const char* at) {
+  return launch.block.lines[static_cast<std::uintptr_t>(at - shared_start()) / line_bytes];
+}
+// The products of a warp read what was watched until it has the number `until`.
+inline void mark_readers(const std::vector<Watched>& read, std::uint32_t until) {
+  if (!launch.request.check) return;
+  for (const Watched& one : read) line_of(one.at).readers[launch.current->warp()] = until;
 }
 
 // The rows of an operand from `first` on, 16 of k each, into to[row * 16 + k], and what was read.
@@ -91,6 +102,7 @@ inline void group_multiply(GroupOperands mine, const char* file, int line, void*
         float& total = at(lane)->sum[i];
         for (int k = 0; k < 16; k++) total += row[k] * column[k];
       }
+    mark_readers(watched, under_way);
   };
   meet(at_group_product, ~0u, &mine, file, line, finish);
 }
@@ -98,7 +110,8 @@ inline void group_multiply(GroupOperands mine, const char* file, int line, void*
 // Ends all groups but the last `pending`, the open one not counted.
 inline void group_wait(unsigned pending, void* pc) {
   Thread& thread = *launch.current;
-  for (auto group = thread.group_reads.begin(); group != thread.group_reads.end();) {
+  auto& reads = launch.block.threads[thread.warp() * 32].group_reads;
+  for (auto group = reads.begin(); group != reads.end();) {
     if (group->first + pending >= thread.product_group) {
       ++group;
       continue;
@@ -106,8 +119,10 @@ inline void group_wait(unsigned pending, void* pc) {
     for (const Watched& one : group->second)
       if (std::memcmp(one.at, one.bytes, sizeof one.bytes))
         fail(pc, "waits for a product whose operands were overwritten before it had ended");
-    group = thread.group_reads.erase(group);
+    mark_readers(group->second, known_to(thread).warps[place_of(launch.block.rank, thread.warp())]);
+    group = reads.erase(group);
   }
+  for (const auto& [_, read] : reads) mark_readers(read, under_way);
   if (pending) return;
   for (const Held& held : thread.held) std::memcpy(held.sum, held.values, sizeof held.values);
   thread.held.clear();
