@@ -20,6 +20,7 @@ from graphc.kernels.cuda.shell import (
     Launches,
     constant_arrays,
     index_type,
+    loads_apart,
     wrapped,
 )
 from graphc.kernels.cuda.taps import Taps, problems_by_taps
@@ -93,7 +94,7 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
     if isinstance(tile, PersistentTile):
         workspace = tile.workspace(m)
     launches = Launches(node, epilogue.pointers, workspace, epilogue.inplace)
-    functor = _functor(body, problem, epilogue)
+    functor = _functor(body, problem, epilogue, isinstance(tile, PersistentTile))
     _launch(launches, problem, tile, splits, epilogue)
     sections = (
         constant_arrays(epilogue.program),
@@ -223,9 +224,9 @@ def _space(problem: Problem) -> tuple[Domain, tuple[Place, ...]]:
     return Domain(tuple(nest.axes[i].extent for i in kept)), tuple(places)
 
 
-def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> list[str]:
+def _functor(body: Graph, problem: Problem, epilogue: Epilogue, apart: bool) -> list[str]:
     """The struct `Epilogue` of the arrays, with what is done to a sum, to a run of so many of them,
-    or to those of sections."""
+    or to those of sections; `apart` from what it loads, which it may do before there are sums."""
     nest, kept, index = problem.nest, _kept(problem), index_type(body)
     kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
     merged, groups = epilogue.merged(kinds)
@@ -239,7 +240,7 @@ def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> list[str]:
         used, named = program.used(indices), zip(axes, indices, strict=True)
         return [*(_index(problem, g, name, index) for g, name in named if name in used), *padding]
 
-    runs = _runs(problem, merged, axes)
+    runs = None if apart else _runs(problem, merged, axes)
     in_runs = []
     if runs is not None:
         text = runs.lines(indices, index, define, f"const {element} sum = sums.at[step];")
@@ -249,17 +250,35 @@ def _functor(body: Graph, problem: Problem, epilogue: Epilogue) -> list[str]:
             *(line if line[0] == "#" else f"    {line}" for line in text),
             "  }",
         ]
+    program, before = merged.program, list[str]()
+    if apart:
+        first, program = loads_apart(program)
+        results = [r for s in first.statements for r in s.results]
+        names = ", ".join(r.name for r in results)
+        before = [
+            "",
+            "  struct Loads {",
+            *(f"    vec<{C_TYPES[r.dtype]}> {r.name};" for r in results),
+            "  };",
+            "  GRAPHC_INLINE Loads loaded(int batch, int row, int column) const {",
+            *(f"    {line}" for line in (*define(first), *first.lines(indices, "1"))),
+            f"    return {{{names}}};",
+            "  }",
+        ]
+        total += ", const Loads& loads"
+    unpacked = [f"const auto [{names}] = loads;"] if apart and names else []
     return [
         "struct Epilogue {",
         *(
             f"  {'const ' if v in body.inputs else ''}{C_TYPES[v.type.dtype]}* {name};"
             for name, v in epilogue.used.items()
         ),
+        *before,
         "",
         f"  static constexpr int run = {RUN if runs else 1};",
         f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {total}) const {{",
-        *(f"    {line}" for line in define(merged.program)),
-        *(f"    {line}" for line in merged.program.lines(indices, "1")),
+        *(f"    {line}" for line in (*define(program), *unpacked)),
+        *(f"    {line}" for line in program.lines(indices, "1")),
         "  }",
         *in_runs,
         "};",

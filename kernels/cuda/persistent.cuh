@@ -4,7 +4,9 @@
 // i / across, so that blocks whose numbers differ by a multiple of `across` hold the same.
 //
 // Problem, accesses and Epilogue are those of contract.cuh, of float operands that are rounded to tf32
-// (element tf32), no batch, no splits, no taps and no borders; the extents may be any.
+// (element tf32), no batch, no splits, no taps and no borders; the extents may be any. What the epilogue
+// loads, `loaded(batch, m, n)` gives it before there are sums, so that it waits for that and for the
+// operands at once.
 //
 // Sixteens of k are dealt out to eight warps, whose sums are added in ascending order. A lane reads
 // four neighbours of k of two rows at once, and they are fragments as they are: places 4 c to 4 c + 3
@@ -88,6 +90,8 @@ struct PersistentProduct {
     float* const ring = block.template shared<float, warps * sections * tile>();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = lane / 4, four = lane % 4 * 4;
     const int m0 = block.x() / across * PATCH, n0 = block.x() % across * PATCH;
+    const int m = m0 + threadIdx.x / PATCH, n = n0 + threadIdx.x % PATCH;
+    const auto loads = epilogue.loaded(0, smaller(m, M - 1), smaller(n, section - 1));
     const auto low = A::outer(0, smaller(m0 + row, M - 1));
     const auto high = A::outer(0, smaller(m0 + row + 8, M - 1));
     float sum[sections][2][4] = {};
@@ -123,7 +127,6 @@ struct PersistentProduct {
             ring + ((warp * sections + s) * PATCH + row + i * 4) * PATCH + four) = {
             sum[s][0][i], sum[s][0][i + 1], sum[s][1][i], sum[s][1][i + 1]};
     block.sync();
-    const int m = m0 + threadIdx.x / PATCH, n = n0 + threadIdx.x % PATCH;
     if (m >= M || n >= section) return;
     float total[sections];
 #pragma unroll
@@ -133,8 +136,8 @@ struct PersistentProduct {
 #pragma unroll
       for (int w = 1; w < warps; w++) total[s] += part[w * sections * tile];
     }
-    if constexpr (sections == 1) epilogue(0, m, n, total[0]);
-    else epilogue(0, m, n, total);
+    if constexpr (sections == 1) epilogue(0, m, n, total[0], loads);
+    else epilogue(0, m, n, total, loads);
   }
 };
 
@@ -229,6 +232,9 @@ struct PersistentParts {
     float* const ring = block.template shared<float, 4 * tile>();
     const int quarter = threadIdx.x / 64, four = threadIdx.x % 64 * 4;
     const float* const from = partial + block.x() * across * tile + four;
+    const int m = block.x() / across * PATCH + threadIdx.x / PATCH;
+    const int n = block.x() % across * PATCH + threadIdx.x % PATCH;
+    const auto loads = epilogue.loaded(0, smaller(m, M - 1), smaller(n, N - 1));
     Run<float, 4> sum = {};
 #pragma unroll 8
     for (int i = quarter * across / 4; i < (quarter + 1) * across / 4; i++) {
@@ -238,11 +244,9 @@ struct PersistentParts {
     }
     *reinterpret_cast<Run<float, 4>*>(ring + quarter * tile + four) = sum;
     block.sync();
-    const int m = block.x() / across * PATCH + threadIdx.x / PATCH;
-    const int n = block.x() % across * PATCH + threadIdx.x % PATCH;
     if (m >= M || n >= N) return;
     const float* const part = ring + threadIdx.x;
-    epilogue(0, m, n, part[0] + part[tile] + (part[2 * tile] + part[3 * tile]));
+    epilogue(0, m, n, part[0] + part[tile] + (part[2 * tile] + part[3 * tile]), loads);
   }
 };
 

@@ -163,8 +163,7 @@ def loads_first(
     """The type `Loads` of what an element's plain loads give, and the end of a call with two
     functors of `argument`: one loads, the other does the rest. `define` gives the definitions of
     the indices that a program uses."""
-    loads = program.only(lambda s: isinstance(s, Load) and not s.operands)
-    rest = program.only(lambda s: s not in loads.statements)
+    loads, rest = loads_apart(program)
     results = [r for s in loads.statements for r in s.results]
     registers = ", ".join(r.name for r in results)
     unpacked = [f"const auto [{registers}] = loads;"] if results else []
@@ -179,6 +178,12 @@ def loads_first(
         "    });",
     ]
     return ["struct Loads {", *fields, "};"], functors
+
+
+def loads_apart(program: Program) -> tuple[Program, Program]:
+    """The loads that depend on nothing that is computed, and the rest."""
+    loads = program.only(lambda s: isinstance(s, Load) and not s.operands)
+    return loads, program.only(lambda s: s not in loads.statements)
 
 
 def decomposed(
