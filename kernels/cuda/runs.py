@@ -15,7 +15,7 @@ from graphc.ops.logic import C_TYPES
 RUN = 4
 """Elements of a run: 16 bytes of float32."""
 NARROW_RUN = 8
-"""Of elements of at most two bytes: 16 bytes of float16."""
+"""Where some elements have at most two bytes: 16 bytes of float16, two times as many of float32."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,9 @@ def runs_of(part: Part, program: Program, shortest: bool = False) -> Runs | None
         return None
     if not all(_address(s).access and _address(s).pointer in used for s in moves):
         return None
-    widest = max(used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves)
-    for length in (NARROW_RUN, RUN) if widest <= 2 and not shortest else (RUN,):
+    sizes = {used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves}
+    long = min(sizes) <= 2 and max(sizes) <= 4 and not shortest
+    for length in (NARROW_RUN, RUN) if long else (RUN,):
         if part.domain.extents[inner] % length == 0 and all(
             aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves)
         ):

@@ -40,9 +40,15 @@ H200 = {
 }
 """As the library writes a device's properties."""
 
+VERSION = 92801
+"""Of the library whose properties these are."""
+
 
 def main() -> None:
     library = Cudnn(ctypes.CDLL(os.environ["REAL_CUDNN"]), json.dumps(H200))
+    if library._library.cudnnGetVersion() < VERSION:
+        print("older")
+        return
     found = []
     for node in NODES:
         asked = convolution(node)

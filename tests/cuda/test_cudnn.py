@@ -249,6 +249,8 @@ def test_cudnn_itself_takes_them_for_a_gpu_that_is_not_here(tmp_path: Path):
     real = Path(folder) / "lib"
     places = {"LD_LIBRARY_PATH": f"{tmp_path}:{real}", "REAL_CUDNN": str(real / "libcudnn.so.9")}
     lines = run_python("-m", "tests.cuda.real_cudnn", environment=places).splitlines()
+    if lines[-1] == "older":
+        pytest.skip("this version of cuDNN may want other properties of a device")
     found = dict(zip(NODES, json.loads(lines[-1]), strict=True))
     ready = 0
     for node, (_, plans) in found.items():

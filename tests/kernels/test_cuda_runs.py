@@ -55,6 +55,8 @@ IN_RUNS = [
     traced("sections", halves, spec(264, 1024), spec(264, 1024)),
     traced("counted", lambda x: x + graphc.arange(1024, dtype="float32"), spec(*LARGE)),
     traced("filled", lambda b: graphc.zeros(LARGE) + b, spec(LARGE[0], 1)),
+    traced("narrowed", lambda x, y: (x + y).astype("float16"), spec(*LARGE), spec(*LARGE)),
+    traced("halved", lambda x: x.astype("float16"), spec(*LARGE, dtype="float64")),
     sliced(4),
     *(
         traced(d, lambda x, y: graphc.where(x < y, x, y), *[spec(264, 2048, dtype=d)] * 2)
@@ -114,12 +116,15 @@ def test_other_elements_move_one_by_one(node: Any):
 
 
 def test_narrow_elements_have_longer_runs():
+    """Also beside those of four bytes, not beside those of eight."""
     lengths = {name_of(n): 8 if "each_run<8>" in source(n) else 4 for n in IN_RUNS}
     assert {n for n, length in lengths.items() if length == 8} == {
         "float16",
         "bfloat16",
         "int8",
         "bool",
+        "less",
+        "narrowed",
     }
 
 
