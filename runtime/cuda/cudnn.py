@@ -15,13 +15,16 @@ import functools
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_bool, c_char, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
+from importlib.util import find_spec
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from graphc.errors import CompileError
 from graphc.kernels.program.calls import Convolution, Pointwise, Tensor
 from graphc.state import ALIGNMENT
 
+NAME = "libcudnn.so.9"
 OLDEST = 90000
 """The version that the numbers here are of."""
 TYPES = {"f32": 0, "f16": 2, "bf16": 9}
@@ -292,11 +295,20 @@ def _array(element: int, values: Sequence[Any]) -> Any:
 
 
 def find_cudnn() -> Cudnn | None:
-    """The library, by cuda-pathfinder, which comes with cuda-bindings; None where it is not
-    installed."""
+    """The library; None where it is not installed, or too old. What it opens by name is loaded
+    before it, by cuda-pathfinder, which comes with cuda-bindings."""
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
-        found = pathfinder.load_nvidia_dynamic_lib("cudnn")
-        return Cudnn(ctypes.CDLL(found.abs_path)) if found.abs_path else None
-    except (ImportError, RuntimeError, OSError):
+        for name in ("cublasLt", "nvrtc"):
+            pathfinder.load_nvidia_dynamic_lib(name)
+        return Cudnn(ctypes.CDLL(_place()))
+    except (ImportError, RuntimeError, OSError, CompileError):
         return None
+
+
+def _place() -> str:
+    """Where the wheel has it, else the name by which the system finds it."""
+    wheels = find_spec("nvidia")
+    folders = (wheels.submodule_search_locations or ()) if wheels else ()
+    found = (Path(folder) / "cudnn" / "lib" / NAME for folder in folders)
+    return next((str(file) for file in found if file.exists()), NAME)

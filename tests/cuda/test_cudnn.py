@@ -22,6 +22,7 @@ from graphc.ir import Node
 from graphc.kernels.cuda.convolution import convolution_of
 from graphc.kernels.cuda.library import call_kernel
 from graphc.kernels.program.calls import Convolution
+from graphc.runtime.cuda import cudnn
 from graphc.runtime.cuda.cudnn import PROPOSED, Cudnn
 from graphc.state import aligned_empty
 from tests.cuda import test_cublas
@@ -221,6 +222,25 @@ def test_an_older_library_is_not_taken():
     old = SimpleNamespace(cudnnGetVersion=version, cudnnGetErrorString=lambda status: b"")
     with pytest.raises(CompileError, match=r"^cuDNN 8907: the oldest version known is 90000$"):
         Cudnn(old)
+
+
+def test_the_wheels_library_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Beside those that it opens by name, without which there is none."""
+    folder = tmp_path / "nvidia" / "cudnn" / "lib"
+    folder.mkdir(parents=True)
+    build_fake(folder)
+    loaded: list[str] = []
+    package = SimpleNamespace(submodule_search_locations=[str(tmp_path / "nvidia")])
+    pathfinder = SimpleNamespace(load_nvidia_dynamic_lib=loaded.append)
+    monkeypatch.setattr(cudnn, "find_spec", lambda name: package)
+    monkeypatch.setattr(cudnn.importlib, "import_module", lambda name: pathfinder)
+    found = cudnn.find_cudnn()
+    assert found is not None and found.title == "cuDNN 9.28.1"
+    assert loaded == ["cublasLt", "nvrtc"]
+    monkeypatch.setattr(cudnn, "OLDEST", 99999)
+    assert cudnn.find_cudnn() is None
+    monkeypatch.setattr(cudnn, "NAME", "libcudnn.so.none")
+    assert cudnn.find_cudnn() is None
 
 
 def test_a_kernel_of_a_library_says_what_it_is():

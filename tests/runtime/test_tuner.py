@@ -206,6 +206,17 @@ def test_products_in_loops_keep_blocks_that_own_rows(monkeypatch: pytest.MonkeyP
     assert len(parts) == 3 and all(isinstance(p, Part) and p.own for p in parts)
 
 
+def test_libraries_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _choose(monkeypatch, 0)
+    found = CudaTrial(find_device("sim"), "a simulated GPU")
+    monkeypatch.setattr(trial, "trial_on", lambda device: found)
+    monkeypatch.setattr(found, "library", lambda call: "")
+    notes = str(_step("libraries", "sim").plan)
+    for kind in ("matrix products", "convolutions"):
+        text = f"tune: no library for {kind} is installed: pip install 'graphc[libraries]'\n"
+        assert text in notes
+
+
 def test_a_gpu_without_room_keeps_the_models_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(Simulator(memory=20_000), "sim small", declares=True)
     found = CudaTrial(device, "a small GPU")
