@@ -128,7 +128,9 @@ def compile(
         hook("trace", graph)
         step = None if update is None else Update.of(traced, update, selection)
         before = _enabled(passes.BEFORE_GRADIENT, settings.disable)
-        after = _enabled(passes.after_gradient(precision), settings.disable)
+        # A library computes a convolution, and nothing that its kernel would add up besides.
+        left_out = (*settings.disable, *(["fuse_columns"] if settings.libraries else []))
+        after = _enabled(passes.after_gradient(precision), left_out)
 
         def differentiated() -> Differentiated:
             """The graph that the passes behind the gradient begin with."""

@@ -32,6 +32,7 @@ def test_stages_hold_the_graph_after_each_pass():
         "lane_weights",
         "channel_lanes",
         "channels_last",
+        "fuse_columns",
     ]
 
 

@@ -17,7 +17,9 @@ class Fused(Op):
     A body is one of
     - contract: one Contraction on body inputs (through affine views), then pointwise ops over its
       output's index space; other operands are body inputs through affine views. Slices that cut
-      the output into equal sections may be read by pointwise ops of the shape of one;
+      the output into equal sections may be read by pointwise ops of the shape of one. Reductions
+      of that index space along all axes but the channels may follow, with pointwise ops behind
+      (`fuse_columns`);
     - reduce: Reductions of one input shape over one set of axes, and pointwise ops on either
       side of them: softmax, normalisation, activation-backward with its bias gradient;
     - pointwise: no reduction. Outputs of several shapes make several parts of one launch.

@@ -24,10 +24,12 @@ layout              late: it needs to know the kernels, and decides once for eac
 lane_weights        behind layout: it looks at kernels with the batch in the lanes
 channel_lanes       last: it looks at kernels that the batch's lanes left row-major
 channels_last       likewise, for devices whose kernels copy several elements at once
+fuse_columns        behind layouts, which look at kernels of one contraction or of reductions alone
 """
 
 from graphc.passes.fuse.attend import fuse_attend
 from graphc.passes.fuse.axis import fuse_axis
+from graphc.passes.fuse.columns import fuse_columns
 from graphc.passes.fuse.contract import fuse_contract
 from graphc.passes.fuse.place_constants import place_constants
 from graphc.passes.fuse.pointwise import fuse_pointwise
@@ -71,6 +73,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("lane_weights", lane_weights),
     ("channel_lanes", channel_lanes),
     ("channels_last", channels_last),
+    ("fuse_columns", fuse_columns),
 )
 PRECISIONS: dict[str, tuple[tuple[str, Pass, str], ...]] = {
     "float32": (),
@@ -99,6 +102,7 @@ OPTIONAL = (
     "lane_weights",
     "channel_lanes",
     "channels_last",
+    "fuse_columns",
     "by_step",
     "join_launches",
 )

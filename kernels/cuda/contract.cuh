@@ -18,7 +18,9 @@
 //     at(outer, depth)  the Place of both together
 //   Epilogue  operator()(batch, m, n, sum) stores what it makes of a sum, of the Run of `run` sums that
 //             begins at column n (1: it takes none), or of the sums of column n of each section,
-//             which meet in shared memory.
+//             which meet in shared memory. With a type Results it also adds to a thread's results
+//             of a run of columns, operator()(batch, m, n, sum, results), which are stored as
+//             partial ones of a tile's rows (columns.cuh).
 // Taps: where k is `taps` > 0 equal parts, Problem::live_taps(i) says which of them any row of tile i
 // of rows meets; steps of no such part are left out.
 // Splits: block row s covers its share of k and stores partial sums; finish_splits adds them in
@@ -31,6 +33,7 @@
 // Grid: (tiles * batches, splits). Shared memory: Contract::shared_bytes, static below 48 KiB with
 // run(), else given to run_in().
 #pragma once
+#include "columns.cuh"
 #include "loader.cuh"
 #include "registers.cuh"
 #include "splits.cuh"
@@ -104,7 +107,8 @@ struct Contract {
       now = now + 1 == stages ? 0 : now + 1;
     }
     if constexpr (Tile::asynchronous) sums.finish();
-    if constexpr (Problem::sections == 1 && !Tile::exchanges)
+    if constexpr (sums_columns<Epilogue>) finish_columns(block, m0, n0, sums, ring, epilogue);
+    else if constexpr (Problem::sections == 1 && !Tile::exchanges)
       sums.template visit<decltype(sums)::run == Epilogue::run ? Epilogue::run : 1>(
           [&](int m, int n, const auto& sum) {
             if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
@@ -175,6 +179,32 @@ struct Contract {
         else epilogue(batch, m, n0 + n, *reinterpret_cast<const Run<T, run>*>(sum));
       }
     }
+  }
+
+  // As finish_sums, where the epilogue adds up results of columns: each thread stays in its own.
+  template <class Block, class Sums, class Epilogue>
+  GRAPHC_INLINE static void finish_columns(const Block& block, int m0, int n0, const Sums& sums,
+                                           unsigned char* tiles, const Epilogue& epilogue) {
+    constexpr int run = Epilogue::run, across = BN / run, lines = Tile::threads / across;
+    constexpr int rows = BM / ceil_div(Tile::groups * BM * Tile::pitch * sizeof(T), shared_bytes);
+    static_assert(batches == 1 && Problem::sections == 1, "columns of one product");
+    static_assert(N % run == 0 && BM % rows == 0, "whole runs and parts");
+    static_assert(Tile::threads % across == 0, "a thread stays in its columns");
+    auto results = Epilogue::Results::identity();
+    const int line = threadIdx.x / across, column = threadIdx.x % across * run;
+    for (int first = 0; first < BM; first += rows) {
+      const T* const part = exchange<rows>(block, sums, tiles, first) + column;
+#pragma unroll 2
+      for (int row = line; row < rows; row += lines) {
+        if (m0 + first + row >= M || n0 + column >= N) continue;
+        const auto& sum = *reinterpret_cast<const Run<T, run>*>(part + row * Tile::pitch);
+        epilogue(0, m0 + first + row, n0 + column, sum, results);
+      }
+    }
+    static_assert(Tile::threads / 2 * sizeof(results) <= shared_bytes, "they fit there too");
+    static_assert(lines % 2 == 0, "half of the threads");
+    store_columns<across, lines>(block, tiles, results, epilogue.partial, m0 / BM,
+                                 (n0 + column) / run, N / run);
   }
 
   // The sums of a column of each section go to the epilogue together.

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from graphc.ir import Graph
 from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.bulk_tiles import BulkTile
+from graphc.kernels.cuda.column_sums import ACROSS, LINES, Behind, ColumnSums, behind_of
 from graphc.kernels.cuda.contract import Problem, in_parts, make_problem
+from graphc.kernels.cuda.contract_epilogue import (
+    epilogue_space,
+    functor,
+    kept_axes,
+    runs_of_sums,
+)
 from graphc.kernels.cuda.contract_ways import SHORT, Way, order_of, products, ways
 from graphc.kernels.cuda.own import owned
 from graphc.kernels.cuda.persistent_text import launch_persistent
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.row_tile import RowTile
-from graphc.kernels.cuda.runs import RUN, Runs, runs_of
+from graphc.kernels.cuda.runs import RUN
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
     Launches,
     constant_arrays,
-    index_type,
-    loads_apart,
     wrapped,
 )
 from graphc.kernels.cuda.taps import Taps, problems_by_taps
@@ -32,13 +36,11 @@ from graphc.kernels.cuda.tiles import (
     lanes_of,
     tiles_below,
 )
-from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
 from graphc.kernels.program.kernel import Kernel, TensorMap
-from graphc.kernels.program.nest import Border, contraction_nest, sectioned_nest
-from graphc.kernels.program.parts import Part
-from graphc.kernels.program.statement import Program
+from graphc.kernels.program.nest import contraction_nest, sectioned_nest
+from graphc.kernels.program.statement import joined
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
@@ -71,37 +73,58 @@ def contract_candidates(
     bulk: bool = False,
 ) -> Iterator[Kernel]:
     """The kernels that may compute it, by the model's `ways`, the best first."""
-    body = node.body
+    behind = behind_of(node.body)
+    body = behind.before if behind else node.body
     nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
     whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
     problem = make_problem(whole, body, first=first)
     taps = [] if order else problems_by_taps(nest, body)
     found = ways(problem, taps, splits_products, order, groups, looped, bulk)
     for rank, way in enumerate(found, 1):
-        yield _kernel(node, nest.flops, way, splits_products, rank)
+        yield _kernel(node, nest.flops, way, splits_products, rank, behind)
 
 
-def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank: int) -> Kernel:
+def _kernel(
+    node: KernelNode,
+    flops: int,
+    way: Way,
+    splits_products: bool,
+    rank: int,
+    behind: Behind | None,
+) -> Kernel:
+    """The kernel of a way; `behind` is what it does with the output besides."""
     body, problem, taps, tile, splits = node.body, way.problem, way.taps, way.tile, way.splits
+    body = behind.before if behind else body
     batches, m, n, k = problem.sizes
     count, number = batches * m * n, problem.nest.section_count
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
     element, lack = products(problem, splits_products)
-    epilogue = epilogue_of(body, problem.nest, *_space(problem))
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
     workspace = splits * count * itemsize if splits > 1 else 0
     if isinstance(tile, PersistentTile):
         workspace = tile.workspace(m)
-    launches = Launches(node, epilogue.pointers, workspace, epilogue.inplace)
-    functor = _functor(body, problem, epilogue, isinstance(tile, PersistentTile))
-    _launch(launches, problem, tile, splits, epilogue)
+    sums, text = None, None
+    if behind is None:
+        epilogue = epilogue_of(body, problem.nest, *epilogue_space(problem))
+    else:
+        epilogue = behind.epilogue(problem.nest, *epilogue_space(problem))
+        runs = runs_of_sums(problem, epilogue) is not None and batches == 1
+        sums = ColumnSums.of(behind, problem, tile, splits, workspace) if runs else None
+        text = behind.text(sums, workspace)
+    launches = Launches(
+        node, epilogue.pointers, max(workspace, text.workspace if text else 0), epilogue.inplace
+    )
+    _launch(launches, problem, tile, splits, epilogue, sums)
+    if text is not None:
+        text.add_to(launches, "rows_{}")
     sections = (
-        constant_arrays(epilogue.program),
+        constant_arrays(joined((epilogue.program, text.rows.whole)) if text else epilogue.program),
+        *(text.types if text else ()),
         problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
         _shape(problem, tile, splits, taps),
-        functor,
+        functor(body, problem, epilogue, sums, isinstance(tile, PersistentTile)),
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
     header = "wgmma" if isinstance(tile, GroupTile) else header
@@ -109,11 +132,12 @@ def _kernel(node: KernelNode, flops: int, way: Way, splits_products: bool, rank:
     header = "rows" if isinstance(tile, RowTile) else header
     header = "persistent" if isinstance(tile, PersistentTile) else header
     choice, note = _told(problem, tile, splits, element, lack, rank)
-    kernel = launches.kernel((header, "memory"), sections, flops, choice, note)
+    headers = (header, "reduce", "memory") if text else (header, "memory")
+    kernel = launches.kernel(headers, sections, flops, choice, note)
     if isinstance(tile, PersistentTile):
         held = body.inputs[problem.b.read.input].type.nbytes
         return replace(kernel, held=held, turns=tile.parts > 1)
-    whole = splits == 1 and taps is None
+    whole = splits == 1 and taps is None and behind is None
     return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
 
 
@@ -166,12 +190,15 @@ def _launch(
     tile: LoopedTile,
     splits: int,
     epilogue: Epilogue,
+    sums: ColumnSums | None,
 ) -> None:
-    """Add the kernel, or that of the parts and the one that adds them, by runs of sums."""
+    """Add the kernel, or that of the parts and the one that adds them, by runs of sums. Either adds
+    up `sums` of columns."""
     batches, m, n, _ = problem.sizes
     names = list(epilogue.pointers.values())
     operands = ", ".join(_pointer(x, names[x.read.input]) for x in (problem.a, problem.b))
-    whole = f"Epilogue{{{', '.join(epilogue.used)}}}"
+    partial = [f"workspace + {sums.start}"] if sums else []
+    whole = f"Epilogue{{{', '.join((*epilogue.used, *partial))}}}"
     if isinstance(tile, PersistentTile):
         return launch_persistent(launches, problem, tile, epilogue, operands.split(", "), whole)
     below = -(-m // tile.m) if isinstance(tile, RowTile) else tiles_below(tile, m)
@@ -192,12 +219,18 @@ def _launch(
         launches.add([f"{call}, {whole});"], tiles, "kernel", 1, *more, own, maps, cluster)
         return
     element = C_TYPES[problem.nest.node.output.type.dtype]
-    partial = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
+    store = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
     part = "StorePartial<Problem>{partial, block.y()}"
-    launches.add([partial, f"{call}, {part});"], tiles, "kernel", splits, *more, (), maps, cluster)
+    first = [store, f"{call}, {part});"]
+    launches.add(first, tiles, "kernel", splits, *more, (), maps, cluster)
+    if sums is not None:
+        settings = f"Problem, {ACROSS}, {LINES}, {sums.each}"
+        second = [store, f"finish_columns<{settings}>(block, partial, {whole});"]
+        launches.add(second, sums.across, "finish", sums.parts, ACROSS * LINES)
+        return
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     lanes, (run, _) = lanes_of(splits, itemsize), _finish(problem, splits)
-    second = [partial, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
+    second = [store, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
     threads = batches * m * n * lanes // run
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
 
@@ -212,119 +245,10 @@ def _pointer(access: OperandAccess, name: str) -> str:
     return f"reinterpret_cast<const {access.element}*>({name})" if access.read.rounded else name
 
 
-def _kept(problem: Problem) -> tuple[int, ...]:
-    """The axes of the epilogue's domain: those of the batch, the rows and the columns."""
-    return tuple(i for axes in problem.kept for i in axes)
-
-
-def _space(problem: Problem) -> tuple[Domain, tuple[Place, ...]]:
-    """The epilogue's domain, and where the output, or a section of it, lies there."""
-    kept, nest = _kept(problem), problem.nest
-    places = (Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.section_place)
-    return Domain(tuple(nest.axes[i].extent for i in kept)), tuple(places)
-
-
-def _functor(body: Graph, problem: Problem, epilogue: Epilogue, apart: bool) -> list[str]:
-    """The struct `Epilogue` of the arrays, with what is done to a sum, to a run of so many of them,
-    or to those of sections; `apart` from what it loads, which it may do before there are sums."""
-    nest, kept, index = problem.nest, _kept(problem), index_type(body)
-    kinds = [next(n for n, axes in enumerate(problem.kept) if i in axes) for i in kept]
-    merged, groups = epilogue.merged(kinds)
-    axes = [tuple(kept[d] for d in group) for group in groups]
-    indices = [nest.axes[group[-1]].name for group in axes]
-    element = C_TYPES[nest.node.output.type.dtype]
-    total = f"{element} sum" if nest.sections is None else f"const {element}* sum"
-    padding = [_padding(problem, limit) for limit in problem.limits]
-
-    def define(program: Program) -> list[str]:
-        used, named = program.used(indices), zip(axes, indices, strict=True)
-        return [*(_index(problem, g, name, index) for g, name in named if name in used), *padding]
-
-    runs = None if apart else _runs(problem, merged, axes)
-    in_runs = []
-    if runs is not None:
-        text = runs.lines(indices, index, define, f"const {element} sum = sums.at[step];")
-        sums = f"const Run<{element}, {RUN}>& sums"
-        in_runs = [
-            f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {sums}) const {{",
-            *(line if line[0] == "#" else f"    {line}" for line in text),
-            "  }",
-        ]
-    program, before = merged.program, list[str]()
-    if apart:
-        first, program = loads_apart(program)
-        results = [r for s in first.statements for r in s.results]
-        names = ", ".join(r.name for r in results)
-        before = [
-            "",
-            "  struct Loads {",
-            *(f"    vec<{C_TYPES[r.dtype]}> {r.name};" for r in results),
-            "  };",
-            "  GRAPHC_INLINE Loads loaded(int batch, int row, int column) const {",
-            *(f"    {line}" for line in (*define(first), *first.lines(indices, "1"))),
-            f"    return {{{names}}};",
-            "  }",
-        ]
-        total += ", const Loads& loads"
-    unpacked = [f"const auto [{names}] = loads;"] if apart and names else []
-    return [
-        "struct Epilogue {",
-        *(
-            f"  {'const ' if v in body.inputs else ''}{C_TYPES[v.type.dtype]}* {name};"
-            for name, v in epilogue.used.items()
-        ),
-        *before,
-        "",
-        f"  static constexpr int run = {RUN if runs else 1};",
-        f"  GRAPHC_INLINE void operator()(int batch, int row, int column, {total}) const {{",
-        *(f"    {line}" for line in (*define(program), *unpacked)),
-        *(f"    {line}" for line in program.lines(indices, "1")),
-        "  }",
-        *in_runs,
-        "};",
-    ]
-
-
-def _runs(problem: Problem, merged: Epilogue, axes: Sequence[tuple[int, ...]]) -> Runs | None:
-    """How the epilogue goes through runs of neighbouring columns; None if it does not."""
-    nest, columns = problem.nest, problem.columns
-    wide = [i for i in columns if nest.axes[i].extent > 1]
-    if nest.sections is not None or not wide or not axes or axes[-1][-1] != wide[-1]:
-        return None
-    padded = any(limit.axes & {*columns} for limit in problem.limits)
-    if nest.node.output.type.numpy_dtype.itemsize != 4 or padded:
-        return None
-    part = Part((), merged.domain, merged.program, merged.pointers)
-    return runs_of(part, merged.program, shortest=True)
-
-
-def _index(problem: Problem, group: tuple[int, ...], name: str, index: str) -> str:
-    """The definition of the index of merged kept axes, from that of the batch, row or column."""
-    return f"const {index} {name} = {_index_text(problem, group)};"
-
-
-def _index_text(problem: Problem, group: tuple[int, ...]) -> str:
-    nest = problem.nest
-    for whole, axes in zip(("batch", "row", "column"), problem.kept, strict=True):
-        if group[0] in axes:
-            after = axes[axes.index(group[-1]) + 1 :]
-            step, extent = nest.extents(after), nest.extents(group)
-            text = f"{whole} / {step}" if step > 1 else whole
-            return text if step * extent == nest.extents(axes) else f"{text} % {extent}"
-    raise AssertionError(f"{group} is kept")
-
-
-def _padding(problem: Problem, limit: Border) -> str:
-    """Leaves what lies beyond a limit as it is."""
-    factors = ((i, limit.coefficients[i]) for i in sorted(limit.axes))
-    terms = (f"{_index_text(problem, (i,))}{f' * {c}' * (c > 1)}" for i, c in factors)
-    return f"if ({' + '.join(terms)} >= {limit.extent}) return;"
-
-
 def _in_order(problem: Problem) -> bool:
     """Whether [batch][row][column] is the output's order."""
     wide = [i for i in problem.order if problem.nest.axes[i].extent > 1]
-    return wide == [i for i in _kept(problem) if problem.nest.axes[i].extent > 1]
+    return wide == [i for i in kept_axes(problem) if problem.nest.axes[i].extent > 1]
 
 
 def _sum_at(problem: Problem) -> str:

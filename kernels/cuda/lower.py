@@ -11,7 +11,7 @@ from graphc.kernels.cuda.contract_text import contract_candidates, lower_contrac
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.prefix import lower_prefix
-from graphc.kernels.cuda.reduce_text import lower_reduce
+from graphc.kernels.cuda.reduction import lower_reduce
 from graphc.kernels.cuda.relayout import conversion, lower_relayout
 from graphc.kernels.cuda.scatter import lower_scatter
 from graphc.kernels.cuda.shell import Launches

@@ -19,6 +19,7 @@
 // static, for each stage its size per row, or Length rows, and warp (or thread, of 32 rows and more).
 #pragma once
 #include "memory.cuh"
+#include "moments.cuh"
 
 namespace graphc {
 
@@ -184,13 +185,23 @@ struct Reduce {
 #pragma unroll
     for (int i = 0; i < own.count; i++) *piece<Results>(workspace, block.y(), i) = own.at[i];
   }
-  // Combines the partial results of all splits; each thread of a row adds some of them.
+  // The only partial results of the row.
   template <class Results>
-  GRAPHC_INLINE Results combine_partial(unsigned char* workspace) const {
+  GRAPHC_INLINE Results load_partial(unsigned char* workspace) const {
+    Pieces<Results> own(Results::identity());
+#pragma unroll
+    for (int i = 0; i < own.count; i++)
+      if (exists()) own.at[i] = *piece<Results>(workspace, 0, i);
+    return own.whole;
+  }
+  // Combines the partial results of all splits, or of so many `parts`; each thread of a row adds some
+  // of them.
+  template <class Results>
+  GRAPHC_INLINE Results combine_partial(unsigned char* workspace, int parts = Splits) const {
     Results results = Results::identity();
     if (exists()) {
 #pragma unroll 8
-      for (int split = along; split < Splits; split += Along) {
+      for (int split = along; split < parts; split += Along) {
         Pieces<Results> own;
 #pragma unroll
         for (int i = 0; i < own.count; i++) own.at[i] = *piece<Results>(workspace, split, i);

@@ -38,6 +38,9 @@ KEEPING_THREADS, KEEPING_ALONG = 512, 256
 so that they read sectors of 32."""
 KEPT_BYTES = 256
 """Bytes of registers in which such a thread keeps what it loads: half of what it has."""
+KEPT_BESIDE = 448
+"""Bytes for that and for what is added up of two threads, which are joined: with more registers
+spill."""
 KEPT_SHARED = 80 << 10
 """Bytes of shared memory for that: with what sums take not more than the 96 KiB that every GPU of
 compute capability 8.0 and more has."""
@@ -104,7 +107,21 @@ def choose_shape(found: Rows) -> Shape:
         return shape
     if 2 * THREADS * _results(found) > SHARED_BYTES:  # of so many sums there is no room beside them
         return shape
-    return _keeping_columns(rows, columns, length, _bytes_again(found, length)) or shape
+    results = length * _results(found)
+    return _keeping_columns(rows, columns, length, _bytes_again(found, length), results) or shape
+
+
+def shape_behind(found: Rows) -> Shape | None:
+    """The sharing of rows that lie side by side in runs, and whose first sums are known: as many
+    blocks as fill a device twice. None where rows do not lie so."""
+    kept, reduced, extents = found.kept_axes, found.reduced_axes, found.domain.extents
+    rows, columns = (math.prod(extents[d] for d in axes) for axes in (kept, reduced))
+    if not kept or not found.loops or _run_length(found, kept[-1]) != RUN:
+        return None
+    across, along = LEAST_ACROSS, THREADS // LEAST_ACROSS
+    blocks = -(-rows // (RUN * across))
+    splits = max(1, min(-(-columns // along), BLOCKS // blocks))
+    return Shape(rows, columns, across, along, False, splits, RUN)
 
 
 def values_of(found: Rows) -> dict[str, Value]:
@@ -122,7 +139,8 @@ def plain_address(statement: Statement, values: Mapping[str, Value]) -> Address 
 
 def result_bytes(sum: Sum) -> int:
     """Bytes of a result: whole words, so that lanes can exchange them."""
-    return max(4, DTYPES[sum.dtype].itemsize)
+    size = max(4, DTYPES[sum.dtype].itemsize)
+    return 4 * size if sum.combine == "deviations" else size
 
 
 def _of_rows(rows: int, columns: int, length: int, column_bytes: int) -> Shape:
@@ -176,18 +194,20 @@ def _of_columns(rows: int, columns: int, length: int, result: int) -> Shape:
     return Shape(rows, columns, across, along, False, splits, length)
 
 
-def _keeping_columns(rows: int, columns: int, length: int, step_bytes: int) -> Shape | None:
+def _keeping_columns(
+    rows: int, columns: int, length: int, step_bytes: int, result_bytes: int
+) -> Shape | None:
     """Blocks that keep nearly all of the 32 bytes of each of their columns, of which a thread loads
-    `step_bytes` in a step, for loops that read them again; None where that is too much, or where
-    all threads of the device have less to load."""
+    `step_bytes` in a step and has `result_bytes` of results, for loops that read them again; None
+    where that is too much, or where all threads of the device have less to load."""
     across, along = KEEPING_THREADS // KEEPING_ALONG, KEEPING_ALONG
     blocks, steps = -(-rows // (length * across)), -(-columns // along)
     if not step_bytes or length == 1:
         return None
-    own = min(steps, KEPT_BYTES // step_bytes)
+    own = max(0, min(steps, min(KEPT_BYTES, KEPT_BESIDE - 2 * result_bytes) // step_bytes))
     shared = min(steps - own, KEPT_SHARED // (KEEPING_THREADS * step_bytes))
     most = steps if blocks >= FEW_BLOCKS else ALONE_BYTES // (KEEPING_THREADS * step_bytes)
-    if steps > most or (own + shared) * 4 < steps * 3:
+    if own == 0 or steps > most or (own + shared) * 4 < steps * 3:
         return None
     return Shape(rows, columns, across, along, False, 1, length, own, shared)
 

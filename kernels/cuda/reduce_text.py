@@ -3,79 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from graphc.ir import DTYPES, Value
-from graphc.kernels.cuda.factors import factored
-from graphc.kernels.cuda.moments import in_one_pass
+from graphc.ir import Value
 from graphc.kernels.cuda.reduce import (
     Shape,
-    choose_shape,
     plain_address,
-    result_bytes,
     values_of,
 )
+from graphc.kernels.cuda.reduce_stages import bytes_of_stage, operand_of, stage_struct
 from graphc.kernels.cuda.shell import (
     RESIDENT,
     THREADS,
     Launches,
-    constant_arrays,
     decomposed,
-    index_type,
-    memory_order,
     wrapped,
 )
-from graphc.kernels.program.access import Domain
-from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.literals import literal
-from graphc.kernels.program.rows import Loop, Rows, Sum, find_rows, reduced_shape
+from graphc.kernels.program.rows import Loop, Rows
 from graphc.kernels.program.statement import Address, Load, Program, Statement, Store, joined
-from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 
 AHEAD_BYTES = 128
 """Bytes that a thread loads before it computes with the first of them."""
-
-
-def lower_reduce(node: KernelNode) -> Kernel:
-    """The kernel of a fused node with reductions."""
-    body, extents = node.body, reduced_shape(node.body)
-    whole = [v for v in (*body.inputs, *body.outputs) if v.type.shape == extents]
-    order = memory_order(whole) if whole else tuple(range(len(extents)))
-    domain = Domain(tuple(extents[d] for d in order))
-    rows = find_rows(body, domain, apart=True, order=order)
-    shape = choose_shape(rows)
-    if not shape.rows_apart or not shape.held:
-        fewer = in_one_pass(body)
-        fewer = factored(fewer) if shape.held or shape.splits > 1 else fewer
-        if fewer is not body:
-            rows = find_rows(fewer, domain, apart=True, order=order)
-            shape = choose_shape(rows)
-    split = shape.splits > 1
-    inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
-    text = _Text(rows, shape, index_type(body))
-    launches = Launches(node, rows.pointers, text.offsets[-1] if split else 0, inplace)
-    for part, lines, splits in text.launches():
-        resident = RESIDENT * THREADS // shape.threads or 1
-        shared = text.shared_bytes
-        launches.add(lines, shape.blocks, part, splits, shape.threads, resident, shared)
-    settings = (
-        f"using Rows = Reduce<Block, {text.index}, {shape.rows}, {shape.columns}, {shape.across}, "
-        f"{shape.along}, {str(shape.rows_apart).lower()}, {shape.splits}, {shape.length}>;"
-    )
-    structs = (_struct(k, loop) for k, loop in enumerate(text.stages))
-    return launches.kernel(("reduce",), [constant_arrays(rows.whole), *structs, [settings]])
+GATHERED_BYTES = 12 << 20
+"""Bytes of partial results that all blocks read, from the second-level cache, in less time than a
+launch takes."""
+GATHERING = 2
+"""Threads side by side of a launch that joins partial results: they read sectors of 32 bytes, and
+there are as many blocks as can be."""
 
 
 @dataclass(frozen=True)
-class _Text:
-    """The statements of the launches. A stage is a loop that has sums."""
+class ReduceText:
+    """The statements of the launches. A stage is a loop that has sums. The partial results of the
+    first may be `given` as so many parts, which lie in the workspace from byte `start` on."""
 
     rows: Rows
     shape: Shape
     index: str
+    given: int = 0
+    start: int = 0
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of the workspace."""
+        return self.offsets[-1] if self.shape.splits > 1 or self.given else 0
+
+    @property
+    def types(self) -> list[list[str]]:
+        """The definitions of what the launches name."""
+        shapes = {"Rows": self.shape} | ({"Parts": self._gathering} if self._gathers else {})
+        settings = [
+            f"using {name} = Reduce<Block, {self.index}, {x.rows}, {x.columns}, {x.across}, "
+            f"{x.along}, {str(x.rows_apart).lower()}, {x.splits}, {x.length}>;"
+            for name, x in shapes.items()
+        ]
+        return [*(stage_struct(k, loop) for k, loop in enumerate(self.stages)), settings]
+
+    def add_to(self, launches: Launches, name: str = "{}") -> None:
+        """Add the launches, of which each is called by what it does in `name`."""
+        shape, resident = self.shape, RESIDENT * THREADS // self.shape.threads or 1
+        for part, lines, splits in self.launches():
+            blocks = self._gathering.blocks if part == "gather" else shape.blocks
+            shared = self.shared_bytes
+            part = name.format(part)
+            launches.add(lines, blocks, part, splits, shape.threads, resident, shared)
 
     @property
     def stages(self) -> list[Loop]:
@@ -84,12 +77,29 @@ class _Text:
     @property
     def offsets(self) -> list[int]:
         """Where each stage's partial results begin in the workspace, and its size, in bytes."""
-        offsets = [0]
-        for loop in self.stages:
-            sizes = list(map(result_bytes, loop.sums))
-            size = -(-sum(sizes) // max(sizes)) * max(sizes) * self.shape.rows * self.shape.splits
+        offsets = [self.start + self.given * self.part_bytes]
+        for number, loop in enumerate(self.stages):
+            parts = 1 if self.given and number == 0 else self.shape.splits
+            size = bytes_of_stage(loop) * self.shape.rows * parts
             offsets.append(offsets[-1] + -(-size // 16) * 16)
         return offsets
+
+    @property
+    def part_bytes(self) -> int:
+        """Of one of the parts that are given, for all rows."""
+        return bytes_of_stage(self.stages[0]) * self.shape.rows
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether a launch joins the parts that are given, of which every block would read all."""
+        bytes_again = self.given * self.part_bytes * self.shape.splits
+        return bytes_again > GATHERED_BYTES
+
+    @property
+    def _gathering(self) -> Shape:
+        """The sharing of the parts that are given among blocks that join them."""
+        along = self.shape.threads // GATHERING
+        return replace(self.shape, across=GATHERING, along=along, splits=1)
 
     @property
     def names(self) -> list[str]:
@@ -105,19 +115,28 @@ class _Text:
         rows, splits = self.rows, self.shape.splits
         count, finish = len(self.stages), self._row_outputs()
         rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
-        if splits == 1:
+        if splits == 1 and not self.given:
             lines = [x for k in range(count) for x in self._loop(k)]
             lines = [*self._hold(), *lines, *rest, *finish]
             return [("kernel", self._kernel(lines, [rows.whole]), 1)]
         launches, known = [], list[str]()
         for k, loop in enumerate(self.stages):
-            kind = self._stage(k)
-            place = f"workspace + {self.offsets[k]}"
-            store = f"rows.store_partial({place}, stage{k});"
-            lines = [*known, *self._loop(k), store]
-            part = f"stage{k}" if k else "kernel"
-            launches.append((part, self._kernel(lines, [loop.whole]), splits))
-            known.append(f"const {kind} stage{k} = rows.combine_partial<{kind}>({place});")
+            kind, place = self._stage(k), f"workspace + {self.offsets[k]}"
+            lines, part = (
+                [f"rows.store_partial({place}, stage{k});"],
+                f"stage{k}" if k else "kernel",
+            )
+            how, given = "combine", f"workspace + {self.start}, {self.given}"
+            if k or not self.given:
+                lines = self._kernel([*known, *self._loop(k), *lines], [loop.whole])
+                launches.append((part, lines, splits))
+            elif self._gathers:
+                first = f"const auto stage0 = rows.combine_partial<{kind}>({given});"
+                launches.append(("gather", ["const Parts rows(block);", first, *lines], 1))
+                how = "load"
+            else:
+                place = given
+            known.append(f"const {kind} stage{k} = rows.{how}_partial<{kind}>({place});")
             known += self._results(k)
         if finish or rest:
             programs = [*(loop.whole for loop in rows.loops[count:]), rows.after]
@@ -280,7 +299,7 @@ class _Text:
         lines = self._column(computed)
         if length == 1:
             lines += [self._statement(s, sources, {}) for s in program.statements]
-            return [*lines, *(s.joined("results.", _operand(s)) for s in sums)]
+            return [*lines, *(s.joined("results.", operand_of(s)) for s in sums)]
         others = frozenset(range(self.rows.domain.rank)) - {self._inner}
         once, each = program.split(others)
         stores = [a for s in each.statements if isinstance(s, Store) if (a := self._address(s))]
@@ -291,7 +310,7 @@ class _Text:
             [
                 *self._known(each, [s.operand for s in sums], number),
                 *(self._statement(s, sources, runs) for s in each.statements),
-                *(s.joined(f"results{self._at}", _operand(s)) for s in sums),
+                *(s.joined(f"results{self._at}", operand_of(s)) for s in sums),
             ],
             each.only(lambda s: self._address(s) is None),
         )
@@ -355,27 +374,3 @@ class _Text:
             if used is None or s.result in used:
                 place = f"stage{number}{self._at}{s.result}"
                 yield f"const vec<{kind}> {s.result} = static_cast<{kind}>({place});"
-
-
-def _struct(number: int, loop: Loop) -> list[str]:
-    """The type of a stage's results."""
-    name, sums = f"Stage{number}", sorted(loop.sums, key=result_bytes, reverse=True)
-    identity = ", ".join(literal(s.identity, s.dtype) for s in sums)
-    return [
-        f"struct {name} {{",
-        *(f"  {'int' if _small(s) else C_TYPES[s.dtype]} {s.result};" for s in sums),
-        f"  GRAPHC_INLINE static {name} identity() {{ return {{{identity}}}; }}",
-        f"  GRAPHC_INLINE void combine(const {name}& other) {{",
-        *(f"    {s.joined('', f'other.{s.result}')}" for s in sums),
-        "  }",
-        "};",
-    ]
-
-
-def _small(sum: Sum) -> bool:
-    """Whether it is held as an int: results are whole words, so that lanes can exchange them."""
-    return DTYPES[sum.dtype].itemsize < 4
-
-
-def _operand(sum: Sum) -> str:
-    return f"static_cast<int>({sum.operand})" if _small(sum) else sum.operand

@@ -3,7 +3,7 @@ one access of up to 16 bytes. What does not vary along a run is read and compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc.ir import Value
@@ -34,10 +34,11 @@ class Runs:
         index: str,
         define: Callable[[Program], list[str]],
         given: str = "",
+        last: Sequence[str] = (),
     ) -> list[str]:
         """The statements of the run at the indices `names` of its first element. `define` gives
         the definitions of those of the indices that a program uses; `given` is a statement that
-        comes first for element `step`."""
+        comes first for element `step`, `last` are some that come last."""
         loads = [s for s in self.each.statements if isinstance(s, Load)]
         stores = [s for s in self.each.statements if isinstance(s, Store)]
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
@@ -57,7 +58,7 @@ class Runs:
         for statement in self.each.statements:
             name = runs.get(id(statement), "")
             lines.append(f"  {_step(statement, name, lane)}")
-        lines.append("}")
+        lines += [*(f"  {line}" for line in last), "}"]
         for store in stores:
             kind, place = self._memory(store, names)
             lines.append(f"*reinterpret_cast<{kind}*>({place}) = {runs[id(store)]};")

@@ -26,6 +26,8 @@ class Epilogue:
     domain: Domain
     pointers: Pointers
     inplace: tuple[tuple[int, int], ...]
+    wanted: tuple[str, ...] = ()
+    """The registers of values that are not stored."""
 
     @property
     def used(self) -> dict[str, Value]:
@@ -41,14 +43,23 @@ class Epilogue:
 
 
 def epilogue_of(
-    body: Graph, nest: Nest, domain: Domain, places: tuple[Place, ...], parts: int = 0
+    body: Graph,
+    nest: Nest,
+    domain: Domain,
+    places: tuple[Place, ...],
+    parts: int = 0,
+    wanted: Sequence[Value] = (),
+    pointers: Pointers | None = None,
+    names: Names | None = None,
 ) -> Epilogue:
     """The epilogue on a register of sums named `sum`, at `places` of the contraction's output. Of a
     body that pools, on the registers `sum[0]`, `sum[1]`, ... of a window, over the pooled pixels;
     of one that reads sections, on a register for each, at the index within a section. With `parts`
-    the sums are those of so many partial ones, which lie in the workspace in the output's order."""
-    names = Names()
-    pointers = names.pointers(body)
+    the sums are those of so many partial ones, which lie in the workspace in the output's order.
+    Values of the output's shape may be `wanted` in registers besides; `pointers` are those of a
+    kernel that does more, whose other `names` are taken."""
+    names = names or Names()
+    pointers = pointers or names.pointers(body)
     walk = Walk(body, domain, pointers, names)
     output, sections, pool = nest.node.output, sections_of_sums(body), pooling(body)
     type = pool.outputs[0].type if pool else output.type
@@ -64,12 +75,14 @@ def epilogue_of(
                 settings, result = (parts, type.size), ("sum", type.dtype)
                 (register,) = walk.call([result], "add_parts", settings, memory)
             walk.give(output, here, register)
-    wanted = [(v, p) for v in body.outputs for p in pieces(body, v, places, shape, sections)]
-    walk.store_all(wanted)
+    stored = [(v, p) for v in body.outputs for p in pieces(body, v, places, shape, sections)]
+    walk.store_all(stored)
+    registers = tuple(walk.value(v, places) for v in wanted)
     program = walk.taken()
     # Operands are read by many tiles: they are never overwritten.
     operands = [body.inputs[read.input] for read in (nest.a, nest.b)]
-    return Epilogue(program, domain, pointers, inplace_pairs(body, [program], pointers, operands))
+    inplace = inplace_pairs(body, [program], pointers, operands)
+    return Epilogue(program, domain, pointers, inplace, registers)
 
 
 def pooling(body: Graph) -> Node | None:

@@ -27,21 +27,23 @@ from graphc.ops.axes import SUMMED, Axes
 from graphc.ops.base import Reduction
 
 _JOINS = {
-    "sum": "{} + {}",
-    "prod": "{} * {}",
-    "max": "maximum({}, {})",
-    "min": "minimum({}, {})",
+    "sum": "{0} = {0} + {1};",
+    "prod": "{0} = {0} * {1};",
+    "max": "{0} = maximum({0}, {1});",
+    "min": "{0} = minimum({0}, {1});",
+    "deviations": "{0}.add({1});",
 }
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A reduction of a loop: the register of its operand, and of the result."""
+    """A reduction of a loop: the register of its operand, and of the result; and what is summed."""
 
     combine: str
     dtype: str
     operand: str
     result: str
+    value: Value = field(compare=False)
 
     @property
     def identity(self) -> object:
@@ -56,8 +58,7 @@ class Sum:
 
     def joined(self, owner: str, other: str) -> str:
         """The statement that joins `other` to the owner's result."""
-        name = f"{owner}{self.result}"
-        return f"{name} = {_JOINS[self.combine].format(name, other)};"
+        return _JOINS[self.combine].format(f"{owner}{self.result}", other)
 
 
 @dataclass(frozen=True)
@@ -152,12 +153,18 @@ class Rows:
         return joined((self.elements, self.after))
 
 
-def find_rows(body: Graph, domain: Domain, apart: bool = False, order: Sequence[int] = ()) -> Rows:
+def find_rows(
+    body: Graph,
+    domain: Domain,
+    apart: bool = False,
+    order: Sequence[int] = (),
+    pointers: Mapping[Value, str] | None = None,
+) -> Rows:
     """The loops of `body` over `domain`, whose axes are those of what is reduced, in `order`. What
     varies along the kept axes alone is computed once per row, or, with `apart`, by each loop for
-    itself."""
-    names = Names()
-    pointers = names.pointers(body)
+    itself. `pointers` are those of a kernel that does more."""
+    names = Names(pointers.values() if pointers else ())
+    pointers = pointers or names.pointers(body)
     walk = Walk(body, domain, pointers, names)
     reductions, columns, depth = reductions_of(body), columns_of(body), _depths(body)
     whole = domain.identity(order)
@@ -188,7 +195,8 @@ def find_rows(body: Graph, domain: Domain, apart: bool = False, order: Sequence[
             result = names.fresh(node.output.name)
             walk.give(node.output, places[node.output], result, kept)
             assert isinstance(node.op, Reduction)
-            sums.append(Sum(node.op.combine, node.output.type.dtype, operand, result))
+            dtype = node.output.type.dtype
+            sums.append(Sum(node.op.combine, dtype, operand, result, node.inputs[0]))
         loops.append(Loop(*walk.taken().split(kept), tuple(sums), tuple(beside)))
         walk.forget(None if apart else kept)
     walk.store_all([element_at(v, places[v]) for v in outputs if v not in varying])

@@ -1,0 +1,35 @@
+"""From a fused node with reductions to its kernel: see reduce.cuh."""
+
+from __future__ import annotations
+
+from graphc.kernels.cuda.factors import factored
+from graphc.kernels.cuda.moments import in_one_pass
+from graphc.kernels.cuda.reduce import choose_shape
+from graphc.kernels.cuda.reduce_text import ReduceText
+from graphc.kernels.cuda.shell import Launches, constant_arrays, index_type, memory_order
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.rows import find_rows, reduced_shape
+from graphc.ops.fused import KernelNode
+
+
+def lower_reduce(node: KernelNode) -> Kernel:
+    """The kernel of a fused node with reductions."""
+    body, extents = node.body, reduced_shape(node.body)
+    whole = [v for v in (*body.inputs, *body.outputs) if v.type.shape == extents]
+    order = memory_order(whole) if whole else tuple(range(len(extents)))
+    domain = Domain(tuple(extents[d] for d in order))
+    rows = find_rows(body, domain, apart=True, order=order)
+    shape = choose_shape(rows)
+    if not shape.rows_apart or not shape.held:
+        fewer = in_one_pass(body)
+        fewer = factored(fewer) if shape.held or shape.splits > 1 else fewer
+        if fewer is not body:
+            rows = find_rows(fewer, domain, apart=True, order=order)
+            shape = choose_shape(rows)
+    inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
+    text = ReduceText(rows, shape, index_type(body))
+    launches = Launches(node, rows.pointers, text.workspace, inplace)
+    text.add_to(launches)
+    return launches.kernel(("reduce",), [constant_arrays(rows.whole), *text.types])

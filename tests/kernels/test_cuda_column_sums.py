@@ -1,0 +1,157 @@
+"""Reductions of a contraction's columns in its epilogue: which, and that they mean the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim
+from graphc.kernels.cuda import contract_text, reduce, reduce_text
+from graphc.ops.fused import kernels_in
+from tests.tools import need_command
+
+SHAPE = (4, 4, 32, 32)
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        self.conv1, self.norm1 = nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.conv2, self.norm2 = nn.Conv2d(8, 12, 3, padding=1), nn.BatchNorm2d(12)
+
+    def forward(self, x: Any) -> Any:
+        x = graphc.relu(self.norm1(self.conv1(x)))
+        return graphc.relu(self.norm2(self.conv2(x)))
+
+
+class Beside(Normed):
+    """Two normalised images that one kernel adds."""
+
+    def forward(self, x: Any) -> Any:
+        y = graphc.relu(self.norm1(self.conv1(x)))
+        return graphc.relu(self.norm2(self.conv2(y)) + self.norm2(self.conv2(y * 2)))
+
+
+def compiled(device: str, model: type[nn.Module] = Normed, **options: Any) -> Any:
+    graphc.seed(0)
+
+    def loss(model: Any, x: Any) -> Any:
+        y = model(x)
+        return graphc.mean(y * y)
+
+    x, rule = graphc.spec(SHAPE), optim.SGD(lr=0.1)
+    return graphc.compile(loss, model(), x, update=rule, device=device, **options)
+
+
+def joined(program: Any) -> list[str]:
+    """Kernels of a contraction that reduce as well."""
+    return [
+        n.op.kernel
+        for n in kernels_in(program.graph)
+        if any(x.op.contracts for x in n.body.nodes)
+        and any(x.op.reduced_axes is not None for x in n.body.nodes)
+    ]
+
+
+def images() -> np.ndarray[Any, Any]:
+    return np.random.default_rng(3).normal(1, 1, SHAPE).astype(np.float32)
+
+
+def steps(program: Any, count: int = 2) -> dict[str, Any]:
+    """The state after so many steps."""
+    for _ in range(count):
+        program(images())
+    return dict(program.state_dict())
+
+
+def cut(*arguments: Any) -> Any:
+    """Every way with k in two parts."""
+    return [replace(way, splits=2) for way in WAYS(*arguments) if way.tile.k <= 32]
+
+
+WAYS = contract_text.ways
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No block keeps columns, as if the images were large."""
+    monkeypatch.setattr(reduce, "ALONE_BYTES", 0)
+
+
+@pytest.mark.parametrize(
+    ("precision", "splits", "gathers"),
+    [("float32", 1, False), ("float32", 2, True), ("tf32", 1, True), ("tf32", 2, False)],
+)
+def test_training_is_as_by_the_reference(
+    precision: str, splits: int, gathers: bool, clean_environment: pytest.MonkeyPatch
+):
+    need_command("g++", "clang++")
+    clean_environment.setenv("GRAPHC_CHECK", "race")
+    if gathers:
+        clean_environment.setattr(reduce_text, "GATHERED_BYTES", 0)
+    if splits > 1:
+        clean_environment.setattr(contract_text, "ways", cut)
+    here = compiled("sim", precision=precision, streams=1)
+    kernels = [here.plan.kernels[name] for name in joined(here)]
+    assert [len(kernel.launches) for kernel in kernels] == [
+        splits + gathers + 1,  # and of the gradient another stage, the sum for the bias
+        splits + gathers + 2,
+    ]
+    assert all("Results& results" in kernel.source for kernel in kernels)
+    got, want = steps(here), steps(compiled("reference", precision=precision))
+    tolerance = 1e-4 if precision == "float32" else 2e-2
+    for key, array in got.items():
+        scale = np.abs(want[key]).max()
+        np.testing.assert_allclose(array, want[key], rtol=0, atol=tolerance * scale, err_msg=key)
+
+
+def test_results_do_not_depend_on_streams():
+    need_command("g++", "clang++")
+    one, four = (steps(compiled("sim", streams=n)) for n in (1, 4))
+    for key, array in one.items():
+        np.testing.assert_array_equal(array, four[key])
+
+
+def test_launches_fall_by_those_that_read_an_image_for_its_sums():
+    def launches(program: Any) -> int:
+        return sum(len(k.launches) for k in program.plan.kernels.values())
+
+    apart = launches(compiled("cuda", streams=1, disable="fuse_columns"))
+    assert launches(compiled("cuda", streams=1)) == apart - 2
+
+
+def test_variances_are_exact_far_from_zero():
+    """Each thread sums about an element of its own: a mean of many deviations costs nothing."""
+    need_command("g++", "clang++")
+    here, there = compiled("sim"), compiled("reference")
+    assert joined(here)
+    for program in (here, there):
+        program(images() + 1000)
+    got, want = (program.state_dict()["norm1.running_var"] for program in (here, there))
+    np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+def test_what_is_not_joined():
+    assert not joined(compiled("cuda", disable="fuse_columns"))
+    assert not joined(compiled("cpu"))
+    several = compiled("cuda", Beside)
+    assert not any(name.startswith("conv2_bias") for name in joined(several))
+
+
+def test_small_images_are_reduced_by_one_launch(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reduce, "ALONE_BYTES", 128 << 10)
+    program = compiled("cuda")
+    first = program.plan.kernels[joined(program)[0]]
+    assert [launch.symbol.rpartition("_")[2] for launch in first.launches] == ["kernel", "kernel"]
+    assert "Results& results" not in first.source
+
+
+def test_the_reason_is_told():
+    program = compiled("cuda")
+    (first, *_) = joined(program)
+    assert "its first sums are those of columns that a contraction has made" in str(
+        program.explain(first)
+    )
