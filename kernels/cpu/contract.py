@@ -31,7 +31,7 @@ from graphc.kernels.cpu.shell import balanced, make_kernel, symbol
 from graphc.kernels.cpu.tile import Schedule
 from graphc.kernels.cpu.tile_cost import (
     CHUNK_CYCLES,
-    FEW_ROWS,
+    FEW_TILES,
     FEWEST_CHUNKS,
     PANEL_ROWS,
     wanted_chunks,
@@ -224,7 +224,7 @@ def _chunked(schedule: Schedule) -> Schedule:
         per_chunk = max(per_chunk, -(-rows // grain))  # a chunk packs the panels that it reads
     chunks = balanced(max(1, units // per_chunk), units)
     panels = tiles // schedule.rows.tiles
-    if schedule.roles.packed and schedule.rows.tiles <= FEW_ROWS and panels < chunks:
+    if schedule.roles.packed and schedule.rows.tiles <= FEW_TILES and panels < chunks:
         pieces = min(round(chunks / panels), units // panels)
         chunks = panels * max(1, pieces)  # no chunk ends within a panel of another
     return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)

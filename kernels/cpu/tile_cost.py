@@ -33,7 +33,7 @@ KEPT_COLUMNS = 8
 PANEL_ROWS = 128
 """Tiles of rows that pay for packing a panel, if there are so many."""
 
-FEW_ROWS = 32
+FEW_TILES = 32
 """Tiles of rows beside which packing a panel once more takes time: 16 of 8 rows by 1024 steps, a
 panel of two registers, 5 % (Zen 4)."""
 
