@@ -63,13 +63,18 @@ class Problem:
 
 
 def make_problem(
-    nest: Nest, body: Graph, limits: tuple[Border, ...] = (), first: Sequence[int] = ()
+    nest: Nest,
+    body: Graph,
+    limits: tuple[Border, ...] = (),
+    first: Sequence[int] = (),
+    fragment: int = 16,
 ) -> Problem:
     """Which axes are rows, columns and batch, and how the operands are read so. The axes `first`
-    are the slowest of the rows, and of k; `limits` are those of axes that were cut."""
+    are the slowest of the rows, and of k; `limits` are those of axes that were cut. Channels that
+    are summed are whole `fragment` bytes."""
     if nest.sections is not None:
         return _sectioned_problem(nest)
-    nest, lengths = _padded(nest)
+    nest, lengths = _padded(nest, fragment)
     limits += tuple(_limit(nest, i, n) for i, n in lengths.items() if nest.axes[i].kept)
     a, b = nest.a, nest.b
     only_a, only_b = _read_alone(nest, a, b), _read_alone(nest, b, a)
@@ -141,9 +146,9 @@ def _sectioned_problem(nest: Nest) -> Problem:
     return Problem(nest, batch, rows, columns, nest.summed, whole, access, (), order)
 
 
-def _padded(nest: Nest) -> tuple[Nest, dict[int, int]]:
+def _padded(nest: Nest, fragment: int) -> tuple[Nest, dict[int, int]]:
     """`nest` with whole copies of 16 bytes along every axis of channels that run fastest in an
-    operand, and the extents that were not."""
+    operand, whole `fragment` bytes if it is summed, and the extents that were not."""
     lengths: dict[int, int] = {}
     axes = list(nest.axes)
     for read in (nest.a, nest.b):
@@ -153,9 +158,10 @@ def _padded(nest: Nest) -> tuple[Nest, dict[int, int]]:
         assert read.type.layout.axis is not None
         channels = read.type.shape[read.type.layout.axis]
         for i, axis in enumerate(nest.axes):
-            if read.strides[i] == 1 and axis.extent == channels and channels % whole:
+            grain = whole if axis.kept else whole * fragment // 16
+            if read.strides[i] == 1 and axis.extent == channels and channels % grain:
                 lengths[i] = channels
-                extent = -(-channels // whole) * whole
+                extent = -(-channels // grain) * grain
                 axes[i] = replace(axis, extent=max(extent, axes[i].extent))
     a, b = (_bordered(nest, read, lengths) for read in (nest.a, nest.b))
     return replace(nest, axes=tuple(axes), a=a, b=b), lengths

@@ -15,8 +15,10 @@ from graphc.kernels.cuda.contract_epilogue import (
     kept_axes,
     runs_of_sums,
 )
-from graphc.kernels.cuda.contract_ways import SHORT, Way, order_of, products, ways
+from graphc.kernels.cuda.contract_notes import PRODUCTS, LoopedTile, told
+from graphc.kernels.cuda.contract_ways import Way, order_of, products, ways
 from graphc.kernels.cuda.own import owned
+from graphc.kernels.cuda.patch import PatchTile, parts_of, patch_tiles
 from graphc.kernels.cuda.persistent_text import launch_persistent
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.row_tile import RowTile
@@ -44,8 +46,6 @@ from graphc.kernels.program.statement import joined
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
 from graphc.passes.fuse.sections import sections_of_sums
-
-LoopedTile = AnyTile | RowTile | PersistentTile
 
 
 def lower_contract(
@@ -79,7 +79,9 @@ def contract_candidates(
     whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
     problem = make_problem(whole, body, first=first)
     taps = [] if order else problems_by_taps(nest, body)
-    found = ways(problem, taps, splits_products, order, groups, looped, bulk)
+    element, _ = products(problem, False)
+    held = [] if order or looped or behind else patch_tiles(nest, body, element)
+    found = ways(problem, taps, splits_products, order, groups, looped, bulk, held)
     for rank, way in enumerate(found, 1):
         yield _kernel(node, nest.flops, way, splits_products, rank, behind)
 
@@ -110,6 +112,7 @@ def _kernel(
     else:
         epilogue = behind.epilogue(problem.nest, *epilogue_space(problem))
         runs = runs_of_sums(problem, epilogue) is not None and batches == 1
+        assert not isinstance(tile, PatchTile), "patches add up no columns"
         sums = ColumnSums.of(behind, problem, tile, splits, workspace) if runs else None
         text = behind.text(sums, workspace)
     launches = Launches(
@@ -121,7 +124,9 @@ def _kernel(
     sections = (
         constant_arrays(joined((epilogue.program, text.rows.whole)) if text else epilogue.program),
         *(text.types if text else ()),
-        problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
+        tile.text()
+        if isinstance(tile, PatchTile)
+        else problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
         _shape(problem, tile, splits, taps),
         functor(body, problem, epilogue, sums, isinstance(tile, PersistentTile)),
@@ -130,8 +135,9 @@ def _kernel(
     header = "wgmma" if isinstance(tile, GroupTile) else header
     header = "wgmma_bulk" if isinstance(tile, BulkTile) else header
     header = "rows" if isinstance(tile, RowTile) else header
+    header = "patch" if isinstance(tile, PatchTile) else header
     header = "persistent" if isinstance(tile, PersistentTile) else header
-    choice, note = _told(problem, tile, splits, element, lack, rank)
+    choice, note = told(problem, tile, splits, element, lack, rank)
     headers = (header, "reduce", "memory") if text else (header, "memory")
     kernel = launches.kernel(headers, sections, flops, choice, note)
     if isinstance(tile, PersistentTile):
@@ -146,7 +152,7 @@ def _order(problem: Problem, tile: LoopedTile, element: str) -> str:
     whatever the tile; which operand gives the rows matters where a product is three."""
     if isinstance(tile, Tile):
         return order_of(tile)
-    if isinstance(tile, RowTile | PersistentTile):
+    if isinstance(tile, PatchTile | RowTile | PersistentTile):
         return ""
     by = "wgmma" if isinstance(tile, GroupTile) else "tensor cores"
     return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
@@ -154,34 +160,6 @@ def _order(problem: Problem, tile: LoopedTile, element: str) -> str:
 
 FOLLOWING = 8
 """Parts of k from which on the launch that adds them follows them, not the output."""
-PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in three of tf32"}
-"""What notes call them."""
-
-
-def _told(
-    problem: Problem, tile: LoopedTile, splits: int, element: str, lack: str, rank: int
-) -> tuple[str, str]:
-    """What is said of the tile, and what the plan notes of a contraction of reduced precision."""
-    batches, m, n, k = problem.sizes
-    cut = f", k in {splits} parts added in order" if splits > 1 else ""
-    shared = f", shared by {tile.groups} groups of threads" if tile.groups > 1 else ""
-    if isinstance(tile, RowTile):
-        of = f"blocks that own {tile.m} rows, so that none waits for another in a loop"
-    elif isinstance(tile, PersistentTile):
-        of = f"blocks of {tile.m} rows that hold their columns' operand in registers in a loop"
-    else:
-        of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{shared}{cut}"
-    why = "of those tried the cheapest" if rank == 1 else f"number {rank} of those by the model,"
-    product = f"{batches} x " * (batches > 1) + f"{m} x {n} sums of {k} products"
-    narrow = any(x.element in SHORT for x in (problem.a, problem.b))
-    if isinstance(tile, TensorTile):
-        by = "tensor cores by wgmma" if isinstance(tile, GroupTile) else "tensor cores"
-        by += " of what TMA copies" if isinstance(tile, BulkTile) else ""
-        return f"{by}, {of}: {why} for {product}", (
-            f"{by}, products of {PRODUCTS[element]}, {tile.m} x {tile.n} x {tile.k}"
-        )
-    apart = lack or "for sums so few they are estimated to be slower"
-    return f"registers, {of}: {why} for {product}", (f"no tensor cores: {apart}" if narrow else "")
 
 
 def _launch(
@@ -201,17 +179,20 @@ def _launch(
     whole = f"Epilogue{{{', '.join((*epilogue.used, *partial))}}}"
     if isinstance(tile, PersistentTile):
         return launch_persistent(launches, problem, tile, epilogue, operands.split(", "), whole)
-    below = -(-m // tile.m) if isinstance(tile, RowTile) else tiles_below(tile, m)
+    below = -(-m // tile.m) if isinstance(tile, PatchTile | RowTile) else tiles_below(tile, m)
     tiles = below * -(-n // tile.units(problem.nest.section_count)) * batches
     shared, call = 0, f"{_template(tile)}::run(block, {operands}"
     maps: dict[str, TensorMap] = {}
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
         call = f"{_template(tile)}::run_in(block, dynamic_shared, {operands}"
+    if isinstance(tile, PatchTile):
+        tiles, shared = tile.grid, tile.shared_bytes(parts_of(tile), problem.b.along_k)
+        call = f"{_template(tile)}::run_in(block, dynamic_shared, {operands}"
     if isinstance(tile, BulkTile):
         maps = {f"map_{x}": access.map_of() for x, access in (("a", problem.a), ("b", problem.b))}
         call = f"{_template(tile)}::run(block, dynamic_shared, {', '.join(maps)}"
-    cluster = 1 if isinstance(tile, RowTile) else tile.cluster
+    cluster = 1 if isinstance(tile, PatchTile | RowTile) else tile.cluster
     more = tile.threads, tile.blocks, shared
     if splits == 1:
         rows = isinstance(tile, RowTile)
@@ -235,7 +216,9 @@ def _launch(
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
 
 
-def _template(tile: AnyTile | RowTile) -> str:
+def _template(tile: AnyTile | PatchTile | RowTile) -> str:
+    if isinstance(tile, PatchTile):
+        return "PatchProduct<Problem, Patch, Tile>"
     if isinstance(tile, BulkTile):
         return f"BulkContract<Problem, Tile, {tile.cluster}>"
     return f"{'RowProduct' if isinstance(tile, RowTile) else 'Contract'}<Problem, Tile>"
@@ -294,6 +277,9 @@ def _shape(problem: Problem, tile: LoopedTile, splits: int, taps: Taps | None) -
             "  GRAPHC_INLINE static unsigned live_taps(int i) { return taps_of_tiles[i]; }",
         ]
     checked = []
+    if isinstance(tile, PatchTile):
+        shared = tile.shared_bytes(parts_of(tile), problem.b.along_k)
+        checked = [f"static_assert({_template(tile)}::bytes == {shared});"]
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
         checked = [f"static_assert({_template(tile)}::shared_bytes == {shared});"]
@@ -306,7 +292,7 @@ def _shape(problem: Problem, tile: LoopedTile, splits: int, taps: Taps | None) -
         *met,
         *cut,
         f"  using Sum = {C_TYPES[problem.nest.node.output.type.dtype]};",
-        "  using A = RowAccess;",
+        *(() if isinstance(tile, PatchTile) else ("  using A = RowAccess;",)),
         "  using B = ColumnAccess;",
         "};",
         *([] if isinstance(tile, PersistentTile) else [f"using Tile = {tile};"]),
@@ -318,7 +304,7 @@ def _column(tile: LoopedTile, n: int, problem: Problem) -> tuple[str, ...]:
     """The column of the product that column i of the tiles is: `units` of each section in turn;
     what is left of a tile, and of the last one, repeats a column whose sums are not used."""
     sections = problem.nest.section_count
-    if sections == 1 or isinstance(tile, RowTile | PersistentTile):
+    if sections == 1 or isinstance(tile, PatchTile | RowTile | PersistentTile):
         return ()
     units, vector = tile.units(sections), 1 if problem.b.along_k else problem.b.vector
     return (

@@ -10,6 +10,7 @@ from functools import partial
 from graphc.kernels.cuda.bulk_tiles import BULK_TILES
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
+from graphc.kernels.cuda.patch import PatchTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile, persistent_tile
 from graphc.kernels.cuda.row_tile import WAITED, RowTile, row_tile
 from graphc.kernels.cuda.taps import Taps
@@ -32,6 +33,8 @@ each is a kernel to compile."""
 WORTH = 0.8
 """The share of its time that a contraction is to take without the steps that its tiles do not need:
 finding them, and rows that are further apart, take time too."""
+PATCH_WORTH = 0.95
+"""The same share for a block that holds the pixels that it reads."""
 SHORT = ("half", "bfloat", "tf32")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
 REGISTERS = "registers, k ascending"
@@ -44,7 +47,7 @@ class Way:
     steps a tile leaves out, if it does."""
 
     cycles: float
-    tile: AnyTile | RowTile | PersistentTile
+    tile: AnyTile | PatchTile | RowTile | PersistentTile
     splits: int
     problem: Problem
     taps: Taps | None = None
@@ -58,10 +61,12 @@ def ways(
     groups: bool = False,
     looped: bool = False,
     bulk: bool = False,
+    patches: Sequence[tuple[float, Problem, PatchTile]] = (),
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
     if it is given; by wgmma too if warp `groups` may multiply, in `bulk` of what TMA copies.
-    `by_taps` are the problem with its rows ordered by taps, if it has them. Of a `looped` one each
+    `by_taps` are the problem with its rows ordered by taps, if it has them, and `patches` the tiles
+    whose blocks hold the pixels that they read. Of a `looped` one each
     way whose blocks do not own their rows, or hold what they read in each iteration, takes a wait
     of all blocks more."""
     choose = partial(_ways, splits=splits_products, order=order, groups=groups, bulk=bulk)
@@ -69,10 +74,13 @@ def ways(
     others = [way for each in by_taps for way in choose(*each)]
     best = min(others, key=lambda way: way.cycles, default=found[0])
     first = best if best.cycles < WORTH * found[0].cycles else found[0]
+    held = [Way(cycles, tile, 1, whole) for cycles, whole, tile in patches]
+    if held and held[0].cycles < PATCH_WORTH * first.cycles:
+        first = held[0]
     own = _by_rows(problem) or _persistent(problem) if looped else None
     if own and own.cycles < first.cycles + WAITED:
         first = own
-    rest = [way for way in found + others if way is not first]
+    rest = [way for way in found + others + held if way is not first]
     return [first, *sorted(rest, key=lambda way: way.cycles)][:MOST]
 
 

@@ -285,7 +285,7 @@ class Launches:
         parts, kind, block = None, [], []
         if headers and headers[0] in JOINABLE:
             parts = Parts(tuple(headers), joined_lines([*sections, *self._parts]))
-        if headers and headers[0] in (*JOINABLE, "tensor", "wgmma", "wgmma_bulk"):
+        if headers and headers[0] in (*JOINABLE, "patch", "tensor", "wgmma", "wgmma_bulk"):
             kind, block = ["using Block = WholeBlock;"], ["const Block block;"]
         functions = (
             kernel_text(symbol, signature, threads, [*block, *lines], *rest)
