@@ -115,6 +115,8 @@ def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
         return True
     if not isinstance(step, Launch) or not joinable(plan.kernels[step.kernel]):
         return False
+    if plan.kernels[step.kernel].held:  # it takes more registers than two blocks have each
+        return False
     alone, part = _times(plan, plan.kernels[step.kernel], kind)
     return part + kind.rates.barrier * len(plan.kernels[step.kernel].launches) < alone
 

@@ -17,6 +17,10 @@ from collections.abc import Iterator, Sequence
 
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Range
 
+MOST_HELD_BYTES = 128 * 1024
+"""That the blocks of a launch hold, and read for parts that do not hold what they read: half of a
+multiprocessor's registers."""
+
 Touched = tuple[Range, bool, tuple[object, ...]]
 """An argument, whether it is written, and how it is shared out among blocks: among how many, and in
 which patches; () if it is not."""
@@ -36,9 +40,13 @@ def owned(plan: Plan, loop: Loop) -> bool:
 
 def holding(plan: Plan, loop: Loop) -> Launch | None:
     """The launch of a loop whose blocks are to hold what they would read again: the first of those
-    that read the most; None if there is none, or if it does not play in all iterations."""
+    that read the most; None if there is none, or if it does not play in all iterations, or if what
+    the others read meanwhile does not fit beside it."""
     launches = [step for step in loop.steps if isinstance(step, Launch)]
     if loop.stages > 1 or len(launches) < len(loop.steps):
+        return None
+    kernels = [plan.kernels[step.kernel] for step in launches]
+    if sum(k.held // k.launches[0].multiple for k in kernels if k.held) > MOST_HELD_BYTES:
         return None
     found = max(launches, key=lambda step: plan.kernels[step.kernel].held)
     return found if plan.kernels[found.kernel].held else None

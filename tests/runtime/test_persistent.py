@@ -204,6 +204,24 @@ def test_a_device_that_holds_too_few_blocks_plays_steps(joins: pytest.MonkeyPatc
     assert together(x[..., :6], x) == made[1][0](x[..., :6], x)
 
 
+@pytest.mark.parametrize("products", [1, 2])
+def test_what_does_not_fit_beside_is_played_apart(products: int) -> None:
+    """Of 2048 units blocks hold all that they can."""
+
+    def body(h: graphc.Tensor, x: graphc.Tensor, *weights: graphc.Tensor) -> Any:
+        for w in weights:
+            h = graphc.tanh(graphc.matmul(h, w) + x)
+        return h, h
+
+    def build(x: graphc.Tensor, *weights: graphc.Tensor) -> graphc.Tensor:
+        return graphc.scan(lambda h, x: body(h, x, *weights), x[0], x)[1]
+
+    specs = [graphc.spec((STEPS, 16, 2048)), *[graphc.spec((2048, 2048))] * products]
+    plan = graphc.compile(build, *specs, device="cuda", streams=1, precision="tf32").plan
+    assert plan is not None and sum(k.held > 0 for k in plan.kernels.values()) == products
+    assert len(loops(plan)) == (products == 1)
+
+
 def test_which_products_hold_their_weights() -> None:
     found = persistent_tile(64, 512, 512, 4)
     assert found is not None and (found[1].parts, found[1].workspace(64)) == (1, 0)
