@@ -5,7 +5,8 @@ Prints one JSON line; `check` holds the first five losses or outputs. Variants: 
 measurement, of graphc's own or of cuBLASLt's and cuDNN's too, `early` with launches that begin
 early, `winograd`, `tf32` and `bfloat16` with that as `precision`, the latter also with
 `_libraries`, and `bfloat16_pairs`, where a CPU with AMX multiplies pairs as those without it do;
-`wgmma` is bfloat16 by products of warp groups, `wgmma_tma` those of what TMA copies.
+`tf32_clusters` is tf32 whose parts of k clusters add; `wgmma` is bfloat16 by products of warp
+groups, `wgmma_tma` those of what TMA copies.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ VARIANTS = (
     "winograd",
     "tf32",
     "tf32_libraries",
+    "tf32_clusters",
     "bfloat16",
     "bfloat16_libraries",
     "bfloat16_pairs",
@@ -40,7 +42,8 @@ VARIANTS = (
 TUNES: dict[str, bool | str] = {"tuned": True}
 TUNES |= dict.fromkeys(("libraries", "tf32_libraries", "bfloat16_libraries"), "libraries")
 STREAMS = {"streams2": 2, "streams4": 4}
-PRECISIONS = {"winograd": "winograd", "tf32": "tf32", "tf32_libraries": "tf32"}
+PRECISIONS = {"winograd": "winograd"}
+PRECISIONS |= dict.fromkeys(("tf32", "tf32_libraries", "tf32_clusters"), "tf32")
 PRECISIONS |= dict.fromkeys(
     ("bfloat16", "bfloat16_libraries", "bfloat16_pairs", "wgmma", "wgmma_tma"), "bfloat16"
 )
@@ -86,6 +89,8 @@ def prepare(case: Case) -> Callable[[], Any]:
     }
     if case.variant == "early":
         os.environ["GRAPHC_EARLY_LAUNCH"] = "1"
+    if case.variant == "tf32_clusters":
+        os.environ["GRAPHC_CLUSTERS"] = "1"
     if case.variant in ("wgmma", "wgmma_tma"):
         os.environ["GRAPHC_WGMMA"] = "1"
         os.environ["GRAPHC_TMA"] = str(int(case.variant == "wgmma_tma"))

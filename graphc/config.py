@@ -69,6 +69,8 @@ class Config:
     """Whether kernels for a GPU may multiply by wgmma."""
     copies_in_bulk: bool = False
     """Whether TMA may copy what they multiply so."""
+    adds_in_clusters: bool = False
+    """Whether blocks of a cluster may add the parts of a product on a GPU."""
     profile: bool = False
     """Whether to print the profile of every program that was called when the process ends."""
     disable: tuple[str, ...] = ()
@@ -118,6 +120,7 @@ def read(
         early_launch=early_launch(),
         multiplies_groups=multiplies_groups(),
         copies_in_bulk=copies_in_bulk(),
+        adds_in_clusters=adds_in_clusters(),
         profile=bool(_setting("GRAPHC_PROFILE", _flag)),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
         log=log_level(),
@@ -162,6 +165,11 @@ def multiplies_groups() -> bool:
 def copies_in_bulk() -> bool:
     """Whether TMA may copy what kernels multiply by wgmma, by GRAPHC_TMA."""
     return bool(_setting("GRAPHC_TMA", _flag))
+
+
+def adds_in_clusters() -> bool:
+    """Whether blocks of a cluster may add the parts of a product's k, by GRAPHC_CLUSTERS."""
+    return bool(_setting("GRAPHC_CLUSTERS", _flag))
 
 
 def log_level() -> str:

@@ -43,7 +43,12 @@ def target_of(device: str) -> Target:
         return Target(kind, lanes=1)
     groups, bulk = config.multiplies_groups(), config.copies_in_bulk()
     return Target(
-        kind, lanes=1, arch="sm_90a", multiplies_groups=groups, copies_in_bulk=groups and bulk
+        kind,
+        lanes=1,
+        arch="sm_90a",
+        multiplies_groups=groups,
+        copies_in_bulk=groups and bulk,
+        adds_in_clusters=config.adds_in_clusters(),
     )
 
 

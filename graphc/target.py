@@ -139,6 +139,9 @@ class Target:
     9.0 alone."""
     copies_in_bulk: bool = False
     """Whether TMA may copy what warp groups multiply (`GRAPHC_TMA`)."""
+    adds_in_clusters: bool = False
+    """Whether blocks of a cluster may add the parts of k of a product (`GRAPHC_CLUSTERS`), on GPUs
+    of compute capability 9.0 or newer alone."""
     transforms_tiles: bool = False
     """Whether a 3 x 3 convolution may be computed by Winograd's algorithm (`precision="winograd"`),
     where a CPU gains by it."""

@@ -37,6 +37,7 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_EARLY_LAUNCH", "1", "early_launch", True),
         ("GRAPHC_WGMMA", "1", "multiplies_groups", True),
         ("GRAPHC_TMA", "1", "copies_in_bulk", True),
+        ("GRAPHC_CLUSTERS", "1", "adds_in_clusters", True),
         ("GRAPHC_TUNE", "1", "libraries", False),
         ("GRAPHC_TUNE", "libraries", "tune", True),
         ("GRAPHC_TUNE", "libraries", "libraries", True),
@@ -151,7 +152,7 @@ def test_every_variable_is_in_the_readme():
     source = (root / "graphc" / "config.py").read_text()
     readme = (root / "README.md").read_text()
     variables = set(re.findall(r'"(GRAPHC_[A-Z_]+)"', source))
-    assert len(variables) == 18
+    assert len(variables) == 19
     assert not [name for name in sorted(variables) if f"`{name}`" not in readme]
 
 

@@ -4,7 +4,8 @@
 // Both have threads(), whole warps; x() and y(), the block's place in its grid; sync(), a barrier of
 // its threads; and shared<T, Count>(), memory of the block for Count values of T, of which a template
 // asks for one at a time. `holds` says whether there is `held`, which a template has made before a
-// loop in place of reading the same in each iteration.
+// loop in place of reading the same in each iteration. `parts` > 1
+// blocks, of a cluster, compute one tile (cluster_sums.cuh).
 #pragma once
 #include "intrinsics.cuh"
 
@@ -13,6 +14,7 @@ namespace graphc {
 // A block of a launch.
 struct WholeBlock {
   static constexpr bool holds = false;
+  static constexpr int parts = 1;
   GRAPHC_INLINE static int threads() { return blockDim.x; }
   GRAPHC_INLINE static int x() { return blockIdx.x; }
   GRAPHC_INLINE static int y() { return blockIdx.y; }
@@ -35,6 +37,7 @@ struct WholeBlock {
 template <int Threads, int Bytes>
 struct PartBlock {
   static constexpr bool holds = false;
+  static constexpr int parts = 1;
   unsigned char* memory;
   int column, row;
 

@@ -1,6 +1,6 @@
 // bulk.cuh: copies of whole tiles, which one thread starts and TMA makes (cp.async.bulk.tensor), the
-// barriers that count their bytes (mbarrier), and clusters of blocks that share what is copied. As
-// in intrinsics.cuh each has a twin; all of it needs sm_90.
+// barriers that count their bytes (mbarrier), and clusters of blocks, which share what is copied and
+// read each other's shared memory. As in intrinsics.cuh each has a twin; all of it needs sm_90.
 //
 // A barrier is a word of shared memory. Its phase ends when so many arrivals have come as it was
 // told at first, and as many bytes as they said; it then waits for the next. A thread waits for the
@@ -18,6 +18,7 @@ void graphc_sim_bulk_copy(void* to, const void* map, int x, int y, void* barrier
 int graphc_sim_cluster_rank();
 void graphc_sim_cluster_arrive();
 void graphc_sim_cluster_wait(const char* file, int line);
+void graphc_sim_cluster_read(void* to, const void* from, int bytes, int rank);
 #endif
 
 namespace graphc {
@@ -149,6 +150,32 @@ GRAPHC_INLINE void cluster_wait(GRAPHC_CALLED_ALONE) {
 #else
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #endif
+}
+// What lies at this place in the shared memory of block `rank` of the cluster: 4 or 16 bytes. A barrier
+// of the cluster lies between that and the store, and another before that block ends.
+template <class T>
+GRAPHC_INLINE T cluster_read(const T* from, int rank) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 16, "a word, or four");
+  union {
+    T value;
+    unsigned word[sizeof(T) / 4];
+  } both;
+#ifdef GRAPHC_SIM
+  graphc_sim_cluster_read(&both.value, from, sizeof(T), rank);
+#else
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(there)
+      : "r"(shared_address(from)), "r"(rank));
+  if constexpr (sizeof(T) == 4)
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(both.word[0]) : "r"(there) : "memory");
+  else
+    asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(both.word[0]), "=r"(both.word[1]), "=r"(both.word[2]), "=r"(both.word[3])
+                 : "r"(there)
+                 : "memory");
+#endif
+  return both.value;
 }
 
 }  // namespace graphc

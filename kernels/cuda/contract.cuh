@@ -24,7 +24,8 @@
 // Taps: where k is `taps` > 0 equal parts, Problem::live_taps(i) says which of them any row of tile i
 // of rows meets; steps of no such part are left out.
 // Splits: block row s covers its share of k and stores partial sums; finish_splits adds them in
-// ascending order and calls the epilogue. The number of splits is fixed by the problem.
+// ascending order and calls the epilogue; or the blocks of a cluster do (cluster_sums.cuh). The number
+// of splits is fixed by the problem.
 //
 // A tile type says who holds which sums: step() adds one pair of shared tiles, visit(f) calls
 // f(m, n, sum). Registers is the plain one; tensor.cuh has that of tensor cores. It also says how an
@@ -107,7 +108,9 @@ struct Contract {
       now = now + 1 == stages ? 0 : now + 1;
     }
     if constexpr (Tile::asynchronous) sums.finish();
-    if constexpr (sums_columns<Epilogue>) finish_columns(block, m0, n0, sums, ring, epilogue);
+    if constexpr (Block::parts > 1)
+      block.template add_parts<Contract, Tile>(batch, m0, n0, sums, ring, epilogue);
+    else if constexpr (sums_columns<Epilogue>) finish_columns(block, m0, n0, sums, ring, epilogue);
     else if constexpr (Problem::sections == 1 && !Tile::exchanges)
       sums.template visit<decltype(sums)::run == Epilogue::run ? Epilogue::run : 1>(
           [&](int m, int n, const auto& sum) {

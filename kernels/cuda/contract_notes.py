@@ -16,11 +16,18 @@ PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in th
 
 
 def told(
-    problem: Problem, tile: LoopedTile, splits: int, element: str, lack: str, rank: int
+    problem: Problem,
+    tile: LoopedTile,
+    splits: int,
+    element: str,
+    lack: str,
+    rank: int,
+    within: bool,
 ) -> tuple[str, str]:
     """What is said of the tile, and what the plan notes of a contraction of reduced precision."""
     batches, m, n, k = problem.sizes
     cut = f", k in {splits} parts added in order" if splits > 1 else ""
+    cut += " within a cluster" * within
     shared = f", shared by {tile.groups} groups of threads" if tile.groups > 1 else ""
     if isinstance(tile, RowTile):
         of = f"blocks that own {tile.m} rows, so that none waits for another in a loop"

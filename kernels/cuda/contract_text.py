@@ -55,13 +55,15 @@ def lower_contract(
     order: str = "",
     looped: bool = False,
     bulk: bool = False,
+    clusters: bool = False,
 ) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major. With
     `splits_products` tensor cores may make a product of float32 of three, with `groups` warp
-    groups may multiply (wgmma), in `bulk` of what TMA copies. A given `order` is that of another
+    groups may multiply (wgmma), in `bulk` of what TMA copies, with `clusters` blocks may add few
+    parts of k. A given `order` is that of another
     kernel, and what tiles are chosen among keeps to it. `looped` is what iterations of a loop
     compute, whose blocks had better own their rows."""
-    return next(contract_candidates(node, splits_products, groups, order, looped, bulk))
+    return next(contract_candidates(node, splits_products, groups, order, looped, bulk, clusters))
 
 
 def contract_candidates(
@@ -71,6 +73,7 @@ def contract_candidates(
     order: str = "",
     looped: bool = False,
     bulk: bool = False,
+    clusters: bool = False,
 ) -> Iterator[Kernel]:
     """The kernels that may compute it, by the model's `ways`, the best first."""
     behind = behind_of(node.body)
@@ -79,9 +82,10 @@ def contract_candidates(
     whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
     problem = make_problem(whole, body, first=first)
     taps = [] if order else problems_by_taps(nest, body)
+    clusters &= behind is None  # whose sums of columns are those of whole blocks
     element, _ = products(problem, False)
     held = [] if order or looped or behind else patch_tiles(nest, body, element)
-    found = ways(problem, taps, splits_products, order, groups, looped, bulk, held)
+    found = ways(problem, taps, splits_products, order, groups, looped, bulk, clusters, held)
     for rank, way in enumerate(found, 1):
         yield _kernel(node, nest.flops, way, splits_products, rank, behind)
 
@@ -103,7 +107,8 @@ def _kernel(
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
     element, lack = products(problem, splits_products)
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
-    workspace = splits * count * itemsize if splits > 1 else 0
+    within = way.in_cluster
+    workspace = splits * count * itemsize if splits > 1 and not within else 0
     if isinstance(tile, PersistentTile):
         workspace = tile.workspace(m)
     sums, text = None, None
@@ -118,7 +123,7 @@ def _kernel(
     launches = Launches(
         node, epilogue.pointers, max(workspace, text.workspace if text else 0), epilogue.inplace
     )
-    _launch(launches, problem, tile, splits, epilogue, sums)
+    _launch(launches, problem, tile, splits, epilogue, sums, within)
     if text is not None:
         text.add_to(launches, "rows_{}")
     sections = (
@@ -128,7 +133,7 @@ def _kernel(
         if isinstance(tile, PatchTile)
         else problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
-        _shape(problem, tile, splits, taps),
+        _shape(problem, tile, splits, taps, within),
         functor(body, problem, epilogue, sums, isinstance(tile, PersistentTile)),
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
@@ -137,9 +142,11 @@ def _kernel(
     header = "rows" if isinstance(tile, RowTile) else header
     header = "patch" if isinstance(tile, PatchTile) else header
     header = "persistent" if isinstance(tile, PersistentTile) else header
-    choice, note = told(problem, tile, splits, element, lack, rank)
+    choice, note = told(problem, tile, splits, element, lack, rank, within)
     headers = (header, "reduce", "memory") if text else (header, "memory")
-    kernel = launches.kernel(headers, sections, flops, choice, note)
+    headers = (*headers, "cluster_sums") if within else headers
+    block = f"ClusterBlock<{splits}>" if within else "WholeBlock"
+    kernel = launches.kernel(headers, sections, flops, choice, note, block)
     if isinstance(tile, PersistentTile):
         held = body.inputs[problem.b.read.input].type.nbytes
         return replace(kernel, held=held, turns=tile.parts > 1)
@@ -169,9 +176,10 @@ def _launch(
     splits: int,
     epilogue: Epilogue,
     sums: ColumnSums | None,
+    within: bool,
 ) -> None:
-    """Add the kernel, or that of the parts and the one that adds them, by runs of sums. Either adds
-    up `sums` of columns."""
+    """Add the kernel, or that of the parts and the one that adds them, by runs of sums, or the one
+    whose parts are added `within` clusters. The others add up `sums` of columns."""
     batches, m, n, _ = problem.sizes
     names = list(epilogue.pointers.values())
     operands = ", ".join(_pointer(x, names[x.read.input]) for x in (problem.a, problem.b))
@@ -198,6 +206,9 @@ def _launch(
         rows = isinstance(tile, RowTile)
         own = owned(launches.node.body, tiles, problem.nest.node.output) if rows else ()
         launches.add([f"{call}, {whole});"], tiles, "kernel", 1, *more, own, maps, cluster)
+        return
+    if within:
+        launches.add([f"{call}, {whole});"], tiles * splits, "kernel", 1, *more, (), maps, splits)
         return
     element = C_TYPES[problem.nest.node.output.type.dtype]
     store = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
@@ -255,7 +266,9 @@ def _finish(problem: Problem, splits: int) -> tuple[int, str]:
     return RUN if whole else 1, _sum_at(problem) if few else "i"
 
 
-def _shape(problem: Problem, tile: LoopedTile, splits: int, taps: Taps | None) -> list[str]:
+def _shape(
+    problem: Problem, tile: LoopedTile, splits: int, taps: Taps | None, within: bool
+) -> list[str]:
     batches, m, n, k = problem.sizes
     sections = problem.nest.section_count
     units, whole = tile.units(sections), n
@@ -264,7 +277,7 @@ def _shape(problem: Problem, tile: LoopedTile, splits: int, taps: Taps | None) -
         whole = -(-n // units) * tile.n
         lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
     cut = []
-    if splits > 1:
+    if splits > 1 and not within:
         run, at = _finish(problem, splits)
         head = "  GRAPHC_INLINE static long long sum_at(unsigned i) { return "
         cut = [f"  static constexpr int run = {run};", f"{head}{at}; }}"]

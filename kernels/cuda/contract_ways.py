@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from graphc.kernels.cuda.bulk_tiles import BULK_TILES
+from graphc.kernels.cuda.bulk_tiles import BULK_TILES, BulkTile
+from graphc.kernels.cuda.clusters import adds_in_cluster
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
 from graphc.kernels.cuda.patch import PatchTile
@@ -44,13 +45,24 @@ REGISTERS = "registers, k ascending"
 @dataclass(frozen=True)
 class Way:
     """`problem` in tiles, with k in so many `splits`, estimated to take `cycles`; `taps` say which
-    steps a tile leaves out, if it does."""
+    steps a tile leaves out, if it does. `clusters` may add the parts."""
 
     cycles: float
     tile: AnyTile | PatchTile | RowTile | PersistentTile
     splits: int
     problem: Problem
     taps: Taps | None = None
+    clusters: bool = False
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the parts of k are added by the blocks of a cluster."""
+        if isinstance(self.tile, PatchTile | RowTile | PersistentTile | BulkTile):
+            return False
+        if not self.clusters:
+            return False
+        itemsize = self.problem.nest.node.output.type.numpy_dtype.itemsize
+        return adds_in_cluster(self.tile.cluster, self.splits, itemsize)
 
 
 def ways(
@@ -61,6 +73,7 @@ def ways(
     groups: bool = False,
     looped: bool = False,
     bulk: bool = False,
+    clusters: bool = False,
     patches: Sequence[tuple[float, Problem, PatchTile]] = (),
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
@@ -68,8 +81,15 @@ def ways(
     `by_taps` are the problem with its rows ordered by taps, if it has them, and `patches` the tiles
     whose blocks hold the pixels that they read. Of a `looped` one each
     way whose blocks do not own their rows, or hold what they read in each iteration, takes a wait
-    of all blocks more."""
-    choose = partial(_ways, splits=splits_products, order=order, groups=groups, bulk=bulk)
+    of all blocks more, and none takes clusters, which joined launches do not have."""
+    choose = partial(
+        _ways,
+        splits=splits_products,
+        order=order,
+        groups=groups,
+        bulk=bulk,
+        clusters=clusters and not looped,
+    )
     found = choose(problem, None)
     others = [way for each in by_taps for way in choose(*each)]
     best = min(others, key=lambda way: way.cycles, default=found[0])
@@ -116,7 +136,13 @@ def _persistent(problem: Problem) -> Way | None:
 
 
 def _ways(
-    problem: Problem, taps: Taps | None, splits: bool, order: str, groups: bool, bulk: bool
+    problem: Problem,
+    taps: Taps | None,
+    splits: bool,
+    order: str,
+    groups: bool,
+    bulk: bool,
+    clusters: bool,
 ) -> list[Way]:
     element, lack = products(problem, splits)
     a, b = problem.a, problem.b
@@ -134,8 +160,8 @@ def _ways(
         of_groups = partial(_is_tensor, order.startswith("wgmma"))
         keeps = wanted if registers or not tensor else of_groups
     sizes, moved = problem.sizes, Copies(problem)
-    found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, moved)
-    return [Way(*choice, problem, taps) for choice in several(found)]
+    found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, moved, clusters)
+    return [Way(*choice, problem, taps, clusters) for choice in several(found)]
 
 
 def order_of(tile: Tile) -> str:

@@ -55,15 +55,17 @@ def lower_cuda(
     if lower is not lower_contract:
         return _complete(node, lower(node))
     own = (target.splits_products, target.multiplies_groups, order, looped)
-    return _complete(node, lower_contract(node, *own, bulk=target.copies_in_bulk))
+    more = (target.copies_in_bulk, target.adds_in_clusters)
+    return _complete(node, lower_contract(node, *own, *more))
 
 
 def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> list[Kernel]:
     """The kernels that may compute a fused contraction, `lower_cuda`'s first."""
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
-    own = (target.splits_products, target.multiplies_groups)
-    found = contract_candidates(node, *own, looped=looped, bulk=target.copies_in_bulk)
+    own = (target.splits_products, target.multiplies_groups, "", looped)
+    more = (target.copies_in_bulk, target.adds_in_clusters)
+    found = contract_candidates(node, *own, *more)
     return [_complete(node, kernel) for kernel in found]
 
 

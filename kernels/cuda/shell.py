@@ -277,18 +277,20 @@ class Launches:
         flops: int = 0,
         choice: str = "",
         note: str = "",
+        block: str = "WholeBlock",
     ) -> Kernel:
-        """The kernel, whose text has `sections` before its functions."""
+        """The kernel, whose text has `sections` before its functions, the first of which may say
+        what a `block` of this type does; only whole ones can be parts of a launch."""
         op, dynamic = self.node.op, any(grid.shared_bytes for grid in self._grids)
         pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
         headers = [*headers, "window"] if pools and headers else headers
-        parts, kind, block = None, [], []
-        if headers and headers[0] in JOINABLE:
+        parts, kind, given = None, [], []
+        if headers and headers[0] in JOINABLE and block == "WholeBlock":
             parts = Parts(tuple(headers), joined_lines([*sections, *self._parts]))
         if headers and headers[0] in (*JOINABLE, "patch", "tensor", "wgmma", "wgmma_bulk"):
-            kind, block = ["using Block = WholeBlock;"], ["const Block block;"]
+            kind, given = [f"using Block = {block};"], ["const Block block;"]
         functions = (
-            kernel_text(symbol, signature, threads, [*block, *lines], *rest)
+            kernel_text(symbol, signature, threads, [*given, *lines], *rest)
             for symbol, signature, threads, lines, *rest in self._own
         )
         whole = [kind, *sections, *functions]

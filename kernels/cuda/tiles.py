@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from graphc.kernels.cuda.access import OperandAccess
+from graphc.kernels.cuda.clusters import CLUSTERED, adds_in_cluster
 from graphc.kernels.cuda.shell import SHARED_BYTES
 
 LEAST_STEPS = 4
@@ -337,13 +338,14 @@ def choices(
     share: Share = every_step,
     keeps: Keeps | None = None,
     copied: Copied | None = None,
+    clusters: bool = False,
 ) -> list[Choice]:
     """The tiles and the numbers of splits of k that there are, with what they are estimated to
     take on a large device.
     With `sections` of `n` columns each, whose epilogue takes them together, k is not split;
     `operand` is the size of its operands' elements, `tensor` what tensor cores may take. Of those
     that one `keeps`, if given, those that do not split k. What is `copied` is all of a step's tiles
-    if nothing else is said."""
+    if nothing else is said. With `clusters` few parts are added within one."""
     found: list[Choice] = []
     plain = [t for t in TILES if t.fits(itemsize)]
     plain = [t for t in plain if sections == t.groups == 1 or t.exchanges(itemsize, operand)]
@@ -364,7 +366,9 @@ def choices(
             cost = max(cost, (tiles * steps * moved + batches * m * n * itemsize) / BYTES)
             if splits > 1:  # partial sums are stored and read again, by a launch of their own
                 waits = WAIT * splits / lanes_of(splits, itemsize)
-                cost += 2 * batches * m * n * splits * itemsize / BYTES + LAUNCH + waits
+                parts = batches * m * n * splits * itemsize / BYTES
+                within = clusters and adds_in_cluster(tile.cluster, splits, itemsize)
+                cost += waits + (CLUSTERED + parts if within else LAUNCH + 2 * parts)
             found.append((cost, tile, splits))
     assert found
     return found

@@ -15,6 +15,7 @@ import pytest
 
 import graphc
 from graphc.ir import Graph
+from graphc.kernels.cuda import tiles
 from graphc.kernels.cuda.bulk_tiles import BULK_TILES, BulkTile
 from graphc.kernels.cuda.tiles import GROUP_TILES, GroupTile
 from graphc.kernels.lower import lower
@@ -135,6 +136,23 @@ CONVOLUTIONS = {
     "dilated": {"dilation": 2},
     "grouped": {"groups": 4},
 }
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_parts_that_a_cluster_adds_are_exact(
+    device: str, precision: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Of small integers."""
+    if device == "cuda" and find_device(device).driver.arch in ("sm_80", "sm_86", "sm_89"):
+        pytest.skip("clusters need compute capability 9.0")
+    monkeypatch.setenv("GRAPHC_CLUSTERS", "1")
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-4, 5, s).astype(np.float32) for s in ((256, 1024), (1024, 192))]
+    specs = [graphc.spec(a.shape) for a in arrays]
+    monkeypatch.setattr(tiles, "_parts", lambda tile, count: [8, 4])
+    program = graphc.compile(graphc.matmul, *specs, device=device, precision=precision, streams=1)
+    assert any("ClusterBlock<" in kernel.source for kernel in program.plan.kernels.values())
+    np.testing.assert_array_equal(program(*arrays), arrays[0] @ arrays[1])
 
 
 PRECISIONS = ["float32", "tf32", "bfloat16"]

@@ -15,7 +15,7 @@ from tests.kernels.test_cuda_reduce import NODES as REDUCTIONS
 from tests.tools import first_quick, need_command
 
 HEADERS = sorted((KERNELS / "cuda").glob("*.cuh"))
-LATER = ["bulk.cuh", "wgmma.cuh", "wgmma_bulk.cuh"]
+LATER = ["bulk.cuh", "cluster_sums.cuh", "wgmma.cuh", "wgmma_bulk.cuh"]
 """Those that need sm_90a."""
 SOURCES = [lower(node, TARGET).source for node in (*CONTRACTIONS, *REDUCTIONS)]
 

@@ -3,8 +3,8 @@
 They are taken in order of value, each in a process of its own, so that an hour that ends early has
 the important ones: first training steps in float32 of every workload, by graphc and by each way in
 which PyTorch runs them; then forward passes, launches that begin early, kernels chosen by
-measurement, several streams, tf32, and bfloat16 with and without wgmma, of what threads copy or
-what TMA does.
+measurement, several streams, tf32 with and without clusters that add, and bfloat16 with and without
+wgmma, of what threads copy or what TMA does.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ FURTHER = (
     ("torch", "eager"),
     ("graphc", "tf32"),
     ("graphc", "tf32_libraries"),
+    ("graphc", "tf32_clusters"),
     ("torch", "graphs_tf32"),
     ("torch", "eager_fused_tf32"),
     ("torch", "compile_tf32"),

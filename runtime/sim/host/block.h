@@ -110,6 +110,10 @@ class Block {
   Barrier whole, part;   // of all threads, and of the first ones
   bool at_grid = false;  // all threads wait for the other blocks, at `whole`
   unsigned rank = 0;     // in its cluster
+  std::uint16_t cluster_epoch = 0;  // the first epoch behind the last barrier of the cluster
+  // Of each four bytes of shared memory how many barriers of the cluster another block that read them
+  // had passed, and one more; empty where none has.
+  std::vector<std::uint32_t> peer_reads;
   std::vector<PhaseBarrier> phases;
   std::vector<Line> lines;  // of shared memory, where accesses are checked
 
@@ -121,7 +125,8 @@ class Block {
     number = block_number;
     rank = in_cluster;
     phases.clear();
-    epoch = 0;
+    epoch = cluster_epoch = 0;
+    peer_reads.clear();
     alive = count;
     whole = part = Barrier{};
     at_grid = false;

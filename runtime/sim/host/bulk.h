@@ -241,6 +241,7 @@ inline void arrive_at_cluster(void* pc) {
   for (unsigned rank = 0; rank < cluster.size(); rank++) {
     Block& block = member(rank).block;
     block.pass_barrier();
+    block.cluster_epoch = block.epoch;
     for (PhaseBarrier& one : block.phases) one.known = one.known_to_all = one.fenced;
     wake(block, State::at_cluster);
   }

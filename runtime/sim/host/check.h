@@ -115,6 +115,8 @@ inline const SharedVariable* shared_variable(std::uint64_t offset) {
 
 // What a bulk copy wrote is read behind a wait for its barrier (bulk.h).
 void check_landed(const Line& line, void* pc);
+// What another block of the cluster reads is not written meanwhile (peers.h).
+void check_peer_reads(std::uintptr_t offset, unsigned bytes, void* pc);
 
 inline void check_shared(const Access& access) {
   const std::uintptr_t offset = access.address - launch.module.shared.start;
@@ -146,6 +148,7 @@ inline void check_shared(const Access& access) {
     check_cell(cell, mask, access, who, launch.block_serial, name);
     if (access.write) cell.fences = launch.current->fences;
   });
+  if (access.write) check_peer_reads(offset, access.bytes, access.pc);
   if (launch.block.phases.empty()) return;
   for (std::uintptr_t i = offset / line_bytes; i <= (offset + access.bytes - 1) / line_bytes; i++)
     if (!access.write) check_landed(launch.block.lines[i], access.pc);

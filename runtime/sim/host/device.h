@@ -106,6 +106,8 @@ __attribute__((visibility("default"))) void graphc_sim_bulk_copy(void* to, const
 __attribute__((visibility("default"))) int graphc_sim_cluster_rank();
 __attribute__((visibility("default"))) void graphc_sim_cluster_arrive();
 __attribute__((visibility("default"))) void graphc_sim_cluster_wait(const char* file, int line);
+__attribute__((visibility("default"))) void graphc_sim_cluster_read(void* to, const void* from,
+                                                                    int bytes, int rank);
 
 #define GRAPHC_SIM_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 

@@ -11,7 +11,7 @@
 
 namespace graphc_sim {
 
-constexpr unsigned most_in_cluster = 2, most_warps = 32, most_phases = 32;
+constexpr unsigned most_in_cluster = 8, most_warps = 32, most_phases = 32;
 
 struct Known {
   std::uint32_t warps[most_in_cluster * most_warps] = {};

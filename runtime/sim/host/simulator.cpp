@@ -102,6 +102,9 @@ VISIBLE void graphc_sim_cluster_arrive() { arrive_at_cluster(CALLER); }
 VISIBLE void graphc_sim_cluster_wait(const char* file, int line) {
   wait_for_cluster(file, line, CALLER);
 }
+VISIBLE void graphc_sim_cluster_read(void* to, const void* from, int bytes, int rank) {
+  read_in_cluster(to, from, static_cast<unsigned>(bytes), static_cast<unsigned>(rank), CALLER);
+}
 
 // What the compiler calls in a check build.
 

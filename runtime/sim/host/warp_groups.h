@@ -6,6 +6,7 @@
 #pragma once
 #include "bulk.h"
 #include "matrices.h"
+#include "peers.h"
 
 namespace graphc_sim {
 
