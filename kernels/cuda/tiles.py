@@ -131,11 +131,13 @@ class Operand:
     vector: int
     along_k: bool
     matrix: bool = False
+    bordered: bool = False
 
     @staticmethod
     def of(access: OperandAccess) -> Operand:
         size = access.read.type.numpy_dtype.itemsize
-        return Operand(size, access.vector, access.along_k, access.is_matrix)
+        bordered = bool(access.borders)
+        return Operand(size, access.vector, access.along_k, access.is_matrix, bordered)
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,8 @@ def tensor_tiles(
         tiles = (*bulk, *GROUP_TILES, *tiles)
     if element == "float":  # fragments of both parts of larger tiles do not fit registers
         tiles = tuple(t for t in tiles if t.wm * t.wn <= 32 * 32)
+    if a.size == 4 and (a.bordered or b.bordered):
+        tiles = tuple(replace(t, blocks=1) if t.m * t.n >= 128 * 128 else t for t in tiles)
     return [replace(t, speed=t.speed * SPEEDS[element]) for t in tiles if t.copies(a, b)]
 
 

@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant("reduce", "i = 1; i < fewer; i++", "i = 1; i <= fewer; i++", "columns"),
     Mutant("reduce", "along % lanes == 0) slots", "true) slots", "runs"),
     Mutant(
-        "reduce", "split < Splits; split += Along", "split <= Splits; split += Along", "long_row"
+        "reduce", "split < parts; split += Along", "split <= parts; split += Along", "long_row"
     ),
     Mutant("reduce", "if (!first_of_row()) return;", "if (!stores()) return;", "long_row"),
     Mutant("reduce", "if (has(j)) kept.own[j] =", "kept.own[j] =", "kept"),
