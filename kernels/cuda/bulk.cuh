@@ -164,9 +164,7 @@ GRAPHC_INLINE T cluster_read(const T* from, int rank) {
   graphc_sim_cluster_read(&both.value, from, sizeof(T), rank);
 #else
   unsigned there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(there)
-      : "r"(shared_address(from)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(from)), "r"(rank));
   if constexpr (sizeof(T) == 4)
     asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(both.word[0]) : "r"(there) : "memory");
   else

@@ -94,7 +94,8 @@ struct PatchProduct {
         const int line = (threadIdx.x + i * threads) / per_line;
         const int x = (threadIdx.x + i * threads) % per_line * vector;
         const int n = n0 + (B::along_k ? line : x), k = B::along_k ? x : line;
-        const auto place = B::at(B::outer(0, smaller(n, N - (B::along_k ? 1 : vector))), B::depth(k));
+        const auto place =
+            B::at(B::outer(0, smaller(n, N - (B::along_k ? 1 : vector))), B::depth(k));
         from[i] = place.offset;
         live[i] = n < N ? place.live * int(sizeof(T)) : 0;
       }
@@ -105,7 +106,8 @@ struct PatchProduct {
       for (int i = 0; i < count; i++) {
         const int at = threadIdx.x + i * threads, line = at / per_line;
         if (all % threads && i + 1 == count && at >= all) break;
-        unsigned char* const to = tile + (line * SharedB::pitch + at % per_line * vector) * sizeof(T);
+        unsigned char* const to =
+            tile + (line * SharedB::pitch + at % per_line * vector) * sizeof(T);
         copy_async<size>(to, base + (from[i] + further), live[i]);
       }
     }
@@ -117,12 +119,14 @@ struct PatchProduct {
     constexpr int chunks = depth / half, all = Images * Patch::lines * Patch::W * chunks;
 #pragma unroll 4
     for (int i = threadIdx.x; i < all; i += threads) {
-      const int c = i % chunks, x = i / chunks % Patch::W, y = i / (chunks * Patch::W) % Patch::lines;
+      const int c = i % chunks, x = i / chunks % Patch::W,
+                y = i / (chunks * Patch::W) % Patch::lines;
       const int n = i / (chunks * Patch::W * Patch::lines);
       visitor(n * image + y * line + x * pixel + c * 16, n, y, x, c * half);
     }
   }
-  GRAPHC_INLINE static void copy_patch(unsigned char* to, const T* a, int image0, int top, int part) {
+  GRAPHC_INLINE static void copy_patch(unsigned char* to, const T* a, int image0, int top,
+                                       int part) {
     each_chunk([&](int at, int n, int y, int x, int c) {
       const bool exists = image0 + n < Patch::images && top + y >= 0 && top + y < Patch::H;
       const int left = Patch::channels - part * depth - c;
@@ -168,7 +172,8 @@ struct PatchProduct {
   };
   GRAPHC_INLINE static Row row_of(int m, int band, int first) {
     const int n = m % Images, p = m / Images / Patch::Q, q = m / Images % Patch::Q;
-    const int y = (band * Lines + p) * Patch::down + Patch::top, x = q * Patch::across + Patch::left;
+    const int y = (band * Lines + p) * Patch::down + Patch::top,
+              x = q * Patch::across + Patch::left;
     unsigned columns = 0, found = 0;
 #pragma unroll
     for (int s = 0; s < Patch::S; s++) {
@@ -202,8 +207,8 @@ struct PatchProduct {
 
   // `shared` has `bytes`.
   template <class Block, class Epilogue>
-  GRAPHC_INLINE static void run_in(const Block& block, unsigned char* shared, const T* a, const T* b,
-                                   const Epilogue& epilogue) {
+  GRAPHC_INLINE static void run_in(const Block& block, unsigned char* shared, const T* a,
+                                   const T* b, const Epilogue& epilogue) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int n0 = block.x() % tiles_n * BN, band = block.x() / tiles_n % bands;
     const int image0 = block.x() / (tiles_n * bands) * Images;
@@ -278,9 +283,8 @@ struct PatchProduct {
       for (int n = 0; n < across; n++)
 #pragma unroll
         for (int i = 0; i < 4; i += 2)
-          *reinterpret_cast<Run<float, 2>*>(
-              stage + (warp * 16 + lane / 4 + i * 4) * pitch + n * 8 + lane % 4 * 2) = {
-              {sum[f][n][i], sum[f][n][i + 1]}};
+          *reinterpret_cast<Run<float, 2>*>(stage + (warp * 16 + lane / 4 + i * 4) * pitch + n * 8 +
+                                            lane % 4 * 2) = {{sum[f][n][i], sum[f][n][i + 1]}};
       block.sync();
 #pragma unroll 4
       for (int i = threadIdx.x; i < 16 * Tile::warps * wide; i += threads) {

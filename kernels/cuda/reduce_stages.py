@@ -11,8 +11,8 @@ from graphc.ops.logic import C_TYPES
 
 def bytes_of_stage(loop: Loop) -> int:
     """Bytes of the results of one row."""
-    sizes = list(map(result_bytes, loop.sums))
-    return -(-sum(sizes) // max(sizes)) * max(sizes)
+    aligned = max(max(4, DTYPES[s.dtype].itemsize) for s in loop.sums)
+    return -(-sum(map(result_bytes, loop.sums)) // aligned) * aligned
 
 
 def stage_struct(number: int, loop: Loop) -> list[str]:

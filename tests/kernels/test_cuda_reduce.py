@@ -121,7 +121,7 @@ def test_long_rows_load_four_elements_before_they_store_one():
     ("name", "expected", "rows", "bytes_of_row"),
     [
         ("softmax_split", ["kernel", "stage1", "finish"], 12, [4, 4]),
-        ("normalised_split", ["kernel", "finish"], 3, [12]),
+        ("normalised_split", ["kernel", "finish"], 3, [4 + 16]),
     ],
 )
 def test_few_channels_are_split_one_launch_per_stage_and_one_that_finishes(

@@ -107,9 +107,9 @@ class Block {
   std::vector<Warp> warps;
   std::deque<std::uint16_t> ready;
   unsigned alive = 0;
-  Barrier whole, part;   // of all threads, and of the first ones
-  bool at_grid = false;  // all threads wait for the other blocks, at `whole`
-  unsigned rank = 0;     // in its cluster
+  Barrier whole, part;              // of all threads, and of the first ones
+  bool at_grid = false;             // all threads wait for the other blocks, at `whole`
+  unsigned rank = 0;                // in its cluster
   std::uint16_t cluster_epoch = 0;  // the first epoch behind the last barrier of the cluster
   // Of each four bytes of shared memory how many barriers of the cluster another block that read them
   // had passed, and one more; empty where none has.

@@ -15,8 +15,7 @@ inline void check_peer_cell(const Member& of, std::uintptr_t i, std::uint8_t mas
   if ((cell.valid_in(of.serial) & mask) != mask)
     report(uninitialised, pc, format("reads %s, which nobody has written", name().c_str()));
   if (cell.valid_in(of.serial) && cell.pending & mask)
-    report(pending, pc,
-           format("reads %s while a copy into it may be under way", name().c_str()));
+    report(pending, pc, format("reads %s while a copy into it may be under way", name().c_str()));
   if (cell.written.serial == of.serial && cell.written.bytes & mask &&
       cell.written.epoch >= of.block.cluster_epoch)
     report(race_written, pc,
