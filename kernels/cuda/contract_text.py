@@ -21,6 +21,7 @@ from graphc.kernels.cuda.own import owned
 from graphc.kernels.cuda.patch import PatchTile, parts_of, patch_tiles
 from graphc.kernels.cuda.persistent_text import launch_persistent
 from graphc.kernels.cuda.persistent_tile import PersistentTile
+from graphc.kernels.cuda.register_tiles import Tile
 from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.runs import RUN
 from graphc.kernels.cuda.shell import (
@@ -30,14 +31,7 @@ from graphc.kernels.cuda.shell import (
     wrapped,
 )
 from graphc.kernels.cuda.taps import Taps, problems_by_taps
-from graphc.kernels.cuda.tiles import (
-    AnyTile,
-    GroupTile,
-    TensorTile,
-    Tile,
-    lanes_of,
-    tiles_below,
-)
+from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, lanes_of, tiles_below
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
 from graphc.kernels.program.kernel import Kernel, TensorMap

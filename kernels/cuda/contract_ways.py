@@ -13,6 +13,7 @@ from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
 from graphc.kernels.cuda.patch import PatchTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile, persistent_tile
+from graphc.kernels.cuda.register_tiles import Tile
 from graphc.kernels.cuda.row_tile import WAITED, RowTile, row_tile
 from graphc.kernels.cuda.taps import Taps
 from graphc.kernels.cuda.tiles import (
@@ -21,7 +22,6 @@ from graphc.kernels.cuda.tiles import (
     Keeps,
     Operand,
     TensorTile,
-    Tile,
     choices,
     every_step,
     several,

@@ -1,4 +1,4 @@
-"""The tiles of contract.cuh and tensor.cuh, which of them a contraction takes, and splits of k."""
+"""The tiles of tensor.cuh, which of all a contraction takes, and splits of k."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.clusters import CLUSTERED, adds_in_cluster
-from graphc.kernels.cuda.shell import SHARED_BYTES
+from graphc.kernels.cuda.register_tiles import TILES, Tile, copying
 
 LEAST_STEPS = 4
 """Steps of the pipeline that a split is worth."""
@@ -46,80 +46,6 @@ MANY_PARTS = 24
 """Parts of k from which on several threads add those of one sum."""
 LANES = 8
 """Those threads."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """`m` x `n` sums per block, `tm` x `tn` of them per thread; `k` per step; `stages` pairs of
-    shared tiles; `blocks` per multiprocessor. `speed` is what it reaches of the best one. Of
-    several `groups` of threads each holds all sums, and adds its share of every step."""
-
-    m: int
-    n: int
-    k: int
-    tm: int
-    tn: int
-    stages: int
-    blocks: int
-    speed: float
-    groups: int = 1
-
-    @property
-    def threads(self) -> int:
-        return self.m // self.tm * (self.n // self.tn) * self.groups
-
-    @property
-    def cluster(self) -> int:
-        """Blocks, below each other, that read the same columns once."""
-        return 1
-
-    def instructions(self, size: int) -> float:
-        """Of a thread per step, with operands of `size` bytes, about."""
-        reads = (self.tm + self.tn) * self.k / 4
-        return (self.tm * self.tn * self.k + reads) / self.groups + _copies(self, size, 8)
-
-    def fits(self, itemsize: int) -> bool:
-        """Whether a block's tiles of such elements fit shared memory, its sums registers, and the
-        share of each group 16 bytes."""
-        bytes_per_step = (self.m + self.n) * (self.k * itemsize + 16)
-        return (
-            self.stages * bytes_per_step <= SHARED_BYTES
-            and (itemsize <= 4 or self.tm * self.tn <= 16)
-            and self.k // self.groups * itemsize % 16 == 0
-        )
-
-    def units(self, sections: int) -> int:
-        """Columns of each of `sections` in a tile: a multiple of 4, so that copies are of 4; 0 if
-        the tile cannot hold them."""
-        return self.n if sections == 1 else self.n // sections // 4 * 4
-
-    def exchanges(self, itemsize: int, operand: int) -> bool:
-        """Whether its sums fit where tiles of operands of such elements were."""
-        sums = self.groups * self.m * self.n * itemsize
-        return sums <= self.stages * (self.m + self.n) * self.k * operand
-
-    def __str__(self) -> str:
-        numbers = (self.m, self.n, self.k, self.tm, self.tn, self.stages)
-        several = (self.groups,) if self.groups > 1 else ()
-        return f"Registers<{', '.join(map(str, (*numbers, *several)))}>"
-
-
-TILES = (
-    Tile(128, 128, 16, 8, 8, 2, 2, 1.0),
-    Tile(128, 64, 16, 8, 4, 2, 2, 0.9),
-    Tile(64, 128, 16, 4, 8, 2, 2, 0.9),
-    Tile(64, 64, 16, 4, 4, 3, 4, 0.8),
-    Tile(32, 64, 16, 4, 4, 3, 6, 0.75),
-    Tile(64, 32, 16, 4, 4, 3, 6, 0.75),
-    Tile(32, 32, 16, 2, 4, 3, 6, 0.55),
-    Tile(16, 64, 16, 4, 4, 3, 8, 0.6),
-    Tile(64, 16, 16, 4, 2, 3, 8, 0.45),
-    Tile(32, 32, 64, 4, 4, 2, 2, 0.45, groups=4),
-    Tile(16, 32, 64, 4, 4, 3, 4, 0.45, groups=8),
-    Tile(16, 16, 64, 4, 2, 3, 4, 0.3, groups=8),
-)
-"""Without measurements, from the ratio of multiply-adds to shared reads. Tiles of several groups
-are for few sums: a block is through with its steps sooner, and k need not be cut."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +94,11 @@ class TensorTile:
         four registers if they are of four bytes; of a copy where it lies in an image."""
         products = self.wm * self.wn * self.k * size / (16 * 8 * 32)
         fragments = (self.wm + self.wn) / 16 * self.k * size / 32
-        return products + fragments * (7 if size == 4 else 3) + _copies(self, size, 20)
+        return (
+            products
+            + fragments * (7 if size == 4 else 3)
+            + copying((self.m + self.n) * self.k, size, self.threads, 20)
+        )
 
     def shared_bytes(self, size: int) -> int:
         """Of a block, with operands of `size` bytes."""
@@ -206,15 +136,12 @@ class GroupTile(TensorTile):
 
     def instructions(self, size: int) -> float:
         """As of `TensorTile`: products read shared memory by themselves."""
-        return self.n / 128 * self.k / 16 * 6 + _copies(self, size, 20)
+        return self.n / 128 * self.k / 16 * 6 + copying(
+            (self.m + self.n) * self.k, size, self.threads, 20
+        )
 
     def __str__(self) -> str:
         return f"WarpGroups<{self.m}, {self.n}, {self.k}, {self.stages}>"
-
-
-def _copies(tile: AnyTile, size: int, each: int) -> float:
-    """Instructions of a thread that copies 16 bytes at a time, `each` for that."""
-    return each * (tile.m + tile.n) * tile.k * size / 16 / tile.threads
 
 
 MOST_LINES = 16

@@ -17,7 +17,8 @@ from graphc.dtypes import convert
 from graphc.ir import DTYPES, Node
 from graphc.kernels.cuda import tiles
 from graphc.kernels.cuda.contract_text import lower_contract
-from graphc.kernels.cuda.tiles import GROUP_TILES, LONG_TILES, SHORT_TILES, TILES, AnyTile
+from graphc.kernels.cuda.register_tiles import TILES
+from graphc.kernels.cuda.tiles import GROUP_TILES, LONG_TILES, SHORT_TILES, AnyTile
 from graphc.kernels.lower import candidates
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.tf32 import ReadTf32

@@ -10,7 +10,8 @@ import pytest
 
 import graphc
 from graphc.kernels.cuda import tiles
-from graphc.kernels.cuda.tiles import TILES, Tile, choose_tile
+from graphc.kernels.cuda.register_tiles import TILES, Tile
+from graphc.kernels.cuda.tiles import choose_tile
 from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.sim.native import BACKWARD, FORWARD

@@ -137,9 +137,7 @@ MUTANTS = (
     Mutant("reduce", "if (threadIdx.x < second)", "if (threadIdx.x < 2 * second)", "runs"),
     Mutant("reduce", "i = 1; i < fewer; i++", "i = 1; i <= fewer; i++", "columns"),
     Mutant("reduce", "along % lanes == 0) slots", "true) slots", "runs"),
-    Mutant(
-        "reduce", "split < parts; split += Along", "split <= parts; split += Along", "long_row"
-    ),
+    Mutant("reduce", "split < parts; split += Along", "split <= parts; split += Along", "long_row"),
     Mutant("reduce", "if (!first_of_row()) return;", "if (!stores()) return;", "long_row"),
     Mutant("reduce", "if (has(j)) kept.own[j] =", "kept.own[j] =", "kept"),
     Mutant("reduce", "if (has(j)) body(held_column(j), kept", "body(held_column(j), kept", "kept"),
