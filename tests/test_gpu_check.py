@@ -301,7 +301,7 @@ def test_the_whole_kit_runs_on_the_simulated_gpu(tmp_path):
         "--workloads",
         "mlp-small-b20",
         "--minutes",
-        "4",
+        "8",
     ]
     with pytest.raises(SystemExit) as ended:
         kit.main(options)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graphc.ir import ROW_MAJOR
 from graphc.kernels.cuda.contract import Problem
-from graphc.kernels.cuda.patches import PATCH, count, owned
+from graphc.kernels.cuda.own_patches import PATCH, count, owned
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.shell import Launches
 from graphc.kernels.program.epilogue import Epilogue

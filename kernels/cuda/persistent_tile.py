@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphc.kernels.cuda.patches import PATCH, count
+from graphc.kernels.cuda.own_patches import PATCH, count
 from graphc.kernels.cuda.shell import THREADS
 from graphc.kernels.cuda.tiles import BYTES, MULTIPROCESSORS
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.own import owned
-from graphc.kernels.cuda.patches import count
-from graphc.kernels.cuda.patches import owned as owned_patches
+from graphc.kernels.cuda.own_patches import count
+from graphc.kernels.cuda.own_patches import owned as owned_patches
 from graphc.kernels.cuda.runs import Runs, runs_of
 from graphc.kernels.cuda.shell import (
     BLOCKS,

@@ -1,0 +1,43 @@
+"""Records of what PyCUDA and cuda-bindings ask of a driver, and how to read them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cuda import test_cublas, test_cudnn
+from tests.tools import missing, need_command, need_package, run_python
+from tools.driver_stub import build_stub, find_headers
+
+FAKES = [Path(__file__).with_name(name) for name in ("fake_driver.c", "fake_maps.c")]
+
+
+def recorded(module: str, folder: Path) -> dict[str, Any]:
+    """What the module of this package prints, in a process whose driver only records."""
+    need_package("pycuda")
+    need_package("cuda.bindings")
+    need_command("gcc")
+    headers = find_headers()
+    if headers is None:
+        missing("there is no cuda.h: neither a CUDA toolkit nor nvidia-cuda-runtime")
+    build_stub(headers, folder, FAKES)
+    places = {"LD_LIBRARY_PATH": str(folder), "GRAPHC_CACHE_DIR": str(folder / "cache")}
+    places["FAKE_CUBLAS"] = str(test_cublas.build_fake(folder))
+    places["FAKE_CUDNN"] = str(test_cudnn.build_fake(folder))
+    printed = run_python("-m", f"tests.cuda.{module}", environment=places)
+    return json.loads(printed)
+
+
+def verbs(lines: list[str]) -> list[str]:
+    return [line.split()[0] for line in lines]
+
+
+def count(lines: list[str], names: tuple[str, ...]) -> int:
+    return sum(verb in names for verb in verbs(lines))
+
+
+def parts(step: list[str]) -> tuple[list[str], list[str]]:
+    """What the first step issues at once, and what it captures."""
+    begin, end = verbs(step).index("begin_capture"), verbs(step).index("end_capture")
+    return step[:begin], step[begin + 1 : end]
