@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from graphc.ir import Graph, Value
-from graphc.kernels.program.statement import Load, Program, Statement
+from graphc.kernels.program.statement import Load, Program, Statement, Store
 
-_Touches = dict[int, list[tuple[int, Statement]]]
-"""The statements that read or write a value, by the program, with their places in it."""
+_Places = dict[int, list[tuple[int, Statement]]]
+"""The statements that read, or that write, a value, by the program, with their places in it."""
 
 
 def inplace_pairs(
@@ -19,32 +19,34 @@ def inplace_pairs(
 ) -> tuple[tuple[int, int], ...]:
     """The numbers of (input, output) pairs where each element is read only to make the same element
     of the output, by the same program, in statements that come before its store. `operands` are
-    read by others too."""
-    touches: dict[str, _Touches] = {}
+    read by others too; a later program may read the output again."""
+    read: dict[str, _Places] = {}
+    written: dict[str, _Places] = {}
     for number, program in enumerate(programs):
         for place, statement in enumerate(program.statements):
+            found = written if isinstance(statement, Store) else read
             for pointer in statement.pointers:
-                own = touches.setdefault(pointer, {})
+                own = found.setdefault(pointer, {})
                 own.setdefault(number, []).append((place, statement))
     stored: dict[int, list[int]] = {}
     for o, y in enumerate(body.outputs):
-        for number in touches.get(pointers[y], {}):
+        for number in written.get(pointers[y], {}):
             stored.setdefault(number, []).append(o)
     pairs: list[tuple[int, int]] = []
     for i, x in enumerate(body.inputs):
         if x in operands:
             continue
-        reads = touches.get(pointers[x], {})
+        reads = read.get(pointers[x], {})
         # Only what a program that reads x stores can lie over it; what is not read lets all.
         over = stored.get(next(iter(reads)), ()) if reads else range(len(body.outputs))
         for o in over:
             y = body.outputs[o]
-            if x.type == y.type and _inplace(reads, touches.get(pointers[y], {})):
+            if x.type == y.type and _inplace(reads, written.get(pointers[y], {})):
                 pairs.append((i, o))
     return tuple(pairs)
 
 
-def _inplace(reads: _Touches, stores: _Touches) -> bool:
+def _inplace(reads: _Places, stores: _Places) -> bool:
     for number, loads in reads.items():
         own = stores.get(number, [])
         written = {s.accesses for _, s in own}

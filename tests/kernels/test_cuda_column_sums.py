@@ -35,6 +35,20 @@ class Beside(Normed):
         return graphc.relu(self.norm2(self.conv2(y)) + self.norm2(self.conv2(y * 2)))
 
 
+class Twice(Normed):
+    """Two norms of what one data gradient makes: its epilogue stores images that are read again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(4, 8, 3, padding=1, bias=False)
+        self.norm3, self.conv3 = nn.BatchNorm2d(8), nn.Conv2d(8, 12, 3, padding=1)
+
+    def forward(self, x: Any) -> Any:
+        x = graphc.tanh(self.conv1(x))
+        x = x + self.norm1(x) + self.norm3(x * x)
+        return self.norm2(self.conv2(x)) + self.conv3(x)
+
+
 def compiled(device: str, model: type[nn.Module] = Normed, **options: Any) -> Any:
     graphc.seed(0)
 
@@ -106,6 +120,16 @@ def test_training_is_as_by_the_reference(
     for key, array in got.items():
         scale = np.abs(want[key]).max()
         np.testing.assert_allclose(array, want[key], rtol=0, atol=tolerance * scale, err_msg=key)
+
+
+def test_what_a_later_launch_reads_again_is_not_written_over():
+    need_command("g++", "clang++")
+    here = compiled("sim", Twice, streams=1)
+    assert any("dgrad" in name for name in joined(here))
+    got, want = steps(here), steps(compiled("reference", Twice))
+    for key, array in got.items():
+        scale = np.abs(want[key]).max()
+        np.testing.assert_allclose(array, want[key], rtol=0, atol=1e-4 * scale, err_msg=key)
 
 
 def test_results_do_not_depend_on_streams():
