@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
+import pytest
 
 import graphc
 from benchmarks.differences import Results
 from graphc import optim, program
+from graphc.kernels.cuda import reduce, reduce_text
 from graphc.passes.pipeline import OPTIONAL
 from graphc.runtime.reference import ReferenceExecutable
 from tests.networks.kinds.heads import Array
@@ -29,7 +31,7 @@ def check(network: Network, devices: tuple[str, ...]) -> list[str]:
 
     Device "planned" is the CPU's program, all passes run, all kernels written and a plan proved
     for one stream and for three, but played in NumPy: no compiler is asked. "planned sim" is that
-    of the simulated GPU.
+    of the simulated GPU. "large sim" is that GPU with kernels as large images have them.
     """
     written = write(network)
     expected = truth(written)
@@ -66,9 +68,10 @@ def _other_bits(written: Written, expected: Known) -> list[str]:
 
 def run(written: Written, weights: Results, device: str, **options: Any) -> Results:
     """The results of a network by their names, as `truth` names them."""
-    with _planned() if device.startswith("planned") else _as_it_is():
-        options["device"] = {"planned": "cpu", "planned sim": "sim"}.get(device, device)
-        return _run(written, weights, options)
+    how, _, where = device.rpartition(" ")
+    how, where = (where, "cpu") if where == "planned" else (how, where)
+    with {"planned": _planned, "large": _large, "": nullcontext}[how]():
+        return _run(written, weights, {**options, "device": where})
 
 
 def _run(written: Written, weights: Results, options: Options) -> Results:
@@ -122,11 +125,6 @@ def _heads(network: Network, values: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
-
-
-@contextmanager
 def _planned() -> Iterator[None]:
     """Programs are planned for their device and played in NumPy; what the passes made of them is
     compared with their traces."""
@@ -144,3 +142,14 @@ def _planned() -> Iterator[None]:
         yield
     finally:
         program.load, os.environ["GRAPHC_CHECK"] = load, check
+
+
+@contextmanager
+def _large() -> Iterator[None]:
+    """Channels are reduced as if their images were large: no block has all of one, and convolutions
+    add up the columns that are summed first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduce, "ALONE_BYTES", 0)
+        patch.setattr(reduce_text, "GATHERED_BYTES", 0)
+        patch.setenv("GRAPHC_PLAN_CACHE", "0")
+        yield
