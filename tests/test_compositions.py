@@ -239,3 +239,20 @@ def test_what_is_read_behind_a_guard_is_overwritten(device: str) -> None:
 
     for n in BATCHES[device]:
         assert_same(without_first_row, device, normal(n, 6) / 4, normal(6, 6) / 4)
+
+
+def test_results_of_rows_stand_side_by_side_along_the_axis_that_was_reduced(device: str) -> None:
+    """As many of them as the rows had elements, so that loops over rows look made for both."""
+
+    def pooled(x: Any, weight: Any) -> Any:
+        y = graphc.relu(graphc.silu(graphc.adaptive_max_pool2d(x, (3, 3))))
+        return graphc.conv2d(y, weight, stride=(1, 2))
+
+    def padded(x: Any, weight: Any) -> Any:
+        total = graphc.sum(graphc.tanh(x), axis=2, keepdims=True)
+        before = graphc.pad(total, ((0, 0), (0, 0), (1, 1), (0, 0)))
+        return graphc.conv2d(x + graphc.sigmoid(before), weight)
+
+    for n in BATCHES[device]:
+        assert_same(pooled, device, normal(n, 3, 9, 7), normal(5, 3, 3, 1))
+        assert_same(padded, device, normal(n, 3, 3, 5), normal(4, 3, 1, 1))

@@ -52,7 +52,7 @@ class Walk(Writer):
 
     def value(self, value: Value, places: Places, guards: Guards = ()) -> str:
         if value in self._given:
-            at = self._settled(places)
+            at = self._settled(value, places)
             assert at in self._given[value], f"{value} is read at {at}"
             return self._given[value][at]
         key = (value, places, guards)
@@ -72,7 +72,7 @@ class Walk(Writer):
     ) -> None:
         """Say that `value` at `places`, and nowhere else that was not said, is in `register`
         already, which varies along `axes`, or all."""
-        self._given.setdefault(value, {})[self._settled(places)] = register
+        self._given.setdefault(value, {})[self._settled(value, places)] = register
         self.axes[register] = frozenset(range(self.domain.rank)) if axes is None else axes
 
     def forget(self, but: frozenset[int] | None) -> None:
@@ -80,13 +80,19 @@ class Walk(Writer):
         known = self._known.items()
         self._known = {k: r for k, r in known if but is not None and self.axes[r] <= but}
 
-    def _settled(self, places: Sequence[Place]) -> Places:
-        """`places` without the indices that are always 0."""
+    def _settled(self, value: Value, places: Sequence[Place]) -> Places:
+        """`places` of `value` without the indices that are always 0: of an axis of one element all
+        are, where a guard leaves out the others."""
         extents = self.domain.extents
-        wide = (
-            tuple(c * (n > 1) for c, n in zip(p.coefficients, extents, strict=True)) for p in places
-        )
-        return tuple(Place(c, p.offset, p.divisor) for c, p in zip(wide, places, strict=True))
+        return tuple(
+            Place(
+                tuple(c * (n > 1) for c, n in zip(p.coefficients, extents, strict=True)),
+                p.offset, p.divisor,
+            )
+            if own > 1
+            else self.domain.constant(0)
+            for p, own in zip(places, value.type.shape, strict=True)
+        )  # fmt: skip
 
     def store_all(self, wanted: Sequence[tuple[Value, Piece]]) -> None:
         """Store pieces of outputs; all are computed first, so that any may overwrite an input."""
