@@ -18,7 +18,7 @@ from graphc.state import StateBuffer
 from graphc.target import Target
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
-    from graphc.kernels.program.kernel import Kernel
+    from graphc.kernels.program.kernel import GridLaunch, Kernel
     from graphc.runtime.plan.plan import Plan
 
 
@@ -241,18 +241,19 @@ def _lowered(
 
     kernels: dict[str, Kernel] = {}
     for each in (graph, *bodies(graph)):
-        patches: tuple[int, ...] = ()
-        # Contractions first: the other kernels of a loop go through the patches of one.
+        along: GridLaunch | None = None
+        # Contractions first: the other kernels of a loop go along with what blocks of one own.
         for node in sorted(each.nodes, key=lambda n: getattr(n.op, "template", "") != "contract"):
             name = node.outputs[0].name
             if known and name in known and known[name].name == getattr(node.op, "kernel", name):
                 kernels[name] = known[name]
             elif node.op.name not in ("reshape", "scan"):
                 with stage("lower", node):
-                    kernels[name] = lower(node, target, each is not graph, patches)
+                    kernels[name] = lower(node, target, each is not graph, along)
             else:
                 continue
-            patches = patches or next((x.patches for x in kernels[name].launches), ())
+            if each is not graph:
+                along = along or next((x for x in kernels[name].launches if x.owned), None)
     return kernels
 
 

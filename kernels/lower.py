@@ -11,7 +11,7 @@ from graphc.kernels.cpu.contract import contract_candidates
 from graphc.kernels.cpu.lower import lower_cpu
 from graphc.kernels.cpu.transpose import lower_relayout
 from graphc.kernels.cuda.lower import cuda_candidates, lower_cuda
-from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
@@ -25,16 +25,16 @@ CALLS_PER_NODE = 8
 
 
 def lower(
-    node: Node, target: Target, looped: bool = False, patches: tuple[int, ...] = ()
+    node: Node, target: Target, looped: bool = False, along: GridLaunch | None = None
 ) -> Kernel:
     """The kernel that computes a fused node or a relayout on `target.device`: cpu, or cuda and sim,
-    which share their text. A `looped` one is of a loop's body, of which a kernel
-    may go through `patches` (`GridLaunch`)."""
+    which share their text. A `looped` one is of a loop's body, where blocks
+    of a pointwise kernel go `along` with those of a launch that own something, if there is one."""
     if isinstance(node, KernelNode):
         with _deep_enough(node):
             if target.device == "cpu":
                 return lower_cpu(node, target)
-            return lower_cuda(node, target, looped=looped, patches=patches)
+            return lower_cuda(node, target, looped=looped, along=along)
     assert node.op.name == "relayout", f"{node.op.name} is not a kernel"
     return (lower_relayout if target.device == "cpu" else lower_cuda)(node, target)
 

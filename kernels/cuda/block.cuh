@@ -94,7 +94,7 @@ GRAPHC_INLINE void copy_part(const Block& block, Argument from, Argument to, lon
 // blocks of the launch take them in turn, the one of number `first` taking the first.
 template <int Threads, int Bytes, int Columns, int Rows, class Work>
 GRAPHC_INLINE void play(unsigned first, unsigned char* memory, const Work& work) {
-  if (threadIdx.x >= Threads) return;
+  if (Threads < 256 && threadIdx.x >= Threads) return;  // of 256, which a joined launch has
   const unsigned begin = first % gridDim.x;
   const unsigned mine = blockIdx.x < begin ? blockIdx.x + gridDim.x - begin : blockIdx.x - begin;
   for (unsigned i = mine; i < Columns * Rows; i += gridDim.x)

@@ -128,7 +128,7 @@ def _kernel(
         else problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
         _shape(problem, tile, splits, taps, within),
-        functor(body, problem, epilogue, sums, isinstance(tile, PersistentTile)),
+        functor(body, problem, epilogue, sums, isinstance(tile, PersistentTile | RowTile)),
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
     header = "wgmma" if isinstance(tile, GroupTile) else header
@@ -144,6 +144,8 @@ def _kernel(
     if isinstance(tile, PersistentTile):
         held = body.inputs[problem.b.read.input].type.nbytes
         return replace(kernel, held=held, turns=tile.parts > 1)
+    if isinstance(tile, RowTile) and tile.holds:
+        kernel = replace(kernel, held=body.inputs[problem.b.read.input].type.nbytes)
     whole = splits == 1 and taps is None and behind is None
     return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
 
@@ -200,6 +202,9 @@ def _launch(
         rows = isinstance(tile, RowTile)
         own = owned(launches.node.body, tiles, problem.nest.node.output) if rows else ()
         launches.add([f"{call}, {whole});"], tiles, "kernel", 1, *more, own, maps, cluster)
+        if isinstance(tile, RowTile) and tile.holds:
+            held, weights = _template(tile), operands.split(", ")[1]
+            launches.hold([f"{held}::hold(held, block, {weights});"], f"{held}::Weights")
         return
     if within:
         launches.add([f"{call}, {whole});"], tiles * splits, "kernel", 1, *more, (), maps, splits)

@@ -106,10 +106,11 @@ def ways(
 
 def _by_rows(problem: Problem) -> Way | None:
     """The way in which blocks own rows of the output, if there is one: of float32 without borders,
-    whose operands are copied 16 bytes at a time, the rows' along k."""
+    rounded to tf32 or not, whose operands are copied 16 bytes at a time, the rows' along k."""
     batches, m, n, k = problem.sizes
     a, b = problem.a, problem.b
-    plain = all(x.element == "float" and x.vector == 4 and not x.borders for x in (a, b))
+    elements = {x.element for x in (a, b) if x.vector == 4 and not x.borders}
+    plain = {a.element, b.element} == elements and elements <= {"float", "tf32"}
     sums = problem.nest.node.output.type.dtype == "f32"
     if batches != 1 or problem.limits or not (plain and sums and a.along_k):
         return None

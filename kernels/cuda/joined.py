@@ -105,7 +105,8 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     lines, most = _Lines().written(parts, 0)
     holding = [p.holds for p in parts if isinstance(p, RepeatText) and p.holds]
     multiples = (p.kernel.launches[p.launch].multiple for p in holding if p.kernel)
-    bounds = f"{THREADS}, {1 if holding else RESIDENT}"
+    alone = any(p.kernel.fills for p in holding if p.kernel)
+    bounds = f"{THREADS}, {1 if alone else RESIDENT}"
     spaces = [_space(k) for k in kernels.values()]
     function = [
         f'extern "C" __global__ void __launch_bounds__({bounds})',
@@ -155,11 +156,13 @@ class _Lines:
             if isinstance(part, RepeatText):
                 lines += self.wait() if part.waits else []
                 self.holds = part.holds
-                lines += _hold(part.holds) if part.holds else []
                 inner, _ = self.written(part.parts, depth + 1)
                 self.holds = None
                 head = f"for (int t{depth} = 0; t{depth} < {part.count}; t{depth}++) {{"
-                lines += ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
+                loop = ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
+                if part.holds:
+                    loop = ["{", *(f"  {x}" for x in (*_hold(part.holds), *loop)), "}"]
+                lines += loop
             else:
                 lines += self.part(part, depth)
         return lines, self.most

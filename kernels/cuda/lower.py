@@ -17,7 +17,7 @@ from graphc.kernels.cuda.scatter import lower_scatter
 from graphc.kernels.cuda.shell import Launches
 from graphc.kernels.cuda.sort import lower_sort
 from graphc.kernels.program.counts import check_grids
-from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import KernelNode
 from graphc.target import Target
 
@@ -39,11 +39,11 @@ def lower_cuda(
     target: Target,
     order: str = "",
     looped: bool = False,
-    patches: tuple[int, ...] = (),
+    along: GridLaunch | None = None,
 ) -> Kernel:
     """The CUDA kernel of a fused node or a relayout. Values are row-major, or images and weights
     whose channels run fastest. A contraction keeps to `order` where it can, if it is given;
-    `looped` ones are of a loop's body, whose blocks go through `patches` if there are any.
+    `looped` ones are of a loop's body, whose pointwise kernels go `along` with a launch.
     CompileError if there is more of something than the kernel can count."""
     if not isinstance(node, KernelNode):
         node = conversion(node)
@@ -51,7 +51,7 @@ def lower_cuda(
         return Launches(node, {}).kernel((), ())
     lower = TEMPLATES[node.op.template]
     if lower is lower_pointwise:
-        return _complete(node, lower_pointwise(node, patches))
+        return _complete(node, lower_pointwise(node, along))
     if lower is not lower_contract:
         return _complete(node, lower(node))
     own = (target.splits_products, target.multiplies_groups, order, looped)

@@ -8,10 +8,10 @@
 
 namespace graphc {
 
-// Calls body(i) for the element of each thread of `block`, counted within the part.
-template <class Index, class Body>
+// Calls body(i) for the element of each of the Threads of `block`, counted within the part.
+template <int Threads = 256, class Index, class Body>
 GRAPHC_INLINE void each(Index count, int block, const Body& body) {
-  const Index i = static_cast<Index>(block) * blockDim.x + threadIdx.x;
+  const Index i = static_cast<Index>(block) * Threads + threadIdx.x;
   if (i < count) body(i);
 }
 

@@ -24,7 +24,7 @@ from graphc.kernels.cuda.shell import (
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import Names, Pointers
 from graphc.kernels.program.parts import Part, grouped, make_part
 from graphc.kernels.program.pieces import space
@@ -42,6 +42,7 @@ class _Text:
     per_thread: int
     runs: Runs | None = None
     patches: tuple[int, ...] = ()
+    threads: int = THREADS
 
     @staticmethod
     def of(part: Part, index: str, large: bool) -> _Text:
@@ -56,7 +57,7 @@ class _Text:
 
     @property
     def blocks(self) -> int:
-        return -(-self.part.domain.size // (THREADS * self.per_thread))
+        return -(-self.part.domain.size // (self.threads * self.per_thread))
 
     def lines(self, block: str, count: str) -> list[str]:
         """The statements of a thread: what is the same for all elements, then each element. A
@@ -72,7 +73,8 @@ class _Text:
         if self.per_thread == 1:
             lines = elements.lines(self._names, "1")
             body = [f"  {line}" for line in (*self._define(elements), *lines)]
-            call = f"each({count}, {block}, [&]({index} i) {{"
+            threads = f"<{self.threads}>" if self.threads != THREADS else ""
+            call = f"each{threads}({count}, {block}, [&]({index} i) {{"
             if self.patches:
                 rows, columns = self.patches
                 call = f"each_of_patch<{rows}, {columns}>({block}, [&]({index} i) {{"
@@ -100,13 +102,14 @@ def _scalars_and_elements(part: Part) -> tuple[Program, Program]:
     return part.program.split(frozenset())
 
 
-def lower_pointwise(node: KernelNode, patches: tuple[int, ...] = ()) -> Kernel:
+def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel:
     """The kernel of a fused node without a reduction. Where it has one element for each of as many
-    rows and columns as `patches` says, a block takes a patch of them."""
+    rows and columns as the patches of a launch `along` with it, a block takes a patch of them; else
+    it takes equal parts, as many as that launch has blocks that own rows, if it has threads."""
     body = node.body
     names = Names()
     pointers = names.pointers(body)
-    parts, groups = [], grouped(body)
+    parts, groups, patches = [], grouped(body), along.patches if along else ()
     if len(groups) == 1 and len(patches) == 2 and space(body, groups[0][0]) == patches:
         return _by_patches(node, groups[0], patches, names, pointers)
     for group in groups:
@@ -119,6 +122,10 @@ def lower_pointwise(node: KernelNode, patches: tuple[int, ...] = ()) -> Kernel:
     large = sum(p.domain.size for p in parts) >= BLOCKS * THREADS * 4
     index = index_type(body)
     texts = [_Text.of(part, index, large) for part in parts]
+    threads = THREADS
+    if len(parts) == 1 and along and along.owned and not large:
+        threads = _equal_share(parts[0].domain.size, along.grid[0])
+        texts = [replace(text, threads=threads) for text in texts]
     if len(parts) == 1:
         functors: list[list[str]] = []
         lines = texts[0].lines("block.x()", f"{index}({parts[0].domain.size})")
@@ -129,6 +136,7 @@ def lower_pointwise(node: KernelNode, patches: tuple[int, ...] = ()) -> Kernel:
     launches.add(
         lines,
         sum(text.blocks for text in texts),
+        threads=threads,
         resident=resident,
         owned=_owned(body, groups, texts),
     )
@@ -162,9 +170,16 @@ def _owned(
         return ()
     ((group,), (text,)) = groups, texts
     shape, rows = space(body, group[0]), group[0].type.shape[:1]
-    whole = text.part.domain.size == text.blocks * THREADS * text.per_thread
+    whole = text.part.domain.size == text.blocks * text.threads * text.per_thread
     in_order = memory_order(group) == tuple(range(len(shape)))
     return owned(body, text.blocks) if whole and in_order and shape[:1] == rows else ()
+
+
+def _equal_share(size: int, blocks: int) -> int:
+    """The threads of a block of so many, each with one element, if they are whole warps; else as
+    many as blocks have that go along with none."""
+    share = size // blocks
+    return share if size % blocks == share % 32 == 0 and 0 < share <= THREADS else THREADS
 
 
 def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:

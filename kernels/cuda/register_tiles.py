@@ -78,6 +78,7 @@ TILES = (
     Tile(32, 32, 64, 4, 4, 2, 2, 0.45, groups=4),
     Tile(16, 32, 64, 4, 4, 3, 4, 0.45, groups=8),
     Tile(16, 16, 64, 4, 2, 3, 4, 0.3, groups=8),
+    Tile(8, 8, 128, 2, 1, 3, 4, 0.15, groups=8),
 )
 """Without measurements, from the ratio of multiply-adds to shared reads. Tiles of several groups
 are for few sums: a block is through with its steps sooner, and k need not be cut."""

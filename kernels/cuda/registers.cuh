@@ -28,20 +28,22 @@ struct Registers {
     GRAPHC_INLINE static int place(int i, int thread) {
       return i / vector * (Across * vector) + thread * vector + i % vector;
     }
-    // to[i][j] is the element at the thread's place i and at k + j.
-    GRAPHC_INLINE static void load(Sum (&to)[Count][quad], const T* tile, int thread, int k) {
+    // to[i][j] is the element at the thread's place first + i and at k + j.
+    template <int Some>
+    GRAPHC_INLINE static void load(Sum (&to)[Some][quad], const T* tile, int thread, int k,
+                                   int first = 0) {
 #pragma unroll
-      for (int i = 0; i < Count; i += vector)
+      for (int i = 0; i < Some; i += vector)
         if constexpr (Shared::along_k) {
-          const auto part =
-              *reinterpret_cast<const Run<T, quad>*>(tile + Shared::at(place(i, thread), k));
+          const auto part = *reinterpret_cast<const Run<T, quad>*>(
+              tile + Shared::at(place(first + i, thread), k));
 #pragma unroll
           for (int j = 0; j < quad; j++) to[i][j] = decode(part.at[j]);
         } else {
 #pragma unroll
           for (int j = 0; j < quad; j++) {
             const auto part = *reinterpret_cast<const Run<T, vector>*>(
-                tile + Shared::at(place(i, thread), k + j));
+                tile + Shared::at(place(first + i, thread), k + j));
 #pragma unroll
             for (int v = 0; v < vector; v++) to[i + v][j] = decode(part.at[v]);
           }
@@ -65,15 +67,21 @@ struct Registers {
     GRAPHC_INLINE void step(const typename SharedA::T* tile_a, const typename SharedB::T* tile_b) {
 #pragma unroll 1  // unrolled further, reads are hoisted until registers spill
       for (int k = group * share; k < (group + 1) * share; k += quad) {
-        T a[TM][quad], b[TN][quad];
-        StripA::load(a, tile_a, y, k);
+        // Quads of k of all rows and columns at once would take as many registers as the sums.
+        constexpr int at_once = SharedA::along_k && SharedB::along_k ? 1 : TM;
+        T b[TN][quad];
         StripB::load(b, tile_b, x, k);
 #pragma unroll
-        for (int j = 0; j < quad; j++)
+        for (int first = 0; first < TM; first += at_once) {
+          T a[at_once][quad];
+          StripA::load(a, tile_a, y, k, first);
 #pragma unroll
-          for (int m = 0; m < TM; m++)
+          for (int j = 0; j < quad; j++)
 #pragma unroll
-            for (int n = 0; n < TN; n++) sum[m][n] += a[m][j] * b[n][j];
+            for (int m = 0; m < at_once; m++)
+#pragma unroll
+              for (int n = 0; n < TN; n++) sum[first + m][n] += a[m][j] * b[n][j];
+        }
       }
     }
     // Calls visitor(m, n, sum), or for the Run of sums that begins at n.

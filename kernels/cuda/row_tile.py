@@ -13,6 +13,9 @@ NEAR_BYTES = 96 * 1024
 shared memory of two blocks: of the 256 KB of a multiprocessor of an H100, the 192 KB of an A100."""
 NEAR_RATE = 64
 """Bytes per cycle that a multiprocessor reads from L1: half of what it has."""
+MOST_HELD = 64 * 1024
+"""Bytes of a columns' operand that a block holds in registers: 64 of each thread, half of what each
+has where two blocks are on a multiprocessor."""
 ALONE = 1200
 """Cycles of a block beside its products: latencies of rows and epilogue, barriers."""
 WAITED = 2400
@@ -25,10 +28,12 @@ NEIGHBOURS = 8
 
 @dataclass(frozen=True)
 class RowTile:
-    """As `Tile`: all `n` columns of `m` rows, which the block owns."""
+    """As `Tile`: all `n` columns of `m` rows, which the block owns. It `holds` what the columns
+    read in registers for all iterations, or reads it from L1."""
 
     m: int
     n: int
+    holds: bool = False
     groups: ClassVar[int] = 1
     threads: ClassVar[int] = THREADS
     blocks: ClassVar[int] = RESIDENT
@@ -43,18 +48,26 @@ class RowTile:
 
 def row_tile(m: int, n: int, k: int, sections: int, along_k: bool) -> tuple[float, RowTile] | None:
     """The tile of a product of floats in a loop whose blocks own as many rows of results as they
-    have threads, with the cycles that it takes; None where its rows are no whole blocks, or what
-    its columns read does not stay near. That lies `along_k`, or along columns."""
-    if not n or THREADS % n:
-        return None
-    rows, columns, operand = THREADS // n, n * sections, n * sections * k * 4
+    have threads for, or fewer so that there are more blocks, with the cycles that it takes; None
+    where its rows are no whole blocks, or what its columns read does not stay near. That lies
+    `along_k`, or along columns."""
+    columns, operand = n * sections, n * sections * k * 4
     across = THREADS // NEIGHBOURS if along_k else columns // 4
-    shares = columns % across == THREADS % across == k % (4 * THREADS // across) == 0
-    if m % rows or rows > MOST_ROWS or not shares or operand > NEAR_BYTES:
+    if not across or columns % across or THREADS % across or k % (4 * THREADS // across):
+        return None
+    if THREADS % n or THREADS // n > MOST_ROWS or operand > NEAR_BYTES:
         return None
     groups = 1 if along_k else THREADS // across
-    if rows * (k + groups * columns) * 4 > SHARED_BYTES:
-        return None
-    cycles = max(operand / NEAR_RATE, rows * columns * k / MULTIPLY_ADDS)
-    rounds = -(-(m // rows) // (MULTIPROCESSORS * RESIDENT))
-    return rounds * (cycles + ALONE), RowTile(rows, columns)
+    holds = operand <= MOST_HELD
+    found = []
+    for rows in range(1, THREADS // n + 1):
+        whole = m % rows == rows * n % 32 == 0
+        if not whole or rows * (k + groups * columns) * 4 > SHARED_BYTES:
+            continue
+        beside = -(-(m // rows) // MULTIPROCESSORS)
+        cycles = beside * max(
+            0 if holds else operand / NEAR_RATE, rows * columns * k / MULTIPLY_ADDS
+        )
+        cycles += -(-beside // RESIDENT) * ALONE
+        found.append((cycles, RowTile(rows, columns, holds)))
+    return min(found, key=lambda each: (each[0], -each[1].m), default=None)

@@ -1,12 +1,16 @@
 // rows.cuh: a product whose blocks own rows: each computes all columns of BM rows, for the loops of a
 // joined launch. What one iteration writes of some rows the same block reads in the next, so that
-// no block waits for another; and the columns' operand, small enough for L1, is read from there by
-// each iteration after the first.
+// no block waits for another. The columns' operand is held in registers for all iterations where it
+// takes at most 64 of each thread (Block::holds); else it is small enough for L1, and read from there.
 //
-// Problem, accesses and Epilogue are those of contract.cuh, of float operands in memory, no batch, no
-// splits, no taps and no borders; all are copied 16 bytes at a time, rows along k. Quads of k are
-// dealt out to groups of threads, whose sums are added in a fixed order: where the columns' operand
-// lies along k a group is every eighth thread, so that eight threads read 128 neighbouring bytes.
+// Problem, accesses and Epilogue are those of contract.cuh, of float operands in memory, which may be
+// rounded to tf32 where they are read (element tf32); no batch, no splits, no taps and no borders. All
+// are copied 16 bytes at a time, rows along k. What the epilogue loads, `loaded(batch, m, n)` gives it
+// before there are sums.
+//
+// Quads of k are dealt out to groups of threads, whose sums are added in a fixed order: where the
+// columns' operand lies along k a group is every eighth thread, so that eight threads read 128
+// neighbouring bytes.
 //
 // Block: Tile::threads threads. Grid: M / BM. Shared memory: the rows and all groups' sums.
 #pragma once
@@ -25,79 +29,119 @@ struct RowProduct {
   using B = typename Problem::B;
   using T = typename Problem::Sum;
   using Quad = Run<T, 4>;
+  using ElementA = typename A::element;
+  using ElementB = typename B::element;
   static constexpr int N = Problem::N, K = Problem::K, BM = Tile::BM, threads = Tile::threads;
   static constexpr int sections = Problem::sections, section = N / sections;
   static constexpr bool along_k = B::along_k;
   static constexpr int lanes = along_k ? 8 : 1;  // of a warp, that share the k of its columns
   static constexpr int across = along_k ? threads / lanes : N / 4, groups = threads / across;
   static constexpr int held = along_k ? N / across : 4;  // columns of a thread
-  static constexpr int stored = groups / lanes, all = BM * N;
+  static constexpr int stored = groups / lanes, all = BM * N, turns = K / (4 * groups);
   static_assert(Problem::M % BM == 0 && N % across == 0, "whole blocks, whole threads");
-  static_assert(K / 4 % groups == 0 && BM * held % lanes == 0, "whole shares");
+  // Sums of a thread, with some that are none, so that lanes have equal shares.
+  static constexpr int sums = ceil_div(BM * held, lanes) * lanes;
+  static_assert(K / 4 % groups == 0, "whole shares");
+  static_assert(BM * section <= threads, "a thread has one place of the output");
 
-  GRAPHC_INLINE static int column(int x, int j) { return along_k ? j * across + x : 4 * x + j; }
+  // Of each turn of a thread through k, of each column, or of each k of four columns.
+  struct Weights {
+    Quad at[turns][held];
+  };
+
+  GRAPHC_INLINE static int group() { return along_k ? threadIdx.x % lanes : threadIdx.x / across; }
+  GRAPHC_INLINE static int x() { return along_k ? threadIdx.x / lanes : threadIdx.x % across; }
+  GRAPHC_INLINE static int column(int j) { return along_k ? j * across + x() : 4 * x() + j; }
+  GRAPHC_INLINE static int k(int turn) { return (turn * groups + group()) * 4; }
+
+  GRAPHC_INLINE static Quad weight(const ElementB* b, int turn, int j) {
+    return quad<B>(b, B::outer(0, along_k ? column(j) : 4 * x()), along_k ? k(turn) : k(turn) + j);
+  }
+
+  GRAPHC_INLINE static void hold(Weights& to, unsigned, const ElementB* b) {
+#pragma unroll
+    for (int turn = 0; turn < turns; turn++)
+#pragma unroll
+      for (int j = 0; j < held; j++) to.at[turn][j] = weight(b, turn, j);
+  }
 
   template <class Block, class Epilogue>
-  GRAPHC_INLINE static void run(const Block& block, const T* a, const T* b,
+  GRAPHC_INLINE static void run(const Block& block, const ElementA* a, const ElementB* b,
                                 const Epilogue& epilogue) {
     T* const rows = block.template shared<T, BM * K + stored * all>();
     T* const ring = rows + BM * K;
-    const int m0 = block.x() * BM, thread = threadIdx.x;
-    for (int i = thread * 4; i < BM * K; i += threads * 4)
+    const int m0 = block.x() * BM, thread = threadIdx.x, m = thread / section,
+              unit = thread % section;
+#pragma unroll
+    for (int at = 0; at < BM * K; at += threads * 4) {
+      const int i = at + thread * 4;
+      if (BM * K % (threads * 4) && i >= BM * K) break;
       *reinterpret_cast<Quad*>(rows + i) = quad<A>(a, A::outer(0, m0 + i / K), i % K);
+    }
+    const auto loads = epilogue.loaded(0, m0 + smaller(m, BM - 1), unit);
     block.sync();
-    const int group = along_k ? thread % lanes : thread / across;
-    const int x = along_k ? thread / lanes : thread % across;
-    T sum[BM * held] = {};
+    T sum[sums] = {};
+    if constexpr (Block::holds) {
+#pragma unroll
+      for (int turn = 0; turn < turns; turn++)
+        add(sum, rows, turn, [&](int j) { return block.held.at[turn][j]; });
+    } else {
 #pragma unroll 1  // unrolled further, reads are hoisted until registers spill
-    for (int k = group * 4; k < K; k += groups * 4) {
-      Quad row[BM];
-#pragma unroll
-      for (int m = 0; m < BM; m++) row[m] = *reinterpret_cast<const Quad*>(rows + m * K + k);
-#pragma unroll
-      for (int j = 0; j < (along_k ? held : 4); j++) {
-        const Quad part =
-            quad<B>(b, B::outer(0, along_k ? column(x, j) : 4 * x), along_k ? k : k + j);
-#pragma unroll
-        for (int m = 0; m < BM; m++)
-#pragma unroll
-          for (int i = 0; i < 4; i++)
-            if constexpr (along_k) sum[m * held + j] += row[m].at[i] * part.at[i];
-            else sum[m * held + i] += row[m].at[j] * part.at[i];
-      }
+      for (int turn = 0; turn < turns; turn++)
+        add(sum, rows, turn, [&](int j) { return weight(b, turn, j); });
     }
-    const int first = add_lanes<lanes / 2, BM * held / 2>(sum, thread);
+    const int first = add_lanes<lanes / 2, sums / 2>(sum, thread);
 #pragma unroll
-    for (int i = 0; i < BM * held / lanes; i++) {
+    for (int i = 0; i < sums / lanes; i++) {
       const int n = first + i;
-      ring[group / lanes * all + n / held * N + column(x, n % held)] = sum[i];
+      if (BM * held == sums || n < BM * held)
+        ring[group() / lanes * all + n / held * N + column(n % held)] = sum[i];
     }
     block.sync();
-    for (int i = thread; i < BM * section; i += threads) {
-      const int m = i / section, unit = i % section;
-      T total[sections];
+    if (m >= BM) return;
+    T total[sections];
 #pragma unroll
-      for (int s = 0; s < sections; s++) {
-        const T* const part = ring + m * N + s * section + unit;
-        total[s] = *part;
+    for (int s = 0; s < sections; s++) {
+      const T* const part = ring + m * N + s * section + unit;
+      total[s] = *part;
 #pragma unroll
-        for (int other = 1; other < stored; other++) total[s] += part[other * all];
-      }
-      if constexpr (sections == 1) epilogue(0, m0 + m, unit, total[0]);
-      else epilogue(0, m0 + m, unit, total);
+      for (int other = 1; other < stored; other++) total[s] += part[other * all];
+    }
+    if constexpr (sections == 1) epilogue(0, m0 + m, unit, total[0], loads);
+    else epilogue(0, m0 + m, unit, total, loads);
+  }
+
+  // Adds the products of a quad of k; part(j) are the weights of column j, or of k + j.
+  template <class Part>
+  GRAPHC_INLINE static void add(T (&sum)[sums], const T* rows, int turn, const Part& part) {
+    Quad row[BM];
+#pragma unroll
+    for (int m = 0; m < BM; m++) row[m] = *reinterpret_cast<const Quad*>(rows + m * K + k(turn));
+#pragma unroll
+    for (int j = 0; j < held; j++) {
+      const Quad weights = part(j);
+#pragma unroll
+      for (int m = 0; m < BM; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          if constexpr (along_k) sum[m * held + j] += row[m].at[i] * weights.at[i];
+          else sum[m * held + i] += row[m].at[j] * weights.at[i];
     }
   }
 
   // Four neighbours along the operand's contiguous axis.
   template <class Access, class Outer>
-  GRAPHC_INLINE static Quad quad(const T* base, const Outer& outer, int k) {
-    return *reinterpret_cast<const Quad*>(base + Access::at(outer, Access::depth(k)).offset);
+  GRAPHC_INLINE static Quad quad(const typename Access::element* base, const Outer& outer, int k) {
+    using Four = Run<typename Access::element, 4>;
+    const auto read =
+        *reinterpret_cast<const Four*>(base + Access::at(outer, Access::depth(k)).offset);
+    return {decode(read.at[0]), decode(read.at[1]), decode(read.at[2]), decode(read.at[3])};
   }
 
   // Adds the sums of lanes up to 2 * Apart - 1 away, of which each is left with a share of the first
   // 2 * Left; returns where that begins.
   template <int Apart, int Left>
-  GRAPHC_INLINE static int add_lanes(T (&sum)[BM * held], int lane) {
+  GRAPHC_INLINE static int add_lanes(T (&sum)[sums], int lane) {
     if constexpr (Apart == 0) return 0;
     else {
       const bool upper = lane & Apart;

@@ -11,6 +11,9 @@ from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.clusters import CLUSTERED, adds_in_cluster
 from graphc.kernels.cuda.register_tiles import TILES, Tile, copying
 
+FEW = 256
+"""Sums that are left to one block: what follows in another one of a joined launch would make all
+blocks wait for each other."""
 LEAST_STEPS = 4
 """Steps of the pipeline that a split is worth."""
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 264)
@@ -278,7 +281,8 @@ def choices(
     that one `keeps`, if given, those that do not split k. What is `copied` is all of a step's tiles
     if nothing else is said. With `clusters` few parts are added within one."""
     found: list[Choice] = []
-    plain = [t for t in TILES if t.fits(itemsize)]
+    few = keeps is None and batches * m * n <= FEW
+    plain = [t for t in TILES if t.fits(itemsize) and not (few and t.m * t.n < FEW)]
     plain = [t for t in plain if sections == t.groups == 1 or t.exchanges(itemsize, operand)]
     whole: list[AnyTile] = [*plain, *tensor]
     tried = [t for t in whole if keeps is None or keeps(t)]

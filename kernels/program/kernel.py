@@ -71,6 +71,11 @@ class Kernel:
     """On CUDA, of a contraction: by what and in which order it adds the terms of a sum. Kernels of
     one order make the same bits of the same terms. Empty where nothing is promised."""
 
+    @property
+    def fills(self) -> bool:
+        """On CUDA: whether blocks that hold what they read fill a multiprocessor each."""
+        return self.held > 0 and any(launch.patches for launch in self.launches)
+
     @functools.cached_property
     def canonical(self) -> str:
         """The text without comments and with numbers for its own names: those of the kernel, its

@@ -115,7 +115,7 @@ def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
         return True
     if not isinstance(step, Launch) or not joinable(plan.kernels[step.kernel]):
         return False
-    if plan.kernels[step.kernel].held:  # it takes more registers than two blocks have each
+    if plan.kernels[step.kernel].fills:  # it takes more registers than two blocks have each
         return False
     alone, part = _times(plan, plan.kernels[step.kernel], kind)
     return part + kind.rates.barrier * len(plan.kernels[step.kernel].launches) < alone
@@ -219,7 +219,8 @@ class _Walk:
                 inner = list(self.items(step.steps, number + 1, (*loops, step), rows))
                 self.must_wait = True
                 parts, texts = tuple(p for p, _ in inner), tuple(t for _, t in inner)
-                yield Repeat(number, parts, rows), RepeatText(step.count, texts, rows)
+                holds = _most_held(texts) if rows else None
+                yield Repeat(number, parts, rows), RepeatText(step.count, texts, rows, holds)
             elif isinstance(step, Copy):
                 waits = self.waits((step.source,), (step.target,), False)
                 places = (step.source, step.target)
@@ -294,6 +295,14 @@ def _meet(a: Range, b: Range) -> bool:
     if a.moves != b.moves:
         a, b = hull(a), hull(b)
     return a.overlaps(b)
+
+
+def _most_held(texts: Sequence[AnyText]) -> PartText | None:
+    """The part that would read again most of what its blocks may hold."""
+    own = [(n, t, t.kernel) for n, t in enumerate(texts) if isinstance(t, PartText) and t.kernel]
+    held = [(kernel.held, -n, t) for n, t, kernel in own]
+    nbytes, _, found = max(held, default=(0, 0, None))
+    return found if nbytes else None
 
 
 def _starts(places: Sequence[Range], loops: Sequence[Loop]) -> list[int]:

@@ -4,9 +4,10 @@ A part's block owns its rows of an argument if it touches the i-th of equal part
 being its number (`GridLaunch.owned`). Where all that passes from part to part of a loop, and from
 iteration to iteration, passes through such arguments of equally many blocks, block i reads what
 block i wrote. It is played by the same block of the launch in all parts, so a barrier of that
-block's threads does. What the loop reads beside, as weights, it does not write.
+block's threads does. What the loop reads beside, as weights, it does not write, and blocks may hold
+all of it in registers (`Kernel.held`).
 
-Where blocks hold the weights of some units (`Kernel.held`), they own patches of rows and units
+Where it is too large, and blocks hold the weights of some units, they own patches of rows and units
 (`GridLaunch.patches`): what passes from a product of all units to the next takes one wait of all
 blocks in an iteration, what is computed of each row and unit between takes none.
 """
@@ -45,11 +46,11 @@ def holding(plan: Plan, loop: Loop) -> Launch | None:
     launches = [step for step in loop.steps if isinstance(step, Launch)]
     if loop.stages > 1 or len(launches) < len(loop.steps):
         return None
-    kernels = [plan.kernels[step.kernel] for step in launches]
-    if sum(k.held // k.launches[0].multiple for k in kernels if k.held) > MOST_HELD_BYTES:
+    filling = [step for step in launches if plan.kernels[step.kernel].fills]
+    kernels = [plan.kernels[step.kernel] for step in filling]
+    if sum(k.held // k.launches[0].multiple for k in kernels) > MOST_HELD_BYTES:
         return None
-    found = max(launches, key=lambda step: plan.kernels[step.kernel].held)
-    return found if plan.kernels[found.kernel].held else None
+    return max(filling, key=lambda step: plan.kernels[step.kernel].held, default=None)
 
 
 def waiting(plan: Plan, loop: Loop) -> set[tuple[int, int]]:

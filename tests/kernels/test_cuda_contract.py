@@ -11,7 +11,7 @@ import pytest
 import graphc
 from graphc.kernels.cuda import tiles
 from graphc.kernels.cuda.register_tiles import TILES, Tile
-from graphc.kernels.cuda.tiles import choose_tile
+from graphc.kernels.cuda.tiles import best_tile, choose_tile
 from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.sim.native import BACKWARD, FORWARD
@@ -197,3 +197,13 @@ def test_offsets_of_operands_above_two_billion_elements_are_wide():
     text = lower(node, TARGET).source
     assert "struct Part { long long offset; };" in text
     assert "const int64_t m = " in text
+
+
+def test_few_rows_take_small_tiles_but_sums_of_one_block_stay_in_it():
+    """Unless an order of sums is given that only small tiles have."""
+    (small,) = (t for t in TILES if (t.m, t.n) == (8, 8))
+    assert choose_tile(1, 16, 256, 256) == (small, 1)
+    one, splits = choose_tile(1, 16, 10, 256)
+    assert (one.m, one.n, splits) == (16, 16, 1)
+    _, found, _ = best_tile(1, 16, 10, 256, keeps=lambda tile: tile == small)
+    assert found == small

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,30 +16,34 @@ from graphc import nn, optim, target
 from graphc.errors import PlanError
 from graphc.kernels.cuda import joined as text
 from graphc.kernels.cuda.own import owned
-from graphc.kernels.cuda.row_tile import row_tile
+from graphc.kernels.cuda.row_tile import RowTile, row_tile
 from graphc.program import Program
-from graphc.runtime.plan.plan import Joined, Part, Plan, Repeat
+from graphc.runtime.cuda.compile import compile_cuda
+from graphc.runtime.plan.plan import Joined, Launch, Loop, Part, Plan, Repeat
 from graphc.runtime.planner.joining import joined
 from graphc.runtime.sim import LaunchError
-from tests.tools import first_quick
+from tests.kernels.cuda_harness import build_device
+from tests.tools import first_quick, need_command, need_nvrtc
 
 STEPS, BATCH, WIDTH = 3, 16, 32
-"""Of a width of 32 a block of 256 threads owns 8 rows: two blocks."""
+"""A block of 256 threads could own 8 rows of a width of 32; so few are dealt out one by one."""
 
 
 class Recurrent(nn.Module):  # type: ignore[misc]
-    def __init__(self, cell: str) -> None:
-        self.cells = getattr(nn, cell)(6, WIDTH, 1)
+    def __init__(self, cell: str, width: int) -> None:
+        self.cells = getattr(nn, cell)(6, width, 1)
 
     def forward(self, x: graphc.Tensor) -> graphc.Tensor:
         return self.cells(x)[0]
 
 
-def step_of(cell: str, device: str, **options: Any) -> tuple[Program, Any]:
+def step_of(
+    cell: str, device: str, batch: int = BATCH, width: int = WIDTH, **options: Any
+) -> tuple[Program, Any]:
     """The training step of a layer, and the layer."""
     graphc.seed(0)
-    model = Recurrent(cell)
-    specs = graphc.spec((STEPS, BATCH, 6)), graphc.spec((STEPS, BATCH, WIDTH))
+    model = Recurrent(cell, width)
+    specs = graphc.spec((STEPS, batch, 6)), graphc.spec((STEPS, batch, width))
 
     def loss_of(model: Any, x: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
         return graphc.mse_loss(model(x), y)
@@ -192,7 +197,45 @@ def test_which_arguments_blocks_own() -> None:
 
 @pytest.mark.parametrize("along_k", [True, False])
 def test_products_whose_weights_stay_near_are_cut_by_rows(along_k: bool) -> None:
-    found = row_tile(256, 64, 64, 4, along_k)
-    assert found is not None and (found[1].m, found[1].n) == (4, 256)
-    for m, n, k in ((255, 64, 64), (256, 48, 64), (256, 64, 66), (256, 64, 256), (256, 16, 64)):
+    """Into about as many blocks as there are multiprocessors; which hold weights of
+    64 KB, and read larger ones again."""
+    for m, n, k, rows, holds in ((256, 64, 64, 2, True), (600, 64, 64, 3, True)):
+        found = row_tile(m, n, k, 4, along_k)
+        assert found is not None and found[1] == RowTile(rows, 4 * n, holds)
+    found = row_tile(64, 64, 96, 4, along_k)
+    assert found is not None and found[1] == RowTile(4, 256, False)
+    for m, n, k in ((256, 48, 64), (256, 64, 66), (256, 64, 256), (256, 16, 64)):
         assert row_tile(m, n, k, 4, along_k) is None
+
+
+def test_blocks_hold_weights_in_registers(plan: Plan) -> None:
+    """They are read before each loop; pointwise parts have as many blocks as the product."""
+    (run,) = plan.joined
+    held = [kernel for kernel in plan.kernels.values() if kernel.held]
+    assert len(held) == 2 and not any(kernel.fills for kernel in held)
+    for kernel in held:
+        before, loop = run.kernel.source.split(f"{kernel.launches[0].symbol}_hold(held")
+        assert before.rstrip().endswith("Held held;\n" + " " * 4 + f"{kernel.name}_part::")
+        assert loop.index("for (int t0") < loop.index("HoldingBlock(block, held)")
+    _, backward = [loop for loop in plan.steps if isinstance(loop, Loop)]
+    grids = [plan.kernels[s.kernel].launches[0] for s in backward.steps if isinstance(s, Launch)]
+    assert [(x.grid[0], x.block[0]) for x in grids] == [(BATCH, WIDTH), (BATCH, 256)]
+
+
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
+def test_none_spills_where_two_blocks_share_the_registers(
+    compiler: str, arch: str, tmp_path: Path
+) -> None:
+    """Of the largest weights that are held, 64 units of four gates, beside the other parts."""
+    step, _ = step_of("LSTM", "cuda", batch=256, width=64)
+    assert step.plan is not None
+    assert sum(len(loops(run)) for run in step.plan.joined) == 2
+    for run in step.plan.joined:
+        used: Any
+        if compiler == "nvrtc":
+            need_nvrtc()
+            (used,) = compile_cuda(run.kernel.source, "lstm", arch).usage.values()
+        else:
+            (used,) = build_device([run.kernel], tmp_path, need_command(compiler), arch).values()
+        assert used.spilled == 0 and used.registers <= 128

@@ -188,8 +188,8 @@ def test_a_race_is_found(joins: pytest.MonkeyPatch) -> None:
         return [x for x in whole(self, part, depth) if not (depth and x.startswith("grid_barrier"))]
 
     joins.setattr(text._Lines, "part", part)
-    train, _ = step_of("LSTM", "sim", 32, 32)
-    x = np.zeros((STEPS, 32, 32), np.float32)
+    train, _ = step_of("LSTM", "sim", 32, 36)
+    x = np.zeros((STEPS, 32, 36), np.float32)
     with pytest.raises(LaunchError, match="with no barrier between"):
         train(x[..., :6], x)
 
