@@ -194,16 +194,29 @@ def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:
         last = first + sum(text.blocks for text in group)
         lines += [f"if (block.x() < {last}) {{", f"  {name} part;"]
         lines.append(f"  {example.index} count, first;")
-        for position, text in enumerate(group):
-            end = first + text.blocks
-            test = f"if (block.x() < {end}) " if position + 1 < len(group) else ""
-            head = f"  {'} else ' if position else ''}{test}{{"
-            assign = wrapped("    part = {", tuple(text.part.used), "};")
-            lines += [head, *assign, f"    count = {text.part.domain.size}, first = {first};"]
-            first = end
-        lines.append("  }")
+        lines += [f"  {line}" for line in _chosen(group, first)]
+        first = last
         lines += ["  part.run(count, block.x() - first);", "  return;", "}"]
     return functors, lines
+
+
+def _chosen(texts: Sequence[_Text], first: int) -> list[str]:
+    """The statements that take one of parts that are alike, whose blocks begin at `first`: as many
+    tests as halve them again and again."""
+    if len(texts) == 1:
+        (text,) = texts
+        assign = wrapped("part = {", tuple(text.part.used), "};")
+        return [*assign, f"count = {text.part.domain.size}, first = {first};"]
+    half = len(texts) // 2
+    middle = first + sum(text.blocks for text in texts[:half])
+    lower, upper = _chosen(texts[:half], first), _chosen(texts[half:], middle)
+    return [
+        f"if (block.x() < {middle}) {{",
+        *(f"  {line}" for line in lower),
+        "} else {",
+        *(f"  {line}" for line in upper),
+        "}",
+    ]
 
 
 def _functor(name: str, text: _Text) -> list[str]:
