@@ -6,11 +6,12 @@ from graphc.kernels.cuda.bulk_tiles import BulkTile
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.contract_ways import SHORT
 from graphc.kernels.cuda.patch import PatchTile
+from graphc.kernels.cuda.patch_gradient import GradientTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile
 
-LoopedTile = AnyTile | PatchTile | RowTile | PersistentTile
+LoopedTile = AnyTile | PatchTile | GradientTile | RowTile | PersistentTile
 PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in three of tf32"}
 """What notes call them."""
 
@@ -38,6 +39,11 @@ def told(
             f"blocks that hold what {tile.lines} lines of {tile.images} images read, "
             f"{tile.m} x {tile.n} sums, {tile.k} of k per step"
         )
+    elif isinstance(tile, GradientTile):
+        of = (
+            f"blocks that hold what {tile.lines} lines of dy and all taps read, "
+            f"{tile.m} x {tile.n} channels{cut}"
+        )
     else:
         of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{shared}{cut}"
     why = "of those tried the cheapest" if rank == 1 else f"number {rank} of those by the model,"
@@ -53,6 +59,11 @@ def told(
         return f"tensor cores, {of}: {why} for {product}", (
             f"tensor cores, products of {PRODUCTS[element]}, patches of {tile.images} x "
             f"{tile.lines} lines"
+        )
+    if isinstance(tile, GradientTile):
+        return f"tensor cores, {of}: {why} for {product}", (
+            f"tensor cores, products of {PRODUCTS[element]}, {tile.m} x {tile.n} channels of "
+            "all taps"
         )
     apart = lack or "for sums so few they are estimated to be slower"
     return f"registers, {of}: {why} for {product}", (f"no tensor cores: {apart}" if narrow else "")

@@ -16,9 +16,10 @@ from graphc.kernels.cuda.contract_epilogue import (
     runs_of_sums,
 )
 from graphc.kernels.cuda.contract_notes import PRODUCTS, LoopedTile, told
-from graphc.kernels.cuda.contract_ways import Way, order_of, products, ways
+from graphc.kernels.cuda.contract_ways import PatchFound, Way, order_of, products, ways
 from graphc.kernels.cuda.own import owned
 from graphc.kernels.cuda.patch import PatchTile, parts_of, patch_tiles
+from graphc.kernels.cuda.patch_gradient import GradientTile, gradient_tiles
 from graphc.kernels.cuda.persistent_text import launch_persistent
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.register_tiles import Tile
@@ -78,7 +79,10 @@ def contract_candidates(
     taps = [] if order else problems_by_taps(nest, body)
     clusters &= behind is None  # whose sums of columns are those of whole blocks
     element, _ = products(problem, False)
-    held = [] if order or looped or behind else patch_tiles(nest, body, element)
+    held: list[PatchFound] = []
+    if not (order or looped or behind):
+        held = [(*each, 1) for each in patch_tiles(nest, body, element)]
+        held += gradient_tiles(nest, body, element)
     found = ways(problem, taps, splits_products, order, groups, looped, bulk, clusters, held)
     for rank, way in enumerate(found, 1):
         yield _kernel(node, nest.flops, way, splits_products, rank, behind)
@@ -111,7 +115,7 @@ def _kernel(
     else:
         epilogue = behind.epilogue(problem.nest, *epilogue_space(problem))
         runs = runs_of_sums(problem, epilogue) is not None and batches == 1
-        assert not isinstance(tile, PatchTile), "patches add up no columns"
+        assert not isinstance(tile, PatchTile | GradientTile), "patches add up no columns"
         sums = ColumnSums.of(behind, problem, tile, splits, workspace) if runs else None
         text = behind.text(sums, workspace)
     launches = Launches(
@@ -124,7 +128,7 @@ def _kernel(
         constant_arrays(joined((epilogue.program, text.rows.whole)) if text else epilogue.program),
         *(text.types if text else ()),
         tile.text()
-        if isinstance(tile, PatchTile)
+        if isinstance(tile, PatchTile | GradientTile)
         else problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
         _shape(problem, tile, splits, taps, within),
@@ -135,6 +139,7 @@ def _kernel(
     header = "wgmma_bulk" if isinstance(tile, BulkTile) else header
     header = "rows" if isinstance(tile, RowTile) else header
     header = "patch" if isinstance(tile, PatchTile) else header
+    header = "patch_gradient" if isinstance(tile, GradientTile) else header
     header = "persistent" if isinstance(tile, PersistentTile) else header
     choice, note = told(problem, tile, splits, element, lack, rank, within)
     headers = (header, "reduce", "memory") if text else (header, "memory")
@@ -155,7 +160,7 @@ def _order(problem: Problem, tile: LoopedTile, element: str) -> str:
     whatever the tile; which operand gives the rows matters where a product is three."""
     if isinstance(tile, Tile):
         return order_of(tile)
-    if isinstance(tile, PatchTile | RowTile | PersistentTile):
+    if isinstance(tile, PatchTile | GradientTile | RowTile | PersistentTile):
         return ""
     by = "wgmma" if isinstance(tile, GroupTile) else "tensor cores"
     return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
@@ -183,7 +188,8 @@ def _launch(
     whole = f"Epilogue{{{', '.join((*epilogue.used, *partial))}}}"
     if isinstance(tile, PersistentTile):
         return launch_persistent(launches, problem, tile, epilogue, operands.split(", "), whole)
-    below = -(-m // tile.m) if isinstance(tile, PatchTile | RowTile) else tiles_below(tile, m)
+    plain = PatchTile | GradientTile | RowTile
+    below = -(-m // tile.m) if isinstance(tile, plain) else tiles_below(tile, m)
     tiles = below * -(-n // tile.units(problem.nest.section_count)) * batches
     shared, call = 0, f"{_template(tile)}::run(block, {operands}"
     maps: dict[str, TensorMap] = {}
@@ -193,10 +199,13 @@ def _launch(
     if isinstance(tile, PatchTile):
         tiles, shared = tile.grid, tile.shared_bytes(parts_of(tile), problem.b.along_k)
         call = f"{_template(tile)}::run_in(block, dynamic_shared, {operands}"
+    if isinstance(tile, GradientTile):
+        tiles, shared = tile.grid, tile.shared_bytes
+        call = f"{_template(tile)}::run_in(block, dynamic_shared, {operands}"
     if isinstance(tile, BulkTile):
         maps = {f"map_{x}": access.map_of() for x, access in (("a", problem.a), ("b", problem.b))}
         call = f"{_template(tile)}::run(block, dynamic_shared, {', '.join(maps)}"
-    cluster = 1 if isinstance(tile, PatchTile | RowTile) else tile.cluster
+    cluster = 1 if isinstance(tile, plain) else tile.cluster
     more = tile.threads, tile.blocks, shared
     if splits == 1:
         rows = isinstance(tile, RowTile)
@@ -226,9 +235,11 @@ def _launch(
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
 
 
-def _template(tile: AnyTile | PatchTile | RowTile) -> str:
+def _template(tile: AnyTile | PatchTile | GradientTile | RowTile) -> str:
     if isinstance(tile, PatchTile):
         return "PatchProduct<Problem, Patch, Tile>"
+    if isinstance(tile, GradientTile):
+        return "PatchGradient<Problem, Patch, Tile>"
     if isinstance(tile, BulkTile):
         return f"BulkContract<Problem, Tile, {tile.cluster}>"
     return f"{'RowProduct' if isinstance(tile, RowTile) else 'Contract'}<Problem, Tile>"
@@ -292,6 +303,8 @@ def _shape(
     if isinstance(tile, PatchTile):
         shared = tile.shared_bytes(parts_of(tile), problem.b.along_k)
         checked = [f"static_assert({_template(tile)}::bytes == {shared});"]
+    if isinstance(tile, GradientTile):
+        checked = [f"static_assert({_template(tile)}::bytes == {tile.shared_bytes});"]
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
         checked = [f"static_assert({_template(tile)}::shared_bytes == {shared});"]
@@ -304,7 +317,7 @@ def _shape(
         *met,
         *cut,
         f"  using Sum = {C_TYPES[problem.nest.node.output.type.dtype]};",
-        *(() if isinstance(tile, PatchTile) else ("  using A = RowAccess;",)),
+        *(() if isinstance(tile, PatchTile | GradientTile) else ("  using A = RowAccess;",)),
         "  using B = ColumnAccess;",
         "};",
         *([] if isinstance(tile, PersistentTile) else [f"using Tile = {tile};"]),
@@ -316,7 +329,7 @@ def _column(tile: LoopedTile, n: int, problem: Problem) -> tuple[str, ...]:
     """The column of the product that column i of the tiles is: `units` of each section in turn;
     what is left of a tile, and of the last one, repeats a column whose sums are not used."""
     sections = problem.nest.section_count
-    if sections == 1 or isinstance(tile, PatchTile | RowTile | PersistentTile):
+    if sections == 1 or isinstance(tile, PatchTile | GradientTile | RowTile | PersistentTile):
         return ()
     units, vector = tile.units(sections), 1 if problem.b.along_k else problem.b.vector
     return (

@@ -12,6 +12,7 @@ from graphc.kernels.cuda.clusters import adds_in_cluster
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
 from graphc.kernels.cuda.patch import PatchTile
+from graphc.kernels.cuda.patch_gradient import GradientTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile, persistent_tile
 from graphc.kernels.cuda.register_tiles import Tile
 from graphc.kernels.cuda.row_tile import WAITED, RowTile, row_tile
@@ -48,7 +49,7 @@ class Way:
     steps a tile leaves out, if it does. `clusters` may add the parts."""
 
     cycles: float
-    tile: AnyTile | PatchTile | RowTile | PersistentTile
+    tile: AnyTile | PatchTile | GradientTile | RowTile | PersistentTile
     splits: int
     problem: Problem
     taps: Taps | None = None
@@ -57,12 +58,16 @@ class Way:
     @property
     def in_cluster(self) -> bool:
         """Whether the parts of k are added by the blocks of a cluster."""
-        if isinstance(self.tile, PatchTile | RowTile | PersistentTile | BulkTile):
+        if isinstance(self.tile, PatchTile | GradientTile | RowTile | PersistentTile | BulkTile):
             return False
         if not self.clusters:
             return False
         itemsize = self.problem.nest.node.output.type.numpy_dtype.itemsize
         return adds_in_cluster(self.tile.cluster, self.splits, itemsize)
+
+
+PatchFound = tuple[float, Problem, PatchTile | GradientTile, int]
+"""Cycles, the problem, a tile whose blocks hold the pixels that they read, and parts of k."""
 
 
 def ways(
@@ -74,7 +79,7 @@ def ways(
     looped: bool = False,
     bulk: bool = False,
     clusters: bool = False,
-    patches: Sequence[tuple[float, Problem, PatchTile]] = (),
+    patches: Sequence[PatchFound] = (),
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
     if it is given; by wgmma too if warp `groups` may multiply, in `bulk` of what TMA copies.
@@ -94,7 +99,8 @@ def ways(
     others = [way for each in by_taps for way in choose(*each)]
     best = min(others, key=lambda way: way.cycles, default=found[0])
     first = best if best.cycles < WORTH * found[0].cycles else found[0]
-    held = [Way(cycles, tile, 1, whole) for cycles, whole, tile in patches]
+    held = [Way(cycles, tile, splits, whole) for cycles, whole, tile, splits in patches]
+    held.sort(key=lambda way: way.cycles)
     if held and held[0].cycles < PATCH_WORTH * first.cycles:
         first = held[0]
     own = _by_rows(problem) or _persistent(problem) if looped else None

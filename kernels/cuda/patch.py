@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -198,8 +198,8 @@ Found = tuple[float, Problem, PatchTile]
 def patch_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
     """The tiles of patch.cuh that a convolution of operands of `element` may take, a few of the
     best, the best first; none if it is no such convolution."""
-    patch = _patch(nest)
-    if patch is None or element not in ("tf32", "half", "bfloat"):
+    patch = image_of(nest, CONVOLUTIONS, nest.kept, nest.summed)
+    if patch is None or patch.taps not in TAPS or element not in ("tf32", "half", "bfloat"):
         return []
     found: list[Found] = []
     for depth in _depths(patch):
@@ -210,16 +210,19 @@ def patch_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
     return sorted(found, key=lambda each: each[0])[:2]
 
 
-def _patch(nest: Nest) -> Patch | None:
-    """The image that the contraction reads, if it is a convolution of one as it lies."""
+def image_of(
+    nest: Nest, ops: Sequence[str], pixels: Sequence[int], taps: Sequence[int]
+) -> Patch | None:
+    """The image that a contraction, one of `ops`, reads first, as it lies, at taps of output
+    pixels, which are among these axes; None if it is none."""
     op, read = nest.node.op, nest.a
-    if op.name not in CONVOLUTIONS or nest.sections is not None:
+    if op.name not in ops or nest.sections is not None:
         return None
     if read.type.layout == ROW_MAJOR or read.type.rank != 4 or read.quotients:
         return None
     assert isinstance(op, Contraction)
     operand = op.iteration(*(v.type for v in nest.node.inputs)).a
-    image, channel, *pixels = operand.index
+    image, channel, *places = operand.index
     steps = read.type.strides
     if operand.divisors != (1, 1, 1, 1) or image.offset or channel.offset or steps[1] != 1:
         return None
@@ -231,18 +234,18 @@ def _patch(nest: Nest) -> Patch | None:
     if (strides, offset) != (read.strides, read.offset):
         return None
     axles = []
-    for place, extent in zip(pixels, read.type.shape[2:], strict=True):
-        (output,) = (i for i in nest.kept if place.coefficients[i])
-        (tap,) = (i for i in nest.summed if place.coefficients[i])
+    for place, extent in zip(places, read.type.shape[2:], strict=True):
+        (output,) = (i for i in pixels if place.coefficients[i])
+        (tap,) = (i for i in taps if place.coefficients[i])
         extents = nest.axes[output].extent, nest.axes[tap].extent
         factors = place.coefficients[output], place.coefficients[tap]
         axles.append(Axle(*extents, *factors, place.offset, extent))
     images, channels = read.type.shape[:2]
     size = read.type.numpy_dtype.itemsize
     outer = (steps[0], steps[2], steps[3])
-    groups = [i for i in nest.kept if channel.coefficients[i] and nest.axes[i].extent > 1]
+    grouped = sum(map(bool, channel.coefficients)) > 1
     patch = Patch(images, axles[0], axles[1], channels, outer, size)
-    return None if groups or patch.taps not in TAPS or read.type.size >= 2**30 else patch
+    return None if grouped or read.type.size >= 2**30 else patch
 
 
 def _depths(patch: Patch) -> list[int]:

@@ -37,6 +37,8 @@ kernels, and with them results, do not depend on the device."""
 JOINABLE = ("contract", "persistent", "pointwise", "reduce", "rows")
 """The headers whose templates take the block that they do the work of: several such kernels can be
 parts of one launch (joined.py)."""
+TENSOR_HEADERS = ("patch", "patch_gradient", "tensor", "wgmma", "wgmma_bulk")
+"""Those whose templates take the block as well, and cannot be parts."""
 DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
 PANELS = DYNAMIC.replace("16", "1024")
 """For wgmma, whose panels begin at multiples of 1024."""
@@ -287,7 +289,7 @@ class Launches:
         parts, kind, given = None, [], []
         if headers and headers[0] in JOINABLE and block == "WholeBlock":
             parts = Parts(tuple(headers), joined_lines([*sections, *self._parts]))
-        if headers and headers[0] in (*JOINABLE, "patch", "tensor", "wgmma", "wgmma_bulk"):
+        if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
         functions = (
             kernel_text(symbol, signature, threads, [*given, *lines], *rest)
