@@ -153,7 +153,8 @@ struct PatchGradient {
   template <int Size, int Pitch>
   GRAPHC_INLINE static void zero(float* from, unsigned count) {
     if constexpr (Size > 0)
-      for (unsigned i = threadIdx.x; i < count * Size; i += threads) from[i / Size * Pitch + i % Size] = 0;
+      for (unsigned i = threadIdx.x; i < count * Size; i += threads)
+        from[i / Size * Pitch + i % Size] = 0;
   }
   // Where no copy goes, and products read.
   GRAPHC_INLINE static void clear(float* shared) {
@@ -287,8 +288,8 @@ struct PatchGradient {
     constexpr bool taps_first = run == 1 && !narrow;
     static_assert(N % run == 0 && line_columns % run == 0, "a run exists or does not");
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float* const own = shared + (warp / across * 16 + lane / 4 * 2) * pitch + warp % across * 8 +
-                       lane % 4 * 2;
+    float* const own =
+        shared + (warp / across * 16 + lane / 4 * 2) * pitch + warp % across * 8 + lane % 4 * 2;
 #pragma unroll
     for (int first = 0; first < held; first += at_once) {
       const int count = smaller(at_once, held - first);
