@@ -256,3 +256,23 @@ def test_results_of_rows_stand_side_by_side_along_the_axis_that_was_reduced(devi
     for n in BATCHES[device]:
         assert_same(pooled, device, normal(n, 3, 9, 7), normal(5, 3, 3, 1))
         assert_same(padded, device, normal(n, 3, 3, 5), normal(4, 3, 1, 1))
+
+
+def test_columns_are_summed_beside_rows_whose_elements_were_multiplied_elsewhere(
+    device: str,
+) -> None:
+    """The gradients of a scale before a layer norm: what is multiplied for the norm's sums over
+    rows comes from another kernel, what is summed over columns follows from those sums."""
+
+    def scaled(*inputs: Any) -> Any:
+        def loss(table: Any, scale: Any, shift: Any, weight: Any, bias: Any) -> Any:
+            y = graphc.take(table, inputs[0], axis=0) * scale + shift - 1.0
+            y = graphc.relu(graphc.layer_norm(y, (16,), weight, bias))
+            return graphc.mean(graphc.abs(y - 0.3)), y
+
+        (value, y), found = graphc.value_and_grad(loss, (0, 1, 2, 3, 4))(*inputs[1:])
+        return value, y, *found
+
+    index = np.arange(93, dtype=np.int64).reshape(31, 3) % 7
+    weights = [np.linspace(0.5, 1.5, 16, dtype=np.float32)] * 4
+    assert_same(scaled, device, index, normal(7, 16), *weights)

@@ -263,7 +263,7 @@ def row_axes(body: Graph) -> dict[Value, Axes]:
     each of its axes is; None for one of extent 1."""
     known: dict[Value, Axes] = {}
     reductions = reductions_of(body)
-    for node in reductions:
+    for node in (*reductions, *columns_of(body)):
         op, x = node.op, node.inputs[0]
         assert isinstance(op, Reduction)
         known[x] = tuple(range(x.type.rank))

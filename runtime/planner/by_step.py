@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from graphc.errors import GraphError
-from graphc.ir import ROW_MAJOR, Graph, Names, Node, Value
+from graphc.ir import ROW_MAJOR, Graph, Names, Node, Op, Value
 from graphc.kernels.lower import lower_step
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused, KernelNode
 from graphc.ops.scan import Scan, bodies
-from graphc.ops.view import Reshape
+from graphc.ops.view import Reshape, Slice
 from graphc.passes.rewriting.bodies import values_of
 from graphc.runtime.plan.plan import Launch, Loop, Plan
 from graphc.runtime.planner.beside import Machine
@@ -218,8 +218,14 @@ def _inside(between: Between, names: Names) -> KernelNode | None:
 
     nodes = []
     for inner in body.nodes:
+        op = _of_rows(inner, length) if inner.output in over_time else inner.op
+        if op is None:
+            return None
         made = replace(
-            inner, inputs=tuple(map(step, inner.inputs)), outputs=tuple(map(step, inner.outputs))
+            inner,
+            op=op,
+            inputs=tuple(map(step, inner.inputs)),
+            outputs=tuple(map(step, inner.outputs)),
         )
         try:
             if made.op.infer(*(v.type for v in made.inputs)) != (made.output.type,):
@@ -236,6 +242,16 @@ def _inside(between: Between, names: Names) -> KernelNode | None:
     note = f"the rows of one step of {length}: all at once would keep two loops one after the other"
     op = Fused(f"{node.op.kernel}_step", short, note)
     return replace(node, op=op, inputs=outside[:-1], outputs=outside[-1:])
+
+
+def _of_rows(node: Node, length: int) -> Op | None:
+    """The op of a node for the rows of one step; None if it leaves out rows."""
+    op = node.op
+    if not isinstance(op, Slice):
+        return op
+    (rows, *_), (stop, *stops) = node.inputs[0].type.shape, op.stops
+    whole = (op.starts[0], stop, op.steps[0]) == (0, rows, 1)
+    return replace(op, stops=(rows // length, *stops)) if whole else None
 
 
 def _as_loop(step: Step, names: Names) -> list[Node]:

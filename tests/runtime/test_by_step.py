@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc import nn, optim
 from graphc.interpret import evaluate
 from graphc.ir import Graph
 from graphc.kernels.lower import lower, lower_step
@@ -94,6 +95,7 @@ def test_layers_stay_apart_where_what_lies_between_takes_longer_step_by_step() -
     lambda first, w: graphc.relu(first @ w) * 2,
     lambda first, w: (first @ w) @ w,
     lambda first, w: first @ w + first,
+    lambda first, w: graphc.relu(first[..., 8:24]) @ w[8:24],
 ])  # fmt: skip
 def test_rows_that_need_only_themselves_are_taken_step_by_step(link: Link) -> None:
     program = compiled(layers(link), streams=1)
@@ -114,9 +116,28 @@ def test_rows_that_need_only_themselves_are_taken_step_by_step(link: Link) -> No
     lambda first, w: graphc.cumulative_sum(first, axis=0) @ w,
     lambda first, w: first @ w - graphc.mean(first, axis=0),
     lambda first, w: graphc.roll(first, 1, axis=0) @ w,
+    lambda first, w: graphc.pad(graphc.relu(first[1:]), ((0, 1), (0, 0), (0, 0))) @ w,
 ])  # fmt: skip
 def test_rows_that_need_others_stay_together(link: Link) -> None:
     assert found(layers(link)) == []
+
+
+@pytest.mark.parametrize("streams", [2, 4])
+def test_one_direction_of_two_is_read_from_what_both_have_stacked(streams: int) -> None:
+    """Training in tf32 slices the gradient of what both stacked, and rounds it, in one kernel."""
+
+    class Stacked(nn.Module):
+        def __init__(self) -> None:
+            self.both = nn.GRU(8, 12, bidirectional=True)
+            self.one = nn.GRU(24, 12)
+
+        def forward(self, x: Any) -> Any:
+            return graphc.mean(self.one(self.both(x)[0])[0] ** 2)
+
+    options: dict[str, Any] = {"update": optim.SGD(lr=0.1), "precision": "tf32"}
+    spec = graphc.spec((4, 3, 8))
+    program = graphc.compile(Stacked(), spec, device="cuda", streams=streams, **options)
+    program.plan.verify()
 
 
 def test_loops_in_other_directions_have_nothing_between_them() -> None:
