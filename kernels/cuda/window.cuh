@@ -105,6 +105,24 @@ GRAPHC_INLINE T avg_pool2d(const T* x, int p, int q) {
 template <int Live, class D, class R, class S, int LaneRow, int LaneColumn, class T, class I>
 GRAPHC_INLINE T max_pool2d_grad(const T* dy, const I* index, int h, int w) {
   T total = 0;
+  constexpr int down = (D::KH + D::DH - 1) / D::DH, across = (D::KW + D::DW - 1) / D::DW;
+  if constexpr (down * across > 1 && down * across <= 4) {  // all are asked at once
+    const Span rows = outputs<D::KH, D::DH, D::PH, D::P>(h);
+    const Span columns = outputs<D::KW, D::DW, D::PW, D::Q>(w);
+    bool mine[down * across];
+#pragma unroll
+    for (int i = 0; i < down * across; i++) {
+      const int p = rows.begin + i / across, q = columns.begin + i % across;
+      const int place = (h + D::PH - p * D::DH) * D::KW + w + D::PW - q * D::DW;
+      mine[i] = p < rows.end && q < columns.end && index[p * S::Row + q * S::Column] == place;
+    }
+#pragma unroll
+    for (int i = 0; i < down * across; i++) {
+      const int p = rows.begin + i / across, q = columns.begin + i % across;
+      if (mine[i]) total += dy[p * R::Row + q * R::Column];
+    }
+    return total;
+  }
   each_window<D>(h, w, [&](int p, int q, int place) {
     if (index[p * S::Row + q * S::Column] == place) total += dy[p * R::Row + q * R::Column];
   });
