@@ -70,4 +70,5 @@ def row_tile(m: int, n: int, k: int, sections: int, along_k: bool) -> tuple[floa
         )
         cycles += -(-beside // RESIDENT) * ALONE
         found.append((cycles, RowTile(rows, columns, holds)))
-    return min(found, key=lambda each: (each[0], -each[1].m), default=None)
+    # Of the same work the most blocks: two on a multiprocessor hide each other's latencies.
+    return min(found, key=lambda each: (each[0], each[1].m), default=None)
