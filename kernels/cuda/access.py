@@ -4,7 +4,7 @@ The kernel names an operand's element by three linear indices: batch, outer (a r
 the product) and k. Each stands for some axes of the nest. Neighbouring axes that an operand steps
 through as through one are one factor of its index; what is left is decomposed by constant
 divisions. Borders and divided terms are kept as partial sums of the outer index and of k, which
-`at` adds and compares.
+`at` adds and compares; or the outer index does, where k changes none of them.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class OperandAccess:
         """The lines of the access type `name`."""
         offset = "long long" if self._wide else "unsigned"
         partial = "".join(f" int border{i};" for i in range(len(self.borders)))
+        known, rest = (" int live;", "") if self._settled else (partial, partial)
         return [
             f"// {comment}",
             f"struct {name} {{",
@@ -101,9 +102,8 @@ class OperandAccess:
             f"  static constexpr bool along_k = {str(self.along_k).lower()};",
             f"  static constexpr int vector = {self.vector};",
             f"  static constexpr bool again = {str(self.again).lower()};",
-            f"  struct Part {{ {offset} offset;{partial} }};",
-            "  using Outer = Part;",
-            "  using Depth = Part;",
+            f"  struct Outer {{ {offset} offset;{known} }};",
+            f"  struct Depth {{ {offset} offset;{rest} }};",
             "  GRAPHC_INLINE static Outer outer(int batch, int i) {",
             *(f"    {line}" for line in self.outer_index),
             *self._part({"batch": self.batch, "i": self.outer}, True),
@@ -112,7 +112,7 @@ class OperandAccess:
             *self._part({"i": self.depth}, False),
             "  }",
             f"  GRAPHC_INLINE static Place<{offset}> at(const Outer& outer, const Depth& depth) {{",
-            *self._at(offset),
+            *self._at(),
             "  }",
             "};",
         ]
@@ -120,6 +120,11 @@ class OperandAccess:
     @property
     def _wide(self) -> bool:
         return self.read.type.size >= 2**30
+
+    @property
+    def _settled(self) -> bool:
+        """Whether an outer index alone says what exists of its vectors."""
+        return bool(self.borders) and not any(b for f in self.depth for b in f.borders)
 
     def _part(self, indices: dict[str, tuple[Factor, ...]], first: bool) -> list[str]:
         lines, terms = [], []
@@ -130,7 +135,7 @@ class OperandAccess:
                 if not factor.stride and not any(factor.borders):
                     continue
                 name = f"{index}{number}"
-                lines.append(f"    const int {name} = {factor.text(index, size)};")
+                lines.append(f"const int {name} = {factor.text(index, size)};")
                 terms += _term(factor.stride, name, self._wide)
                 for total, coefficient in zip(sums, factor.borders, strict=True):
                     total += _term(coefficient, name, False)
@@ -139,13 +144,26 @@ class OperandAccess:
             for total, border in zip(sums, self.borders, strict=True):
                 total += [str(border.offset)] if border.offset else []
         offset, *rest = (" + ".join(f).replace("+ -", "- ") or "0" for f in (terms, *sums))
-        cast = "static_cast<unsigned>" if not self._wide else ""
-        return [*lines, f"    return {{{', '.join([f'{cast}({offset})', *rest])}}};"]
+        offset = offset if self._wide else f"static_cast<unsigned>({offset})"
+        if self._settled:
+            lines += [f"const int border{i} = {x};" for i, x in enumerate(rest) if first]
+            rest = [self._live] if first else []
+            offset = " + ".join([offset, *(self._quotients if first else ())])
+        return [f"    {line}" for line in (*lines, f"return {{{', '.join([offset, *rest])}}};")]
 
-    def _at(self, offset: str) -> list[str]:
-        lines, tests = [], []
+    def _at(self) -> list[str]:
+        if self._settled:
+            return ["    return {outer.offset + depth.offset, outer.live};"]
+        sums = (f"border{i}" for i in range(len(self.borders)))
+        lines = [f"    const int {x} = outer.{x} + depth.{x};" for x in sums]
+        offset = " + ".join(["outer.offset + depth.offset", *self._quotients])
+        return [*lines, f"    return {{{offset}, {self._live}}};"]
+
+    @property
+    def _live(self) -> str:
+        """How many elements of a vector exist, by its borders."""
+        tests = []
         for i, border in enumerate(self.borders):
-            lines.append(f"    const int border{i} = outer.border{i} + depth.border{i};")
             if border.extent != UNTESTED:
                 high = border.extent * border.divisor
                 tests += [f"border{i} >= 0", f"border{i} < {high}"]
@@ -154,14 +172,17 @@ class OperandAccess:
         if self.tail is not None and self.vector > 1:
             left = self.borders[self.tail].extent
             live = f"smaller({live}, {left} - border{self.tail})"
-        if tests:
-            live = f"{' && '.join(tests)} ? {live} : 0"
-        terms = ["outer.offset + depth.offset"]
+        return f"{' && '.join(tests)} ? {live} : 0" if tests else live
+
+    @property
+    def _quotients(self) -> list[str]:
+        """What divided borders add to the offset."""
+        offset, terms = "long long" if self._wide else "unsigned", []
         for quotient in self.read.quotients:
             partial = f"border{position(quotient.border, self.borders)}"
             whole = f"static_cast<{offset}>({partial} / {quotient.border.divisor})"
             terms.append(f"{whole} * {quotient.stride}")
-        return [*lines, f"    return {{{' + '.join(terms)}, {live}}};"]
+        return terms
 
 
 def operand_access(

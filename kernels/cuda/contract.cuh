@@ -53,6 +53,7 @@ struct Contract {
   static constexpr int BM = Tile::BM, BN = Tile::BN, BK = Tile::BK, stages = Tile::stages;
   static constexpr int tiles_n = ceil_div(N, BN), tiles = ceil_div(M, BM) * tiles_n;
   static constexpr int steps = ceil_div(K, BK);
+  static constexpr bool skips = Problem::taps > 1;  // one tap is all of k, or nothing
   using SharedA = typename Tile::template Shared<A, BM>;
   using SharedB = typename Tile::template Shared<B, BN>;
   static constexpr int stage = SharedA::bytes + SharedB::bytes;
@@ -78,18 +79,18 @@ struct Contract {
     // part has every splits-th.
     constexpr int least = steps / splits, more = steps % splits;
     const int part = block.y();
-    const int first = part * least + smaller(part, more), count = least + (part < more);
     const unsigned taps = live_taps(tile / tiles_n);
-    int next = Problem::taps > 0 ? live_step(taps, 0, part) : 0, loaded = 0;
+    const int first = part * least + smaller(part, more), count = taps ? least + (part < more) : 0;
+    int next = skips ? live_step(taps, 0, part) : 0, loaded = 0;
     const Loader<A, SharedA, M, K, Tile::threads> load_a(batch, m0);
     const Loader<B, SharedB, N, K, Tile::threads> load_b(batch, n0);
     auto load = [&](int i, unsigned char* to) {
-      if (Problem::taps > 0 ? next < steps : i < count) {
-        const int k = (Problem::taps > 0 ? next : first + i) * BK;
+      if (skips ? next < steps : i < count) {
+        const int k = (skips ? next : first + i) * BK;
         if (K % BK == 0 && k > K - BK) __builtin_unreachable();  // drops the tests of the tail
         load_a.start(reinterpret_cast<ElementA*>(to), a, k);
         load_b.start(reinterpret_cast<ElementB*>(to + SharedA::bytes), b, k);
-        if (Problem::taps > 0) next = live_step(taps, next + 1, splits - 1);
+        if (skips) next = live_step(taps, next + 1, splits - 1);
         loaded++;
       }
       copy_commit();  // also where nothing was copied, so that copy_wait counts steps
@@ -97,7 +98,7 @@ struct Contract {
     typename Tile::template Sums<SharedA, SharedB, T> sums;
 #pragma unroll
     for (int i = 0; i < ahead; i++) load(i, ring + i * stage);
-    for (int i = 0, now = 0; i < (Problem::taps > 0 ? loaded : count); i++) {
+    for (int i = 0, now = 0; i < (skips ? loaded : count); i++) {
       copy_wait<ahead - 1>();
       if constexpr (Tile::asynchronous) fence_async_proxy();
       block.sync();  // step i has arrived for all, and all have left the tile that load fills

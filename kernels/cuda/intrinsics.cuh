@@ -68,6 +68,18 @@ GRAPHC_INLINE void copy_async(void* shared, const void* global, int live) {
 #endif
 }
 
+// The V that lies at element i of a tile in shared memory. Its place is a sum of 32 bits, which all of
+// shared memory fits: compilers differ in that, and those of 64 bits are held in registers instead.
+template <class V, class T>
+GRAPHC_INLINE V& shared_at(T* tile, int i) {
+#ifdef GRAPHC_SIM
+  return *reinterpret_cast<V*>(tile + i);
+#else
+  const unsigned first = static_cast<unsigned>(__cvta_generic_to_shared(tile));
+  return *static_cast<V*>(__cvta_shared_to_generic(first + i * unsigned(sizeof(T))));
+#endif
+}
+
 // Ends a group of this thread's copies; a group may be empty.
 GRAPHC_INLINE void copy_commit() {
 #ifdef GRAPHC_SIM

@@ -27,6 +27,9 @@ struct SharedTile {
   GRAPHC_INLINE static int at(int outer, int k) {
     return along_k ? outer * pitch + k : k * pitch + outer;
   }
+  GRAPHC_INLINE static T* element(T* tile, int outer, int k) {
+    return &shared_at<T>(tile, at(outer, k));
+  }
 };
 
 // Copies an operand's tiles. A thread keeps its place on the contiguous axis; what it knows of the
@@ -67,7 +70,7 @@ struct Loader {
       }
       const auto place = Access::at(row[along_k ? i : 0], depth);
       const int live = k < K ? place.live : 0;
-      T* to = tile + (along_k ? Shared::at(line, x) : Shared::at(x, line));
+      T* to = along_k ? Shared::element(tile, line, x) : Shared::element(tile, x, line);
       if constexpr (bytes >= 4)
         copy_async<bytes, Access::again>(to, base + place.offset, live * int(sizeof(T)));
       else *to = live ? base[place.offset] : T{};

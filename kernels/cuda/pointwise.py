@@ -46,7 +46,9 @@ class _Text:
 
     @staticmethod
     def of(part: Part, index: str, large: bool) -> _Text:
-        """In a `large` launch a thread has several elements, in a run where memory allows it."""
+        """In a `large` launch a thread has several elements, in a run where memory allows it, but
+        where there is one alone: all that it reads would wait in registers."""
+        large = large and part.domain.size > 1
         runs = runs_of(part, _scalars_and_elements(part)[1]) if large else None
         return _Text(part, index, runs.length if runs else 4 if large else 1, runs)
 

@@ -14,6 +14,7 @@ from graphc.kernels.cuda.reduce import (
 )
 from graphc.kernels.cuda.reduce_stages import bytes_of_stage, operand_of, stage_struct
 from graphc.kernels.cuda.shell import (
+    BLOCKS,
     RESIDENT,
     THREADS,
     Launches,
@@ -62,10 +63,13 @@ class ReduceText:
         return [*(stage_struct(k, loop) for k, loop in enumerate(self.stages)), settings]
 
     def add_to(self, launches: Launches, name: str = "{}") -> None:
-        """Add the launches, of which each is called by what it does in `name`."""
-        shape, resident = self.shape, RESIDENT * THREADS // self.shape.threads or 1
+        """Add the launches, of which each is called by what it does in `name`. Of large blocks one
+        per multiprocessor is enough where there are no more."""
+        shape, resident = self.shape, RESIDENT * THREADS // self.shape.threads
         for part, lines, splits in self.launches():
             blocks = self._gathering.blocks if part == "gather" else shape.blocks
+            if resident == 1 and blocks * splits > BLOCKS // RESIDENT:
+                resident = 0
             shared = self.shared_bytes
             part = name.format(part)
             launches.add(lines, blocks, part, splits, shape.threads, resident, shared)

@@ -35,15 +35,15 @@ struct Registers {
 #pragma unroll
       for (int i = 0; i < Some; i += vector)
         if constexpr (Shared::along_k) {
-          const auto part = *reinterpret_cast<const Run<T, quad>*>(
-              tile + Shared::at(place(first + i, thread), k));
+          const auto part =
+              shared_at<const Run<T, quad>>(tile, Shared::at(place(first + i, thread), k));
 #pragma unroll
           for (int j = 0; j < quad; j++) to[i][j] = decode(part.at[j]);
         } else {
 #pragma unroll
           for (int j = 0; j < quad; j++) {
-            const auto part = *reinterpret_cast<const Run<T, vector>*>(
-                tile + Shared::at(place(first + i, thread), k + j));
+            const auto part =
+                shared_at<const Run<T, vector>>(tile, Shared::at(place(first + i, thread), k + j));
 #pragma unroll
             for (int v = 0; v < vector; v++) to[i + v][j] = decode(part.at[v]);
           }

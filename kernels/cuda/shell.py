@@ -79,14 +79,16 @@ def kernel_text(
     signature: Signature,
     threads: int,
     lines: Sequence[str],
-    blocks: int = 1,
+    blocks: int = 0,
     maps: Sequence[str] = (),
     cluster: int = 1,
 ) -> list[str]:
     """The lines of an `extern "C"` kernel of `threads` per block with `lines` as its body, of which
-    a multiprocessor shall hold at least `blocks` blocks. It takes tensor maps of these names behind
-    its arguments; so many blocks are a `cluster`."""
-    bounds = f"__launch_bounds__({threads}{f', {blocks}' * (blocks > 1)})"
+    a multiprocessor shall hold at least `blocks` blocks; one of more than `THREADS` is said, as
+    ptxas makes room for two of them otherwise. It takes tensor maps of these names behind its
+    arguments; so many blocks are a `cluster`."""
+    said = blocks > 1 or (blocks == 1 and threads > THREADS)
+    bounds = f"__launch_bounds__({threads}{f', {blocks}' * said})"
     bounds += f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
     constants = [f"const __grid_constant__ TensorMap {name}" for name in maps]
     return [
@@ -242,7 +244,7 @@ class Launches:
         part: str = "kernel",
         splits: int = 1,
         threads: int = THREADS,
-        resident: int = 1,
+        resident: int = 0,
         shared: int = 0,
         owned: tuple[int, ...] = (),
         maps: Mapping[str, TensorMap] = MappingProxyType({}),

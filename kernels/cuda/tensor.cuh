@@ -42,6 +42,7 @@ struct SwizzledTile {
     else moved = y % 4 * 2;  // four lines at two neighbouring chunks
     return y * line + (x / quad ^ moved) * quad + x % quad;
   }
+  GRAPHC_INLINE static T* element(T* tile, int outer, int k) { return tile + at(outer, k); }
 };
 
 // How a warp reads fragments of an operand from a shared tile. `depth` of k make one product; the row
@@ -125,7 +126,9 @@ GRAPHC_INLINE void multiply(float, float (&sum)[4], FragmentA a, FragmentB b) {
   multiply_tf32(sum, a, b);
 }
 
-template <int BM_, int BN_, int BK_, int WM, int WN, int Stages>
+// Of each step so much of k is `Unrolled`: more of floats along outer, each of whose places is
+// a register, would not fit those of two blocks with the largest sums.
+template <int BM_, int BN_, int BK_, int WM, int WN, int Stages, int Unrolled = BK_>
 struct TensorCores {
   static constexpr int BM = BM_, BN = BN_, BK = BK_, stages = Stages;
   static constexpr int down = BM / WM, threads = 32 * down * (BN / WN);
@@ -153,7 +156,7 @@ struct TensorCores {
       const int first_a = WM % SharedA::period ? m0 : 0, first_b = WN % SharedB::period ? n0 : 0;
       tile_a += (m0 - first_a) * SharedA::skipped;
       tile_b += (n0 - first_b) * SharedB::skipped;
-#pragma unroll
+#pragma unroll(Unrolled / A::depth)
       for (int k = 0; k < BK; k += A::depth) {
         unsigned a[WM / 16][parts][4];
 #pragma unroll

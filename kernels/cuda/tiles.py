@@ -71,7 +71,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class TensorTile:
-    """As `Tile`, of tensor cores: a warp computes `wm` x `wn` of the sums, always of float32."""
+    """As `Tile`, of tensor cores: a warp computes `wm` x `wn` of the sums, always of float32. So
+    much of a step's k is `unrolled`, 0 for all."""
 
     m: int
     n: int
@@ -81,6 +82,7 @@ class TensorTile:
     stages: int
     blocks: int
     speed: float
+    unrolled: int = 0
     groups: ClassVar[int] = 1
 
     @property
@@ -129,7 +131,8 @@ class TensorTile:
 
     def __str__(self) -> str:
         numbers = (self.m, self.n, self.k, self.wm, self.wn, self.stages)
-        return f"TensorCores<{', '.join(map(str, numbers))}>"
+        unrolled = (self.unrolled,) if self.unrolled else ()
+        return f"TensorCores<{', '.join(map(str, (*numbers, *unrolled)))}>"
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ SHORT_TILES = (
 """Of operands of two bytes. Shared memory takes at most 96 KiB, which every GPU of compute
 capability 8.0 or newer has. Speeds are guesses, from the ratio of multiply-adds to shared reads."""
 LONG_TILES = (
-    TensorTile(128, 128, 32, 64, 32, 3, 2, 1.0),
+    TensorTile(128, 128, 32, 64, 32, 3, 2, 1.0, 16),
     TensorTile(64, 192, 32, 64, 32, 3, 2, 0.95),
     TensorTile(32, 96, 32, 32, 32, 4, 3, 0.75),
     TensorTile(128, 32, 32, 32, 32, 4, 2, 0.72),
@@ -202,7 +205,9 @@ def tensor_tiles(
     if element == "float":  # fragments of both parts of larger tiles do not fit registers
         tiles = tuple(t for t in tiles if t.wm * t.wn <= 32 * 32)
     if a.size == 4 and (a.bordered or b.bordered):
-        tiles = tuple(replace(t, blocks=1) if t.m * t.n >= 128 * 128 else t for t in tiles)
+        tiles = tuple(
+            replace(t, blocks=1, unrolled=0) if t.m * t.n >= 128 * 128 else t for t in tiles
+        )
     return [replace(t, speed=t.speed * SPEEDS[element]) for t in tiles if t.copies(a, b)]
 
 

@@ -25,6 +25,7 @@ struct PanelTile {
     const int y = along_k ? outer : outer / 64 * 64 + k, x = along_k ? k : outer % 64;
     return y * 64 + (x / quad ^ y % 8) * quad + x % quad;
   }
+  GRAPHC_INLINE static T* element(T* tile, int outer, int k) { return tile + at(outer, k); }
 };
 
 template <class T>

@@ -195,7 +195,8 @@ def test_tiles_of_few_sums_stay_in_registers(arch: str, tmp_path):
 def test_offsets_of_operands_above_two_billion_elements_are_wide():
     node = traced("huge", graphc.matmul, spec(70000, 40000), spec(40000, 8))
     text = lower(node, TARGET).source
-    assert "struct Part { long long offset; };" in text
+    assert "struct Outer { long long offset; };" in text
+    assert "struct Depth { long long offset; };" in text
     assert "const int64_t m = " in text
 
 
