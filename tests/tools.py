@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 from graphc.errors import CompileError
-from graphc.runtime.cuda.compile import Compiler, find_compiler, nvrtc
+from graphc.runtime.cuda.compile import Compiler, find_compiler, nvcc, nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,6 +51,11 @@ def need_command(*names: str) -> str:
 def need_nvrtc() -> Compiler:
     """NVRTC as a compiler of CUDA text; else skips, or fails where CI=true."""
     return nvrtc() or missing("NVRTC is not installed")
+
+
+def need_nvcc() -> Compiler:
+    """nvcc as a compiler of CUDA text; else skips, or fails where CI=true."""
+    return nvcc() or missing("nvcc is not on the PATH")
 
 
 def need_cuda_compiler() -> Compiler:

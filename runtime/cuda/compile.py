@@ -68,12 +68,15 @@ class Compiler:
         return self.version.strip().splitlines()[-1] if self.version.strip() else ""
 
 
-def compile_cuda(text: str, name: str, arch: str, where: str = "") -> Cubin:
+def compile_cuda(
+    text: str, name: str, arch: str, where: str = "", compiler: Compiler | None = None
+) -> Cubin:
     """The cubin of the kernel `name` for `arch` such as "sm_90a", from the cache if it is there.
 
-    `where` is the user's line that it comes from, for errors. Raises CompileError.
+    `where` is the user's line that it comes from, for errors; `compiler` is the one that is there
+    if none is given. Raises CompileError.
     """
-    compiler = find_compiler()
+    compiler = compiler or find_compiler()
     flush = "true" if denormals() == "flush" else "false"
     early = ("-DGRAPHC_EARLY_LAUNCH",) if early_launch() else ()
     options = (*OPTIONS, f"-arch={arch}", f"-ftz={flush}", *early, *compiler.options)
@@ -93,7 +96,7 @@ def compile_cuda(text: str, name: str, arch: str, where: str = "") -> Cubin:
 @functools.cache
 def find_compiler() -> Compiler:
     """NVRTC if it is installed, else nvcc. Raises CompileError with the remedy."""
-    compiler = nvrtc() or _nvcc()
+    compiler = nvrtc() or nvcc()
     if compiler is None:
         raise CompileError(
             "no CUDA compiler: NVRTC is not installed and nvcc is not on the PATH. "
@@ -119,12 +122,13 @@ def nvrtc() -> Compiler | None:
     return Compiler(("nvrtc",), f"{major}.{minor}", NVRTC_OPTIONS, _run_nvrtc)
 
 
-def _nvcc() -> Compiler | None:
+def nvcc() -> Compiler | None:
+    """nvcc, if it is on the PATH."""
     path = shutil.which("nvcc")
     if path is None:
         return None
     version = run([path, "--version"]).stdout
-    return Compiler((path,), version, NVCC_OPTIONS, _run_nvcc)
+    return Compiler((path,), version, NVCC_OPTIONS, functools.partial(_run_nvcc, path))
 
 
 def _run_nvrtc(file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
@@ -152,8 +156,7 @@ def _run_nvrtc(file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _run_nvcc(file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
-    (path, *_) = find_compiler().command
+def _run_nvcc(path: str, file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch) / "image.cubin"
         command = [path, *options, str(file), "-o", str(made)]

@@ -15,7 +15,7 @@ from graphc.errors import CompileError
 from graphc.runtime.cuda import compile as compiling
 from graphc.runtime.cuda.compile import HEADERS, Compiler, compile_cuda, find_compiler
 from tests.small_models import MODELS, loss_fn
-from tests.tools import first_quick, need_command, need_cuda_compiler, need_nvrtc
+from tests.tools import first_quick, need_command, need_cuda_compiler, need_nvcc, need_nvrtc
 
 TEXT = """\
 #include "cuda/memory.cuh"
@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_written_is_named(compiler, tmp_path, monkeypatc
 
 def test_without_a_compiler_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(compiling, "nvrtc", lambda: None)
-    monkeypatch.setattr(compiling, "_nvcc", lambda: None)
+    monkeypatch.setattr(compiling, "nvcc", lambda: None)
     with pytest.raises(CompileError) as error:
         find_compiler.__wrapped__()
     assert str(error.value) == (
@@ -125,8 +125,7 @@ def test_without_a_compiler_the_remedy_is_named(monkeypatch):
 
 
 def test_nvcc_serves_where_nvrtc_is_missing(compiler, monkeypatch):
-    need_command("nvcc")
-    nvcc = compiling._nvcc()
+    nvcc = need_nvcc()
     monkeypatch.setattr(compiling, "find_compiler", lambda: nvcc)
     cubin = compile_cuda(TEXT, "twice", "sm_80")
     assert cubin.usage["twice"].registers > 0

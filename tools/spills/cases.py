@@ -1,0 +1,83 @@
+"""Which steps are compiled: all workloads of the benchmarks and some larger ones, each in every
+precision and with what has to be asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import graphc
+from benchmarks.families.gpt import GPT
+from benchmarks.families.recurrent import Recurrent
+from benchmarks.families.resnet import ResNet
+from benchmarks.families.stack import FLUX, Stack
+from benchmarks.run import Model, backward, loss_fn
+from benchmarks.workload import RATES, Workload
+from benchmarks.workloads import WORKLOADS
+from graphc import optim
+
+LARGER: tuple[Workload, ...] = (
+    Stack("flux-conv-b100", 100, model=FLUX),
+    Recurrent("lstm-h512-b64", 64, cell="lstm", hidden=512, steps=64),
+    Recurrent("gru-h512-b64", 64, cell="gru", hidden=512, steps=64),
+    ResNet("resnet18-b32", 32, depth=18),
+    ResNet("resnet50-b32", 32, depth=50),
+    GPT("gpt2-d768-b8", 8, layers=2, features=768, heads=12, positions=1024, symbols=50304),
+)
+"""What issues ask to be fast besides."""
+TRIED: Mapping[str, Workload] = {**WORKLOADS, **{w.name: w for w in LARGER}}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A `precision` of `compile`, variables of the environment that are 1, and the
+    architectures that have what they ask for."""
+
+    precision: str
+    asked: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ("sm_90a", "sm_80")
+
+
+SETTINGS: Mapping[str, Settings] = {
+    "float32": Settings("float32"),
+    "tf32": Settings("tf32"),
+    "float32x3": Settings("float32x3"),
+    "bfloat16": Settings("bfloat16"),
+    "clusters": Settings("tf32", ("GRAPHC_CLUSTERS",), ("sm_90a",)),
+    "wgmma": Settings("bfloat16", ("GRAPHC_WGMMA",), ("sm_90a",)),
+    "tma": Settings("bfloat16", ("GRAPHC_WGMMA", "GRAPHC_TMA"), ("sm_90a",)),
+}
+
+
+def texts(workload: Workload, settings: Settings) -> dict[str, str]:
+    """The CUDA text of each kernel of a step on one stream, by the kernel's name."""
+    data = workload.data()
+    model = Model(workload, data)
+    specs = [graphc.spec(a.shape, a.dtype) for a in (data.x, data.y)]
+    options: dict[str, Any] = {"device": "cuda", "streams": 1, "precision": settings.precision}
+    with _asked(settings.asked):
+        if "train" not in workload.modes:
+            program = graphc.compile(model, specs[0], **options)
+        elif workload.rule is None:
+            program = graphc.compile(backward, model, *specs, **options)
+        else:
+            rule = getattr(optim, workload.rule)(**RATES[workload.rule])
+            program = graphc.compile(loss_fn, model, *specs, update=rule, **options)
+        return dict(program.kernels)
+
+
+@contextmanager
+def _asked(variables: tuple[str, ...]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(dict.fromkeys(variables, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,54 @@
+"""What kernels take of registers, by both compilers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from graphc.runtime.cuda.compile import Compiler, Usage, compile_cuda, nvcc, nvrtc
+from tools.spills.texts import plain
+
+COMPILERS: Mapping[str, Callable[[], Compiler | None]] = {"nvrtc": nvrtc, "nvcc": nvcc}
+
+
+@dataclass(frozen=True)
+class Spill:
+    """A launch of a kernel, as its `symbol`, that does not fit registers."""
+
+    kernel: str
+    symbol: str
+    usage: Usage
+
+    def __str__(self) -> str:
+        return f"{self.symbol}: {self.usage.spilled} bytes beside {self.usage.registers} registers"
+
+
+def usages(
+    texts: Mapping[str, str], compiler: Compiler, arch: str, threads: int = 1
+) -> Iterator[tuple[str, dict[str, Usage]]]:
+    """The usage of each symbol of each kernel of `texts`, texts by name. Those of one plain text
+    are compiled once, and never again while the compiled cache has it: the first stands for all.
+    Raises CompileError."""
+    first: dict[str, tuple[str, dict[str, str]]] = {}
+    for name, text in texts.items():
+        changed, names = plain(text)
+        first.setdefault(changed, (name, names))
+
+    def compiled(text: str) -> tuple[str, dict[str, Usage]]:
+        name, names = first[text]
+        found = compile_cuda(text, "kernel", arch, where=name, compiler=compiler).usage
+        return name, {names.get(symbol, symbol): usage for symbol, usage in found.items()}
+
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(compiled, first)
+
+
+def spills(found: Mapping[str, Mapping[str, Usage]]) -> list[Spill]:
+    """Those of `usages` that spill."""
+    return [
+        Spill(kernel, symbol, usage)
+        for kernel, symbols in found.items()
+        for symbol, usage in symbols.items()
+        if usage.spilled
+    ]
