@@ -31,7 +31,8 @@ def normalised(x):
 
 NODES = {
     "product": traced("product", graphc.matmul, spec(289, 70), spec(70, 212)),
-    "few_sums": traced("few_sums", graphc.matmul, spec(33, 200), spec(200, 20)),
+    # Four steps of three stages: the last one reads where sums go from thread to thread.
+    "few_sums": traced("few_sums", graphc.matmul, spec(33, 400), spec(400, 20)),
     "split": traced("split", graphc.matmul, spec(12, 1000), spec(1000, 9)),
     "long_split": traced("long_split", graphc.matmul, spec(3, 40000), spec(40000, 3)),
     "convolution": traced(
