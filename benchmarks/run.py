@@ -5,8 +5,9 @@ Prints one JSON line; `check` holds the first five losses or outputs. Variants: 
 measurement, of graphc's own or of cuBLASLt's and cuDNN's too, `early` with launches that begin
 early, `winograd`, `tf32` and `bfloat16` with that as `precision`, the latter also with
 `_libraries`, and `bfloat16_pairs`, where a CPU with AMX multiplies pairs as those without it do;
-`tf32_clusters` is tf32 whose parts of k clusters add; `wgmma` is bfloat16 by products of warp
-groups, `wgmma_tma` those of what TMA copies.
+`tf32_clusters` is tf32 whose parts of k clusters add, `tf32_launches` that whose parts second
+launches add, no last block; `wgmma` is bfloat16 by products of warp groups, `wgmma_tma` those of
+what TMA copies.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ VARIANTS = (
     "tf32",
     "tf32_libraries",
     "tf32_clusters",
+    "tf32_launches",
     "bfloat16",
     "bfloat16_libraries",
     "bfloat16_pairs",
@@ -43,7 +45,7 @@ TUNES: dict[str, bool | str] = {"tuned": True}
 TUNES |= dict.fromkeys(("libraries", "tf32_libraries", "bfloat16_libraries"), "libraries")
 STREAMS = {"streams2": 2, "streams4": 4}
 PRECISIONS = {"winograd": "winograd"}
-PRECISIONS |= dict.fromkeys(("tf32", "tf32_libraries", "tf32_clusters"), "tf32")
+PRECISIONS |= dict.fromkeys(("tf32", "tf32_libraries", "tf32_clusters", "tf32_launches"), "tf32")
 PRECISIONS |= dict.fromkeys(
     ("bfloat16", "bfloat16_libraries", "bfloat16_pairs", "wgmma", "wgmma_tma"), "bfloat16"
 )
@@ -91,6 +93,8 @@ def prepare(case: Case) -> Callable[[], Any]:
         os.environ["GRAPHC_EARLY_LAUNCH"] = "1"
     if case.variant == "tf32_clusters":
         os.environ["GRAPHC_CLUSTERS"] = "1"
+    if case.variant == "tf32_launches":
+        os.environ["GRAPHC_TICKETS"] = "0"
     if case.variant in ("wgmma", "wgmma_tma"):
         os.environ["GRAPHC_WGMMA"] = "1"
         os.environ["GRAPHC_TMA"] = str(int(case.variant == "wgmma_tma"))

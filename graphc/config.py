@@ -71,6 +71,8 @@ class Config:
     """Whether TMA may copy what they multiply so."""
     adds_in_clusters: bool = False
     """Whether blocks of a cluster may add the parts of a product on a GPU."""
+    draws_tickets: bool = True
+    """Whether the last of a GPU's blocks to end may add what others have left."""
     profile: bool = False
     """Whether to print the profile of every program that was called when the process ends."""
     disable: tuple[str, ...] = ()
@@ -121,6 +123,7 @@ def read(
         multiplies_groups=multiplies_groups(),
         copies_in_bulk=copies_in_bulk(),
         adds_in_clusters=adds_in_clusters(),
+        draws_tickets=draws_tickets(),
         profile=bool(_setting("GRAPHC_PROFILE", _flag)),
         disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
         log=log_level(),
@@ -170,6 +173,11 @@ def copies_in_bulk() -> bool:
 def adds_in_clusters() -> bool:
     """Whether blocks of a cluster may add the parts of a product's k, by GRAPHC_CLUSTERS."""
     return bool(_setting("GRAPHC_CLUSTERS", _flag))
+
+
+def draws_tickets() -> bool:
+    """Whether the last of a GPU's blocks may add what others have left, by GRAPHC_TICKETS."""
+    return _given(_setting("GRAPHC_TICKETS", _flag), Config.draws_tickets)
 
 
 def log_level() -> str:

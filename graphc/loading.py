@@ -49,6 +49,7 @@ def target_of(device: str) -> Target:
         multiplies_groups=groups,
         copies_in_bulk=groups and bulk,
         adds_in_clusters=config.adds_in_clusters(),
+        draws_tickets=config.draws_tickets(),
     )
 
 

@@ -142,6 +142,9 @@ class Target:
     adds_in_clusters: bool = False
     """Whether blocks of a cluster may add the parts of k of a product (`GRAPHC_CLUSTERS`), on GPUs
     of compute capability 9.0 or newer alone."""
+    draws_tickets: bool = False
+    """Whether the last of a GPU's blocks to end may add what others have left
+    (`GRAPHC_TICKETS`)."""
     transforms_tiles: bool = False
     """Whether a 3 x 3 convolution may be computed by Winograd's algorithm (`precision="winograd"`),
     where a CPU gains by it."""

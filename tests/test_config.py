@@ -38,6 +38,7 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch, tmp_path):
         ("GRAPHC_WGMMA", "1", "multiplies_groups", True),
         ("GRAPHC_TMA", "1", "copies_in_bulk", True),
         ("GRAPHC_CLUSTERS", "1", "adds_in_clusters", True),
+        ("GRAPHC_TICKETS", "0", "draws_tickets", False),
         ("GRAPHC_TUNE", "1", "libraries", False),
         ("GRAPHC_TUNE", "libraries", "tune", True),
         ("GRAPHC_TUNE", "libraries", "libraries", True),
@@ -152,7 +153,7 @@ def test_every_variable_is_in_the_readme():
     source = (root / "graphc" / "config.py").read_text()
     readme = (root / "README.md").read_text()
     variables = set(re.findall(r'"(GRAPHC_[A-Z_]+)"', source))
-    assert len(variables) == 19
+    assert len(variables) == 20
     assert not [name for name in sorted(variables) if f"`{name}`" not in readme]
 
 

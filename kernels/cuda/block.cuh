@@ -5,7 +5,8 @@
 // its threads; and shared<T, Count>(), memory of the block for Count values of T, of which a template
 // asks for one at a time. `holds` says whether there is `held`, which a template has made before a
 // loop in place of reading the same in each iteration. `parts` > 1
-// blocks, of a cluster, compute one tile (cluster_sums.cuh).
+// blocks, of a cluster, compute one tile (cluster_sums.cuh); or the last of several that compute
+// one, which it knows as it `draws` a ticket (tickets.cuh), adds what all have.
 #pragma once
 #include "intrinsics.cuh"
 
@@ -13,7 +14,7 @@ namespace graphc {
 
 // A block of a launch.
 struct WholeBlock {
-  static constexpr bool holds = false;
+  static constexpr bool holds = false, draws = false;
   static constexpr int parts = 1;
   GRAPHC_INLINE static int threads() { return blockDim.x; }
   GRAPHC_INLINE static int x() { return blockIdx.x; }
@@ -36,7 +37,7 @@ struct WholeBlock {
 // block of a joined launch. The memory is that of all parts in turn: sync() lies before each use.
 template <int Threads, int Bytes>
 struct PartBlock {
-  static constexpr bool holds = false;
+  static constexpr bool holds = false, draws = false;
   static constexpr int parts = 1;
   unsigned char* memory;
   int column, row;

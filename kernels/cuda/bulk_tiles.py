@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from graphc.kernels.cuda.tiles import GroupTile, Operand
 
@@ -13,6 +14,7 @@ class BulkTile(GroupTile):
     a cluster."""
 
     together: int = 1
+    clusters: ClassVar[bool] = False
 
     @property
     def threads(self) -> int:

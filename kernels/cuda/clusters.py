@@ -9,7 +9,6 @@ MOST = 8
 """Blocks of a cluster that every GPU with clusters can place."""
 
 
-def adds_in_cluster(together: int, splits: int, itemsize: int) -> bool:
-    """Whether the blocks of a cluster can add so many parts, of sums of this many bytes. Blocks
-    that are `together` in a cluster already cannot."""
-    return together == 1 < splits <= MOST and itemsize == 4
+def adds_in_cluster(splits: int, itemsize: int) -> bool:
+    """Whether the blocks of a cluster can add so many parts, of sums of this many bytes."""
+    return 1 < splits <= MOST and itemsize == 4

@@ -24,7 +24,13 @@ from graphc.kernels.cuda.reduce import Shape, choose_shape, shape_behind
 from graphc.kernels.cuda.reduce_text import ReduceText
 from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.runs import RUN
-from graphc.kernels.cuda.shell import BLOCKS, FEW_THREADS, index_type, memory_order
+from graphc.kernels.cuda.shell import (
+    BLOCKS,
+    FEW_THREADS,
+    Launches,
+    index_type,
+    memory_order,
+)
 from graphc.kernels.cuda.tiles import AnyTile
 from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
@@ -36,6 +42,9 @@ from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
 ACROSS, LINES = 8, FEW_THREADS // 8
 """Threads of a block that adds parts of sums: side by side, of a line of memory, and one below the
 other."""
+JOINED = 32
+"""Groups of tiles whose partial results the last block of each joins, about, where what comes
+behind would read so many that a launch had to join them."""
 
 
 def whole_runs(size: int) -> int:
@@ -46,13 +55,14 @@ def whole_runs(size: int) -> int:
 @dataclass(frozen=True)
 class Behind:
     """What the kernel of `body` does behind the contraction and the epilogue, which make `before`:
-    `rows`, whose first sums are of `operands`."""
+    `rows`, whose first sums are of `operands`, perhaps by blocks that draw `tickets`."""
 
     body: Graph
     before: Graph
     rows: Rows
     operands: tuple[Value, ...]
     pointers: Pointers
+    tickets: bool = False
 
     def epilogue(self, nest: Nest, domain: Domain, places: tuple[Place, ...]) -> Epilogue:
         """That of `before`, with the operands in registers."""
@@ -69,12 +79,22 @@ class Behind:
         """The sharing of what comes behind known sums."""
         return shape_behind(self.rows)
 
+    @cached_property
+    def part_bytes(self) -> int:
+        """Of what is added up, for all columns."""
+        return self.text(None, 0).part_bytes
+
     @property
     def bytes_of_column(self) -> int:
         """Of what is added up for each column."""
-        return self.text(None, 0).part_bytes // math.prod(
-            self.rows.domain.extents[d] for d in self.rows.kept_axes
-        )
+        kept = (self.rows.domain.extents[d] for d in self.rows.kept_axes)
+        return self.part_bytes // math.prod(kept)
+
+    def together(self, parts: int) -> int:
+        """How many of so many partial sums the last block of each group joins; 1 if none does."""
+        assert self.shape is not None
+        gathers = ReduceText(self.rows, self.shape, index_type(self.body), parts).gathers
+        return -(-parts // JOINED) if self.tickets and gathers else 1
 
     def text(self, sums: ColumnSums | None, start: int) -> ReduceText:
         """The launches behind the contraction's, whose own part of the workspace has `start`
@@ -82,9 +102,11 @@ class Behind:
         index = index_type(self.body)
         start = whole_runs(start)
         if sums is None:
-            return ReduceText(self.rows, choose_shape(self.rows), index, 0, start)
+            shape = choose_shape(self.rows)
+            return ReduceText(self.rows, shape, index, 0, start, self.tickets)
         assert self.shape is not None
-        return ReduceText(self.rows, self.shape, index, sums.parts, start)
+        start = sums.given_start
+        return ReduceText(self.rows, self.shape, index, sums.given, start, self.tickets)
 
 
 @dataclass(frozen=True)
@@ -92,13 +114,16 @@ class ColumnSums:
     """Sums of columns in the epilogue: `parts` partial ones, each of the rows of a tile, or, where
     k is cut, of those that a block of the launch that adds its parts has, which are `each` per
     thread; of that launch `across` blocks share a row. They lie behind `start` bytes of the
-    workspace."""
+    workspace. Each `together` of them, of a `strips`-th of the columns, are joined by the last
+    block that has one; what that makes lies behind them."""
 
     behind: Behind
     parts: int
     each: int
     across: int
     start: int
+    together: int
+    strips: int
 
     @staticmethod
     def of(
@@ -126,10 +151,43 @@ class ColumnSums:
             room = tile.stages * (tile.m + tile.n) * tile.k * size
             if behind.bytes_of_column * RUN * tile.threads // 2 > room:
                 return None
-            return ColumnSums(behind, -(-rows // tile.m), 0, across, start)
+            parts, strips = -(-rows // tile.m), -(-columns // tile.n)
+            return ColumnSums(behind, parts, 0, across, start, behind.together(parts), strips)
         lines = -(-rows // LINES)
         each = max(1, lines * across // (2 * BLOCKS))
-        return ColumnSums(behind, -(-lines // each), each, across, start)
+        parts = -(-lines // each)
+        return ColumnSums(behind, parts, each, across, start, behind.together(parts), across)
+
+    @property
+    def given(self) -> int:
+        """The partial sums that are left."""
+        return -(-self.parts // self.together)
+
+    @property
+    def given_start(self) -> int:
+        """The byte of the workspace at which they begin."""
+        if self.together == 1:
+            return self.start
+        return whole_runs(self.start + self.parts * self.behind.part_bytes)
+
+    @property
+    def fields(self) -> list[str]:
+        """What an epilogue has for them."""
+        joining = ["  unsigned char* joined;", "  unsigned* counters;"]
+        return [
+            "  unsigned char* partial;",
+            *(joining if self.together > 1 else ()),
+            f"  using Results = {self.results};",
+            f"  static constexpr int together = {self.together};",
+        ]
+
+    def values(self, launches: Launches) -> list[str]:
+        """The values of those fields."""
+        places = [f"workspace + {self.start}"]
+        if self.together > 1:
+            counters = launches.counters(self.given * self.strips)
+            places += [f"workspace + {self.given_start}", counters]
+        return places
 
     @property
     def results(self) -> str:
@@ -142,8 +200,9 @@ class ColumnSums:
         return [s.joined("results.at[step].", name) for s, name in zip(sums, operands, strict=True)]
 
 
-def behind_of(body: Graph) -> Behind | None:
-    """What a kernel does behind its contraction and the epilogue, if its body has reductions."""
+def behind_of(body: Graph, tickets: bool = False) -> Behind | None:
+    """What a kernel does behind its contraction and the epilogue, if its body has reductions, whose
+    last blocks may draw `tickets`."""
     late: set[Value] = set()
     for node in body.nodes:
         if node.op.reduced_axes is not None or not late.isdisjoint(node.inputs):
@@ -167,4 +226,4 @@ def behind_of(body: Graph) -> Behind | None:
     nodes += [n for n in behind.nodes if made.isdisjoint(n.outputs)]
     before = replace(body, outputs=(*stored, *operands))
     before = replace(before, nodes=needed(before, nodes), outputs=stored)
-    return Behind(body, before, rows, operands, pointers)
+    return Behind(body, before, rows, operands, pointers, tickets)

@@ -5,9 +5,12 @@
 //   Results    what is added up for the `run` columns of a thread, with identity() and combine()
 //   partial    memory for partial results, [part][piece][N / run] as `Reduce::combine_partial` of
 //              reduce.cuh reads them; a part is a tile's rows
+//   together   how many parts that are neighbours are joined in `joined`, by the last block that draws
+//              one of `counters` (tickets.cuh): one for each of those groups and strip of columns; 1: none
 // and takes `results` besides. Threads, then tiles, are combined in a fixed order.
 #pragma once
 #include "reduce.cuh"
+#include "tickets.cuh"
 
 namespace graphc {
 
@@ -22,11 +25,10 @@ struct SumsColumns<Epilogue, decltype(Epilogue::Results::identity(), void())> {
 template <class Epilogue>
 constexpr bool sums_columns = SumsColumns<Epilogue>::yes;
 
-// Combines the results of threads that are a multiple of Across apart, of which there are Lines, and
-// stores those of each run of columns. `shared` has room for the results of half of the threads.
+// The results of all threads that are a multiple of Across apart, of which there are Lines, for the
+// first of them. `shared` has room for the results of half of the threads.
 template <int Across, int Lines, class Block, class Results>
-GRAPHC_INLINE void store_columns(const Block& block, unsigned char* shared, Results results,
-                                 unsigned char* partial, int part, int place, int places) {
+GRAPHC_INLINE Results combine_lines(const Block& block, unsigned char* shared, Results results) {
   Results* const slots = reinterpret_cast<Results*>(shared);
   const int line = threadIdx.x / Across;
 #pragma unroll
@@ -37,12 +39,54 @@ GRAPHC_INLINE void store_columns(const Block& block, unsigned char* shared, Resu
     block.sync();
     if (line + half < lines) results.combine(slots[threadIdx.x]);
   }
-  if (line != 0 || place >= places) return;
+  return results;
+}
+
+// Where piece i of a part's results is.
+template <class Results>
+GRAPHC_INLINE auto* column_piece(unsigned char* partial, int part, int i, int place, int places) {
+  using Own = Pieces<Results>;
+  return reinterpret_cast<typename Own::Piece*>(partial) +
+         (static_cast<long long>(part) * Own::count + i) * places + place;
+}
+template <class Results>
+GRAPHC_INLINE void store_pieces(const Results& results, unsigned char* partial, int part, int place,
+                                int places) {
   const Pieces<Results> own(results);
-  auto* const to = reinterpret_cast<typename Pieces<Results>::Piece*>(partial);
 #pragma unroll
   for (int i = 0; i < own.count; i++)
-    to[(static_cast<long long>(part) * own.count + i) * places + place] = own.at[i];
+    *column_piece<Results>(partial, part, i, place, places) = own.at[i];
+}
+
+// Stores what the threads of a block have added up, of part `part` of Parts and of strip `strip` of
+// Strips of columns. With `Epilogue::together` > 1 the last block of so many parts that are neighbours
+// joins them, in an order that does not depend on which it is: so fewer are left in `joined`.
+template <int Across, int Lines, int Parts, int Strips, class Block, class Results, class Epilogue>
+GRAPHC_INLINE void store_columns(const Block& block, unsigned char* shared, Results results,
+                                 const Epilogue& epilogue, int part, int strip, int place,
+                                 int places) {
+  constexpr int together = Epilogue::together;
+  const int line = threadIdx.x / Across;
+  results = combine_lines<Across, Lines>(block, shared, results);
+  if (line == 0 && place < places) store_pieces(results, epilogue.partial, part, place, places);
+  if constexpr (together > 1) {
+    const int group = part / together, first = group * together;
+    const int end = first + together < Parts ? first + together : Parts;
+    if (!draws_last(epilogue.counters + group * Strips + strip, end - first)) return;
+    results = Results::identity();
+    if (place < places) {
+#pragma unroll 4
+      for (int i = first + line; i < end; i += Lines) {
+        Pieces<Results> other;
+#pragma unroll
+        for (int j = 0; j < other.count; j++)
+          other.at[j] = *column_piece<Results>(epilogue.partial, i, j, place, places);
+        results.combine(other.whole);
+      }
+    }
+    results = combine_lines<Across, Lines>(block, shared, results);
+    if (line == 0 && place < places) store_pieces(results, epilogue.joined, group, place, places);
+  }
 }
 
 // The second launch of a contraction whose k is cut: each thread adds the parts of Each runs of sums,
@@ -72,8 +116,11 @@ GRAPHC_INLINE void finish_columns(const Block& block, const typename Problem::Su
     epilogue(0, m, place * run, sums, results);
   }
   auto* const slots = block.template shared<Results, Across * Lines / 2>();
-  store_columns<Across, Lines>(block, reinterpret_cast<unsigned char*>(slots), results,
-                               epilogue.partial, block.y(), place, N / run);
+  constexpr int rows = Lines * Each, parts = (M + rows - 1) / rows;
+  constexpr int strips = (N / run + Across - 1) / Across;
+  store_columns<Across, Lines, parts, strips>(block, reinterpret_cast<unsigned char*>(slots),
+                                              results, epilogue, block.y(), block.x(), place,
+                                              N / run);
 }
 
 }  // namespace graphc

@@ -24,8 +24,8 @@
 // Taps: where k is `taps` > 0 equal parts, Problem::live_taps(i) says which of them any row of tile i
 // of rows meets; steps of no such part are left out.
 // Splits: block row s covers its share of k and stores partial sums; finish_splits adds them in
-// ascending order and calls the epilogue; or the blocks of a cluster do (cluster_sums.cuh). The number
-// of splits is fixed by the problem.
+// ascending order and calls the epilogue; or the last block of a tile (tickets.cuh), or the blocks of a
+// cluster do (cluster_sums.cuh). The number of splits is fixed by the problem.
 //
 // A tile type says who holds which sums: step() adds one pair of shared tiles, visit(f) calls
 // f(m, n, sum). Registers is the plain one; tensor.cuh has that of tensor cores. It also says how an
@@ -109,6 +109,9 @@ struct Contract {
       now = now + 1 == stages ? 0 : now + 1;
     }
     if constexpr (Tile::asynchronous) sums.finish();
+    if constexpr (Block::draws) {
+      if (!block.template adds_parts<splits, Tile::threads, T>(sums)) return;
+    }
     if constexpr (Block::parts > 1)
       block.template add_parts<Contract, Tile>(batch, m0, n0, sums, ring, epilogue);
     else if constexpr (sums_columns<Epilogue>) finish_columns(block, m0, n0, sums, ring, epilogue);
@@ -207,8 +210,8 @@ struct Contract {
     }
     static_assert(Tile::threads / 2 * sizeof(results) <= shared_bytes, "they fit there too");
     static_assert(lines % 2 == 0, "half of the threads");
-    store_columns<across, lines>(block, tiles, results, epilogue.partial, m0 / BM,
-                                 (n0 + column) / run, N / run);
+    store_columns<across, lines, ceil_div(M, BM), tiles_n>(block, tiles, results, epilogue, m0 / BM,
+                                                           n0 / BN, (n0 + column) / run, N / run);
   }
 
   // The sums of a column of each section go to the epilogue together.

@@ -59,7 +59,7 @@ def functor(
             "  }",
         ]
     if sums is not None:
-        fields = ["  unsigned char* partial;", f"  using Results = {sums.results};"]
+        fields = sums.fields
     else:
         program, unpacked = merged.program, list[str]()
         if apart:

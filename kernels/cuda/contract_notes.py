@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphc.kernels.cuda.bulk_tiles import BulkTile
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.contract_ways import SHORT
+from graphc.kernels.cuda.finishing import Finish
 from graphc.kernels.cuda.patch import PatchTile
 from graphc.kernels.cuda.patch_gradient import GradientTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile
@@ -23,12 +24,11 @@ def told(
     element: str,
     lack: str,
     rank: int,
-    within: bool,
+    finish: Finish | None,
 ) -> tuple[str, str]:
     """What is said of the tile, and what the plan notes of a contraction of reduced precision."""
     batches, m, n, k = problem.sizes
-    cut = f", k in {splits} parts added in order" if splits > 1 else ""
-    cut += " within a cluster" * within
+    cut = f", k in {splits} parts added {finish.value}" if finish else ""
     shared = f", shared by {tile.groups} groups of threads" if tile.groups > 1 else ""
     if isinstance(tile, RowTile):
         of = f"blocks that own {tile.m} rows, so that none waits for another in a loop"

@@ -17,6 +17,7 @@ from graphc.kernels.cuda.contract_epilogue import (
 )
 from graphc.kernels.cuda.contract_notes import PRODUCTS, LoopedTile, told
 from graphc.kernels.cuda.contract_ways import PatchFound, Way, order_of, products, ways
+from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes, lanes_of
 from graphc.kernels.cuda.own import owned
 from graphc.kernels.cuda.patch import PatchTile, parts_of, patch_tiles
 from graphc.kernels.cuda.patch_gradient import GradientTile, gradient_tiles
@@ -31,8 +32,8 @@ from graphc.kernels.cuda.shell import (
     constant_arrays,
     wrapped,
 )
-from graphc.kernels.cuda.taps import Taps, problems_by_taps
-from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, lanes_of, tiles_below
+from graphc.kernels.cuda.taps import problems_by_taps
+from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, tiles_of
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
 from graphc.kernels.program.kernel import Kernel, TensorMap
@@ -50,15 +51,15 @@ def lower_contract(
     order: str = "",
     looped: bool = False,
     bulk: bool = False,
-    clusters: bool = False,
+    finishes: Finishes = BY_LAUNCH,
 ) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major. With
     `splits_products` tensor cores may make a product of float32 of three, with `groups` warp
-    groups may multiply (wgmma), in `bulk` of what TMA copies, with `clusters` blocks may add few
-    parts of k. A given `order` is that of another
+    groups may multiply (wgmma), in `bulk` of what TMA copies; `finishes` are who may add parts of
+    k. A given `order` is that of another
     kernel, and what tiles are chosen among keeps to it. `looped` is what iterations of a loop
     compute, whose blocks had better own their rows."""
-    return next(contract_candidates(node, splits_products, groups, order, looped, bulk, clusters))
+    return next(contract_candidates(node, splits_products, groups, order, looped, bulk, finishes))
 
 
 def contract_candidates(
@@ -68,22 +69,23 @@ def contract_candidates(
     order: str = "",
     looped: bool = False,
     bulk: bool = False,
-    clusters: bool = False,
+    finishes: Finishes = BY_LAUNCH,
 ) -> Iterator[Kernel]:
     """The kernels that may compute it, by the model's `ways`, the best first."""
-    behind = behind_of(node.body)
+    behind = behind_of(node.body, finishes.tickets and not looped)
     body = behind.before if behind else node.body
     nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
     whole, first = in_parts(sectioned_nest(nest, cut) if cut else nest)
     problem = make_problem(whole, body, first=first)
     taps = [] if order else problems_by_taps(nest, body)
-    clusters &= behind is None  # whose sums of columns are those of whole blocks
+    if behind is not None:  # whose sums of columns are those of whole blocks
+        finishes = replace(finishes, clusters=False)
     element, _ = products(problem, False)
     held: list[PatchFound] = []
     if not (order or looped or behind):
         held = [(*each, 1) for each in patch_tiles(nest, body, element)]
         held += gradient_tiles(nest, body, element)
-    found = ways(problem, taps, splits_products, order, groups, looped, bulk, clusters, held)
+    found = ways(problem, taps, splits_products, order, groups, looped, bulk, finishes, held)
     for rank, way in enumerate(found, 1):
         yield _kernel(node, nest.flops, way, splits_products, rank, behind)
 
@@ -105,8 +107,11 @@ def _kernel(
     check_counts(node, batches=batches, rows=m, columns=n * number, terms_per_sum=k)
     element, lack = products(problem, splits_products)
     columns = replace(problem.b, outer_index=_column(tile, n, problem))
-    within = way.in_cluster
-    workspace = splits * count * itemsize if splits > 1 and not within else 0
+    finish, workspace = way.finish, 0
+    if finish is Finish.BLOCK:
+        workspace = way.partial.workspace
+    elif finish is Finish.LAUNCH:
+        workspace = splits * count * itemsize
     if isinstance(tile, PersistentTile):
         workspace = tile.workspace(m)
     sums, text = None, None
@@ -116,12 +121,13 @@ def _kernel(
         epilogue = behind.epilogue(problem.nest, *epilogue_space(problem))
         runs = runs_of_sums(problem, epilogue) is not None and batches == 1
         assert not isinstance(tile, PatchTile | GradientTile), "patches add up no columns"
-        sums = ColumnSums.of(behind, problem, tile, splits, workspace) if runs else None
+        launched = splits if finish is Finish.LAUNCH else 1
+        sums = ColumnSums.of(behind, problem, tile, launched, workspace) if runs else None
         text = behind.text(sums, workspace)
     launches = Launches(
         node, epilogue.pointers, max(workspace, text.workspace if text else 0), epilogue.inplace
     )
-    _launch(launches, problem, tile, splits, epilogue, sums, within)
+    _launch(launches, way, epilogue, sums)
     if text is not None:
         text.add_to(launches, "rows_{}")
     sections = (
@@ -131,7 +137,7 @@ def _kernel(
         if isinstance(tile, PatchTile | GradientTile)
         else problem.a.text("RowAccess", _comment(problem, problem.rows, "row")),
         columns.text("ColumnAccess", _comment(problem, problem.columns, "column")),
-        _shape(problem, tile, splits, taps, within),
+        _shape(way),
         functor(body, problem, epilogue, sums, isinstance(tile, PersistentTile | RowTile)),
     )
     header = "tensor" if isinstance(tile, TensorTile) else "contract"
@@ -141,10 +147,10 @@ def _kernel(
     header = "patch" if isinstance(tile, PatchTile) else header
     header = "patch_gradient" if isinstance(tile, GradientTile) else header
     header = "persistent" if isinstance(tile, PersistentTile) else header
-    choice, note = told(problem, tile, splits, element, lack, rank, within)
+    choice, note = told(problem, tile, splits, element, lack, rank, finish)
     headers = (header, "reduce", "memory") if text else (header, "memory")
-    headers = (*headers, "cluster_sums") if within else headers
-    block = f"ClusterBlock<{splits}>" if within else "WholeBlock"
+    headers = (*headers, *HEADERS[finish]) if finish else headers
+    block = f"ClusterBlock<{splits}>" if finish is Finish.CLUSTER else "WholeBlock"
     kernel = launches.kernel(headers, sections, flops, choice, note, block)
     if isinstance(tile, PersistentTile):
         held = body.inputs[problem.b.read.input].type.nbytes
@@ -166,31 +172,39 @@ def _order(problem: Problem, tile: LoopedTile, element: str) -> str:
     return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
 
 
+HEADERS: dict[Finish, tuple[str, ...]] = {
+    Finish.LAUNCH: (),
+    Finish.BLOCK: (),
+    Finish.CLUSTER: ("cluster_sums",),
+}
+"""Of who adds parts."""
 FOLLOWING = 8
 """Parts of k from which on the launch that adds them follows them, not the output."""
 
 
 def _launch(
     launches: Launches,
-    problem: Problem,
-    tile: LoopedTile,
-    splits: int,
+    way: Way,
     epilogue: Epilogue,
     sums: ColumnSums | None,
-    within: bool,
 ) -> None:
     """Add the kernel, or that of the parts and the one that adds them, by runs of sums, or the one
-    whose parts are added `within` clusters. The others add up `sums` of columns."""
+    whose parts the last block of a tile or a cluster adds. All but the last add up `sums` of
+    columns."""
+    problem, tile, splits = way.problem, way.tile, way.splits
     batches, m, n, _ = problem.sizes
     names = list(epilogue.pointers.values())
     operands = ", ".join(_pointer(x, names[x.read.input]) for x in (problem.a, problem.b))
-    partial = [f"workspace + {sums.start}"] if sums else []
+    partial = sums.values(launches) if sums else []
     whole = f"Epilogue{{{', '.join((*epilogue.used, *partial))}}}"
     if isinstance(tile, PersistentTile):
         return launch_persistent(launches, problem, tile, epilogue, operands.split(", "), whole)
+    number = problem.nest.section_count
     plain = PatchTile | GradientTile | RowTile
-    below = -(-m // tile.m) if isinstance(tile, plain) else tiles_below(tile, m)
-    tiles = below * -(-n // tile.units(problem.nest.section_count)) * batches
+    if isinstance(tile, plain):
+        tiles = -(-m // tile.m) * -(-n // tile.units(number)) * batches
+    else:
+        tiles = tiles_of(tile, batches, m, n, number)
     shared, call = 0, f"{_template(tile)}::run(block, {operands}"
     maps: dict[str, TensorMap] = {}
     if isinstance(tile, TensorTile):
@@ -215,8 +229,13 @@ def _launch(
             held, weights = _template(tile), operands.split(", ")[1]
             launches.hold([f"{held}::hold(held, block, {weights});"], f"{held}::Weights")
         return
-    if within:
+    if way.finish is Finish.CLUSTER:
         launches.add([f"{call}, {whole});"], tiles * splits, "kernel", 1, *more, (), maps, splits)
+        return
+    if way.finish is Finish.BLOCK:
+        drawing = f"const DrawingBlock own{{block, workspace, {launches.counters(tiles)}}};"
+        lines = [drawing, f"{call.replace('(block', '(own', 1)}, {whole});"]
+        launches.add(lines, tiles, "kernel", splits, *more)
         return
     element = C_TYPES[problem.nest.node.output.type.dtype]
     store = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
@@ -276,9 +295,8 @@ def _finish(problem: Problem, splits: int) -> tuple[int, str]:
     return RUN if whole else 1, _sum_at(problem) if few else "i"
 
 
-def _shape(
-    problem: Problem, tile: LoopedTile, splits: int, taps: Taps | None, within: bool
-) -> list[str]:
+def _shape(way: Way) -> list[str]:
+    problem, tile, splits, taps = way.problem, way.tile, way.splits, way.taps
     batches, m, n, k = problem.sizes
     sections = problem.nest.section_count
     units, whole = tile.units(sections), n
@@ -287,7 +305,7 @@ def _shape(
         whole = -(-n // units) * tile.n
         lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
     cut = []
-    if splits > 1 and not within:
+    if way.finish is Finish.LAUNCH:
         run, at = _finish(problem, splits)
         head = "  GRAPHC_INLINE static long long sum_at(unsigned i) { return "
         cut = [f"  static constexpr int run = {run};", f"{head}{at}; }}"]

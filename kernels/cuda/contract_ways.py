@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from graphc.kernels.cuda.bulk_tiles import BULK_TILES, BulkTile
-from graphc.kernels.cuda.clusters import adds_in_cluster
+from graphc.kernels.cuda.bulk_tiles import BULK_TILES
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
+from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes, Partial
 from graphc.kernels.cuda.patch import PatchTile
 from graphc.kernels.cuda.patch_gradient import GradientTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile, persistent_tile
@@ -27,6 +27,7 @@ from graphc.kernels.cuda.tiles import (
     every_step,
     several,
     tensor_tiles,
+    tiles_of,
 )
 
 MOST = 5
@@ -46,24 +47,33 @@ REGISTERS = "registers, k ascending"
 @dataclass(frozen=True)
 class Way:
     """`problem` in tiles, with k in so many `splits`, estimated to take `cycles`; `taps` say which
-    steps a tile leaves out, if it does. `clusters` may add the parts."""
+    steps a tile leaves out, if it does. `finishes` are who may add the parts."""
 
     cycles: float
     tile: AnyTile | PatchTile | GradientTile | RowTile | PersistentTile
     splits: int
     problem: Problem
     taps: Taps | None = None
-    clusters: bool = False
+    finishes: Finishes = BY_LAUNCH
 
     @property
-    def in_cluster(self) -> bool:
-        """Whether the parts of k are added by the blocks of a cluster."""
-        if isinstance(self.tile, PatchTile | GradientTile | RowTile | PersistentTile | BulkTile):
-            return False
-        if not self.clusters:
-            return False
+    def finish(self) -> Finish | None:
+        """Who adds the parts of k; None if there is one."""
+        if self.splits == 1:
+            return None
+        if isinstance(self.tile, GradientTile):
+            return Finish.LAUNCH
+        return self.finishes.best(self.partial)[1]
+
+    @property
+    def partial(self) -> Partial:
+        """The parts of k."""
+        held = PatchTile | GradientTile | RowTile | PersistentTile
+        assert not isinstance(self.tile, held), "no block of theirs adds parts"
+        batches, m, n, _ = self.problem.sizes
         itemsize = self.problem.nest.node.output.type.numpy_dtype.itemsize
-        return adds_in_cluster(self.tile.cluster, self.splits, itemsize)
+        tiles = tiles_of(self.tile, batches, m, n, self.problem.nest.section_count)
+        return Partial.of(self.tile, tiles, self.splits, batches * m * n, itemsize)
 
 
 PatchFound = tuple[float, Problem, PatchTile | GradientTile, int]
@@ -78,7 +88,7 @@ def ways(
     groups: bool = False,
     looped: bool = False,
     bulk: bool = False,
-    clusters: bool = False,
+    finishes: Finishes = BY_LAUNCH,
     patches: Sequence[PatchFound] = (),
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
@@ -86,14 +96,15 @@ def ways(
     `by_taps` are the problem with its rows ordered by taps, if it has them, and `patches` the tiles
     whose blocks hold the pixels that they read. Of a `looped` one each
     way whose blocks do not own their rows, or hold what they read in each iteration, takes a wait
-    of all blocks more, and none takes clusters, which joined launches do not have."""
+    of all blocks more. `finishes` are who may add parts of k; joined launches know the second
+    launch alone, so it is that of what is looped."""
     choose = partial(
         _ways,
         splits=splits_products,
         order=order,
         groups=groups,
         bulk=bulk,
-        clusters=clusters and not looped,
+        finishes=BY_LAUNCH if looped else finishes,
     )
     found = choose(problem, None)
     others = [way for each in by_taps for way in choose(*each)]
@@ -149,7 +160,7 @@ def _ways(
     order: str,
     groups: bool,
     bulk: bool,
-    clusters: bool,
+    finishes: Finishes,
 ) -> list[Way]:
     element, lack = products(problem, splits)
     a, b = problem.a, problem.b
@@ -167,8 +178,8 @@ def _ways(
         of_groups = partial(_is_tensor, order.startswith("wgmma"))
         keeps = wanted if registers or not tensor else of_groups
     sizes, moved = problem.sizes, Copies(problem)
-    found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, moved, clusters)
-    return [Way(*choice, problem, taps, clusters) for choice in several(found)]
+    found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, moved, finishes)
+    return [Way(*choice, problem, taps, finishes) for choice in several(found)]
 
 
 def order_of(tile: Tile) -> str:

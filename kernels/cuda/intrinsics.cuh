@@ -134,6 +134,16 @@ GRAPHC_INLINE void grid_barrier(unsigned* word GRAPHC_CALLED) {
 #endif
 }
 
+// Orders what this thread did before, and what its block did before a barrier that it has passed, with
+// what other blocks do behind a fence, if one atomic operation of both lies between the two fences.
+GRAPHC_INLINE void device_fence() {
+#ifdef GRAPHC_SIM
+  __threadfence();
+#else
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#endif
+}
+
 // Four 8 x 8 matrices of two-byte elements from shared memory. Lane l names row l % 8, 16 aligned
 // bytes, of matrix l / 8; to[j] gets the neighbours 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of
 // matrix j, or of its column l / 4 if Turned.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from graphc.ir import Node, Type
 from graphc.kernels.cuda.attend import lower_attend
 from graphc.kernels.cuda.contract_text import contract_candidates, lower_contract
+from graphc.kernels.cuda.finishing import Finishes
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.prefix import lower_prefix
@@ -52,10 +53,12 @@ def lower_cuda(
     lower = TEMPLATES[node.op.template]
     if lower is lower_pointwise:
         return _complete(node, lower_pointwise(node, along))
+    if lower is lower_reduce:
+        return _complete(node, lower_reduce(node, target.draws_tickets and not looped))
     if lower is not lower_contract:
         return _complete(node, lower(node))
     own = (target.splits_products, target.multiplies_groups, order, looped)
-    more = (target.copies_in_bulk, target.adds_in_clusters)
+    more = (target.copies_in_bulk, _finishes(target))
     return _complete(node, lower_contract(node, *own, *more))
 
 
@@ -64,9 +67,13 @@ def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> l
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
     own = (target.splits_products, target.multiplies_groups, "", looped)
-    more = (target.copies_in_bulk, target.adds_in_clusters)
+    more = (target.copies_in_bulk, _finishes(target))
     found = contract_candidates(node, *own, *more)
     return [_complete(node, kernel) for kernel in found]
+
+
+def _finishes(target: Target) -> Finishes:
+    return Finishes(target.draws_tickets, target.adds_in_clusters)
 
 
 def _complete(node: KernelNode, kernel: Kernel) -> Kernel:

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.contract import Problem, make_problem
-from graphc.kernels.cuda.tiles import BYTES, MULTIPROCESSORS
+from graphc.kernels.cuda.figures import BYTES, MULTIPROCESSORS
 from graphc.kernels.program.nest import Axis, Nest, cut_axis
 from graphc.ops.base import Array, Contraction
 

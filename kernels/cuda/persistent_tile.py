@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from graphc.kernels.cuda.figures import BYTES, MULTIPROCESSORS
 from graphc.kernels.cuda.own_patches import PATCH, count
 from graphc.kernels.cuda.shell import THREADS
-from graphc.kernels.cuda.tiles import BYTES, MULTIPROCESSORS
 
 WARPS = THREADS // 32
 """Of a block, among which k, or columns, are dealt out."""

@@ -38,13 +38,16 @@ there are as many blocks as can be."""
 @dataclass(frozen=True)
 class ReduceText:
     """The statements of the launches. A stage is a loop that has sums. The partial results of the
-    first may be `given` as so many parts, which lie in the workspace from byte `start` on."""
+    first may be `given` as so many parts, which lie in the workspace from byte `start` on. With
+    `tickets` the last block of a row to have stored partial results does what is left where that
+    is once per row (tickets.cuh)."""
 
     rows: Rows
     shape: Shape
     index: str
     given: int = 0
     start: int = 0
+    tickets: bool = False
 
     @property
     def workspace(self) -> int:
@@ -54,7 +57,7 @@ class ReduceText:
     @property
     def types(self) -> list[list[str]]:
         """The definitions of what the launches name."""
-        shapes = {"Rows": self.shape} | ({"Parts": self._gathering} if self._gathers else {})
+        shapes = {"Rows": self.shape} | ({"Parts": self._gathering} if self.gathers else {})
         settings = [
             f"using {name} = Reduce<Block, {self.index}, {x.rows}, {x.columns}, {x.across}, "
             f"{x.along}, {str(x.rows_apart).lower()}, {x.splits}, {x.length}>;"
@@ -66,7 +69,8 @@ class ReduceText:
         """Add the launches, of which each is called by what it does in `name`. Of large blocks one
         per multiprocessor is enough where there are no more."""
         shape, resident = self.shape, RESIDENT * THREADS // self.shape.threads
-        for part, lines, splits in self.launches():
+        counters = launches.counters(shape.blocks) if self.draws else ""
+        for part, lines, splits in self.launches(counters):
             blocks = self._gathering.blocks if part == "gather" else shape.blocks
             if resident == 1 and blocks * splits > BLOCKS // RESIDENT:
                 resident = 0
@@ -94,7 +98,7 @@ class ReduceText:
         return bytes_of_stage(self.stages[0]) * self.shape.rows
 
     @property
-    def _gathers(self) -> bool:
+    def gathers(self) -> bool:
         """Whether a launch joins the parts that are given, of which every block would read all."""
         bytes_again = self.given * self.part_bytes * self.shape.splits
         return bytes_again > GATHERED_BYTES
@@ -114,16 +118,27 @@ class ReduceText:
             for d in range(self.rows.domain.rank)
         ]
 
-    def launches(self) -> list[tuple[str, list[str], int]]:
-        """For each launch its part of the kernel's name, its statements and its splits."""
+    @property
+    def draws(self) -> bool:
+        """Whether the last blocks finish: there is no loop without sums, and a launch before."""
+        looped = len(self.stages) > (1 if self.given else 0)
+        once = len(self.rows.loops) == len(self.stages) and self.rows.after.statements
+        return self.tickets and self.shape.splits > 1 and looped and bool(once)
+
+    def launches(self, counters: str = "") -> list[tuple[str, list[str], int]]:
+        """For each launch its part of the kernel's name, its statements and its splits. Blocks that
+        draw tickets do so by `counters` of this name."""
         rows, splits = self.rows, self.shape.splits
-        count, finish = len(self.stages), self._row_outputs()
+        count, finish = (
+            len(self.stages),
+            self._row_outputs("first_of_row" if counters else "stores"),
+        )
         rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
         if splits == 1 and not self.given:
             lines = [x for k in range(count) for x in self._loop(k)]
             lines = [*self._hold(), *lines, *rest, *finish]
             return [("kernel", self._kernel(lines, [rows.whole]), 1)]
-        launches, known = [], list[str]()
+        launches, known, before = [], list[str](), 0
         for k, loop in enumerate(self.stages):
             kind, place = self._stage(k), f"workspace + {self.offsets[k]}"
             lines, part = (
@@ -134,15 +149,21 @@ class ReduceText:
             if k or not self.given:
                 lines = self._kernel([*known, *self._loop(k), *lines], [loop.whole])
                 launches.append((part, lines, splits))
-            elif self._gathers:
+            elif self.gathers:
                 first = f"const auto stage0 = rows.combine_partial<{kind}>({given});"
                 launches.append(("gather", ["const Parts rows(block);", first, *lines], 1))
                 how = "load"
             else:
                 place = given
+            before = len(known)
             known.append(f"const {kind} stage{k} = rows.{how}_partial<{kind}>({place});")
             known += self._results(k)
-        if finish or rest:
+        if counters:
+            name, lines, splits = launches[-1]
+            last = f"if (!draws_last({counters} + block.x(), {splits})) return;"
+            ends = [*known[before:], *finish]
+            launches[-1] = name, [*lines, last, "{", *(f"  {x}" for x in ends), "}"], splits
+        elif finish or rest:
             programs = [*(loop.whole for loop in rows.loops[count:]), rows.after]
             lines = self._kernel([*known, *rest, *finish], programs)
             launches.append(("finish", lines, splits if rest else 1))
@@ -349,8 +370,9 @@ class ReduceText:
             return f"store<1, 0>({runs[address]}.at + step, {statement.arguments[1]});"
         return statement.text(self._lane if self.shape.length > 1 else self.names, "1")
 
-    def _row_outputs(self) -> list[str]:
-        """The statements that compute and store what there is once per row."""
+    def _row_outputs(self, which: str) -> list[str]:
+        """The statements that compute and store what there is once per row, by the threads of
+        `which` rows says so."""
         after = self.rows.after
         if not after.statements:
             return []
@@ -359,7 +381,7 @@ class ReduceText:
             lines = self._steps(lines, after)
         else:
             lines = after.lines(self.names, "1")
-        return ["if (rows.stores()) {", *(f"  {x}" for x in lines), "}"]
+        return [f"if (rows.{which}()) {{", *(f"  {x}" for x in lines), "}"]
 
     def _results(self, number: int) -> list[str]:
         """The results of a stage as registers, where a thread has one row."""

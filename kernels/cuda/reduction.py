@@ -14,8 +14,8 @@ from graphc.kernels.program.rows import find_rows, reduced_shape
 from graphc.ops.fused import KernelNode
 
 
-def lower_reduce(node: KernelNode) -> Kernel:
-    """The kernel of a fused node with reductions."""
+def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
+    """The kernel of a fused node with reductions, whose last blocks may draw `tickets`."""
     body, extents = node.body, reduced_shape(node.body)
     whole = [v for v in (*body.inputs, *body.outputs) if v.type.shape == extents]
     order = memory_order(whole) if whole else tuple(range(len(extents)))
@@ -29,7 +29,8 @@ def lower_reduce(node: KernelNode) -> Kernel:
             rows = find_rows(fewer, domain, apart=True, order=order)
             shape = choose_shape(rows)
     inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
-    text = ReduceText(rows, shape, index_type(body))
+    text = ReduceText(rows, shape, index_type(body), tickets=tickets)
     launches = Launches(node, rows.pointers, text.workspace, inplace)
     text.add_to(launches)
-    return launches.kernel(("reduce",), [constant_arrays(rows.whole), *text.types])
+    headers = ("reduce", "tickets") if text.draws else ("reduce",)
+    return launches.kernel(headers, [constant_arrays(rows.whole), *text.types])

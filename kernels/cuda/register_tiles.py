@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from graphc.kernels.cuda.shell import SHARED_BYTES
 
+MOST_DRAWN = 32
+"""Sums of a thread that adds those of others to them: registers hold as many totals."""
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -31,6 +34,17 @@ class Tile:
     def cluster(self) -> int:
         """Blocks, below each other, that read the same columns once."""
         return 1
+
+    @property
+    def clusters(self) -> bool:
+        """Whether blocks of a cluster may add what each has of a tile (cluster_sums.cuh)."""
+        return True
+
+    @property
+    def draws(self) -> bool:
+        """Whether the last block of a tile may add what others have of it (tickets.cuh): a thread
+        has sums of its own, and registers for as many besides."""
+        return self.groups == 1 and self.tm * self.tn <= MOST_DRAWN
 
     def instructions(self, size: int) -> float:
         """Of a thread per step, with operands of `size` bytes, about."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from graphc.kernels.cuda.figures import MULTIPROCESSORS
 from graphc.kernels.cuda.shell import RESIDENT, SHARED_BYTES, THREADS
-from graphc.kernels.cuda.tiles import MULTIPLY_ADDS, MULTIPROCESSORS
+from graphc.kernels.cuda.tiles import MULTIPLY_ADDS
 
 NEAR_BYTES = 96 * 1024
 """Of a columns' operand that stays in L1 from one iteration of a loop to the next, beside the

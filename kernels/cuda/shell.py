@@ -236,6 +236,7 @@ class Launches:
         self._own: list[tuple[Any, ...]] = []
         self._parts: list[list[str]] = []
         self._grids: list[GridLaunch] = []
+        self._counters: list[str] = []
 
     def add(
         self,
@@ -262,6 +263,14 @@ class Launches:
         grid, block = (blocks, splits, 1), (threads, 1, 1)
         self._grids.append(GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),)))
 
+    def counters(self, count: int) -> str:
+        """The name of new counters, of tickets that the blocks of one launch draw (tickets.cuh).
+        They are variables of the kernel's file: no launch of another file has them, and those of
+        one file must not be at once."""
+        name = f"counters{len(self._counters) or ''}"
+        self._counters.append(f"__device__ unsigned {name}[{count}];")
+        return name
+
     def through_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
         """Say of the last launch that its blocks go through `patches` and, as part of another, are
         to be played by a `multiple` of so many blocks."""
@@ -284,12 +293,14 @@ class Launches:
         block: str = "WholeBlock",
     ) -> Kernel:
         """The kernel, whose text has `sections` before its functions, the first of which may say
-        what a `block` of this type does; only whole ones can be parts of a launch."""
+        what a `block` of this type does; only whole ones that draw no tickets can be parts of a
+        launch."""
         op, dynamic = self.node.op, any(grid.shared_bytes for grid in self._grids)
         pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
         headers = [*headers, "window"] if pools and headers else headers
         parts, kind, given = None, [], []
-        if headers and headers[0] in JOINABLE and block == "WholeBlock":
+        plain = block == "WholeBlock" and not self._counters
+        if headers and headers[0] in JOINABLE and plain:
             parts = Parts(tuple(headers), joined_lines([*sections, *self._parts]))
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
@@ -297,7 +308,7 @@ class Launches:
             kernel_text(symbol, signature, threads, [*given, *lines], *rest)
             for symbol, signature, threads, lines, *rest in self._own
         )
-        whole = [kind, *sections, *functions]
+        whole = [kind, self._counters, *sections, *functions]
         return Kernel(
             op.kernel,
             op.template,
@@ -311,6 +322,7 @@ class Launches:
             parts=parts,
             choice=choice,
             note=note,
+            draws=bool(self._counters),
         )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from graphc.kernels.cuda.access import OperandAccess
-from graphc.kernels.cuda.clusters import CLUSTERED, adds_in_cluster
-from graphc.kernels.cuda.register_tiles import TILES, Tile, copying
+from graphc.kernels.cuda.figures import BYTES, MULTIPROCESSORS
+from graphc.kernels.cuda.finishing import BY_LAUNCH, Finishes, Partial
+from graphc.kernels.cuda.register_tiles import MOST_DRAWN, TILES, Tile, copying
 
 FEW = 256
 """Sums that are left to one block: what follows in another one of a joined launch would make all
@@ -19,14 +20,8 @@ LEAST_STEPS = 4
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 264)
 """Parts of k that are tried, beside those whose blocks fill all multiprocessors."""
 
-MULTIPROCESSORS = 132
-"""Of an H100 or H200. A constant, as all figures here, so that kernels, and with them results, do
-not depend on the device."""
 MULTIPLY_ADDS = 96
 """Per cycle of a multiprocessor, with the best of `TILES`: three quarters of its units."""
-BYTES = 2800
-"""From the second-level cache per cycle, to all multiprocessors: 5.5 TB/s at 1.98 GHz, from
-published measurements of an H100."""
 STEP = 100
 """Cycles of a step of the pipeline beside its instructions, where nothing else runs meanwhile: a
 barrier, and the way from shared memory to registers."""
@@ -35,20 +30,12 @@ ISSUE = 2.0
 SUM = 0.2
 """Cycles of a multiprocessor for each sum that a block stores or hands to the epilogue: about 25
 instructions, some of them accesses, in four warps at a time."""
-LAUNCH = 4500
-"""Cycles that a second launch takes at least, as a node of a graph."""
 L1 = 256 * 1024
 """Bytes of L1 and shared memory of a multiprocessor together, by the programming guide."""
 CARVED = (8, 16, 32, 64, 100, 132, 164, 196, 228)
 """KiB of them that shared memory may take; a block takes one more than it asks for."""
 USABLE = 0.75
 """The share of the rest that keeps what a tile reads again: a guess, as others read there too."""
-WAIT = 34
-"""Cycles that a thread waits for each partial sum: a latency of the cache for every eighth."""
-MANY_PARTS = 24
-"""Parts of k from which on several threads add those of one sum."""
-LANES = 8
-"""Those threads."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +71,8 @@ class TensorTile:
     speed: float
     unrolled: int = 0
     groups: ClassVar[int] = 1
+    clusters: ClassVar[bool] = True
+    """As of `Tile`."""
 
     @property
     def threads(self) -> int:
@@ -93,6 +82,11 @@ class TensorTile:
     def cluster(self) -> int:
         """As of `Tile`."""
         return 1
+
+    @property
+    def draws(self) -> bool:
+        """As of `Tile`."""
+        return self.wm * self.wn <= 32 * MOST_DRAWN
 
     def instructions(self, size: int) -> float:
         """As of `Tile`, in machine code: of a fragment the load, its place, and the rounding of
@@ -139,6 +133,11 @@ class TensorTile:
 class GroupTile(TensorTile):
     """As `TensorTile`, of wgmma: a warp group computes 64 rows of the sums, 128 columns at a time,
     of operands of two bytes."""
+
+    @property
+    def draws(self) -> bool:
+        """Not tried."""
+        return False
 
     def instructions(self, size: int) -> float:
         """As of `TensorTile`: products read shared memory by themselves."""
@@ -216,6 +215,11 @@ def tiles_below(tile: AnyTile, rows: int) -> int:
     return -(-rows // (tile.m * tile.cluster)) * tile.cluster
 
 
+def tiles_of(tile: AnyTile, batches: int, m: int, n: int, sections: int = 1) -> int:
+    """Tiles of so many products of `m` rows and, in each of so many sections, `n` columns."""
+    return tiles_below(tile, m) * -(-n // tile.units(sections)) * batches
+
+
 Share = Callable[[int, int], float]
 """The share of the steps that tiles of so many rows take, each so deep; infinite if none can be."""
 Keeps = Callable[[AnyTile], bool]
@@ -277,14 +281,14 @@ def choices(
     share: Share = every_step,
     keeps: Keeps | None = None,
     copied: Copied | None = None,
-    clusters: bool = False,
+    finishes: Finishes = BY_LAUNCH,
 ) -> list[Choice]:
     """The tiles and the numbers of splits of k that there are, with what they are estimated to
     take on a large device.
     With `sections` of `n` columns each, whose epilogue takes them together, k is not split;
     `operand` is the size of its operands' elements, `tensor` what tensor cores may take. Of those
     that one `keeps`, if given, those that do not split k. What is `copied` is all of a step's tiles
-    if nothing else is said. With `clusters` few parts are added within one."""
+    if nothing else is said; `finishes` are who may add the parts."""
     found: list[Choice] = []
     few = keeps is None and batches * m * n <= FEW
     plain = [t for t in TILES if t.fits(itemsize) and not (few and t.m * t.n < FEW)]
@@ -293,7 +297,7 @@ def choices(
     tried = [t for t in whole if keeps is None or keeps(t)]
     cut = sections == 1 and keeps is None
     for tile in (t for t in tried if t.units(sections)):
-        tiles = tiles_below(tile, m) * -(-n // tile.units(sections)) * batches
+        tiles = tiles_of(tile, batches, m, n, sections)
         steps = -(-k // tile.k) * share(tile.m, tile.k)
         if steps == math.inf:
             continue
@@ -304,11 +308,9 @@ def choices(
                 break
             cost = _cycles(tile, tiles * splits, math.ceil(steps / splits), operand)
             cost = max(cost, (tiles * steps * moved + batches * m * n * itemsize) / BYTES)
-            if splits > 1:  # partial sums are stored and read again, by a launch of their own
-                waits = WAIT * splits / lanes_of(splits, itemsize)
-                parts = batches * m * n * splits * itemsize / BYTES
-                within = clusters and adds_in_cluster(tile.cluster, splits, itemsize)
-                cost += waits + (CLUSTERED + parts if within else LAUNCH + 2 * parts)
+            if splits > 1:
+                partial = Partial.of(tile, tiles, splits, batches * m * n, itemsize)
+                cost += finishes.best(partial)[0]
             found.append((cost, tile, splits))
     assert found
     return found
@@ -337,11 +339,6 @@ def several(found: Sequence[Choice]) -> list[Choice]:
     first, *others = each.values()
     again = [c for c in ordered if c[1] == first[1] and c is not first][:1]
     return [first, *again, *others]
-
-
-def lanes_of(splits: int, itemsize: int) -> int:
-    """How many threads add the parts of one sum, whose elements are of `itemsize` bytes."""
-    return LANES if splits >= MANY_PARTS and itemsize % 4 == 0 else 1
 
 
 def _cycles(tile: AnyTile, blocks: int, steps: float, operand: int) -> float:

@@ -67,6 +67,9 @@ class Kernel:
     turns: bool = False
     """On CUDA: in a loop its workspace lies in two places that take turns, so that blocks that are
     an iteration ahead of others do not write what those still read."""
+    draws: bool = False
+    """On CUDA: whether blocks draw tickets, by counters of the file. So no two launches of it may
+    be at once, and kernels of one text share no loaded file."""
     order: str = ""
     """On CUDA, of a contraction: by what and in which order it adds the terms of a sum. Kernels of
     one order make the same bits of the same terms. Empty where nothing is promised."""

@@ -149,6 +149,9 @@ class Functions:
         self._plan, self._device, driver = plan, device, device.driver
         distinct = {id(image.compiled): image.compiled for image in images.values()}
         self._modules = {i: driver.module_from_buffer(x) for i, x in distinct.items()}
+        self._copies: list[Any] = []
+        """Modules again: of kernels of one text that draw tickets each has counters of its own."""
+        drawing: set[int] = set()
         self._functions: dict[tuple[str, bool], list[tuple[GridLaunch, Any]]] = {}
         """The launches of each kernel; those behind a launch on the same stream may begin early."""
         self._joined: dict[str, Any] = {}
@@ -163,6 +166,11 @@ class Functions:
                 continue
             module = self._modules[id(image.compiled)]
             launches = plan.kernels[name].launches
+            if plan.kernels[name].draws and id(image) in drawing:
+                module = driver.module_from_buffer(image.compiled)
+                self._copies.append(module)
+            elif plan.kernels[name].draws:
+                drawing.add(id(image))
             self._functions[name, False] = self._found(launches, image, module.get_function)
             self._functions[name, True] = self._functions[name, False]
             if early and not any(launch.maps for launch in launches):

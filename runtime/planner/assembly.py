@@ -225,7 +225,8 @@ class Assembly:
         )
 
     def order_by_accesses(self) -> list[int]:
-        """For each task the tasks before it, as bits. An empty buffer orders nothing."""
+        """For each task the tasks before it, as bits. An empty buffer orders nothing; launches of
+        one kernel that draws tickets come one after another."""
         writer: dict[Access, int] = {}
         readers: dict[int, list[tuple[int, int]]] = {}
         for i, task in enumerate(self.tasks):
@@ -233,7 +234,11 @@ class Assembly:
             for access in task.reads:
                 readers.setdefault(access.buffer, []).append((access.turn, i))
         before = [0] * len(self.tasks)
+        drawn: dict[str, int] = {}
         for i, task in enumerate(self.tasks):
+            if task.kernel is not None and task.kernel.draws:
+                before[i] |= drawn.get(task.name, 0)
+                drawn[task.name] = 1 << i
             for access in task.reads:
                 if access in writer and self.buffers[access.buffer].nbytes:
                     before[i] |= 1 << writer[access]

@@ -10,6 +10,7 @@ after the cell's writer and find the value that it names; a write must come afte
 all readers. Since every write comes after the one before it, this covers every pair of steps that
 touch a byte and do not both only read it. (The method is FastTrack's: Flanagan and Freund, 2009.)
 A loop is one step. What it leaves may overlap: a stack, and the last carry, its last element.
+Launches of one kernel that draws tickets share its counters, which are as memory that each writes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from graphc.ir import Value
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 
 Clock = np.ndarray[Any, np.dtype[np.int32]]
+COUNTERS = "counters of "
+"""What the names of such memory begin with."""
 NOTHING = -1
 """No value, no step."""
 
@@ -46,6 +49,13 @@ def writes_of(step: Step) -> tuple[Range, ...]:
     if isinstance(step, Launch | Loop):
         return step.writes
     return (step.target,) if isinstance(step, Copy) else ()
+
+
+def counters_of(step: Step, plan: Plan) -> tuple[Range, ...]:
+    """The counters of tickets that `step` draws: memory of its kernel's own."""
+    if isinstance(step, Launch) and plan.kernels[step.kernel].draws:
+        return (Range(f"{COUNTERS}{step.kernel}", 0, 1, "tickets"),)
+    return ()
 
 
 def named(index: int, step: Step) -> str:
@@ -104,15 +114,16 @@ class Shadow:
         cuts = set()
         for run, plan in enumerate(self.plans):
             bound = [b.place for b in (*plan.state, *plan.inputs, *plan.outputs)]
-            for place in (*bound, *(r for step in plan.steps for r in ranges(step))):
+            touched = [r for s in plan.steps for r in (*ranges(s), *counters_of(s, plan))]
+            for place in (*bound, *touched):
                 memory, origin = self._memory(run, place)
                 cuts |= {(memory, place.start - origin), (memory, place.stop - origin)}
         return {cut: number for number, cut in enumerate(sorted(cuts))}
 
     def _memory(self, run: int, place: Range) -> tuple[str, int]:
         """The memory in which `place` lies, and the byte of its segment where that begins."""
-        if place.segment == "work":
-            return "work", 0
+        if place.segment == "work" or place.segment.startswith(COUNTERS):
+            return place.segment, 0
         if place.segment == "io":
             return f"io {run}", 0
         bindings = self.state[run]
@@ -163,7 +174,7 @@ class Shadow:
     def _touch(self, run: int, index: int, step: Launch | Copy | Loop, now: Clock) -> None:
         """Check and note the reads, then the writes of `step`, whose clock is `now`."""
         number = self.first[run] + index
-        reads, writes = reads_of(step), writes_of(step)
+        reads, writes = reads_of(step), writes_of(step) + counters_of(step, self.plans[run])
         names = [step.source.value] if isinstance(step, Copy) else [r.value for r in writes]
         for place in reads:
             cells = self._slice(run, place)
@@ -202,7 +213,9 @@ class Shadow:
         other = int(others[late][0])
         name, step = self._locate(number)
         other_name, other_step = self._locate(other)
-        theirs = next(r for r in ranges(other_step) if self._meets(other, r, number, place))
+        run = bisect_right(self.first, other) - 1
+        touched = (*ranges(other_step), *counters_of(other_step, self.plans[run]))
+        theirs = next(r for r in touched if self._meets(other, r, number, place))
         raise PlanError(
             f"{other_name} {did} {range_text(theirs)} and {name} {does} {range_text(place)}, "
             f"and nothing orders them: s{step.stream} waits for no event that comes after the "

@@ -167,11 +167,11 @@ def _step_problem(step: Step, plan: Plan, recorded: set[int], looped: bool) -> s
         source, target = range_text(step.source), range_text(step.target)
         return f"copies {source} to {target}, which has another size"
     elif isinstance(step, Launch):
-        return _launch_problem(step, plan)
+        return _launch_problem(step, plan, looped)
     return ""
 
 
-def _launch_problem(launch: Launch, plan: Plan) -> str:
+def _launch_problem(launch: Launch, plan: Plan, looped: bool) -> str:
     kernel = plan.kernels.get(launch.kernel)
     if kernel is None:
         return "has no kernel"
@@ -180,6 +180,8 @@ def _launch_problem(launch: Launch, plan: Plan) -> str:
     if kernel.workspace and _size(launch.writes[-1]) != kernel.workspace:
         scratch = range_text(launch.writes[-1])
         return f"has a workspace {scratch}, its kernel needs {kernel.workspace} bytes"
+    if kernel.draws and looped:
+        return "draws tickets in a loop, whose iterations would share the counters"
     return ""
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import graphc
 from graphc.ir import Graph
-from graphc.kernels.cuda import tiles
+from graphc.kernels.cuda import finishing, tiles
 from graphc.kernels.cuda.bulk_tiles import BULK_TILES, BulkTile
 from graphc.kernels.cuda.tiles import GROUP_TILES, GroupTile
 from graphc.kernels.lower import lower
@@ -153,6 +153,33 @@ def test_parts_that_a_cluster_adds_are_exact(
     program = graphc.compile(graphc.matmul, *specs, device=device, precision=precision, streams=1)
     assert any("ClusterBlock<" in kernel.source for kernel in program.plan.kernels.values())
     np.testing.assert_array_equal(program(*arrays), arrays[0] @ arrays[1])
+
+
+@pytest.mark.parametrize("streams", [1, 4])
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_what_the_last_block_adds_is_exact(
+    device: str, precision: str, streams: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Of small integers, in call after call: products whose k is cut, and sums of long columns;
+    what second launches add is the same."""
+    random = np.random.default_rng(0)
+    shapes = (256, 1024), (1024, 192), (256, 1024)
+    arrays = [random.integers(-4, 5, s).astype(np.float32) for s in shapes]
+    x, w, y = arrays
+    monkeypatch.setattr(tiles, "_parts", lambda tile, count: [4, 3])
+
+    def fn(x: Any, w: Any, y: Any) -> Any:
+        return graphc.matmul(x, w), graphc.matmul(y, w), graphc.sum(x * 0.5, axis=1)
+
+    for tickets in ("1", "0"):
+        monkeypatch.setenv("GRAPHC_TICKETS", tickets)
+        monkeypatch.setattr(finishing, "LAUNCH", 1e9 if tickets == "1" else 0)
+        specs = [graphc.spec(a.shape) for a in arrays]
+        program = graphc.compile(fn, *specs, device=device, precision=precision, streams=streams)
+        assert any(k.draws for k in program.plan.kernels.values()) == (tickets == "1")
+        for _ in range(5):
+            for got, want in zip(program(*arrays), (x @ w, y @ w, x.sum(1) / 2), strict=True):
+                np.testing.assert_array_equal(got, want)
 
 
 PRECISIONS = ["float32", "tf32", "bfloat16"]

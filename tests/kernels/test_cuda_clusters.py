@@ -15,8 +15,9 @@ import pytest
 import graphc
 from graphc.dtypes import convert
 from graphc.ir import DTYPES, Node
-from graphc.kernels.cuda import tiles
+from graphc.kernels.cuda import finishing, tiles
 from graphc.kernels.cuda.contract_text import lower_contract
+from graphc.kernels.cuda.finishing import Finishes
 from graphc.kernels.cuda.register_tiles import TILES
 from graphc.kernels.cuda.tiles import GROUP_TILES, LONG_TILES, SHORT_TILES, AnyTile
 from graphc.kernels.lower import candidates
@@ -31,6 +32,8 @@ from graphc.trace import emit
 from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, build_device, traced
 from tests.sim.playing import Played, simulator
 from tests.tools import need_command, need_nvrtc
+
+CLUSTERS = Finishes(clusters=True)
 
 
 def transposed(x: Any) -> Any:
@@ -93,7 +96,7 @@ def operands(node: Node) -> list[Any]:
 
 
 def clustered(node: Node) -> Kernel:
-    return lower_contract(node, groups=True, clusters=True)
+    return lower_contract(node, groups=True, finishes=CLUSTERS)
 
 
 def launched_twice(node: Node) -> Kernel:
@@ -143,7 +146,7 @@ def test_what_clusters_cannot_add_takes_a_second_launch(monkeypatch: pytest.Monk
     take(TILES[6], 4, monkeypatch)
     specs = graphc.spec((9, 300), "float64"), graphc.spec((300, 12), "float64")
     assert len(clustered(traced("doubles", graphc.matmul, *specs)).launches) == 2
-    looped = lower_contract(product(40, 72, 1000), clusters=True, looped=True)
+    looped = lower_contract(product(40, 72, 1000), finishes=CLUSTERS, looped=True)
     assert "cluster" not in looped.source
 
 
@@ -162,7 +165,7 @@ def test_programs_leave_the_same_bits_with_and_without_clusters(
     take(TILES[6], 4, monkeypatch)
     monkeypatch.setattr(tiles, "_parts", lambda tile, count: [1, 4])
     for cost in ("LAUNCH", "CLUSTERED"):
-        monkeypatch.setattr(tiles, cost, 0)
+        monkeypatch.setattr(finishing, cost, 0)
     shapes = [(600, 48), (20, 36), (48, 36)]
     random = np.random.default_rng(0)
     values = [random.standard_normal(s).astype(np.float32) for s in shapes]

@@ -104,6 +104,7 @@ def test_training_is_as_by_the_reference(
 ):
     need_command("g++", "clang++")
     clean_environment.setenv("GRAPHC_CHECK", "race")
+    clean_environment.setenv("GRAPHC_TICKETS", "0")
     if gathers:
         clean_environment.setattr(reduce_text, "GATHERED_BYTES", 0)
     if splits > 1:

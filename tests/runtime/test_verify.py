@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from graphc.errors import PlanError
-from graphc.ir import Type, Value
+from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
+from graphc.ops.elementary import Exp
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Plan, Range, Record, Step, Wait
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.proof.verify import verify
@@ -160,6 +161,9 @@ LAST = launch("last", [A], [OUT])
 NO_KERNELS: dict[str, Kernel] = {}
 OVERWRITES = Kernel("over", "pointwise", "", inplace=((0, 0),))
 TWICE = Kernel("first", "pointwise", "", workspace=128)
+
+
+DRAWS = {"last": Kernel("last", "pointwise", "", draws=True)}
 
 
 def refusals() -> Iterator[tuple[str, Plan, str]]:
@@ -328,6 +332,15 @@ def refusals() -> Iterator[tuple[str, Plan, str]]:
         "plan p: step 1 (s0 copy a) copies a=work+0..64 onto itself",
     )
     yield (
+        "unordered tickets",
+        handmade(
+            *FORK, launch("last", [IN], [OUT]), launch("last", [IN], [A], 1), *JOIN, kernels=DRAWS
+        ),
+        "plan p, step 2 (s0 launch last) writes tickets=counters of last+0..1 and plan p, step 3 "
+        "(s1 launch last) writes tickets=counters of last+0..1, and nothing orders them: s1 waits "
+        "for no event that comes after the former on s0",
+    )
+    yield (
         "peak",
         handmade(FIRST, LAST, peak_bytes=128),
         "plan p: its peak is given as 128 bytes, its steps use 64",
@@ -349,6 +362,23 @@ def refusals() -> Iterator[tuple[str, Plan, str]]:
 )
 def test_refusal_names_the_steps_and_what_is_missing(plan: Plan, message: str) -> None:
     assert refusal(plan) == message
+
+
+def test_launches_that_draw_from_the_same_counters_may_follow_each_other() -> None:
+    steps = launch("last", [IN], [A]), launch("last", [A], [OUT])
+    assert is_accepted(handmade(*steps, kernels=DRAWS))
+
+
+def test_the_planner_puts_them_one_after_another() -> None:
+    """Two that nothing else orders, on streams of their own."""
+    x, y, z = (Value(n, Type((16,))) for n in "xyz")
+    nodes = tuple(Node(Exp(), (x,), (v,)) for v in (y, z))
+    graph = Graph("twice", (x,), (), nodes, (y, z))
+    for kernel, waits in ((opaque_kernel("last"), 1), (DRAWS["last"], 2)):
+        plan = make_plan(graph, {"y": kernel, "z": kernel}, device="cuda", streams=2)
+        assert is_accepted(plan)
+        streams = {s.stream for s in plan.steps if isinstance(s, Launch)}
+        assert len(streams) == 3 - waits
 
 
 def test_in_place_is_accepted_where_the_kernel_allows_it() -> None:

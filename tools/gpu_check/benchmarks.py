@@ -51,6 +51,7 @@ FURTHER = (
     ("torch", "eager"),
     ("graphc", "tf32"),
     ("graphc", "tf32_libraries"),
+    ("graphc", "tf32_launches"),
     ("graphc", "tf32_clusters"),
     ("torch", "graphs_tf32"),
     ("torch", "eager_fused_tf32"),

@@ -47,6 +47,23 @@ struct Watched {
   char bytes[16];
 };
 
+// Of other blocks the epochs before which this one knows all that they did (fences.h).
+struct Epochs {
+  std::map<std::uint32_t, std::uint16_t> before;
+
+  void know(std::uint32_t block, std::uint16_t epoch) {
+    std::uint16_t& known = before[block];
+    known = std::max(known, epoch);
+  }
+  void join(const Epochs& other) {
+    for (const auto& [block, epoch] : other.before) know(block, epoch);
+  }
+  bool has(std::uint32_t block, std::uint16_t epoch) const {
+    const auto found = before.find(block);
+    return found != before.end() && epoch < found->second;
+  }
+};
+
 struct Thread {
   void* stack_pointer = nullptr;
   char* stack = nullptr;
@@ -64,7 +81,8 @@ struct Thread {
   bool group_fenced = false;
   // Fences for the asynchronous proxy, and those that the barrier passed last made known.
   std::uint16_t fences = 0, fences_known = 0;
-  bool in_cluster = false;  // it has arrived at the barrier of its cluster, in this turn
+  Epochs fenced, met, known;  // at its last fence, since then by atomic operations, before that
+  bool in_cluster = false;    // it has arrived at the barrier of its cluster, in this turn
   std::uint32_t cluster_turn = 0;
 
   Held* held_at(const float* sum) {
@@ -103,6 +121,7 @@ class Block {
   Index3 index{};
   std::uint32_t number = 0;
   std::uint16_t epoch = 0;
+  Epochs known;  // to all of its threads
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::deque<std::uint16_t> ready;
@@ -126,6 +145,7 @@ class Block {
     rank = in_cluster;
     phases.clear();
     epoch = cluster_epoch = 0;
+    known.before.clear();
     peer_reads.clear();
     alive = count;
     whole = part = Barrier{};
@@ -145,6 +165,7 @@ class Block {
       thread.held.clear();
       thread.group_fenced = false;
       thread.fences = thread.fences_known = 0;
+      for (Epochs* one : {&thread.fenced, &thread.met, &thread.known}) one->before.clear();
       thread.in_cluster = false;
       warps[i / 32].lanes |= 1u << i % 32;
       ready.push_back(thread.number);
@@ -182,7 +203,10 @@ class Block {
   void pass_barrier() {
     epoch++;
     for (Warp& warp : warps) warp.epoch++;
-    for (Thread& thread : threads) thread.fences_known = thread.fences;
+    for (Thread& thread : threads) {
+      thread.fences_known = thread.fences;
+      known.join(thread.known);
+    }
   }
 
   // Lets all warps that are at a barrier know what any of them knows.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launch.h"
+#include "fences.h"
 
 namespace graphc_sim {
 
@@ -80,11 +80,12 @@ inline std::string other_text(const Record& record) {
 template <class Name>
 inline void check_cell(Cell& cell, std::uint8_t mask, const Access& access, const Actor& who,
                        std::uint32_t valid_serial, const Name& name) {
-  if (cell.written.races(who, mask) && !(access.atomic && cell.written.atomic))
+  if (cell.written.races(who, mask) && !(access.atomic && cell.written.atomic) &&
+      !fenced_before(cell.written))
     report(race_written, access.pc,
            format("%s %s, which %s wrote, with no barrier between", access.verb(), name().c_str(),
                   other_text(cell.written).c_str()));
-  if (access.write && cell.read.races(who, mask))
+  if (access.write && cell.read.races(who, mask) && !fenced_before(cell.read))
     report(race_read, access.pc,
            format("%s %s, which %s read, with no barrier between", access.verb(), name().c_str(),
                   other_text(cell.read).c_str()));
@@ -231,7 +232,7 @@ inline void check_access(const Access& access) {
   if (memory.contains(access.address)) return check_global(access);
   const Segment& shared = launch.module.shared;
   if (shared.contains(access.address)) return check_shared(access);
-  if (!access.write && launch.module.image.contains(access.address)) return;
+  if ((!access.write || access.atomic) && launch.module.image.contains(access.address)) return;
   const std::uintptr_t behind = access.address - shared.start - shared.size;
   if (shared.size && behind < 64 << 10)
     fail(access.pc, format("%s %u bytes, %lu bytes behind the end of shared memory", access.verb(),

@@ -68,6 +68,7 @@ unsigned graphc_sim_vote(unsigned mask, int predicate, const char* file, int lin
 void graphc_sim_together(void (*work)(void** lanes), void* payload, const char* file, int line);
 // Both sides of a read-modify-write of `bytes` bytes, which nothing interrupts.
 void graphc_sim_atomic(void* address, int bytes);
+void graphc_sim_device_fence();
 }
 #pragma GCC visibility pop
 
@@ -124,7 +125,7 @@ inline int __syncthreads_or(int predicate, GRAPHC_SIM_PLACE) {
 inline void __syncwarp(unsigned mask = 0xffffffffu, GRAPHC_SIM_PLACE) {
   graphc_sim_warp_barrier(mask, file, line);
 }
-inline void __threadfence() {}
+inline void __threadfence() { graphc_sim_device_fence(); }
 inline void __threadfence_block() {}
 
 template <class T>
@@ -187,6 +188,7 @@ GRAPHC_SIM_ATOMIC(atomicMin, old < value ? old : value)
 GRAPHC_SIM_ATOMIC(atomicExch, value)
 GRAPHC_SIM_ATOMIC(atomicAnd, old& value)
 GRAPHC_SIM_ATOMIC(atomicOr, old | value)
+GRAPHC_SIM_ATOMIC(atomicInc, old >= value ? 0 : old + 1)
 #undef GRAPHC_SIM_ATOMIC
 template <class T>
 __forceinline__ T atomicCAS(T* address, T expected, T value) {

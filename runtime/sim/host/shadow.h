@@ -3,7 +3,7 @@
 //
 // Two accesses of different threads, one of them a write, race unless a barrier of the block, or of
 // a warp that has both threads, lies between them. No lockstep within a warp is assumed. Threads of
-// different blocks are never ordered, except by being atomic both. Of writers the last is kept; of
+// different blocks are ordered by fences alone (fences.h), or by being atomic both. Of writers the last is kept; of
 // readers one, or that there were several of a warp, a block or the grid: as one that writes after
 // several is ordered with all of them or races, nothing is lost by that. But of each byte that one
 // thread alone has read, that thread is kept: it may write it, as others may the bytes beside it.

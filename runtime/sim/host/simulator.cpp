@@ -49,8 +49,10 @@ EXPORT void graphc_sim_together(void (*work)(void**), void* payload, const char*
 EXPORT void graphc_sim_atomic(void* address, int bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   check_aligned(at, static_cast<unsigned>(bytes), "changes", CALLER);
+  change(at, static_cast<unsigned>(bytes), CALLER);
   if (launch.request.check) check_access({at, static_cast<unsigned>(bytes), true, true, CALLER});
 }
+EXPORT void graphc_sim_device_fence() { device_fence(); }
 VISIBLE void graphc_sim_copy_async(void* shared, const void* global, int bytes, int from_global) {
   start_copy(static_cast<char*>(shared), static_cast<const char*>(global), bytes, from_global,
              CALLER);
@@ -293,6 +295,7 @@ EXPORT int graphc_sim_launch(const Request* request) {
     run_grid();
     __builtin_ia32_ldmxcsr(mode);
   }
+  end_changes();
   if (launch.failed) stacks.reset();
   if (!launch.failed && request->check && request->completes && findings.all().empty())
     check_written();
