@@ -129,10 +129,8 @@ class ReduceText:
         """For each launch its part of the kernel's name, its statements and its splits. Blocks that
         draw tickets do so by `counters` of this name."""
         rows, splits = self.rows, self.shape.splits
-        count, finish = (
-            len(self.stages),
-            self._row_outputs("first_of_row" if counters else "stores"),
-        )
+        count = len(self.stages)
+        finish = self._row_outputs("first_of_row" if counters else "stores")
         rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
         if splits == 1 and not self.given:
             lines = [x for k in range(count) for x in self._loop(k)]

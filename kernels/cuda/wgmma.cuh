@@ -7,6 +7,7 @@
 // Shared memory: Contract::shared_bytes, dynamic, aligned to 1024 bytes. Needs sm_90a.
 #pragma once
 #include "tensor.cuh"
+#include "warp_groups.cuh"
 
 #if !defined(GRAPHC_SIM) && defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "products of warp groups (GRAPHC_WGMMA) need a GPU of compute capability 9.0"

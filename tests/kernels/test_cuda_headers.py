@@ -15,7 +15,7 @@ from tests.kernels.test_cuda_reduce import NODES as REDUCTIONS
 from tests.tools import first_quick, need_command
 
 HEADERS = sorted((KERNELS / "cuda").glob("*.cuh"))
-LATER = ["bulk.cuh", "cluster_sums.cuh", "wgmma.cuh", "wgmma_bulk.cuh"]
+LATER = ["bulk.cuh", "cluster_sums.cuh", "warp_groups.cuh", "wgmma.cuh", "wgmma_bulk.cuh"]
 """Those that need sm_90a."""
 SOURCES = [lower(node, TARGET).source for node in (*CONTRACTIONS, *REDUCTIONS)]
 
@@ -36,14 +36,14 @@ def test_each_header_compiles_alone(arch: str, tmp_path):
         assert list(pool.map(build, headers)) == [""] * len(headers)
 
 
-PTX = ["bulk.cuh", "intrinsics.cuh"]
+PTX = ["bulk.cuh", "intrinsics.cuh", "warp_groups.cuh"]
 """Those with instructions that C++ has no name for."""
 
 
-def test_ptx_stands_in_two_headers_and_has_twins():
+def test_ptx_stands_in_three_headers_and_has_twins():
     with_ptx = [h.name for h in HEADERS if re.search(r"\basm\b", h.read_text())]
     assert with_ptx == PTX
-    for name, first in zip(PTX, (1, 2), strict=True):  # behind what defines the macro
+    for name, first in zip(PTX, (1, 2, 1), strict=True):  # behind what defines the macro
         for part in (KERNELS / "cuda" / name).read_text().split("GRAPHC_INLINE")[first:]:
             if "asm" in part:
                 assert part.index("GRAPHC_SIM") < part.index("asm"), part
@@ -56,7 +56,7 @@ def test_ptx_names_each_of_its_operands_and_no_other(header: str):
     for sums in re.findall(r"#define GRAPHC_SUMS\(i\) (.*)", text):
         text = text.replace(" GRAPHC_SUMS(", f" {sums}(")
     statements = re.findall(r"\basm(?: volatile)?\((.*?)\);\n", text, re.DOTALL)
-    assert len(statements) == len(re.findall(r"\basm\b", text)) > 8
+    assert len(statements) == len(re.findall(r"\basm\b", text)) > 4
     for statement in statements:
         if statement.startswith('""'):  # says that operands change, and does nothing
             continue
@@ -73,11 +73,13 @@ def test_only_our_own_headers_are_included():
 
 
 def test_kernels_are_plain_functions_with_shared_arrays_of_fixed_size():
-    texts = [*(h.read_text() for h in HEADERS), *SOURCES]
-    for text in texts:
+    headers = [(h.name, h.read_text()) for h in HEADERS]
+    for name, text in [*headers, *(("", source) for source in SOURCES)]:
         assert all(before.endswith('extern "C" ') for before in re.split(r"__global__", text)[:-1])
         assert "extern __shared__" not in text
-        assert not re.search(r"\batomic\w+\(", text)
+        assert set(re.findall(r"\batomic\w+\(", text)) <= (
+            {"atomicInc("} if name == "tickets.cuh" else set()
+        )
         assert set(re.findall(r"(__\w+_sync)\((\w+)", text)) <= {
             ("__shfl_sync", "0xffffffffu"),
             ("__shfl_up_sync", "0xffffffffu"),
