@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphc.ir import Value
+from graphc.kernels.cuda.figures import MOST_SHARED
 from graphc.kernels.cuda.shell import (
     BLOCKS,
     Launches,
@@ -23,8 +24,6 @@ PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32"}
 """The elements that tensor cores multiply, and what notes call them."""
 MOST_FEATURES = 128
 """Of a head, for tensor cores: sums of two gradients of 16 places by so many fill 128 registers."""
-MOST_SHARED = 99 * 1024
-"""Bytes of shared memory that a block may have on every GPU of compute capability 8.0 or newer."""
 COLUMNS = {2: 64, 4: 32}
 """Places that stream past at once, at most, by the bytes of an element."""
 MOST_WORDS = 64

@@ -8,3 +8,5 @@ MULTIPROCESSORS = 132
 BYTES = 2800
 """From the second-level cache per cycle, to all multiprocessors: 5.5 TB/s at 1.98 GHz, from
 published measurements of an H100."""
+MOST_SHARED = 99 * 1024
+"""Bytes of shared memory that a block may have on every GPU of compute capability 8.0 or newer."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.contract import Problem, make_problem
-from graphc.kernels.cuda.figures import BYTES, MULTIPROCESSORS
+from graphc.kernels.cuda.figures import BYTES, MOST_SHARED, MULTIPROCESSORS
 from graphc.kernels.cuda.finishing import LAUNCH, WAIT, lanes_of
 from graphc.kernels.cuda.patch import ISSUE, PRODUCT, REGISTERS, SHARED, TAPS, Patch, image_of
 from graphc.kernels.program.nest import Nest
@@ -19,11 +19,11 @@ from graphc.kernels.program.nest import Nest
 GRADIENTS = ("conv2d_wgrad",)
 """Ops whose first operand is images, read at pixels of taps, and whose second is images as well."""
 MOST_TAPS = 49
-MOST_SHARED = 99 * 1024
-"""Bytes of shared memory that a block may have on every GPU of compute capability 8.0 or newer."""
+"""Of a filter: 7 x 7."""
 MOST_SUMS = 144
 """Of a thread."""
 WARPS = 8
+"""Of a block."""
 NARROW = 4
 """Channels of images so narrow that eight columns are those of two taps."""
 ALONE = 2.2

@@ -19,7 +19,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_the_candidate_that_takes_the_device_least_is_taken(record):
     tuned = record["tuned"]
     (note,) = tuned["notes"]
-    assert note == ("tune: m0_bias takes candidate 2 of 5: 0.500 of the first's time, noise 0.0%")
+    assert note == ("tune: m0_bias takes candidate 3 of 5: 0.500 of the first's time, noise 0.0%")
     assert len(tuned["kernels"]) == 2
     assert all("Tile = Registers<16, 32" in text for text in tuned["kernels"])
 
