@@ -82,8 +82,9 @@ def contract_candidates(
         finishes = replace(finishes, clusters=False)
     element, _ = products(problem, False)
     held: list[PatchFound] = []
-    if not (order or looped or behind):
+    if not (order or looped):
         held = [(*each, 1) for each in patch_tiles(nest, body, element)]
+    if not (order or looped or behind):
         held += gradient_tiles(nest, body, element)
     found = ways(problem, taps, splits_products, order, groups, looped, bulk, finishes, held)
     for rank, way in enumerate(found, 1):
@@ -120,7 +121,7 @@ def _kernel(
     else:
         epilogue = behind.epilogue(problem.nest, *epilogue_space(problem))
         runs = runs_of_sums(problem, epilogue) is not None and batches == 1
-        assert not isinstance(tile, PatchTile | GradientTile), "patches add up no columns"
+        assert not isinstance(tile, GradientTile), "it adds up no columns"
         launched = splits if finish is Finish.LAUNCH else 1
         sums = ColumnSums.of(behind, problem, tile, launched, workspace) if runs else None
         text = behind.text(sums, workspace)

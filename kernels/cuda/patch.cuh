@@ -12,7 +12,8 @@
 //                            line p reads at `lowest`, or all of an image, whatever p
 //             gap            bytes between two images in shared memory beyond what they take
 //
-// A block computes BN columns of Lines lines of each of Images images. Its row m is that of image
+// A block computes BN columns of Lines lines of each of Images images, a part of the rows to
+// columns.cuh. Its row m is that of image
 // m % Images, so that 16 rows, a fragment, are few pixels: fragments of which no row meets a tap are
 // left out where `skips`. Fragments are dealt out to warps in turn. A row whose tap lies in the padding
 // reads a line of zeros.
@@ -266,13 +267,36 @@ struct PatchProduct {
     finish(block, shared, sum, n0, band * Lines, image0, epilogue);
   }
 
-  // Sums leave by shared memory, a fragment of each warp at a time: neighbours are stored together.
+  // Sums leave by shared memory; what the epilogue adds up of columns is a partial result of the block.
   template <class Block, class Epilogue>
   GRAPHC_INLINE static void finish(const Block& block, unsigned char* shared,
                                    const float (&sum)[held][across][4], int n0, int p0, int image0,
                                    const Epilogue& epilogue) {
-    constexpr int run = Epilogue::run, wide = BN / run;
+    constexpr int run = Epilogue::run, wide = BN / run, lines = threads / wide;
     static_assert(N % run == 0, "a run exists or does not");
+    if constexpr (sums_columns<Epilogue>) {
+      auto results = Epilogue::Results::identity();
+      each_run<run, lines * wide, 2>(
+          block, shared, sum, n0, p0, image0,
+          [&](int pixel, int n, const auto& sums) { epilogue(0, pixel, n, sums, results); });
+      static_assert(threads / 2 * sizeof(results) <= bytes, "they fit there too");
+      store_columns<wide, lines, ceil_div(Patch::images, Images) * bands, tiles_n>(
+          block, shared, results, epilogue, block.x() / tiles_n, n0 / BN,
+          n0 / run + threadIdx.x % wide, N / run);
+    } else {
+      each_run<run, threads, 4>(
+          block, shared, sum, n0, p0, image0,
+          [&](int pixel, int n, const auto& sums) { epilogue(0, pixel, n, sums); });
+    }
+  }
+
+  // Calls visitor(pixel, column, sums) for runs of sums, a fragment of each warp after the other:
+  // neighbouring threads, so many of which are `Active`, have neighbours.
+  template <int run, int Active, int Unrolled, class Block, class Visitor>
+  GRAPHC_INLINE static void each_run(const Block& block, unsigned char* shared,
+                                     const float (&sum)[held][across][4], int n0, int p0,
+                                     int image0, const Visitor& visitor) {
+    constexpr int wide = BN / run, all = 16 * Tile::warps * wide;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float* const stage = reinterpret_cast<float*>(shared);
     copy_wait<0>();
@@ -286,15 +310,15 @@ struct PatchProduct {
           *reinterpret_cast<Run<float, 2>*>(stage + (warp * 16 + lane / 4 + i * 4) * pitch + n * 8 +
                                             lane % 4 * 2) = {{sum[f][n][i], sum[f][n][i + 1]}};
       block.sync();
-#pragma unroll 4
-      for (int i = threadIdx.x; i < 16 * Tile::warps * wide; i += threads) {
+#pragma unroll(Unrolled)
+      for (int i = threadIdx.x < Active ? threadIdx.x : all; i < all; i += Active) {
         const int m = f * Tile::warps * 16 + i / wide, n = n0 + i % wide * run;
         const int number = image0 + m % Images, p = p0 + m / Images / Patch::Q;
         if (m >= rows || number >= Patch::images || p >= Patch::P || n >= N) continue;
         const int pixel = (number * Patch::P + p) * Patch::Q + m / Images % Patch::Q;
         const float* const from = stage + i / wide * pitch + i % wide * run;
-        if constexpr (run == 1) epilogue(0, pixel, n, *from);
-        else epilogue(0, pixel, n, *reinterpret_cast<const Run<float, run>*>(from));
+        if constexpr (run == 1) visitor(pixel, n, *from);
+        else visitor(pixel, n, *reinterpret_cast<const Run<float, run>*>(from));
       }
     }
   }

@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.kernels.cuda import contract_text, reduce, reduce_text
+from graphc.kernels.cuda import column_sums, contract_text, patch, reduce, reduce_text
 from graphc.ops.fused import kernels_in
 from tests.tools import need_command
 
@@ -25,6 +25,15 @@ class Normed(nn.Module):
     def forward(self, x: Any) -> Any:
         x = graphc.relu(self.norm1(self.conv1(x)))
         return graphc.relu(self.norm2(self.conv2(x)))
+
+
+class Wide(Normed):
+    """Whose runs of columns are no divisor of a block's threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(4, 24, 3, padding=1), nn.BatchNorm2d(24)
+        self.conv2 = nn.Conv2d(24, 12, 3, padding=1)
 
 
 class Beside(Normed):
@@ -121,6 +130,59 @@ def test_training_is_as_by_the_reference(
     for key, array in got.items():
         scale = np.abs(want[key]).max()
         np.testing.assert_allclose(array, want[key], rtol=0, atol=tolerance * scale, err_msg=key)
+
+
+@pytest.fixture
+def patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patches are taken wherever they can be, those of few columns and lines first."""
+
+    def cycles(tile: patch.PatchTile, *_: Any) -> float:
+        return tile.n + tile.lines / 100
+
+    monkeypatch.setattr(patch, "_cycles", cycles)
+
+
+@pytest.mark.parametrize(
+    ("model", "tickets"), [(Normed, False), (Normed, True), (Wide, False), (Twice, True)]
+)
+def test_patches_add_up_columns(
+    patches: None, model: type[Normed], tickets: bool, clean_environment: pytest.MonkeyPatch
+):
+    need_command("g++", "clang++")
+    clean_environment.setenv("GRAPHC_CHECK", "race")
+    clean_environment.setenv("GRAPHC_TICKETS", str(int(tickets)))
+    clean_environment.setattr(reduce_text, "GATHERED_BYTES", 0)
+    clean_environment.setattr(column_sums, "JOINED", 3)
+    here = compiled("sim", model, precision="tf32", streams=1)
+    kernels = [here.plan.kernels[name] for name in joined(here)]
+    assert len(kernels) >= 2
+    for kernel in kernels:
+        assert "PatchProduct" in kernel.source
+        assert "Results& results" in kernel.source
+        assert ("unsigned* counters" in kernel.source) == tickets
+    got, want = steps(here), steps(compiled("reference", model, precision="tf32"))
+    for key, array in got.items():
+        scale = np.abs(want[key]).max()
+        np.testing.assert_allclose(array, want[key], rtol=0, atol=2e-2 * scale, err_msg=key)
+
+
+def test_patches_with_columns_have_the_same_bits_for_every_number_of_streams(patches: None):
+    need_command("g++", "clang++")
+    one, four = (steps(compiled("sim", precision="tf32", streams=n)) for n in (1, 4))
+    for key, array in one.items():
+        np.testing.assert_array_equal(array, four[key])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_patches_with_columns_compile_without_spills(patches: None, arch: str):
+    need_command("nvcc")
+    from graphc.runtime.cuda.compile import compile_cuda
+
+    for model in (Normed, Wide):
+        program = compiled("cuda", model, precision="tf32")
+        for kernel in (program.plan.kernels[name] for name in joined(program)):
+            used = compile_cuda(kernel.source, kernel.name, arch).usage
+            assert not any(u.spilled for u in used.values()), kernel.name
 
 
 def test_what_a_later_launch_reads_again_is_not_written_over():
