@@ -66,6 +66,34 @@ def assert_close(got: Array, want: Array, length: int) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance, equal_nan=True)
 
 
+def mistaken(header: str, *changes: tuple[str, str]) -> Callable[[str], str]:
+    """What puts headers in place of their inclusion, in one of which each first string of `changes`
+    has become its second, where it stands first."""
+
+    def edited(source: str) -> str:
+        met: set[str] = set()
+
+        def text(found: re.Match[str]) -> str:
+            name = found[1]
+            if name in met:
+                return ""
+            met.add(name)
+            lines = (KERNELS / "cuda" / f"{name}.cuh").read_text().replace("#pragma once", "")
+            for right, wrong in changes if name == header else ():
+                assert right in lines, f"{name}.cuh no longer has {right!r}"
+                lines = lines.replace(right, wrong, 1)
+            return whole(lines)
+
+        def whole(part: str) -> str:
+            return re.sub(r'#include "(?:cuda/)?(\w+)\.cuh"', text, part)
+
+        result = whole(source)
+        assert header in met, f"the kernel does not include {header}.cuh"
+        return result
+
+    return edited
+
+
 def joined(kernels: Sequence[Kernel]) -> str:
     return "\n".join(k.source for k in kernels)
 

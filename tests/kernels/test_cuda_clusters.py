@@ -3,8 +3,6 @@ streams; what the simulator finds where the protocol is broken; and what compile
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +22,18 @@ from graphc.kernels.lower import candidates
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.tf32 import ReadTf32
 from graphc.ops.widen import Widen
-from graphc.runtime.build import KERNEL_HEADERS
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import ORDERS
 from graphc.trace import emit
-from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, build_device, traced
+from tests.kernels.cuda_harness import (
+    TARGET,
+    arrays_of,
+    assert_close,
+    build_device,
+    mistaken,
+    traced,
+)
 from tests.sim.playing import Played, simulator
 from tests.tools import need_command, need_nvrtc
 
@@ -201,21 +205,6 @@ WRONG = {
 }
 
 
-def mistaken(right: str, wrong: str) -> Callable[[str], str]:
-    """The text with the changed header in place of its inclusion."""
-    text = (KERNEL_HEADERS / "cuda" / "cluster_sums.cuh").read_text()
-    assert right in text, f"cluster_sums.cuh no longer has {right!r}"
-    text = text.replace(right, wrong, 1).replace("#pragma once", "")
-    text = re.sub(r'#include "', '#include "cuda/', text)
-    included = '#include "cuda/cluster_sums.cuh"'
-
-    def edited(source: str) -> str:
-        assert included in source
-        return source.replace(included, text)
-
-    return edited
-
-
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_protocol_is_found_in_every_order(
@@ -224,7 +213,9 @@ def test_a_broken_protocol_is_found_in_every_order(
     need_command("g++")
     node, tile, splits = CASES["sums in two parts"]
     take(tile, splits, monkeypatch)
-    played = Played(simulator(check=True), [node], mistaken(*BROKEN[name]), clustered)
+    played = Played(
+        simulator(check=True), [node], mistaken("cluster_sums", BROKEN[name]), clustered
+    )
     with pytest.raises(LaunchError):
         played.run(node, arrays_of(node), order)
 
@@ -236,11 +227,13 @@ def test_wrong_sums_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     take(tile, splits, monkeypatch)
     arrays = arrays_of(node)
     wanted = node.op.reference(*arrays)
-    right = Played(simulator(check=True), [node], mistaken("sums", "sums"), clustered)
+    right = Played(simulator(check=True), [node], mistaken("cluster_sums"), clustered)
     for got, want in zip(right.run(node, arrays), wanted, strict=True):
         assert_close(got, want, 700)
     try:
-        played = Played(simulator(check=True), [node], mistaken(*WRONG[name]), clustered)
+        played = Played(
+            simulator(check=True), [node], mistaken("cluster_sums", WRONG[name]), clustered
+        )
         got, *_ = played.run(node, arrays)
     except LaunchError:
         return

@@ -3,8 +3,7 @@ reference, with its race check and with mistakes in the template, and compiled."
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,10 @@ from graphc.kernels.cuda.patch_gradient import GradientTile
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import kernels_in
-from graphc.runtime.build import KERNEL_HEADERS
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import ORDERS
-from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, build_device
+from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, build_device, mistaken
 from tests.sim.playing import Played, simulator
 from tests.tools import need_command, need_nvrtc
 
@@ -164,28 +162,15 @@ WRONG = {
 }
 
 
-def mistaken(right: str, wrong: str) -> Callable[[str], str]:
-    """The text with the changed header in place of its inclusion."""
-    text = (KERNEL_HEADERS / "cuda" / "patch_gradient.cuh").read_text()
-    assert right in text, f"patch_gradient.cuh no longer has {right!r}"
-    text = text.replace(right, wrong, 1).replace("#pragma once", "")
-    text = re.sub(r'#include "', '#include "cuda/', text)
-    included = '#include "cuda/patch_gradient.cuh"'
-
-    def edited(source: str) -> str:
-        assert included in source
-        return source.replace(included, text)
-
-    return edited
-
-
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_protocol_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need_command("g++")
     case = "tails of channels" if "channels" in name else "padded"
     node = gradient(case)
     take(case, monkeypatch)
-    played = Played(simulator(check=True), [node], mistaken(*BROKEN[name]), lowered)
+    played = Played(
+        simulator(check=True), [node], mistaken("patch_gradient", BROKEN[name]), lowered
+    )
     with pytest.raises(LaunchError):
         for order in ORDERS:
             played.run(node, arrays_of(node), order)
@@ -197,7 +182,8 @@ def test_wrong_sums_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     node = gradient("padded")
     take("padded", monkeypatch)
     arrays = arrays_of(node)
-    played = Played(simulator(check=True), [node], mistaken(*WRONG[name]), lowered)
+    changed = mistaken("patch_gradient", WRONG[name])
+    played = Played(simulator(check=True), [node], changed, lowered)
     try:
         (got,) = played.run(node, arrays)
     except LaunchError:

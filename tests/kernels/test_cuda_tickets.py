@@ -4,7 +4,6 @@ what the simulator finds where the protocol is broken; and what compilers make o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.errors import PlanError
 from graphc.ir import Node
 from graphc.kernels.cuda import column_sums, finishing, reduce, reduce_text, tiles
 from graphc.kernels.cuda.contract_text import lower_contract
@@ -24,13 +24,14 @@ from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.tf32 import ReadTf32
 from graphc.ops.widen import Widen
-from graphc.runtime.build import KERNEL_HEADERS
 from graphc.runtime.cuda.compile import compile_cuda
+from graphc.runtime.proof.verify import verify
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import ORDERS
-from tests.kernels.cuda_harness import TARGET, arrays_of, build_device, traced
+from tests.kernels.cuda_harness import TARGET, arrays_of, build_device, mistaken, traced
 from tests.kernels.test_cuda_clusters import operands, product, take
 from tests.kernels.test_cuda_column_sums import compiled, joined, steps
+from tests.runtime.test_loop_proof import CELL, SHOW, looped
 from tests.sim.playing import Played, simulator
 from tests.tools import need_command, need_nvrtc
 
@@ -250,6 +251,17 @@ def test_equal_kernels_draw_from_counters_of_their_own(
             np.testing.assert_array_equal(got, x @ arrays[3])
 
 
+def test_tickets_are_not_drawn_in_loops() -> None:
+    plan = looped(CELL, SHOW)
+    kernels = {**plan.kernels, "show": replace(plan.kernels["show"], draws=True)}
+    with pytest.raises(PlanError) as error:
+        verify(replace(plan, kernels=kernels))
+    assert str(error.value) == (
+        "plan p: step 3 (s0 launch show) draws tickets in a loop, whose iterations would share the "
+        "counters"
+    )
+
+
 FENCED = "device_fence();\n    last"
 COUNTED = "atomicInc(counter, blocks - 1) == blocks - 1"
 BROKEN = {
@@ -262,30 +274,7 @@ BROKEN = {
     "the last but one goes on too": (COUNTED, "atomicInc(counter, blocks - 1) >= blocks - 2"),
     "the thread that draws goes on alone": ("__syncthreads_or(last)", "last"),
 }
-"""Of draws_last in tickets.cuh."""
-
-
-def inlined(text: str, right: str = "", wrong: str = "") -> str:
-    """The text with all headers in place of their inclusion, and one line of them changed."""
-    seen: set[str] = set()
-
-    def header(found: re.Match[str]) -> str:
-        name = found[1].removeprefix("cuda/")
-        if name in seen:
-            return ""
-        seen.add(name)
-        return include((KERNEL_HEADERS / "cuda" / name).read_text().replace("#pragma once", ""))
-
-    def include(part: str) -> str:
-        return re.sub(r'#include "((?:cuda/)?\w+\.cuh)"', header, part)
-
-    whole = include(text)
-    assert right in whole, f"no header has {right!r}"
-    return whole.replace(right, wrong, 1)
-
-
-def mistaken(name: str) -> Callable[[str], str]:
-    return lambda text: inlined(text, *BROKEN[name])
+"""Of `draws_last` in tickets.cuh."""
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -295,7 +284,7 @@ def test_a_broken_protocol_is_found_in_every_order(
 ) -> None:
     node, tile, splits = CASES["runs"]
     take(tile, splits, cheap)
-    played = Played(simulator(check=True), [node], mistaken(name), drawn)
+    played = Played(simulator(check=True), [node], mistaken("tickets", BROKEN[name]), drawn)
     with pytest.raises(LaunchError):
         played.run(node, arrays_of(node), order)
 
@@ -305,7 +294,7 @@ def test_a_broken_protocol_is_found_in_every_order(
 def test_a_broken_protocol_of_a_reduction_is_found(name: str, order: int) -> None:
     need_command("g++", "clang++")
     node = REDUCTIONS["columns"]
-    played = Played(simulator(check=True), [node], mistaken(name), ended)
+    played = Played(simulator(check=True), [node], mistaken("tickets", BROKEN[name]), ended)
     with pytest.raises(LaunchError):
         played.run(node, arrays_of(node), order)
 
@@ -314,15 +303,16 @@ def test_the_headers_as_they_are_break_nothing(cheap: pytest.MonkeyPatch) -> Non
     """The control of the two tests above."""
     node, tile, splits = CASES["runs"]
     take(tile, splits, cheap)
-    Played(simulator(check=True), [node], inlined, drawn).run(node, arrays_of(node))
+    Played(simulator(check=True), [node], mistaken("tickets"), drawn).run(node, arrays_of(node))
     node = REDUCTIONS["columns"]
-    Played(simulator(check=True), [node], inlined, ended).run(node, arrays_of(node))
+    Played(simulator(check=True), [node], mistaken("tickets"), ended).run(node, arrays_of(node))
 
 
 def test_counters_of_a_launch_that_failed_are_set_back(cheap: pytest.MonkeyPatch) -> None:
     node, tile, splits = CASES["runs"]
     take(tile, splits, cheap)
-    played = Played(simulator(check=True), [node], mistaken("counters are not set back"), drawn)
+    broken = mistaken("tickets", BROKEN["counters are not set back"])
+    played = Played(simulator(check=True), [node], broken, drawn)
     for _ in range(2):
         with pytest.raises(LaunchError, match=r"leaves 3 in a variable that was 0, with which the"):
             played.run(node, arrays_of(node))

@@ -4,7 +4,6 @@ reference; what the simulator finds where the protocol is broken; and what compi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ from graphc.kernels.cuda.contract_text import lower_contract
 from graphc.kernels.cuda.tiles import GROUP_TILES, GroupTile
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.widen import Widen
-from graphc.runtime.build import KERNEL_HEADERS
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.trace import emit
-from tests.kernels.cuda_harness import build_device, traced
+from tests.kernels.cuda_harness import build_device, mistaken, traced
 from tests.kernels.test_cuda_tensor import (
     CASES,
     EPS,
@@ -36,8 +34,6 @@ from tests.kernels.test_cuda_tensor import (
 )
 from tests.sim.playing import Played, simulator
 from tests.tools import need_command, need_nvrtc
-
-HEADERS = ("contract", "tensor", "wgmma")
 
 
 @pytest.fixture(params=GROUP_TILES, ids=str)
@@ -129,25 +125,6 @@ MISTAKES = {
 }
 
 
-def mistaken(name: str, right: str, wrong: str) -> Callable[[str], str]:
-    """The text with its headers in place of their inclusion, one of them changed."""
-    chain = ""
-    for header in HEADERS:
-        text = (KERNEL_HEADERS / "cuda" / f"{header}.cuh").read_text()
-        if header == name:
-            assert right in text, f"{header}.cuh no longer has {right!r}"
-            text = text.replace(right, wrong, 1)
-        for other in HEADERS:
-            text = text.replace(f'#include "{other}.cuh"', "")
-        chain += text.replace('#include "', '#include "cuda/').replace("#pragma once", "")
-
-    def edited(text: str) -> str:
-        assert '#include "cuda/wgmma.cuh"' in text
-        return text.replace('#include "cuda/wgmma.cuh"', chain)
-
-    return edited
-
-
 def node() -> Node:
     def product(a: Any, b: Any) -> Any:
         return graphc.matmul(emit(Widen(), a), emit(Widen(), b))
@@ -165,7 +142,7 @@ def operands(product: Node) -> list[Any]:
 def test_the_protocol_as_it_is_computes_the_product(tile: GroupTile) -> None:
     """And what the mistakes below change is what they are to change."""
     product = node()
-    whole = mistaken("wgmma", "", "")
+    whole = mistaken("wgmma")
     kernel = Played(
         simulator(check=True), [product], whole, lambda n: lower_contract(n, groups=True)
     )
@@ -177,10 +154,10 @@ def test_the_protocol_as_it_is_computes_the_product(tile: GroupTile) -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_broken_protocol_is_found(mistake: str, tile: GroupTile) -> None:
-    name, right, wrong = MISTAKES[mistake]
+    header, right, wrong = MISTAKES[mistake]
     product = node()
-    change = mistaken(name, right, wrong)
+    changed = mistaken(header, (right, wrong))
     device = simulator(check=True)
-    kernel = Played(device, [product], change, lambda n: lower_contract(n, groups=True))
+    kernel = Played(device, [product], changed, lambda n: lower_contract(n, groups=True))
     with pytest.raises(LaunchError):
         kernel.run(product, operands(product))

@@ -4,8 +4,7 @@ compilers make of it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,10 @@ from graphc.kernels.cuda.contract_text import lower_contract
 from graphc.kernels.cuda.tiles import GROUP_TILES
 from graphc.kernels.program.kernel import Kernel, TensorMap
 from graphc.ops.widen import Widen
-from graphc.runtime.build import KERNEL_HEADERS
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.trace import emit
-from tests.kernels.cuda_harness import build_device, traced
+from tests.kernels.cuda_harness import build_device, mistaken, traced
 from tests.kernels.test_cuda_tensor import of_products, played, prefer, products, transposed
 from tests.kernels.test_cuda_wgmma import assert_near, operands
 from tests.sim.playing import Played, simulator
@@ -206,21 +204,6 @@ BROKEN = [
 ]
 
 
-def mistaken(changes: Changes) -> Callable[[str], str]:
-    """The text with the changed header in place of its inclusion."""
-    text = (KERNEL_HEADERS / "cuda" / "wgmma_bulk.cuh").read_text()
-    for right, wrong in changes:
-        assert right in text, f"wgmma_bulk.cuh no longer has {right!r}"
-        text = text.replace(right, wrong, 1)
-    text = re.sub(r'#include "', '#include "cuda/', text.replace("#pragma once", ""))
-
-    def edited(source: str) -> str:
-        assert '#include "cuda/wgmma_bulk.cuh"' in source
-        return source.replace('#include "cuda/wgmma_bulk.cuh"', text)
-
-    return edited
-
-
 def product_node() -> Node:
     """Of twelve steps: each stage is used several times."""
 
@@ -235,7 +218,7 @@ def product_node() -> Node:
 def test_the_protocol_as_it_is_computes_the_product(tile: BulkTile, order: int) -> None:
     """And what the mistakes below change is what they are to change."""
     product = product_node()
-    kernel = Played(simulator(check=True), [product], mistaken([]), in_bulk)
+    kernel = Played(simulator(check=True), [product], mistaken("wgmma_bulk"), in_bulk)
     arrays = operands(product)
     a, b = (widened(x) for x in arrays)
     (got,) = kernel.run(product, arrays, order)
@@ -249,6 +232,6 @@ def test_a_broken_protocol_is_found_in_every_order(
     take(tile, monkeypatch)
     product = product_node()
     for order in range(3):
-        kernel = Played(simulator(check=True), [product], mistaken(changes), in_bulk)
+        kernel = Played(simulator(check=True), [product], mistaken("wgmma_bulk", *changes), in_bulk)
         with pytest.raises(LaunchError):
             kernel.run(product, operands(product), order)

@@ -229,17 +229,6 @@ def test_loop_by_hand_is_proved() -> None:
     assert "1 loops; " in str(certificate)
 
 
-def test_tickets_are_not_drawn_in_loops() -> None:
-    plan = looped(CELL, SHOW)
-    kernels = {**plan.kernels, "show": replace(plan.kernels["show"], draws=True)}
-    with pytest.raises(PlanError) as error:
-        verify(replace(plan, kernels=kernels))
-    assert str(error.value) == (
-        "plan p: step 3 (s0 launch show) draws tickets in a loop, whose iterations would share the "
-        "counters"
-    )
-
-
 def test_range_that_ends_before_it_begins_is_refused_in_loops_too() -> None:
     junk = launch("wide", [], [Range("work", 64, 0, "junk")])
     with pytest.raises(PlanError) as error:
