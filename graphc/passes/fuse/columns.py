@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.fused import Fused, KernelNode, kernels_in
+from graphc.ops.fused import KernelNode, kernels_in
+from graphc.passes.fuse.groups import as_one
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.sections import sections_of_sums
 from graphc.passes.rewriting.naming import KernelNames
@@ -93,27 +94,10 @@ def _with_pairs(graph: Graph, pairs: list[tuple[KernelNode, KernelNode]]) -> Gra
     if not pairs:
         return graph
     names = KernelNames(graph)
-    whole = {id(second): _joined(first, second, names) for first, second in pairs}
+    whole = {}
+    for first, second in pairs:
+        name = names.fresh(f"{first.op.kernel}_{second.op.kernel}")
+        whole[id(second)] = as_one((first, second), name, first.op.note)
     gone = {id(first) for first, _ in pairs}
     nodes = [whole.get(id(n), n) for n in graph.nodes if id(n) not in gone]
     return replace(graph, nodes=topological(nodes))
-
-
-def _joined(first: KernelNode, second: KernelNode, names: KernelNames) -> KernelNode:
-    """The kernel that does what `first` and then `second` do."""
-    nodes: dict[tuple[Value, ...], Node] = {}
-    for kernel in (first, second):
-        body = kernel.body
-        new = dict(
-            zip((*body.inputs, *body.outputs), (*kernel.inputs, *kernel.outputs), strict=True)
-        )
-        for node in body.nodes:
-            inputs = tuple(new.get(v, v) for v in node.inputs)
-            outputs = tuple(new.get(v, v) for v in node.outputs)
-            nodes[outputs] = replace(node, inputs=inputs, outputs=outputs)
-    read = dict.fromkeys(v for v in (*first.inputs, *second.inputs) if v not in first.outputs)
-    outputs = (*first.outputs, *second.outputs)
-    name = names.fresh(f"{first.op.kernel}_{second.op.kernel}")
-    body = Graph(name, tuple(read), (), topological(nodes.values()), outputs)
-    where = first.where.merge(second.where)
-    return KernelNode(Fused(name, body, first.op.note), tuple(read), outputs, where)

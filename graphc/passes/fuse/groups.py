@@ -75,6 +75,25 @@ def _fuse(
     return KernelNode(Fused(name, body_graph, note), tuple(inputs), outputs, where)
 
 
+def as_one(nodes: Sequence[KernelNode], name: str, note: str = "") -> KernelNode:
+    """One fused node of this name that does what fused nodes do, and makes all that they make."""
+    made = {v for n in nodes for v in n.outputs}
+    inputs = dict.fromkeys(v for n in nodes for v in n.inputs if v not in made)
+    whole: dict[tuple[Value, ...], Node] = {}
+    where = nodes[0].where
+    for node in nodes:
+        inside, outside = (*node.body.inputs, *node.body.outputs), (*node.inputs, *node.outputs)
+        new = dict(zip(inside, outside, strict=True))
+        for part in node.body.nodes:
+            read = tuple(new.get(v, v) for v in part.inputs)
+            outputs = tuple(new.get(v, v) for v in part.outputs)
+            whole[outputs] = replace(part, inputs=read, outputs=outputs)
+        where = where.merge(node.where)
+    outputs = tuple(v for n in nodes for v in n.outputs)
+    body = Graph(name, tuple(inputs), (), topological(whole.values()), outputs)
+    return KernelNode(Fused(name, body, note), tuple(inputs), outputs, where)
+
+
 def _shared(
     graph: Graph, groups: Sequence[Sequence[Node]]
 ) -> tuple[Graph, Sequence[Sequence[Node]]]:

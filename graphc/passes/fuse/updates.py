@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graphc.ir import Graph, Node, Value, Where
-from graphc.ops.fused import Fused, KernelNode, kernels_in
+from graphc.ir import Graph, Node, Where
+from graphc.ops.fused import KernelNode, kernels_in
+from graphc.passes.fuse.groups import as_one
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.reasons import joined
@@ -54,17 +55,9 @@ def _makes_scalars(node: Node) -> bool:
 
 
 def _merge(group: list[KernelNode], name: str) -> KernelNode:
-    """One node for several fused nodes whose bodies name values as the graph does."""
-    inputs: dict[Value, None] = {}
-    nodes: dict[Value, Node] = {}
-    where = group[0].where
-    made = {v for n in group for v in n.outputs}  # scalars may be made from each other
-    for node in group:
-        inputs.update(dict.fromkeys(v for v in node.inputs if v not in made))
-        nodes.update((n.outputs[0], n) for n in node.body.nodes)
-        where = where.merge(node.where)
-    outputs = tuple(v for n in group for v in n.outputs)
-    body = Graph(name, tuple(inputs), (), topological(nodes.values()), outputs)
+    """One node for several fused nodes; scalars may be made from each other."""
+    merged = as_one(group, name)
     rule = next((n.where for n in group if n.where.of_update_rule), None)
-    where = where if rule is None else Where(derived=True, function=rule.function)
-    return KernelNode(Fused(name, body), tuple(inputs), outputs, where)
+    if rule is None:
+        return merged
+    return replace(merged, where=Where(derived=True, function=rule.function))
