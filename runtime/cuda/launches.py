@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -147,11 +148,16 @@ class Functions:
         self, plan: Plan, device: Device, images: Mapping[str, Image], early: bool = False
     ) -> None:
         self._plan, self._device, driver = plan, device, device.driver
-        distinct = {id(image.compiled): image.compiled for image in images.values()}
-        self._modules = {i: driver.module_from_buffer(x) for i, x in distinct.items()}
-        self._copies: list[Any] = []
-        """Modules again: of kernels of one text that draw tickets each has counters of its own."""
-        drawing: set[int] = set()
+        # Kernels of one image share its module, but those that draw tickets have counters of their
+        # own: each is in another copy.
+        drawing = {name for name, kernel in plan.kernels.items() if kernel.draws}
+        copies: Counter[int] = Counter()
+        keys: dict[str, tuple[int, int]] = {}
+        for name, image in images.items():
+            keys[name] = id(image.compiled), copies[id(image)]
+            copies[id(image)] += name in drawing
+        distinct = {keys[name]: image.compiled for name, image in images.items()}
+        self._modules = {key: driver.module_from_buffer(x) for key, x in distinct.items()}
         self._functions: dict[tuple[str, bool], list[tuple[GridLaunch, Any]]] = {}
         """The launches of each kernel; those behind a launch on the same stream may begin early."""
         self._joined: dict[str, Any] = {}
@@ -164,13 +170,7 @@ class Functions:
         for name, image in images.items():
             if name in self._joined:
                 continue
-            module = self._modules[id(image.compiled)]
-            launches = plan.kernels[name].launches
-            if plan.kernels[name].draws and id(image) in drawing:
-                module = driver.module_from_buffer(image.compiled)
-                self._copies.append(module)
-            elif plan.kernels[name].draws:
-                drawing.add(id(image))
+            module, launches = self._modules[keys[name]], plan.kernels[name].launches
             self._functions[name, False] = self._found(launches, image, module.get_function)
             self._functions[name, True] = self._functions[name, False]
             if early and not any(launch.maps for launch in launches):
