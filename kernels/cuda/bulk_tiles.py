@@ -15,6 +15,12 @@ class BulkTile(GroupTile):
 
     together: int = 1
     clusters: ClassVar[bool] = False
+    header: ClassVar[str] = "wgmma_bulk"
+
+    @property
+    def template(self) -> str:
+        """As of `Tile`."""
+        return f"BulkContract<Problem, Tile, {self.cluster}>"
 
     @property
     def threads(self) -> int:

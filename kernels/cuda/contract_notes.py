@@ -48,22 +48,18 @@ def told(
         of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{shared}{cut}"
     why = "of those tried the cheapest" if rank == 1 else f"number {rank} of those by the model,"
     product = f"{batches} x " * (batches > 1) + f"{m} x {n} sums of {k} products"
-    narrow = any(x.element in SHORT for x in (problem.a, problem.b))
-    if isinstance(tile, TensorTile):
+    if isinstance(tile, PatchTile):
+        by, multiplied = "tensor cores", f"patches of {tile.images} x {tile.lines} lines"
+    elif isinstance(tile, GradientTile):
+        by, multiplied = "tensor cores", f"{tile.m} x {tile.n} channels of all taps"
+    elif isinstance(tile, TensorTile):
         by = "tensor cores by wgmma" if isinstance(tile, GroupTile) else "tensor cores"
         by += " of what TMA copies" if isinstance(tile, BulkTile) else ""
-        return f"{by}, {of}: {why} for {product}", (
-            f"{by}, products of {PRODUCTS[element]}, {tile.m} x {tile.n} x {tile.k}"
-        )
-    if isinstance(tile, PatchTile):
-        return f"tensor cores, {of}: {why} for {product}", (
-            f"tensor cores, products of {PRODUCTS[element]}, patches of {tile.images} x "
-            f"{tile.lines} lines"
-        )
-    if isinstance(tile, GradientTile):
-        return f"tensor cores, {of}: {why} for {product}", (
-            f"tensor cores, products of {PRODUCTS[element]}, {tile.m} x {tile.n} channels of "
-            "all taps"
-        )
-    apart = lack or "for sums so few they are estimated to be slower"
-    return f"registers, {of}: {why} for {product}", (f"no tensor cores: {apart}" if narrow else "")
+        multiplied = f"{tile.m} x {tile.n} x {tile.k}"
+    else:
+        narrow = any(x.element in SHORT for x in (problem.a, problem.b))
+        apart = lack or "for sums so few they are estimated to be slower"
+        note = f"no tensor cores: {apart}" if narrow else ""
+        return f"registers, {of}: {why} for {product}", note
+    note = f"{by}, products of {PRODUCTS[element]}, {multiplied}"
+    return f"{by}, {of}: {why} for {product}", note

@@ -33,7 +33,7 @@ from graphc.kernels.cuda.shell import (
     wrapped,
 )
 from graphc.kernels.cuda.taps import problems_by_taps
-from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile, tiles_of
+from graphc.kernels.cuda.tiles import GroupTile, TensorTile, tiles_of
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
 from graphc.kernels.program.kernel import Kernel, TensorMap
@@ -141,17 +141,11 @@ def _kernel(
         _shape(way),
         functor(body, problem, epilogue, sums, isinstance(tile, PersistentTile | RowTile)),
     )
-    header = "tensor" if isinstance(tile, TensorTile) else "contract"
-    header = "wgmma" if isinstance(tile, GroupTile) else header
-    header = "wgmma_bulk" if isinstance(tile, BulkTile) else header
-    header = "rows" if isinstance(tile, RowTile) else header
-    header = "patch" if isinstance(tile, PatchTile) else header
-    header = "patch_gradient" if isinstance(tile, GradientTile) else header
-    header = "persistent" if isinstance(tile, PersistentTile) else header
     choice, note = told(problem, tile, splits, element, lack, rank, finish)
-    headers = (header, "reduce", "memory") if text else (header, "memory")
-    headers = (*headers, *HEADERS[finish]) if finish else headers
-    block = f"ClusterBlock<{splits}>" if finish is Finish.CLUSTER else "WholeBlock"
+    clustered = finish is Finish.CLUSTER
+    headers = [tile.header, *(["reduce"] if text else []), "memory"]
+    headers += ["cluster_sums"] if clustered else []
+    block = f"ClusterBlock<{splits}>" if clustered else "WholeBlock"
     kernel = launches.kernel(headers, sections, flops, choice, note, block)
     if isinstance(tile, PersistentTile):
         held = body.inputs[problem.b.read.input].type.nbytes
@@ -173,12 +167,6 @@ def _order(problem: Problem, tile: LoopedTile, element: str) -> str:
     return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
 
 
-HEADERS: dict[Finish, tuple[str, ...]] = {
-    Finish.LAUNCH: (),
-    Finish.BLOCK: (),
-    Finish.CLUSTER: ("cluster_sums",),
-}
-"""Of who adds parts."""
 FOLLOWING = 8
 """Parts of k from which on the launch that adds them follows them, not the output."""
 
@@ -206,20 +194,20 @@ def _launch(
         tiles = -(-m // tile.m) * -(-n // tile.units(number)) * batches
     else:
         tiles = tiles_of(tile, batches, m, n, number)
-    shared, call = 0, f"{_template(tile)}::run(block, {operands}"
+    shared, call = 0, f"{tile.template}::run(block, {operands}"
     maps: dict[str, TensorMap] = {}
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
-        call = f"{_template(tile)}::run_in(block, dynamic_shared, {operands}"
+        call = f"{tile.template}::run_in(block, dynamic_shared, {operands}"
     if isinstance(tile, PatchTile):
         tiles, shared = tile.grid, tile.shared_bytes(parts_of(tile), problem.b.along_k)
-        call = f"{_template(tile)}::run_in(block, dynamic_shared, {operands}"
+        call = f"{tile.template}::run_in(block, dynamic_shared, {operands}"
     if isinstance(tile, GradientTile):
         tiles, shared = tile.grid, tile.shared_bytes
-        call = f"{_template(tile)}::run_in(block, dynamic_shared, {operands}"
+        call = f"{tile.template}::run_in(block, dynamic_shared, {operands}"
     if isinstance(tile, BulkTile):
         maps = {f"map_{x}": access.map_of() for x, access in (("a", problem.a), ("b", problem.b))}
-        call = f"{_template(tile)}::run(block, dynamic_shared, {', '.join(maps)}"
+        call = f"{tile.template}::run(block, dynamic_shared, {', '.join(maps)}"
     cluster = 1 if isinstance(tile, plain) else tile.cluster
     more = tile.threads, tile.blocks, shared
     if splits == 1:
@@ -227,7 +215,7 @@ def _launch(
         own = owned(launches.node.body, tiles, problem.nest.node.output) if rows else ()
         launches.add([f"{call}, {whole});"], tiles, "kernel", 1, *more, own, maps, cluster)
         if isinstance(tile, RowTile) and tile.holds:
-            held, weights = _template(tile), operands.split(", ")[1]
+            held, weights = tile.template, operands.split(", ")[1]
             launches.hold([f"{held}::hold(held, block, {weights});"], f"{held}::Weights")
         return
     if way.finish is Finish.CLUSTER:
@@ -253,16 +241,6 @@ def _launch(
     second = [store, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
     threads = batches * m * n * lanes // run
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
-
-
-def _template(tile: AnyTile | PatchTile | GradientTile | RowTile) -> str:
-    if isinstance(tile, PatchTile):
-        return "PatchProduct<Problem, Patch, Tile>"
-    if isinstance(tile, GradientTile):
-        return "PatchGradient<Problem, Patch, Tile>"
-    if isinstance(tile, BulkTile):
-        return f"BulkContract<Problem, Tile, {tile.cluster}>"
-    return f"{'RowProduct' if isinstance(tile, RowTile) else 'Contract'}<Problem, Tile>"
 
 
 def _pointer(access: OperandAccess, name: str) -> str:
@@ -321,12 +299,12 @@ def _shape(way: Way) -> list[str]:
     checked = []
     if isinstance(tile, PatchTile):
         shared = tile.shared_bytes(parts_of(tile), problem.b.along_k)
-        checked = [f"static_assert({_template(tile)}::bytes == {shared});"]
+        checked = [f"static_assert({tile.template}::bytes == {shared});"]
     if isinstance(tile, GradientTile):
-        checked = [f"static_assert({_template(tile)}::bytes == {tile.shared_bytes});"]
+        checked = [f"static_assert({tile.template}::bytes == {tile.shared_bytes});"]
     if isinstance(tile, TensorTile):
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
-        checked = [f"static_assert({_template(tile)}::shared_bytes == {shared});"]
+        checked = [f"static_assert({tile.template}::shared_bytes == {shared});"]
     return [
         *table,
         "struct Problem {",

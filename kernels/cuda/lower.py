@@ -57,23 +57,24 @@ def lower_cuda(
         return _complete(node, lower_reduce(node, target.draws_tickets and not looped))
     if lower is not lower_contract:
         return _complete(node, lower(node))
-    own = (target.splits_products, target.multiplies_groups, order, looped)
-    more = (target.copies_in_bulk, _finishes(target))
-    return _complete(node, lower_contract(node, *own, *more))
+    return _complete(node, lower_contract(node, *_asked(target, order, looped)))
 
 
 def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> list[Kernel]:
     """The kernels that may compute a fused contraction, `lower_cuda`'s first."""
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
-    own = (target.splits_products, target.multiplies_groups, "", looped)
-    more = (target.copies_in_bulk, _finishes(target))
-    found = contract_candidates(node, *own, *more)
+    found = contract_candidates(node, *_asked(target, "", looped))
     return [_complete(node, kernel) for kernel in found]
 
 
-def _finishes(target: Target) -> Finishes:
-    return Finishes(target.draws_tickets, target.adds_in_clusters)
+def _asked(
+    target: Target, order: str, looped: bool
+) -> tuple[bool, bool, str, bool, bool, Finishes]:
+    """What `lower_contract` is told besides the node."""
+    finishes = Finishes(target.draws_tickets, target.adds_in_clusters)
+    products = target.splits_products, target.multiplies_groups
+    return *products, order, looped, target.copies_in_bulk, finishes
 
 
 def _complete(node: KernelNode, kernel: Kernel) -> Kernel:

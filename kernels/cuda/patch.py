@@ -115,6 +115,8 @@ class PatchTile:
     grid: int
     met: float
     groups: ClassVar[int] = 1
+    header: ClassVar[str] = "patch"
+    template: ClassVar[str] = "PatchProduct<Problem, Patch, Tile>"
 
     @property
     def threads(self) -> int:

@@ -55,6 +55,8 @@ class GradientTile:
     blocks: int = 1
     k: ClassVar[int] = 8
     groups: ClassVar[int] = 1
+    header: ClassVar[str] = "patch_gradient"
+    template: ClassVar[str] = "PatchGradient<Problem, Patch, Tile>"
 
     @property
     def threads(self) -> int:

@@ -39,6 +39,7 @@ class PersistentTile:
     groups: ClassVar[int] = 1
     threads: ClassVar[int] = THREADS
     blocks: ClassVar[int] = 1
+    header: ClassVar[str] = "persistent"
 
     def units(self, sections: int) -> int:
         """Columns of each of `sections` among all blocks'."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from graphc.kernels.cuda.shell import SHARED_BYTES
 
@@ -25,6 +26,13 @@ class Tile:
     blocks: int
     speed: float
     groups: int = 1
+    header: ClassVar[str] = "contract"
+    """The one with its template."""
+
+    @property
+    def template(self) -> str:
+        """The template of the tile's product, of that header."""
+        return "Contract<Problem, Tile>"
 
     @property
     def threads(self) -> int:

@@ -38,6 +38,8 @@ class RowTile:
     groups: ClassVar[int] = 1
     threads: ClassVar[int] = THREADS
     blocks: ClassVar[int] = RESIDENT
+    header: ClassVar[str] = "rows"
+    template: ClassVar[str] = "RowProduct<Problem, Tile>"
 
     def units(self, sections: int) -> int:
         """Columns of each of `sections`: all."""

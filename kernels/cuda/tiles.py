@@ -73,6 +73,12 @@ class TensorTile:
     groups: ClassVar[int] = 1
     clusters: ClassVar[bool] = True
     """As of `Tile`."""
+    header: ClassVar[str] = "tensor"
+
+    @property
+    def template(self) -> str:
+        """As of `Tile`."""
+        return "Contract<Problem, Tile>"
 
     @property
     def threads(self) -> int:
@@ -133,6 +139,8 @@ class TensorTile:
 class GroupTile(TensorTile):
     """As `TensorTile`, of wgmma: a warp group computes 64 rows of the sums, 128 columns at a time,
     of operands of two bytes."""
+
+    header: ClassVar[str] = "wgmma"
 
     @property
     def draws(self) -> bool:
