@@ -58,6 +58,11 @@ GRAPHC_INLINE void store_pieces(const Results& results, unsigned char* partial, 
     *column_piece<Results>(partial, part, i, place, places) = own.at[i];
 }
 
+// How many of the `Added` results of parts a thread loads before it adds the first: of 12 pieces, which
+// fit beside its own where six blocks of 128 threads leave 80 registers to a thread.
+template <class Results, int Added, int Room = 12 / Pieces<Results>::count>
+constexpr int loaded_at_once = Room < Added ? Room + (Room == 0) : Added;
+
 // Stores what the threads of a block have added up, of part `part` of Parts and of strip `strip` of
 // Strips of columns. With `Epilogue::together` > 1 the last block of so many parts that are neighbours
 // joins them, in an order that does not depend on which it is: so fewer are left in `joined`.
@@ -75,7 +80,8 @@ GRAPHC_INLINE void store_columns(const Block& block, unsigned char* shared, Resu
     if (!draws_last(epilogue.counters + group * Strips + strip, end - first)) return;
     results = Results::identity();
     if (place < places) {
-#pragma unroll 4
+      constexpr int at_once = loaded_at_once<Results, (together + Lines - 1) / Lines>;
+#pragma unroll at_once
       for (int i = first + line; i < end; i += Lines) {
         Pieces<Results> other;
 #pragma unroll
