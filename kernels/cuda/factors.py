@@ -45,14 +45,21 @@ class _Making:
         self.late: set[Value] = set()
         """What follows from a reduction."""
         self.known: dict[tuple[Op, tuple[Value, ...]], Value] = {}
+        self.sums: Mapping[tuple[Op, tuple[Value, ...]], Node] = {
+            (n.op, n.inputs): n for n in body.nodes if isinstance(n.op, Sum)
+        }
+        """Of the body: what is made of a factor's sum may be there."""
         self.changed = False
 
     def add(self, node: Node) -> None:
         """`node`, or what is in its place."""
         if isinstance(node.op, Reduction) or not self.late.isdisjoint(node.inputs):
             self.late.update(node.outputs)
-        if not isinstance(node.op, Sum) or not self.moved(node, node.op):
-            self.nodes.append(node)
+        if isinstance(node.op, Sum):
+            if self.known.get((node.op, node.inputs)) is node.output or self.moved(node, node.op):
+                return
+            self.known.setdefault((node.op, node.inputs), node.output)
+        self.nodes.append(node)
 
     def moved(self, node: Node, op: Sum) -> bool:
         """Whether there are factors of the sum, which then has been made."""
@@ -105,10 +112,11 @@ class _Making:
         if (op, inputs) not in self.known:
             (kind,) = infer_types(op, [v.type for v in inputs])
             made = Value(self.names.fresh(inputs[0].name), kind)
-            self.nodes.append(Node(op, inputs, (made,)))
-            self.known[op, inputs] = made
+            node = self.sums.get((op, inputs)) or Node(op, inputs, (made,))
+            self.nodes.append(node)
+            self.known[op, inputs] = node.output
             if isinstance(op, Reduction) or not self.late.isdisjoint(inputs):
-                self.late.add(made)
+                self.late.add(node.output)
         return self.known[op, inputs]
 
 

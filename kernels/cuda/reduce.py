@@ -108,7 +108,7 @@ def choose_shape(found: Rows) -> Shape:
     if 2 * THREADS * _results(found) > SHARED_BYTES:  # of so many sums there is no room beside them
         return shape
     results = length * _results(found)
-    return _keeping_columns(rows, columns, length, _bytes_again(found, length), results) or shape
+    return _keeping_columns(rows, columns, length, bytes_again(found, length), results) or shape
 
 
 def shape_behind(found: Rows) -> Shape | None:
@@ -212,7 +212,7 @@ def _keeping_columns(
     return Shape(rows, columns, across, along, False, 1, length, own, shared)
 
 
-def _bytes_again(found: Rows, length: int) -> int:
+def bytes_again(found: Rows, length: int) -> int:
     """Bytes of registers for what a step loads, if several loops load some of it; else 0."""
     values = values_of(found)
     loads = [

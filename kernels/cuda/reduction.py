@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from graphc.ir import Graph
 from graphc.kernels.cuda.factors import factored
 from graphc.kernels.cuda.moments import in_one_pass
-from graphc.kernels.cuda.reduce import choose_shape
+from graphc.kernels.cuda.reduce import Shape, bytes_again, choose_shape
 from graphc.kernels.cuda.reduce_text import ReduceText
 from graphc.kernels.cuda.shell import Launches, constant_arrays, index_type, memory_order
 from graphc.kernels.program.access import Domain
@@ -22,15 +25,28 @@ def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
     domain = Domain(tuple(extents[d] for d in order))
     rows = find_rows(body, domain, apart=True, order=order)
     shape = choose_shape(rows)
-    if not shape.rows_apart or not shape.held:
-        fewer = in_one_pass(body)
-        fewer = factored(fewer) if shape.held or shape.splits > 1 else fewer
-        if fewer is not body:
-            rows = find_rows(fewer, domain, apart=True, order=order)
-            shape = choose_shape(rows)
+    for form in _forms(body, shape):
+        of_form = find_rows(form, domain, apart=True, order=order)
+        chosen = choose_shape(of_form)
+        if chosen.held or not shape.held or not bytes_again(of_form, 1):
+            rows, shape = of_form, chosen
+            break
     inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
     text = ReduceText(rows, shape, index_type(body), tickets=tickets)
     launches = Launches(node, rows.pointers, text.workspace, inplace)
     text.add_to(launches)
     headers = ("reduce", "tickets") if text.draws else ("reduce",)
     return launches.kernel(headers, [constant_arrays(rows.whole), *text.types])
+
+
+def _forms(body: Graph, shape: Shape) -> Iterator[Graph]:
+    """Forms of `body` that read the rows fewer times, the best first: of those that blocks keep
+    some sum so much that no room is left for rows."""
+    if shape.rows_apart and shape.held:
+        return
+    once = in_one_pass(body)
+    if shape.held or shape.splits > 1:
+        yield factored(once)
+    if shape.held:
+        yield factored(body)
+    yield once

@@ -11,6 +11,7 @@ import graphc
 from graphc.kernels.cuda.factors import factored
 from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
+from graphc.ops.reduction import Sum
 from graphc.runtime.sim.native import FORWARD
 from tests.kernels.cuda_harness import TARGET, arrays_of, traced
 from tests.sim.playing import Played, simulator
@@ -34,6 +35,14 @@ def weighted(x: Any, y: Any) -> Any:
 def nested(x: Any, y: Any) -> Any:
     most = graphc.max(x, axis=0)
     return graphc.sum(x * (-(y * most) * x), axis=0, keepdims=True), total(most * y), y * most
+
+
+def made_before(x: Any, y: Any) -> Any:
+    return total(x), total(x * (graphc.max(x, axis=0) * y[0]))
+
+
+def made_behind(x: Any, y: Any) -> Any:
+    return total(x * graphc.max(x, axis=0)), total(x), total(y)
 
 
 def of_elements(x: Any, y: Any) -> Any:
@@ -63,6 +72,16 @@ def test_sums_read_nothing_that_follows_from_sums(function: Any):
     assert body.outputs == node.op.body.outputs
 
 
+@pytest.mark.parametrize("function", [made_before, made_behind])
+def test_a_sum_that_there_is_is_made_once(function: Any):
+    op = traced_as("body", function).op
+    assert isinstance(op, Fused)
+    body = factored(op.body)
+    assert body is not op.body and body.outputs == op.body.outputs
+    summed = [n.inputs for n in body.nodes if isinstance(n.op, Sum)]
+    assert len(summed) == len(set(summed)) and (op.body.inputs[0],) in summed
+
+
 @pytest.mark.parametrize("function", [of_elements, of_inputs])
 def test_other_sums_are_left_alone(function: Any):
     op = traced_as("body", function).op
@@ -70,7 +89,7 @@ def test_other_sums_are_left_alone(function: Any):
     assert factored(op.body) is op.body
 
 
-@pytest.mark.parametrize("function", [weighted, nested])
+@pytest.mark.parametrize("function", [weighted, nested, made_before, made_behind])
 def test_results_stay(function: Any):
     need_command("g++", "clang++")
     node = traced_as(f"{function.__name__}_split", function)

@@ -131,6 +131,31 @@ def test_columns_are_kept_in_registers_and_shared_memory_or_read_again(
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
+def normalised_back(x: Any, scale: Any, dy: Any) -> Any:
+    """The gradients of a batch norm in training for x, the scale and the shift."""
+    centred = x - graphc.mean(x, axis=0)
+    root = graphc.rsqrt(graphc.mean(graphc.square(centred), axis=0) + 1e-3)
+    normal, inner = centred * root, dy * scale * root
+    along = graphc.mean(inner * normal, axis=0)
+    dx = inner - graphc.mean(inner, axis=0) - normal * along
+    return dx, graphc.sum(dy * normal, axis=0), graphc.sum(dy, axis=0)
+
+
+def test_columns_are_kept_though_deviations_in_one_pass_would_leave_no_room(monkeypatch: Any):
+    need_command("g++", "clang++")
+    specs = spec(4096, 1024), spec(1024), spec(4096, 1024)
+    kernel = lower(traced("of_4096", normalised_back, *specs), TARGET)
+    assert len(kernel.launches) == 1 and "Held<" in kernel.source
+    monkeypatch.setattr(reduce, "FEW_BLOCKS", 1)
+    node = traced("of_1600", normalised_back, spec(1600, 20), spec(20), spec(1600, 20))
+    kernel = lower(node, TARGET)
+    assert len(kernel.launches) == 1 and "Held<" in kernel.source
+    arrays = arrays_of(node)
+    played = Played(simulator(check=True), [node])
+    for got, want in zip(played.run(node, arrays), node.op.reference(*arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+
+
 def test_what_a_block_keeps_of_its_columns_is_bounded():
     for rows, channels, kept in ((4096, 1024, True), (40960, 1024, False), (1568, 256, True)):
         specs = spec(rows, channels), spec(channels), spec(rows, channels)
