@@ -162,7 +162,7 @@ def find_rows(
 ) -> Rows:
     """The loops of `body` over `domain`, whose axes are those of what is reduced, in `order`. What
     varies along the kept axes alone is computed once per row, or, with `apart`, by each loop for
-    itself. `pointers` are those of a kernel that does more."""
+    itself; axes of one element do not vary. `pointers` are those of a kernel that does more."""
     names = Names(pointers.values() if pointers else ())
     pointers = pointers or names.pointers(body)
     walk = Walk(body, domain, pointers, names)
@@ -170,6 +170,8 @@ def find_rows(
     whole = domain.identity(order)
     reduced = frozenset(whole[d].coefficients.index(1) for d in _axes_of(reductions[0]))
     kept = frozenset(range(domain.rank)) - reduced
+    single = {d for d in reduced - {domain.lane} if domain.extents[d] == 1}
+    whole = tuple(domain.constant(0) if p.coefficients.index(1) in single else p for p in whole)
     places = {
         v: tuple(domain.constant(0) if d is None else whole[d] for d in axes)
         for v, axes in row_axes(body).items()

@@ -61,6 +61,12 @@ def batch_normalised(x: Any, scale: Any) -> Any:
     return centred * root * scale, mean
 
 
+def scaled(x: Any, scale: Any) -> Any:
+    """What there is once leads to the sum of all elements, and is kept."""
+    root = graphc.rsqrt(scale * scale + 1e-3)
+    return x * root, root, graphc.sum(graphc.square(x * root))
+
+
 def taken(table: Any, row: Any, scale: Any) -> Any:
     """A row of a table for each index, which is no load of every element."""
     return softmax(graphc.take(table, row, 0) * scale)
@@ -84,6 +90,8 @@ ROWS = [
     traced("counts", lambda x: graphc.sum(x, axis=1), spec(3, 256, dtype="int64")),
     traced("taken", taken, spec(9, 64), spec(6, dtype="int32"), spec(64)),
     traced("channels", lambda x: x - graphc.mean(x, axis=(0, 2), keepdims=True), spec(6, 5, 64)),
+    traced("one_channel", scaled, spec(8, 1, 1, 16), spec(1, 1, 1, 1)),
+    traced("one_line", scaled, spec(1, 4096), spec(1, 1)),
     traced("no_columns", lambda x: graphc.sum(x, axis=1), spec(8, 0)),
 ]
 COLUMNS = [
