@@ -164,3 +164,22 @@ def test_a_conversion_that_costs_more_than_it_gains_is_not_made(
 ) -> None:
     monkeypatch.setattr(channels, "ROW_SHARE", 0.749)
     assert not laned(forward(4 * WIDTH, WIDTH))
+
+
+def test_what_has_the_batch_in_its_lanes_keeps_them(always: None) -> None:
+    """Images in another order have no batch in lanes, though what meets their convolution has."""
+
+    def turned(x: Any, weight: Any, scale: Any) -> Any:
+        y = graphc.conv2d(graphc.concat([x[1:], x[:1]], 0), weight, None, 1, 1)
+        return graphc.mean(y * scale), y
+
+    shapes = (3 * WIDTH, 3, 4, 5), (WIDTH, 3, 3, 3), (3 * WIDTH, WIDTH, 4, 5)
+    arrays = [np.random.default_rng(0).standard_normal(s).astype(np.float32) for s in shapes]
+    function = graphc.value_and_grad(turned, (0, 1))
+    program = graphc.compile(function, *map(graphc.spec, shapes), device="cpu")
+    plain = graphc.compile(function, *map(graphc.spec, shapes), device="reference")
+    assert any("{lanes=0" in line for line in str(program.graph).splitlines())
+    (got, image), found = program(*arrays)
+    (want, true_image), expected = plain(*arrays)
+    for a, b in zip((got, image, *found), (want, true_image, *expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-4)

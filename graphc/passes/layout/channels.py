@@ -61,10 +61,13 @@ class _Kernel:
 
 
 def _kernel(node: Node, width: int) -> _Kernel | None:
-    """`node` as it would be with channels in the lanes; None if it cannot."""
+    """`node` as it would be with channels in the lanes; None if it cannot, or if anything that it
+    reads or makes has lanes already."""
     if not isinstance(node, KernelNode):
         return None
     body = node.body
+    if any(v.type.layout != ROW_MAJOR for v in (*body.inputs, *body.outputs)):
+        return None
     images = {v for v in body.inputs if _is_image(v.type, width)}
     product = next((n for n in body.nodes if n.op.contracts), None)
     weight, gain = None, 0.0
@@ -88,7 +91,7 @@ def _kernel(node: Node, width: int) -> _Kernel | None:
 
 def _is_image(type: Type, width: int) -> bool:
     """Whether a value of several pixels has channels that are whole registers."""
-    if type.rank != 4 or type.layout != ROW_MAJOR or not type.size:
+    if type.rank != 4 or not type.size:
         return False
     return type.shape[1] % width == 0 and type.shape[2] * type.shape[3] > 1
 
@@ -98,11 +101,10 @@ def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
     if product.output.type.dtype != "f32" or not has_kernels(product, width):
         return False
     a, b = (_stored(body, v) for v in product.inputs)
-    if a not in body.inputs or a.type.layout != ROW_MAJOR:
+    if a not in body.inputs:
         return False
     if product.op.called == "wgrad":
-        whole = b in body.inputs and b.type.layout == ROW_MAJOR
-        return whole and a.type.dtype == b.type.dtype and body.outputs == product.outputs
+        return b in body.inputs and a.type.dtype == b.type.dtype and body.outputs == product.outputs
     weight = _source(body, b)
     if weight is None or a == weight or a.type.dtype != weight.type.dtype:
         return False
@@ -125,7 +127,7 @@ def _source(body: Graph, weight: Value) -> Value | None:
             return None
         (weight,) = node.inputs
     alone = len(body.consumers.get(weight, [])) == 1 and weight not in body.outputs
-    return weight if alone and weight.type.layout == ROW_MAJOR else None
+    return weight if alone else None
 
 
 def _followed(
