@@ -7,22 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from graphc.ir import Value
-from graphc.kernels.cuda.reduce import (
-    Shape,
-    plain_address,
-    values_of,
-)
+from graphc.kernels.cuda.reduce import Shape, plain_address, values_of
 from graphc.kernels.cuda.reduce_stages import bytes_of_stage, operand_of, stage_struct
-from graphc.kernels.cuda.shell import (
-    BLOCKS,
-    RESIDENT,
-    THREADS,
-    Launches,
-    decomposed,
-    wrapped,
-)
+from graphc.kernels.cuda.runs import call_of_run, element_of_run, makes_runs
+from graphc.kernels.cuda.shell import BLOCKS, RESIDENT, THREADS, Launches, decomposed, wrapped
 from graphc.kernels.program.rows import Loop, Rows
-from graphc.kernels.program.statement import Address, Load, Program, Statement, Store, joined
+from graphc.kernels.program.statement import Address, Call, Load, Program, Statement, Store, joined
 from graphc.ops.logic import C_TYPES
 
 AHEAD_BYTES = 128
@@ -287,6 +277,8 @@ class ReduceText:
             struct, functor = self._loading(kind, loads)
             head, first = [*head, *struct], [*functor[:-1], "},"]
             size = sum(map(self._bytes, loads))
+            taps = sum(s.taps for s in loop.body.statements if isinstance(s, Call))
+            size += 4 * taps * self.shape.length  # what calls load waits in registers as well
             settings.append(str(max(1, min(4, AHEAD_BYTES // max(size, 1)))))
         call = f"rows.{'reduce' if loop.sums else 'each'}"
         call += f"<{', '.join(settings)}>(" if settings else "("
@@ -328,6 +320,7 @@ class ReduceText:
         stores = [a for s in each.statements if isinstance(s, Store) if (a := self._address(s))]
         runs = {a: f"run{i}" for i, a in enumerate(stores)}
         lines += [self._statement(s, sources, {}) for s in once.statements]
+        lines += [call_of_run(s, self.names, length) for s in each.statements if self._calls(s)]
         lines += [f"{self._run(a)} {run};" for a, run in runs.items()]
         lines += self._steps(
             [
@@ -335,7 +328,7 @@ class ReduceText:
                 *(self._statement(s, sources, runs) for s in each.statements),
                 *(s.joined(f"results{self._at}", operand_of(s)) for s in sums),
             ],
-            each.only(lambda s: self._address(s) is None),
+            each.only(lambda s: self._address(s) is None and not self._calls(s)),
         )
         return [*lines, *(f"{self._place(a, '')} = {run};" for a, run in runs.items())]
 
@@ -355,6 +348,11 @@ class ReduceText:
             "}",
         ]
 
+    def _calls(self, statement: Statement) -> bool:
+        """Whether it is a call for a whole run."""
+        length = self.shape.length
+        return length > 1 and makes_runs(statement, self._values, self._inner, length)
+
     def _statement(
         self, statement: Statement, sources: Mapping[Address, str], runs: Mapping[Address, str]
     ) -> str:
@@ -366,6 +364,8 @@ class ReduceText:
             return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({sources[address]}.at{step});"
         if address and address in runs:
             return f"store<1, 0>({runs[address]}.at + step, {statement.arguments[1]});"
+        if self._calls(statement):
+            return element_of_run(statement)
         return statement.text(self._lane if self.shape.length > 1 else self.names, "1")
 
     def _row_outputs(self, which: str) -> list[str]:

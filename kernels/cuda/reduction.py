@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from graphc.ir import Graph
 from graphc.kernels.cuda.factors import factored
 from graphc.kernels.cuda.moments import in_one_pass
-from graphc.kernels.cuda.reduce import Shape, bytes_again, choose_shape
+from graphc.kernels.cuda.reduce import Shape, bytes_again, choose_shape, values_of
 from graphc.kernels.cuda.reduce_text import ReduceText
 from graphc.kernels.cuda.shell import Launches, constant_arrays, index_type, memory_order
 from graphc.kernels.program.access import Domain
+from graphc.kernels.program.held import hold_in_outputs
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.rows import find_rows, reduced_shape
+from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
+from graphc.kernels.program.statement import Call, Statement
 from graphc.ops.fused import KernelNode
+
+DEAR = 8.0
+"""Bytes that an element asks for to be computed again, from which on it is stored and read: four
+bytes each."""
 
 
 def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
@@ -31,6 +37,8 @@ def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
         if chosen.held or not shape.held or not bytes_again(of_form, 1):
             rows, shape = of_form, chosen
             break
+    if not shape.held:
+        rows = _dear_held(rows)
     inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
     text = ReduceText(rows, shape, index_type(body), tickets=tickets)
     launches = Launches(node, rows.pointers, text.workspace, inplace)
@@ -50,3 +58,17 @@ def _forms(body: Graph, shape: Shape) -> Iterator[Graph]:
     if shape.held:
         yield factored(body)
     yield once
+
+
+def _dear_held(rows: Rows) -> Rows:
+    """`rows` whose loops do not compute again what takes longer than to store and read it: what
+    reads several elements for one, as the gradients of windows that overlap."""
+    values = values_of(rows)
+
+    def asked(statement: Statement) -> float:
+        if not isinstance(statement, Call):
+            return 0.0
+        read = (values[p].type.numpy_dtype.itemsize for p in statement.pointers if p in values)
+        return float(statement.taps * sum(read))
+
+    return hold_in_outputs(rows, asked, DEAR) if len(rows.loops) > 1 else rows

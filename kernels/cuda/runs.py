@@ -4,12 +4,21 @@ one access of up to 16 bytes. What does not vary along a run is read and compute
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.ir import Value
 from graphc.kernels.program.access import Access
 from graphc.kernels.program.parts import Part
-from graphc.kernels.program.statement import Address, Load, Program, Statement, Store
+from graphc.kernels.program.statement import (
+    Address,
+    Call,
+    Load,
+    Program,
+    Register,
+    Statement,
+    Store,
+)
+from graphc.kernels.program.window import WINDOWS
 from graphc.ops.logic import C_TYPES
 
 RUN = 4
@@ -45,6 +54,7 @@ class Runs:
         lane = [*names[:-1], "lane"]
         whole = Program((*self.once.statements, *self.each.statements), {}, {})
         lines = [*define(whole), *self.once.lines(names, "1")]
+        lines += [call_of_run(s, names, self.length) for s in self.each.statements if _calls(s)]
         for load in loads:
             kind, place = self._memory(load, names)
             lines.append(
@@ -52,7 +62,7 @@ class Runs:
             )
         lines += [f"{self._memory(store, names)[0]} {runs[id(store)]};" for store in stores]
         lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
-        if self.each.only(lambda s: not _moves(s)).used(lane) & {"lane"}:
+        if self.each.only(lambda s: not _moves(s) and not _calls(s)).used(lane) & {"lane"}:
             lines.append(f"  const {index} lane = {names[-1]} + step;")
         lines += [f"  {given}"] if given else []
         for statement in self.each.statements:
@@ -80,9 +90,8 @@ def runs_of(part: Part, program: Program, shortest: bool = False) -> Runs | None
         return None
     once, each = program.split(frozenset(range(inner)))
     moves = [s for s in each.statements if _moves(s)]
+    calls = [s for s in each.statements if not _moves(s) and s.pointers]
     used = part.used
-    if any(s.pointers for s in each.statements if not _moves(s)):
-        return None
     if not all(_address(s).access and _address(s).pointer in used for s in moves):
         return None
     sizes = {used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves}
@@ -90,7 +99,7 @@ def runs_of(part: Part, program: Program, shortest: bool = False) -> Runs | None
     for length in (NARROW_RUN, RUN) if long else (RUN,):
         if part.domain.extents[inner] % length == 0 and all(
             aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves)
-        ):
+        ) and all(makes_runs(s, used, inner, length) for s in calls):
             return Runs(length, once, each, used)
     return None
 
@@ -104,6 +113,39 @@ def aligned(access: Access | None, value: Value, inner: int, length: int) -> boo
     return not any(start % length for start in starts)
 
 
+def makes_runs(
+    statement: Statement, values: Mapping[str, Value], inner: int, length: int
+) -> bool:
+    """Whether a statement is a call for windows that makes elements of `length` neighbours along
+    the axis `inner` at once: those have the same pixels, and whole aligned runs in memory."""
+    if not isinstance(statement, Call) or statement.function not in WINDOWS:
+        return False
+    for a in statement.arguments:
+        if isinstance(a, Address):
+            if a.pointer not in values or not aligned(a.access, values[a.pointer], inner, length):
+                return False
+        elif isinstance(a, Access) and a.strides[inner]:
+            return False
+    return not any(step % length for step in statement.steps)
+
+
+def call_of_run(call: Statement, names: Sequence[str], length: int) -> str:
+    """The statement that makes a run of a call's results, at the indices `names` of its first."""
+    results = tuple(Register(f"{r.name}run", "auto") for r in call.results)
+    return replace(call, results=results).text(names, str(length))
+
+
+def element_of_run(call: Statement) -> str:
+    """The statements that take element `step` of what `call_of_run` has made."""
+    taken = (f"vec<{C_TYPES[r.dtype]}> {r.name} = {r.name}run.at[step];" for r in call.results)
+    return " ".join(f"const {text}" for text in taken)
+
+
+def _calls(statement: Statement) -> bool:
+    """Whether it is a call that makes a run, as all do that read memory."""
+    return isinstance(statement, Call) and bool(statement.pointers)
+
+
 def _moves(statement: Statement) -> bool:
     return isinstance(statement, Load | Store)
 
@@ -115,6 +157,8 @@ def _address(statement: Statement) -> Address:
 
 def _step(statement: Statement, run: str, lane: list[str]) -> str:
     """A statement of one element, in the loop over `run`."""
+    if _calls(statement):
+        return element_of_run(statement)
     if isinstance(statement, Load):
         ((name, dtype),) = statement.results
         return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({run}.at + step);"

@@ -1,8 +1,9 @@
-// window.cuh: pooling of [n, c, h, w] and its gradients, one element at a time, read in place.
+// window.cuh: pooling of [n, c, h, w] and its gradients, read in place: of one element, or of a run of
+// Live neighbours that have the same pixels, as channels where they run fastest.
 //
-// The functions take the inputs at row 0 and column 0 of the element's own image, and the element's
-// row and column. The names and arguments are those of kernels/cpu/window.h; strides from lane to
-// lane play no part here.
+// The functions take the inputs at row 0 and column 0 of the element's own image, or the first's, and
+// the element's row and column. The names and arguments are those of kernels/cpu/window.h; strides
+// from lane to lane play no part here. Memory of runs is aligned to them, as memory.cuh has it.
 #pragma once
 #include "memory.cuh"
 
@@ -22,10 +23,28 @@ template <long long LaneStride, long long Row_, long long Column_>
 struct Reads {
   static constexpr long long Row = Row_, Column = Column_;
 };
-template <class T, class I>
+// What there is of each element of a run: of a single one no array.
+template <class T, int Live>
+struct Lanes {
+  using type = Run<T, Live>;
+};
+template <class T>
+struct Lanes<T, 1> {
+  using type = T;
+};
+template <class T, int Live>
+GRAPHC_INLINE typename Lanes<T, Live>::type lanes(const Run<T, Live>& run) {
+  if constexpr (Live == 1) return run.at[0];
+  else return run;
+}
+template <int Live, class T>
+GRAPHC_INLINE Run<T, Live> run_at(const T* p) {
+  return *reinterpret_cast<const Run<T, Live>*>(p);
+}
+template <class T, class I, int Live>
 struct Pooled {
-  vec<T> y;
-  vec<I> index;
+  typename Lanes<T, Live>::type y;
+  typename Lanes<I, Live>::type index;
 };
 
 GRAPHC_INLINE int least(int a, int b) { return a < b ? a : b; }
@@ -78,67 +97,94 @@ GRAPHC_INLINE void each_window(int h, int w, const F& f) {
 
 // The first of the largest elements and its place in the window; the first NaN if there is one.
 template <int Live, class I, class D, class R, int LaneRow, int LaneColumn, class T>
-GRAPHC_INLINE Pooled<T, I> max_pool2d(const T* x, int p, int q) {
-  vec<T> best = 0;
-  int index = -1;
+GRAPHC_INLINE Pooled<vec<T>, vec<I>, Live> max_pool2d(const T* x, int p, int q) {
+  Run<vec<T>, Live> best{};
+  Run<vec<I>, Live> index{};
+  bool first = true;
   each_pixel<D>(p, q, [&](int h, int w, int place) {
-    const vec<T> v = decode(x[h * R::Row + w * R::Column]);
-    if (index < 0 || (!(v <= best) && best == best)) {
-      best = v;
-      index = place;
+    const Run<T, Live> run = run_at<Live>(x + h * R::Row + w * R::Column);
+#pragma unroll
+    for (int i = 0; i < Live; i++) {
+      const vec<T> v = decode(run.at[i]);
+      if (first || (!(v <= best.at[i]) && best.at[i] == best.at[i])) {
+        best.at[i] = v;
+        index.at[i] = static_cast<vec<I>>(place);
+      }
     }
+    first = false;
   });
-  return {best, static_cast<I>(index)};
+  return {lanes(best), lanes(index)};
 }
 
 template <int Live, class D, class R, int LaneRow, int LaneColumn, class T>
-GRAPHC_INLINE T avg_pool2d(const T* x, int p, int q) {
-  T total = 0;
+GRAPHC_INLINE typename Lanes<T, Live>::type avg_pool2d(const T* x, int p, int q) {
+  Run<T, Live> total{};
   int count = 0;
   each_pixel<D>(p, q, [&](int h, int w, int) {
-    total += x[h * R::Row + w * R::Column];
+    const Run<T, Live> run = run_at<Live>(x + h * R::Row + w * R::Column);
+#pragma unroll
+    for (int i = 0; i < Live; i++) total.at[i] += run.at[i];
     count++;
   });
-  return total / T(D::PadCounts ? D::KH * D::KW : count);
+  const T places = T(D::PadCounts ? D::KH * D::KW : count);
+#pragma unroll
+  for (int i = 0; i < Live; i++) total.at[i] = total.at[i] / places;
+  return lanes(total);
 }
 
+// Whose largest element each pixel was is known before its gradients are read, where it was any.
 template <int Live, class D, class R, class S, int LaneRow, int LaneColumn, class T, class I>
-GRAPHC_INLINE T max_pool2d_grad(const T* dy, const I* index, int h, int w) {
-  T total = 0;
+GRAPHC_INLINE typename Lanes<T, Live>::type max_pool2d_grad(const T* dy, const I* index, int h,
+                                                            int w) {
+  Run<T, Live> total{};
+  const auto add = [&](const Run<I, Live>& largest, int p, int q, int place) {
+    bool any = false;
+#pragma unroll
+    for (int i = 0; i < Live; i++) any |= largest.at[i] == place;
+    if (!any) return;
+    const Run<T, Live> run = run_at<Live>(dy + p * R::Row + q * R::Column);
+#pragma unroll
+    for (int i = 0; i < Live; i++)
+      if (largest.at[i] == place) total.at[i] += run.at[i];
+  };
   constexpr int down = (D::KH + D::DH - 1) / D::DH, across = (D::KW + D::DW - 1) / D::DW;
   if constexpr (down * across > 1 && down * across <= 4) {  // all are asked at once
     const Span rows = outputs<D::KH, D::DH, D::PH, D::P>(h);
     const Span columns = outputs<D::KW, D::DW, D::PW, D::Q>(w);
-    bool mine[down * across];
+    Run<I, Live> largest[down * across];
+    int place[down * across];
 #pragma unroll
     for (int i = 0; i < down * across; i++) {
       const int p = rows.begin + i / across, q = columns.begin + i % across;
-      const int place = (h + D::PH - p * D::DH) * D::KW + w + D::PW - q * D::DW;
-      mine[i] = p < rows.end && q < columns.end && index[p * S::Row + q * S::Column] == place;
+      const bool exists = p < rows.end && q < columns.end;
+      place[i] = exists ? (h + D::PH - p * D::DH) * D::KW + w + D::PW - q * D::DW : -1;
+      if (exists) largest[i] = run_at<Live>(index + p * S::Row + q * S::Column);
+      else largest[i] = {};
     }
 #pragma unroll
-    for (int i = 0; i < down * across; i++) {
-      const int p = rows.begin + i / across, q = columns.begin + i % across;
-      if (mine[i]) total += dy[p * R::Row + q * R::Column];
-    }
-    return total;
+    for (int i = 0; i < down * across; i++)
+      add(largest[i], rows.begin + i / across, columns.begin + i % across, place[i]);
+  } else {
+    each_window<D>(h, w, [&](int p, int q, int place) {
+      add(run_at<Live>(index + p * S::Row + q * S::Column), p, q, place);
+    });
   }
-  each_window<D>(h, w, [&](int p, int q, int place) {
-    if (index[p * S::Row + q * S::Column] == place) total += dy[p * R::Row + q * R::Column];
-  });
-  return total;
+  return lanes(total);
 }
 
 template <int Live, class D, class R, int LaneRow, int LaneColumn, class T>
-GRAPHC_INLINE T avg_pool2d_grad(const T* dy, int h, int w) {
-  T total = 0;
+GRAPHC_INLINE typename Lanes<T, Live>::type avg_pool2d_grad(const T* dy, int h, int w) {
+  Run<T, Live> total{};
   each_window<D>(h, w, [&](int p, int q, int) {
     const Span rows = taps<D::KH, D::DH, D::PH, D::H>(p);
     const Span columns = taps<D::KW, D::DW, D::PW, D::W>(q);
     const int inside = (rows.end - rows.begin) * (columns.end - columns.begin);
-    total += dy[p * R::Row + q * R::Column] / T(D::PadCounts ? D::KH * D::KW : inside);
+    const T places = T(D::PadCounts ? D::KH * D::KW : inside);
+    const Run<T, Live> run = run_at<Live>(dy + p * R::Row + q * R::Column);
+#pragma unroll
+    for (int i = 0; i < Live; i++) total.at[i] += run.at[i] / places;
   });
-  return total;
+  return lanes(total);
 }
 
 }  // namespace graphc

@@ -2,7 +2,8 @@
 
 The loops of a row compute anew what they share, as softmax's exponentials, which its sum and its
 quotients need. What is dearer than to be written down and read is computed by the first of them,
-which leaves it in memory of a row's length: the cache next to the core.
+which leaves it in memory of a row's length, the cache next to the core, or where the last loop is
+going to store an output.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from graphc.kernels.program.access import Access
 from graphc.kernels.program.rows import Held, Loop, Rows
 from graphc.kernels.program.statement import Address, Load, Register, Statement, Store
 
 Cost = Callable[[Statement], float]
+Room = Callable[[Register], Address | None]
+"""Memory for all elements of a value that is to be held, if there is some."""
 
 _DTYPES = ("f32", "f64")
 
@@ -22,28 +24,65 @@ _DTYPES = ("f32", "f64")
 def hold(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
     """`rows` with those values held that cost `dear` or more to compute again, as long as they
     take at most `limit` bytes together."""
-    access, size = rows.place, rows.length
+    access, size, held = rows.place, rows.length, list[Held]()
     if access is None:
         return rows
-    numbers, held = _numbers(rows), dict[int, Held]()
+
+    def room(register: Register) -> Address | None:
+        new = Held(f"held{len(held)}", register.dtype, size)
+        if sum(h.nbytes for h in held) + new.nbytes > limit:
+            return None
+        held.append(new)
+        return Address(new.pointer, access)
+
+    loops = _loops_holding(rows, cost, dear, room)
+    return replace(rows, loops=loops, held=tuple(held))
+
+
+def hold_in_outputs(rows: Rows, cost: Cost, dear: float) -> Rows:
+    """`rows` with values held that cost `dear` or more to compute again, as far as the last loop
+    stores outputs of their dtype, in whose memory they lie until then."""
+    dtypes = {name: value.type.dtype for value, name in rows.pointers.items()}
+    elements = rows.elements.statements
+    stores = [s for s in rows.loops[-1].body.statements if isinstance(s, Store)]
+    free = [
+        address
+        for s in stores
+        if isinstance(address := s.arguments[0], Address) and address.access is not None
+        if [address.pointer in other.pointers for other in elements].count(True) == 1
+    ]
+
+    def room(register: Register) -> Address | None:
+        place = next((a for a in free if dtypes.get(a.pointer) == register.dtype), None)
+        if place is not None:
+            free.remove(place)
+        return place
+
+    return replace(rows, loops=_loops_holding(rows, cost, dear, room))
+
+
+def _loops_holding(rows: Rows, cost: Cost, dear: float, room: Room) -> tuple[Loop, ...]:
+    """The loops, of which the first to make a dear value leaves it where there is `room`, and later
+    ones read it there."""
+    numbers, held = _numbers(rows), dict[int, Address]()
     made: dict[int, tuple[int, Register]] = {}
     loops: list[Loop] = []
     for k, loop in enumerate(rows.loops):
-        reads: dict[str, Held] = {}
+        reads: dict[str, Address] = {}
         for register in _again(loop, lambda name: numbers[name] in made, cost, dear):
-            number, new = numbers[register.name], Held(f"held{len(held)}", register.dtype, size)
-            if number not in held and sum(h.nbytes for h in held.values()) + new.nbytes <= limit:
-                held[number] = new
+            number = numbers[register.name]
+            if number not in held and (place := room(register)):
+                held[number] = place
             if number in held:
                 reads[register.name] = held[number]
-        loops.append(_reading(loop, reads, access))
+        loops.append(_reading(loop, reads))
         for statement in loops[k].body.statements:
             for register in () if isinstance(statement, Load) else statement.results:
                 made.setdefault(numbers[register.name], (k, register))
-    for number, one in held.items():
+    for number, place in held.items():
         k, register = made[number]
-        loops[k] = _leaving(loops[k], register, one, access)
-    return replace(rows, loops=tuple(loops), held=tuple(held.values()))
+        loops[k] = _leaving(loops[k], register, place)
+    return tuple(loops)
 
 
 def _numbers(rows: Rows) -> dict[str, int]:
@@ -93,11 +132,11 @@ def _behind(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
     return found
 
 
-def _reading(loop: Loop, reads: Mapping[str, Held], access: Access) -> Loop:
+def _reading(loop: Loop, reads: Mapping[str, Address]) -> Loop:
     """The loop with some registers read from where they are held, and what they were made of gone
     as far as nothing else needs it."""
     body = [
-        Load(s.results, (Address(reads[s.results[0].name].pointer, access),))
+        Load(s.results, (reads[s.results[0].name],))
         if s.results and s.results[0].name in reads
         else s
         for s in loop.body.statements
@@ -107,11 +146,11 @@ def _reading(loop: Loop, reads: Mapping[str, Held], access: Access) -> Loop:
     return replace(loop, body=replace(loop.body, statements=tuple(kept)))
 
 
-def _leaving(loop: Loop, register: Register, held: Held, access: Access) -> Loop:
+def _leaving(loop: Loop, register: Register, place: Address) -> Loop:
     """The loop that writes a register to where it is held as soon as it is made."""
     body: list[Statement] = []
     for s in loop.body.statements:
         body.append(s)
         if register in s.results:
-            body.append(Store((), (Address(held.pointer, access), register.name)))
+            body.append(Store((), (place, register.name)))
     return replace(loop, body=replace(loop.body, statements=tuple(body)))

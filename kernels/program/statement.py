@@ -187,11 +187,14 @@ class Compute(Statement):
 @dataclass(frozen=True)
 class Call(Statement):
     """A function of many instructions, of which most read memory: `function<N, settings>`, without
-    the live lanes where it needs none."""
+    the live lanes where it needs none. Of each memory it reads up to `taps` elements, whose places
+    are whole multiples of `steps` apart where it has such."""
 
     function: str
     settings: tuple[object, ...]
     live: bool = True
+    taps: int = 1
+    steps: tuple[int, ...] = ()
 
     @property
     def work(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from graphc.ir import Node, Value
@@ -34,7 +35,14 @@ def window(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[st
     settings += [a.lane_stride for a in lanes]
     results = [(v.name, v.type.dtype) for v in node.outputs]
     memory = (Address(pointer, accesses[0]) for pointer, accesses in reads)
-    return walk.call(results, op.name, settings, *memory, *lanes)
+    steps = tuple(abs(a.offset) for _, (_, *apart) in reads for a in apart)
+    taps = _windows_of_pixel(op) if grad else math.prod(op.kernel_size)
+    return walk.call(results, op.name, settings, *memory, *lanes, taps=taps, steps=steps)
+
+
+def _windows_of_pixel(op: Any) -> int:
+    """The most windows that hold a pixel."""
+    return math.prod(-(-k // s) for k, s in zip(op.kernel_size, op.stride, strict=True))
 
 
 def strides(

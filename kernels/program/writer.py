@@ -78,9 +78,12 @@ class Writer:
         settings: Sequence[object],
         *arguments: Argument,
         live: bool = True,
+        taps: int = 1,
+        steps: tuple[int, ...] = (),
     ) -> tuple[str, ...]:
         """Append a call; the names of its registers, which are given as (name, dtype)."""
-        return self._append(Call(self._fresh(*results), arguments, function, tuple(settings), live))
+        made = self._fresh(*results)
+        return self._append(Call(made, arguments, function, tuple(settings), live, taps, steps))
 
     def _fresh(self, *results: tuple[str, str]) -> tuple[Register, ...]:
         return tuple(Register(self.names.fresh(name), dtype) for name, dtype in results)
