@@ -194,6 +194,8 @@ SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 4.0, "float": 2.0}
 """Multiply-adds of the best tile of tensor cores for each of the best of `TILES`, by element: from
 an H200's data sheet at the share of its peak that mma.sync is said to reach; of tf32 what shared
 memory gives fragments and takes from copies meanwhile."""
+FULL = 512
+"""Threads of a multiprocessor of which each has 128 registers at most."""
 AnyTile = Tile | TensorTile
 
 
@@ -211,6 +213,10 @@ def tensor_tiles(
         tiles = (*bulk, *GROUP_TILES, *tiles)
     if element == "float":  # fragments of both parts of larger tiles do not fit registers
         tiles = tuple(t for t in tiles if t.wm * t.wn <= 32 * 32)
+        if a.bordered and not b.along_k:  # nor do, beside an image's borders, b's whole places
+            tiles = tuple(
+                replace(t, unrolled=t.k // 2) if t.threads * t.blocks >= FULL else t for t in tiles
+            )
     if a.size == 4 and (a.bordered or b.bordered):
         tiles = tuple(
             replace(t, blocks=1, unrolled=0) if t.m * t.n >= 128 * 128 else t for t in tiles

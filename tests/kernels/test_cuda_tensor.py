@@ -238,6 +238,15 @@ def test_a_tile_is_taken_where_its_threads_can_copy():
     assert (128, 128) not in {(t.m, t.n) for t in tensor_tiles("bfloat", lines, long)}
 
 
+def test_half_a_step_is_unrolled_where_both_parts_and_borders_leave_no_registers_for_places():
+    image, weight = Operand(4, 4, True, False, True), Operand(4, 4, False, True, False)
+    tiles = {(t.m, t.n): t.unrolled for t in tensor_tiles("float", image, weight)}
+    assert tiles[128, 64] == tiles[64, 128] == 16 and tiles[64, 64] == 0
+    along_k = replace(weight, along_k=True)
+    assert all(t.unrolled == 0 for t in tensor_tiles("float", image, along_k))
+    assert all(t.unrolled == 0 for t in tensor_tiles("float", weight, weight))
+
+
 LARGE = {
     "nn": (graphc.matmul, [(2048, 2048), (2048, 2048)]),
     "nt": (lambda a, b: graphc.matmul(a, transposed(b)), [(2048, 2048), (2048, 2048)]),
