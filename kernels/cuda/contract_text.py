@@ -28,6 +28,8 @@ from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.runs import RUN
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
+    RESIDENT,
+    THREADS,
     Launches,
     constant_arrays,
     wrapped,
@@ -234,7 +236,8 @@ def _launch(
     if sums is not None:
         settings = f"Problem, {ACROSS}, {LINES}, {sums.each}"
         second = [store, f"finish_columns<{settings}>(block, partial, {whole});"]
-        launches.add(second, sums.across, "finish", sums.parts, ACROSS * LINES)
+        resident = RESIDENT * THREADS // FEW_THREADS
+        launches.add(second, sums.across, "finish", sums.parts, FEW_THREADS, resident)
         return
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
     lanes, (run, _) = lanes_of(splits, itemsize), _finish(problem, splits)

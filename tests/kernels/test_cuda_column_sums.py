@@ -125,6 +125,8 @@ def test_training_is_as_by_the_reference(
         splits + gathers + 2,
     ]
     assert all("Results& results" in kernel.source for kernel in kernels)
+    four = (splits > 1) * "__launch_bounds__(128, 4)"  # blocks, of which there are no more
+    assert all(four in kernel.source for kernel in kernels)
     got, want = steps(here), steps(compiled("reference", precision=precision))
     tolerance = 1e-4 if precision == "float32" else 2e-2
     for key, array in got.items():
