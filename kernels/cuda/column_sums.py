@@ -19,7 +19,7 @@ from graphc.kernels.cuda.bulk_tiles import BulkTile
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.factors import factored, needed
 from graphc.kernels.cuda.moments import in_one_pass
-from graphc.kernels.cuda.patch import PatchTile
+from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.reduce import Shape, choose_shape, shape_behind
 from graphc.kernels.cuda.reduce_text import ReduceText
@@ -147,7 +147,7 @@ class ColumnSums:
         if choose_shape(behind.rows).splits == 1:  # one launch that reads the image once
             return None
         start, across = whole_runs(start), -(-columns // (RUN * ACROSS))
-        if isinstance(tile, PatchTile):
+        if splits == 1 and isinstance(tile, PatchTile):
             strips = -(-columns // tile.n)
             parts = tile.grid // strips
             return ColumnSums(behind, parts, 0, across, start, behind.together(parts), strips)

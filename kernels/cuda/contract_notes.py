@@ -6,8 +6,8 @@ from graphc.kernels.cuda.bulk_tiles import BulkTile
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.contract_ways import SHORT
 from graphc.kernels.cuda.finishing import Finish
-from graphc.kernels.cuda.patch import PatchTile
 from graphc.kernels.cuda.patch_gradient import GradientTile
+from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile
@@ -37,7 +37,7 @@ def told(
     elif isinstance(tile, PatchTile):
         of = (
             f"blocks that hold what {tile.lines} lines of {tile.images} images read, "
-            f"{tile.m} x {tile.n} sums, {tile.k} of k per step"
+            f"{tile.m} x {tile.n} sums, {tile.k * tile.taps} of k per step{cut}"
         )
     elif isinstance(tile, GradientTile):
         of = (

@@ -19,8 +19,9 @@ from graphc.kernels.cuda.contract_notes import PRODUCTS, LoopedTile, told
 from graphc.kernels.cuda.contract_ways import PatchFound, Way, order_of, products, ways
 from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes, lanes_of
 from graphc.kernels.cuda.own import owned
-from graphc.kernels.cuda.patch import PatchTile, parts_of, patch_tiles
+from graphc.kernels.cuda.patch import patch_tiles
 from graphc.kernels.cuda.patch_gradient import GradientTile, gradient_tiles
+from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.kernels.cuda.persistent_text import launch_persistent
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.register_tiles import Tile
@@ -85,7 +86,7 @@ def contract_candidates(
     element, _ = products(problem, False)
     held: list[PatchFound] = []
     if not (order or looped):
-        held = [(*each, 1) for each in patch_tiles(nest, body, element)]
+        held = [(*each, each[-1].splits) for each in patch_tiles(nest, body, element)]
     if not (order or looped or behind):
         held += gradient_tiles(nest, body, element)
     found = ways(problem, taps, splits_products, order, groups, looped, bulk, finishes, held)
@@ -202,7 +203,7 @@ def _launch(
         shared = tile.shared_bytes(problem.a.read.type.numpy_dtype.itemsize)
         call = f"{tile.template}::run_in(block, dynamic_shared, {operands}"
     if isinstance(tile, PatchTile):
-        tiles, shared = tile.grid, tile.shared_bytes(parts_of(tile), problem.b.along_k)
+        tiles, shared = tile.grid, tile.shared_bytes(problem.b.along_k)
         call = f"{tile.template}::run_in(block, dynamic_shared, {operands}"
     if isinstance(tile, GradientTile):
         tiles, shared = tile.grid, tile.shared_bytes
@@ -301,7 +302,7 @@ def _shape(way: Way) -> list[str]:
         ]
     checked = []
     if isinstance(tile, PatchTile):
-        shared = tile.shared_bytes(parts_of(tile), problem.b.along_k)
+        shared = tile.shared_bytes(problem.b.along_k)
         checked = [f"static_assert({tile.template}::bytes == {shared});"]
     if isinstance(tile, GradientTile):
         checked = [f"static_assert({tile.template}::bytes == {tile.shared_bytes});"]

@@ -11,8 +11,8 @@ from graphc.kernels.cuda.bulk_tiles import BULK_TILES
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.copies import Copies
 from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes, Partial
-from graphc.kernels.cuda.patch import PatchTile
 from graphc.kernels.cuda.patch_gradient import GradientTile
+from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile, persistent_tile
 from graphc.kernels.cuda.register_tiles import Tile
 from graphc.kernels.cuda.row_tile import WAITED, RowTile, row_tile
@@ -36,7 +36,7 @@ each is a kernel to compile."""
 WORTH = 0.8
 """The share of its time that a contraction is to take without the steps that its tiles do not need:
 finding them, and rows that are further apart, take time too."""
-PATCH_WORTH = 0.95
+PATCH_WORTH = 0.85
 """The same share for a block that holds the pixels that it reads."""
 SHORT = ("half", "bfloat", "tf32")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
@@ -61,7 +61,7 @@ class Way:
         """Who adds the parts of k; None if there is one."""
         if self.splits == 1:
             return None
-        if isinstance(self.tile, GradientTile):
+        if isinstance(self.tile, PatchTile | GradientTile):
             return Finish.LAUNCH
         return self.finishes.best(self.partial)[1]
 

@@ -1,21 +1,23 @@
 // patch.cuh: a convolution by tensor cores whose block holds the pixels that its sums read. They are
 // copied to shared memory once for all taps, and rounded there once; contract.cuh copies them for each
-// tap again. A tap is a step: its columns of filters pass through a ring as they do there.
+// tap again. Tile::taps neighbouring taps are a step: their columns of filters pass through a ring as
+// there.
 //
 // Problem, B and Epilogue are those of contract.cuh, with k in the order part, tap, channel: a patch
-// has `depth` channels of a pixel, one part of all; while one is used the next is under way. Of A there is
+// has `depth` channels of a pixel, one part of all; while one is used the next is under way. With
+// `splits` > 1 each block has some of these parts. Of A there is
 //   Patch     images, P, Q   of the output, which are the rows; H, W of the input
 //             R, S           taps; tap (r, s) of output pixel (p, q) is the input pixel
 //                            (p * down + r * tap_down + top, q * across + s * tap_across + left)
-//             channels       that exist; image, line, pixel: elements from one to the next in memory
+//             channels       that exist; image, line, pixel: elements from one to the next in memory,
+//                            where nothing lies between them
 //             lines          of input that Lines lines of output read, from the one that
 //                            line p reads at `lowest`, or all of an image, whatever p
 //             gap            bytes between two images in shared memory beyond what they take
 //
-// A block computes BN columns of Lines lines of each of Images images, a part of the rows to
-// columns.cuh. Its row m is that of image
-// m % Images, so that 16 rows, a fragment, are few pixels: fragments of which no row meets a tap are
-// left out where `skips`. Fragments are dealt out to warps in turn. A row whose tap lies in the padding
+// A block computes BN columns of Lines lines of each of Images images, which are a part of the rows to
+// columns.cuh. Its row m is that of image m % Images, so that 16 rows, a fragment, are few pixels:
+// fragments of which no row meets a tap are left out where `skips`. Fragments are dealt out to warps in turn. A row whose tap lies in the padding
 // reads a line of zeros.
 //
 // A pixel takes 16 bytes more than its channels: ldmatrix then meets all banks once where 8 pixels
@@ -47,10 +49,10 @@ __host__ __device__ constexpr int divisor(int count, int most) {
   return found;
 }
 
-template <int Images_, int Lines_, int BN_, int Depth_, int Warps_, int Stages_>
+template <int Images_, int Lines_, int BN_, int Depth_, int Warps_, int Stages_, int Taps_>
 struct PatchTile {
   static constexpr int Images = Images_, Lines = Lines_, BN = BN_, depth = Depth_;
-  static constexpr int warps = Warps_, stages = Stages_, threads = 32 * Warps_;
+  static constexpr int warps = Warps_, stages = Stages_, threads = 32 * Warps_, taps = Taps_;
 };
 
 template <class Problem, class Patch, class Tile>
@@ -59,23 +61,27 @@ struct PatchProduct {
   using T = typename B::element;
   static constexpr int N = Problem::N, K = Problem::K, BN = Tile::BN, depth = Tile::depth;
   static constexpr int Images = Tile::Images, Lines = Tile::Lines, threads = Tile::threads;
-  static constexpr int taps = Patch::R * Patch::S, steps = K / depth, parts = steps / taps;
+  static constexpr int taps = Patch::R * Patch::S, splits = Problem::splits;
+  static constexpr int parts = K / depth / taps / splits;  // of a block
+  static constexpr int deep = depth * Tile::taps, steps = parts * taps / Tile::taps;
   static constexpr int tiles_n = ceil_div(N, BN), bands = ceil_div(Patch::P, Lines);
   static constexpr int rows = Images * Lines * Patch::Q, fragments = ceil_div(rows, 16);
   static constexpr int held = ceil_div(fragments, Tile::warps), across = BN / 8;
   static constexpr int half = 16 / sizeof(T), inner = depth / (2 * half);
   // Times the k of a fragment whose columns are in registers together: 48 registers at most.
   static constexpr int together = divisor(inner, 24 / across);
-  static_assert(depth % (2 * half) == 0 && BN % 8 == 0 && K % (depth * taps) == 0, "whole");
+  static_assert(depth % (2 * half) == 0 && BN % 8 == 0 && K % (depth * taps * splits) == 0,
+                "whole");
   static_assert(taps <= 31, "the taps of a row are bits of a word");
 
-  using SharedB = PaddedTile<B, BN, depth>;
+  using SharedB = PaddedTile<B, BN, deep>;
   static constexpr int pixel = depth * sizeof(T) + 16, line = Patch::W * pixel;
   static constexpr int image = Patch::lines * line + Patch::gap, patch = Images * image;
   static constexpr int patches = parts > 1 ? 2 : 1, zeros = patches * patch;
   static constexpr int ring = zeros + depth * sizeof(T);
   static constexpr int ahead = Tile::stages - 1;
-  static_assert(taps >= ahead, "a patch arrives before its first step");
+  static_assert(taps % Tile::taps == 0 && taps / Tile::taps >= ahead,
+                "a patch arrives before its first step");
   static constexpr int pitch = BN + 8, staged = 16 * Tile::warps * pitch * sizeof(float);
   static constexpr int whole = ring + Tile::stages * SharedB::bytes;
   static constexpr int bytes = whole > staged ? whole : staged;
@@ -114,33 +120,49 @@ struct PatchProduct {
     }
   };
 
-  // Calls visitor(place in the patch, image, line, pixel, channel) for what this thread copies.
+  // Calls visitor(place in the patch, pixel, channel) for what this thread copies, with the pixels of
+  // all lines and images numbered one after another.
   template <class Visitor>
   GRAPHC_INLINE static void each_chunk(const Visitor& visitor) {
-    constexpr int chunks = depth / half, all = Images * Patch::lines * Patch::W * chunks;
+    constexpr int chunks = depth / half, of_image = Patch::lines * Patch::W;
+    constexpr int pixels = Images * of_image, all = pixels * chunks;
+    auto visit = [&](int i, int c) {
+      visitor(i * pixel + (Images > 1 ? i / of_image * Patch::gap : 0) + c * 16, i, c * half);
+    };
+    // Eight threads side by side, which shared memory serves at once, have as many banks: all chunks
+    // of a pixel, or one of few chunks of each of eight pixels.
+    constexpr int across = chunks < 8 ? 8 : 1;
+    if constexpr (threads % (across * chunks) == 0) {  // a thread keeps its channels
+      const int c = threadIdx.x / across % chunks;
+      const int first = threadIdx.x / (across * chunks) * across + threadIdx.x % across;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < all; i += threads) {
-      const int c = i % chunks, x = i / chunks % Patch::W,
-                y = i / (chunks * Patch::W) % Patch::lines;
-      const int n = i / (chunks * Patch::W * Patch::lines);
-      visitor(n * image + y * line + x * pixel + c * 16, n, y, x, c * half);
+      for (int i = first; i < pixels; i += threads / chunks) visit(i, c);
+    } else {
+#pragma unroll 4
+      for (int i = threadIdx.x; i < all; i += threads) visit(i / chunks, i % chunks);
     }
   }
+  // Lines and images lie one behind the other in memory: what is before the first of an image's lines,
+  // or behind its last one, or the last image, does not exist.
   GRAPHC_INLINE static void copy_patch(unsigned char* to, const T* a, int image0, int top,
                                        int part) {
-    each_chunk([&](int at, int n, int y, int x, int c) {
-      const bool exists = image0 + n < Patch::images && top + y >= 0 && top + y < Patch::H;
-      const int left = Patch::channels - part * depth - c;
-      const int live = exists && left > 0 ? smaller(left, half) : 0;
-      const int from = (image0 + n) * Patch::image + (top + y) * Patch::line + x * Patch::pixel +
-                       part * depth + c;
-      copy_async<16>(to + at, a + static_cast<unsigned>(from), live * int(sizeof(T)));
+    static_assert(Patch::line == Patch::W * Patch::pixel, "dense lines");
+    static_assert(Patch::image == Patch::H * Patch::line, "dense images");
+    static_assert(Images == 1 || Patch::lines == Patch::H, "whole images");
+    const int before = -top * Patch::W;
+    const int end = (Images == 1 ? Patch::H - top : (Patch::images - image0) * Patch::H) * Patch::W;
+    const int start = image0 * Patch::image + top * Patch::line + part * depth;
+    each_chunk([&](int at, int i, int c) {
+      const int left = Patch::channels % depth ? Patch::channels - part * depth - c : half;
+      const int live = i >= before && i < end && left > 0 ? smaller(left, half) : 0;
+      copy_async<16>(to + at, a + static_cast<unsigned>(start + i * Patch::pixel + c),
+                     live * int(sizeof(T)));
     });
   }
   // What this thread has copied and waited for, as the nearest that tensor cores take.
   GRAPHC_INLINE static void round_patch(unsigned char* patch) {
     if constexpr (Product<T>::parts == 1 && sizeof(T) == 4)
-      each_chunk([&](int at, int, int, int, int) {
+      each_chunk([&](int at, int, int) {
         auto& four = *reinterpret_cast<Run<float, 4>*>(patch + at);
         Run<float, 4> near;
 #pragma unroll
@@ -215,12 +237,15 @@ struct PatchProduct {
     const int image0 = block.x() / (tiles_n * bands) * Images;
     const int first =
         Patch::lines == Patch::H ? 0 : band * Lines * Patch::down + Patch::top + Patch::lowest;
+    const int part0 = splits > 1 ? block.y() * parts : 0;
     const Columns filters(n0);
     auto load = [&](int i) {
-      if (i < steps) filters.start(shared + ring + i % Tile::stages * SharedB::bytes, b, i * depth);
+      if (i < steps)
+        filters.start(shared + ring + i % Tile::stages * SharedB::bytes, b,
+                      part0 * taps * depth + i * deep);
       copy_commit();
     };
-    copy_patch(shared, a, image0, first, 0);
+    copy_patch(shared, a, image0, first, part0);
 #pragma unroll
     for (int i = 0; i < ahead; i++) load(i);
     if (threadIdx.x < depth * sizeof(T) / 4)
@@ -240,29 +265,33 @@ struct PatchProduct {
       if (tap == 0) round_patch(shared + part % patches * patch);
       block.sync();  // step i has arrived for all, and all have left the step before
       if (parts > 1 && tap == 0 && part + 1 < parts)
-        copy_patch(shared + (part + 1) % patches * patch, a, image0, first, part + 1);
+        copy_patch(shared + (part + 1) % patches * patch, a, image0, first, part0 + part + 1);
       load(i + ahead);
-      const int further = part % patches * patch + tap / Patch::S * (Patch::tap_down * line) +
-                          tap % Patch::S * (Patch::tap_across * pixel) + lane / 16 * 16;
-      const unsigned char* from[held];
-#pragma unroll
-      for (int f = 0; f < held; f++)
-        from[f] = shared + (row[f].taps >> tap & 1 ? row[f].at + further : zeros + lane / 16 * 16);
       const T* const tile =
           reinterpret_cast<const T*>(shared + ring + i % Tile::stages * SharedB::bytes);
+      const unsigned char* const pixels = shared + part % patches * patch + lane / 16 * 16;
 #pragma unroll
-      for (int k = 0; k < inner; k += together) {
-        unsigned columns[together][ceil_div(across, 2)][1][4];
-#pragma unroll
-        for (int j = 0; j < together; j++)
-#pragma unroll
-          for (int n = 0; n < across; n += 2)
-            load_columns(columns[j][n / 2], tile, n, (k + j) * 2 * half);
+      for (int more = 0; more < Tile::taps; more++, tap++) {
+        const unsigned char* const further = pixels + tap / Patch::S * (Patch::tap_down * line) +
+                                             tap % Patch::S * (Patch::tap_across * pixel);
+        const unsigned char* from[held];
 #pragma unroll
         for (int f = 0; f < held; f++)
-          if (!Patch::skips || met[f] >> tap & 1) add(sum[f], from[f] + k * 32, columns);
+          from[f] = row[f].taps >> tap & 1 ? further + row[f].at : shared + zeros + lane / 16 * 16;
+#pragma unroll
+        for (int k = 0; k < inner; k += together) {
+          unsigned columns[together][ceil_div(across, 2)][1][4];
+#pragma unroll
+          for (int j = 0; j < together; j++)
+#pragma unroll
+            for (int n = 0; n < across; n += 2)
+              load_columns(columns[j][n / 2], tile, n, more * depth + (k + j) * 2 * half);
+#pragma unroll
+          for (int f = 0; f < held; f++)
+            if (!Patch::skips || met[f] >> tap & 1) add(sum[f], from[f] + k * 32, columns);
+        }
       }
-      if (++tap == taps) tap = 0, part++;
+      if (tap == taps) tap = 0, part++;
     }
     finish(block, shared, sum, n0, band * Lines, image0, epilogue);
   }

@@ -13,7 +13,8 @@ from graphc.ir import ROW_MAJOR, Graph
 from graphc.kernels.cuda.contract import Problem, make_problem
 from graphc.kernels.cuda.figures import BYTES, MOST_SHARED, MULTIPROCESSORS
 from graphc.kernels.cuda.finishing import LAUNCH, WAIT, lanes_of
-from graphc.kernels.cuda.patch import ISSUE, PRODUCT, REGISTERS, SHARED, TAPS, Patch, image_of
+from graphc.kernels.cuda.patch import ISSUE, PRODUCT, REGISTERS, SHARED, TAPS, image_of
+from graphc.kernels.cuda.patch_tile import Patch
 from graphc.kernels.program.nest import Nest
 
 GRADIENTS = ("conv2d_wgrad",)

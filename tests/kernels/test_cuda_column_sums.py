@@ -11,6 +11,7 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.kernels.cuda import column_sums, contract_text, patch, reduce, reduce_text
+from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.ops.fused import kernels_in
 from tests.tools import need_command
 
@@ -34,6 +35,14 @@ class Wide(Normed):
         super().__init__()
         self.conv1, self.norm1 = nn.Conv2d(4, 24, 3, padding=1), nn.BatchNorm2d(24)
         self.conv2 = nn.Conv2d(24, 12, 3, padding=1)
+
+
+class Deep(Normed):
+    """Of whose channels blocks may have parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv2, self.norm2 = nn.Conv2d(8, 32, 3, padding=1), nn.BatchNorm2d(32)
 
 
 class Beside(Normed):
@@ -136,16 +145,18 @@ def test_training_is_as_by_the_reference(
 
 @pytest.fixture
 def patches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Patches are taken wherever they can be, those of few columns and lines first."""
+    """Patches are taken wherever they can be, those of parts, and of few columns and
+    lines, first."""
 
-    def cycles(tile: patch.PatchTile, *_: Any) -> float:
-        return tile.n + tile.lines / 100
+    def cycles(tile: PatchTile, *_: Any) -> float:
+        return tile.n + tile.lines / 100 - 100 * tile.splits
 
     monkeypatch.setattr(patch, "_cycles", cycles)
 
 
 @pytest.mark.parametrize(
-    ("model", "tickets"), [(Normed, False), (Normed, True), (Wide, False), (Twice, True)]
+    ("model", "tickets"),
+    [(Normed, False), (Normed, True), (Wide, False), (Twice, True), (Deep, True)],
 )
 def test_patches_add_up_columns(
     patches: None, model: type[Normed], tickets: bool, clean_environment: pytest.MonkeyPatch
@@ -162,6 +173,8 @@ def test_patches_add_up_columns(
         assert "PatchProduct" in kernel.source
         assert "Results& results" in kernel.source
         assert ("unsigned* counters" in kernel.source) == tickets
+    cut = sum("StorePartial" in kernel.source for kernel in kernels)
+    assert cut == (model is Deep)
     got, want = steps(here), steps(compiled("reference", model, precision="tf32"))
     for key, array in got.items():
         scale = np.abs(want[key]).max()

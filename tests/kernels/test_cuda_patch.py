@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc.kernels.cuda import patch
-from graphc.kernels.cuda.patch import Axle, PatchTile
+from graphc.kernels.cuda.patch_tile import Axle, Patch, PatchTile
 from graphc.kernels.program.kernel import Kernel
 from tests.kernels.test_cuda_tensor import EPS, arrays
 from tests.tools import need_command
@@ -57,8 +57,8 @@ def patched(program: Any) -> list[Kernel]:
 def preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patches are taken wherever they can be, those with the most fragments of a warp first."""
 
-    def cycles(tile: PatchTile, problem: Any, parts: int, held: int) -> float:
-        return 1 / (held + tile.images + parts)
+    def cycles(tile: PatchTile, problem: Any, held: int, read: int) -> float:
+        return 1 / (held + tile.images + tile.parts + tile.taps)
 
     monkeypatch.setattr(patch, "_cycles", cycles)
     monkeypatch.setenv("GRAPHC_CHECK", "race")
@@ -77,6 +77,25 @@ def test_convolutions_of_patches_are_right(preferred: None, name: str, precision
         # A number that lies between two others may be rounded to either: few of a sum are.
         scale = float(np.abs(want).max())
         np.testing.assert_allclose(got, want, rtol=0, atol=2 * rounding * scale)
+
+
+@pytest.mark.parametrize("name", ["of images", "in parts"])
+def test_blocks_share_the_channels(name: str, monkeypatch: pytest.MonkeyPatch):
+    """A launch adds what the blocks of the parts leave."""
+
+    def cycles(tile: PatchTile, *_: Any) -> float:
+        return 1 / (tile.splits + tile.taps / 10)
+
+    monkeypatch.setattr(patch, "_cycles", cycles)
+    monkeypatch.setenv("GRAPHC_CHECK", "race")
+    values = arrays(TILES[name], "float32")
+    program = compiled(name, "sim", "tf32")
+    cut = [k for k in patched(program) if "StorePartial" in k.source]
+    assert cut and all("added in order" in k.choice for k in cut)
+    wanted = compiled(name, "reference", "tf32")(*values)
+    for got, want in zip(program(*values), wanted, strict=True):
+        scale = float(np.abs(want).max())
+        np.testing.assert_allclose(got, want, rtol=0, atol=2.0**-10 * scale)
 
 
 def test_results_have_the_same_bits_for_every_number_of_streams(preferred: None):
@@ -101,7 +120,7 @@ def test_patches_compile_without_spills(preferred: None, arch: str):
 def test_fragments_that_meet_no_pixel_are_left_out():
     rows = Axle(12, 5, 1, -1, 0, 8)
     assert rows.met().sum() == 40
-    image = patch.Patch(100, rows, rows, 50, (3328, 416, 52), 4)
+    image = Patch(100, rows, rows, 50, (3328, 416, 52), 4)
     assert patch._met(image, 16, 12, 144) == pytest.approx(40 * 40 / 144 / 25)
     assert patch._met(image, 1, 12, 9) > 0.5
 
