@@ -128,8 +128,9 @@ def compile(
         hook("trace", graph)
         step = None if update is None else Update.of(traced, update, selection)
         before = _enabled(passes.BEFORE_GRADIENT, settings.disable)
-        # A library computes a convolution, and nothing that its kernel would add up besides.
-        left_out = (*settings.disable, *(["fuse_columns"] if settings.libraries else []))
+        # A library computes a contraction, and nothing that its kernel would do besides.
+        own = ["fuse_columns", "fuse_products"] if settings.libraries else []
+        left_out = (*settings.disable, *own)
         after = _enabled(passes.after_gradient(precision), left_out)
 
         def differentiated() -> Differentiated:

@@ -43,6 +43,8 @@ class Kind:
     """A kernel that reduces along rows may sum over all of them besides."""
     sums_columns_of_products: bool = False
     """A contraction adds up, in its epilogue, what reductions make of the columns of its output."""
+    groups_products: bool = False
+    """One launch may be the blocks of several contractions."""
     converts_on_reads: bool = False
     """A contraction converts its operands in registers, however often it reads an element: it
     shares what it reads among a block. Else many reads want f32 in memory."""
@@ -67,6 +69,7 @@ CPU = Kind(
 GPU = Kind(
     Rates(flops=20e6, bytes=2e6, launch=3.0, event=0.5, barrier=1.2),
     sums_columns_of_products=True,
+    groups_products=True,
     converts_on_reads=True,
     overlaps_chunks=True,
     copied_bytes=16,

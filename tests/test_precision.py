@@ -89,6 +89,7 @@ def test_every_product_of_a_training_step_takes_tensor_cores(name: str, precisio
         device="cuda",
         streams=1,
         precision=precision,
+        disable="fuse_products",
     )
     contractions = [k for k in program.plan.kernels.values() if k.template == "contract"]
     assert contractions

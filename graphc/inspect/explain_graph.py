@@ -27,6 +27,7 @@ TEMPLATES = {
     "pointwise": "each element by itself",
     "reduce": "reductions over rows, with what is computed of each element beside them",
     "contract": "sums of products, with an epilogue while they are in registers",
+    "group": "the blocks of several contractions in one launch",
     "relayout": "the same elements in another order in memory",
 }
 
@@ -43,7 +44,7 @@ class GraphReader:
         self.inner: dict[str, tuple[KernelNode, Node]] = {}
         """For values inside kernels: the kernel and the node that makes it."""
         for kernel in (n for n in self.nodes if isinstance(n, KernelNode)):
-            for part in kernel.body.nodes:
+            for part in kernel.leaves:
                 self.inner.update((v.name, (kernel, part)) for v in part.outputs)
         self.readers: dict[str, list[Node]] = {}
         for node in self.nodes:
@@ -67,7 +68,7 @@ class GraphReader:
     def what(self, node: Node) -> Reason:
         """What a node of the last graph is."""
         if isinstance(node, KernelNode):
-            ops = ", ".join(dict.fromkeys(n.op.name for n in node.body.nodes))
+            ops = ", ".join(dict.fromkeys(n.op.name for n in node.leaves))
             does = TEMPLATES.get(node.op.template, "an op with a template of its own")
             return Reason("what", f"{node.op.template}, {does}: {ops}")
         if isinstance(node.op, Scan):
@@ -82,7 +83,7 @@ class GraphReader:
 
     def fused(self, kernel: KernelNode) -> Iterator[Reason]:
         """What shares a kernel, and why."""
-        nodes = kernel.body.nodes
+        nodes = kernel.leaves
         main = principal(nodes)
         for node in nodes:
             yield Reason("fused", self._why(node, main, len(nodes)), title(node))
@@ -137,7 +138,7 @@ class GraphReader:
             return "a loop is a step of its own, which takes and gives what lies in memory"
         if not isinstance(source, KernelNode) or not isinstance(reader, KernelNode):
             return "a conversion of layouts is a kernel of its own, chosen after fusion"
-        parts = [n for n in reader.body.nodes if value in n.inputs]
+        parts = [n for n in reader.leaves if value in n.inputs]
         said = [
             r for n in parts for r in self.reasons.apart.get((value.name, n.outputs[0].name), ())
         ]
@@ -181,7 +182,7 @@ def _makers(graph: Graph) -> dict[str, Node | Value]:
     found: dict[str, Node | Value] = {}
     for inner in (graph, *bodies(graph)):
         for node in inner.nodes:
-            parts = node.body.nodes if isinstance(node, KernelNode) else ()
+            parts = node.leaves if isinstance(node, KernelNode) else ()
             for maker in (node, *parts):
                 for value in maker.outputs:
                     found.setdefault(value.name, maker)

@@ -25,6 +25,7 @@ class Fused(Op):
     - pointwise: no reduction. Outputs of several shapes make several parts of one launch.
     - one op with a template of its own, which reads the body's inputs and constants through views;
       a running result or a sort also what pointwise ops make of them.
+    - group: kernels with contractions that read nothing of each other, as nodes (`fuse_products`).
     Outputs of contract and pointwise bodies may be concats of values of one shape.
     In reduce and pointwise bodies Window, Index and affine View ops may read the body's inputs.
     """
@@ -49,7 +50,10 @@ class Fused(Op):
 
     @property
     def template(self) -> str:
-        """The template that computes the body: an op's own, contract, reduce or pointwise."""
+        """The template that computes the body: an op's own, group, contract, reduce or
+        pointwise."""
+        if any(isinstance(n, KernelNode) for n in self.body.nodes):
+            return "group"
         if own := next((n.op.own_template for n in self.body.nodes if n.op.own_template), ""):
             return own
         if any(n.op.contracts for n in self.body.nodes):
@@ -69,6 +73,14 @@ class KernelNode(Node):
     def body(self) -> Graph:
         """What the kernel computes."""
         return self.op.body
+
+    @property
+    def leaves(self) -> list[Node]:
+        """The nodes of the body, those of the kernels of a group in place of these."""
+        found: list[Node] = []
+        for node in self.body.nodes:
+            found += node.leaves if isinstance(node, KernelNode) else [node]
+        return found
 
 
 def kernels_in(graph: Graph) -> list[KernelNode]:

@@ -103,4 +103,13 @@ GRAPHC_INLINE void play(unsigned first, unsigned char* memory, const Work& work)
                                    static_cast<int>(i / Columns)});
 }
 
+// Plays one of a part's blocks, in rows of Columns: work(block) is what its threads do, the first of
+// those of the launch, whose blocks are those of several parts, one part behind the other.
+template <int Threads, int Bytes, int Columns, class Work>
+GRAPHC_INLINE void play_one(unsigned number, unsigned char* memory, const Work& work) {
+  if (threadIdx.x >= Threads) return;
+  work(PartBlock<Threads, Bytes>{memory, static_cast<int>(number % Columns),
+                                 static_cast<int>(number / Columns)});
+}
+
 }  // namespace graphc

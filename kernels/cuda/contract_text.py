@@ -55,14 +55,17 @@ def lower_contract(
     looped: bool = False,
     bulk: bool = False,
     finishes: Finishes = BY_LAUNCH,
+    beside: int = 1,
 ) -> Kernel:
     """The kernel of a fused node with a contraction; every value is row-major. With
     `splits_products` tensor cores may make a product of float32 of three, with `groups` warp
     groups may multiply (wgmma), in `bulk` of what TMA copies; `finishes` are who may add parts of
     k. A given `order` is that of another
     kernel, and what tiles are chosen among keeps to it. `looped` is what iterations of a loop
-    compute, whose blocks had better own their rows."""
-    return next(contract_candidates(node, splits_products, groups, order, looped, bulk, finishes))
+    compute, whose blocks had better own their rows. A device computes so many like it `beside`
+    each other."""
+    more = groups, order, looped, bulk, finishes, beside
+    return next(contract_candidates(node, splits_products, *more))
 
 
 def contract_candidates(
@@ -73,8 +76,33 @@ def contract_candidates(
     looped: bool = False,
     bulk: bool = False,
     finishes: Finishes = BY_LAUNCH,
+    beside: int = 1,
 ) -> Iterator[Kernel]:
-    """The kernels that may compute it, by the model's `ways`, the best first."""
+    """The kernels that may compute it, by the model's `ways`, the best first; the best where so
+    many like it are computed `beside` each other."""
+    settings = splits_products, groups, order, looped, bulk, finishes, beside
+    found, flops, behind = _found(node, *settings)
+    for rank, way in enumerate(found, 1):
+        yield _kernel(node, flops, way, splits_products, rank, behind)
+
+
+def contract_cycles(node: KernelNode) -> float:
+    """The cycles that a fused contraction is estimated to take alone."""
+    found, _, _ = _found(node, False, False, "", False, False, BY_LAUNCH, 1)
+    return found[0].cycles
+
+
+def _found(
+    node: KernelNode,
+    splits_products: bool,
+    groups: bool,
+    order: str,
+    looped: bool,
+    bulk: bool,
+    finishes: Finishes,
+    beside: int,
+) -> tuple[list[Way], int, Behind | None]:
+    """The ways of a contraction, its FLOP, and what it does with the output besides."""
     behind = behind_of(node.body, finishes.tickets and not looped)
     body = behind.before if behind else node.body
     nest, cut = contraction_nest(body, lanes=False), sections_of_sums(body)
@@ -89,9 +117,9 @@ def contract_candidates(
         held = [(*each, each[-1].splits) for each in patch_tiles(nest, body, element)]
     if not (order or looped or behind):
         held += gradient_tiles(nest, body, element)
-    found = ways(problem, taps, splits_products, order, groups, looped, bulk, finishes, held)
-    for rank, way in enumerate(found, 1):
-        yield _kernel(node, nest.flops, way, splits_products, rank, behind)
+    held = [(each[0] * beside, *each[1:]) for each in held]
+    settings = splits_products, order, groups, looped, bulk, finishes, held, beside
+    return ways(problem, taps, *settings), nest.flops, behind
 
 
 def _kernel(

@@ -90,14 +90,15 @@ def ways(
     bulk: bool = False,
     finishes: Finishes = BY_LAUNCH,
     patches: Sequence[PatchFound] = (),
+    beside: int = 1,
 ) -> list[Way]:
     """The ways that should be fastest, the best by the model first, at most `MOST`; of one `order`,
     if it is given; by wgmma too if warp `groups` may multiply, in `bulk` of what TMA copies.
     `by_taps` are the problem with its rows ordered by taps, if it has them, and `patches` the tiles
-    whose blocks hold the pixels that they read. Of a `looped` one each
-    way whose blocks do not own their rows, or hold what they read in each iteration, takes a wait
-    of all blocks more. `finishes` are who may add parts of k; joined launches know the second
-    launch alone, so it is that of what is looped."""
+    whose blocks hold the pixels that they read. Of a `looped` one each way whose blocks do not own
+    their rows, or hold what they read in each iteration, takes a wait of all blocks more. Costs are
+    those of so many alike `beside` each other. `finishes` are who may add parts of k; joined
+    launches know the second launch alone, so it is that of what is looped."""
     choose = partial(
         _ways,
         splits=splits_products,
@@ -105,6 +106,7 @@ def ways(
         groups=groups,
         bulk=bulk,
         finishes=BY_LAUNCH if looped else finishes,
+        beside=beside,
     )
     found = choose(problem, None)
     others = [way for each in by_taps for way in choose(*each)]
@@ -161,6 +163,7 @@ def _ways(
     groups: bool,
     bulk: bool,
     finishes: Finishes,
+    beside: int,
 ) -> list[Way]:
     element, lack = products(problem, splits)
     a, b = problem.a, problem.b
@@ -177,7 +180,8 @@ def _ways(
         wanted = partial(_adds_in, order if registers else REGISTERS)
         of_groups = partial(_is_tensor, order.startswith("wgmma"))
         keeps = wanted if registers or not tensor else of_groups
-    sizes, moved = problem.sizes, Copies(problem)
+    (batches, m, n, k), moved = problem.sizes, Copies(problem)
+    sizes = batches * beside, m, n, k
     found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, moved, finishes)
     return [Way(*choice, problem, taps, finishes) for choice in several(found)]
 

@@ -9,6 +9,7 @@ from graphc.ir import Node, Type
 from graphc.kernels.cuda.attend import lower_attend
 from graphc.kernels.cuda.contract_text import contract_candidates, lower_contract
 from graphc.kernels.cuda.finishing import Finishes
+from graphc.kernels.cuda.group import lower_group
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.prefix import lower_prefix
@@ -25,6 +26,7 @@ from graphc.target import Target
 TEMPLATES: dict[str, Callable[..., Kernel]] = {
     "attend": lower_attend,
     "contract": lower_contract,
+    "group": lower_group,
     "index": lower_index,
     "pointwise": lower_pointwise,
     "prefix": lower_prefix,

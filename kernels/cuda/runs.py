@@ -97,9 +97,11 @@ def runs_of(part: Part, program: Program, shortest: bool = False) -> Runs | None
     sizes = {used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves}
     long = min(sizes) <= 2 and max(sizes) <= 4 and not shortest
     for length in (NARROW_RUN, RUN) if long else (RUN,):
-        if part.domain.extents[inner] % length == 0 and all(
-            aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves)
-        ) and all(makes_runs(s, used, inner, length) for s in calls):
+        if (
+            part.domain.extents[inner] % length == 0
+            and all(aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves))
+            and all(makes_runs(s, used, inner, length) for s in calls)
+        ):
             return Runs(length, once, each, used)
     return None
 
@@ -113,9 +115,7 @@ def aligned(access: Access | None, value: Value, inner: int, length: int) -> boo
     return not any(start % length for start in starts)
 
 
-def makes_runs(
-    statement: Statement, values: Mapping[str, Value], inner: int, length: int
-) -> bool:
+def makes_runs(statement: Statement, values: Mapping[str, Value], inner: int, length: int) -> bool:
     """Whether a statement is a call for windows that makes elements of `length` neighbours along
     the axis `inner` at once: those have the same pixels, and whole aligned runs in memory."""
     if not isinstance(statement, Call) or statement.function not in WINDOWS:

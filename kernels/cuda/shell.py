@@ -38,7 +38,9 @@ JOINABLE = ("contract", "persistent", "pointwise", "reduce", "rows")
 """The headers whose templates take the block that they do the work of: several such kernels can be
 parts of one launch (joined.py)."""
 TENSOR_HEADERS = ("patch", "patch_gradient", "tensor", "wgmma", "wgmma_bulk")
-"""Those whose templates take the block as well, and cannot be parts."""
+"""Those whose templates take the block as well, and cannot be parts of a joined launch."""
+GROUPABLE = ("patch", "patch_gradient", "tensor")
+"""Those of them whose blocks may be some of a launch (group.py)."""
 DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
 PANELS = DYNAMIC.replace("16", "1024")
 """For wgmma, whose panels begin at multiples of 1024."""
@@ -146,7 +148,7 @@ def within(space: str, body: str) -> str:
 
 def provenance(node: KernelNode) -> str:
     """A comment: the kernel's name, its ops and where in the user's program they come from."""
-    ops = "; ".join(dict.fromkeys(n.op.name for n in node.body.nodes))
+    ops = "; ".join(dict.fromkeys(n.op.name for n in node.leaves))
     text = " ".join(part for part in (f"{node.op.kernel}: {ops}", str(node.where)) if part)
     return textwrap.fill(text, 98, initial_indent="// ", subsequent_indent="// ")
 
@@ -300,8 +302,9 @@ class Launches:
         headers = [*headers, "window"] if pools and headers else headers
         parts, kind, given = None, [], []
         plain = block == "WholeBlock" and not self._counters
-        if headers and headers[0] in JOINABLE and plain:
-            parts = Parts(tuple(headers), joined_lines([*sections, *self._parts]))
+        if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
+            text = joined_lines([*sections, *self._parts])
+            parts = Parts(tuple(headers), text, tuple(own[4] for own in self._own))
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
         functions = (

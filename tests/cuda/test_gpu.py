@@ -175,11 +175,32 @@ def test_what_the_last_block_adds_is_exact(
         monkeypatch.setenv("GRAPHC_TICKETS", tickets)
         monkeypatch.setattr(finishing, "LAUNCH", 1e9 if tickets == "1" else 0)
         specs = [graphc.spec(a.shape) for a in arrays]
-        program = graphc.compile(fn, *specs, device=device, precision=precision, streams=streams)
+        options: dict[str, Any] = {"precision": precision, "disable": "fuse_products"}
+        program = graphc.compile(fn, *specs, device=device, streams=streams, **options)
         assert any(k.draws for k in program.plan.kernels.values()) == (tickets == "1")
         for _ in range(5):
             for got, want in zip(program(*arrays), (x @ w, y @ w, x.sum(1) / 2), strict=True):
                 np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("streams", [1, 4])
+def test_products_of_one_launch_are_exact(device: str, streams: int):
+    """Of small integers, in call after call, with a reduction beside them."""
+    random = np.random.default_rng(0)
+    shapes = (256, 1024), (1024, 192), (40, 256)
+    arrays = [random.integers(-4, 5, s).astype(np.float32) for s in shapes]
+    x, w, y = arrays
+
+    def fn(x: Any, w: Any, y: Any) -> Any:
+        return graphc.matmul(x, w), graphc.matmul(y, x), graphc.sum(x * 0.5, axis=0)
+
+    specs = [graphc.spec(a.shape) for a in arrays]
+    program = graphc.compile(fn, *specs, device=device, precision="tf32", streams=streams)
+    (kernel,) = program.plan.kernels.values()
+    assert kernel.template == "group" and kernel.source.count("::run_in(block, ") == 2
+    for _ in range(5):
+        for got, want in zip(program(*arrays), (x @ w, y @ x, x.sum(0) / 2), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 PRECISIONS = ["float32", "tf32", "bfloat16"]

@@ -57,6 +57,10 @@ class Partition:
         """Whether no path leads from one group through others to the other."""
         return a != b and not self._detour(a, b) and not self._detour(b, a)
 
+    def independent(self, a: int, b: int) -> bool:
+        """Whether no path leads from one group to the other."""
+        return a != b and not (self._after[a] >> b | self._after[b] >> a) & 1
+
     def _detour(self, a: int, b: int) -> bool:
         return any(c != b and self._after[c] >> b & 1 for c in self._next[a])
 

@@ -1,0 +1,127 @@
+"""Group contractions: those that no other contraction waits for as one kernel, a launch of the
+blocks of all (a *grouped* product, as the field calls one of matrices of several sizes).
+
+The gradients of weights are such: the update alone reads them. Each is small where batches are, so
+that it is cut along its sum to fill a device, stores partial sums, and takes a launch more to add
+them; together they fill it, in fewer parts or none. Small reductions for which no contraction waits
+come along, as the gradients of biases. What they read is kept until the last of it is there, which
+bounds a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from graphc.cost import node_bytes, node_flops
+from graphc.ir import Graph, Node, Value
+from graphc.ops.fused import Fused, KernelNode, kernels_in
+from graphc.passes.fuse.partition import Partition
+from graphc.passes.fuse.sections import sections_of_sums
+from graphc.passes.rewriting.naming import KernelNames
+from graphc.passes.rewriting.reasons import joined
+from graphc.passes.rewriting.rewrite import topological
+from graphc.target import Target
+
+MOST_FLOPS = 10**9
+"""Of a contraction that gains in a group: on tensor cores about what two launches take."""
+MOST_SUMMED = 8 * 2**20
+"""Bytes of a reduction that does: from a second-level cache less than a launch takes."""
+MOST_BYTES = 64 * 2**20
+"""Read and written by a group: what is kept for it, and about what a second-level cache has."""
+
+MOST_MEMBERS = 32
+"""Of a group: its text is compiled at once, and takes an argument or a few for each."""
+
+
+def fuse_products(graph: Graph, target: Target) -> Graph:
+    """`graph` whose small contractions and reductions that no contraction waits for are grouped."""
+    asked = target.multiplies_groups or target.adds_in_clusters  # for products of another kind
+    if asked or not target.kind.groups_products:
+        return graph
+    names = KernelNames(graph)
+    found = [g for g in _groups(graph) if len(g) > 1 and _contracts(g[0])]
+    groups = {id(g[0]): _grouped(g, names) for g in found}
+    gone = {id(n) for node in groups.values() for n in node.body.nodes}
+    nodes = [groups.get(id(n), n) for n in graph.nodes if id(n) in groups or id(n) not in gone]
+    return replace(graph, nodes=topological(nodes)) if groups else graph
+
+
+def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
+    """The members of each group, which read nothing of each other: contractions, those of a graph's
+    end together, then reductions."""
+    waited = _waited(graph) | {new for _, new in graph.updates}
+    partition = Partition(graph, name="fuse_products")
+    group: list[KernelNode] = []
+    nodes = [n for n in kernels_in(graph) if waited.isdisjoint(n.outputs)][::-1]
+    for node in sorted(filter(_is_member, nodes), key=_contracts, reverse=True):
+        if group and not partition.independent(partition.of(group[0]), partition.of(node)):
+            continue
+        full = len(group) == MOST_MEMBERS
+        if full or sum(map(node_bytes, group)) + node_bytes(node) > MOST_BYTES:
+            if not _contracts(node):
+                continue
+            yield group
+            group = []
+        if group:
+            partition.merge(partition.of(group[0]), partition.of(node))
+        group.append(node)
+    yield group
+
+
+def _contracts(node: KernelNode) -> bool:
+    return node.op.template == "contract"
+
+
+def _waited(graph: Graph) -> set[Value]:
+    """The values that lead to what a contraction reads, or a loop."""
+    long = {id(n) for n in kernels_in(graph) if any(map(_takes_long, n.body.nodes))}
+    waited: set[Value] = set()
+    for node in reversed(graph.nodes):
+        if id(node) in long or node.op.is_loop or not waited.isdisjoint(node.outputs):
+            waited.update(node.inputs)
+    return waited
+
+
+def _takes_long(node: Node) -> bool:
+    return node.op.contracts or bool(node.op.own_template)
+
+
+def _is_member(node: KernelNode) -> bool:
+    """Whether a kernel is a small contraction of narrow operands, and nothing that its block ends
+    with, or a small reduction."""
+    if node.op.template == "reduce":
+        return node_bytes(node) <= MOST_SUMMED
+    if not _contracts(node) or sections_of_sums(node.body) is not None:
+        return False
+    if any(n.op.reduced_axes is not None for n in node.body.nodes):
+        return False
+    return _is_narrow(node) and node_flops(node) <= MOST_FLOPS
+
+
+def _is_narrow(node: KernelNode) -> bool:
+    """Whether a contraction is of what tensor cores multiply as it is: numbers of two bytes, or
+    rounded where they are read."""
+    product = next(n for n in node.body.nodes if n.op.contracts)
+    makers = {v: n for n in node.body.nodes for v in n.outputs}
+
+    def narrow(value: Value) -> bool:
+        maker = makers.get(value)
+        if maker is None:
+            return value.type.numpy_dtype.itemsize == 2
+        return maker.op.converts_reads or (maker.is_free and narrow(maker.inputs[0]))
+
+    return all(narrow(v) for v in product.inputs[:2])
+
+
+def _grouped(members: list[KernelNode], names: KernelNames) -> KernelNode:
+    inputs = tuple(dict.fromkeys(v for n in members for v in n.inputs))
+    outputs = tuple(v for n in members for v in n.outputs)
+    where = members[0].where
+    for node in members[1:]:
+        where = where.merge(node.where)
+    for node in members:
+        joined(node, "no contraction waits for it, so one launch has its blocks and others'")
+    name = names.fresh(f"{members[0].op.kernel}_and_{len(members) - 1}_more")
+    body = Graph(name, inputs, (), tuple(members), outputs)
+    return KernelNode(Fused(name, body), inputs, outputs, where)
