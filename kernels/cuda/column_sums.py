@@ -18,10 +18,17 @@ from graphc.ir import Graph, Value
 from graphc.kernels.cuda.bulk_tiles import BulkTile
 from graphc.kernels.cuda.contract import Problem
 from graphc.kernels.cuda.factors import factored, needed
+from graphc.kernels.cuda.finishing import ALONE, LAUNCH
 from graphc.kernels.cuda.moments import in_one_pass
 from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.kernels.cuda.persistent_tile import PersistentTile
-from graphc.kernels.cuda.reduce import Shape, choose_shape, shape_behind
+from graphc.kernels.cuda.reduce import (
+    KEEPING_ALONG,
+    KEEPING_THREADS,
+    Shape,
+    choose_shape,
+    shape_behind,
+)
 from graphc.kernels.cuda.reduce_text import ReduceText
 from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.runs import RUN
@@ -108,6 +115,20 @@ class Behind:
         assert self.shape is not None
         start = sums.given_start
         return ReduceText(self.rows, self.shape, index, sums.given, start, self.tickets)
+
+    def adding(self, text: ReduceText, rows: int, columns: int, parts: int) -> ReduceText | None:
+        """`text` with blocks that may add `parts` of the product themselves, of so many rows and
+        columns, before they reduce: a single launch whose blocks have less to read by that than a
+        launch takes. None where that is not so."""
+        shape = text.shape
+        if shape.splits > 1 or (shape.rows, shape.columns, shape.length) != (columns, rows, RUN):
+            return None
+        if shape.rows_apart or shape.threads != KEEPING_THREADS:
+            return None
+        if not shape.held:
+            shape = replace(shape, across=KEEPING_THREADS // KEEPING_ALONG, along=KEEPING_ALONG)
+        moved = parts * rows * shape.across * RUN * 4
+        return replace(text, shape=shape) if moved <= LAUNCH * ALONE else None
 
 
 @dataclass(frozen=True)

@@ -156,10 +156,14 @@ def _kernel(
         launched = splits if finish is Finish.LAUNCH else 1
         sums = ColumnSums.of(behind, problem, tile, launched, workspace) if runs else None
         text = behind.text(sums, workspace)
+        adds = runs and sums is None and finish is Finish.LAUNCH and _in_order(problem)
+        if adds and itemsize == 4 and (adding := behind.adding(text, m, n, splits)):
+            begins = f"add_parts<Problem>(rows, partial, {_values(epilogue)});"
+            text = replace(adding, begins=(_partial_sums(problem), begins))
     launches = Launches(
         node, epilogue.pointers, max(workspace, text.workspace if text else 0), epilogue.inplace
     )
-    _launch(launches, way, epilogue, sums)
+    _launch(launches, way, epilogue, sums, bool(text and text.begins))
     if text is not None:
         text.add_to(launches, "rows_{}")
     sections = (
@@ -207,6 +211,7 @@ def _launch(
     way: Way,
     epilogue: Epilogue,
     sums: ColumnSums | None,
+    added: bool,
 ) -> None:
     """Add the kernel, or that of the parts and the one that adds them, by runs of sums, or the one
     whose parts the last block of a tile or a cluster adds. All but the last add up `sums` of
@@ -216,7 +221,7 @@ def _launch(
     names = list(epilogue.pointers.values())
     operands = ", ".join(_pointer(x, names[x.read.input]) for x in (problem.a, problem.b))
     partial = sums.values(launches) if sums else []
-    whole = f"Epilogue{{{', '.join((*epilogue.used, *partial))}}}"
+    whole = _values(epilogue, partial)
     if isinstance(tile, PersistentTile):
         return launch_persistent(launches, problem, tile, epilogue, operands.split(", "), whole)
     number = problem.nest.section_count
@@ -257,11 +262,12 @@ def _launch(
         lines = [drawing, f"{call.replace('(block', '(own', 1)}, {whole});"]
         launches.add(lines, tiles, "kernel", splits, *more)
         return
-    element = C_TYPES[problem.nest.node.output.type.dtype]
-    store = f"const auto partial = reinterpret_cast<{element}*>(workspace);"
+    store = _partial_sums(problem)
     part = "StorePartial<Problem>{partial, block.y()}"
     first = [store, f"{call}, {part});"]
     launches.add(first, tiles, "kernel", splits, *more, (), maps, cluster)
+    if added:
+        return
     if sums is not None:
         settings = f"Problem, {ACROSS}, {LINES}, {sums.each}"
         second = [store, f"finish_columns<{settings}>(block, partial, {whole});"]
@@ -273,6 +279,17 @@ def _launch(
     second = [store, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
     threads = batches * m * n * lanes // run
     launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
+
+
+def _values(epilogue: Epilogue, partial: Sequence[str] = ()) -> str:
+    """The epilogue as a value of its arrays."""
+    return f"Epilogue{{{', '.join((*epilogue.used, *partial))}}}"
+
+
+def _partial_sums(problem: Problem) -> str:
+    """The statement that gives the workspace the type of sums."""
+    element = C_TYPES[problem.nest.node.output.type.dtype]
+    return f"const auto partial = reinterpret_cast<{element}*>(workspace);"
 
 
 def _pointer(access: OperandAccess, name: str) -> str:

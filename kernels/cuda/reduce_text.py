@@ -30,7 +30,7 @@ class ReduceText:
     """The statements of the launches. A stage is a loop that has sums. The partial results of the
     first may be `given` as so many parts, which lie in the workspace from byte `start` on. With
     `tickets` the last block of a row to have stored partial results does what is left where that
-    is once per row (tickets.cuh)."""
+    is once per row (tickets.cuh). The threads of a single launch do what `begins` says first."""
 
     rows: Rows
     shape: Shape
@@ -38,6 +38,7 @@ class ReduceText:
     given: int = 0
     start: int = 0
     tickets: bool = False
+    begins: tuple[str, ...] = ()
 
     @property
     def workspace(self) -> int:
@@ -64,9 +65,8 @@ class ReduceText:
             blocks = self._gathering.blocks if part == "gather" else shape.blocks
             if resident == 1 and blocks * splits > BLOCKS // RESIDENT:
                 resident = 0
-            shared = self.shared_bytes
-            part = name.format(part)
-            launches.add(lines, blocks, part, splits, shape.threads, resident, shared)
+            more = splits, shape.threads, resident, self.shared_bytes
+            launches.add(lines, blocks, name.format(part), *more)
 
     @property
     def stages(self) -> list[Loop]:
@@ -124,7 +124,7 @@ class ReduceText:
         rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
         if splits == 1 and not self.given:
             lines = [x for k in range(count) for x in self._loop(k)]
-            lines = [*self._hold(), *lines, *rest, *finish]
+            lines = [*self.begins, *self._hold(), *lines, *rest, *finish]
             return [("kernel", self._kernel(lines, [rows.whole]), 1)]
         launches, known, before = [], list[str](), 0
         for k, loop in enumerate(self.stages):

@@ -1,5 +1,5 @@
 // splits.cuh: contractions whose k is cut in parts: the first launch stores partial sums, the second
-// adds them.
+// adds them, or the one of a reduction that reads what they make.
 #pragma once
 #include "memory.cuh"
 
@@ -55,6 +55,30 @@ GRAPHC_INLINE void finish_splits(const Block& block, const typename Problem::Sum
 #pragma unroll
     for (int j = 0; j < run; j++) epilogue(batch, m, n + j, sums.at[j]);
   }
+}
+
+// What the second launch does, by the threads of a reduction of the product's columns, which lie as
+// its rows do (reduce.cuh): each adds the parts of all elements that it is going to read.
+template <class Problem, class Rows, class Epilogue>
+GRAPHC_INLINE void add_parts(const Rows& rows, const typename Problem::Sum* workspace,
+                             const Epilogue& epilogue) {
+  using Sums = Run<typename Problem::Sum, Rows::rows_at_once>;
+  static_assert(Problem::batches == 1 && Epilogue::run == Rows::rows_at_once, "runs of columns");
+  static_assert(Problem::M == Rows::steps && Problem::N == Rows::places * Rows::rows_at_once, "as it lies");
+  constexpr long long count = static_cast<long long>(Problem::M) * Problem::N;
+  rows.template each<2>(
+      [&](int m) {
+        Sums sums = {};
+#pragma unroll 12
+        for (int split = 0; split < Problem::splits; split++) {
+          const long long at = split * count + static_cast<long long>(m) * Problem::N + rows.row;
+          const auto part = *reinterpret_cast<const Sums*>(workspace + at);
+#pragma unroll
+          for (int j = 0; j < Rows::rows_at_once; j++) sums.at[j] += part.at[j];
+        }
+        return sums;
+      },
+      [&](int m, const Sums& sums) { epilogue(0, m, rows.row, sums); });
 }
 
 }  // namespace graphc
