@@ -64,7 +64,8 @@ GRAPHC_INLINE void add_parts(const Rows& rows, const typename Problem::Sum* work
                              const Epilogue& epilogue) {
   using Sums = Run<typename Problem::Sum, Rows::rows_at_once>;
   static_assert(Problem::batches == 1 && Epilogue::run == Rows::rows_at_once, "runs of columns");
-  static_assert(Problem::M == Rows::steps && Problem::N == Rows::places * Rows::rows_at_once, "as it lies");
+  static_assert(Problem::M == Rows::steps && Problem::N == Rows::places * Rows::rows_at_once,
+                "as it lies");
   constexpr long long count = static_cast<long long>(Problem::M) * Problem::N;
   rows.template each<2>(
       [&](int m) {
