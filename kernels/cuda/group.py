@@ -78,8 +78,8 @@ def lower_group(node: KernelNode) -> Kernel:
 
 
 def _members(nodes: Sequence[KernelNode]) -> tuple[list[Kernel], int]:
-    """The kernel of each, and the threads of the contraction that takes longest, whose launch the
-    blocks of the others fit: they have no more threads, with no more registers each."""
+    """The kernel of each, and the most threads of a contraction. Blocks fit the launch of the one
+    that takes longest, if any do: they have no more threads, with no more registers each."""
     alone = [
         contract_cycles(n) if n.op.template == "contract" else node_bytes(n) / BYTES for n in nodes
     ]
@@ -98,7 +98,7 @@ def _members(nodes: Sequence[KernelNode]) -> tuple[list[Kernel], int]:
             continue
         tried = list(contract_candidates(node, beside=count))
         found.append(next(filter(fits, tried), tried[0]))
-    return found, most
+    return found, max(k.launches[0].block[0] for k in found if k.template == "contract")
 
 
 def _threads(kernel: Kernel, number: int = 0) -> int:
