@@ -36,8 +36,9 @@ each is a kernel to compile."""
 WORTH = 0.8
 """The share of its time that a contraction is to take without the steps that its tiles do not need:
 finding them, and rows that are further apart, take time too."""
-PATCH_WORTH = 0.85
-"""The same share for a block that holds the pixels that it reads."""
+PATCH_WORTH, GRADIENT_WORTH = 0.85, 0.95
+"""The same share for a block that holds the pixels that it reads, of a convolution or a data
+gradient, and of a gradient of filters."""
 SHORT = ("half", "bfloat", "tf32")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
 REGISTERS = "registers, k ascending"
@@ -114,8 +115,9 @@ def ways(
     first = best if best.cycles < WORTH * found[0].cycles else found[0]
     held = [Way(cycles, tile, splits, whole) for cycles, whole, tile, splits in patches]
     held.sort(key=lambda way: way.cycles)
-    if held and held[0].cycles < PATCH_WORTH * first.cycles:
-        first = held[0]
+    for way in held[:1]:
+        worth = GRADIENT_WORTH if isinstance(way.tile, GradientTile) else PATCH_WORTH
+        first = way if way.cycles < worth * first.cycles else first
     own = _by_rows(problem) or _persistent(problem) if looped else None
     if own and own.cycles < first.cycles + WAITED:
         first = own

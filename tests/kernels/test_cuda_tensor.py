@@ -66,10 +66,14 @@ def arrays(shapes: list[tuple[int, ...]], dtype: str) -> list[Array]:
     return [convert(x, DTYPES["f16"]) for x in floats] if dtype == "float16" else floats
 
 
+APART = "fuse_products"
+"""What would make one kernel of several products."""
+
+
 def played(fn: Any, shapes: list[tuple[int, ...]], dtype: str, **settings: Any) -> Any:
     """The program on the simulated device, its results, and the reference's."""
     specs, values = [graphc.spec(s, dtype) for s in shapes], arrays(shapes, dtype)
-    program = graphc.compile(fn, *specs, device="sim", streams=1, **settings)
+    program = graphc.compile(fn, *specs, device="sim", streams=1, disable=APART, **settings)
     precision = {k: v for k, v in settings.items() if k == "precision"}
     wanted = graphc.compile(fn, *specs, device="reference", **precision)(*values)
     got = program(*values)
@@ -196,7 +200,7 @@ def test_parts_of_k_are_added_in_order():
     results = []
     for streams in (1, 2, 4):
         specs = [graphc.spec(s, "bfloat16") for s in of_products(12, 9, 9001)]
-        program = graphc.compile(products, *specs, device="sim", streams=streams)
+        program = graphc.compile(products, *specs, device="sim", streams=streams, disable=APART)
         assert all(k.launches[0].grid[1] > 1 for k in program.plan.kernels.values())
         results.append(program(*arrays(of_products(12, 9, 9001), "bfloat16")))
     for others in results[1:]:
@@ -214,6 +218,7 @@ def test_a_training_step_of_two_bytes_uses_them_forward_and_backward():
         update=optim.SGD(lr=0.1),
         device="cuda",
         streams=1,
+        disable=APART,
     )
     contractions = [k for k in program.plan.kernels.values() if k.template == "contract"]
     assert len(contractions) == 5
