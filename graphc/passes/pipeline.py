@@ -25,7 +25,7 @@ lane_weights        behind layout: it looks at kernels with the batch in the lan
 channel_lanes       last: it looks at kernels that the batch's lanes left row-major
 channels_last       likewise, for devices whose kernels copy several elements at once
 fuse_columns        behind layouts, which look at kernels of one contraction or of reductions alone
-fuse_products      last: it looks at kernels that are finished, and changes none of them
+fuse_products       last: it looks at kernels that are finished, and changes none of them
 """
 
 from graphc.passes.fuse.attend import fuse_attend

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Node, Value, Where
 from graphc.ir.op import Op
 from graphc.ops.fused import Fused, KernelNode
 from graphc.passes.rewriting.naming import KernelNames, principal
@@ -80,7 +81,6 @@ def as_one(nodes: Sequence[KernelNode], name: str, note: str = "") -> KernelNode
     made = {v for n in nodes for v in n.outputs}
     inputs = dict.fromkeys(v for n in nodes for v in n.inputs if v not in made)
     whole: dict[tuple[Value, ...], Node] = {}
-    where = nodes[0].where
     for node in nodes:
         inside, outside = (*node.body.inputs, *node.body.outputs), (*node.inputs, *node.outputs)
         new = dict(zip(inside, outside, strict=True))
@@ -88,7 +88,7 @@ def as_one(nodes: Sequence[KernelNode], name: str, note: str = "") -> KernelNode
             read = tuple(new.get(v, v) for v in part.inputs)
             outputs = tuple(new.get(v, v) for v in part.outputs)
             whole[outputs] = replace(part, inputs=read, outputs=outputs)
-        where = where.merge(node.where)
+    where = reduce(Where.merge, (n.where for n in nodes))
     outputs = tuple(v for n in nodes for v in n.outputs)
     body = Graph(name, tuple(inputs), (), topological(whole.values()), outputs)
     return KernelNode(Fused(name, body, note), tuple(inputs), outputs, where)

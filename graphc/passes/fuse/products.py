@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 
 from graphc.cost import node_bytes, node_flops
-from graphc.ir import Graph, Node, Value
+from graphc.ir import Graph, Node, Value, Where
 from graphc.ops.fused import Fused, KernelNode, kernels_in
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.sections import sections_of_sums
@@ -29,7 +30,6 @@ MOST_SUMMED = 8 * 2**20
 """Bytes of a reduction that does: from a second-level cache less than a launch takes."""
 MOST_BYTES = 64 * 2**20
 """Read and written by a group: what is kept for it, and about what a second-level cache has."""
-
 MOST_MEMBERS = 32
 """Of a group: its text is compiled at once, and takes an argument or a few for each."""
 
@@ -40,8 +40,7 @@ def fuse_products(graph: Graph, target: Target) -> Graph:
     if asked or not target.kind.groups_products:
         return graph
     names = KernelNames(graph)
-    found = [g for g in _groups(graph) if len(g) > 1 and _contracts(g[0])]
-    groups = {id(g[0]): _grouped(g, names) for g in found}
+    groups = {id(g[0]): _grouped(g, names) for g in _groups(graph) if len(g) > 1}
     gone = {id(n) for node in groups.values() for n in node.body.nodes}
     nodes = [groups.get(id(n), n) for n in graph.nodes if id(n) in groups or id(n) not in gone]
     return replace(graph, nodes=topological(nodes)) if groups else graph
@@ -51,21 +50,23 @@ def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
     """The members of each group, which read nothing of each other: contractions, those of a graph's
     end together, then reductions."""
     waited = _waited(graph) | {new for _, new in graph.updates}
-    partition = Partition(graph, name="fuse_products")
-    group: list[KernelNode] = []
     nodes = [n for n in kernels_in(graph) if waited.isdisjoint(n.outputs)][::-1]
-    for node in sorted(filter(_is_member, nodes), key=_contracts, reverse=True):
-        if group and not partition.independent(partition.of(group[0]), partition.of(node)):
+    members = sorted(filter(_is_member, nodes), key=_contracts, reverse=True)
+    if not members or not _contracts(members[0]):
+        return
+    partition = Partition(graph, name="fuse_products")
+    group, moved = members[:1], node_bytes(members[0])
+    for node in members[1:]:
+        size = node_bytes(node)
+        if not partition.independent(partition.of(group[0]), partition.of(node)):
             continue
-        full = len(group) == MOST_MEMBERS
-        if full or sum(map(node_bytes, group)) + node_bytes(node) > MOST_BYTES:
-            if not _contracts(node):
-                continue
-            yield group
-            group = []
-        if group:
+        if len(group) < MOST_MEMBERS and moved + size <= MOST_BYTES:
             partition.merge(partition.of(group[0]), partition.of(node))
-        group.append(node)
+            group.append(node)
+            moved += size
+        elif _contracts(node):
+            yield group
+            group, moved = [node], size
     yield group
 
 
@@ -117,9 +118,7 @@ def _is_narrow(node: KernelNode) -> bool:
 def _grouped(members: list[KernelNode], names: KernelNames) -> KernelNode:
     inputs = tuple(dict.fromkeys(v for n in members for v in n.inputs))
     outputs = tuple(v for n in members for v in n.outputs)
-    where = members[0].where
-    for node in members[1:]:
-        where = where.merge(node.where)
+    where = reduce(Where.merge, (n.where for n in members))
     for node in members:
         joined(node, "no contraction waits for it, so one launch has its blocks and others'")
     name = names.fresh(f"{members[0].op.kernel}_and_{len(members) - 1}_more")
