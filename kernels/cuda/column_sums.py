@@ -168,16 +168,12 @@ class ColumnSums:
         if choose_shape(behind.rows).splits == 1:  # one launch that reads the image once
             return None
         start, across = whole_runs(start), -(-columns // (RUN * ACROSS))
-        if splits == 1 and isinstance(tile, PatchTile):
-            strips = -(-columns // tile.n)
-            parts = tile.grid // strips
-            return ColumnSums(behind, parts, 0, across, start, behind.together(parts), strips)
         if splits == 1:
-            size = problem.a.read.type.numpy_dtype.itemsize
-            room = tile.stages * (tile.m + tile.n) * tile.k * size
-            if behind.bytes_of_column * RUN * tile.threads // 2 > room:
-                return None
             parts, strips = -(-rows // tile.m), -(-columns // tile.n)
+            if isinstance(tile, PatchTile):
+                parts = tile.grid // strips
+            elif behind.bytes_of_column * RUN * tile.threads // 2 > _room(problem, tile):
+                return None
             return ColumnSums(behind, parts, 0, across, start, behind.together(parts), strips)
         lines = -(-rows // LINES)
         each = max(1, lines * across // (2 * BLOCKS))
@@ -224,6 +220,12 @@ class ColumnSums:
         """The statements that add element `step` of a run, with the operands in these registers."""
         sums = self.behind.rows.loops[0].sums
         return [s.joined("results.at[step].", name) for s, name in zip(sums, operands, strict=True)]
+
+
+def _room(problem: Problem, tile: AnyTile) -> int:
+    """Bytes of shared memory of a tile, where its threads' sums meet."""
+    size = problem.a.read.type.numpy_dtype.itemsize
+    return tile.stages * (tile.m + tile.n) * tile.k * size
 
 
 def behind_of(body: Graph, tickets: bool = False) -> Behind | None:

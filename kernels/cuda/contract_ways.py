@@ -115,9 +115,9 @@ def ways(
     first = best if best.cycles < WORTH * found[0].cycles else found[0]
     held = [Way(cycles, tile, splits, whole) for cycles, whole, tile, splits in patches]
     held.sort(key=lambda way: way.cycles)
-    for way in held[:1]:
-        worth = GRADIENT_WORTH if isinstance(way.tile, GradientTile) else PATCH_WORTH
-        first = way if way.cycles < worth * first.cycles else first
+    if held:
+        worth = GRADIENT_WORTH if isinstance(held[0].tile, GradientTile) else PATCH_WORTH
+        first = held[0] if held[0].cycles < worth * first.cycles else first
     own = _by_rows(problem) or _persistent(problem) if looped else None
     if own and own.cycles < first.cycles + WAITED:
         first = own

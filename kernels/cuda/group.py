@@ -27,7 +27,9 @@ from graphc.kernels.cuda.shell import (
     RESIDENT,
     SHARED_BYTES,
     THREADS,
+    entry,
     included,
+    launch_bounds,
     provenance,
     symbol_of,
     within,
@@ -96,8 +98,9 @@ def _members(nodes: Sequence[KernelNode]) -> tuple[list[Kernel], int]:
         if node.op.template == "reduce":
             found.append(lower_reduce(node))
             continue
-        tried = list(contract_candidates(node, beside=count))
-        found.append(next(filter(fits, tried), tried[0]))
+        tried = contract_candidates(node, beside=count)
+        best = next(tried)
+        found.append(best if fits(best) else next(filter(fits, tried), best))
     return found, max(k.launches[0].block[0] for k in found if k.template == "contract")
 
 
@@ -171,11 +174,6 @@ def _shared(kernel: Kernel, number: int) -> int:
 def _function(
     names: Sequence[str], launch: GridLaunch, resident: int, lines: Sequence[str]
 ) -> list[str]:
-    said = resident > 1 or launch.block[0] > THREADS  # as in `kernel_text`
-    bounds = f"{launch.block[0]}{f', {resident}' * said}"
-    return [
-        f'extern "C" __global__ void __launch_bounds__({bounds})',
-        *wrapped(f"{launch.symbol}(", [f"unsigned char* {name}" for name in names], ") {"),
-        *(f"  {line}" for line in ("begin_launch();", *lines)),
-        "}",
-    ]
+    parameters = [f"unsigned char* {name}" for name in names]
+    bounds = launch_bounds(launch.block[0], resident)
+    return entry(launch.symbol, bounds, parameters, ["begin_launch();", *lines])

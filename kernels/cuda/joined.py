@@ -17,6 +17,7 @@ from graphc.kernels.cuda.shell import (
     RESIDENT,
     SHARED_BYTES,
     THREADS,
+    entry,
     included,
     within,
     wrapped,
@@ -106,14 +107,10 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     holding = [p.holds for p in parts if isinstance(p, RepeatText) and p.holds]
     multiples = (p.kernel.launches[p.launch].multiple for p in holding if p.kernel)
     alone = any(p.kernel.fills for p in holding if p.kernel)
-    bounds = f"{THREADS}, {1 if alone else RESIDENT}"
+    bounds = f"__launch_bounds__({THREADS}, {1 if alone else RESIDENT})"
     spaces = [_space(k) for k in kernels.values()]
-    function = [
-        f'extern "C" __global__ void __launch_bounds__({bounds})',
-        *wrapped(f"{symbol}(", [f"unsigned char* p{i}" for i in range(arguments)], ") {"),
-        *(f"  {line}" for line in lines),
-        "}",
-    ]
+    parameters = [f"unsigned char* p{i}" for i in range(arguments)]
+    function = entry(symbol, bounds, parameters, lines)
     body = "\n".join(["__device__ unsigned joined_word;", "", *function])
     text = [
         f"// {name}: {', '.join(kernels)}",

@@ -32,6 +32,8 @@ def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
     rows = find_rows(body, domain, apart=True, order=order)
     shape = choose_shape(rows)
     for form in _forms(body, shape):
+        if form is body:
+            break
         of_form = find_rows(form, domain, apart=True, order=order)
         chosen = choose_shape(of_form)
         if chosen.held or not shape.held or not bytes_again(of_form, 1):

@@ -86,17 +86,29 @@ def kernel_text(
     cluster: int = 1,
 ) -> list[str]:
     """The lines of an `extern "C"` kernel of `threads` per block with `lines` as its body, of which
-    a multiprocessor shall hold at least `blocks` blocks; one of more than `THREADS` is said, as
-    ptxas makes room for two of them otherwise. It takes tensor maps of these names behind its
-    arguments; so many blocks are a `cluster`."""
-    said = blocks > 1 or (blocks == 1 and threads > THREADS)
-    bounds = f"__launch_bounds__({threads}{f', {blocks}' * said})"
+    a multiprocessor shall hold at least `blocks` blocks. It takes tensor maps of these names behind
+    its arguments; so many blocks are a `cluster`."""
+    bounds = launch_bounds(threads, blocks)
     bounds += f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
     constants = [f"const __grid_constant__ TensorMap {name}" for name in maps]
+    parameters = [*signature.parameters(), *constants]
+    return entry(symbol, bounds, parameters, ["begin_launch();", *lines])
+
+
+def launch_bounds(threads: int, blocks: int) -> str:
+    """The bounds of a kernel of so many threads per block, of which a multiprocessor shall hold at
+    least `blocks` (0: any number); one block of more than `THREADS` is said, as ptxas makes room
+    for two of them otherwise."""
+    said = blocks > 1 or (blocks == 1 and threads > THREADS)
+    return f"__launch_bounds__({threads}{f', {blocks}' * said})"
+
+
+def entry(symbol: str, bounds: str, parameters: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """The lines of an `extern "C"` kernel of these bounds with `lines` as its body."""
     return [
         f'extern "C" __global__ void {bounds}',
-        *wrapped(f"{symbol}(", [*signature.parameters(), *constants], ") {"),
-        *(f"  {line}" for line in ("begin_launch();", *lines)),
+        *wrapped(f"{symbol}(", parameters, ") {"),
+        *(f"  {line}" for line in lines),
         "}",
     ]
 
@@ -304,7 +316,7 @@ class Launches:
         plain = block == "WholeBlock" and not self._counters
         if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
             text = joined_lines([*sections, *self._parts])
-            parts = Parts(tuple(headers), text, tuple(own[4] for own in self._own))
+            parts = Parts(tuple(headers), text, tuple(resident for *_, resident, _, _ in self._own))
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
         functions = (

@@ -49,7 +49,7 @@ def hold_in_outputs(rows: Rows, cost: Cost, dear: float) -> Rows:
         address
         for s in stores
         if isinstance(address := s.arguments[0], Address) and address.access is not None
-        if [address.pointer in other.pointers for other in elements].count(True) == 1
+        if sum(address.pointer in other.pointers for other in elements) == 1
     ]
 
     def room(register: Register) -> Address | None:
