@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import reduce
 from importlib.util import find_spec
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from graphc import config
@@ -165,10 +167,12 @@ def _leaner(
     notes: Iterable[str],
     limit: int | None,
 ) -> tuple[Graph, Plan]:
-    """`graph` with kernels that run again, within `limit` bytes or as lean as time allows, and its
-    plan of as many streams as are asked for and the limit allows."""
+    """`graph` with groups apart and kernels that run again, within `limit` bytes or as lean as time
+    allows, and its plan of as many streams as are asked for and the limit allows."""
+    from graphc.kernels.cuda.lower import lower_members
+    from graphc.passes.fuse.products import groups_in, split_products
     from graphc.passes.fuse.split_updates import split_updates
-    from graphc.runtime.lean import Leaner
+    from graphc.runtime.lean import Leaner, leanest
     from graphc.runtime.planner.beside import Machine
 
     asked = 1 if settings.streams == "auto" else int(settings.streams)
@@ -180,12 +184,23 @@ def _leaner(
                 break
         return plan
 
+    machine = Machine(target.device, settings.threads)
+
+    def leaner(graph: Graph, known: Mapping[str, Kernel], *notes: str) -> Leaner:
+        return Leaner(graph, _lowered(graph, target, known), machine, plan_of, notes)
+
     with stage("lean"):
         graph = split_updates(graph)
-        kernels = _lowered(graph, target, kernels)
-        machine = Machine(target.device, settings.threads)
-        leaner = Leaner(graph, kernels, machine, plan_of)
-        return leaner.lean() if limit is None else leaner.within(limit)
+        leaners = [leaner(graph, kernels)]
+        if groups := groups_in(graph):
+            apart = reduce(or_, map(lower_members, groups))
+            told = [
+                f"memory: {g.op.kernel} apart: its kernels wait for none of each other"
+                for g in groups
+            ]
+            leaners.append(leaner(split_products(graph), {**kernels, **apart}, *told))
+        found = leanest(leaners, limit)
+        return found.graph, found.plan
 
 
 def _tuned(

@@ -76,10 +76,11 @@ def compile(
               for each program, which `graphc.seed` determines
     disable   names of optional passes to leave out
     memory    the most bytes of work memory that the plan may take, such as 1500000 or "2G": fewer
-              streams are used if they must, then kernels run again instead of their results being
-              held, and RunError is raised if that does not do; or "lean": as little as a quarter
-              more time buys, by estimate; or "search", which packs buffers tighter where that can
-              be done in some seconds. The results have the same bits in any case
+              streams are used if they must, then groups of kernels are taken apart and kernels run
+              again instead of their results being held, and RunError is raised if that does not do;
+              or "lean": as little as a quarter more time buys, by estimate; or "search", which
+              packs buffers tighter where that can be done in some seconds. The results have the
+              same bits in any case
 
     Raises GraphError for mistakes in the model or the arguments, CompileError if a compiler fails.
     """

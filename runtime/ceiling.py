@@ -1,6 +1,6 @@
 """A ceiling for a plan's work memory: fewer streams, then a longer search for a packing, then
-kernels that run again instead of being held, then a refusal before anything runs, with the buffers
-that live at the peak."""
+groups of kernels apart and kernels that run again instead of being held, then a refusal before
+anything runs, with the buffers that live at the peak."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan_within(
 ) -> Plan:
     """`plan`, or one of fewer streams that takes at most `limit` bytes of work memory; `search`
     says that the long search is wanted in any case, and was made for `plan`. `leaner` gives a plan
-    in which kernels run again so that it fits, or takes least.
+    in which groups are apart and kernels run again so that it fits, or takes least.
 
     Raises RunError if none does, with what lives at the peak of the one of least memory.
     """

@@ -1,9 +1,12 @@
-"""Less work memory for more time: which kernels run again so that a plan fits a limit."""
+"""Less work memory for more time: groups apart, and which kernels run again so that a plan fits a
+limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 from graphc.ir import Graph
 from graphc.kernels.program.kernel import Kernel
@@ -21,9 +24,29 @@ pass again would be a third."""
 ATTEMPTS = 4
 """Sequences tried for one limit: packing may take more than what lives at once."""
 
-Planned = tuple[Graph, Plan]
+
+class Planned(NamedTuple):
+    """A graph, its plan, and what the launches of a call take by estimate, one after another."""
+
+    graph: Graph
+    plan: Plan
+    microseconds: float
+
+
 PlanOf = Callable[[Graph, Mapping[str, Kernel]], Plan]
 """The verified plan of a graph with its kernels."""
+
+
+def leanest(leaners: Sequence[Leaner], limit: int | None) -> Planned:
+    """Of what the `leaners` find for graphs of the same results, the first of which takes the least
+    time: with a limit the fastest that fits it, or what takes least; else what takes least of at
+    most `MOST_TIME` more than the first."""
+    if limit is None:
+        most = (1 + MOST_TIME) * leaners[0].microseconds
+        found = [leaner.lean(most) for leaner in leaners if leaner.microseconds <= most]
+        return min(found, key=lambda planned: planned.plan.peak_bytes)
+    found = [leaner.within(limit) for leaner in leaners]
+    return min(found, key=lambda p: (max(limit, p.plan.peak_bytes), p.microseconds))
 
 
 @dataclass(frozen=True)
@@ -34,29 +57,38 @@ class Leaner:
     kernels: Mapping[str, Kernel]
     machine: Machine
     plan_of: PlanOf
+    notes: tuple[str, ...] = ()
+    """How the graph came to be, for its plans."""
 
-    def lean(self) -> Planned:
-        """That of the least peak found whose estimated time is at most `MOST_TIME` longer."""
-        base, launched, times = self._begin()
-        found = repeat_for(base, launched.repeatable(), times, MOST_TIME * sum(times))
-        return self._planned(launched, found, base, times, 'memory="lean"')
+    @property
+    def microseconds(self) -> float:
+        """What the launches of a call take by estimate, one after another."""
+        return sum(self._begun[2])
+
+    def lean(self, most: float) -> Planned:
+        """That of the least peak found that takes at most so many microseconds by estimate."""
+        base, launched, times = self._begun
+        found = repeat_for(base, launched.repeatable(), times, most - sum(times))
+        return self._planned(found, 'memory="lean"')
 
     def within(self, limit: int) -> Planned:
         """The one of least estimated time found whose plan takes at most `limit` bytes, or the one
         that takes least."""
-        base, launched, times = self._begin()
+        base, launched, times = self._begun
         repeatable = launched.repeatable()
         target, tried = limit, list[Planned]()
         for _ in range(ATTEMPTS):
             found = repeat_within(base, repeatable, times, target)
-            graph, plan = self._planned(launched, found, base, times, f"{limit} bytes are allowed")
-            tried.append((graph, plan))
-            if plan.peak_bytes <= limit or found.peak > target:
+            tried.append(self._planned(found, f"{limit} bytes are allowed"))
+            peak = tried[-1].plan.peak_bytes
+            if peak <= limit or found.peak > target:
                 break
-            target -= plan.peak_bytes - limit
-        return min(tried, key=lambda planned: max(limit, planned[1].peak_bytes))
+            target -= peak - limit
+        return min(tried, key=lambda planned: max(limit, planned.plan.peak_bytes))
 
-    def _begin(self) -> tuple[Serial, Launched, list[float]]:
+    @cached_property
+    def _begun(self) -> tuple[Serial, Launched, list[float]]:
+        """The graph's tasks one after another, its launches, and the microseconds of each task."""
         tasks = make_tasks(self.graph, self.kernels, 1, self.machine)
         launched = Launched.of(self.graph, self.kernels, tasks)
         times = [
@@ -69,16 +101,16 @@ class Leaner:
         ]
         return serial(tasks, memory_order(tasks)), launched, times
 
-    def _planned(
-        self, launched: Launched, found: Serial, base: Serial, times: list[float], why: str
-    ) -> Planned:
+    def _planned(self, found: Serial, why: str) -> Planned:
+        base, launched, times = self._begun
         graph, repeated = graph_again(launched, found)
         kernels = {**self.kernels}
         for output, node in repeated.items():
             kernels[output] = self.kernels[node.outputs[0].name]
         plan = self.plan_of(graph, kernels)
-        notes = notes_of(launched, found, base, times, why)
-        return graph, replace(plan, notes=(*plan.notes, *notes))
+        notes = (*plan.notes, *self.notes, *notes_of(launched, found, base, times, why))
+        plan = replace(plan, notes=notes)
+        return Planned(graph, plan, sum(times) + found.cost(times))
 
 
 def notes_of(

@@ -47,7 +47,8 @@ Member = tuple[Kernel, list[str]]
 def lower_group(node: KernelNode) -> Kernel:
     """The kernel of a node whose body's nodes are contractions that read nothing of each other."""
     nodes = kernels_in(node.body)
-    kernels, limit = _members(nodes)
+    kernels = members_of(nodes)
+    limit = max(k.launches[0].block[0] for k in kernels if k.template == "contract")
     sizes = (-(-k.workspace // ALIGNMENT) * ALIGNMENT for k in kernels)
     *offsets, workspace = accumulate(sizes, initial=0)
     numbers = {v: f"p{i}" for i, v in enumerate((*node.inputs, *node.outputs))}
@@ -79,9 +80,10 @@ def lower_group(node: KernelNode) -> Kernel:
     )
 
 
-def _members(nodes: Sequence[KernelNode]) -> tuple[list[Kernel], int]:
-    """The kernel of each, and the most threads of a contraction. Blocks fit the launch of the one
-    that takes longest, if any do: they have no more threads, with no more registers each."""
+def members_of(nodes: Sequence[KernelNode]) -> list[Kernel]:
+    """The kernel of each member of a group, as it is there: with launches of its own its results
+    have the same bits. Blocks fit the launch of the contraction that takes longest, if any do: they
+    have no more threads, with no more registers each."""
     alone = [
         contract_cycles(n) if n.op.template == "contract" else node_bytes(n) / BYTES for n in nodes
     ]
@@ -101,7 +103,7 @@ def _members(nodes: Sequence[KernelNode]) -> tuple[list[Kernel], int]:
         tried = contract_candidates(node, beside=count)
         best = next(tried)
         found.append(best if fits(best) else next(filter(fits, tried), best))
-    return found, max(k.launches[0].block[0] for k in found if k.template == "contract")
+    return found
 
 
 def _threads(kernel: Kernel, number: int = 0) -> int:

@@ -9,7 +9,7 @@ from graphc.ir import Node, Type
 from graphc.kernels.cuda.attend import lower_attend
 from graphc.kernels.cuda.contract_text import contract_candidates, lower_contract
 from graphc.kernels.cuda.finishing import Finishes
-from graphc.kernels.cuda.group import lower_group
+from graphc.kernels.cuda.group import lower_group, members_of
 from graphc.kernels.cuda.index import lower_index
 from graphc.kernels.cuda.pointwise import lower_pointwise
 from graphc.kernels.cuda.prefix import lower_prefix
@@ -20,7 +20,7 @@ from graphc.kernels.cuda.shell import Launches
 from graphc.kernels.cuda.sort import lower_sort
 from graphc.kernels.program.counts import check_grids
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.ops.fused import KernelNode
+from graphc.ops.fused import KernelNode, kernels_in
 from graphc.target import Target
 
 TEMPLATES: dict[str, Callable[..., Kernel]] = {
@@ -60,6 +60,16 @@ def lower_cuda(
     if lower is not lower_contract:
         return _complete(node, lower(node))
     return _complete(node, lower_contract(node, *_asked(target, order, looped)))
+
+
+def lower_members(group: KernelNode) -> dict[str, Kernel]:
+    """The kernels of the nodes of a group by their first output: launches of their own that give
+    the bits of the group's."""
+    nodes = kernels_in(group.body)
+    return {
+        n.outputs[0].name: _complete(n, kernel)
+        for n, kernel in zip(nodes, members_of(nodes), strict=True)
+    }
 
 
 def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> list[Kernel]:

@@ -14,6 +14,7 @@ from graphc import nn, optim
 from graphc.cost import node_bytes
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.passes.fuse import products
+from graphc.passes.fuse.products import groups_in
 from tests.tools import need_command
 
 SHAPE = (8, 1, 20, 20)
@@ -45,7 +46,7 @@ def compiled(device: str, precision: str = "tf32", **options: Any) -> Any:
 
 
 def groups(program: Any) -> list[KernelNode]:
-    return [n for n in kernels_in(program.graph) if n.op.template == "group"]
+    return groups_in(program.graph)
 
 
 def steps(program: Any, count: int = 2) -> dict[str, Any]:
@@ -151,3 +152,24 @@ def test_groups_and_what_they_hold_are_explained() -> None:
     assert "no contraction waits for it, so one launch has its blocks and others'" in said
     member = kernels_in(node.body)[0].body.nodes[0]
     assert node.op.kernel in str(program.explain(member.output.name))
+
+
+def test_a_limit_of_memory_takes_groups_apart_with_the_same_bits() -> None:
+    """What the members read is held for a group, and a plan may not have the room."""
+    whole = compiled("sim")
+    (group,) = groups(whole)
+    limit = 3 * whole.plan.peak_bytes // 4
+    apart = compiled("sim", memory=limit)
+    assert apart.plan.peak_bytes <= limit and not groups(apart)
+    assert {n.op.kernel for n in kernels_in(group.body)} <= set(apart.plan.kernels)
+    assert any(f"memory: {group.op.kernel} apart" in note for note in apart.plan.notes)
+    expected = steps(whole)
+    for name, value in steps(apart).items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_groups_stay_where_memory_suffices_or_time_does_not() -> None:
+    """`"lean"` buys memory for a quarter more time, which so many launches exceed here."""
+    whole = compiled("cuda")
+    for memory in (whole.plan.peak_bytes, "lean"):
+        assert groups(compiled("cuda", memory=memory))

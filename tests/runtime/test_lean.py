@@ -16,7 +16,7 @@ from graphc.ir import Graph, Type, Value, verify
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.ceiling import plan_within
 from graphc.runtime.cpu.executable import CpuExecutable
-from graphc.runtime.lean import Leaner
+from graphc.runtime.lean import Leaner, leanest
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.planner.beside import Machine
 from graphc.runtime.planner.graph_tasks import make_tasks
@@ -76,7 +76,7 @@ def assert_same_at_a_random_limit(seed: int) -> None:
             graph, kernels = add_updates(graph, kernels)
     begin = plan_of(graph, kernels)
     limit = int(begin.peak_bytes * dice.uniform(0.3, 1.1))
-    changed, plan = leaner(graph, kernels).within(limit)
+    changed, plan, _ = leaner(graph, kernels).within(limit)
     verify(changed)
     try:
         found = plan_within(limit, begin, lambda *_: begin, True, lambda _: plan)
@@ -107,7 +107,7 @@ def test_many_random_graphs_mean_the_same_at_random_limits(seed: int) -> None:
 def test_graphs_with_loops_mean_the_same(seed: int) -> None:
     graph, kernels = random_loops(seed)
     peak = plan_of(graph, kernels).peak_bytes
-    changed, plan = leaner(graph, kernels).within(peak // 2)
+    changed, plan, _ = leaner(graph, kernels).within(peak // 2)
     verify(changed)
     assert plan.peak_bytes <= peak
     inputs, state = arrays_for(graph, seed)
@@ -123,7 +123,7 @@ def test_deep_network_fits_a_share_of_its_memory(share: float, most: float) -> N
     graph, kernels = training_graph(32, 100_000)
     plan = plan_of(graph, kernels)
     limit = int(share * plan.peak_bytes)
-    _, lean = leaner(graph, kernels).within(limit)
+    lean = leaner(graph, kernels).within(limit).plan
     assert lean.peak_bytes <= limit
     assert lean.estimate.serial <= (1 + most) * plan.estimate.serial
 
@@ -131,7 +131,7 @@ def test_deep_network_fits_a_share_of_its_memory(share: float, most: float) -> N
 def test_lean_stays_within_a_quarter_of_the_time() -> None:
     graph, kernels = training_graph(32, 100_000)
     plan = plan_of(graph, kernels)
-    _, lean = leaner(graph, kernels).lean()
+    lean = leanest([leaner(graph, kernels)], None).plan
     assert lean.peak_bytes < 0.5 * plan.peak_bytes
     assert lean.estimate.serial <= 1.25 * plan.estimate.serial
 
@@ -179,7 +179,7 @@ def test_kernels_that_run_again_give_the_same_bits_on_the_cpu() -> None:
     kernels = {k: replace(v, phases=(CHUNKS, CHUNKS)) for k, v in opaque.items()}
     inputs, arrays = arrays_for(graph, 1)
     limit = plan_of(graph, kernels).peak_bytes * 6 // 10
-    changed, plan = leaner(graph, kernels).within(limit)
+    changed, plan, _ = leaner(graph, kernels).within(limit)
     assert plan.peak_bytes <= limit
     assert any(".again" in n.outputs[0].name for n in changed.nodes)
     expected = evaluated(graph, kernels, inputs, dict(arrays))
@@ -202,7 +202,7 @@ def test_notes_say_what_runs_again_why_and_what_it_saves_and_costs() -> None:
     graph, kernels = training_graph(8, 100_000)
     base = plan_of(graph, kernels)
     limit = base.peak_bytes * 7 // 10
-    _, plan = leaner(graph, kernels).within(limit)
+    plan = leaner(graph, kernels).within(limit).plan
     head, *lines = [n for n in plan.notes if n.startswith("memory: ")]
     assert head.startswith(f"memory: {len(lines)} launches again for ")
     assert head.endswith(

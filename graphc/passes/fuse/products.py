@@ -46,6 +46,20 @@ def fuse_products(graph: Graph, target: Target) -> Graph:
     return replace(graph, nodes=topological(nodes)) if groups else graph
 
 
+def groups_in(graph: Graph) -> list[KernelNode]:
+    """The nodes of a graph that are groups."""
+    return [n for n in kernels_in(graph) if n.op.template == "group"]
+
+
+def split_products(graph: Graph) -> Graph:
+    """`graph` with the kernels of each group in its place, where memory is short: what one of them
+    reads is not held for the others."""
+    groups = groups_in(graph)
+    apart = [n for group in groups for n in group.body.nodes]
+    nodes = [n for n in graph.nodes if n not in groups]
+    return replace(graph, nodes=topological([*nodes, *apart])) if groups else graph
+
+
 def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
     """The members of each group, which read nothing of each other: contractions, those of a graph's
     end together, then reductions."""
