@@ -31,40 +31,19 @@ MOST_WORDS = 64
 
 
 def lower_attend(node: KernelNode) -> Kernel:
-    """The kernel of a fused node around an attention or attention_grad; every value is
-    row-major. The gradients of queries, and those of keys and values, are a launch each."""
+    """The kernel of a fused node around an attention or attention_grad; every value is row-major.
+    The gradients of queries, and those of keys and values, have blocks of their own: on tensor
+    cores those of one launch, if they are alike, else of one each."""
     problem = find_problem(node)
     pointers = Names(problem.arrays).pointers(problem.body)
-    n, h, g, t, u, e, d = problem.extents
-    results = problem.writes(pointers)
     launches = Launches(node, pointers)
-    by_tensor_cores = _fits_tensor_cores(problem)
-
-    def launch(
-        part: str, function: str, writes: list[str], heads: int, places: int, features: int
-    ) -> None:
-        if by_tensor_cores:
-            tile = _tile(problem, function, n * heads, places)
-            blocks = n * heads * -(-places // (16 * tile.warps))
-            call = _tensor_call(problem, pointers, function, writes, tile)
-            launches.add(
-                call, blocks, part, threads=32 * tile.warps, resident=2, shared=tile.shared_bytes
-            )
-            return
-        rows = _rows(problem, n * heads, places, features)
-        blocks = n * heads * -(-places // (16 * rows))
-        lines = _call(problem, pointers, function, writes, rows)
-        launches.add(lines, blocks, part, resident=1 if rows == 1 else 2)
-
-    if problem.forward:
-        launch("kernel", "forward", results, h, t, d)
-    elif problem.wanted[0]:
-        launch("query", "query_gradient", results[:1], h, t, e)
-    if not problem.forward and any(problem.wanted[1:]):
-        launch("key", "key_gradient", results[1:], g, u, e + d)
+    parts = _parts(problem, problem.writes(pointers))
     arrays = constant_arrays(Program((), problem.arrays, {}))
-    if not by_tensor_cores:
+    if not _fits_tensor_cores(problem):
+        for part in parts:
+            _add_registers(launches, problem, pointers, part)
         return launches.kernel(("attend",), [arrays, shape_text(problem)], problem.flops)
+    _add_tensor_cores(launches, problem, pointers, parts)
     sections = [arrays, shape_text(problem, **_runs(problem))]
     product = PRODUCTS[problem.element]
     return launches.kernel(
@@ -74,6 +53,64 @@ def lower_attend(node: KernelNode) -> Kernel:
         f"tensor cores, products of {product}: what is multiplied is of that dtype",
         f"tensor cores, products of {product}",
     )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What some blocks compute: a `function`, named `name` as a launch, that `writes` results of so
+    many `features` for the `places` of `heads`, all heads of the batch."""
+
+    name: str
+    function: str
+    writes: list[str]
+    heads: int
+    places: int
+    features: int
+
+
+def _parts(problem: Problem, writes: list[str]) -> list[_Part]:
+    """Those of a problem, whose blocks that take longest come first."""
+    n, h, g, t, u, e, d = problem.extents
+    if problem.forward:
+        return [_Part("kernel", "forward", writes, n * h, t, d)]
+    keys = _Part("key", "key_gradient", writes[1:], n * g, u, e + d)
+    queries = _Part("query", "query_gradient", writes[:1], n * h, t, e)
+    wanted = any(problem.wanted[1:]), problem.wanted[0]
+    return [part for part, asked in zip((keys, queries), wanted, strict=True) if asked]
+
+
+def _add_registers(
+    launches: Launches, problem: Problem, pointers: dict[Value, str], part: _Part
+) -> None:
+    rows = _rows(problem, part.heads, part.places, part.features)
+    blocks = part.heads * -(-part.places // (16 * rows))
+    lines = [
+        *_arrays(problem, pointers),
+        f"attend::{part.function}<Shape, {rows}>(arrays, {', '.join(part.writes)});",
+    ]
+    launches.add(lines, blocks, part.name, resident=1 if rows == 1 else 2)
+
+
+def _add_tensor_cores(
+    launches: Launches, problem: Problem, pointers: dict[Value, str], parts: list[_Part]
+) -> None:
+    """A launch of the blocks of all parts, or one of each where they have other numbers of
+    threads."""
+    tiles = [_tile(problem, part.function, part.heads, part.places) for part in parts]
+    each = list(zip(parts, tiles, strict=True))
+    together = [each] if len({tile.warps for tile in tiles}) == 1 else [[one] for one in each]
+    for group in together:
+        lines, first = _arrays(problem, pointers), 0
+        for part, tile in group:
+            play = _play(part, tile, f"blockIdx.x - {first}" if first else "blockIdx.x")
+            first += part.heads * -(-part.places // (16 * tile.warps))
+            if part is not group[-1][0]:
+                inner = (f"  {line}" for line in (*play, "return;"))
+                play = [f"if (blockIdx.x < {first}) {{", *inner, "}"]
+            lines += play
+        name = group[0][0].name if len(group) == 1 else "kernel"
+        warps, shared = group[0][1].warps, max(tile.shared_bytes for _, tile in group)
+        launches.add(lines, first, name, threads=32 * warps, resident=2, shared=shared)
 
 
 @dataclass(frozen=True)
@@ -116,15 +153,13 @@ def _line(features: int, size: int) -> int:
     return 16 * (-(-chunks // 8) * 8 if chunks > 4 else 4 if chunks > 2 else chunks)
 
 
-def _tensor_call(
-    problem: Problem, pointers: dict[Value, str], function: str, writes: list[str], tile: _Tile
-) -> list[str]:
-    name = "".join(word.title() for word in function.split("_"))
+def _play(part: _Part, tile: _Tile, block: str) -> list[str]:
+    """The statements of a part's block of this number."""
+    name = "".join(word.title() for word in part.function.split("_"))
     return [
-        *_arrays(problem, pointers),
         f"using Work = attend::{name}<Shape, {tile.warps}, {tile.columns}>;",
         f"static_assert(Work::shared_bytes == {tile.shared_bytes});",
-        f"Work::run(dynamic_shared, arrays, {', '.join(writes)});",
+        f"Work::run({block}, dynamic_shared, arrays, {', '.join(part.writes)});",
     ]
 
 
@@ -146,15 +181,6 @@ def _runs(problem: Problem) -> dict[str, int]:
         if len(result.strides) == 3 and result.target is not None:
             numbers += [result.offset, *result.strides]
     return {**found, "PAIRS": int(math.gcd(*numbers) == 2)}
-
-
-def _call(
-    problem: Problem, pointers: dict[Value, str], function: str, writes: list[str], rows: int
-) -> list[str]:
-    return [
-        *_arrays(problem, pointers),
-        f"attend::{function}<Shape, {rows}>(arrays, {', '.join(writes)});",
-    ]
 
 
 def _arrays(problem: Problem, pointers: dict[Value, str]) -> list[str]:

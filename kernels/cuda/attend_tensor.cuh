@@ -7,6 +7,7 @@
 // through two slots of shared memory that cp.async fills in turn. What `scores` gives a thread, by
 // fragments of 16 x 8 sums, is what `values` needs of the left operand: no weight ever leaves its
 // thread. Four lanes share a row. Forward is here, the gradients are in attend_tensor_gradient.cuh.
+// Each runs as block number `block`, so that a launch may have the blocks of both gradients.
 //
 // Shared memory: dynamic, aligned to 16 bytes; Forward, QueryGradient and KeyGradient say how much. A
 // Shape is that of attend.cuh, with VECTOR_Q, _K, _V, _DY, the elements of each operand that are
@@ -199,11 +200,15 @@ GRAPHC_INLINE void as_scores(const Arrays<S>& in, int t, int u, float (&w)[Colum
 template <class S, int Warps, int Heads, int Extent, bool Last>
 struct Places {
   static constexpr int blocks = ceil_div(Extent, 16 * Warps);
-  const int number = static_cast<int>(blockIdx.x % blocks);
-  const int block = (Last ? blocks - 1 - number : number) * 16 * Warps;
-  const int row = static_cast<int>(threadIdx.x / 32) * 16, first = block + row;
-  const int head = static_cast<int>(blockIdx.x / blocks % Heads);
-  const int n = static_cast<int>(blockIdx.x / blocks / Heads);
+  const int block, row, first;  // its first place, its warp's counted from there, and in all
+  const int head, n;
+
+  GRAPHC_INLINE explicit Places(unsigned number)
+      : block(static_cast<int>(Last ? blocks - 1 - number % blocks : number % blocks) * 16 * Warps),
+        row(static_cast<int>(threadIdx.x / 32) * 16),
+        first(block + row),
+        head(static_cast<int>(number / blocks % Heads)),
+        n(static_cast<int>(number / blocks / Heads)) {}
 };
 template <class S, int Warps>
 using Queries = Places<S, Warps, S::HEADS, S::QUERIES, S::CAUSAL>;
@@ -226,9 +231,9 @@ struct Forward {
   static constexpr int slot = keys + V::template bytes<Columns>;
   static constexpr int shared_bytes = own + 2 * slot;
 
-  GRAPHC_INLINE static void run(unsigned char* memory, const Arrays<S>& arrays, float* out,
-                                float* logs) {
-    const Queries<S, Warps> at;
+  GRAPHC_INLINE static void run(unsigned block, unsigned char* memory, const Arrays<S>& arrays,
+                                float* out, float* logs) {
+    const Queries<S, Warps> at(block);
     const Arrays<S> in = arrays.at(at.n, at.head);
     const int lane = threadIdx.x % 32, t0 = at.first + lane / 4;
     E* const q = reinterpret_cast<E*>(memory);

@@ -15,8 +15,9 @@ struct QueryGradient {
   static constexpr int slot = keys + V::template bytes<Columns>;
   static constexpr int shared_bytes = own + 2 * slot;
 
-  GRAPHC_INLINE static void run(unsigned char* memory, const Arrays<S>& arrays, float* dq) {
-    const Queries<S, Warps> at;
+  GRAPHC_INLINE static void run(unsigned block, unsigned char* memory, const Arrays<S>& arrays,
+                                float* dq) {
+    const Queries<S, Warps> at(block);
     const Arrays<S> in = arrays.at(at.n, at.head);
     const int lane = threadIdx.x % 32, t0 = at.first + lane / 4;
     E *const q = reinterpret_cast<E*>(memory), *const dy = reinterpret_cast<E*>(memory + queries);
@@ -75,10 +76,10 @@ struct KeyGradient {
   static constexpr int slot = tiles + 2 * 4 * Columns;  // logs and delta behind q and dy
   static constexpr int shared_bytes = own + 2 * slot;
 
-  GRAPHC_INLINE static void run(unsigned char* memory, const Arrays<S>& arrays, float* dk,
-                                float* dv) {
+  GRAPHC_INLINE static void run(unsigned block, unsigned char* memory, const Arrays<S>& arrays,
+                                float* dk, float* dv) {
     constexpr int group = S::HEADS / S::KEY_HEADS;
-    const Places<S, Warps, S::KEY_HEADS, S::KEYS, false> at;
+    const Places<S, Warps, S::KEY_HEADS, S::KEYS, false> at(block);
     const int lane = threadIdx.x % 32, u0 = at.first + lane / 4;
     const int begin = S::CAUSAL ? at.block / Columns : 0;
     const int steps = ceil_div(S::QUERIES, Columns) - begin;

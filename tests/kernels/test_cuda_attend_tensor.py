@@ -166,6 +166,17 @@ def test_tensor_cores_compute_what_the_op_means(case: tuple[str, str], gradient:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_blocks_of_one_launch_where_these_are_alike(name: str) -> None:
+    """Those of heads of 128 features have fewer threads for keys than for queries, and those of
+    144 features no tensor cores."""
+    launches = lower(node_of(name, "tf32", True), TARGET).launches
+    apart = name in ("wide", "d128", "too wide")
+    assert [grid.symbol.rpartition("_")[2] for grid in launches] == (
+        ["key", "query"] if apart else ["kernel"]
+    )
+
+
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("dtype", UNIT)
 def test_registers_round_weights_too(dtype: str, gradient: bool) -> None:
