@@ -144,6 +144,15 @@ def test_a_group_keeps_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) ->
         assert sum(map(node_bytes, kernels_in(node.body))) <= 3 * node_bytes(whole) // 4
 
 
+def test_what_several_members_read_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,) = groups(compiled("sim"))
+    assert sum(map(node_bytes, kernels_in(whole.body))) > node_bytes(whole)
+    for most, together in ((node_bytes(whole), True), (node_bytes(whole) - 1, False)):
+        monkeypatch.setattr(products, "MOST_BYTES", most)
+        first = groups(compiled("sim"))[0]
+        assert (len(first.body.nodes) == len(whole.body.nodes)) == together
+
+
 def test_groups_and_what_they_hold_are_explained() -> None:
     program = compiled("cuda")
     (node,) = groups(program)

@@ -59,6 +59,26 @@ def test_an_operand_that_broadcasts_along_a_merged_axis_stays_behind_the_reshape
     assert ops(graph)[-2:] == ["reshape", "multiply"]
 
 
+def test_values_that_are_reshaped_alike_are_added_before():
+    """So that a normalisation's gradient adds that of the residual beside it."""
+
+    def fn(x, y):
+        flat = (graphc.reshape(v, (10, 12)) for v in (graphc.layer_norm(x, (12,)), y))
+        return graphc.maximum(*flat)
+
+    specs = X, graphc.spec((2, 5, 12))
+    assert ops(cleaned(fn, *specs))[-2:] == ["maximum", "reshape"]
+    assert len(kernels(fn, *specs)) == 1
+
+
+def test_values_that_are_reshaped_otherwise_are_added_behind():
+    def fn(x, y, z):
+        return graphc.reshape(x, (10, 12)) + graphc.reshape(y, (10, 12)), z * graphc.reshape(x, -1)
+
+    graph = cleaned(fn, X, graphc.spec((5, 2, 12)), graphc.spec(()))
+    assert ops(graph) == ["reshape", "reshape", "add", "reshape", "multiply"]
+
+
 def test_a_product_with_other_readers_is_not_stored_twice():
     def fn(x, w, b):
         y = graphc.linear(x, w)

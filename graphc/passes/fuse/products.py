@@ -69,19 +69,24 @@ def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
     if not members or not _contracts(members[0]):
         return
     partition = Partition(graph, name="fuse_products")
-    group, moved = members[:1], node_bytes(members[0])
+    group, held = members[:1], _values(members[0])
     for node in members[1:]:
-        size = node_bytes(node)
         if not partition.independent(partition.of(group[0]), partition.of(node)):
             continue
-        if len(group) < MOST_MEMBERS and moved + size <= MOST_BYTES:
+        more = held | _values(node)
+        if len(group) < MOST_MEMBERS and sum(v.type.nbytes for v in more) <= MOST_BYTES:
             partition.merge(partition.of(group[0]), partition.of(node))
             group.append(node)
-            moved += size
+            held = more
         elif _contracts(node):
             yield group
-            group, moved = [node], size
+            group, held = [node], _values(node)
     yield group
+
+
+def _values(node: KernelNode) -> set[Value]:
+    """What a member reads and writes, of which others may read the same."""
+    return {*node.inputs, *node.outputs}
 
 
 def _contracts(node: KernelNode) -> bool:

@@ -17,7 +17,12 @@ from graphc.ops.matmul import Matmul
 from graphc.ops.reduction import NumberReduction
 from graphc.ops.view import BroadcastTo, PermuteDims, Reshape, Slice
 from graphc.passes.simplify.padded import concat_of_padded
-from graphc.passes.simplify.reshapes import before_reshape, concat_of_reshapes, reshape_of_slice
+from graphc.passes.simplify.reshapes import (
+    before_reshape,
+    concat_of_reshapes,
+    of_reshapes,
+    reshape_of_slice,
+)
 from graphc.passes.simplify.sweep import Sweep
 
 Rule = Callable[[Node, Sweep], Value | None]
@@ -152,7 +157,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     PermuteDims: (permute_nothing, permute_twice, permute_of_matmul, permute_of_outer),
     Reshape: (input_if_same_type, reshape_twice, behind(Slice)(reshape_of_slice)),
     NumberReduction: (sum_of_nothing,),
-    Pointwise: (neutral_element, without_broadcasts, before_reshape),
+    Pointwise: (neutral_element, without_broadcasts, before_reshape, of_reshapes),
 }
 """The rules for ops of a class and of those that derive from it."""
 

@@ -1,5 +1,6 @@
 """Moving reshapes away from where they keep kernels apart: pointwise ops before them, into the
-epilogue of a contraction; slices behind them, where a kernel reads through slices in place.
+epilogue of a contraction or to what makes their operands; slices behind them, where a kernel reads
+through slices in place.
 """
 
 from __future__ import annotations
@@ -44,6 +45,20 @@ def before_reshape(node: Node, sweep: Sweep) -> Value | None:
         inputs = tuple(source if v == value else moved.get(v, v) for v in node.inputs)
         return sweep.emit(inner.op, (sweep.emit(node.op, inputs, node),), node)
     return None
+
+
+def of_reshapes(node: Node, sweep: Sweep) -> Value | None:
+    """op(reshape(a), reshape(b)) = reshape(op(a, b)), where both are reshaped alike, so that what
+    makes one of them may go on with the op: as a layer norm's gradient adds a residual's."""
+    shape, root = node.output.type.shape, sweep.weights.root
+    whole = [v for v in dict.fromkeys(node.inputs) if v.type.shape != ()]
+    shapes = {root(v).type.shape for v in whole}
+    if len(whole) < 2 or len(shapes) > 1 or shape in shapes:
+        return None
+    if any(v.type.shape != shape for v in whole):
+        return None
+    inputs = tuple(root(v) if v in whole else v for v in node.inputs)
+    return sweep.emit(Reshape(shape), (sweep.emit(node.op, inputs, node),), node)
 
 
 def reshape_of_slice(node: Node, inner: Node, sweep: Sweep) -> Value | None:
