@@ -198,10 +198,12 @@ struct Contract {
     static_assert(N % run == 0 && BM % rows == 0, "whole runs and parts");
     static_assert(Tile::threads % across == 0, "a thread stays in its columns");
     auto results = Epilogue::Results::identity();
+    // Sums that wait for the next part, and many results, leave registers for what one row reads.
+    constexpr int at_once = rows < BM && sizeof(results) > 8 * sizeof(T) ? 1 : 2;
     const int line = threadIdx.x / across, column = threadIdx.x % across * run;
     for (int first = 0; first < BM; first += rows) {
       const T* const part = exchange<rows>(block, sums, tiles, first) + column;
-#pragma unroll 2
+#pragma unroll at_once
       for (int row = line; row < rows; row += lines) {
         if (m0 + first + row >= M || n0 + column >= N) continue;
         const auto& sum = *reinterpret_cast<const Run<T, run>*>(part + row * Tile::pitch);

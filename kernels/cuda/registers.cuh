@@ -4,6 +4,14 @@
 
 namespace graphc {
 
+// Registers of a thread for sums and what is read for them. Of compute capability 8.0 a multiply-add
+// takes two slots of issue, so that ptxas hoists more, and shorter reads cost no time.
+#if __CUDA_ARCH__ == 800
+constexpr int most_held = 96;
+#else
+constexpr int most_held = 128;
+#endif
+
 // Each thread holds TM x TN sums; a warp covers 4 x 8 threads. With several Groups of threads all
 // sums are held by each, which adds its share of each step; the groups are added in ascending order.
 template <int BM_, int BN_, int BK_, int TM, int TN, int Stages, int Groups = 1>
@@ -29,19 +37,19 @@ struct Registers {
       return i / vector * (Across * vector) + thread * vector + i % vector;
     }
     // to[i][j] is the element at the thread's place first + i and at k + j.
-    template <int Some>
-    GRAPHC_INLINE static void load(Sum (&to)[Some][quad], const T* tile, int thread, int k,
+    template <int Some, int Deep>
+    GRAPHC_INLINE static void load(Sum (&to)[Some][Deep], const T* tile, int thread, int k,
                                    int first = 0) {
 #pragma unroll
       for (int i = 0; i < Some; i += vector)
         if constexpr (Shared::along_k) {
           const auto part =
-              shared_at<const Run<T, quad>>(tile, Shared::at(place(first + i, thread), k));
+              shared_at<const Run<T, Deep>>(tile, Shared::at(place(first + i, thread), k));
 #pragma unroll
-          for (int j = 0; j < quad; j++) to[i][j] = decode(part.at[j]);
+          for (int j = 0; j < Deep; j++) to[i][j] = decode(part.at[j]);
         } else {
 #pragma unroll
-          for (int j = 0; j < quad; j++) {
+          for (int j = 0; j < Deep; j++) {
             const auto part =
                 shared_at<const Run<T, vector>>(tile, Shared::at(place(first + i, thread), k + j));
 #pragma unroll
@@ -56,6 +64,11 @@ struct Registers {
     using StripA = Strip<SharedA, TM, rows, T>;
     using StripB = Strip<SharedB, TN, columns, T>;
     static constexpr int quad = StripA::quad;
+    // How much of k is read at once: half a quad where quads of rows and one line of columns leave
+    // few of 128 registers for all else, which ptxas would spill.
+    static constexpr bool crowded =
+        SharedA::along_k && !SharedB::along_k && TM * (TN + quad) + TN > most_held;
+    static constexpr int deep = crowded ? quad / 2 : quad;
     static constexpr int share = BK / Groups;  // of a step's k
     static_assert(share % quad == 0, "a share is read 16 bytes at a time");
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % (rows * columns / 32);
@@ -66,17 +79,17 @@ struct Registers {
 
     GRAPHC_INLINE void step(const typename SharedA::T* tile_a, const typename SharedB::T* tile_b) {
 #pragma unroll 1  // unrolled further, reads are hoisted until registers spill
-      for (int k = group * share; k < (group + 1) * share; k += quad) {
+      for (int k = group * share; k < (group + 1) * share; k += deep) {
         // Quads of k of all rows and columns at once would take as many registers as the sums.
         constexpr int at_once = SharedA::along_k && SharedB::along_k ? 1 : TM;
-        T b[TN][quad];
+        T b[TN][deep];
         StripB::load(b, tile_b, x, k);
 #pragma unroll
         for (int first = 0; first < TM; first += at_once) {
-          T a[at_once][quad];
+          T a[at_once][deep];
           StripA::load(a, tile_a, y, k, first);
 #pragma unroll
-          for (int j = 0; j < quad; j++)
+          for (int j = 0; j < deep; j++)
 #pragma unroll
             for (int m = 0; m < at_once; m++)
 #pragma unroll

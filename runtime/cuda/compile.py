@@ -2,10 +2,10 @@
 
 NVRTC, the compiler as a library (cuda-bindings and nvidia-cuda-nvrtc of `pip install
 'graphc[cuda]'`), needs no toolkit and takes a quarter of nvcc's time; nvcc is the other way. One
-kernel makes one `NAME-KEY.cubin`, whose key is the digest of the text, the headers, the options
-and the compiler's version, in the cache of `runtime/cache.py`. Beside it lie the text and the
-compiler's log, which says how many registers the kernel takes. NVRTC works within this process, so
-GRAPHC_COMPILE_SECONDS ends nvcc alone.
+kernel makes one `NAME-KEY.cubin`, whose key is the digest of the text, the headers that it
+includes, the options and the compiler's version, in the cache of `runtime/cache.py`. Beside it lie
+the text and the compiler's log, which says how many registers the kernel takes. NVRTC works within
+this process, so GRAPHC_COMPILE_SECONDS ends nvcc alone.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def compile_cuda(
     flush = "true" if denormals() == "flush" else "false"
     early = ("-DGRAPHC_EARLY_LAUNCH",) if early_launch() else ()
     options = (*OPTIONS, f"-arch={arch}", f"-ftz={flush}", *early, *compiler.options)
-    parts = (text, _headers_digest(), *options, *compiler.command, compiler.version)
+    parts = (text, _headers_digest(_includes(text)), *options, *compiler.command, compiler.version)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     with cache.opened("cuda") as folder:
         stem = folder / f"{name}-{key}"
@@ -206,9 +206,24 @@ def _first_error(log: str) -> str:
 
 
 @functools.cache
-def _headers_digest() -> str:
+def _headers_digest(names: tuple[str, ...]) -> str:
+    """Of the headers of these names, and of those that they include."""
+    found: dict[Path, str] = {}
+    wanted = [HEADERS / name for name in names]
+    while wanted:
+        path = wanted.pop()
+        if path in found or not path.is_file():  # which the compiler says better
+            continue
+        found[path] = path.read_text()
+        for name in _includes(found[path]):
+            beside = path.parent / name
+            wanted.append(beside if beside.is_file() else HEADERS / name)
     digest = hashlib.sha256()
-    for path in sorted((*(HEADERS / "cuda").glob("*.cuh"), *HEADERS.glob("*.h"))):
-        digest.update(f"{path.name}\0".encode())
-        digest.update(path.read_bytes())
+    for path in sorted(found):
+        digest.update(f"{path.relative_to(HEADERS)}\0{found[path]}\0".encode())
     return digest.hexdigest()
+
+
+def _includes(text: str) -> tuple[str, ...]:
+    """The names in quotes that a text includes."""
+    return tuple(re.findall(r'^\s*#include "([^"]+)"', text, re.MULTILINE))

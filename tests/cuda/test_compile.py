@@ -79,6 +79,36 @@ def test_numbers_below_the_smallest_normal_one_are_flushed_unless_kept(compiler,
     assert code[0] != code[1]
 
 
+def test_a_header_that_changed_makes_another_cubin_of_what_includes_it_alone(
+    compiler, tmp_path: Path, monkeypatch
+):
+    headers = tmp_path / "headers"
+    (headers / "cuda").mkdir(parents=True)
+    monkeypatch.setattr(compiling, "HEADERS", headers)
+    monkeypatch.setattr(compiling, "OPTIONS", ("-std=c++20", f"-I{headers}"))
+    files = counted(monkeypatch, compiler)
+
+    def compiled(times: int, other: int) -> list[int]:
+        """Which of three texts are compiled, whose factors stand so in headers."""
+        (headers / "times.h").write_text(f"constexpr int times = {times};\n")
+        (headers / "cuda" / "far.cuh").write_text('#pragma once\n#include "times.h"\n')
+        (headers / "cuda" / "near.cuh").write_text('#pragma once\n#include "far.cuh"\n')
+        (headers / "cuda" / "other.cuh").write_text(f"constexpr int times = {other};\n")
+        compiling._headers_digest.cache_clear()
+        texts = [TEXT.replace("memory", name).replace("2 *", "times *") for name in names]
+        files.clear()
+        for text in texts:
+            compile_cuda(text, "twice", "sm_90a")
+        return [texts.index(file.read_text()) for file in files]
+
+    names = ("near", "far", "other")
+    assert compiled(2, 3) == [0, 1, 2]
+    assert compiled(2, 3) == []
+    assert compiled(4, 3) == [0, 1]
+    assert compiled(4, 5) == [2]
+    compiling._headers_digest.cache_clear()
+
+
 @pytest.mark.parametrize("content", [b"", b"cut short", None])
 def test_a_cubin_that_was_damaged_is_made_again(compiler, monkeypatch, content):
     files = counted(monkeypatch, compiler)

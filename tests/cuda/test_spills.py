@@ -70,7 +70,32 @@ def measured(x, w, scale, shift, v):
     return padded(graphc.relu((y - mean) * graphc.rsqrt(variance + 1e-5) * scale + shift), v)
 
 
+def norm(x, scale, shift):
+    apart = x - graphc.mean(x, (0, 2, 3), keepdims=True)
+    variance = graphc.mean(graphc.square(apart), (0, 2, 3), keepdims=True)
+    return apart * graphc.rsqrt(variance + 1e-5) * scale + shift
+
+
+def trained(stride: int, branches: int):
+    """The gradients of the parts of a step that make an image by batch norms, which a convolution
+    reads; and, where there are branches that are added, the image itself."""
+
+    def gradients(x, dy, scale, shift, *weights):
+        def loss(scale, shift, last, *first):
+            normed = [norm(graphc.conv2d(x, w), scale, shift) for w in first]
+            y = graphc.relu(sum(normed[1:], normed[0]))
+            z = graphc.conv2d(y, last, None, stride, last.shape[-1] // 2)
+            return graphc.sum(z * dy) + graphc.sum(y * y) * (branches - 1)
+
+        return graphc.grad(loss, tuple(range(3 + branches)))(scale, shift, *weights)
+
+    return gradients
+
+
 IMAGE, CHANNELS = (8, 512, 7, 7), (512, 1, 1)
+EACH, FIRST, LAST = (256, 1, 1), (256, 64, 1, 1), (64, 256, 1, 1)
+STRIDED = ((32, 64, 28, 28), (32, 256, 14, 14), EACH, EACH, (256, 256, 3, 3), FIRST)
+BRANCHED = ((32, 64, 56, 56), (32, 64, 56, 56), EACH, EACH, LAST, FIRST, FIRST)
 TWO = ((8, 64, 56, 56), (128, 64, 3, 3), (128, 1, 1), (128, 1, 1), (128, 128, 3, 3))
 MENDED: dict[str, tuple[Callable[..., Any], str, tuple[tuple[int, ...], ...]]] = {
     "dense": (dense, "float32", ((7680, 64), (256, 64))),
@@ -79,6 +104,8 @@ MENDED: dict[str, tuple[Callable[..., Any], str, tuple[tuple[int, ...], ...]]] =
     "wgrad": (lambda x, dy: dy.T @ x, "tf32", ((2048, 4096), (2048, 4096))),
     "dgrad": (lambda x, w: x @ w, "tf32", ((4096, 2048), (2048, 2048))),
     "measured": (measured, "float32", TWO),
+    "strided": (trained(2, 1), "float32", STRIDED),
+    "branched": (trained(1, 2), "float32", BRANCHED),
     "normed": (normed, "tf32", (IMAGE, CHANNELS, CHANNELS, (512, 512, 3, 3), IMAGE)),
 }
 """What spilled 4 to 128 bytes by NVRTC for one architecture at least, or is like what did."""

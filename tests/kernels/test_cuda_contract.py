@@ -20,6 +20,7 @@ from tests.kernels.cuda_harness import (
     arrays_of,
     assert_close,
     build_device,
+    mistaken,
     traced,
 )
 from tests.sim.playing import Played, simulator
@@ -182,6 +183,24 @@ def test_groups_of_threads_share_steps(tile: Tile, monkeypatch: pytest.MonkeyPat
         for got, other, want in zip(ahead, back, node.op.reference(*arrays), strict=True):
             assert_close(got, want, 1000)
             np.testing.assert_array_equal(got, other)
+
+
+def test_half_as_long_reads_of_crowded_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch):
+    """As for compute capability 8.0; which tiles are crowded there, the compiler says of others."""
+    need_command("g++", "clang++")
+    monkeypatch.setattr(tiles, "TILES", TILES[:1])
+    nodes = [n for n in NODES if n.op.kernel in ("nn", "nt", "conv_bias_relu")]
+    assert len(nodes) == 3 and all(str(TILES[0]) in lower(n, TARGET).source for n in nodes)
+    played = Played(simulator(check=True), nodes)
+    halved = Played(
+        simulator(check=True),
+        nodes,
+        mistaken("registers", ("most_held = 128", "most_held = 96")),
+    )
+    for node in nodes:
+        arrays = arrays_of(node)
+        for got, want in zip(halved.run(node, arrays), played.run(node, arrays), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
