@@ -100,7 +100,7 @@ def load(
     from graphc.runtime.planner.schedule import ROOM
     from graphc.runtime.units import building
 
-    graph, state = _packed(graph, state)
+    graph, state = _packed(graph, state, target)
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
     room = ROOM if limit is None and not search else 0
     if settings.tune:
@@ -228,17 +228,21 @@ def _machine(device: str, threads: int) -> str | None:
 
 
 def _packed(
-    graph: Graph, state: Mapping[str, StateBuffer]
+    graph: Graph, state: Mapping[str, StateBuffer], target: Target
 ) -> tuple[Graph, Mapping[str, StateBuffer]]:
     """`graph` with the relayouts of state that it leaves alone as state of its own, and the buffers
-    of all its state: those are converted once for each change, not in each call."""
+    of all its state: those are converted once for each change, not in each call. Elsewhere than on
+    the CPU copies of a buffer lie as programs want them."""
     from graphc.passes.rewriting.rewrite import drop_dead
 
     kept = set(graph.state) - {old for old, _ in graph.updates}
     packed = [n for n in graph.nodes if n.op.name == "relayout" and n.inputs[0] in kept]
     if not packed:
         return graph, state
-    buffers = {n.output.name: state[n.inputs[0].name].packed(n.output.type.layout) for n in packed}
+    buffers = {n.output.name: state[n.inputs[0].name] for n in packed}
+    if target.device == "cpu":
+        layouts = {n.output.name: n.output.type.layout for n in packed}
+        buffers = {name: b.packed(layouts[name]) for name, b in buffers.items()}
     nodes = tuple(n for n in graph.nodes if n not in packed)
     values = (*graph.state, *(n.output for n in packed))
     return drop_dead(replace(graph, state=values, nodes=nodes)), {**state, **buffers}

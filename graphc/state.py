@@ -36,9 +36,10 @@ def _aligned(make: Callable[..., Array], shape: tuple[int, ...], dtype: np.dtype
 
 class StateBuffer:
     """One piece of state. `array` is its host form (row-major, aligned) and never moves, so that
-    programs on the CPU may hold its address. Programs on other devices keep copies: `copies` maps
-    a device's name to its copy, and `current` names who wrote last ("host" is the CPU). bf16 lies
-    in it as two opaque bytes; `numpy` and `assign` speak of float32."""
+    programs on the CPU may hold its address. Programs on other devices keep copies, which may lie
+    under a layout: `copies` maps a copy's name to it, and `current` names that which was written
+    last ("host" is the CPU). bf16 lies in it as two opaque bytes; `numpy` and `assign` speak of
+    float32."""
 
     def __init__(self, value: Any, dtype: Any = None) -> None:
         source = host_array(value)
@@ -120,23 +121,39 @@ class PackedBuffer(StateBuffer):
         if self.version == self.source.version:
             return
         self.source.refresh_host()
-        shape, axis, width = self.type.shape, self.layout.axis, self.layout.width
-        assert axis is not None, f"{self.type} has lanes without use"
-        source, lack = self.source.array, -shape[axis] % width
-        if lack:
-            ends = [(0, lack if d == axis else 0) for d in range(len(shape))]
-            source = np.pad(source, ends)
-        split = (*shape[:axis], -1, width, *shape[axis + 1 :])
-        self.array[...] = np.moveaxis(source.reshape(split), axis + 1, -1)
+        self.array[...] = stored(self.source.array, self.layout)
         self.version = self.source.version
 
 
-def wrote(buffers: Iterable[StateBuffer], device: str) -> None:
-    """`device` has just written their newest contents. (A function of all: there may be many, and
-    a small step takes some microseconds in all.)"""
+def stored(array: Array, layout: Layout) -> Array:
+    """What `array` holds as it lies in memory under a layout, of the type's `storage_shape`; zeros
+    fill its last block. Row-major it is the array itself, else it may be a view of it."""
+    axis, width = layout.axis, layout.width
+    if axis is None:
+        return array
+    shape, lack = array.shape, -array.shape[axis] % width
+    if lack:
+        array = np.pad(array, [(0, lack if d == axis else 0) for d in range(len(shape))])
+    split = (*shape[:axis], -1, width, *shape[axis + 1 :])
+    return np.moveaxis(array.reshape(split), axis + 1, -1)
+
+
+def elements(array: Array, type: Type) -> Array:
+    """What a value holds, of its elements as they lie in memory: without the padding of its layout,
+    which may hold anything."""
+    whole, axis = array.reshape(type.storage_shape), type.layout.axis
+    if axis is None:
+        return whole
+    blocks = np.moveaxis(whole, -1, axis + 1)
+    whole = blocks.reshape(*type.shape[:axis], -1, *type.shape[axis + 1 :])
+    return whole[(*[slice(None)] * axis, slice(type.shape[axis]))]
+
+
+def wrote(buffers: Iterable[StateBuffer], copy: str) -> None:
+    """The newest contents of all have just been written to the copies of that name."""
     for buffer in buffers:
         buffer.version += 1
-        buffer.current = device
+        buffer.current = copy
 
 
 def snapshot(buffers: Mapping[str, StateBuffer], what: str = "state_dict") -> dict[str, Array]:

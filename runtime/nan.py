@@ -19,6 +19,7 @@ from graphc.ir import Graph, Node, Type, Value, Where
 from graphc.ops.fused import KernelNode
 from graphc.ops.scan import Scan
 from graphc.runtime.plan.plan import Launch
+from graphc.state import elements
 
 
 @dataclass(frozen=True)
@@ -164,17 +165,6 @@ def value_types(graph: Graph | None) -> dict[str, Type]:
 def kernel_name(node: Node) -> str:
     """What a profile and messages call the kernel of `node`."""
     return str(getattr(node.op, "kernel", node.op.name))
-
-
-def elements(array: Array, type: Type) -> Array:
-    """What a value holds, of its bytes as they lie in memory: without the padding of its layout,
-    which may hold anything."""
-    stored, axis = array.reshape(type.storage_shape), type.layout.axis
-    if axis is None:
-        return stored
-    blocks = np.moveaxis(stored, -1, axis + 1)
-    whole = blocks.reshape(*type.shape[:axis], -1, *type.shape[axis + 1 :])
-    return whole[(*[slice(None)] * axis, slice(type.shape[axis]))]
 
 
 class _Found(Exception):

@@ -20,7 +20,6 @@ from graphc.runtime.cpu.player import Address, Player, Task, resolve
 from graphc.runtime.nan import (
     Nan,
     Reads,
-    elements,
     has_nan,
     kernels_of,
     reads_of,
@@ -30,7 +29,7 @@ from graphc.runtime.nan import (
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
 from graphc.runtime.timing import Timing, timing
 from graphc.runtime.units import build_kernels
-from graphc.state import PackedBuffer, StateBuffer, aligned_empty, wrote
+from graphc.state import PackedBuffer, StateBuffer, aligned_empty, elements, wrote
 
 BYTES = Type((), "u8")
 ABSOLUTE, WORK, IO = 0, 1, 2

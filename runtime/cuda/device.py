@@ -17,12 +17,15 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from graphc.dtypes import Array
 from graphc.errors import CompileError, RunError
+from graphc.ir import ROW_MAJOR, Layout, Type
 from graphc.locks import new_lock
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.staging import Staging
-from graphc.state import StateBuffer
+from graphc.state import StateBuffer, elements, stored
 
 NON_BLOCKING = 1
 """The flag of streams that do not wait for the default stream."""
@@ -116,13 +119,19 @@ class Device:
         """Let go of what the driver gave when a context is current next."""
         self._retired.append(things)
 
-    def copy_of(self, buffer: StateBuffer) -> DeviceCopy:
-        """The buffer's copy here, made if there is none; its contents may be old."""
-        found = buffer.copies.get(self.name)
+    def copy_of(self, buffer: StateBuffer, layout: Layout) -> DeviceCopy:
+        """The buffer's copy here under a layout, made if there is none; its contents may be old."""
+        name = self.name_under(layout)
+        found = buffer.copies.get(name)
         if found is None:
-            found = buffer.copies[self.name] = DeviceCopy(self, buffer.array.nbytes)
+            type = buffer.type.with_layout(layout)
+            found = buffer.copies[name] = DeviceCopy(self, name, type)
         copy: DeviceCopy = found
         return copy
+
+    def name_under(self, layout: Layout) -> str:
+        """What copies here under a layout are called: the device, if they are row-major."""
+        return f"{self.name}{layout}"
 
 
 class Entered:
@@ -164,13 +173,14 @@ class Arena:
 
 
 class DeviceCopy:
-    """The contents of a StateBuffer on a device: `nbytes` bytes at `address`, which never moves.
-    `version` is that of the buffer whose contents it holds, -1 at first."""
+    """The contents of a StateBuffer on a device, as they lie under the layout of `type`, from
+    `address` on, which never moves. `version` is that of the buffer whose contents it holds, -1 at
+    first; `name` is among the buffer's copies."""
 
-    def __init__(self, device: Device, nbytes: int) -> None:
+    def __init__(self, device: Device, name: str, type: Type) -> None:
         self._device, self.lock = device, device.lock
-        memory = device.driver.mem_alloc(max(nbytes, 1))
-        self.nbytes = nbytes
+        self.name, self.type, self.nbytes = name, type, type.nbytes
+        memory = device.driver.mem_alloc(max(self.nbytes, 1))
         self.address = int(memory)
         self.version = -1
         # Not __del__: a collector that finds a cycle would finalize the memory itself as well.
@@ -178,14 +188,19 @@ class DeviceCopy:
 
     def read_into(self, array: Array) -> None:
         """Copy the contents as of the last call into the host's array."""
+        plain = self.type.layout == ROW_MAJOR
+        whole = array if plain else np.empty(self.type.storage_shape, array.dtype)
         with self._device.entered():
-            self._device.staging.download(array, self.address, self._device.streams[0])
+            self._device.staging.download(whole, self.address, self._device.streams[0])
+        if not plain:
+            array[...] = elements(whole, self.type)
 
     def refresh(self, buffer: StateBuffer) -> None:
         """Bring the newest contents here, in the order of stream 0."""
         if self.version != buffer.version:
             buffer.refresh_host()
-            self._device.staging.upload(self.address, buffer.array, self._device.streams[0])
+            array = np.ascontiguousarray(stored(buffer.array, self.type.layout))
+            self._device.staging.upload(self.address, array, self._device.streams[0])
             self.version = buffer.version
 
 

@@ -17,7 +17,6 @@ from graphc.runtime.cuda.player import CudaPlayer, Input
 from graphc.runtime.nan import (
     Nan,
     Reads,
-    elements,
     has_nan,
     kernels_of,
     reads_of,
@@ -27,7 +26,7 @@ from graphc.runtime.nan import (
 from graphc.runtime.plan.plan import Copy, Launch, Range
 from graphc.runtime.plan.unroll import Unrolled
 from graphc.runtime.timing import Timing, timing
-from graphc.state import aligned_empty
+from graphc.state import aligned_empty, elements
 
 
 def run_checked(executable: CudaPlayer, inputs: Sequence[Input]) -> None:

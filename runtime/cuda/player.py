@@ -32,7 +32,7 @@ from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserv
 from graphc.runtime.cuda.slot import Slot
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
-from graphc.state import StateBuffer, wrote
+from graphc.state import StateBuffer
 
 Input = Array | ForeignArray
 
@@ -120,9 +120,8 @@ class CudaPlayer:
     def _begin(self) -> None:
         """What comes before this device is locked: the locks of others may be taken."""
         refuse_reentry(self.plan.name)
-        name = self.device.name
-        for buffer in self.buffers:
-            if buffer.current != name:
+        for buffer, copy in self._state:
+            if buffer.current != copy.name:
                 buffer.refresh_host()
 
     def _submit(self, inputs: Sequence[Input]) -> Slot:
@@ -178,9 +177,9 @@ class CudaPlayer:
 
     def mark_updated(self) -> None:
         """Let the copies of the state that the plan writes be the newest contents."""
-        wrote((buffer for buffer, _ in self.updated), self.device.name)
         for buffer, copy in self.updated:
-            copy.version = buffer.version
+            buffer.version += 1
+            buffer.current, copy.version = copy.name, buffer.version
 
     def _bind(self) -> None:
         """Pack the launches for where the arena is now."""

@@ -53,7 +53,10 @@ def make_room(plan: Plan, state: Sequence[StateBuffer], device: Device) -> list[
     """Room for a plan: the arena, and the copies of the state, in order. RunError if the device's
     memory is too small; then no program has lost anything."""
     arena = device.arena
-    missing = {id(b): b.array.nbytes for b in state if device.name not in b.copies}
+    types = [binding.value.type for binding in plan.state]
+    pairs = list(zip(state, types, strict=True))
+    named = [(id(b), device.name_under(t.layout)) for b, t in pairs]
+    missing = {n: t.nbytes for n, (b, t) in zip(named, pairs, strict=True) if n[1] not in b.copies}
     free, _ = device.driver.mem_get_info()
     needed = sum(missing.values())
     if arena_bytes(plan) > arena.nbytes:
@@ -62,7 +65,7 @@ def make_room(plan: Plan, state: Sequence[StateBuffer], device: Device) -> list[
         raise out_of_memory(plan, device)
     reserve(plan, device)
     try:
-        return [device.copy_of(buffer) for buffer in state]
+        return [device.copy_of(buffer, type.layout) for buffer, type in pairs]
     except device.driver.MemoryError:
         raise out_of_memory(plan, device) from None
 

@@ -14,8 +14,9 @@ import graphc
 from graphc.errors import RunError
 from graphc.ir import Layout, Type
 from graphc.ops.fused import Fused
-from graphc.runtime.nan import elements, has_nan, kernels_of, reads_of
+from graphc.runtime.nan import has_nan, kernels_of, reads_of
 from graphc.runtime.plan.plan import Launch
+from graphc.state import elements
 
 DEVICES = ("cpu", "sim", "reference")
 

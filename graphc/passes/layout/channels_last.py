@@ -4,7 +4,8 @@ As `[n][h][w][c]` an image's channels lie side by side at every pixel, so that c
 whole runs of them, whatever the padding and the filter; row-major, what neighbours in a row hold
 begins at any address. The layout is `Layout(1, width)` with one block: `width` is the number of
 channels, rounded up to whole copies, and what lies behind the channels is never read. Weights
-[k, c, r, s] lie so too; all that are changed by the program are converted in one launch.
+[k, c, r, s] lie so too, those that the program changes between its calls as well (`filters.py`);
+what is given otherwise, or is no whole copies, is converted in one launch.
 
 Every kernel reads and writes every such layout, so that nothing but the speed depends on the
 choice: a value has its channels last if a convolution reads or writes it, or a kernel that has to
@@ -22,6 +23,7 @@ from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
 from graphc.ops.fused import Fused, KernelNode, kernels_in
 from graphc.ops.layout import Relayout
 from graphc.passes.fuse.sections import sections_of_sums
+from graphc.passes.layout.filters import lasting
 from graphc.passes.layout.layout import with_types
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.rewrite import drop_dead, names_of
@@ -45,7 +47,21 @@ def channels_last(graph: Graph, target: Target) -> Graph:
     converted = _Converted(graph, images, target)
     for convolution in convolutions:
         converted.count(convolution)
-    return _Rewriting(graph, images, converted).run()
+    filters = [c.weight for c in convolutions if c.weight is not None]
+    kept = lasting(graph, filters, _possible, _is_whole)
+    return _Rewriting(graph, images | kept, converted).run()
+
+
+def _possible(node: KernelNode) -> set[Value]:
+    """What a kernel reads and makes, of any layout."""
+    if node.op.template not in TEMPLATES:
+        return set()
+    return {*node.inputs, *node.outputs}.difference(_as_it_lies(node))
+
+
+def _is_whole(type: Type) -> bool:
+    """Whether it has channels, which are whole copies."""
+    return _is_image(type) and last(type).layout.width == type.shape[1]
 
 
 @dataclass(frozen=True)
@@ -117,17 +133,25 @@ def _is_image(type: Type) -> bool:
 
 
 def _never(node: KernelNode) -> Iterator[Value]:
-    """What stays row-major: the weights of a contraction, their gradients, what sections cut, and
-    what is read as if it had another shape."""
+    """What is no image: the weights of a contraction and their gradients, and what is read as it
+    lies."""
+    body = node.body
+    outer = dict(zip(body.inputs, node.inputs, strict=True))
+    for inner in body.nodes:
+        if inner.op.contracts and inner.op.images == 1:
+            yield outer[_source(body, inner.inputs[1])]
+        elif inner.op.contracts:
+            yield from node.outputs
+    yield from _as_it_lies(node)
+
+
+def _as_it_lies(node: KernelNode) -> Iterator[Value]:
+    """What must be row-major: what sections cut, and what is read as if it had another shape."""
     body = node.body
     outer = dict(zip(body.inputs, node.inputs, strict=True))
     for inner in body.nodes:
         if inner.op.contracts and sections_of_sums(body) is not None:
             yield from (*node.inputs, *node.outputs)
-        elif inner.op.contracts and inner.op.images == 1:
-            yield outer[_source(body, inner.inputs[1])]
-        elif inner.op.contracts:
-            yield from node.outputs
         if inner.op.moves and inner.op.index(inner.inputs[0].type) is None:
             yield from (outer[v] for v in _moved(body, inner.inputs[0]))
 
@@ -165,9 +189,13 @@ class _Converted:
             self.time[weight] = self.time.get(weight, 0.0) + time
 
     def pays(self, value: Value) -> bool:
-        """Whether a kernel's input is converted for it."""
+        """Whether a kernel's input is converted for it. State that the program leaves alone is
+        so before its calls, by whole copies so that programs that change it share one with it."""
         if value not in self.time or not _is_image(value.type):
             return False
+        updated = (old for old, _ in self.graph.updates)
+        if _is_whole(value.type) and value in self.graph.state and value not in updated:
+            return True
         rates = self.target.kind.rates
         return self.time[value] > 2 * value.type.nbytes / rates.bytes
 
@@ -197,7 +225,13 @@ class _Rewriting:
             nodes.append(node if kernel is None else self._kernel(kernel))
             made = [v for v in node.outputs if v in wanted]
             nodes += self._joined([(v, wanted[v]) for v in made])
-        return drop_dead(replace(self.graph, nodes=tuple(nodes)))
+        state = tuple(map(self._lying, self.graph.state))
+        updates = tuple((self._lying(a), self._lying(b)) for a, b in self.graph.updates)
+        return drop_dead(replace(self.graph, nodes=tuple(nodes), state=state, updates=updates))
+
+    def _lying(self, value: Value) -> Value:
+        """The value under the layout that all kernels know it with."""
+        return self.new[value] if value in self.images else value
 
     def _wanted(self) -> dict[Value, Node]:
         """The operands that are converted, with the first kernel that reads them so."""

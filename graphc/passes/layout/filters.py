@@ -1,0 +1,60 @@
+"""Filters that lie with their channels last in the state itself, so that no launch converts them.
+
+A convolution reads its filters [k, c, r, s] with the channels last, as it does images. Those that
+the program changes would be converted in each call; so they stay as they are read, between calls
+as well, and with them what their update goes through beside them: the gradient, which a block's
+sums leave as runs of channels, and moments. The host's arrays stay row-major (`DeviceCopy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from graphc.ir import Graph, Type, Value
+from graphc.ops.fused import KernelNode, kernels_in
+
+
+def lasting(
+    graph: Graph,
+    filters: Iterable[Value],
+    possible: Callable[[KernelNode], Iterable[Value]],
+    whole: Callable[[Type], bool],
+) -> frozenset[Value]:
+    """The values that have their channels last besides images: `filters` that are state or made
+    by kernels, and what kernels read and make of their shapes, as far as types are `whole`, every
+    kernel has the value among its `possible` ones, and state and its new contents lie alike."""
+    updates = dict(graph.updates)
+    nodes = kernels_in(graph)
+    known = set(map(id, nodes))
+    allowed = set(updates) | {v for n in nodes for v in n.outputs}
+    allowed -= {*graph.outputs, *(v for n in graph.nodes if id(n) not in known for v in n.inputs)}
+    for node in nodes:
+        allowed -= {*node.inputs, *node.outputs}.difference(possible(node))
+    allowed = {v for v in allowed if whole(v.type)}
+    chosen = allowed.intersection(filters)
+    waiting, touching = list(chosen), _touching(nodes)
+    while waiting:
+        value = waiting.pop()
+        beside = {v for node in touching.get(value, ()) for v in (*node.inputs, *node.outputs)}
+        new = {v for v in beside & allowed if v.type.shape == value.type.shape} - chosen
+        chosen |= new
+        waiting += new
+    while apart := set(_apart(updates.items(), chosen)):
+        chosen -= apart
+    return frozenset(chosen)
+
+
+def _touching(nodes: Iterable[KernelNode]) -> dict[Value, list[KernelNode]]:
+    """The kernels that read or make each value."""
+    found: dict[Value, list[KernelNode]] = {}
+    for node in nodes:
+        for value in dict.fromkeys((*node.inputs, *node.outputs)):
+            found.setdefault(value, []).append(node)
+    return found
+
+
+def _apart(updates: Iterable[tuple[Value, Value]], chosen: Collection[Value]) -> Iterator[Value]:
+    """Of state and its new contents that one is chosen of, that one."""
+    for old, new in updates:
+        if (old in chosen) != (new in chosen):
+            yield old if old in chosen else new
