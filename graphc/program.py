@@ -130,7 +130,7 @@ def compile(
         step = None if update is None else Update.of(traced, update, selection)
         before = _enabled(passes.BEFORE_GRADIENT, settings.disable)
         # A library computes a contraction, and nothing that its kernel would do besides.
-        own = ["fuse_columns", "fuse_products"] if settings.libraries else []
+        own = ["fuse_columns", "fuse_rows", "fuse_products"] if settings.libraries else []
         left_out = (*settings.disable, *own)
         after = _enabled(passes.after_gradient(precision), left_out)
 

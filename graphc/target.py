@@ -41,8 +41,9 @@ class Kind:
     the axis cut must be all columns."""
     adds_columns: bool = False
     """A kernel that reduces along rows may sum over all of them besides."""
-    sums_columns_of_products: bool = False
-    """A contraction adds up, in its epilogue, what reductions make of the columns of its output."""
+    reduces_products: bool = False
+    """The kernel of a contraction may go on with reductions of its output's columns, which it adds
+    up in its epilogue, or of its rows."""
     groups_products: bool = False
     """One launch may be the blocks of several contractions."""
     converts_on_reads: bool = False
@@ -68,7 +69,7 @@ CPU = Kind(
 """A core with AVX-512; its peak was measured as 284 GFLOP/s and 42 GB/s."""
 GPU = Kind(
     Rates(flops=20e6, bytes=2e6, launch=3.0, event=0.5, barrier=1.2),
-    sums_columns_of_products=True,
+    reduces_products=True,
     groups_products=True,
     converts_on_reads=True,
     overlaps_chunks=True,

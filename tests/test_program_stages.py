@@ -33,6 +33,7 @@ def test_stages_hold_the_graph_after_each_pass():
         "channel_lanes",
         "channels_last",
         "fuse_columns",
+        "fuse_rows",
         "fuse_products",
     ]
 

@@ -18,8 +18,8 @@ class Fused(Op):
     - contract: one Contraction on body inputs (through affine views), then pointwise ops over its
       output's index space; other operands are body inputs through affine views. Slices that cut
       the output into equal sections may be read by pointwise ops of the shape of one. Reductions
-      of that index space along all axes but the channels may follow, with pointwise ops behind
-      (`fuse_columns`);
+      of that index space along all axes but the channels, or along the last axis, may follow, with
+      pointwise ops behind (`fuse_columns`, `fuse_rows`);
     - reduce: Reductions of one input shape over one set of axes, and pointwise ops on either
       side of them: softmax, normalisation, activation-backward with its bias gradient;
     - pointwise: no reduction. Outputs of several shapes make several parts of one launch.

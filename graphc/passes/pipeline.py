@@ -25,6 +25,7 @@ lane_weights        behind layout: it looks at kernels with the batch in the lan
 channel_lanes       last: it looks at kernels that the batch's lanes left row-major
 channels_last       likewise, for devices whose kernels copy several elements at once
 fuse_columns        behind layouts, which look at kernels of one contraction or of reductions alone
+fuse_rows           likewise
 fuse_products       last: it looks at kernels that are finished, and changes none of them
 """
 
@@ -36,6 +37,7 @@ from graphc.passes.fuse.place_constants import place_constants
 from graphc.passes.fuse.pointwise import fuse_pointwise
 from graphc.passes.fuse.precision import narrow_products, round_products
 from graphc.passes.fuse.products import fuse_products
+from graphc.passes.fuse.rows import fuse_rows
 from graphc.passes.fuse.updates import fuse_updates
 from graphc.passes.fuse.widen import widen
 from graphc.passes.layout.channels import channel_lanes
@@ -76,6 +78,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("channel_lanes", channel_lanes),
     ("channels_last", channels_last),
     ("fuse_columns", fuse_columns),
+    ("fuse_rows", fuse_rows),
     ("fuse_products", fuse_products),
 )
 PRECISIONS: dict[str, tuple[tuple[str, Pass, str], ...]] = {
@@ -106,6 +109,7 @@ OPTIONAL = (
     "channel_lanes",
     "channels_last",
     "fuse_columns",
+    "fuse_rows",
     "fuse_products",
     "by_step",
     "join_launches",

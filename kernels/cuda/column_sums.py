@@ -1,5 +1,5 @@
 """Contractions whose columns are reduced: the statistics of a batch norm behind a convolution, or
-the sums of its gradient.
+the sums of its gradient; or whose rows are, as by a layer norm.
 
 The body is a contraction with its epilogue, and reductions of what that makes, along all axes but
 its columns, with pointwise work behind them. The first sums are added up where the output is in
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.bulk_tiles import BulkTile
@@ -71,6 +71,8 @@ class Behind:
     operands: tuple[Value, ...]
     pointers: Pointers
     tickets: bool = False
+    of_rows: bool = False
+    """Whether it reduces rows of the product that its threads hold, and not columns."""
 
     def epilogue(self, nest: Nest, domain: Domain, places: tuple[Place, ...]) -> Epilogue:
         """That of `before`, with the operands in registers."""
@@ -121,6 +123,10 @@ class Behind:
         columns, before they reduce: a single launch whose blocks have less to read by that than a
         launch takes. None where that is not so."""
         shape = text.shape
+        if self.of_rows:
+            whole = (shape.rows, shape.columns, shape.length) == (rows, columns, RUN)
+            moved = parts * shape.across * columns * 4
+            return text if whole and moved <= LAUNCH * ALONE else None
         if shape.splits > 1 or (shape.rows, shape.columns, shape.length) != (columns, rows, RUN):
             return None
         if shape.rows_apart or shape.threads != KEEPING_THREADS:
@@ -237,21 +243,31 @@ def behind_of(body: Graph, tickets: bool = False) -> Behind | None:
             late.update(node.outputs)
     if not late:
         return None
-    stored = tuple(v for v in body.outputs if v not in late)
-    inputs, known = (*body.inputs, *stored), {*stored}
+    (shape,) = {n.output.type.shape for n in body.nodes if n.op.contracts}
+    stored = tuple(v for v in body.outputs if v not in late and v.type.shape == shape)
+    reshaped = [n for n in body.nodes if n.op.is_planned and n.inputs[0] in stored]
+    known = {*stored, *(n.output for n in reshaped)}
+    inputs = (*body.inputs, *stored, *(n.output for n in reshaped))
     nodes = [n for n in body.nodes if known.isdisjoint(n.outputs)]
-    outputs = tuple(v for v in body.outputs if v in late)
+    outputs = tuple(v for v in body.outputs if v not in stored)
     behind = replace(body, inputs=inputs, outputs=outputs, nodes=tuple(nodes))
-    behind = factored(in_one_pass(replace(behind, nodes=needed(behind, nodes))))
+    behind = replace(behind, nodes=needed(behind, nodes))
     extents = reduced_shape(behind)
     order = memory_order([v for v in (*inputs, *outputs) if v.type.shape == extents])
     pointers = Names().pointers(body)
+    pointers |= {n.output: pointers[n.inputs[0]] for n in reshaped}  # the same bytes
     domain = Domain(tuple(extents[d] for d in order))
-    rows = find_rows(behind, domain, apart=True, order=order, pointers=pointers)
-    operands = tuple(s.value for s in rows.loops[0].sums)
+    find = partial(find_rows, domain=domain, apart=True, order=order, pointers=pointers)
+    rows, operands = find(behind), tuple[Value, ...]()
+    sharing = choose_shape(rows)
+    of_rows = sharing.rows_apart and sharing.held
+    if not of_rows:
+        behind = factored(in_one_pass(behind))
+        rows = find(behind)
+        operands = tuple(s.value for s in rows.loops[0].sums)
     nodes = [n for n in body.nodes if late.isdisjoint(n.outputs)]
     made = {v for n in nodes for v in n.outputs}
     nodes += [n for n in behind.nodes if made.isdisjoint(n.outputs)]
     before = replace(body, outputs=(*stored, *operands))
     before = replace(before, nodes=needed(before, nodes), outputs=stored)
-    return Behind(body, before, rows, operands, pointers, tickets)
+    return Behind(body, before, rows, operands, pointers, tickets, of_rows)

@@ -110,7 +110,9 @@ def _found(
     problem = make_problem(whole, body, first=first)
     taps = [] if order else problems_by_taps(nest, body)
     if behind is not None:  # whose sums of columns are those of whole blocks
-        finishes = replace(finishes, clusters=False)
+        _, m, n, _ = problem.sizes
+        adds = behind.of_rows and behind.adding(behind.text(None, 0), m, n, 2) is not None
+        finishes = replace(finishes, clusters=False, behind=adds)
     element, _ = products(problem, False)
     held: list[PatchFound] = []
     if not (order or looped):

@@ -73,11 +73,12 @@ class Partial:
         """Bytes of the parts of whole tiles."""
         return self.parts * self.tiles * self.tile_sums * self.itemsize
 
-    def by_launch(self) -> float:
-        """Cycles of storing the parts, and of a launch that adds them."""
+    def by_launch(self, behind: bool = False) -> float:
+        """Cycles of storing the parts, and of a launch that adds them, or that is `behind` anyway
+        and adds them besides."""
         moved = self.parts * self.sums * self.itemsize / BYTES
         waits = WAIT * self.parts / lanes_of(self.parts, self.itemsize)
-        return moved + max(LAUNCH, GAP + moved + waits)
+        return moved + (moved + waits if behind else max(LAUNCH, GAP + moved + waits))
 
     def by_block(self) -> float:
         """Cycles of storing the parts, and until the last blocks have added them."""
@@ -93,17 +94,19 @@ class Partial:
 @dataclass(frozen=True)
 class Finishes:
     """Who may add parts besides a second launch: the last block, which draws `tickets`, or the
-    blocks of `clusters`, which then do so wherever they can."""
+    blocks of `clusters`, which then do so wherever they can. The second launch may be one that is
+    `behind` the contraction anyway."""
 
     tickets: bool = False
     clusters: bool = False
+    behind: bool = False
 
     def best(self, partial: Partial) -> tuple[float, Finish]:
         """The estimated cycles, and who takes them."""
         clusters = self.clusters and partial.clusters
         if clusters and adds_in_cluster(partial.parts, partial.itemsize):
             return partial.by_cluster(), Finish.CLUSTER
-        launch, block = partial.by_launch(), partial.by_block()
+        launch, block = partial.by_launch(self.behind), partial.by_block()
         if self.tickets and partial.draws and block < launch:
             return block, Finish.BLOCK
         return launch, Finish.LAUNCH

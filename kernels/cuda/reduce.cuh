@@ -83,6 +83,7 @@ template <class Block, class Index, Index Rows, Index Columns, int Across, int A
           bool RowsApart, int Splits = 1, int Length = 1>
 struct Reduce {
   static constexpr int threads = Across * Along;
+  static constexpr bool rows_apart = RowsApart;
   static_assert(threads % 32 == 0, "whole warps");
   static_assert(!RowsApart || (Along & (Along - 1)) == 0, "rows are halved");
   static_assert((RowsApart ? Columns : Rows) % Length == 0, "whole runs");

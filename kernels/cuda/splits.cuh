@@ -58,28 +58,34 @@ GRAPHC_INLINE void finish_splits(const Block& block, const typename Problem::Sum
 }
 
 // What the second launch does, by the threads of a reduction of the product's columns, which lie as
-// its rows do (reduce.cuh): each adds the parts of all elements that it is going to read.
+// its rows do (reduce.cuh), or of its rows: each adds the parts of all elements that it is going to
+// read.
 template <class Problem, class Rows, class Epilogue>
 GRAPHC_INLINE void add_parts(const Rows& rows, const typename Problem::Sum* workspace,
                              const Epilogue& epilogue) {
-  using Sums = Run<typename Problem::Sum, Rows::rows_at_once>;
-  static_assert(Problem::batches == 1 && Epilogue::run == Rows::rows_at_once, "runs of columns");
-  static_assert(Problem::M == Rows::steps && Problem::N == Rows::places * Rows::rows_at_once,
+  constexpr int run = Rows::columns_at_once * Rows::rows_at_once;
+  using Sums = Run<typename Problem::Sum, run>;
+  static_assert(Problem::batches == 1 && Epilogue::run == run, "runs of columns");
+  static_assert(Rows::rows_apart ? Problem::M == Rows::places && Problem::N == Rows::steps * run
+                                 : Problem::M == Rows::steps && Problem::N == Rows::places * run,
                 "as it lies");
   constexpr long long count = static_cast<long long>(Problem::M) * Problem::N;
-  rows.template each<2>(
-      [&](int m) {
+  const auto m_of = [&](int i) { return Rows::rows_apart ? rows.row : i; };
+  const auto n_of = [&](int i) { return Rows::rows_apart ? i : rows.row; };
+  rows.template each<Rows::rows_apart ? 1 : 2>(
+      [&](int i) {
         Sums sums = {};
 #pragma unroll 12
         for (int split = 0; split < Problem::splits; split++) {
-          const long long at = split * count + static_cast<long long>(m) * Problem::N + rows.row;
+          const long long at =
+              split * count + static_cast<long long>(m_of(i)) * Problem::N + n_of(i);
           const auto part = *reinterpret_cast<const Sums*>(workspace + at);
 #pragma unroll
-          for (int j = 0; j < Rows::rows_at_once; j++) sums.at[j] += part.at[j];
+          for (int j = 0; j < run; j++) sums.at[j] += part.at[j];
         }
         return sums;
       },
-      [&](int m, const Sums& sums) { epilogue(0, m, rows.row, sums); });
+      [&](int i, const Sums& sums) { epilogue(0, m_of(i), n_of(i), sums); });
 }
 
 }  // namespace graphc

@@ -63,7 +63,8 @@ def contractions(precision: str) -> list[Node]:
     """Those of a training step."""
     specs = spec(2, 3, 7, 6), spec(2, dtype="int32")
     options = {"update": optim.SGD(lr=0.1), "device": "cuda", "precision": precision}
-    options["disable"] = ["fuse_columns", "fuse_products"]  # as is done where libraries are tried
+    # As is done where libraries are tried:
+    options["disable"] = ["fuse_columns", "fuse_rows", "fuse_products"]
     step = graphc.compile(loss_fn, Net(), *specs, **options)
     found = [n for n in step.graph.nodes if getattr(n.op, "template", "") == "contract"]
     return [n for n in found if any("conv" in inner.op.name for inner in n.op.body.nodes)]

@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent.parent / "golden" / "passes"
 PASSES: dict[str, Pass] = dict((*BEFORE_GRADIENT, *AFTER_GRADIENT))
 AGAIN = {"store_or_recompute_traced", "hoist_gradient", "clean_hoisted"}
 """Passes that run a second time, by the names of that."""
-GPU = {"channels_last", "fuse_columns", "fuse_products"}
+GPU = {"channels_last", "fuse_columns", "fuse_rows", "fuse_products"}
 """Passes that do something on a GPU alone."""
 ARROW = "->\n"
 

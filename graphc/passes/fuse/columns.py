@@ -9,6 +9,7 @@ the one that would read the image first.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
@@ -30,22 +31,54 @@ MOST_SUMS = 3
 def fuse_columns(graph: Graph, target: Target) -> Graph:
     """`graph` whose kernels with contractions reduce their output's columns, where something does
     that with them alone."""
-    if not target.kind.sums_columns_of_products:
+    if not target.kind.reduces_products:
         return graph
-    partition = Partition(graph, name="fuse_columns")
-    makers = {v: n for n in kernels_in(graph) if n.op.template == "contract" for v in n.outputs}
+    reason = "its first sums are those of columns that a contraction has made"
+    return fuse_behind(graph, "fuse_columns", _convolves, _reduced, reason)
+
+
+def fuse_behind(
+    graph: Graph,
+    name: str,
+    makes: Callable[[KernelNode], bool],
+    reduced: Callable[[KernelNode], list[Value]],
+    reason: str,
+) -> Graph:
+    """`graph` whose kernels with contractions, if one `makes` such, go on with a kernel that
+    reduces what they make, perhaps reshaped: whose `reduced` values are such, and which computes
+    element by element where they are. `name` is that of the pass, `reason` why it does so."""
+    partition = Partition(graph, _reshapes, name)
+    makers = {v: n for n in kernels_in(graph) if makes(n) for v in n.outputs}
     pairs: dict[int, tuple[KernelNode, KernelNode]] = {}
     for node in kernels_in(graph):
-        for value in _reduced(node):
-            maker = makers.get(value)
-            if maker is None or id(maker) in pairs or not _sums(maker, node, value):
+        for value in reduced(node):
+            source = made(value, graph.producers)
+            maker = makers.get(source)
+            if maker is None or id(maker) in pairs or not _sums(maker, node, value, source):
                 continue
             if partition.can_merge(partition.of(maker), partition.of(node)):
                 partition.merge(partition.of(maker), partition.of(node))
                 pairs[id(maker)] = maker, node
-                joined(node, "its first sums are those of columns that a contraction has made")
+                joined(node, reason)
                 break
     return _with_pairs(graph, list(pairs.values()))
+
+
+def made(value: Value, producers: Mapping[Value, Node]) -> Value:
+    """What `value` is a reshape of, or itself."""
+    producer = producers.get(value)
+    return producer.inputs[0] if producer is not None and _reshapes(producer) else value
+
+
+def _reshapes(node: Node) -> bool:
+    """Whether a node between kernels gives what it reads another shape."""
+    return node.op.moves and node.op.is_planned
+
+
+def _convolves(node: KernelNode) -> bool:
+    """Whether a kernel has a contraction of one image with what is none."""
+    found = any(n.op.contracts and n.op.images == 1 for n in node.body.nodes)
+    return found and node.op.template == "contract"
 
 
 def _reduced(node: KernelNode) -> list[Value]:
@@ -67,13 +100,15 @@ def _runs(value: Value) -> bool:
     return kind.dtype == "f32" and last and channels * size % RUN == 0
 
 
-def _sums(maker: KernelNode, node: KernelNode, value: Value) -> bool:
-    """Whether what leads to the first sums of `node` is computed where `maker` has `value`: element
-    by element, from images alike and what there is for each channel."""
+def _sums(maker: KernelNode, node: KernelNode, value: Value, source: Value) -> bool:
+    """Whether what leads to the first sums of `node` is computed where `maker` has `source`, which
+    is `value`: element by element, from values alike and what there is for each channel or row."""
     product = next(n for n in maker.body.nodes if n.op.contracts)
-    if product.op.images != 1 or sections_of_sums(maker.body) is not None:
+    if sections_of_sums(maker.body) is not None:
         return False
-    if product.output.type.shape != value.type.shape:
+    if product.output.type.shape != source.type.shape:
+        return False
+    if source.type.shape[-1] != value.type.shape[-1]:
         return False
     if any(n.op.reduced_axes is not None for n in maker.body.nodes):
         return False
@@ -93,11 +128,17 @@ def _with_pairs(graph: Graph, pairs: list[tuple[KernelNode, KernelNode]]) -> Gra
     """`graph` with one node for each pair."""
     if not pairs:
         return graph
-    names = KernelNames(graph)
+    names, producers = KernelNames(graph), graph.producers
     whole = {}
     for first, second in pairs:
         name = names.fresh(f"{first.op.kernel}_{second.op.kernel}")
-        whole[id(second)] = as_one((first, second), name, first.op.note)
+        inside = {*first.outputs}
+        between = [
+            n
+            for v in second.inputs
+            if (n := producers.get(v)) and _reshapes(n) and n.inputs[0] in inside
+        ]
+        whole[id(second)] = as_one((first, second), name, first.op.note, between)
     gone = {id(first) for first, _ in pairs}
     nodes = [whole.get(id(n), n) for n in graph.nodes if id(n) not in gone]
     return replace(graph, nodes=topological(nodes))

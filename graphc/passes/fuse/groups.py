@@ -76,11 +76,14 @@ def _fuse(
     return KernelNode(Fused(name, body_graph, note), tuple(inputs), outputs, where)
 
 
-def as_one(nodes: Sequence[KernelNode], name: str, note: str = "") -> KernelNode:
-    """One fused node of this name that does what fused nodes do, and makes all that they make."""
-    made = {v for n in nodes for v in n.outputs}
+def as_one(
+    nodes: Sequence[KernelNode], name: str, note: str = "", between: Sequence[Node] = ()
+) -> KernelNode:
+    """One fused node of this name that does what fused nodes do, and makes all that they make. Its
+    body has the nodes `between` them besides."""
+    made = {v for n in (*nodes, *between) for v in n.outputs}
     inputs = dict.fromkeys(v for n in nodes for v in n.inputs if v not in made)
-    whole: dict[tuple[Value, ...], Node] = {}
+    whole: dict[tuple[Value, ...], Node] = {n.outputs: n for n in between}
     for node in nodes:
         inside, outside = (*node.body.inputs, *node.body.outputs), (*node.inputs, *node.outputs)
         new = dict(zip(inside, outside, strict=True))

@@ -1,0 +1,60 @@
+"""Fuse reductions of the rows that a contraction makes: a layer norm behind a projection, and its
+gradient behind the data gradient that it reads.
+
+Where rows are few, k is cut to fill a device, and a launch adds the parts of each sum. A kernel
+that reduces rows reads each element in one thread, which can add its parts: both kernels become
+one, without a launch between them.
+"""
+
+from __future__ import annotations
+
+from graphc.cost import node_flops
+from graphc.ir import ROW_MAJOR, Graph, Value
+from graphc.ops.fused import KernelNode
+from graphc.passes.fuse.columns import RUN, fuse_behind
+from graphc.target import Target
+
+LEAST_BYTES = 256 * 2**10
+"""Of a value whose sums are cut: those of fewer are shared by the threads of a block."""
+MOST_BYTES = 2 * 2**20
+"""Of one for which tiles of 64 x 64 sums do not fill a large device."""
+LEAST_SUMMED = 512
+"""Products of a sum that are worth cutting."""
+MOST_COLUMNS = 4096
+"""Of rows that stay in a block's registers."""
+
+
+def fuse_rows(graph: Graph, target: Target) -> Graph:
+    """`graph` whose kernels with small contractions reduce the rows that they make, where something
+    does that with them."""
+    if not target.kind.reduces_products:
+        return graph
+    reason = "it adds the parts of what a contraction makes"
+    return fuse_behind(graph, "fuse_rows", _long, _rows, reason)
+
+
+def _long(node: KernelNode) -> bool:
+    """Whether a kernel has a contraction whose sums are worth cutting."""
+    products = [n for n in node.body.nodes if n.op.contracts]
+    worth = (node_flops(n) >= 2 * LEAST_SUMMED * n.output.type.size for n in products)
+    return node.op.template == "contract" and any(worth)
+
+
+def _rows(node: KernelNode) -> list[Value]:
+    """The values whose rows the kernel reduces; none if it does something else."""
+    if node.op.template != "reduce":
+        return []
+    found = [n for n in node.body.nodes if n.op.reduced_axes is not None]
+    shape = found[0].inputs[0].type.shape
+    last = (len(shape) - 1,)
+    if any(n.op.reduced_axes != last for n in found) or shape[-1] > MOST_COLUMNS:
+        return []
+    return [v for v in node.inputs if v.type.shape == shape and _runs(v)]
+
+
+def _runs(value: Value) -> bool:
+    """Whether a value is of float32, of such a size, and its rows are whole runs."""
+    kind = value.type
+    few = LEAST_BYTES <= kind.nbytes <= MOST_BYTES
+    whole = kind.rank > 1 and kind.shape[-1] * kind.numpy_dtype.itemsize % RUN == 0
+    return kind.dtype == "f32" and kind.layout == ROW_MAJOR and few and whole

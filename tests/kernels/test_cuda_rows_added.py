@@ -1,0 +1,156 @@
+"""Parts of a projection's sums that the launch of a layer norm behind it adds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim
+from graphc.kernels.cuda import column_sums, contract_text, finishing
+from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes, Partial
+from graphc.ops.fused import kernels_in
+from graphc.passes.fuse import rows
+from tests.cuda.test_spills import NEEDED
+from tests.tools import first_quick, need_command
+from tools.spills.compiling import spills, usages
+
+SHAPE = (3, 7, 96)
+WAYS = contract_text.ways
+
+
+class Normed(nn.Module):
+    """Rows that fill no whole blocks, and a residual beside the second one."""
+
+    def __init__(self) -> None:
+        self.up, self.norm1 = nn.Linear(96, 132), nn.LayerNorm(132)
+        self.down, self.norm2 = nn.Linear(132, 96), nn.LayerNorm(96)
+        self.head = nn.Linear(96, 100)
+
+    def forward(self, x: Any) -> Any:
+        y = graphc.relu(self.norm1(self.up(x)))
+        return self.head(self.norm2(x + self.down(y)))
+
+
+def cut(*arguments: Any) -> Any:
+    """Every way with k in three parts, which a second launch adds, as far as there are such."""
+    found = list(WAYS(*arguments))
+    return [replace(w, splits=3) for w in found if w.tile.k <= 32] or found
+
+
+def compiled(device: str, **options: Any) -> Any:
+    graphc.seed(0)
+
+    def loss(model: Any, x: Any) -> Any:
+        y = model(x)
+        return graphc.mean(y * y)
+
+    x, settings = graphc.spec(SHAPE), {"update": optim.SGD(lr=0.1), "precision": "tf32"}
+    return graphc.compile(loss, Normed(), x, device=device, **settings, **options)
+
+
+def steps(program: Any) -> dict[str, Any]:
+    """The state after two steps."""
+    x = np.random.default_rng(3).normal(1, 1, SHAPE).astype(np.float32)
+    for _ in range(2):
+        program(x)
+    return dict(program.state_dict())
+
+
+def adding(program: Any) -> list[Any]:
+    return [k for k in program.plan.kernels.values() if "add_parts<Problem>(" in k.source]
+
+
+@pytest.fixture
+def parts(clean_environment: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    clean_environment.setenv("GRAPHC_TICKETS", "0")
+    clean_environment.setattr(contract_text, "ways", cut)
+    clean_environment.setattr(rows, "LEAST_BYTES", 0)
+    clean_environment.setattr(rows, "LEAST_SUMMED", 0)
+    return clean_environment
+
+
+def test_training_is_as_by_the_reference(parts: pytest.MonkeyPatch):
+    """Forward two layer norms, backward the gradients of both."""
+    need_command("g++", "clang++")
+    parts.setenv("GRAPHC_CHECK", "race")
+    here = compiled("sim", streams=1)
+    kernels = adding(here)
+    assert [len(k.launches) for k in kernels] == [2, 2, 2, 2]
+    assert ["dgrad" in k.name for k in kernels] == [False, False, True, True]
+    got, want = steps(here), steps(compiled("reference"))
+    several = steps(compiled("sim", streams=4))
+    for key, array in got.items():
+        scale = np.abs(want[key]).max()
+        np.testing.assert_allclose(array, want[key], rtol=0, atol=2e-2 * scale, err_msg=key)
+        assert array.tobytes() == several[key].tobytes()
+
+
+def test_what_adds_parts_makes_the_bits_of_two_launches(parts: pytest.MonkeyPatch):
+    need_command("g++", "clang++")
+    together = steps(compiled("sim", streams=1))
+    apart = compiled("sim", streams=1, disable="fuse_rows")
+    assert not adding(apart)
+    for key, array in steps(apart).items():
+        assert array.tobytes() == together[key].tobytes(), key
+
+
+def test_blocks_that_would_read_more_than_in_the_time_of_a_launch_add_none(
+    parts: pytest.MonkeyPatch,
+):
+    read = 3 * 8 * 132 * 4  # three parts of eight rows
+    for cycles, count in ((read / column_sums.ALONE, 4), (read / column_sums.ALONE - 1, 2)):
+        parts.setattr(column_sums, "LAUNCH", cycles)
+        assert len(adding(compiled("sim", streams=1))) == count
+
+
+def fused(program: Any) -> int:
+    """The kernels with a contraction and reductions behind it."""
+    nodes = kernels_in(program.stages["fuse_rows"])
+    kinds = [{bool(n.op.contracts) for n in node.body.nodes if n.op.contracts or reduces(n)}
+             for node in nodes]  # fmt: skip
+    return kinds.count({True, False})
+
+
+def reduces(node: Any) -> bool:
+    return node.op.reduced_axes is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LEAST_BYTES", 3 * 7 * 96 * 4 + 1),
+        ("MOST_BYTES", 3 * 7 * 132 * 4 - 1),
+        ("MOST_COLUMNS", 131),
+    ],
+)
+def test_rows_of_other_sizes_stay_apart(name: str, value: int, parts: pytest.MonkeyPatch):
+    assert fused(compiled("sim")) == 4
+    parts.setattr(rows, name, value)
+    assert fused(compiled("sim")) == 2
+
+
+def test_sums_of_few_products_stay_apart(parts: pytest.MonkeyPatch):
+    parts.setattr(rows, "LEAST_SUMMED", 97)
+    assert fused(compiled("sim")) == 2  # of 132 and of 100 products, not of twice 96
+
+
+def test_a_launch_that_is_behind_anyway_adds_parts_for_what_moving_them_takes():
+    partial = Partial(4, 1 << 18, 4, 32, 128 * 64, True, False)
+    moved = 4 * (1 << 20) / finishing.BYTES
+    behind = Finishes(tickets=True, behind=True)
+    assert behind.best(partial) == (2 * moved + 4 * finishing.WAIT, Finish.LAUNCH)
+    assert BY_LAUNCH.best(partial)[0] - behind.best(partial)[0] >= finishing.GAP
+
+
+@pytest.mark.parametrize("needed", NEEDED)
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
+def test_they_fit_registers(needed: str, arch: str, parts: pytest.MonkeyPatch, tmp_path: Any):
+    parts.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
+    texts = {k.name: k.source for k in adding(compiled("sim", streams=1))}
+    found = dict(usages(texts, NEEDED[needed](), arch))
+    assert len(found) == len(texts) == 4
+    assert spills(found) == []
