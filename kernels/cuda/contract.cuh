@@ -116,7 +116,8 @@ struct Contract {
       block.template add_parts<Contract, Tile>(batch, m0, n0, sums, ring, epilogue);
     else if constexpr (sums_columns<Epilogue>) finish_columns(block, m0, n0, sums, ring, epilogue);
     else if constexpr (Problem::sections == 1 && !Tile::exchanges)
-      sums.template visit<decltype(sums)::run == Epilogue::run ? Epilogue::run : 1>(
+      sums.template visit<
+          decltype(sums)::run == Epilogue::run && N % Epilogue::run == 0 ? Epilogue::run : 1>(
           [&](int m, int n, const auto& sum) {
             if (m0 + m < M && n0 + n < N) epilogue(batch, m0 + m, n0 + n, sum);
           });
@@ -173,7 +174,6 @@ struct Contract {
                                         const Epilogue& epilogue) {
     constexpr int run = Epilogue::run, across = BN / run;
     constexpr int rows = BM / ceil_div(Tile::groups * BM * Tile::pitch * sizeof(T), shared_bytes);
-    static_assert(N % run == 0, "a run exists or does not");
     static_assert(BM % rows == 0, "whole parts");
     for (int first = 0; first < BM; first += rows) {
       const T* const ring = exchange<rows>(block, sums, tiles, first);
@@ -182,8 +182,7 @@ struct Contract {
         const int m = m0 + first + i / across, n = i % across * run;
         if (m >= M || n0 + n >= N) continue;
         const T* const sum = ring + i / across * Tile::pitch + n;
-        if constexpr (run == 1) epilogue(batch, m, n0 + n, *sum);
-        else epilogue(batch, m, n0 + n, *reinterpret_cast<const Run<T, run>*>(sum));
+        apply_run<N>(epilogue, batch, m, n0 + n, sum);
       }
     }
   }

@@ -47,7 +47,7 @@ def functor(
         used, named = program.used(indices), zip(axes, indices, strict=True)
         return [*(_index(problem, g, name, index) for g, name in named if name in used), *padding]
 
-    runs = None if apart else runs_of_sums(problem, epilogue)
+    runs = None if apart else runs_of_sums(problem, epilogue, tails=sums is None)
     one, several, fields = [], [], []
     if runs is not None:
         added = sums.added(epilogue.wanted) if sums else ()
@@ -107,8 +107,9 @@ def _merged(problem: Problem, epilogue: Epilogue) -> tuple[Epilogue, list[tuple[
     return merged, [tuple(kept[d] for d in group) for group in groups]
 
 
-def runs_of_sums(problem: Problem, epilogue: Epilogue) -> Runs | None:
-    """How the epilogue goes through runs of neighbouring columns; None if it does not."""
+def runs_of_sums(problem: Problem, epilogue: Epilogue, tails: bool = False) -> Runs | None:
+    """How the epilogue goes through runs of neighbouring columns, with `tails` where the columns
+    are not whole runs; None if it does not."""
     nest, columns = problem.nest, problem.columns
     merged, axes = _merged(problem, epilogue)
     wide = [i for i in columns if nest.axes[i].extent > 1]
@@ -118,7 +119,7 @@ def runs_of_sums(problem: Problem, epilogue: Epilogue) -> Runs | None:
     if nest.node.output.type.numpy_dtype.itemsize != 4 or padded:
         return None
     part = Part((), merged.domain, merged.program, merged.pointers)
-    return runs_of(part, merged.program, shortest=True)
+    return runs_of(part, merged.program, shortest=True, tails=tails)
 
 
 def _index(problem: Problem, group: tuple[int, ...], name: str, index: str) -> str:

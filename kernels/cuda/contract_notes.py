@@ -40,10 +40,7 @@ def told(
             f"{tile.m} x {tile.n} sums, {tile.k * tile.taps} of k per step{cut}"
         )
     elif isinstance(tile, GradientTile):
-        of = (
-            f"blocks that hold what {tile.lines} lines of dy and all taps read, "
-            f"{tile.m} x {tile.n} channels{cut}"
-        )
+        of = f"blocks that hold what {tile.held_by_block}{cut}"
     else:
         of = f"a {tile.m} x {tile.n} tile of sums per block, {tile.k} of k per step{shared}{cut}"
     why = "of those tried the cheapest" if rank == 1 else f"number {rank} of those by the model,"

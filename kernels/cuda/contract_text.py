@@ -18,12 +18,14 @@ from graphc.kernels.cuda.contract_epilogue import (
 from graphc.kernels.cuda.contract_notes import PRODUCTS, LoopedTile, told
 from graphc.kernels.cuda.contract_ways import PatchFound, Way, order_of, products, ways
 from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes, lanes_of
+from graphc.kernels.cuda.flat_gradient import flat_tiles
 from graphc.kernels.cuda.own import owned
 from graphc.kernels.cuda.patch import patch_tiles
 from graphc.kernels.cuda.patch_gradient import GradientTile, gradient_tiles
 from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.kernels.cuda.persistent_text import launch_persistent
 from graphc.kernels.cuda.persistent_tile import PersistentTile
+from graphc.kernels.cuda.plane import plane_tiles
 from graphc.kernels.cuda.register_tiles import Tile
 from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.runs import RUN
@@ -120,6 +122,9 @@ def _found(
     if not (order or looped or behind):
         held += gradient_tiles(nest, body, element)
     held = [(each[0] * beside, *each[1:]) for each in held]
+    if not (order or looped or behind):
+        held += [(*each, 1) for each in plane_tiles(nest, body, element)]
+        held += flat_tiles(nest, body, element, beside)
     settings = splits_products, order, groups, looped, bulk, finishes, held, beside
     return ways(problem, taps, *settings), nest.flops, behind
 

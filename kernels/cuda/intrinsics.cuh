@@ -187,6 +187,20 @@ GRAPHC_INLINE void multiply_tf32(float (&sum)[4], const unsigned (&a)[4],
                                  const unsigned (&b)[2] GRAPHC_CALLED) {
   GRAPHC_MULTIPLY(2, "m16n8k8.row.col.f32.tf32.tf32.f32");
 }
+// sum[16][8] += a[16][4] b[4][8]: the first half of those.
+GRAPHC_INLINE void multiply_tf32(float (&sum)[4], const unsigned (&a)[2],
+                                 unsigned b GRAPHC_CALLED) {
+#ifdef GRAPHC_SIM
+  const unsigned whole[4] = {a[0], a[1], 0, 0}, column[2] = {b, 0};
+  graphc_sim_multiply(2, sum, whole, column, file, line);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"
+      " {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+#endif
+}
 #undef GRAPHC_MULTIPLY
 
 // Makes what this thread wrote to shared memory, also by copies that it has waited for, known to

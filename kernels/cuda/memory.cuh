@@ -34,6 +34,18 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Run {
   T at[N];
 };
 
+// Gives an epilogue the run of sums from column n on, or, one by one, those of N columns that are left.
+template <int N, class Epilogue, class T>
+GRAPHC_INLINE void apply_run(const Epilogue& epilogue, int batch, int m, int n, const T* sums) {
+  constexpr int run = Epilogue::run, left = N % run;
+  if constexpr (run == 1) epilogue(batch, m, n, *sums);
+  else if (left == 0 || n + run <= N)
+    epilogue(batch, m, n, *reinterpret_cast<const Run<T, run>*>(sums));
+  else
+#pragma unroll
+    for (int i = 0; i < left; i++) epilogue(batch, m, n + i, sums[i]);
+}
+
 // Any struct of whole words from the lane whose number differs in `lanes`.
 template <class T>
 GRAPHC_INLINE T shuffle_xor(T value, int lanes) {

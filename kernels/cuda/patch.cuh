@@ -302,12 +302,13 @@ struct PatchProduct {
                                    const float (&sum)[held][across][4], int n0, int p0, int image0,
                                    const Epilogue& epilogue) {
     constexpr int run = Epilogue::run, wide = BN / run, lines = threads / wide;
-    static_assert(N % run == 0, "a run exists or does not");
     if constexpr (sums_columns<Epilogue>) {
+      static_assert(N % run == 0, "a run exists or does not");
       auto results = Epilogue::Results::identity();
       each_run<run, lines * wide, 2>(
-          block, shared, sum, n0, p0, image0,
-          [&](int pixel, int n, const auto& sums) { epilogue(0, pixel, n, sums, results); });
+          block, shared, sum, n0, p0, image0, [&](int pixel, int n, const float* sums) {
+            epilogue(0, pixel, n, *reinterpret_cast<const Run<float, run>*>(sums), results);
+          });
       static_assert(threads / 2 * sizeof(results) <= bytes, "they fit there too");
       store_columns<wide, lines, ceil_div(Patch::images, Images) * bands, tiles_n>(
           block, shared, results, epilogue, block.x() / tiles_n, n0 / BN,
@@ -315,7 +316,7 @@ struct PatchProduct {
     } else {
       each_run<run, threads, 4>(
           block, shared, sum, n0, p0, image0,
-          [&](int pixel, int n, const auto& sums) { epilogue(0, pixel, n, sums); });
+          [&](int pixel, int n, const float* sums) { apply_run<N>(epilogue, 0, pixel, n, sums); });
     }
   }
 
@@ -345,9 +346,7 @@ struct PatchProduct {
         const int number = image0 + m % Images, p = p0 + m / Images / Patch::Q;
         if (m >= rows || number >= Patch::images || p >= Patch::P || n >= N) continue;
         const int pixel = (number * Patch::P + p) * Patch::Q + m / Images % Patch::Q;
-        const float* const from = stage + i / wide * pitch + i % wide * run;
-        if constexpr (run == 1) visitor(pixel, n, *from);
-        else visitor(pixel, n, *reinterpret_cast<const Run<float, run>*>(from));
+        visitor(pixel, n, stage + i / wide * pitch + i % wide * run);
       }
     }
   }

@@ -69,20 +69,28 @@ def patch_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
 
 
 def image_of(
-    nest: Nest, ops: Sequence[str], pixels: Sequence[int], taps: Sequence[int]
+    nest: Nest,
+    ops: Sequence[str],
+    pixels: Sequence[int],
+    taps: Sequence[int],
+    planes: bool = False,
 ) -> Patch | None:
     """The image that a contraction, one of `ops`, reads first, as it lies, at taps of output
-    pixels, which are among these axes; None if it is none."""
+    pixels, which are among these axes; of one channel too, if `planes` are wanted. None if it is
+    none."""
     op, read = nest.node.op, nest.a
-    if op.name not in ops or nest.sections is not None:
+    if op.name not in ops or nest.sections is not None or read.type.rank != 4 or read.quotients:
         return None
-    if read.type.layout == ROW_MAJOR or read.type.rank != 4 or read.quotients:
+    plane = planes and read.type.layout == ROW_MAJOR and read.type.shape[1] == 1
+    if read.type.layout == ROW_MAJOR and not plane:
         return None
     assert isinstance(op, Contraction)
     operand = op.iteration(*(v.type for v in nest.node.inputs)).a
     image, channel, *places = operand.index
     steps = read.type.strides
-    if operand.divisors != (1, 1, 1, 1) or image.offset or channel.offset or steps[1] != 1:
+    if operand.divisors != (1, 1, 1, 1) or image.offset or channel.offset:
+        return None
+    if steps[1] != 1 and not plane:
         return None
     offset = sum(s * p.offset for s, p in zip(steps, operand.index, strict=True))
     strides = tuple(

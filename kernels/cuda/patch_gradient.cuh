@@ -313,8 +313,7 @@ struct PatchGradient {
           if (o >= M || !exists) continue;
           const int n = (first + h) * (narrow ? line_columns : Patch::columns) + c0 + c;
           const float* const from = shared + h * stage + row * pitch + c;
-          if constexpr (run == 1) epilogue(0, o, n, *from);
-          else epilogue(0, o, n, *reinterpret_cast<const Run<float, run>*>(from));
+          apply_run<N>(epilogue, 0, o, n, from);
         }
       }
     }

@@ -140,6 +140,11 @@ class GradientTile:
         whole = lines + 2 * self.lines * filled * (self.m + 8)
         return 4 * max(whole, 16 * WARPS // self.across * (wide + 8) + 4)
 
+    @property
+    def held_by_block(self) -> str:
+        """What is said of it."""
+        return f"{self.lines} lines of dy and all taps read, {self.m} x {self.n} channels"
+
     def __str__(self) -> str:
         return f"GradientTile<{self.m}, {self.n}, {self.lines}, {self.slots}>"
 
@@ -168,13 +173,26 @@ Found = tuple[float, Problem, GradientTile, int]
 def gradient_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
     """The tiles of patch_gradient.cuh that the gradient of filters may take, a few of the best, the
     best first; none if it is no such gradient of operands that are read as tf32."""
-    x = image_of(nest, GRADIENTS, nest.summed, nest.kept)
-    if x is None or x.taps < TAPS.start or x.taps > MOST_TAPS or element != "tf32":
+    made = bare_gradient(nest, body, element)
+    if made is None or made[0].b.vector != 4:
         return []
+    problem, bare = made
+    found = [(c, problem, t, n) for t in _tiles(bare) for c, n in _splits(t, problem)]
+    return sorted(found, key=lambda each: (each[0], -each[2].m))[:2]
+
+
+def bare_gradient(
+    nest: Nest, body: Graph, element: str, planes: bool = False
+) -> tuple[Problem, GradientTile] | None:
+    """The gradient of filters of operands that are read as tf32, and a tile of its images, whatever
+    its sizes; of images of one channel too, if `planes` are wanted. None if it is no such one."""
+    x = image_of(nest, GRADIENTS, nest.summed, nest.kept, planes)
+    if x is None or x.taps < TAPS.start or x.taps > MOST_TAPS or element != "tf32":
+        return None
     problem = make_problem(nest, body)
     dy = problem.a.read
     if dy.input != nest.b.input or problem.b.read.input != nest.a.input or dy.input == nest.a.input:
-        return []
+        return None
     kind = dy.type
     if (
         kind.layout == ROW_MAJOR
@@ -183,25 +201,24 @@ def gradient_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
         or dy.quotients
         or dy.offset
     ):
-        return []
+        return None
     names = [nest.axes[i].name for i in range(len(nest.axes))]
     ordered = [
-        [problem.nest.axes[i].name for i in axes]
-        for axes in (problem.rows, problem.columns, problem.depth)
+        [problem.nest.axes[i].name for i in axes if problem.nest.axes[i].extent > 1]
+        for axes in (problem.rows, problem.columns)
     ]
     batches, rows, wide, k = problem.sizes
     y, z = x.rows, x.columns
-    if names != [*"kcrsnpq"] or ordered[:2] != [["k"], [*"rsc"]] or batches != 1:
-        return []
-    steps = [dy.strides[problem.depth[ordered[2].index(name)]] for name in "npq"]
+    flat = [each for each in "rsc" if each in (*ordered[1],)]
+    if names != [*"kcrsnpq"] or ordered != [["k"], flat] or batches != 1:
+        return None
+    steps = [dy.strides[i] for n in "npq" for i in problem.depth if problem.nest.axes[i].name == n]
     whole = x.images * y.outputs * z.outputs
-    if k != whole or kind.size >= 2**30 or problem.a.vector != 4 or problem.b.vector != 4:
-        return []
+    if k != whole or kind.size >= 2**30 or problem.a.vector != 4:
+        return None
     outputs, columns = kind.shape[1], wide // x.taps
     image, line, pixel = steps
-    bare = GradientTile(x, (image, line, pixel), outputs, columns, rows, 64, 64, 1)
-    found = [(c, problem, t, n) for t in _tiles(bare) for c, n in _splits(t, problem)]
-    return sorted(found, key=lambda each: (each[0], -each[2].m))[:2]
+    return problem, GradientTile(x, (image, line, pixel), outputs, columns, rows, 64, 64, 1)
 
 
 def _tiles(bare: GradientTile) -> Iterator[GradientTile]:

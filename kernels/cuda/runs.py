@@ -48,7 +48,8 @@ class Runs:
         """The statements of the run at the indices `names` of its first element. `define` gives
         the definitions of those of the indices that a program uses; `given` is a statement that
         comes first for element `step`, `last` are some that come last."""
-        loads = [s for s in self.each.statements if isinstance(s, Load)]
+        inner = len(names) - 1
+        loads = [s for s in self.each.statements if isinstance(s, Load) and self._whole(s, inner)]
         stores = [s for s in self.each.statements if isinstance(s, Store)]
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
         lane = [*names[:-1], "lane"]
@@ -62,7 +63,8 @@ class Runs:
             )
         lines += [f"{self._memory(store, names)[0]} {runs[id(store)]};" for store in stores]
         lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
-        if self.each.only(lambda s: not _moves(s) and not _calls(s)).used(lane) & {"lane"}:
+        alone = self.each.only(lambda s: id(s) not in runs and not _calls(s))
+        if alone.used(lane) & {"lane"}:
             lines.append(f"  const {index} lane = {names[-1]} + step;")
         lines += [f"  {given}"] if given else []
         for statement in self.each.statements:
@@ -74,6 +76,11 @@ class Runs:
             lines.append(f"*reinterpret_cast<{kind}*>({place}) = {runs[id(store)]};")
         return lines
 
+    def _whole(self, load: Statement, inner: int) -> bool:
+        """Whether a load is of aligned runs; else it is one of each element."""
+        address = _address(load)
+        return aligned(address.access, self.used[address.pointer], inner, self.length)
+
     def _memory(self, statement: Statement, names: list[str]) -> tuple[str, str]:
         """The type and the address of what a load or store moves."""
         address = _address(statement)
@@ -82,9 +89,13 @@ class Runs:
         return f"Run<{element}, {self.length}>", f"{address.pointer} + {address.access.text(names)}"
 
 
-def runs_of(part: Part, program: Program, shortest: bool = False) -> Runs | None:
+def runs_of(
+    part: Part, program: Program, shortest: bool = False, tails: bool = False
+) -> Runs | None:
     """How `program` goes through `part` in runs, of `RUN` elements if the `shortest` are wanted;
-    None where memory is not read and written in whole aligned ones."""
+    None where memory is not read and written in whole aligned ones. Where `tails` are allowed, as
+    what is behind the last whole run is done apart, so are loads of a vector that is not aligned,
+    of which an element is read at a time."""
     inner = part.domain.rank - 1
     if inner < 0:
         return None
@@ -97,9 +108,15 @@ def runs_of(part: Part, program: Program, shortest: bool = False) -> Runs | None
     sizes = {used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves}
     long = min(sizes) <= 2 and max(sizes) <= 4 and not shortest
     for length in (NARROW_RUN, RUN) if long else (RUN,):
+        extent = part.domain.extents[inner]
         if (
-            part.domain.extents[inner] % length == 0
-            and all(aligned(a.access, used[a.pointer], inner, length) for a in map(_address, moves))
+            (extent % length == 0 or (tails and extent > length))
+            and all(
+                aligned(a.access, used[a.pointer], inner, length)
+                or (tails and _is_vector(s, inner))
+                for s in moves
+                for a in (_address(s),)
+            )
             and all(makes_runs(s, used, inner, length) for s in calls)
         ):
             return Runs(length, once, each, used)
@@ -113,6 +130,14 @@ def aligned(access: Access | None, value: Value, inner: int, length: int) -> boo
         return False
     starts = (value.type.size, access.offset, *access.strides[:inner])
     return not any(start % length for start in starts)
+
+
+def _is_vector(statement: Statement, inner: int) -> bool:
+    """Whether it loads neighbours along the axis `inner` that are the same for all others."""
+    access = _address(statement).access
+    if not isinstance(statement, Load) or access is None or access.divisor != 1:
+        return False
+    return access.strides[inner] == 1 and not any(access.strides[:inner])
 
 
 def makes_runs(statement: Statement, values: Mapping[str, Value], inner: int, length: int) -> bool:
@@ -159,7 +184,7 @@ def _step(statement: Statement, run: str, lane: list[str]) -> str:
     """A statement of one element, in the loop over `run`."""
     if _calls(statement):
         return element_of_run(statement)
-    if isinstance(statement, Load):
+    if isinstance(statement, Load) and run:
         ((name, dtype),) = statement.results
         return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({run}.at + step);"
     if isinstance(statement, Store):

@@ -37,9 +37,17 @@ kernels, and with them results, do not depend on the device."""
 JOINABLE = ("contract", "persistent", "pointwise", "reduce", "rows")
 """The headers whose templates take the block that they do the work of: several such kernels can be
 parts of one launch (joined.py)."""
-TENSOR_HEADERS = ("patch", "patch_gradient", "tensor", "wgmma", "wgmma_bulk")
+TENSOR_HEADERS = (
+    "patch",
+    "patch_gradient",
+    "flat_gradient",
+    "plane",
+    "tensor",
+    "wgmma",
+    "wgmma_bulk",
+)
 """Those whose templates take the block as well, and cannot be parts of a joined launch."""
-GROUPABLE = ("patch", "patch_gradient", "tensor")
+GROUPABLE = ("patch", "patch_gradient", "flat_gradient", "tensor")
 """Those of them whose blocks may be some of a launch (group.py)."""
 DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
 PANELS = DYNAMIC.replace("16", "1024")

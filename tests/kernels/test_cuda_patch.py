@@ -98,6 +98,34 @@ def test_blocks_share_the_channels(name: str, monkeypatch: pytest.MonkeyPatch):
         np.testing.assert_allclose(got, want, rtol=0, atol=2.0**-10 * scale)
 
 
+def biased(device: str) -> Any:
+    """A convolution of 22 channels and their bias, whose image lies with its channels last."""
+
+    def both(x: Any, first: Any, bias: Any, second: Any) -> Any:
+        y = graphc.relu(graphc.conv2d(x, first, padding=1) + graphc.reshape(bias, (22, 1, 1)))
+        return graphc.conv2d(y, second, padding=1)
+
+    specs = [graphc.spec(s) for s in BIASED]
+    return graphc.compile(both, *specs, device=device, precision="tf32")
+
+
+BIASED = ((3, 8, 10, 9), (22, 8, 3, 3), (22,), (8, 22, 3, 3))
+
+
+@pytest.mark.parametrize("patches", [False, True])
+def test_columns_that_are_no_whole_runs_leave_in_runs(patches: bool, request: Any):
+    if patches:
+        request.getfixturevalue("preferred")
+    values = arrays(BIASED, "float32")
+    program = biased("sim")
+    (first,) = (k for k in program.plan.kernels.values() if "N = 22," in k.source)
+    assert "int run = 4;" in first.source and ("PatchProduct" in first.source) == patches
+    wanted = biased("reference")(*values)
+    np.testing.assert_allclose(
+        program(*values), wanted, rtol=0, atol=2.0**-10 * np.abs(wanted).max()
+    )
+
+
 def test_results_have_the_same_bits_for_every_number_of_streams(preferred: None):
     values = arrays(TILES["of images"], "float32")
     first, *others = (compiled("of images", "sim", "tf32", n)(*values) for n in (1, 2, 4))

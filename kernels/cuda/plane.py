@@ -1,0 +1,117 @@
+"""Tiles of plane.cuh: convolutions of images of one channel, whose taps are the k of products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from graphc.ir import Graph
+from graphc.kernels.cuda.contract import make_problem
+from graphc.kernels.cuda.figures import BYTES, MOST_SHARED, MULTIPROCESSORS
+from graphc.kernels.cuda.patch import ISSUE, PRODUCT, REGISTERS, SHARED, TAPS, WAIT, Found, image_of
+from graphc.kernels.cuda.patch_tile import Patch, PatchTile
+from graphc.kernels.program.nest import Nest
+
+WARPS = 4
+"""Of a block."""
+TURN = 32
+"""Rows of a warp at a time."""
+MOST_FILTERS = 42
+"""Registers of a thread that hold filters."""
+START = 1500
+"""Cycles until a block's lines and filters are there."""
+RUN, TURNED = 18, 40
+"""Instructions of a warp for runs of four sums, and of each turn besides."""
+
+
+@dataclass(frozen=True)
+class PlaneTile(PatchTile):
+    """As `PatchTile`, of one image of one channel, and all `n` columns."""
+
+    header = "plane"
+    template = "PlaneProduct<Problem, Patch, Tile>"
+
+    @property
+    def across(self) -> int:
+        """Times eight, the columns."""
+        return -(-self.n // 8)
+
+    @property
+    def quads(self) -> int:
+        """Times four, the taps."""
+        return -(-self.patch.taps // 4)
+
+    def shared_bytes(self, along_k: bool) -> int:
+        """As PlaneProduct::bytes."""
+        x = self.patch.columns
+        vector = 1 if x.extent % 4 or self.patch.strides[0] % 4 else 4
+        beside = -(-max(0, -x.first) // vector) * vector
+        last = (x.outputs - 1) * x.step + (x.taps - 1) * x.tap + x.first
+        line = beside + max(x.extent, last + 1)
+        while line % 4 or not 12 <= line % 32 <= 20:
+            line += 1
+        pitch = self.across * 8 + (16 if self.across % 2 else 8)
+        return (self.reach * line + self.warps * TURN * pitch) * 4
+
+    def __str__(self) -> str:
+        return f"PlaneTile<{self.lines}, {self.warps}>"
+
+
+def plane_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
+    """The tiles of plane.cuh that a convolution may take, a few of the best, the best first; none
+    if it is no convolution of images of one channel that are read as tf32."""
+    patch = image_of(nest, ("conv2d",), nest.kept, nest.summed, planes=True)
+    if patch is None or patch.channels != 1 or element != "tf32" or patch.taps < TAPS.start:
+        return []
+    problem = make_problem(nest, body)
+    batches, m, n, k = problem.sizes
+    y, x = patch.rows, patch.columns
+    rows = [nest.axes[i].name for i in problem.rows if problem.nest.axes[i].extent > 1]
+    order = [name for name in "npq" if name in rows]
+    if problem.a.read.input != nest.a.input or problem.b.read.input == nest.a.input:
+        return []
+    if batches != 1 or (m, k) != (patch.images * y.outputs * x.outputs, patch.taps):
+        return []
+    if rows != order or problem.nest.axes != nest.axes or x.tap < 0 or y.tap < 0:
+        return []
+    if patch.strides[1] != x.extent or problem.b.borders or problem.b.read.quotients:
+        return []
+    operands = (problem.a.read.input, problem.b.read.input)
+    others = [v for i, v in enumerate(body.inputs) if i not in operands]
+    read = sum(v.type.nbytes for v in others)
+    found: list[Found] = [(_cycles(t, m * n * 4 + read), problem, t) for t in _tiles(patch, n)]
+    return sorted(found, key=lambda each: each[0])[:2]
+
+
+def _tiles(patch: Patch, n: int) -> Iterator[PlaneTile]:
+    """The tiles that fit registers and shared memory."""
+    y = patch.rows
+    for lines in (each for each in range(1, y.outputs + 1) if y.outputs % each == 0):
+        grid = patch.images * (y.outputs // lines)
+        tile = PlaneTile(patch, 1, lines, n, 1, WARPS, patch.taps, 1, 1, grid, 1.0)
+        filters = tile.across * tile.quads
+        registers = filters + tile.across * 8 + tile.quads + 64
+        shared = tile.shared_bytes(True)
+        if filters > MOST_FILTERS or shared > MOST_SHARED or tile.m < TURN:
+            continue
+        yield replace(
+            tile, blocks=min(REGISTERS // (registers * tile.threads), SHARED // (shared + 1024), 8)
+        )
+
+
+def _cycles(tile: PlaneTile, moved: int) -> float:
+    """What the tile is estimated to take on a large device: tensor cores, instructions, or what a
+    block alone waits for, and no less than its bytes take."""
+    turns = -(-tile.m // (TURN * tile.warps))
+    products = tile.across * tile.quads  # of halves of a fragment, of two fragments
+    runs = -(-tile.n // 4)
+    issued = tile.quads * 4 + products + tile.across * 4 + runs * RUN + TURNED
+    copied = tile.reach * tile.patch.columns.extent / 4 / tile.threads * 30
+    whole = turns * issued + copied + tile.across * tile.quads * 6 + 60
+    busy = tile.warps * max(whole * ISSUE, turns * products * PRODUCT)
+    alone = START + whole * WAIT
+    full, rest = divmod(-(-tile.grid // MULTIPROCESSORS), tile.blocks)
+    rounds = [(full, tile.blocks)] * bool(full) + [(1, rest)] * bool(rest)
+    time = sum(n * max(blocks * busy, alone) for n, blocks in rounds)
+    read = tile.grid * tile.reach * tile.patch.columns.extent * 4
+    return max(time, (moved + read) / BYTES)
