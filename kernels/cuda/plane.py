@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,7 @@ from graphc.kernels.cuda.patch import ISSUE, PRODUCT, REGISTERS, SHARED, TAPS, W
 from graphc.kernels.cuda.patch_tile import Patch, PatchTile
 from graphc.kernels.program.nest import Nest
 
-WARPS = 4
+WARPS = (3, 4, 6)
 """Of a block."""
 TURN = 32
 """Rows of a warp at a time."""
@@ -86,9 +87,10 @@ def plane_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
 def _tiles(patch: Patch, n: int) -> Iterator[PlaneTile]:
     """The tiles that fit registers and shared memory."""
     y = patch.rows
-    for lines in (each for each in range(1, y.outputs + 1) if y.outputs % each == 0):
+    divisors = [each for each in range(1, y.outputs + 1) if y.outputs % each == 0]
+    for lines, warps in itertools.product(divisors, WARPS):
         grid = patch.images * (y.outputs // lines)
-        tile = PlaneTile(patch, 1, lines, n, 1, WARPS, patch.taps, 1, 1, grid, 1.0)
+        tile = PlaneTile(patch, 1, lines, n, 1, warps, patch.taps, 1, 1, grid, 1.0)
         filters = tile.across * tile.quads
         registers = filters + tile.across * 8 + tile.quads + 64
         shared = tile.shared_bytes(True)
@@ -100,16 +102,19 @@ def _tiles(patch: Patch, n: int) -> Iterator[PlaneTile]:
 
 
 def _cycles(tile: PlaneTile, moved: int) -> float:
-    """What the tile is estimated to take on a large device: tensor cores, instructions, or what a
-    block alone waits for, and no less than its bytes take."""
-    turns = -(-tile.m // (TURN * tile.warps))
+    """What the tile is estimated to take on a large device: tensor cores, instructions, accesses,
+    or what a block alone waits for, and no less than its bytes take."""
+    most, turns = -(-tile.m // (TURN * tile.warps)), -(-tile.m // TURN)
     products = tile.across * tile.quads  # of halves of a fragment, of two fragments
     runs = -(-tile.n // 4)
     issued = tile.quads * 4 + products + tile.across * 4 + runs * RUN + TURNED
+    accesses = tile.quads * 4 + tile.across * 8 + runs * 7
     copied = tile.reach * tile.patch.columns.extent / 4 / tile.threads * 30
-    whole = turns * issued + copied + tile.across * tile.quads * 6 + 60
-    busy = tile.warps * max(whole * ISSUE, turns * products * PRODUCT)
-    alone = START + whole * WAIT
+    before = copied + products * 6 + 60
+    once = tile.warps * before
+    busy = max((once + turns * issued) * ISSUE, turns * products * PRODUCT)
+    busy = max(busy, once / 2 + turns * accesses)
+    alone = START + (before + most * issued) * WAIT
     full, rest = divmod(-(-tile.grid // MULTIPROCESSORS), tile.blocks)
     rounds = [(full, tile.blocks)] * bool(full) + [(1, rest)] * bool(rest)
     time = sum(n * max(blocks * busy, alone) for n, blocks in rounds)

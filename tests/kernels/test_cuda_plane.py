@@ -25,20 +25,20 @@ from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, build_de
 from tests.sim.playing import Played, simulator
 from tests.tools import need_command, need_nvrtc
 
-Case = tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], int]
+Case = tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], int, int]
 CASES: dict[str, Case] = {
-    # x, filters, settings; lines of a block
-    "first of LeNet": ((2, 1, 28, 28), (20, 1, 5, 5), {}, 24),
-    "few lines": ((2, 1, 28, 28), (20, 1, 5, 5), {}, 8),
-    "padded": ((3, 1, 12, 14), (16, 1, 3, 3), {"padding": 1}, 6),
-    "no whole runs": ((2, 1, 13, 15), (10, 1, 3, 5), {"padding": (0, 2)}, 11),
-    "strided": ((2, 1, 18, 33), (24, 1, 4, 4), {"padding": (1, 0), "stride": 2}, 9),
-    "dilated": ((2, 1, 14, 16), (8, 1, 3, 3), {"padding": 1, "dilation": 2}, 4),
+    # x, filters, settings; lines of a block, its warps
+    "first of LeNet": ((2, 1, 28, 28), (20, 1, 5, 5), {}, 24, 3),
+    "few lines": ((2, 1, 28, 28), (20, 1, 5, 5), {}, 8, 4),
+    "padded": ((3, 1, 12, 14), (16, 1, 3, 3), {"padding": 1}, 6, 3),
+    "no whole runs": ((2, 1, 13, 15), (10, 1, 3, 5), {"padding": (0, 2)}, 11, 6),
+    "strided": ((2, 1, 18, 33), (24, 1, 4, 4), {"padding": (1, 0), "stride": 2}, 9, 4),
+    "dilated": ((2, 1, 14, 16), (8, 1, 3, 3), {"padding": 1, "dilation": 2}, 4, 3),
 }
 
 
 def program(name: str, device: str, streams: int = 1) -> Any:
-    x, w, settings, _ = CASES[name]
+    x, w, settings, *_ = CASES[name]
 
     def both(x: Any, first: Any, bias: Any, second: Any) -> Any:
         y = graphc.conv2d(x, first, **settings) + graphc.reshape(bias, (w[0], 1, 1))
@@ -57,11 +57,10 @@ def first(name: str) -> Node:
 
 def take(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The case's tile, whatever it would cost."""
-    lines, tiles = CASES[name][3], plane._tiles
+    (lines, warps), tiles = CASES[name][3:], plane._tiles
 
     def taken(patch: Patch, n: int) -> Iterator[PlaneTile]:
-        (tile,) = (t for t in tiles(patch, n) if t.lines == lines)
-        yield tile
+        yield next(t for t in tiles(patch, n) if t.lines == lines and t.warps == warps)
 
     monkeypatch.setattr(plane, "_tiles", taken)
     monkeypatch.setattr(plane, "_cycles", lambda *_: 0.0)
