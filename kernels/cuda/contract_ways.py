@@ -36,9 +36,9 @@ each is a kernel to compile."""
 WORTH = 0.8
 """The share of its time that a contraction is to take without the steps that its tiles do not need:
 finding them, and rows that are further apart, take time too."""
-PATCH_WORTH, GRADIENT_WORTH = 0.85, 0.95
+PATCH_WORTH, SKIPPING_WORTH, GRADIENT_WORTH = 0.85, 0.9, 0.95
 """The same share for a block that holds the pixels that it reads, of a convolution or a data
-gradient, and of a gradient of filters."""
+gradient, where tiles take all steps or leave some out, and of a gradient of filters."""
 SHORT = ("half", "bfloat", "tf32")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
 REGISTERS = "registers, k ascending"
@@ -116,7 +116,8 @@ def ways(
     held = [Way(cycles, tile, splits, whole) for cycles, whole, tile, splits in patches]
     held.sort(key=lambda way: way.cycles)
     if held:
-        worth = GRADIENT_WORTH if isinstance(held[0].tile, GradientTile) else PATCH_WORTH
+        worth = SKIPPING_WORTH if first.taps else PATCH_WORTH
+        worth = GRADIENT_WORTH if isinstance(held[0].tile, GradientTile) else worth
         first = held[0] if held[0].cycles < worth * first.cycles else first
     own = _by_rows(problem) or _persistent(problem) if looped else None
     if own and own.cycles < first.cycles + WAITED:
