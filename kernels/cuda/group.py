@@ -177,5 +177,7 @@ def _function(
     names: Sequence[str], launch: GridLaunch, resident: int, lines: Sequence[str]
 ) -> list[str]:
     parameters = [f"unsigned char* {name}" for name in names]
-    bounds = launch_bounds(launch.block[0], resident)
+    threads = launch.block[0]
+    few = threads <= THREADS and resident == 1  # small blocks may lie beside the largest
+    bounds = launch_bounds(threads, 0 if few else resident)
     return entry(launch.symbol, bounds, parameters, ["begin_launch();", *lines])

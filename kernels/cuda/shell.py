@@ -105,9 +105,9 @@ def kernel_text(
 
 def launch_bounds(threads: int, blocks: int) -> str:
     """The bounds of a kernel of so many threads per block, of which a multiprocessor shall hold at
-    least `blocks` (0: any number); one block of more than `THREADS` is said, as ptxas makes room
+    least `blocks` (0: any number); one block of `THREADS` or more is said, as ptxas makes room
     for two of them otherwise."""
-    said = blocks > 1 or (blocks == 1 and threads > THREADS)
+    said = blocks > 1 or (blocks == 1 and threads >= THREADS)
     return f"__launch_bounds__({threads}{f', {blocks}' * said})"
 
 
