@@ -24,7 +24,7 @@ NEEDED: dict[str, Callable[[], Compiler]] = {"nvrtc": need_nvrtc, "nvcc": need_n
 
 TOO_MANY = """\
 // Each thread holds 64 sums in 32 registers.
-extern "C" __global__ void __launch_bounds__(1024, 2) crowded(const float* x, float* y) {
+extern "C" __global__ void __launch_bounds__(1024, 2) brimming(const float* x, float* y) {
   float plenty[64];
   for (int i = 0; i < 64; i++) plenty[i] = x[i * 1024 + threadIdx.x];
   __syncthreads();
@@ -154,13 +154,13 @@ def test_what_counts_batches_beside_large_updates_fits_registers(compiler: Compi
 def test_a_kernel_that_spills_is_found_under_its_own_names(compiler: Compiler):
     found = dict(usages({"much": TOO_MANY}, compiler, "sm_90a"))
     (spill,) = spills(found)
-    assert (spill.kernel, spill.symbol, spill.usage.registers) == ("much", "crowded", 32)
-    assert str(spill) == f"crowded: {spill.usage.spilled} bytes beside 32 registers"
+    assert (spill.kernel, spill.symbol, spill.usage.registers) == ("much", "brimming", 32)
+    assert str(spill) == f"brimming: {spill.usage.spilled} bytes beside 32 registers"
     assert spill.usage.spilled >= 64
 
 
 def test_the_command_lists_what_spills_and_fails(compiler: Compiler, monkeypatch, capsys):
-    made = {"much": TOO_MANY, "again": TOO_MANY.replace("crowded", "crammed")}
+    made = {"much": TOO_MANY, "again": TOO_MANY.replace("brimming", "crammed")}
     monkeypatch.setattr(command, "texts", lambda workload, settings: made)
     name = "nvrtc" if compiler.command == ("nvrtc",) else "nvcc"
     options = ["--workloads", "mlp-small-b20", "--settings", "tf32,wgmma", "--compilers", name]
@@ -169,7 +169,7 @@ def test_the_command_lists_what_spills_and_fails(compiler: Compiler, monkeypatch
     assert ended.value.code == 1
     line, spill, end = capsys.readouterr().out.splitlines()
     assert line.startswith(f"mlp-small-b20 tf32 {name} sm_80: 2 kernels, 1 texts, 1 spill, ")
-    assert spill.startswith("  crowded: ") and end == "1 spill"
+    assert spill.startswith("  brimming: ") and end == "1 spill"
 
 
 def test_the_command_ends_well_where_nothing_spills(compiler: Compiler, monkeypatch, capsys):
@@ -197,12 +197,12 @@ def test_a_text_that_does_not_compile_is_an_error_that_names_the_kernel(compiler
 
 def test_texts_that_differ_in_names_and_comments_alone_are_one():
     changed = (
-        TOO_MANY.replace("plenty", "abundance").replace("crowded", "throng").replace("64 s", "s")
+        TOO_MANY.replace("plenty", "abundance").replace("brimming", "throng").replace("64 s", "s")
     )
     text, names = plain(TOO_MANY)
     assert plain(changed)[0] == text != plain(TOO_MANY.replace("% 64", "% 63"))[0]
-    assert "//" not in text and "crowded" not in text and "__launch_bounds__(1024, 2)" in text
-    assert sorted(names.values()) == ["crowded", "plenty"]
+    assert "//" not in text and "brimming" not in text and "__launch_bounds__(1024, 2)" in text
+    assert sorted(names.values()) == ["brimming", "plenty"]
     assert plain("y = nullptr, x = plenty;") == ("y = nullptr, x = name_0;\n", {"name_0": "plenty"})
 
 
