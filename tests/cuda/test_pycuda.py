@@ -211,10 +211,8 @@ def test_a_foreign_array_must_fit(record):
 
 def test_a_larger_program_moves_the_arena_and_others_are_captured_anew(record):
     growing = record["growing"]
-    arena, packed = (line for line in growing["compile"] if line.startswith("mem_alloc"))
-    # 6 x 5 x 5 weights of 1 channel in 4 lanes, which are state of this program alone.
-    assert packed == f"mem_alloc {6 * 5 * 5 * 4 * 4}"
-    assert int(arena.split()[1]) > 1 << 20
+    (arena,) = (line for line in growing["compile"] if line.startswith("mem_alloc"))
+    assert int(arena.split()[1]) > 1 << 20, "filters are state of both programs, in one form"
     assert Counter(verbs(growing["compile"]))["mem_free"] == 1
     again = Counter(verbs(growing["again"]))
     assert (again["graph_update"], again["graph_instantiate"], again["graph_launch"]) == (1, 0, 1)
