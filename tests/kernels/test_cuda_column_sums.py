@@ -225,6 +225,17 @@ def test_launches_fall_by_those_that_read_an_image_for_its_sums():
     assert launches(compiled("cuda", streams=1)) == apart - 2
 
 
+@pytest.mark.parametrize("model", [Normed, Twice])
+def test_an_image_that_nobody_reads_again_is_stored_by_one_name(model: type[nn.Module]):
+    """A norm's gradient sums and scales one image: what follows from it is not stored besides."""
+    program = compiled("cuda", model, streams=1)
+    read = {v for n in program.graph.nodes for v in n.inputs} | program.graph.result_set
+    found = [n for n in kernels_in(program.graph) if n.op.kernel in joined(program)]
+    unread = [[v for v in n.outputs if v not in read] for n in found]
+    assert any("dgrad" in n.op.kernel for n in found) or model is Normed
+    assert all(len(values) <= 1 for values in unread), unread
+
+
 def test_variances_are_exact_far_from_zero():
     """Each thread sums about an element of its own: a mean of many deviations costs nothing."""
     need_command("g++", "clang++")

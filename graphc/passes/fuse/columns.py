@@ -9,12 +9,12 @@ the one that would read the image first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.fused import KernelNode, kernels_in
-from graphc.passes.fuse.groups import as_one
+from graphc.passes.fuse.groups import as_one, keep_outputs
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.sections import sections_of_sums
 from graphc.passes.rewriting.naming import KernelNames
@@ -131,6 +131,7 @@ def _with_pairs(graph: Graph, pairs: list[tuple[KernelNode, KernelNode]]) -> Gra
     names, producers = KernelNames(graph), graph.producers
     whole = {}
     for first, second in pairs:
+        read = {v for n in graph.nodes if n is not second for v in n.inputs} | graph.result_set
         name = names.fresh(f"{first.op.kernel}_{second.op.kernel}")
         inside = {*first.outputs}
         between = [
@@ -138,7 +139,40 @@ def _with_pairs(graph: Graph, pairs: list[tuple[KernelNode, KernelNode]]) -> Gra
             for v in second.inputs
             if (n := producers.get(v)) and _reshapes(n) and n.inputs[0] in inside
         ]
-        whole[id(second)] = as_one((first, second), name, first.op.note, between)
+        node = as_one((first, second), name, first.op.note, between)
+        stored = {*_stored(node.body, first.outputs, second.inputs, read), *second.outputs}
+        whole[id(second)] = keep_outputs(node, [v in stored for v in node.outputs])
     gone = {id(first) for first, _ in pairs}
     nodes = [whole.get(id(n), n) for n in graph.nodes if id(n) not in gone]
     return replace(graph, nodes=topological(nodes))
+
+
+def _stored(
+    body: Graph, makes: Sequence[Value], sought: Sequence[Value], read: Collection[Value]
+) -> Collection[Value]:
+    """Of what the first kernel of a pair `makes`, what is stored: what others `read` and, where
+    what the second one reads, `sought`, does not follow from that, one value more. That does as a
+    rule: what a batch norm's gradient sums up, and what it scales, are one image times what there
+    is for each channel. If no one value does, all are stored."""
+    wanted = {v for v in makes if v in read}
+    if _steps(body, sought, wanted) is not None:
+        return wanted
+    steps = {v: _steps(body, sought, {*wanted, v}) for v in makes}
+    enough = {v: count for v, count in steps.items() if count is not None}
+    return {*wanted, min(enough, key=lambda v: enough[v])} if enough else makes
+
+
+def _steps(body: Graph, sought: Sequence[Value], stored: Collection[Value]) -> int | None:
+    """How many nodes lead from what is `stored` to what is `sought`; None if one of them is a
+    contraction."""
+    producers, nodes, left = body.producers, dict[int, Node](), [*sought]
+    while left:
+        value = left.pop()
+        node = None if value in stored else producers.get(value)
+        if node is None or id(node) in nodes:
+            continue
+        if node.op.contracts:
+            return None
+        nodes[id(node)] = node
+        left += node.inputs
+    return len(nodes)
