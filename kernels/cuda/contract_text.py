@@ -118,11 +118,10 @@ def _found(
     element, _ = products(problem, False)
     held: list[PatchFound] = []
     if not (order or looped):
-        held = [(*each, each[-1].splits) for each in patch_tiles(nest, body, element)]
+        found = patch_tiles(nest, body, element)
+        held = [(cycles * beside, p, tile, tile.splits) for cycles, p, tile in found]
     if not (order or looped or behind):
-        held += gradient_tiles(nest, body, element)
-    held = [(each[0] * beside, *each[1:]) for each in held]
-    if not (order or looped or behind):
+        held += gradient_tiles(nest, body, element, beside)
         held += [(*each, 1) for each in plane_tiles(nest, body, element)]
         held += flat_tiles(nest, body, element, beside)
     settings = splits_products, order, groups, looped, bulk, finishes, held, beside

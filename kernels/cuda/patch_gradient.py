@@ -170,14 +170,15 @@ Found = tuple[float, Problem, GradientTile, int]
 """Cycles, the problem, the tile, and parts of k."""
 
 
-def gradient_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
+def gradient_tiles(nest: Nest, body: Graph, element: str, beside: int = 1) -> list[Found]:
     """The tiles of patch_gradient.cuh that the gradient of filters may take, a few of the best, the
-    best first; none if it is no such gradient of operands that are read as tf32."""
+    best first; none if it is no such gradient of operands that are read as tf32. Cycles are those
+    of so many alike `beside` each other."""
     made = bare_gradient(nest, body, element)
     if made is None or made[0].b.vector != 4:
         return []
     problem, bare = made
-    found = [(c, problem, t, n) for t in _tiles(bare) for c, n in _splits(t, problem)]
+    found = [(c, problem, t, n) for t in _tiles(bare) for c, n in _splits(t, problem, beside)]
     return sorted(found, key=lambda each: (each[0], -each[2].m))[:2]
 
 
@@ -250,16 +251,16 @@ def _fitted(tile: GradientTile) -> GradientTile | None:
     return replace(tile, blocks=min(resident, 2)) if resident else None
 
 
-def _splits(tile: GradientTile, problem: Problem) -> Iterator[tuple[float, int]]:
+def _splits(tile: GradientTile, problem: Problem, beside: int) -> Iterator[tuple[float, int]]:
     """Estimated cycles on a large device by parts of k that fill it."""
-    steps = tile.bands * tile.x.images
-    full = [MULTIPROCESSORS * blocks // tile.grid for blocks in range(1, tile.blocks + 1)]
+    steps, tiles = tile.bands * tile.x.images, tile.grid * beside
+    full = [MULTIPROCESSORS * blocks // tiles for blocks in range(1, tile.blocks + 1)]
     for splits in sorted({1, 2, 4, *full}):
         if 1 <= splits <= steps:
-            yield _cycles(tile, problem, steps, splits), splits
+            yield _cycles(tile, problem, steps, splits, beside), splits
 
 
-def _cycles(tile: GradientTile, problem: Problem, steps: int, splits: int) -> float:
+def _cycles(tile: GradientTile, problem: Problem, steps: int, splits: int, beside: int) -> float:
     """What products, instructions or reads of shared memory take, or what a block waits for, and no
     less than bytes take."""
     x, y = tile.x.columns, tile.x.rows
@@ -275,11 +276,12 @@ def _cycles(tile: GradientTile, problem: Problem, steps: int, splits: int) -> fl
     products = lines * tile.products / (1 + tile.paired)
     busy = products * product + copied * COPY * ISSUE * WARPS + leaving
     wait = products * alone + copied * COPY * ALONE + mine * STEP + leaving + START
-    whole, rest = divmod(-(-tile.grid * splits // MULTIPROCESSORS), tile.blocks)
+    whole, rest = divmod(-(-tile.grid * splits * beside // MULTIPROCESSORS), tile.blocks)
     rounds = [(whole, tile.blocks)] * bool(whole) + [(1, rest)] * bool(rest)
     time = sum(n * max(blocks * busy, wait) for n, blocks in rounds)
-    parts = math.prod(problem.sizes[1:3]) * 4 * splits / BYTES
-    time = max(time, tile.grid * splits * copied * 16 * tile.threads / BYTES + parts)
+    parts = beside * math.prod(problem.sizes[1:3]) * 4 * splits / BYTES
+    bytes_copied = beside * tile.grid * splits * copied * 16 * tile.threads
+    time = max(time, bytes_copied / BYTES + parts)
     if splits > 1:
         time += max(LAUNCH, SECOND + WAIT * splits / lanes_of(splits, 4) + parts)
     return time

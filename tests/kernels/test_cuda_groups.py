@@ -131,8 +131,52 @@ def test_what_is_not_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not groups(compiled("cuda"))
     grouped = {m.op.kernel for n in groups(compiled("cuda")) for m in kernels_in(n.body)}
     assert not any("dgrad" in name or "relu" in name for name in grouped)  # which others wait for
+    monkeypatch.setattr(products, "SMALL_FLOPS", 10**3)
     monkeypatch.setattr(products, "MOST_FLOPS", 10**3)
     assert not groups(compiled("cuda"))
+
+
+def test_larger_contractions_are_beside_those_that_are_alike(
+    clean_environment: pytest.MonkeyPatch,
+) -> None:
+    """Three filters alike of four, which have one tile of fewer parts than each has alone."""
+
+    class Alike(nn.Module):
+        def __init__(self) -> None:
+            self.first = nn.Conv2d(4, 16, 3, padding=1)
+            self.convs = nn.Sequential(*(nn.Conv2d(16, 16, 3, padding=1) for _ in range(3)))
+
+        def forward(self, x: Any) -> Any:
+            x = self.first(x)
+            for conv in self.convs:
+                x = conv(graphc.tanh(x))
+            return x
+
+    def program(device: str, size: int = 12, **options: Any) -> Any:
+        graphc.seed(0)
+        x, rule = graphc.spec((4, 4, size, size)), optim.SGD(lr=0.1)
+        options = {"update": rule, "device": device, "precision": "tf32", **options}
+        return graphc.compile(lambda m, x: graphc.mean(m(x) ** 2), Alike(), x, **options)
+
+    def trained(program: Any) -> dict[str, Any]:
+        x = np.random.default_rng(3).normal(0, 1, (4, 4, 12, 12)).astype(np.float32)
+        program(x)
+        return dict(program.state_dict())
+
+    clean_environment.setattr(products, "SMALL_FLOPS", 10**3)
+    clean_environment.setattr(products, "MOST_SUMMED", 0)
+    made = program("cuda", 56)
+    (node,) = groups(made)
+    members = [n.op.kernel for n in kernels_in(node.body)]
+    assert sorted(members) == ["convs_0_wgrad", "convs_1_wgrad", "convs_2_wgrad"]
+    alone = program("cuda", 56, disable="fuse_products").plan.kernels
+    workspaces = [alone[name].workspace for name in members]
+    assert made.plan.kernels[node.op.kernel].workspace < sum(workspaces)
+    got, want = trained(program("sim")), trained(program("reference"))
+    for key, array in got.items():
+        np.testing.assert_allclose(array, want[key], rtol=1e-2, atol=1e-3, err_msg=key)
+    four = trained(program("sim", streams=4))
+    assert all(np.array_equal(array, four[key]) for key, array in got.items())
 
 
 def test_a_group_keeps_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,10 @@ blocks of all (a *grouped* product, as the field calls one of matrices of severa
 
 The gradients of weights are such: the update alone reads them. Each is small where batches are, so
 that it is cut along its sum to fill a device, stores partial sums, and takes a launch more to add
-them; together they fill it, in fewer parts or none. Small reductions for which no contraction waits
-come along, as the gradients of biases. What they read is kept until the last of it is there, which
-bounds a group.
+them; together they fill it, in fewer parts or none. Larger ones are beside others alike alone, as
+all blocks of a launch have the registers that one of its tiles takes. Small reductions for which no
+contraction waits come along, as the gradients of biases. What they read is kept until the last of
+it is there, which bounds a group.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 from graphc.cost import node_bytes, node_flops
 from graphc.ir import Graph, Node, Value, Where
@@ -24,8 +26,10 @@ from graphc.passes.rewriting.reasons import joined
 from graphc.passes.rewriting.rewrite import topological
 from graphc.target import Target
 
-MOST_FLOPS = 10**9
-"""Of a contraction that gains in a group: on tensor cores about what two launches take."""
+SMALL_FLOPS = 10**9
+"""Of a contraction that gains beside any other: on tensor cores about what two launches take."""
+MOST_FLOPS = 5 * 10**9 // 2
+"""Of one that gains beside those that are alike, with tiles of one kind: k is cut less often."""
 MOST_SUMMED = 8 * 2**20
 """Bytes of a reduction that does: from a second-level cache less than a launch takes."""
 MOST_BYTES = 64 * 2**20
@@ -61,14 +65,24 @@ def split_products(graph: Graph) -> Graph:
 
 
 def _groups(graph: Graph) -> Iterator[list[KernelNode]]:
-    """The members of each group, which read nothing of each other: contractions, those of a graph's
-    end together, then reductions."""
+    """The members of each group, which read nothing of each other: small contractions, those of a
+    graph's end together, then small reductions; and larger contractions that are alike."""
     waited = _waited(graph) | {new for _, new in graph.updates}
     nodes = [n for n in kernels_in(graph) if waited.isdisjoint(n.outputs)][::-1]
-    members = sorted(filter(_is_member, nodes), key=_contracts, reverse=True)
-    if not members or not _contracts(members[0]):
-        return
     partition = Partition(graph, name="fuse_products")
+    small = sorted(filter(_is_small, nodes), key=_contracts, reverse=True)
+    if small and _contracts(small[0]):
+        yield from _filled(small, partition)
+    alike: dict[tuple[Any, ...], list[KernelNode]] = {}
+    for node in filter(_is_larger, nodes):
+        types = tuple(v.type for v in (*node.inputs, *node.outputs))
+        alike.setdefault((node_flops(node), types), []).append(node)
+    for members in alike.values():
+        yield from _filled(members, partition)
+
+
+def _filled(members: list[KernelNode], partition: Partition) -> Iterator[list[KernelNode]]:
+    """`members` in their order by groups, none of which reads and writes too much."""
     group, held = members[:1], _values(members[0])
     for node in members[1:]:
         if not partition.independent(partition.of(group[0]), partition.of(node)):
@@ -107,16 +121,23 @@ def _takes_long(node: Node) -> bool:
     return node.op.contracts or bool(node.op.own_template)
 
 
-def _is_member(node: KernelNode) -> bool:
-    """Whether a kernel is a small contraction of narrow operands, and nothing that its block ends
-    with, or a small reduction."""
+def _is_small(node: KernelNode) -> bool:
+    """Whether a kernel is a small contraction, or a small reduction."""
     if node.op.template == "reduce":
         return node_bytes(node) <= MOST_SUMMED
+    return _is_plain(node) and node_flops(node) <= SMALL_FLOPS
+
+
+def _is_larger(node: KernelNode) -> bool:
+    """Whether a kernel is a contraction that gains beside others alike."""
+    return _is_plain(node) and SMALL_FLOPS < node_flops(node) <= MOST_FLOPS
+
+
+def _is_plain(node: KernelNode) -> bool:
+    """Whether a kernel is a contraction of narrow operands, and nothing its block ends with."""
     if not _contracts(node) or sections_of_sums(node.body) is not None:
         return False
-    if any(n.op.reduced_axes is not None for n in node.body.nodes):
-        return False
-    return _is_narrow(node) and node_flops(node) <= MOST_FLOPS
+    return _is_narrow(node) and all(n.op.reduced_axes is None for n in node.body.nodes)
 
 
 def _is_narrow(node: KernelNode) -> bool:
