@@ -183,3 +183,22 @@ def test_what_has_the_batch_in_its_lanes_keeps_them(always: None) -> None:
     (want, true_image), expected = plain(*arrays)
     for a, b in zip((got, image, *found), (want, true_image, *expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+def test_convolutions_behind_joined_images_are_right(axis: int) -> None:
+    """Whose data gradient the activations of both images read by parts, as in a Siamese network."""
+    size, shape = 2 * WIDTH, (4, 8, 6, 6)
+    filters = [(size, 8, 3, 3), (size, 8, 3, 3), (size, size * (1 + (axis == 1)), 3, 3)]
+
+    def loss(x: Any, first: Any, second: Any, third: Any) -> Any:
+        images = [graphc.tanh(graphc.conv2d(x, w)) for w in (first, second)]
+        return graphc.sum(graphc.square(graphc.conv2d(graphc.concat(images, axis), third)))
+
+    rng = np.random.default_rng(0)
+    values = [rng.normal(0, 0.2, s).astype(np.float32) for s in (shape, *filters)]
+    specs = [graphc.spec(v.shape) for v in values]
+    gradients = graphc.grad(loss, (1, 2, 3))
+    here, there = (graphc.compile(gradients, *specs, device=d) for d in ("cpu", "reference"))
+    for got, want in zip(here(*values), there(*values), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-4 * np.abs(want).max())

@@ -24,6 +24,7 @@ from graphc.ops.layout import Relayout
 from graphc.ops.view import PermuteDims, Slice
 from graphc.ops.widen import Widen
 from graphc.passes.fuse.channels import has_kernels
+from graphc.passes.fuse.sections import sections_of_sums
 from graphc.passes.layout.layout import with_types
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.rewrite import drop_dead, names_of
@@ -99,6 +100,8 @@ def _is_image(type: Type, width: int) -> bool:
 def _can_be_laned(body: Graph, product: Node, width: int) -> bool:
     """Whether there are kernels for the contraction with channels in the lanes."""
     if product.output.type.dtype != "f32" or not has_kernels(product, width):
+        return False
+    if sections_of_sums(body) is not None:
         return False
     a, b = (_stored(body, v) for v in product.inputs)
     if a not in body.inputs:
