@@ -89,6 +89,25 @@ def test_training_is_as_by_the_reference(parts: pytest.MonkeyPatch):
         assert array.tobytes() == several[key].tobytes()
 
 
+def test_rows_that_other_blocks_have_are_read_by_another_launch(parts: pytest.MonkeyPatch):
+    """A layer norm of a product in another shape, to which some rows are added as they are."""
+    need_command("g++", "clang++")
+    parts.setenv("GRAPHC_CHECK", "race")
+
+    def normed(w: Any, x: Any) -> Any:
+        y = x @ w
+        z = graphc.reshape(y, (3, 8, 96)) + y[:8]
+        return (z - graphc.mean(z, -1, keepdims=True)) / graphc.std(z, -1, keepdims=True)
+
+    specs = graphc.spec((64, 96)), graphc.spec((24, 64))
+    rng = np.random.default_rng(0)
+    values = [rng.normal(0, 1, spec.shape).astype(np.float32) for spec in specs]
+    want, got = (
+        graphc.compile(normed, *specs, device=device)(*values) for device in ("reference", "sim")
+    )
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
+
+
 def test_what_adds_parts_makes_the_bits_of_two_launches(parts: pytest.MonkeyPatch):
     need_command("g++", "clang++")
     together = steps(compiled("sim", streams=1))

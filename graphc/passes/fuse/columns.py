@@ -56,12 +56,23 @@ def fuse_behind(
             maker = makers.get(source)
             if maker is None or id(maker) in pairs or not _sums(maker, node, value, source):
                 continue
+            if _reads_elsewhere(node, value, maker, graph.producers):
+                continue
             if partition.can_merge(partition.of(maker), partition.of(node)):
                 partition.merge(partition.of(maker), partition.of(node))
                 pairs[id(maker)] = maker, node
                 joined(node, reason)
                 break
     return _with_pairs(graph, list(pairs.values()))
+
+
+def _reads_elsewhere(
+    node: KernelNode, value: Value, maker: KernelNode, producers: Mapping[Value, Node]
+) -> bool:
+    """Whether a kernel reads what `maker` makes in another shape than that of `value`: perhaps
+    elements that other blocks of one launch have."""
+    others = [v for v in node.inputs if v.type.shape != value.type.shape]
+    return any(made(v, producers) in maker.outputs for v in others)
 
 
 def made(value: Value, producers: Mapping[Value, Node]) -> Value:
