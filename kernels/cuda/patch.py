@@ -77,9 +77,11 @@ def image_of(
 ) -> Patch | None:
     """The image that a contraction, one of `ops`, reads first, as it lies, at taps of output
     pixels, which are among these axes; of one channel too, if `planes` are wanted. None if it is
-    none."""
+    none, or a part of what lies in memory, which has more behind its borders."""
     op, read = nest.node.op, nest.a
     if op.name not in ops or nest.sections is not None or read.type.rank != 4 or read.quotients:
+        return None
+    if nest.node.inputs[0].type.shape != read.type.shape:
         return None
     plane = planes and read.type.layout == ROW_MAJOR and read.type.shape[1] == 1
     if read.type.layout == ROW_MAJOR and not plane:

@@ -215,10 +215,12 @@ def bare_gradient(
         return None
     steps = [dy.strides[i] for n in "npq" for i in problem.depth if problem.nest.axes[i].name == n]
     whole = x.images * y.outputs * z.outputs
+    image, line, pixel = steps
+    if line != z.outputs * pixel:  # some pixels of longer lines
+        return None
     if k != whole or kind.size >= 2**30 or problem.a.vector != 4:
         return None
     outputs, columns = kind.shape[1], wide // x.taps
-    image, line, pixel = steps
     return problem, GradientTile(x, (image, line, pixel), outputs, columns, rows, 64, 64, 1)
 
 

@@ -70,7 +70,7 @@ def take(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         yield fitted
 
     monkeypatch.setattr(patch_gradient, "_tiles", tiles)
-    monkeypatch.setattr(patch_gradient, "_splits", lambda tile, problem: iter([(0.0, splits)]))
+    monkeypatch.setattr(patch_gradient, "_splits", lambda *_: iter([(0.0, splits)]))
 
 
 def lowered(node: Node) -> Kernel:
