@@ -165,11 +165,9 @@ class ColumnSums:
         not what the reductions keep, if these are a single launch anyway, or if a block has no room
         for what its threads add up."""
         shape, (_, rows, columns, _) = behind.shape, problem.sizes
-        if (
-            shape is None
-            or shape.rows != columns
-            or isinstance(tile, RowTile | PersistentTile | BulkTile)
-        ):
+        if shape is None or shape.rows != columns or behind.of_rows:
+            return None
+        if isinstance(tile, RowTile | PersistentTile | BulkTile):
             return None
         if choose_shape(behind.rows).splits == 1:  # one launch that reads the image once
             return None
