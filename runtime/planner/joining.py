@@ -89,14 +89,17 @@ def _runs(plan: Plan, kind: Kind) -> Iterator[tuple[int, list[Step]]]:
     """Neighbours that gain, with the number of the first."""
     run: list[Step] = []
     number = first = 0
+    filled = False
     for step in plan.steps:
-        if isinstance(step, Loop) and holding(plan, step):
-            # Its blocks fill a multiprocessor, which is not for others.
-            if run:
-                yield first, run
-            run = []
-            yield number, [step]
-        elif _gains(plan, step, kind):
+        fills = isinstance(step, Loop) and bool(holding(plan, step))
+        if fills or (filled and not isinstance(step, Copy)):
+            # Its blocks fill a multiprocessor, which is for copies beside, but not for others.
+            copies = 0 if filled else _copies_at_end(run)
+            if run[: len(run) - copies]:
+                yield first, run[: len(run) - copies]
+            run = run[len(run) - copies :]
+            first, filled = number - copies, fills
+        if fills or _gains(plan, step, kind):
             first = first if run else number
             run.append(step)
         elif run:
@@ -105,6 +108,10 @@ def _runs(plan: Plan, kind: Kind) -> Iterator[tuple[int, list[Step]]]:
         number += len(all_steps([step]))
     if run:
         yield first, run
+
+
+def _copies_at_end(run: Sequence[Step]) -> int:
+    return next((n for n, x in enumerate(reversed(run)) if not isinstance(x, Copy)), len(run))
 
 
 def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
