@@ -57,6 +57,9 @@ class Kind:
     """How many blocks' worth of threads run at once; 0 where workers play chunks instead."""
     full_threads: int = 1
     """Threads with which a multiprocessor reaches its rate: it takes more, and gains little."""
+    held_elements: int = 0
+    """Of an operand of a product in a loop, such as weights, that blocks hold from one iteration to
+    the next."""
 
 
 CPU = Kind(
@@ -76,9 +79,11 @@ GPU = Kind(
     copied_bytes=16,
     multiprocessors=132,
     full_threads=512,
+    held_elements=132 * 32 * 1024,
 )
 """A data-centre GPU. Estimates, not measured: rates are the round figures of an A100's data sheet,
-the multiprocessors those of an H100; that 16 warps fill one is a rule of thumb. In a graph an event
+the multiprocessors those of an H100, each of which holds 128 KB in registers; that 16 warps fill
+one is a rule of thumb. In a graph an event
 is an edge, which costs little more than following on one stream. A barrier is an
 atomic addition of each block and a wait for the last one, two ways to L2 and back: published
 microbenchmarks of an A100 and an H100 say 1.1 to 1.5 us for `grid.sync()` with a block on each

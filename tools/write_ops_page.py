@@ -26,7 +26,9 @@ from graphc.ops.prefix import Prefix
 from graphc.ops.sort import Sort
 
 PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
-MADE_BY_PASSES = frozenset({"kernel", "deviations", "relayout", "widen", "round_tf32", "read_tf32"})
+MADE_BY_PASSES = frozenset(
+    {"kernel", "deviations", "relayout", "widen", "round_tf32", "read_tf32", "read_bf16"}
+)
 FAMILIES: tuple[tuple[str, type], ...] = (
     ("Pointwise", Pointwise),
     ("Reductions", Reduction),

@@ -10,7 +10,8 @@ recompute           behind the last clean, which would join again what it repeat
 split_strides       before fusion, which gathers what belongs to each part
 narrow_products     with precision="bfloat16", before clean and hoist: what several read, or every
                     iteration, is rounded once
-narrow_hoisted      the same once more for what hoisting stacked as f32, whose values are bf16
+narrow_hoisted      the same once more for what hoisting stacked as f32, and in loops, where weights
+                    that blocks hold are rounded as they are read: behind all that might move it
 round_products      with precision="tf32", right before widen, as the rounding of a read must not
                     be hoisted away from its contraction
 place_constants     before fusion, which treats large constants as memory
@@ -35,7 +36,12 @@ from graphc.passes.fuse.columns import fuse_columns
 from graphc.passes.fuse.contract import fuse_contract
 from graphc.passes.fuse.place_constants import place_constants
 from graphc.passes.fuse.pointwise import fuse_pointwise
-from graphc.passes.fuse.precision import narrow_products, round_products
+from graphc.passes.fuse.precision import (
+    narrow_large,
+    narrow_looped,
+    narrow_products,
+    round_products,
+)
 from graphc.passes.fuse.products import fuse_products
 from graphc.passes.fuse.rows import fuse_rows
 from graphc.passes.fuse.updates import fuse_updates
@@ -87,8 +93,8 @@ PRECISIONS: dict[str, tuple[tuple[str, Pass, str], ...]] = {
     "winograd": (),
     "tf32": (("round_products", through_bodies(round_products), "widen"),),
     "bfloat16": (
-        ("narrow_products", through_bodies(narrow_products), "clean"),
-        ("narrow_hoisted", through_bodies(narrow_products), "widen"),
+        ("narrow_products", through_bodies(narrow_products, narrow_large), "clean"),
+        ("narrow_hoisted", through_bodies(narrow_products, narrow_looped), "widen"),
     ),
 }
 """For each precision of products the passes that make it so, and before which others they stand."""

@@ -19,6 +19,8 @@ from graphc.ops.logic import C_TYPES
 
 AGAIN = 2
 """How often an element is read, on average over an operand, that copies are to keep in L1."""
+ROUNDED = {"tf32": "tf32", "bf16": "as_bfloat"}
+"""The C++ types of floats that are read as the nearest number of less."""
 UNTESTED = -1
 """The extent of a border that is only there for its sum."""
 
@@ -59,7 +61,7 @@ class OperandAccess:
     @property
     def element(self) -> str:
         """The C++ type of an element, in memory and in shared tiles."""
-        return "tf32" if self.read.rounded else C_TYPES[self.read.type.dtype]
+        return ROUNDED.get(self.read.rounded) or C_TYPES[self.read.type.dtype]
 
     @property
     def is_matrix(self) -> bool:

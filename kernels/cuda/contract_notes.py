@@ -13,7 +13,13 @@ from graphc.kernels.cuda.row_tile import RowTile
 from graphc.kernels.cuda.tiles import AnyTile, GroupTile, TensorTile
 
 LoopedTile = AnyTile | PatchTile | GradientTile | RowTile | PersistentTile
-PRODUCTS = {"half": "f16", "bfloat": "bf16", "tf32": "tf32", "float": "f32 in three of tf32"}
+PRODUCTS = {
+    "half": "f16",
+    "bfloat": "bf16",
+    "tf32": "tf32",
+    "as_bfloat": "bf16 as tf32",
+    "float": "f32 in three of tf32",
+}
 """What notes call them."""
 
 

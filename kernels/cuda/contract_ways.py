@@ -39,7 +39,7 @@ finding them, and rows that are further apart, take time too."""
 PATCH_WORTH, SKIPPING_WORTH, GRADIENT_WORTH = 0.85, 0.9, 0.95
 """The same share for a block that holds the pixels that it reads, of a convolution or a data
 gradient, where tiles take all steps or leave some out, and of a gradient of filters."""
-SHORT = ("half", "bfloat", "tf32")
+SHORT = ("half", "bfloat", "tf32", "as_bfloat")
 """The elements of operands that tensor cores multiply as exactly as registers do."""
 REGISTERS = "registers, k ascending"
 """The order of tiles of registers: one multiply-add after another."""
@@ -127,12 +127,14 @@ def ways(
 
 
 def _by_rows(problem: Problem) -> Way | None:
-    """The way in which blocks own rows of the output, if there is one: of float32 without borders,
-    rounded to tf32 or not, whose operands are copied 16 bytes at a time, the rows' along k."""
+    """The way in which blocks own rows of the output, if there is one: of float32, or what becomes
+    float32 where it is read, without borders, of which four are copied at a time, the rows' along
+    k."""
     batches, m, n, k = problem.sizes
     a, b = problem.a, problem.b
-    elements = {x.element for x in (a, b) if x.vector == 4 and not x.borders}
-    plain = {a.element, b.element} == elements and elements <= {"float", "tf32"}
+    plain = all(
+        x.element in ("float", *SHORT) and x.vector % 4 == 0 and not x.borders for x in (a, b)
+    )
     sums = problem.nest.node.output.type.dtype == "f32"
     if batches != 1 or problem.limits or not (plain and sums and a.along_k):
         return None
@@ -145,10 +147,13 @@ def _by_rows(problem: Problem) -> Way | None:
 
 
 def _persistent(problem: Problem) -> Way | None:
-    """The way in which blocks hold the columns' operand, if there is one: of tf32 without borders,
-    whose sums are of one axis of rows and one of columns."""
+    """The way in which blocks hold the columns' operand, if there is one: of an element that tensor
+    cores multiply exactly, without borders, whose sums are of one axis of rows and one of
+    columns."""
     batches, m, n, k = problem.sizes
-    plain = all(x.element == "tf32" and not x.borders for x in (problem.a, problem.b))
+    element = problem.a.element
+    plain = element == problem.b.element in SHORT
+    plain = plain and not (problem.a.borders or problem.b.borders)
     sums = problem.nest.node.output.type.dtype == "f32"
     if batches != 1 or problem.limits or problem.batch or not (plain and sums):
         return None

@@ -51,6 +51,10 @@ struct bfloat {
 struct tf32 {
   float value;
 };
+// The same of 7 bits, a bfloat.
+struct as_bfloat {
+  float value;
+};
 template <class T>
 GRAPHC_INLINE T encode(float x) {
   return static_cast<T>(x);
@@ -75,6 +79,8 @@ GRAPHC_INLINE T decode(T x) {
 GRAPHC_INLINE mask decode(bool x) { return x; }
 GRAPHC_INLINE float to_tf32(float x) { return float_to_tf32(x); }
 GRAPHC_INLINE float decode(tf32 x) { return float_to_tf32(x.value); }
+GRAPHC_INLINE float to_bf16(float x) { return round_to_bfloat(x); }
+GRAPHC_INLINE float decode(as_bfloat x) { return round_to_bfloat(x.value); }
 GRAPHC_INLINE float decode(half x) { return half_to_float(x.bits); }
 GRAPHC_INLINE float decode(bfloat x) {
   return __int_as_float(static_cast<int>(static_cast<unsigned>(x.bits) << 16));

@@ -3,60 +3,92 @@
 // columns, of each section 16, by tensor cores; block i has the columns i % across of the rows
 // i / across, so that blocks whose numbers differ by a multiple of `across` hold the same.
 //
-// Problem, accesses and Epilogue are those of contract.cuh, of float operands that are rounded to tf32
-// (element tf32), no batch, no splits, no taps and no borders; the extents may be any. What the epilogue
-// loads, `loaded(batch, m, n)` gives it before there are sums, so that it waits for that and for the
-// operands at once.
+// Problem, accesses and Epilogue are those of contract.cuh, of operands that are halves or bfloats, or
+// floats rounded to tf32 or to bfloats where they are read (as_bfloat), both of one element; no batch,
+// no splits, no taps and no borders; the extents may be any. What the epilogue loads, `loaded(batch, m,
+// n)` gives it before there are sums, so that it waits for that and for the operands at once.
 //
 // Sixteens of k are dealt out to eight warps, whose sums are added in ascending order. A lane reads
 // four neighbours of k of two rows at once, and they are fragments as they are: places 4 c to 4 c + 3
-// of a sixteen are k = c and c + 4 of two products of eight. In the same way the columns of a pair of
-// fragments are dealt so that a lane's sums are four neighbours.
+// of a sixteen are k = c and c + 4 of two products of eight; of two bytes k = 2 c, 2 c + 1, 2 c + 8 and
+// 2 c + 9 of one. In the same way the columns of a pair of fragments are dealt so that a lane's sums are
+// four neighbours.
 //
 // Block: 256 threads. Grid: ceil(M / 16) * across. Shared memory: the sums of all warps, 8 KB for each
 // section.
 #pragma once
-#include "contract.cuh"
+#include "tensor.cuh"
 
 namespace graphc {
 
 constexpr int PATCH = 16;  // rows and columns of a block, and k of a share
 
-// Four neighbours along k of a row or column of an operand, rounded to tf32, from `k` in a part on
-// that begins at `first` and is Length long; zeros beyond it.
-template <class Access, int Length, class Outer>
-GRAPHC_INLINE void load_four(unsigned (&to)[4], const tf32* base, const Outer& outer, int k,
-                             int first = 0) {
+// What four neighbours of k are in registers: two for each of the products that they take part in.
+template <class T>
+struct Fours {
+  static constexpr int products = 1, words = 2;
+  using Multiplied = T;
+  GRAPHC_INLINE static unsigned word(const T* x, int i) {
+    return x[2 * i].bits | static_cast<unsigned>(x[2 * i + 1].bits) << 16;
+  }
+};
+template <>
+struct Fours<as_bfloat> {
+  static constexpr int products = 1, words = 2;
+  using Multiplied = bfloat;
+  GRAPHC_INLINE static unsigned word(const as_bfloat* x, int i) {
+    return floats_to_bfloats(x[2 * i].value, x[2 * i + 1].value);
+  }
+};
+template <>
+struct Fours<tf32> {
+  static constexpr int products = 2, words = 4;
+  using Multiplied = tf32;
+  GRAPHC_INLINE static unsigned word(const tf32* x, int i) {
+    return __float_as_uint(float_to_tf32(x[i].value));
+  }
+};
+
+// Four neighbours along k of a row or column of an operand, from `k` in a part on that begins at
+// `first` and is Length long; zeros beyond it.
+template <class Access, int Length, class Outer, class T>
+GRAPHC_INLINE void load_four(unsigned (&to)[Fours<T>::words], const T* base, const Outer& outer,
+                             int k, int first = 0) {
   constexpr int vector =
-      Access::along_k ? smaller(Access::vector, Length % 4 ? Length % 2 ? 1 : 2 : 4) : 1;
+      Access::along_k ? smaller(smaller(Access::vector, 4), Length % 4 ? Length % 2 ? 1 : 2 : 4)
+                      : 1;
+  T four[4] = {};
 #pragma unroll
   for (int i = 0; i < 4; i += vector) {
-    Run<float, vector> part = {};
-    if (Length % PATCH == 0 || k + i < Length)
-      part = *reinterpret_cast<const Run<float, vector>*>(
-          base + Access::at(outer, Access::depth(first + k + i)).offset);
+    if (Length % PATCH && k + i >= Length) continue;
+    const auto part = *reinterpret_cast<const Run<T, vector>*>(
+        base + Access::at(outer, Access::depth(first + k + i)).offset);
 #pragma unroll
-    for (int j = 0; j < vector; j++) to[i + j] = __float_as_uint(float_to_tf32(part.at[j]));
+    for (int j = 0; j < vector; j++) four[i + j] = part.at[j];
   }
+#pragma unroll
+  for (int i = 0; i < Fours<T>::words; i++) to[i] = Fours<T>::word(four, i);
 }
 
 template <class Problem>
 struct PersistentProduct {
   using A = typename Problem::A;
   using B = typename Problem::B;
+  using T = typename A::element;
+  using Four = Fours<T>;
   static constexpr int M = Problem::M, K = Problem::K, sections = Problem::sections;
   static constexpr int section = Problem::N / sections, across = ceil_div(section, PATCH);
   static constexpr int warps = 8, shares = ceil_div(K, PATCH), each = ceil_div(shares, warps);
   static constexpr int tile = PATCH * PATCH;
 
-  // Of each share of the warp, of both products of eight, of each section, of a pair of fragments.
+  // Of each share of the warp, of its products, of each section, of a pair of fragments.
   struct Weights {
-    unsigned at[each][2][sections][2][2];
+    unsigned at[each][Four::products][sections][2][2];
   };
 
   GRAPHC_INLINE static int share(int i) { return (threadIdx.x / 32 * each + i) * PATCH; }
 
-  GRAPHC_INLINE static void hold(Weights& to, unsigned block, const tf32* b) {
+  GRAPHC_INLINE static void hold(Weights& to, unsigned block, const T* b) {
     const int lane = threadIdx.x % 32, first = block % across * PATCH + lane / 8 * 4 + lane / 4 % 2;
 #pragma unroll
     for (int i = 0; i < each; i++)
@@ -65,16 +97,16 @@ struct PersistentProduct {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
           const int column = s * section + smaller(first + 2 * h, section - 1);
-          unsigned four[4] = {};
+          unsigned four[Four::words] = {};
           if (each * warps == shares || share(i) < K)
             load_four<B, K>(four, b, B::outer(0, column), share(i) + lane % 4 * 4);
 #pragma unroll
-          for (int j = 0; j < 4; j++) to.at[i][j / 2][s][h][j % 2] = four[j];
+          for (int j = 0; j < Four::words; j++) to.at[i][j / 2][s][h][j % 2] = four[j];
         }
   }
 
   template <class Block, class Epilogue>
-  GRAPHC_INLINE static void run(const Block& block, const tf32* a, const tf32* b,
+  GRAPHC_INLINE static void run(const Block& block, const T* a, const T* b,
                                 const Epilogue& epilogue) {
     if constexpr (Block::holds) multiply(block, block.held, a, epilogue);
     else {
@@ -85,7 +117,7 @@ struct PersistentProduct {
   }
 
   template <class Block, class Epilogue>
-  GRAPHC_INLINE static void multiply(const Block& block, const Weights& weights, const tf32* a,
+  GRAPHC_INLINE static void multiply(const Block& block, const Weights& weights, const T* a,
                                      const Epilogue& epilogue) {
     float* const ring = block.template shared<float, warps * sections * tile>();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = lane / 4, four = lane % 4 * 4;
@@ -98,7 +130,7 @@ struct PersistentProduct {
     constexpr int at_once = smaller(each, 4);  // shares whose loads are under way together
 #pragma unroll
     for (int begin = 0; begin < each; begin += at_once) {
-      unsigned rows[at_once][2][4] = {};
+      unsigned rows[at_once][2][Four::words] = {};
 #pragma unroll
       for (int i = 0; i < at_once; i++)
         if (begin + i < each && (each * warps == shares || share(begin + i) < K)) {
@@ -108,7 +140,7 @@ struct PersistentProduct {
 #pragma unroll
       for (int i = 0; i < at_once; i++)
 #pragma unroll
-        for (int j = 0; j < 2; j++) {
+        for (int j = 0; j < Four::products; j++) {
           const unsigned fragment[4] = {rows[i][0][2 * j], rows[i][1][2 * j], rows[i][0][2 * j + 1],
                                         rows[i][1][2 * j + 1]};
           if (begin + i < each)
@@ -116,7 +148,8 @@ struct PersistentProduct {
             for (int s = 0; s < sections; s++)
 #pragma unroll
               for (int h = 0; h < 2; h++)
-                multiply_tf32(sum[s][h], fragment, weights.at[begin + i][j][s][h]);
+                graphc::multiply(typename Four::Multiplied{}, sum[s][h], fragment,
+                                 weights.at[begin + i][j][s][h]);
         }
     }
 #pragma unroll
@@ -149,17 +182,19 @@ template <class Problem, int Parts>
 struct PersistentParts {
   using A = typename Problem::A;
   using B = typename Problem::B;
+  using T = typename A::element;
+  using Four = Fours<T>;
   static constexpr int M = Problem::M, N = Problem::N, across = ceil_div(N, PATCH);
   static constexpr int warps = 8, each = ceil_div(across, warps), tile = PATCH * PATCH;
   static_assert(Problem::K == Parts * N && Problem::sections == 1, "parts of k are columns");
 
   struct Weights {
-    unsigned at[Parts][2][each][2][2];
+    unsigned at[Parts][Four::products][each][2][2];
   };
 
   GRAPHC_INLINE static int sixteen(int i) { return threadIdx.x / 32 * each + i; }
 
-  GRAPHC_INLINE static void hold(Weights& to, unsigned block, const tf32* b) {
+  GRAPHC_INLINE static void hold(Weights& to, unsigned block, const T* b) {
     const int lane = threadIdx.x % 32, k = block % across * PATCH + lane % 4 * 4;
 #pragma unroll
     for (int p = 0; p < Parts; p++)
@@ -168,15 +203,15 @@ struct PersistentParts {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
           const int column = sixteen(i) * PATCH + lane / 8 * 4 + lane / 4 % 2 + 2 * h;
-          unsigned four[4] = {};
+          unsigned four[Four::words] = {};
           load_four<B, N>(four, b, B::outer(0, smaller(column, N - 1)), k, p * N);
 #pragma unroll
-          for (int j = 0; j < 4; j++) to.at[p][j / 2][i][h][j % 2] = four[j];
+          for (int j = 0; j < Four::words; j++) to.at[p][j / 2][i][h][j % 2] = four[j];
         }
   }
 
   template <class Block>
-  GRAPHC_INLINE static void run(const Block& block, const tf32* a, const tf32* b, float* partial) {
+  GRAPHC_INLINE static void run(const Block& block, const T* a, const T* b, float* partial) {
     if constexpr (Block::holds) multiply(block, block.held, a, partial);
     else {
       Weights weights;
@@ -186,10 +221,10 @@ struct PersistentParts {
   }
 
   template <class Block>
-  GRAPHC_INLINE static void multiply(const Block& block, const Weights& weights, const tf32* a,
+  GRAPHC_INLINE static void multiply(const Block& block, const Weights& weights, const T* a,
                                      float* partial) {
-    using Four = Run<unsigned, 4>;
-    Four* const rows = block.template shared<Four, Parts * tile / 4>();  // [part][row][quarter]
+    using Words = Run<unsigned, Four::words>;
+    Words* const rows = block.template shared<Words, Parts * tile / 4>();  // [part][row][quarter]
     const int lane = threadIdx.x % 32, row = lane / 4, four = lane % 4 * 4;
     const int m0 = block.x() / across * PATCH, k0 = block.x() % across * PATCH;
 #pragma unroll
@@ -203,15 +238,17 @@ struct PersistentParts {
     float sum[each][2][4] = {};
 #pragma unroll
     for (int p = 0; p < Parts; p++) {
-      const Four low = rows[p * tile / 4 + lane], high = rows[p * tile / 4 + lane + 32];
+      const Words low = rows[p * tile / 4 + lane], high = rows[p * tile / 4 + lane + 32];
 #pragma unroll
-      for (int j = 0; j < 2; j++) {
+      for (int j = 0; j < Four::products; j++) {
         const unsigned fragment[4] = {low.at[2 * j], high.at[2 * j], low.at[2 * j + 1],
                                       high.at[2 * j + 1]};
 #pragma unroll
         for (int i = 0; i < each; i++)
 #pragma unroll
-          for (int h = 0; h < 2; h++) multiply_tf32(sum[i][h], fragment, weights.at[p][j][i][h]);
+          for (int h = 0; h < 2; h++)
+            graphc::multiply(typename Four::Multiplied{}, sum[i][h], fragment,
+                             weights.at[p][j][i][h]);
       }
     }
 #pragma unroll

@@ -3,10 +3,10 @@
 // no block waits for another. The columns' operand is held in registers for all iterations where it
 // takes at most 64 of each thread (Block::holds); else it is small enough for L1, and read from there.
 //
-// Problem, accesses and Epilogue are those of contract.cuh, of float operands in memory, which may be
-// rounded to tf32 where they are read (element tf32); no batch, no splits, no taps and no borders. All
-// are copied 16 bytes at a time, rows along k. What the epilogue loads, `loaded(batch, m, n)` gives it
-// before there are sums.
+// Problem, accesses and Epilogue are those of contract.cuh, of operands of halves, of bfloats or of
+// floats, which may be rounded where they are read (elements tf32, as_bfloat); sums are of floats. No
+// batch, no splits, no taps and no borders. All are copied four at a time, rows along k. What the
+// epilogue loads, `loaded(batch, m, n)` gives it before there are sums.
 //
 // Quads of k are dealt out to groups of threads, whose sums are added in a fixed order: where the
 // columns' operand lies along k a group is every eighth thread, so that eight threads read 128

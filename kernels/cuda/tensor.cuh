@@ -2,6 +2,7 @@
 // are of one element:
 //   half, bfloat   as they lie; a product is exact
 //   tf32           floats in memory, each rounded to 10 bits of fraction where it is read
+//   as_bfloat      the same to 7 bits, and multiplied as tf32, which has all of those numbers
 //   float          floats, each taken as the tf32 nearest to it and the tf32 nearest to the rest;
 //                  of the four products of parts the smallest is left out
 //
@@ -84,6 +85,7 @@ struct Fragments {
   }
   GRAPHC_INLINE static unsigned bits_of(float x) { return __float_as_uint(x); }
   GRAPHC_INLINE static unsigned bits_of(tf32 x) { return __float_as_uint(x.value); }
+  GRAPHC_INLINE static unsigned bits_of(as_bfloat x) { return __float_as_uint(x.value); }
 };
 
 // What tensor cores make of registers as they are loaded: the parts of which each consists.
@@ -111,6 +113,16 @@ template <>
 struct Product<tf32> : RoundedProduct<1> {};
 template <>
 struct Product<float> : RoundedProduct<2> {};
+template <>
+struct Product<as_bfloat> {
+  static constexpr int parts = 1;
+  template <int N>
+  GRAPHC_INLINE static void split(unsigned (&to)[1][N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      to[0][i] = __float_as_uint(round_to_bfloat(__uint_as_float(to[0][i])));
+  }
+};
 using FragmentA = const unsigned (&)[4];
 using FragmentB = const unsigned (&)[2];
 GRAPHC_INLINE void multiply(half, float (&sum)[4], FragmentA a, FragmentB b) {
@@ -120,6 +132,9 @@ GRAPHC_INLINE void multiply(bfloat, float (&sum)[4], FragmentA a, FragmentB b) {
   multiply_bfloats(sum, a, b);
 }
 GRAPHC_INLINE void multiply(tf32, float (&sum)[4], FragmentA a, FragmentB b) {
+  multiply_tf32(sum, a, b);
+}
+GRAPHC_INLINE void multiply(as_bfloat, float (&sum)[4], FragmentA a, FragmentB b) {
   multiply_tf32(sum, a, b);
 }
 GRAPHC_INLINE void multiply(float, float (&sum)[4], FragmentA a, FragmentB b) {

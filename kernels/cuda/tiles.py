@@ -190,7 +190,7 @@ GROUP_TILES = (
 """Of operands of two bytes, with `GRAPHC_WGMMA`: on a GPU of compute capability 9.0 alone, whose
 blocks may have 227 KiB. Speeds are guesses beside `SHORT_TILES`: wgmma is said to reach 80 % of the
 peak where mma.sync reaches 62 %."""
-SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 4.0, "float": 2.0}
+SPEEDS = {"half": 12.0, "bfloat": 12.0, "tf32": 4.0, "as_bfloat": 4.0, "float": 2.0}
 """Multiply-adds of the best tile of tensor cores for each of the best of `TILES`, by element: from
 an H200's data sheet at the share of its peak that mma.sync is said to reach; of tf32 what shared
 memory gives fragments and takes from copies meanwhile."""

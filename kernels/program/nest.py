@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from graphc.ir import Graph, Node, Type, Value
-from graphc.ops.base import Affine, Contraction, View
+from graphc.ops.base import Affine, Contraction, Op, View
 from graphc.ops.base import Operand as OperandIndex
+from graphc.ops.bf16 import ReadBf16
 from graphc.ops.pooling import MaxPool2d
 from graphc.ops.tf32 import ReadTf32
 from graphc.passes.fuse.sections import Sections
@@ -66,7 +67,7 @@ class Read:
     """How one operand is read. `input` is its place among the kernel's inputs; strides and
     offset are in elements. `lanes` is the axis that lies in lanes of `width`, if one does: there
     the address of index i is `i / width * block + i % width` and strides[lanes] is 0.
-    Elements that are `rounded` are read as the nearest tf32."""
+    Elements that are `rounded`, to tf32 or bf16, are read as the nearest one; "" if not."""
 
     input: int
     type: Type
@@ -76,7 +77,7 @@ class Read:
     quotients: tuple[Quotient, ...] = ()
     lanes: int | None = None
     block: int = 0
-    rounded: bool = False
+    rounded: str = ""
 
     @property
     def width(self) -> int:
@@ -156,8 +157,8 @@ class Nest:
 
 def contraction_nest(body: Graph, lanes: bool = True) -> Nest:
     """The nest of the one contraction of `body`, whose operands are inputs through affine views, of
-    f16 and bf16 widened, and f32 rounded to tf32, where they are read. Without `lanes` an operand's
-    axis with lanes is one that runs fastest: one block holds it."""
+    f16 and bf16 widened, and f32 rounded to tf32 or bf16, where they are read. Without `lanes` an
+    operand's axis with lanes is one that runs fastest: one block holds it."""
     (node,) = (n for n in body.nodes if isinstance(n.op, Contraction))
     assert isinstance(node.op, Contraction)
     a, b = node.inputs
@@ -253,9 +254,9 @@ def _read(
         if not _always_inside(border, extents):
             borders.append(border)
     producers = body.producers
-    rounded = False
+    rounded = ""
     if value in producers and producers[value].op.converts_reads:
-        rounded = isinstance(producers[value].op, ReadTf32)
+        rounded = rounded_to(producers[value].op)
         (value,) = producers[value].inputs
     while value in producers:
         view = producers[value]
@@ -270,6 +271,13 @@ def _read(
     blocked = type.layout.axis if lanes else None
     read = _address(number, type, steps, blocked, places, tuple(borders), len(extents))
     return replace(read, rounded=rounded)
+
+
+def rounded_to(op: Op) -> str:
+    """What an op that converts reads rounds floats to; "" if it does not round."""
+    if isinstance(op, ReadTf32):
+        return "tf32"
+    return "bf16" if isinstance(op, ReadBf16) else ""
 
 
 @dataclass(frozen=True)

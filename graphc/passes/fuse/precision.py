@@ -19,19 +19,67 @@ from dataclasses import replace
 
 from graphc.ir import NARROW, Graph, Node, Value
 from graphc.ops.base import Op
+from graphc.ops.bf16 import ReadBf16
 from graphc.ops.logic import Cast
 from graphc.ops.tf32 import ReadTf32, RoundTf32
 from graphc.ops.widen import Widen
-from graphc.passes.rewriting.rewrite import drop_dead, names_of
+from graphc.passes.rewriting.rewrite import drop_dead, names_of, resolve, substitute
 from graphc.target import Target
 
 
 def narrow_products(graph: Graph, target: Target) -> Graph:
     """`graph` with the f32 operands of contractions rounded to bf16."""
+    operands = _narrowing(graph, target)
+    return operands.rewritten(operands.stored)
+
+
+def narrow_large(body: Graph, target: Target) -> Graph:
+    """`body`, a loop's, as `narrow_products` leaves it, but for products of which blocks may hold
+    one operand, and for those of two operands that change, which may be sums over time."""
+    changing, most = _changing(body), target.kind.held_elements
+    operands = _narrowing(body, target)
+
+    def operand(value: Value, reader: Node) -> Value:
+        constant = [v.type.size for v in reader.inputs if v not in changing]
+        waits = reader.op.contracts and not reader.op.images and len(constant) < 2
+        if waits and all(size <= most for size in constant) and most:
+            return value
+        return operands.stored(value, reader)
+
+    return operands.rewritten(operand)
+
+
+def narrow_looped(body: Graph, target: Target) -> Graph:
+    """`body`, a loop's, with what `narrow_large` left rounded: where it is read, if blocks may hold
+    one of two operands."""
+    changing, most = _changing(body), target.kind.held_elements
+    operands = _narrowing(body, target)
+
+    def operand(value: Value, reader: Node) -> Value:
+        constant = [v.type.size for v in reader.inputs if v not in changing]
+        held = reader.op.contracts and not reader.op.images and len(constant) == 1
+        if held and constant[0] <= most and not any(map(operands.was_narrow, reader.inputs)):
+            return operands.emit(ReadBf16(), value, reader)
+        return operands.stored(value, reader)
+
+    return operands.rewritten(operand)
+
+
+def _changing(body: Graph) -> set[Value]:
+    """The values of a loop's body that are not the same in all iterations."""
+    changing = set(body.inputs)
+    for node in body.nodes:
+        if not changing.isdisjoint(node.inputs):
+            changing.update(node.outputs)
+    return changing
+
+
+def _narrowing(graph: Graph, target: Target) -> _Operands:
+    """The operands of contractions rounded to bf16, in memory."""
     operands = _Operands(graph, (Cast("bf16"), Widen()), "bf16")
     if not target.kind.converts_on_reads:
         operands.of_others = (Cast("bf16"), Cast("f32"))
-    return operands.rewritten(operands.stored)
+    return operands
 
 
 def round_products(graph: Graph, target: Target) -> Graph:
@@ -52,23 +100,30 @@ class _Operands:
         self.producers, self.names = graph.producers, names_of(graph)
         self.nodes: list[Node] = []
         self.made: dict[tuple[Value, bool], Value] = {}
+        self.emitted: dict[tuple[Op, Value], Value] = {}
+        self.twins: dict[Value, Value] = {}
+        """What takes the place of values that an earlier round of this pass made, further on."""
 
     def rewritten(self, operand: Callable[[Value, Node], Value]) -> Graph:
         """The graph whose contractions of f32 read `operand` of their inputs."""
         for node in self.graph.nodes:
+            read = tuple(resolve(v, self.twins) for v in node.inputs)
+            if len(read) == 1 and (twin := self.emitted.get((node.op, *read))) is not None:
+                self.twins[node.output] = twin
+                continue
             kinds = {v.type.dtype for v in (*node.inputs, *node.outputs)}
             if node.op.contracts and kinds == {"f32"}:
                 node = replace(node, inputs=tuple(operand(v, node) for v in node.inputs))
             elif (factors := node.inputs[node.op.own_factors]) and factors[0].type.dtype == "f32":
                 node = self._multiplying(node, factors, operand)
             self.nodes.append(node)
-        return drop_dead(replace(self.graph, nodes=tuple(self.nodes)))
+        return drop_dead(substitute(self.graph, self.nodes, self.twins))
 
     def _multiplying(
         self, node: Node, factors: Sequence[Value], operand: Callable[[Value, Node], Value]
     ) -> Node:
         """The node with what it multiplies rounded alike, its own numbers too."""
-        if all(map(self._was_narrow, factors)):
+        if all(map(self.was_narrow, factors)):
             return node
         made = dict(zip(factors, (operand(v, node) for v in factors), strict=True))
         inputs = list(node.inputs)
@@ -77,10 +132,10 @@ class _Operands:
 
     def rounded(self, value: Value, reader: Node) -> Value:
         """`value` rounded for this reader alone."""
-        if self._was_narrow(value) and reader.op.contracts:
+        if self.was_narrow(value) and reader.op.contracts:
             return value
         for op in self.steps if reader.op.contracts else self.of_others:
-            value = self._emit(op, value, reader)
+            value = self.emit(op, value, reader)
         return value
 
     def stored(self, value: Value, reader: Node) -> Value:
@@ -92,12 +147,12 @@ class _Operands:
         turned = producer is not None and producer.op.moves and producer.is_free
         if producer is not None and turned and producer.inputs[0].type.size <= value.type.size:
             source = self.stored(producer.inputs[0], reader)
-            self.made[key] = self._emit(producer.op, source, producer)
+            self.made[key] = self.emit(producer.op, source, producer)
         else:
             self.made[key] = self.rounded(value, reader)
         return self.made[key]
 
-    def _was_narrow(self, value: Value) -> bool:
+    def was_narrow(self, value: Value) -> bool:
         """Whether the value is a float of two bytes that was converted: it is not rounded."""
         producer = self.producers.get(value)
         while producer is not None and producer.op.moves:
@@ -106,8 +161,10 @@ class _Operands:
             return False
         return producer.inputs[0].type.dtype in NARROW
 
-    def _emit(self, op: Op, source: Value, like: Node) -> Value:
+    def emit(self, op: Op, source: Value, like: Node) -> Value:
+        """What `op` makes of `source`, where `like` stands."""
         (type,) = op.infer(source.type)
         result = Value(self.names.fresh(source.name), type)
         self.nodes.append(replace(like, op=op, inputs=(source,), outputs=(result,)))
+        self.emitted[op, source] = result
         return result

@@ -18,22 +18,23 @@ from graphc.target import Target
 Pass = Callable[[Graph, Target], Graph]
 
 
-def through_bodies(function: Pass) -> Pass:
-    """The pass that does to every body, innermost first, and to the graph what `function` does."""
+def through_bodies(function: Pass, inside: Pass | None = None) -> Pass:
+    """The pass that does to every body, innermost first, and to the graph what `function` does; to
+    bodies what `inside` does, if it is given."""
 
     def run(graph: Graph, target: Target) -> Graph:
-        return unique_names(_apply(function, graph, target))
+        return unique_names(_apply(function, inside or function, graph, target))
 
     run.__doc__ = function.__doc__
     return run
 
 
-def _apply(function: Pass, graph: Graph, target: Target) -> Graph:
+def _apply(function: Pass, inside: Pass, graph: Graph, target: Target) -> Graph:
     state = dict.fromkeys(graph.state)
     nodes = []
     for node in graph.nodes:
         if isinstance(node.op, Scan):
-            node = _inside(function, node, node.op, target)
+            node = _inside(inside, node, node.op, target)
             state.update((outer, None) for own, outer in Scan.bind(node).constants if outer == own)
         nodes.append(node)
     return function(replace(graph, state=tuple(state), nodes=tuple(nodes)), target)
@@ -43,7 +44,7 @@ def _inside(function: Pass, node: Node, op: Scan, target: Target) -> Node:
     constants, *moving = op.split_inputs(node.inputs)
     source = dict(zip(op.constants, constants, strict=True))
     body = replace(op.body, inputs=(*op.old_carries, *op.elements), state=tuple(source))
-    body = _apply(function, body, target)
+    body = _apply(function, function, body, target)
     inputs = (*(source.get(v, v) for v in body.state), *(v for part in moving for v in part))
     body = replace(body, inputs=(*body.state, *body.inputs), state=())
     return replace(node, op=replace(op, body=body), inputs=inputs)
