@@ -85,7 +85,7 @@ class Facts:
 
     @property
     def moves_sums(self) -> bool:
-        """Whether what it makes of a sum is the sum of what it makes of the terms, to the bit."""
+        """Whether what it makes of sums is the sum of what it makes of the terms, to the bit."""
         return self.moves
 
     @property

@@ -83,6 +83,7 @@ class Concat(Op):
     axis: int
     name: ClassVar[str] = "concat"
     takes_narrow: ClassVar[bool] = True
+    moves_sums: ClassVar[bool] = True
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         first, axis = inputs[0], self.axis

@@ -51,3 +51,22 @@ def test_a_carry_may_be_what_is_computed_before_the_loop() -> None:
     assert_same_meaning(before, after, tolerance=1e-5)
     (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
     assert ops(loop) == ["exp"]
+
+
+def test_sums_side_by_side_leave_the_loop_as_sums_over_time() -> None:
+    """As the gradient of a parameter is, of which each gate reads a part."""
+
+    def fn(x: Any) -> Any:
+        def step(carry: Any, element: Any) -> Any:
+            h, total = carry
+            h = graphc.tanh(h + element)
+            sums = [graphc.sum(h * h, axis=0), graphc.sum(h * element, axis=0)]
+            return (h, total + graphc.concat(sums)), None
+
+        return graphc.scan(step, (x[0], graphc.zeros(6)), x)[0]
+
+    before = graphc.trace(fn, graphc.spec((4, 5, 3)))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-5)
+    (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
+    assert ops(loop) == ["add", "tanh", "multiply", "multiply"]

@@ -70,7 +70,7 @@ class Totals:
                     return functions.reshape(y, y.shape[1:])
                 return emit(Sum((0, *axes)), x)
             if op.moves_sums:
-                return emit(op, self.total(node.inputs[0]))
+                return emit(op, *map(self.total, node.inputs))
             if op.adds and _alike(node):
                 a, b = node.inputs
                 return functions.add(self.total(a), self.total(b))
