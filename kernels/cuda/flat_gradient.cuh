@@ -224,13 +224,12 @@ struct FlatGradient {
         const int j = i % runs * run, o = i / runs % (across * 8), d = i / runs / (across * 8);
         const int n = block.x() * Tile::Rows + (d * fragments + f) * 16 + j;
         if (o >= M || n >= N) continue;
-        Run<float, run> total = {};
+        auto& total = *reinterpret_cast<Run<float, run>*>(shared + d * stage + o * pitch + j);
 #pragma unroll
-        for (int s = 0; s < shares; s++) {
-          const auto& part = *reinterpret_cast<const Run<float, run>*>(
-              shared + (s * down + d) * stage + o * pitch + j);
+        for (int s = 1; s < shares; s++) {
+          const float* const part = total.at + s * down * stage;
 #pragma unroll
-          for (int e = 0; e < run; e++) total.at[e] += part.at[e];
+          for (int e = 0; e < run; e++) total.at[e] += part[e];
         }
         apply_run<N>(epilogue, 0, o, n, total.at);
       }

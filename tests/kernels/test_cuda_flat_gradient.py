@@ -172,7 +172,7 @@ WRONG = {
     "taps are one pixel aside": ("beside + Patch::left * pixel +", "beside +"),
     "a part takes a step too few": ("least + (part < more)", "least + (part < more - 1)"),
     "x is not rounded": ("each_x(step, [&](int at, int, bool) { nearest(at); });", ""),
-    "a share is left out": ("s = 0; s < shares", "s = 1; s < shares"),
+    "a share is left out": ("s = 1; s < shares", "s = 2; s < shares"),
     "what is beside a line is not cleared": ("shared[y / reach", "if (y < 0) shared[y / reach"),
 }
 
