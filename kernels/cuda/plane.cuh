@@ -1,11 +1,11 @@
 // plane.cuh: a convolution of images of one channel by tensor cores. Taps are the k of the products, so
 // that 25 of them fill 28; patch.cuh has whole eights of channels for each tap. A block copies the
 // lines of an image that it reads to shared memory once, rounded to tf32, with zeros where taps are
-// beside the image; the filters of all taps stay in registers.
+// beside the image, and the filters beside them; those of its taps a thread then keeps in registers.
 //
-// Problem, Patch and Epilogue are those of patch.cuh; rows are output pixels as they lie. A block
-// computes Lines lines of output, of all columns. Each warp takes 32 rows at a time, which leave by
-// shared memory of its own, so that neighbouring threads store neighbours.
+// Problem, Patch and Epilogue are those of patch.cuh; rows are output pixels as they lie, and filters
+// are dense. A block computes Lines lines of output, of all columns. Each warp takes 32 rows at a time,
+// which leave by shared memory of its own, so that neighbouring threads store neighbours.
 //
 // Shared memory: bytes, dynamic, aligned to 16. Lines lie 12 to 20 banks apart: eight neighbours
 // are read at taps of two lines at once.
@@ -21,7 +21,6 @@ struct PlaneTile {
 
 template <class Problem, class Patch, class Tile>
 struct PlaneProduct {
-  using B = typename Problem::B;
   static constexpr int N = Problem::N, S = Patch::S, taps = Patch::R * S;
   static constexpr int Lines = Tile::Lines, threads = Tile::threads;
   static constexpr int bands = Patch::P / Lines, rows = Lines * Patch::Q;
@@ -44,7 +43,8 @@ struct PlaneProduct {
   static constexpr int reach = (Lines - 1) * Patch::down + (Patch::R - 1) * Patch::tap_down + 1;
   static constexpr int pitch = across * 8 + (across % 2 ? 16 : 8);  // four rows in different banks
   static constexpr int stage = turn * pitch, pixels = reach * line;
-  static constexpr int bytes = (pixels + Tile::warps * stage) * 4;
+  static constexpr int filters = ceil_div(N * taps, 4) * 4;
+  static constexpr int bytes = (pixels + filters + Tile::warps * stage) * 4;
 
   // Copies lines from `top` on, those that do not exist as zeros, and zeros beside them.
   GRAPHC_INLINE static void copy(float* to, const float* image, int top) {
@@ -64,6 +64,16 @@ struct PlaneProduct {
       *reinterpret_cast<Run<float, vector>*>(to + y * line + beside + x) = run;
     }
   }
+  GRAPHC_INLINE static void copy_filters(float* to, const float* from) {
+    constexpr int count = N * taps, together = count % 4 ? 1 : 4;
+#pragma unroll 4
+    for (unsigned i = threadIdx.x * together; i < count; i += threads * together) {
+      auto some = *reinterpret_cast<const Run<float, together>*>(from + i);
+#pragma unroll
+      for (int j = 0; j < together; j++) some.at[j] = float_to_tf32(some.at[j]);
+      *reinterpret_cast<Run<float, together>*>(to + i) = some;
+    }
+  }
 
   // `memory` has `bytes`.
   template <class Block, class Epilogue>
@@ -74,9 +84,11 @@ struct PlaneProduct {
     const int number = block.x() / bands, band = block.x() % bands;
     copy(shared, reinterpret_cast<const float*>(a) + number * Patch::image,
          band * Lines * Patch::down + Patch::top);
+    copy_filters(shared + pixels, reinterpret_cast<const float*>(b));
+    block.sync();
     // Of each four taps this thread's: where it lies, and its filters.
     int places[quads];
-    unsigned filters[across][quads];
+    unsigned filter[across][quads];
 #pragma unroll
     for (int i = 0; i < quads; i++) {
       const int tap = i * 4 + lane % 4, there = tap < taps ? tap : 0;
@@ -84,13 +96,11 @@ struct PlaneProduct {
 #pragma unroll
       for (int n = 0; n < across; n++) {
         const int column = n * 8 + lane / 4, exists = tap < taps && column < N;
-        const auto place = B::at(B::outer(0, column < N ? column : 0), B::depth(there));
-        filters[n][i] = __float_as_uint(exists ? float_to_tf32(b[place.offset].value) : 0.0f);
+        filter[n][i] = __float_as_uint(exists ? shared[pixels + column * taps + tap] : 0.0f);
       }
     }
     const bool whole = taps % 4 == 0 || lane % 4 < taps % 4;  // whether the last tap exists
-    float* const own = shared + pixels + warp * stage;
-    block.sync();
+    float* const own = shared + pixels + filters + warp * stage;
 #pragma unroll 1
     for (int i = warp; i < turns; i += Tile::warps) {
       const float* from[2][2];
@@ -113,8 +123,8 @@ struct PlaneProduct {
           }
 #pragma unroll
           for (int n = 0; n < across; n++) {
-            if (j + 1 < quads) multiply_tf32(sum[h][n], pixel, {filters[n][j], filters[n][j + 1]});
-            else multiply_tf32(sum[h][n], {pixel[0], pixel[1]}, filters[n][j]);
+            if (j + 1 < quads) multiply_tf32(sum[h][n], pixel, {filter[n][j], filter[n][j + 1]});
+            else multiply_tf32(sum[h][n], {pixel[0], pixel[1]}, filter[n][j]);
           }
         }
       }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph
+from graphc.kernels.cuda.access import OperandAccess
 from graphc.kernels.cuda.contract import make_problem
 from graphc.kernels.cuda.figures import BYTES, MOST_SHARED, MULTIPROCESSORS
 from graphc.kernels.cuda.patch import ISSUE, PRODUCT, REGISTERS, SHARED, TAPS, WAIT, Found, image_of
@@ -52,7 +53,8 @@ class PlaneTile(PatchTile):
         while line % 4 or not 12 <= line % 32 <= 20:
             line += 1
         pitch = self.across * 8 + (16 if self.across % 2 else 8)
-        return (self.reach * line + self.warps * TURN * pitch) * 4
+        filters = -(-self.n * self.patch.taps // 4) * 4
+        return (self.reach * line + filters + self.warps * TURN * pitch) * 4
 
     def __str__(self) -> str:
         return f"PlaneTile<{self.lines}, {self.warps}>"
@@ -75,13 +77,22 @@ def plane_tiles(nest: Nest, body: Graph, element: str) -> list[Found]:
         return []
     if rows != order or problem.nest.axes != nest.axes or x.tap < 0 or y.tap < 0:
         return []
-    if patch.strides[1] != x.extent or problem.b.borders or problem.b.read.quotients:
+    if patch.strides[1] != x.extent or not _is_dense(problem.b, patch.taps):
         return []
     operands = (problem.a.read.input, problem.b.read.input)
     others = [v for i, v in enumerate(body.inputs) if i not in operands]
     read = sum(v.type.nbytes for v in others)
     found: list[Found] = [(_cycles(t, m * n * 4 + read), problem, t) for t in _tiles(patch, n)]
     return sorted(found, key=lambda each: each[0])[:2]
+
+
+def _is_dense(filters: OperandAccess, taps: int) -> bool:
+    """Whether they lie one after another, a tap after the other."""
+    steps = [
+        [f.stride for f in factors if f.extent > 1] for factors in (filters.outer, filters.depth)
+    ]
+    plain = not (filters.borders or filters.read.quotients or filters.read.offset)
+    return plain and steps == [[taps], [1]]
 
 
 def _tiles(patch: Patch, n: int) -> Iterator[PlaneTile]:

@@ -133,7 +133,7 @@ def test_kernels_compile_and_spill_nothing(
 
 
 BROKEN = {
-    "nobody waits for the lines": ("    block.sync();\n#pragma unroll 1", "#pragma unroll 1"),
+    "nobody waits for the lines": ("    block.sync();\n", ""),
     "sums are stored before they are read": (
         "      __syncwarp();\n#pragma unroll\n",
         "#pragma unroll\n",
@@ -147,7 +147,8 @@ BROKEN = {
 WRONG = {
     "taps are one pixel aside": ("shared + beside + Patch::left", "shared + beside"),
     "x is not rounded": ("run.at[j] = float_to_tf32(run.at[j])", "run.at[j] += 0"),
-    "filters are not rounded": ("float_to_tf32(b[place.offset].value)", "b[place.offset].value"),
+    "filters are not rounded": ("some.at[j] = float_to_tf32(some.at[j])", "some.at[j] += 0"),
+    "filters are read at another tap": ("column * taps + tap]", "column * taps]"),
     "what is beside a line is not cleared": ("i < reach * gap", "i < 0 * gap"),
 }
 
