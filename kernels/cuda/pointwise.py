@@ -45,12 +45,14 @@ class _Text:
     threads: int = THREADS
 
     @staticmethod
-    def of(part: Part, index: str, large: bool) -> _Text:
-        """In a `large` launch a thread has several elements, in a run where memory allows it, but
-        where there is one alone: all that it reads would wait in registers."""
-        large = large and part.domain.size > 1
-        runs = runs_of(part, _scalars_and_elements(part)[1]) if large else None
-        return _Text(part, index, runs.length if runs else 4 if large else 1, runs)
+    def of(part: Part, index: str, large: bool, runs: bool) -> _Text:
+        """A thread has a run of elements if that is wanted and memory allows it. In a `large`
+        launch it has several at least, but where there is one alone: all that it reads would wait
+        in registers."""
+        several = part.domain.size > 1
+        elements = _scalars_and_elements(part)[1]
+        found = runs_of(part, elements, shortest=not large) if several and runs else None
+        return _Text(part, index, found.length if found else 4 if several and large else 1, found)
 
     @property
     def likeness(self) -> object:
@@ -121,11 +123,12 @@ def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel
             parts.append(make_part(body, group, domain, pointers, names, order).merged)
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
-    large = sum(p.domain.size for p in parts) >= BLOCKS * THREADS * 4
-    index = index_type(body)
-    texts = [_Text.of(part, index, large) for part in parts]
+    size, own = sum(p.domain.size for p in parts), bool(along and along.owned)
+    large, index = size >= BLOCKS * THREADS * 4, index_type(body)
+    runs = large or (size >= BLOCKS * THREADS and not own)
+    texts = [_Text.of(part, index, large, runs) for part in parts]
     threads = THREADS
-    if len(parts) == 1 and along and along.owned and not large:
+    if len(parts) == 1 and along and own and not large:
         threads = _equal_share(parts[0].domain.size, along.grid[0])
         texts = [replace(text, threads=threads) for text in texts]
     if len(parts) == 1:

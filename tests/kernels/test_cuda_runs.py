@@ -57,6 +57,7 @@ IN_RUNS = [
     traced("filled", lambda b: graphc.zeros(LARGE) + b, spec(LARGE[0], 1)),
     traced("narrowed", lambda x, y: (x + y).astype("float16"), spec(*LARGE), spec(*LARGE)),
     traced("halved", lambda x: x.astype("float16"), spec(*LARGE, dtype="float64")),
+    traced("some", lambda x, y: x + y, spec(66, 1024, dtype="float16"), spec(66, 1024)),
     sliced(4),
     *(
         traced(d, lambda x, y: graphc.where(x < y, x, y), *[spec(264, 2048, dtype=d)] * 2)
