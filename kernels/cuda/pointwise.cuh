@@ -50,4 +50,30 @@ GRAPHC_INLINE void each(Index count, int block, const Load& load, const Body& bo
   }
 }
 
+// Calls run(pixel, channel) for the first channel of each run of Length of an image, and each(pixel,
+// channel) for those that are no whole run, by Threads threads.
+template <int Pixels, int Channels, int Length, int Threads, class Body, class Each>
+GRAPHC_INLINE void each_run_of_image(const Body& run, const Each& each) {
+  constexpr int runs = (Channels + Length - 1) / Length;
+  for (int i = threadIdx.x; i < Pixels * runs; i += Threads) {
+    const int pixel = i / runs, channel = i % runs * Length;
+    if (Channels % Length == 0 || channel + Length <= Channels) run(pixel, channel);
+    else
+#pragma unroll
+      for (int j = 0; j < Channels % Length; j++) each(pixel, channel + j);
+  }
+}
+
+// Stores an image row-major, in runs of Length, whose channels wait as lines of Pixels and one more.
+template <int Pixels, int Channels, int Length, int Threads, class T>
+GRAPHC_INLINE void store_turned(T* image, const T* waiting) {
+  static_assert(Pixels * Channels % Length == 0, "whole runs");
+  for (int i = threadIdx.x * Length; i < Pixels * Channels; i += Threads * Length) {
+    Run<T, Length> run;
+#pragma unroll
+    for (int j = 0; j < Length; j++) run.at[j] = waiting[i + j + (i + j) / Pixels];
+    *reinterpret_cast<Run<T, Length>*>(image + i) = run;
+  }
+}
+
 }  // namespace graphc

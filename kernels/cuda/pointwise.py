@@ -22,6 +22,7 @@ from graphc.kernels.cuda.shell import (
     memory_order,
     wrapped,
 )
+from graphc.kernels.cuda.turned import turned
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
@@ -116,6 +117,10 @@ def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel
     parts, groups, patches = [], grouped(body), along.patches if along else ()
     if len(groups) == 1 and len(patches) == 2 and space(body, groups[0][0]) == patches:
         return _by_patches(node, groups[0], patches, names, pointers)
+    if not along and (images := turned(body, groups, pointers, names)) is not None:
+        launches = Launches(node, pointers)
+        launches.add(images.lines, images.images, threads=images.threads)
+        return launches.kernel(("pointwise",), [constant_arrays(images.program)])
     for group in groups:
         order = memory_order(group)
         domain = Domain(tuple(space(body, group[0])[d] for d in order))

@@ -50,7 +50,7 @@ class Runs:
         comes first for element `step`, `last` are some that come last."""
         inner = len(names) - 1
         loads = [s for s in self.each.statements if isinstance(s, Load) and self._whole(s, inner)]
-        stores = [s for s in self.each.statements if isinstance(s, Store)]
+        stores = [s for s in self.each.statements if isinstance(s, Store) and self._whole(s, inner)]
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
         lane = [*names[:-1], "lane"]
         whole = Program((*self.once.statements, *self.each.statements), {}, {})
@@ -76,10 +76,11 @@ class Runs:
             lines.append(f"*reinterpret_cast<{kind}*>({place}) = {runs[id(store)]};")
         return lines
 
-    def _whole(self, load: Statement, inner: int) -> bool:
-        """Whether a load is of aligned runs; else it is one of each element."""
-        address = _address(load)
-        return aligned(address.access, self.used[address.pointer], inner, self.length)
+    def _whole(self, statement: Statement, inner: int) -> bool:
+        """Whether a load or store is of aligned runs; else it is one of each element."""
+        address = _address(statement)
+        known = address.pointer in self.used
+        return known and aligned(address.access, self.used[address.pointer], inner, self.length)
 
     def _memory(self, statement: Statement, names: list[str]) -> tuple[str, str]:
         """The type and the address of what a load or store moves."""
@@ -187,7 +188,7 @@ def _step(statement: Statement, run: str, lane: list[str]) -> str:
     if isinstance(statement, Load) and run:
         ((name, dtype),) = statement.results
         return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({run}.at + step);"
-    if isinstance(statement, Store):
+    if isinstance(statement, Store) and run:
         (value,) = (a for a in statement.arguments if not isinstance(a, Address))
         return f"store<1, 0>({run}.at + step, {value});"
     return statement.text(lane, "1")
