@@ -13,7 +13,7 @@ what TMA copies.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -79,9 +79,19 @@ def backward(model: Model, x: graphc.Tensor, y: graphc.Tensor) -> list[graphc.Te
     return [dx, *parameters.values()]
 
 
-def prepare(case: Case) -> Callable[[], Any]:
-    data, workload = case.workload.data(), case.workload
+def compiled(workload: Workload, data: Data, mode: str, options: Mapping[str, Any]) -> Any:
+    """A workload's training step or forward pass, by `graphc.compile` with these options."""
     model = Model(workload, data)
+    x, y = (graphc.spec(a.shape, a.dtype) for a in (data.x, data.y))
+    if mode == "forward":
+        return graphc.compile(model, x, **options)
+    if workload.rule is None:
+        return graphc.compile(backward, model, x, y, **options)
+    rule = getattr(optim, workload.rule)(**RATES[workload.rule])
+    return graphc.compile(loss_fn, model, x, y, update=rule, **options)
+
+
+def prepare(case: Case) -> Callable[[], Any]:
     options: dict[str, Any] = {
         "device": case.device,
         "threads": case.threads,
@@ -101,17 +111,13 @@ def prepare(case: Case) -> Callable[[], Any]:
     if case.variant == "bfloat16_pairs":
         target = replace(build.cpu_target(), multiplies_tiles=False)
         build.cpu_target = lambda: target
-    x, y = data.x, data.y
-    inputs = graphc.spec(x.shape, x.dtype), graphc.spec(y.shape, y.dtype)
+    data, workload = case.workload.data(), case.workload
+    x, y, step = data.x, data.y, compiled(workload, data, case.mode, options)
     if case.mode == "forward":
-        forward = graphc.compile(model, inputs[0], **options)
-        return lambda: forward(x)
+        return lambda: step(x)
     if workload.rule is None:
-        gradients = graphc.compile(backward, model, *inputs, **options)
-        return lambda: gradients(x, y)[0]
-    rule = getattr(optim, workload.rule)(**RATES[workload.rule])
-    train = graphc.compile(loss_fn, model, *inputs, update=rule, **options)
-    return lambda: train(x, y)
+        return lambda: step(x, y)[0]
+    return lambda: step(x, y)
 
 
 if __name__ == "__main__":

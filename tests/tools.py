@@ -17,6 +17,7 @@ import pytest
 
 from graphc.errors import CompileError
 from graphc.runtime.cuda.compile import Compiler, find_compiler, nvcc, nvrtc
+from tools.gpu_model.sass import NoDisassemblerError, find_nvdisasm
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,6 +64,14 @@ def need_cuda_compiler() -> Compiler:
     try:
         return find_compiler()
     except CompileError as error:
+        return missing(str(error))
+
+
+def need_nvdisasm() -> str:
+    """The path of nvdisasm; else skips, or fails where CI=true."""
+    try:
+        return find_nvdisasm()
+    except NoDisassemblerError as error:
         return missing(str(error))
 
 

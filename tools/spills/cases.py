@@ -7,17 +7,14 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-import graphc
 from benchmarks.families.gpt import GPT
 from benchmarks.families.recurrent import Recurrent
 from benchmarks.families.resnet import ResNet
 from benchmarks.families.stack import FLUX, Stack
-from benchmarks.run import Model, backward, loss_fn
-from benchmarks.workload import RATES, Workload
+from benchmarks.run import compiled
+from benchmarks.workload import Workload
 from benchmarks.workloads import WORKLOADS
-from graphc import optim
 
 LARGER: tuple[Workload, ...] = (
     Stack("flux-conv-b100", 100, model=FLUX),
@@ -54,19 +51,10 @@ SETTINGS: Mapping[str, Settings] = {
 
 def texts(workload: Workload, settings: Settings) -> dict[str, str]:
     """The CUDA text of each kernel of a step on one stream, by the kernel's name."""
-    data = workload.data()
-    model = Model(workload, data)
-    specs = [graphc.spec(a.shape, a.dtype) for a in (data.x, data.y)]
-    options: dict[str, Any] = {"device": "cuda", "streams": 1, "precision": settings.precision}
+    options = {"device": "cuda", "streams": 1, "precision": settings.precision}
+    mode = "train" if "train" in workload.modes else "forward"
     with _asked(settings.asked):
-        if "train" not in workload.modes:
-            program = graphc.compile(model, specs[0], **options)
-        elif workload.rule is None:
-            program = graphc.compile(backward, model, *specs, **options)
-        else:
-            rule = getattr(optim, workload.rule)(**RATES[workload.rule])
-            program = graphc.compile(loss_fn, model, *specs, update=rule, **options)
-        return dict(program.kernels)
+        return dict(compiled(workload, workload.data(), mode, options).kernels)
 
 
 @contextmanager

@@ -1,0 +1,172 @@
+"""The model of a GPU (tools/gpu_model): walks, tables, L1, and the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from graphc.runtime.cuda.compile import compile_cuda
+from tests.tools import need_cuda_compiler, need_nvdisasm
+from tools.gpu_model import __main__ as command
+from tools.gpu_model.constants import tables
+from tools.gpu_model.l1 import Lines
+from tools.gpu_model.sass import blocks_of, disassembled
+from tools.gpu_model.walk import Code
+
+ONE_BLOCK = (32, 1, 1, 4, 1, 1)
+"""Blocks of a warp, of which there are four."""
+WARP = [(lane, 0, 0) for lane in range(32)]
+
+LOOP = """
+S2R R0, SR_CTAID.X
+IADD3 R2, R0, 0x3, RZ
+MOV R1, RZ
+.L_x_0:
+IADD3 R1, R1, 0x1, RZ
+ISETP.GE.AND P0, PT, R1, R2, PT
+@!P0 BRA `(.L_x_0)
+EXIT
+"""
+"""A block turns three times more than its number."""
+
+TABLE = """\
+__device__ const int turns[] = {2, 7};
+extern "C" __global__ void counting(float* x) {
+  for (int i = 0; i < turns[blockIdx.x]; i++) {
+    x[threadIdx.x] += 1.0f;
+    __syncthreads();
+  }
+}
+"""
+
+
+def code_of(text: str) -> Code:
+    """Of instructions without places and semicolons."""
+    lines = (x if x.startswith(".") else f"/*0000*/ {x} ;" for x in text.strip().splitlines())
+    return Code(blocks_of("\n".join(lines)))
+
+
+def after(instructions: str, register: str) -> object:
+    """What a thread has in a register that an access then takes for its address."""
+    code = code_of(f"{instructions}\nLDS R9, [{register}]\nEXIT")
+    state = code.traced((0, 0, 0), (5, 0, 0), ONE_BLOCK)
+    *_, (address,) = state.traced.values()
+    return address
+
+
+@pytest.mark.parametrize("block", [0, 3])
+def test_a_loop_turns_as_often_as_its_block_asks(block: int) -> None:
+    walk = code_of(LOOP).walk((block, 0, 0), (0, 0, 0), ONE_BLOCK)
+    assert dict(walk.visits) == {0: 1, 1: 3 + block, 2: 1}
+    assert not walk.unknown
+
+
+def test_a_loop_on_data_is_entered_once_and_told_of() -> None:
+    walk = code_of(LOOP.replace("S2R R0, SR_CTAID.X", "LDG.E R0, [R4.64]")).walk(
+        (0, 0, 0), (0, 0, 0), ONE_BLOCK
+    )
+    assert dict(walk.visits) == {0: 1, 1: 1, 2: 1}
+    assert walk.unknown
+
+
+@pytest.mark.parametrize(
+    ("instructions", "register", "value"),
+    [
+        ("S2R R0, SR_TID.X\nIMAD R1, R0, 0x64, R0", "R1", 505),
+        ("MOV R2, 0xffffffff\nMOV R3, 0x2\nIMAD.HI.U32 R1, R3, 0x80000001, R2", "R1", 4),
+        ("MOV R2, 0x5\nLOP3.LUT R1, R2, 0x6, RZ, 0xc0, !PT", "R1", 4),
+        ("MOV R2, 0x50\nSHF.R.U32.HI R1, RZ, 0x4, R2", "R1", 5),
+        ("S2R R0, SR_TID.X\nLEA R1, R0, 0x10, 0x3", "R1", 56),
+        ("ISETP.LT.AND P1, PT, RZ, 0x1, PT\nSEL R1, 0x8, 0x9, !P1", "R1", 9),
+        ("LDG.E R2, [R4.64]\nIADD3 R1, R2, 0x1, RZ", "R1", None),
+    ],
+)
+def test_integer_instructions(instructions: str, register: str, value: object) -> None:
+    assert after(instructions, register) == value
+
+
+@pytest.mark.parametrize(
+    ("stride", "instruction", "sectors", "conflicts"),
+    [
+        (4, "LDG.E R9, [R1.64]", 4, 1),
+        (128, "LDG.E R9, [R1.64]", 32, 1),
+        (4, "LDS R9, [R1]", 0, 1),
+        (8, "LDS R9, [R1]", 0, 2),
+        (128, "LDS R9, [R1]", 0, 32),
+    ],
+)
+def test_lanes_touch_sectors_and_banks(
+    stride: int, instruction: str, sectors: float, conflicts: float
+) -> None:
+    text = f"S2R R0, SR_TID.X\nMOV R2, RZ\nIMAD R1, R0, {stride:#x}, RZ\n{instruction}\nEXIT"
+    (access,) = code_of(text).accesses((0, 0, 0), WARP, ONE_BLOCK).values()
+    assert (access.sectors, access.conflicts) == (sectors, conflicts)
+
+
+@pytest.mark.parametrize(
+    ("lines", "missed"),
+    [
+        ([0, 1, 0, 1], 2),
+        ([0, 1, 2, 0], 4),  # the first one has left
+        ([0, 1, 0, 2, 0], 3),  # used again, it stays
+    ],
+)
+def test_the_line_not_used_for_longest_leaves(lines: Sequence[int], missed: int) -> None:
+    cache = Lines(most=2)
+    cache.ask(4 * line for line in lines)
+    assert (cache.asked, cache.missed) == (len(lines), missed)
+
+
+def test_sectors_of_a_line_come_one_by_one() -> None:
+    cache = Lines(most=2)
+    cache.ask([0, 1, 0, 1])
+    assert cache.missed == 2
+
+
+@pytest.mark.parametrize(("block", "turns"), [(0, 2), (1, 7)])
+def test_tables_of_a_compiled_kernel_are_read(block: int, turns: int) -> None:
+    need_cuda_compiler()
+    image = compile_cuda(TABLE, "counting", "sm_90a").image
+    code = Code(disassembled(image, need_nvdisasm())["counting"], tables(image))
+    walk = code.walk((block, 0, 0), (0, 0, 0), (32, 1, 1, 2, 1, 1))
+    opcodes = [
+        i.name
+        for number, visits in walk.visits.items()
+        for i in code.blocks[number].instructions
+        for _ in range(visits)
+    ]
+    assert opcodes.count("BAR") == turns
+    assert not walk.unknown
+
+
+def test_the_command_models_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    need_cuda_compiler()
+    need_nvdisasm()
+    file, page = tmp_path / "now.json", tmp_path / "now.md"
+    run = ["softmax-4096x1024", "--json", str(file), "--table", str(page)]
+    with pytest.raises(SystemExit, match=r"^0$"):
+        command.main(run)
+    found = json.loads(file.read_text())["workloads"]["softmax-4096x1024"]
+    ((kernel,), step) = found["kernels"], found["step"]
+    assert step["nodes"] == 1 and kernel["bytes"] == 3 * 4096 * 1024 * 4
+    assert kernel["floor"] < step["seconds"] < 2 * kernel["floor"]
+    assert "A model, not measured" in page.read_text()
+    faster = ["softmax-4096x1024", "--set", "copy=8.6e12", "--versus", str(file)]
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match=r"^0$"):
+        command.main(faster)
+    assert "The constants differ (copy)" in capsys.readouterr().out
+
+
+def test_what_the_command_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    command.main([])
+    assert "lenet-b100\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"^workload: expected one of mlp4x256-b16, .*, got 'x'$"):
+        command.main(["x"])
+    with pytest.raises(SystemExit, match=r"^--set node=x: expected a number, got 'x'$"):
+        command.main(["lenet-b100", "--set", "node=x"])
+    with pytest.raises(SystemExit, match=r"^--set a=1: expected one of multiprocessors, clock, "):
+        command.main(["lenet-b100", "--set", "a=1"])

@@ -1,0 +1,146 @@
+"""`python -m tools.gpu_model lenet-b100 --precision tf32`: how fast a step should be on a GPU.
+
+    python -m tools.gpu_model mlp4x256-b16 resnet50-b32 --json now.json --table now.md
+    python -m tools.gpu_model lenet-b100 --versus before.json
+    python -m tools.gpu_model after.json --versus before.json
+
+The last runs nothing: two files, kernel by kernel. Without names it lists the workloads. It ends
+with status 1 if a workload does not compile. Needed are NVRTC or nvcc, and nvdisasm (`pip install
+nvidia-cuda-nvdisasm`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from graphc.errors import CompileError, GraphError, PlanError
+from tools.gpu_model.compiled import Images, compiled
+from tools.gpu_model.figures import figures
+from tools.gpu_model.machine import FORMULA, MACHINES, SOURCES, Machine, changed
+from tools.gpu_model.report import report
+from tools.gpu_model.sass import NoDisassemblerError
+from tools.gpu_model.versus import versus
+from tools.gpu_model.workloads import WORKLOADS, find, streams_of
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parser().parse_args(arguments)
+    if not options.workloads:
+        print("\n".join(WORKLOADS))
+        return
+    try:
+        machine = changed(MACHINES[options.arch], options.set)
+        results = gathered(options, machine)
+    except (ValueError, NoDisassemblerError) as error:
+        raise SystemExit(str(error)) from None
+    before = json.loads(options.versus.read_text()) if options.versus else None
+    text = versus(before, results) if before else report(results, options.kernels)
+    if options.table:
+        options.table.write_text(text)
+    else:
+        print(text)
+    sys.exit(1 if results["failed"] else 0)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpu_model", description="A model of a GPU: how fast steps should be. Nothing runs."
+    )
+    parser.add_argument("workloads", nargs="*", help="names, all, or JSON files of earlier runs")
+    parser.add_argument("--arch", default="sm_90a", choices=MACHINES)
+    parser.add_argument("--precision", default="float32", help="as graphc.compile takes it")
+    parser.add_argument("--streams", type=int, help="in place of a workload's own stream counts")
+    parser.add_argument("--json", type=Path, help="where to write all figures")
+    parser.add_argument("--table", type=Path, help="where to write the tables, not printed then")
+    parser.add_argument("--versus", type=Path, help="a JSON file of before, to compare with")
+    parser.add_argument("--set", action="append", default=[], help="NAME=VALUE of a constant")
+    parser.add_argument("--kernels", type=int, default=10, help="rows of a workload; 0: steps only")
+    return parser
+
+
+def gathered(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
+    """What the JSON file holds: of earlier files, and of the workloads that are to be run."""
+    files = [Path(name) for name in options.workloads if name.endswith(".json")]
+    wanted = [name for name in options.workloads if not name.endswith(".json")]
+    names = dict.fromkeys(n for w in wanted for n in (WORKLOADS if w == "all" else [find(w).name]))
+    results: dict[str, Any] = {"workloads": {}, "failed": {}}
+    for file in files:
+        read = json.loads(file.read_text())
+        results = {**results, **read, "workloads": {**results["workloads"], **read["workloads"]}}
+    if not names:
+        return results
+    results |= {
+        "commit": commit(),
+        "arch": options.arch,
+        "precision": options.precision,
+        "machine": asdict(machine),
+        "sources": dict(SOURCES),
+        "formula": FORMULA,
+    }
+    images = Images(options.arch)
+    for name in names:
+        for streams in [options.streams] if options.streams else streams_of(name):
+            model(name, streams, options.precision, machine, images, results)
+            if options.json:  # a long run may be ended
+                options.json.write_text(compact(results))
+    return results
+
+
+def model(
+    name: str,
+    streams: int,
+    precision: str,
+    machine: Machine,
+    images: Images,
+    results: dict[str, Any],
+) -> None:
+    """Add the figures of a workload to the results, or why it does not compile."""
+    label, began = f"{name}-streams{streams}" if streams > 1 else name, time.monotonic()
+    try:
+        made = compiled(find(name), streams, precision, images)
+    except (GraphError, CompileError, PlanError) as error:
+        results["failed"][label] = str(error).splitlines()[0]
+        print(f"{label}: {results['failed'][label]}", file=sys.stderr, flush=True)
+        return
+    results["workloads"][label] = found = figures(made, machine, precision)
+    us, took = found["step"]["seconds"] * 1e6, time.monotonic() - began
+    print(f"{label}: {us:.1f} us, in {took:.0f} s", file=sys.stderr, flush=True)
+
+
+def compact(results: Mapping[str, Any]) -> str:
+    """JSON with a line for each kernel, and numbers of four figures."""
+    parts = []
+    for name, w in results["workloads"].items():
+        kernels = ",\n".join(f"  {json.dumps(short(kernel))}" for kernel in w["kernels"])
+        step = json.dumps(short(w["step"]))
+        parts.append(f' {json.dumps(name)}: {{"step": {step}, "kernels": [\n{kernels}\n ]}}')
+    rest = {key: value for key, value in results.items() if key != "workloads"}
+    head = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in rest.items())
+    return "{\n" + head + ' "workloads": {\n' + ",\n".join(parts) + "\n }\n}\n"
+
+
+def short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: short(each) for key, each in value.items()}
+    return [short(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def commit() -> str:
+    """That of the checkout, as git describes it."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    done = subprocess.run([*command, "--abbrev=10"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Plans of workloads for a GPU, and the machine code of their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.run import compiled as compiled_step
+from benchmarks.workload import Workload
+from graphc.cores import usable_cores
+from graphc.kernels.program.kernel import GridLaunch
+from graphc.kernels.program.kernel import Kernel as Printed
+from graphc.runtime.cuda.compile import Usage, compile_cuda
+from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
+from graphc.runtime.plan.plan import Launch as Launching
+from graphc.runtime.plan.unroll import unrolled
+from tools.gpu_model.constants import tables
+from tools.gpu_model.sass import disassembled, find_nvdisasm
+from tools.gpu_model.walk import Code
+
+Sizes = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Bytes `start` to `stop` of a segment of the plan."""
+
+    segment: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One symbol of a kernel: its grid and block, what the compiler gave a thread of registers and
+    of spilled bytes, the bytes of shared memory that are static and dynamic, and its code."""
+
+    symbol: str
+    grid: Sizes
+    block: Sizes
+    registers: int
+    spilled: int
+    static: int
+    dynamic: int
+    code: Code
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`same` is the name of the first kernel of the same text; `ops` is where it comes from."""
+
+    name: str
+    template: str
+    ops: str
+    flops: int
+    bytes: int
+    workspace: int
+    launches: tuple[Launch, ...]
+    same: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the plan on a stream, with loops written out: of `kind` "launch" of a kernel,
+    "copy", "record" or "wait"."""
+
+    kind: str
+    stream: int
+    kernel: str = ""
+    event: int = -1
+    reads: tuple[Place, ...] = ()
+    writes: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A workload's step. `host_bytes` are those of its inputs and outputs, `arena` those of its
+    work memory."""
+
+    kernels: dict[str, Kernel]
+    steps: list[Step]
+    streams: int
+    host_bytes: int
+    arena: int
+
+
+@dataclass
+class Images:
+    """Kernels compiled for `arch` and read back, by their canonical texts."""
+
+    arch: str
+    nvdisasm: str = field(default_factory=find_nvdisasm)
+    known: dict[str, _Image] = field(default_factory=dict)
+
+    def add(self, kernels: Sequence[Printed]) -> None:
+        """Compile what is not known yet. Raises CompileError and NoDisassemblerError."""
+        firsts: dict[str, Printed] = {}
+        for kernel in kernels:
+            if kernel.launches and kernel.canonical not in self.known:
+                firsts.setdefault(kernel.canonical, kernel)
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            self.known |= zip(firsts, pool.map(self._read, firsts.values()), strict=True)
+
+    def launches(self, kernel: Printed) -> tuple[Launch, ...]:
+        """The launches of a kernel that was added."""
+        if not kernel.launches:
+            return ()
+        image = self.known[kernel.canonical]
+        return tuple(
+            image.launch(mine, theirs)
+            for mine, theirs in zip(kernel.launches, image.first.launches, strict=True)
+        )
+
+    def _read(self, kernel: Printed) -> _Image:
+        cubin = compile_cuda(kernel.source, kernel.name, self.arch)
+        codes, known = disassembled(cubin.image, self.nvdisasm), tables(cubin.image)
+        return _Image(kernel, cubin.usage, {s: Code(b, known) for s, b in codes.items()})
+
+
+@dataclass(frozen=True)
+class _Image:
+    first: Printed
+    usage: dict[str, Usage]
+    codes: dict[str, Code]
+
+    def launch(self, mine: GridLaunch, theirs: GridLaunch) -> Launch:
+        used, code = self.usage[theirs.symbol], self.codes[theirs.symbol]
+        grid, block = _three(mine.grid), _three(mine.block)
+        taken = used.registers, used.spilled, used.shared, mine.shared_bytes
+        return Launch(mine.symbol, grid, block, *taken, code)
+
+
+def compiled(workload: Workload, streams: int, precision: str, images: Images) -> Compiled:
+    """The plan of a workload's training step for a GPU, and its kernels. Raises CompileError and
+    NoDisassemblerError."""
+    options: dict[str, Any] = {"device": "cuda", "streams": streams, "precision": precision}
+    plan: Plan = compiled_step(workload, workload.data(), "train", options).plan
+    images.add(list(plan.kernels.values()))
+    places = [binding.place for binding in (*plan.inputs, *plan.outputs)]
+    return Compiled(
+        {name: _kernel(kernel, images) for name, kernel in plan.kernels.items()},
+        list(_steps(plan)),
+        plan.streams,
+        sum(place.stop - place.start for place in places),
+        plan.peak_bytes,
+    )
+
+
+def _kernel(kernel: Printed, images: Images) -> Kernel:
+    head = kernel.source.split("\n#include")[0].replace("\n//", "").removeprefix("//")
+    same = images.known[kernel.canonical].first.name if kernel.launches else kernel.name
+    return Kernel(
+        kernel.name,
+        kernel.template,
+        head.partition(":")[2].strip()[:160],
+        kernel.flops,
+        kernel.bytes,
+        kernel.workspace,
+        images.launches(kernel),
+        same,
+    )
+
+
+def _steps(plan: Plan) -> Iterable[Step]:
+    for step in (each.step for each in unrolled(plan)):
+        if isinstance(step, Launching):
+            reads, writes = _spans(step.reads), _spans(step.writes)
+            yield Step("launch", step.stream, step.kernel, reads=reads, writes=writes)
+        elif isinstance(step, Copy):
+            reads, writes = _spans((step.source,)), _spans((step.target,))
+            yield Step("copy", step.stream, reads=reads, writes=writes)
+        elif isinstance(step, Record):
+            yield Step("record", step.stream, event=step.event)
+        elif isinstance(step, Wait):
+            yield Step("wait", step.stream, event=step.event)
+
+
+def _spans(places: Sequence[Range]) -> tuple[Place, ...]:
+    return tuple(Place(p.segment, p.start, p.stop) for p in places)
+
+
+def _three(sizes: Sequence[int]) -> Sizes:
+    x, y, z = (*sizes, 1, 1, 1)[:3]
+    return x, y, z

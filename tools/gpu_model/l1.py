@@ -1,0 +1,73 @@
+"""What copies by way of L1 find there: a simulation of the blocks of one multiprocessor."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tools.gpu_model.state import Place
+from tools.gpu_model.walk import Code, Sizes
+
+MOST_COPIES = 4000
+"""Accesses of a warp after which its copies are no longer followed."""
+SECTOR, LINE = 32, 128
+
+
+@dataclass
+class Lines:
+    """The cache: `most` lines, of which the one not used for longest leaves, with a bit for each
+    sector that is there; sectors asked for and missed."""
+
+    most: int
+    held: OrderedDict[int, int] = field(default_factory=OrderedDict)
+    asked: int = 0
+    missed: int = 0
+
+    def ask(self, sectors: Iterable[int]) -> None:
+        for sector in sectors:
+            line, bit = divmod(sector, LINE // SECTOR)
+            there = self.held.pop(line, 0)
+            self.asked += 1
+            self.missed += not there >> bit & 1
+            self.held[line] = there | 1 << bit
+            if len(self.held) > self.most:
+                self.held.popitem(last=False)
+
+
+def missed_share(
+    code: Code, blocks: Sequence[Sizes], warps: Sequence[Sequence[Sizes]], sizes: Sizes, room: float
+) -> float:
+    """The share of the sectors of copies by way of L1 that are not in its `room` bytes, where these
+    blocks are on a multiprocessor and the `warps` of all of them, by their threads, take turns."""
+    lanes = _lanes(code, blocks[0], warps[0], sizes)
+    copies = [_copied(code, block, warp[0], sizes) for block in blocks for warp in warps]
+    lines = Lines(int(room // LINE))
+    for turn in itertools.zip_longest(*copies):
+        for place, address in filter(None, turn):
+            offsets = lanes.get(place, range(0, 512, 16))
+            lines.ask({(address + offset) // SECTOR for offset in offsets})
+    return lines.missed / lines.asked if lines.asked else 1.0
+
+
+def _copied(code: Code, block: Sizes, thread: Sizes, sizes: Sizes) -> list[tuple[Place, int]]:
+    """The copies of a warp, by its first thread, in their order."""
+    state = code.traced(block, thread, sizes, MOST_COPIES)
+    return [(place, address) for place, address in state.order if code.keeps(place)]
+
+
+def _lanes(
+    code: Code, block: Sizes, threads: Sequence[Sizes], sizes: Sizes
+) -> Mapping[Place, Sequence[int]]:
+    """How far from its first lane the lanes of a warp read, for the first copy at each place of
+    which all is known."""
+    traces = [code.traced(block, thread, sizes).traced for thread in threads]
+    found: dict[Place, Sequence[int]] = {}
+    for place in traces[0]:
+        for row in zip(*(trace.get(place, []) for trace in traces), strict=False):
+            known = [address for address in row if address is not None]
+            if len(known) == len(traces):
+                found[place] = [address - known[0] for address in known]
+                break
+    return found

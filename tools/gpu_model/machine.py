@@ -1,0 +1,132 @@
+"""The constants of the model, each with its source. None was measured with graphc's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+LANES = 32
+"""Threads of a warp."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU: rates in FLOP and bytes per second, latencies in cycles, times in seconds. `SOURCES`
+    says what each field is."""
+
+    name: str = "NVIDIA H200 (model)"
+    multiprocessors: float = 132
+    clock: float = 1.98e9
+    fp32: float = 67e12
+    tf32: float = 494.7e12
+    bf16: float = 989.4e12
+    mma_share: float = 0.62
+    wgmma_share: float = 0.80
+    issue_share: float = 0.92
+    copy: float = 4.3e12
+    l2: float = 5.5e12
+    l2_keeps: float = 30e6
+    l1: float = 200e3
+    l1_lines: float = 256 * 1024
+    l1_share: float = 0.75
+    l1_latency: float = 40
+    l2_latency: float = 270
+    memory_latency: float = 650
+    shared_latency: float = 33
+    barrier: float = 30
+    shuffle: float = 25
+    node: float = 2.3e-6
+    gap: float = 1.2e-6
+    registers: float = 65536
+    shared: float = 227 * 1024
+    threads: float = 2048
+    blocks: float = 32
+    host: float = 50e9
+
+
+SOURCES: Mapping[str, str] = {
+    "multiprocessors": "of an H200",
+    "clock": "Hz under load; 132 x 128 lanes x 2 x 1.98 GHz = 67 TFLOP/s",
+    "fp32": "FLOP/s, datasheet: FFMA in every issue slot",
+    "tf32": "FLOP/s dense, datasheet (989 with sparsity)",
+    "bf16": "FLOP/s dense, datasheet",
+    "mma_share": "of the dense peak that mma.sync reaches; guess from published 60 to 65 %",
+    "wgmma_share": "of the dense peak that wgmma reaches; 788 of 989 for PyTorch's 8192^3 product",
+    "issue_share": "of the issue slots that a full multiprocessor uses; guess",
+    "copy": "bytes/s read and written by a device-to-device copy with PyTorch",
+    "l2": "bytes/s from L2 to all multiprocessors; published microbenchmarks of an H100",
+    "l2_keeps": "bytes touched since, below which data are still in L2 (60 MB in halves); guess",
+    "l1": "bytes that resident blocks may read for loads again to hit L1; guess",
+    "l1_lines": "bytes of L1 and shared memory together, of a multiprocessor",
+    "l1_share": "of what shared memory leaves of them, that lines of copies find; guess",
+    "l1_latency": "cycles; published microbenchmarks of Hopper",
+    "l2_latency": "cycles; published microbenchmarks of Hopper",
+    "memory_latency": "cycles, with some load; published microbenchmarks say 480 to 600 without",
+    "shared_latency": "cycles from LDS to use, once per block of code that has some",
+    "barrier": "cycles per BAR",
+    "shuffle": "cycles per SHFL, which are taken as one chain",
+    "node": "s, the least that a node of a CUDA graph takes; assumed",
+    "gap": "s of it between the end of a node and the first instruction of the next; guess",
+    "registers": "per multiprocessor (CUDA programming guide)",
+    "shared": "bytes of shared memory that blocks of a multiprocessor can have; 1 KiB more each",
+    "threads": "per multiprocessor",
+    "blocks": "per multiprocessor",
+    "host": "bytes/s of page-locked copies over PCIe 5 x16; a lead",
+}
+
+H200 = Machine()
+A100 = replace(
+    H200,
+    name="NVIDIA A100 (model)",
+    multiprocessors=108,
+    clock=1.41e9,
+    fp32=19.5e12,
+    tf32=156e12,
+    bf16=312e12,
+    mma_share=0.85,
+    copy=1.7e12,
+    l2=3.5e12,
+    l2_keeps=20e6,
+    l1_lines=192 * 1024,
+    l2_latency=200,
+    memory_latency=500,
+    shared=163 * 1024,
+    host=25e9,
+)
+MACHINES: Mapping[str, Machine] = {"sm_90a": H200, "sm_80": A100}
+
+
+def changed(machine: Machine, settings: Sequence[str]) -> Machine:
+    """The machine with constants replaced by `name=value`, as measurements give them. Raises
+    ValueError for what is no constant and no number."""
+    known = [field.name for field in fields(Machine) if field.name != "name"]
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if name not in known:
+            raise ValueError(f"--set {setting}: expected one of {', '.join(known)}")
+        try:
+            changes: dict[str, Any] = {name: float(value)}
+        except ValueError:
+            raise ValueError(f"--set {setting}: expected a number, got {value!r}") from None
+        machine = replace(machine, **changes)
+    return machine
+
+
+FORMULA = """\
+node      = max(node, gap + max(SM, DRAM, L2));  step = nodes in the order of streams and events
+SM        = whole rounds of resident blocks and the rest: r blocks per multiprocessor take
+            max(issue, FMA, ALU, XU, FP64, tensor, LSU, latency) cycles; padding is in the counts
+issue     = warp instructions on a scheduler / issue_share;  FMA 1 cycle, IMAD 2, ALU 2, XU 8,
+            FP64 2
+tensor    = FLOP of HMMA or HGMMA / (dense rate x mma_share or wgmma_share)
+LSU       = cycles of the load/store pipe: 4-byte access 1, 8-byte 2, 16-byte 4 (LDS.128 3)
+latency   = one warp alone: instructions (FMA 1 cycle, others 2), shared_latency per block of code
+            with LDS, barrier, shuffle, a latency for each wait on loads; a ring of cp.async tiles
+            with n in flight takes at least latency / n per step
+DRAM      = bytes of the plan's reads and writes not touched within l2_keeps bytes / copy
+L2        = 32-byte sectors that the lanes' addresses touch in loads, copies and stores / l2; loads
+            again of what the resident blocks read hit L1 if that fits (`l1`); what copies by way
+            of L1 find there is a simulation of its lines
+streams   = nodes side by side slow down where pipes, block slots or bandwidth exceed 100 % together
+counts    = the machine code, walked as sampled threads walk it (integer instructions only)"""

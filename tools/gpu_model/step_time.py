@@ -1,0 +1,205 @@
+"""How long a step takes: its launches and copies as the nodes of a graph."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tools.gpu_model.compiled import Compiled, Kernel, Launch, Place, Step
+from tools.gpu_model.counts import Counts
+from tools.gpu_model.launch_time import Timed, Traffic, timed
+from tools.gpu_model.machine import Machine
+from tools.gpu_model.profile import Profile, warps_of
+
+PAGE = 16384
+"""Bytes of the plan's memory of which L2 has all or nothing."""
+SOON = 1e-12
+"""Seconds that are none."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A launch or a copy: its seconds, the shares of pipes, block slots and memory that it takes,
+    and the nodes that it comes behind."""
+
+    kernel: str
+    stream: int
+    seconds: float
+    pipe: float
+    slots: float
+    memory: float
+    after: tuple[int, ...]
+
+
+@dataclass
+class Played:
+    """The nodes of a step, and of each kernel the launches of each of its calls."""
+
+    nodes: list[Node] = field(default_factory=list)
+    calls: dict[str, list[list[Timed]]] = field(default_factory=dict)
+
+
+def played(program: Compiled, machine: Machine) -> Played:
+    """A step in steady state: what the step before it left is in L2."""
+    return _Player(program, machine).played()
+
+
+def scheduled(nodes: Sequence[Node], machine: Machine) -> float:
+    """Seconds of the step: nodes begin when those before them have ended; beside others they slow
+    down where pipes, block slots or memory exceed 100 % together. The gap before a node takes no
+    share."""
+    left = [len(set(node.after)) for node in nodes]
+    followers: dict[int, list[int]] = {}
+    for i, node in enumerate(nodes):
+        for before in set(node.after):
+            followers.setdefault(before, []).append(i)
+    now, running = 0.0, dict[int, float]()
+    gaps = {i: machine.gap for i, count in enumerate(left) if not count}
+    while running or gaps:
+        slow = max(1.0, *(sum(getattr(nodes[i], s) for i in running) for s in SHARES))
+        passed = min([*(t * slow for t in running.values()), *gaps.values()])
+        now += passed
+        running = {i: t - passed / slow for i, t in running.items()}
+        gaps = {i: t - passed for i, t in gaps.items()}
+        for i in [i for i, t in gaps.items() if t <= SOON]:
+            del gaps[i]
+            running[i] = max(nodes[i].seconds - machine.gap, 1e-9)
+        for i in [i for i, t in running.items() if t <= SOON]:
+            del running[i]
+            for follower in followers.get(i, ()):
+                left[follower] -= 1
+                if not left[follower]:
+                    gaps[follower] = machine.gap
+    return now
+
+
+SHARES = ("pipe", "slots", "memory")
+
+
+def critical_path(nodes: Sequence[Node]) -> float:
+    """Seconds of the longest chain, whatever runs beside it."""
+    ends: list[float] = []
+    for node in nodes:
+        ends.append(max((ends[i] for i in node.after), default=0.0) + node.seconds)
+    return max(ends, default=0.0)
+
+
+class Cache:
+    """Which bytes of the plan's memory are still in L2: by how many were touched since."""
+
+    def __init__(self, steps: Sequence[Step], keeps: float) -> None:
+        ends: Counter[str] = Counter()
+        for place in (p for step in steps for p in (*step.reads, *step.writes)):
+            ends[place.segment] = max(ends[place.segment], place.stop)
+        self._last = {s: np.full(end // PAGE + 2, -np.inf) for s, end in ends.items()}
+        self._keeps, self._clock = keeps, 0.0
+
+    def touch(self, places: Sequence[Place]) -> tuple[float, float]:
+        """Bytes of these places, and how many of them come from memory."""
+        total = missed = 0.0
+        for place in dict.fromkeys(places):
+            count = place.stop - place.start
+            if count <= 0:
+                continue
+            pages = self._last[place.segment][place.start // PAGE : (place.stop - 1) // PAGE + 1]
+            missed += count * float(np.mean(self._clock - pages > self._keeps))
+            total += count
+            self._clock += count
+            pages[:] = self._clock
+        return total, missed
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Bytes that a call reads and writes, and those of them that are not in L2."""
+
+    read: float
+    missed: float
+    written: float
+    fresh: float
+
+
+class _Player:
+    def __init__(self, program: Compiled, machine: Machine) -> None:
+        self.program, self.machine = program, machine
+        self.cache = Cache(program.steps, machine.l2_keeps)
+        self.profiles: dict[tuple[int, object, object], Counts] = {}
+        self.made = Played()
+        self.last: dict[int, int] = {}
+        self.events: dict[int, list[int]] = {}
+        self.waiting: dict[int, list[int]] = {}
+
+    def played(self) -> Played:
+        for step in self.program.steps:
+            self.touch(step)
+        for step in self.program.steps:
+            before = [*self.waiting.get(step.stream, ())]
+            before += [self.last[step.stream]] if step.stream in self.last else []
+            if step.kind == "record":
+                self.events[step.event] = before
+            elif step.kind == "wait":
+                waiting = self.waiting.setdefault(step.stream, [])
+                waiting += self.events.get(step.event, ())
+            elif step.kind == "copy":
+                self.copy(step)
+            else:
+                self.launch(step)
+        return self.made
+
+    def touch(self, step: Step) -> Touched:
+        return Touched(*self.cache.touch(step.reads), *self.cache.touch(step.writes))
+
+    def copy(self, step: Step) -> None:
+        touched, m = self.touch(step), self.machine
+        memory = (touched.missed + touched.fresh) / m.copy
+        work = max(memory, (touched.read + touched.written) / m.l2)
+        if touched.read:
+            self.add(step, max(m.node, m.gap + work), 0.0, 0.0, 1.0)
+
+    def launch(self, step: Step) -> None:
+        kernel = self.program.kernels[step.kernel]
+        call = self.timings(kernel, self.touch(step))
+        self.made.calls.setdefault(step.kernel, []).append(call)
+        for each in call:
+            self.add(step, each.seconds, each.pipe, each.slots, each.memory)
+
+    def add(self, step: Step, seconds: float, pipe: float, slots: float, memory: float) -> None:
+        after = self.waiting.pop(step.stream, [])
+        after += [self.last[step.stream]] if step.stream in self.last else []
+        self.last[step.stream] = len(self.made.nodes)
+        node = Node(step.kernel, step.stream, seconds, pipe, slots, memory, tuple(after))
+        self.made.nodes.append(node)
+
+    def timings(self, kernel: Kernel, touched: Touched) -> list[Timed]:
+        """The launches of a call share the bytes that the plan says by what their code moves."""
+        found, m = [], self.machine
+        reads = touched.read + kernel.workspace
+        for i, launch in enumerate(kernel.launches):
+            counts = self.counts(kernel, launch)
+            warps = warps_of(launch) * math.prod(launch.grid)
+            loads = (counts.load_bytes + counts.copy_bytes) * warps
+            read = reads if counts.bulk else min(loads, reads)
+            writes = min(counts.store_bytes * warps, touched.written)
+            writes = touched.written if counts.bulk else writes
+            again = i > 0 and reads <= m.l2_keeps
+            missed = touched.missed / touched.read if touched.read and i == 0 else 1.0
+            missed = 0.0 if again or not touched.read else missed
+            fresh = touched.fresh / touched.written if touched.written else 0.0
+            memory = read * missed + writes * fresh
+            traffic = Traffic(read, memory, reads + touched.written, missed)
+            found.append(timed(launch, counts, traffic, m))
+        return found
+
+    def counts(self, kernel: Kernel, launch: Launch) -> Counts:
+        key = id(launch.code), launch.grid, launch.block
+        if key not in self.profiles:
+            counts = self.profiles[key] = Profile(launch, self.machine).counts()
+            executed = counts.flops * warps_of(launch) * math.prod(launch.grid)
+            partial = counts.truncated or (len(kernel.launches) == 1 and counts.unknown)
+            if partial and 0 < executed < kernel.flops:
+                counts.scale(kernel.flops / executed)  # a walk that did not see all of the loops
+        return self.profiles[key]

@@ -1,0 +1,169 @@
+"""Machine code walked as one thread would walk it.
+
+A walk executes the integer instructions that decide branches, for one thread of one block, and
+counts how often each basic block is entered: loops over tiles, stages of reductions, causal
+attention, warps with roles of their own. What depends on data (the slow path of a division, a
+search) is not known: such a region is skipped where it can be, else entered once, and the walk says
+so. A second walk, of the lanes of a warp, finds what their first accesses touch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tools.gpu_model.constants import Tables
+from tools.gpu_model.emulate import Step, steps_of
+from tools.gpu_model.machine import LANES
+from tools.gpu_model.sass import Block, Instruction
+from tools.gpu_model.state import Place, State, begun
+
+MOST_VISITS = 400_000
+"""Blocks of code that a thread enters before a walk gives up; counts are then scaled."""
+MOST_ACCESSES, VISITS_OF_TRACE = 64, 1500
+"""Accesses, and blocks of code entered, after which the trace of a lane's addresses ends; the
+latter twenty times as many where more accesses are asked for."""
+
+Sizes = Sequence[int]
+
+
+@dataclass
+class Walk:
+    """How often a thread enters each block of code; whether loops depend on data, and whether it
+    did not come to its end."""
+
+    visits: Counter[int] = field(default_factory=Counter)
+    unknown: bool = False
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Access:
+    """What an access of a warp touches on average: sectors of 32 and lines of 128 bytes of memory,
+    or how many times the cycles that a shared access without bank conflicts takes."""
+
+    sectors: float = 0
+    lines: float = 0
+    conflicts: float = 1
+
+
+class Code:
+    """The machine code of one kernel symbol, and the constant arrays of its file. `sizes` are those
+    of block, then grid."""
+
+    def __init__(self, blocks: Sequence[Block], tables: Tables | None = None) -> None:
+        self.blocks, self.tables = blocks, tables or Tables()
+        self._steps: dict[bool, list[list[Step]]] = {}
+        self._backward = [b.kind == "jump" and b.target <= i for i, b in enumerate(blocks)]
+
+    def loops(self) -> list[tuple[int, int]]:
+        """The first and the last block of code of each loop."""
+        return [(b.target, i) for i, b in enumerate(self.blocks) if self._backward[i]]
+
+    def keeps(self, place: Place) -> bool:
+        """Whether the instruction is a copy by way of L1."""
+        opcode = self.blocks[place[0]].instructions[place[1]].opcode
+        return opcode.startswith("LDGSTS") and "BYPASS" not in opcode
+
+    def walk(self, block: Sizes, thread: Sizes, sizes: Sizes) -> Walk:
+        """The path of a thread of a block."""
+        state, steps = begun(block, thread, sizes, self.tables), self._compiled(False)
+        walk, at = Walk(), 0
+        for _ in range(MOST_VISITS):
+            if at >= len(self.blocks):
+                return walk
+            walk.visits[at] += 1
+            for step in steps[at]:
+                step(state)
+            code = self.blocks[at]
+            holds = state.holding(code.conditions) if code.kind != "next" else False
+            if holds is None:
+                loops = code.kind == "jump" and any(self._backward[at : max(at + 1, code.target)])
+                walk.unknown |= loops
+                holds = self._skips(at) or (
+                    loops and code.kind == "jump" and not self._backward[at]
+                )
+            if code.kind == "exit" and holds:
+                return walk
+            at = code.target if holds else at + 1
+        walk.truncated = True
+        return walk
+
+    def accesses(
+        self, block: Sizes, threads: Sequence[Sizes], sizes: Sizes
+    ) -> Mapping[Place, Access]:
+        """What the first accesses of these threads, a warp, touch, by instruction. Arguments are
+        taken as aligned; what is not known is left out."""
+        rows: dict[Place, list[list[int | None]]] = {}
+        for lane, thread in enumerate(threads):
+            state = self.traced(block, thread, sizes)
+            for place, addresses in state.traced.items():
+                known = rows.setdefault(place, [])
+                known += [[None] * len(threads) for _ in addresses[len(known) :]]
+                for row, address in zip(known, addresses, strict=False):
+                    row[lane] = address
+        return {
+            place: _touched(self.blocks[place[0]].instructions[place[1]], found)
+            for place, found in rows.items()
+        }
+
+    def traced(self, block: Sizes, thread: Sizes, sizes: Sizes, most: int = MOST_ACCESSES) -> State:
+        """A thread that has been followed for so many accesses, its arguments known."""
+        state, steps, at = begun(block, thread, sizes, self.tables), self._compiled(True), 0
+        state.pointers = True
+        for _ in range(VISITS_OF_TRACE * (1 if most == MOST_ACCESSES else 20)):
+            if at >= len(self.blocks) or state.accesses > most:
+                break
+            for step in steps[at]:
+                step(state)
+            code = self.blocks[at]
+            holds = state.holding(code.conditions) if code.kind != "next" else False
+            if code.kind == "exit" and holds:
+                break
+            if holds is None:
+                holds = self._skips(at)
+            at = code.target if code.kind == "jump" and holds else at + 1
+        return state
+
+    def _compiled(self, traced: bool) -> list[list[Step]]:
+        if traced not in self._steps:
+            self._steps[traced] = steps_of(self.blocks, traced)
+        return self._steps[traced]
+
+    def _skips(self, at: int) -> bool:
+        """Whether a jump of which nothing is known skips the call of a division's slow path, or the
+        like."""
+        code = self.blocks[at]
+        if code.kind != "jump" or self._backward[at]:
+            return False
+        return any(block.calls for block in self.blocks[at + 1 : code.target])
+
+
+def _touched(instruction: Instruction, rows: Sequence[Sequence[int | None]]) -> Access:
+    """By rows of the lanes' addresses, one for each execution."""
+    size = instruction.width
+    known = [[a for a in row if a is not None] for row in rows]
+    known = [row for row in known if row]
+    if not known:
+        return Access(sectors=size, lines=max(1, size / 4))
+    if instruction.name in ("LDS", "STS", "LDSM"):
+        return Access(conflicts=sum(_conflicts(row, size) for row in known) / len(known))
+    step = min(size, 32)
+    sectors = sum(len({b // 32 for a in row for b in range(a, a + size, step)}) for row in known)
+    lines = sum(len({a // 128 for a in row}) for row in known)
+    return Access(sectors / len(known), lines / len(known))
+
+
+def _conflicts(addresses: Sequence[int], size: int) -> float:
+    """Cycles over those without conflicts: phases of 128 bytes, in each the most words of one
+    bank."""
+    if size < 4:
+        return 1
+    together = LANES * 4 // size
+    phases = [addresses[i : i + together] for i in range(0, len(addresses), together)]
+    cycles = 0
+    for phase in phases:
+        words = {word for a in phase for word in range(a // 4, (a + size) // 4)}
+        cycles += max(Counter(word % 32 for word in words).values())
+    return cycles / len(phases)
