@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from graphc.kernels.program.kernel import GridLaunch
 from graphc.runtime.cuda.compile import compile_cuda
 from tests.tools import need_cuda_compiler, need_nvdisasm
 from tools.gpu_model import __main__ as command
+from tools.gpu_model.compiled import Launch, edges_of
 from tools.gpu_model.constants import tables
 from tools.gpu_model.l1 import Lines
+from tools.gpu_model.launch_time import Timed, Traffic, timed
+from tools.gpu_model.machine import H200
+from tools.gpu_model.profile import shares_of
 from tools.gpu_model.sass import blocks_of, disassembled
 from tools.gpu_model.walk import Code
 
@@ -31,6 +36,36 @@ ISETP.GE.AND P0, PT, R1, R2, PT
 EXIT
 """
 """A block turns three times more than its number."""
+
+TICKET = """
+S2R R0, SR_TID.X
+FFMA R9, R9, R9, R9
+ISETP.NE.AND P3, PT, R0, RZ, PT
+@P3 BRA `(.L_x_0)
+MOV R2, 0x7
+ATOMG.E.INC.STRONG.GPU PT, R6, desc[UR6][R6.64], R2
+.L_x_0:
+BAR.RED.OR.DEFER_BLOCKING 0x0, P0
+B2R.RESULT RZ, P0
+@!P0 EXIT
+FFMA R9, R9, R9, R9
+FFMA R9, R9, R9, R9
+EXIT
+"""
+"""The last of eight blocks goes on."""
+
+MEMBERS = """
+S2R R0, SR_CTAID.X
+MOV R1, RZ
+ISETP.NE.AND P1, PT, R0, RZ, PT
+@P1 EXIT
+.L_x_0:
+IADD3 R1, R1, 0x1, RZ
+ISETP.GE.AND P0, PT, R1, TURNS, PT
+@!P0 BRA `(.L_x_0)
+EXIT
+"""
+"""Block 0 turns, others have nothing to do."""
 
 TABLE = """\
 __device__ const int turns[] = {2, 7};
@@ -140,6 +175,40 @@ def test_tables_of_a_compiled_kernel_are_read(block: int, turns: int) -> None:
     ]
     assert opcodes.count("BAR") == turns
     assert not walk.unknown
+
+
+def launch_of(text: str, blocks: int, edges: tuple[int, ...] = ()) -> Launch:
+    """A launch of blocks of a warp."""
+    return Launch("f", (blocks, 1, 1), (32, 1, 1), 32, 0, 0, 0, code_of(text), edges)
+
+
+def time(launch: Launch) -> Timed:
+    """A launch that moves nothing."""
+    return timed(launch, shares_of(launch, H200), Traffic(0, 0, 0, 0), H200)
+
+
+def test_what_is_behind_a_ticket_is_done_by_last_blocks_alone() -> None:
+    (share,) = shares_of(launch_of(TICKET, 64), H200)
+    ((counts, groups),) = [(last.counts, last.groups) for last in share.lasts]
+    assert (groups, counts.fma, share.counts.fma) == (64 / 8, 2, 1)
+    assert share.total("fma") == 64 + 2 * 8
+    last = time(launch_of(TICKET, 64)).terms["last"]
+    waits = 2 * H200.l2_latency + H200.ticket + 2 * H200.fence
+    assert waits < last * H200.clock < waits + 10
+
+
+def test_a_member_whose_blocks_take_long_is_no_part_of_an_average() -> None:
+    text = MEMBERS.replace("TURNS", "0x4000")
+    alone = launch_of(text, 1)
+    assert [share.blocks for share in shares_of(launch_of(text, 1000, (1,)), H200)] == [1, 999]
+    assert time(launch_of(text, 1000, (1,))).seconds >= time(alone).seconds > 10 * H200.node
+    assert time(launch_of(text, 1000)).seconds < time(alone).seconds / 2
+
+
+def test_edges_of_members_are_read_from_the_text() -> None:
+    text = "void a(\n  if (blockIdx.x < 9)\n"
+    kernel = f'extern "C" void\na(int n) {{\n  if (blockIdx.x < 3) if (blockIdx.x < 9)\n}}\n{text}'
+    assert edges_of(kernel, GridLaunch("a", (9, 1, 1), (32, 1, 1))) == (3,)
 
 
 def test_the_command_models_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

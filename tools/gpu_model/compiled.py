@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ class Place:
 @dataclass(frozen=True)
 class Launch:
     """One symbol of a kernel: its grid and block, what the compiler gave a thread of registers and
-    of spilled bytes, the bytes of shared memory that are static and dynamic, and its code."""
+    of spilled bytes, the bytes of shared memory that are static and dynamic, and its code. At the
+    blocks of the numbers `edges` begins what does something else than those before."""
 
     symbol: str
     grid: Sizes
@@ -45,6 +47,7 @@ class Launch:
     static: int
     dynamic: int
     code: Code
+    edges: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ class _Image:
         used, code = self.usage[theirs.symbol], self.codes[theirs.symbol]
         grid, block = _three(mine.grid), _three(mine.block)
         taken = used.registers, used.spilled, used.shared, mine.shared_bytes
-        return Launch(mine.symbol, grid, block, *taken, code)
+        edges = edges_of(self.first.source, theirs) if grid[1:] == (1, 1) else ()
+        return Launch(mine.symbol, grid, block, *taken, code, edges)
 
 
 def compiled(workload: Workload, streams: int, precision: str, images: Images) -> Compiled:
@@ -146,6 +150,14 @@ def compiled(workload: Workload, streams: int, precision: str, images: Images) -
         sum(place.stop - place.start for place in places),
         plan.peak_bytes,
     )
+
+
+def edges_of(text: str, launch: GridLaunch) -> tuple[int, ...]:
+    """The numbers of blocks with which those of a launch are compared in the kernel's text."""
+    _, _, behind = text.partition(f"\n{launch.symbol}(")
+    body = behind.partition('extern "C"')[0]
+    found = {int(number) for number in re.findall(r"blockIdx\.x < (\d+)", body)}
+    return tuple(sorted(number for number in found if 0 < number < launch.grid[0]))
 
 
 def _kernel(kernel: Printed, images: Images) -> Kernel:

@@ -14,6 +14,8 @@ Step = Callable[[State], None]
 TRACED = {"LDG": 1, "STG": 0, "LDGSTS": 1, "LDS": 1, "LDSM": 1, "STS": 0}
 """The accesses whose addresses are traced, and which operand that is."""
 
+MOST_ADDRESSES = 64
+"""Of an access, that are traced."""
 _NO_RESULT = frozenset(
     """STG STS STL ST RED ATOMG BAR BRA EXIT DEPBAR LDGDEPBAR LDGSTS BSSY BSYNC MEMBAR ERRBAR NOP
     WARPSYNC RET CALL UTMALDG UTMASTG UBLKCP FENCE CCTL CCTLL BREAK YIELD NANOSLEEP WARPGROUP BPT
@@ -28,8 +30,11 @@ def steps_of(blocks: Sequence[Block], traced: bool = False) -> list[list[Step]]:
     addresses if these are to be `traced`."""
     needed = {condition.lstrip("!") for block in blocks for condition in block.conditions}
     if traced:
-        for instruction in (i for b in blocks for i in b.instructions if i.name in TRACED):
-            needed |= _read(instruction) | set(_highs(instruction))
+        for instruction in (i for b in blocks for i in b.instructions):
+            if instruction.name in TRACED:
+                needed |= _read(instruction) | set(_highs(instruction))
+            elif instruction.name == "ATOMG":
+                needed.add(instruction.operands[-1])
     every = [(i, results(i)) for block in blocks for i in block.instructions]
     before = -1
     while len(needed) > before:
@@ -54,6 +59,8 @@ def results(instruction: Instruction) -> list[str]:
 
 def _steps(number: int, block: Block, needed: set[str], traced: bool) -> Iterator[Step]:
     for place, instruction in enumerate(block.instructions):
+        if traced and instruction.name == "ATOMG" and "INC" in instruction.modifiers:
+            yield _drawing(instruction)
         if traced and instruction.name in TRACED and instruction.guard != "!PT":
             yield _tracing((number, place), instruction)
         written = results(instruction)
@@ -73,10 +80,24 @@ def _tracing(place: Place, instruction: Instruction) -> Step:
                 address = state.total(terms)
             except UnknownError:
                 address = None
-        state.traced.setdefault(place, []).append(address)
+        found = state.traced.setdefault(place, [])
+        if len(found) < MOST_ADDRESSES:
+            found.append(address)
         state.accesses += 1
         if address is not None:
             state.order.append((place, address))
+
+    return step
+
+
+def _drawing(instruction: Instruction) -> Step:
+    """A ticket, behind whose last number the counter begins anew."""
+
+    def step(state: State) -> None:
+        try:
+            state.drawn.append(state.get(instruction.operands[-1]) + 1)
+        except UnknownError:
+            state.drawn.append(1)
 
     return step
 
@@ -108,6 +129,8 @@ def _count_results(instruction: Instruction) -> int:
     """How many leading operands are results."""
     if "SETP" in instruction.name or instruction.name in ("PLOP3", "UPLOP3"):
         return 2
+    if instruction.name == "B2R":
+        return len(instruction.operands)
     count, register = 0, False
     for operand in instruction.operands:
         if REGISTER.match(operand) and not register:

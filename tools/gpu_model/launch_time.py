@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from tools.gpu_model.compiled import Launch
 from tools.gpu_model.counts import Counts
 from tools.gpu_model.machine import LANES, Machine
-from tools.gpu_model.profile import resident_blocks, warps_of
+from tools.gpu_model.profile import Share, average, resident_blocks, warps_of
+
+PIPES = ("issue", "fma", "alu", "xu", "fp64", "tensor", "lsu")
 
 
 @dataclass(frozen=True)
@@ -42,34 +47,48 @@ class Timed:
     moved: float
 
 
-def timed(launch: Launch, counts: Counts, traffic: Traffic, machine: Machine) -> Timed:
-    """A launch whose warps do what `counts` say."""
-    return _Timing(launch, counts, traffic, machine).timed()
+def timed(launch: Launch, shares: Sequence[Share], traffic: Traffic, machine: Machine) -> Timed:
+    """A launch whose blocks are those of `shares`."""
+    return _Timing(launch, shares, traffic, machine).timed()
+
+
+def cycles(c: Counts, warps: float, machine: Machine) -> dict[str, float]:
+    """Cycles of each pipe of a multiprocessor for so many warps."""
+    w = warps / 4
+    return {
+        "issue": w * c.issued / machine.issue_share,
+        "fma": w * max(c.fma + c.imad, 2 * c.imad),
+        "alu": w * 2 * c.alu,
+        "xu": w * 8 * c.xu,
+        "fp64": w * 2 * c.fp64,
+        "tensor": w * c.tensor_seconds * machine.clock,
+        "lsu": warps * c.lsu,
+    }
 
 
 class _Timing:
-    def __init__(self, launch: Launch, counts: Counts, traffic: Traffic, machine: Machine) -> None:
-        self.launch, self.counts, self.traffic, self.machine = launch, counts, traffic, machine
+    def __init__(
+        self, launch: Launch, shares: Sequence[Share], traffic: Traffic, machine: Machine
+    ) -> None:
+        self.launch, self.shares, self.traffic, self.machine = launch, shares, traffic, machine
         self.blocks, self.warps = math.prod(launch.grid), warps_of(launch)
-        self.all_warps = self.warps * self.blocks
         self.resident = resident_blocks(launch, machine)
-        self.sectors = counts.load_sectors * self.all_warps
+        self.sectors = sum(share.total("load_sectors") for share in shares)
+        self.copies = sum(share.total("copy_bytes") for share in shares)
         shared = launch.static + launch.dynamic
         together = min(self.resident, math.ceil(self.blocks / machine.multiprocessors))
         read = traffic.reads / self.blocks * together
         self.in_l1 = read <= machine.l1 - together * shared
 
     def timed(self) -> Timed:
-        m, c, launch = self.machine, self.counts, self.launch
-        slots = m.multiprocessors * self.resident
-        rounds, rest = divmod(self.blocks, slots)
-        parts = [(rounds, self.round_of(self.resident))] if rounds else []
-        if rest:
-            parts.append((1, self.round_of(math.ceil(rest / m.multiprocessors))))
-        seconds = sum(n * max(terms.values()) for n, terms in parts) / m.clock
-        terms = {k: sum(n * t[k] for n, t in parts) / m.clock for k in parts[0][1]}
-        ideal = self.round_of(self.resident)
-        busy = max(v for k, v in ideal.items() if k != "latency") * self.blocks / slots / m.clock
+        m, slots = self.machine, self.machine.multiprocessors * self.resident
+        terms = self.alike(self.shares[0]) if len(self.shares) == 1 else self.members()
+        seconds = terms.pop("all")
+        busy = max(terms[pipe] for pipe in PIPES if pipe in terms)
+        busy = min(busy, self.mean())
+        if last := max((self.last(share) for share in self.shares), default=0.0):
+            terms["last"] = last
+            seconds += last
         moved = self.moved()
         terms |= {"dram": self.traffic.memory / m.copy, "l2": moved / m.l2}
         work = max(seconds, terms["dram"], terms["l2"])
@@ -77,34 +96,75 @@ class _Timing:
         span = max(total - m.gap, 1e-9)
         waves = self.blocks / slots
         occupancy = self.resident * self.warps * LANES / m.threads
-        shares = (
+        parts = (
             min(1.0, busy / span),
             min(1.0, waves / math.ceil(waves) * seconds / span),
             min(1.0, max(terms["dram"], terms["l2"]) / span),
         )
         bound = self.bound(terms, seconds, work, busy)
-        executed = c.flops * self.all_warps
+        executed = sum(share.total("flops") for share in self.shares)
         taken = self.resident, occupancy, waves
-        return Timed(launch, c, *taken, total, bound, terms, *shares, executed, moved)
+        counts = average(self.shares)
+        return Timed(self.launch, counts, *taken, total, bound, terms, *parts, executed, moved)
 
-    def round_of(self, blocks: int) -> dict[str, float]:
-        """Cycles by pipe of so many blocks on a multiprocessor, and of a warp alone."""
-        c, m, warps = self.counts, self.machine, blocks * self.warps / 4
-        return {
-            "issue": warps * c.issued / m.issue_share,
-            "fma": warps * max(c.fma + c.imad, 2 * c.imad),
-            "alu": warps * 2 * c.alu,
-            "xu": warps * 8 * c.xu,
-            "fp64": warps * 2 * c.fp64,
-            "tensor": warps * c.tensor_seconds * m.clock,
-            "lsu": blocks * self.warps * c.lsu,
-            "latency": self.alone(),
-        }
+    def alike(self, share: Share) -> dict[str, float]:
+        """Seconds by pipe, and of all, where all blocks do the same: whole rounds of resident
+        blocks, and the rest."""
+        m = self.machine
+        rounds, rest = divmod(self.blocks, m.multiprocessors * self.resident)
+        sizes = [(rounds, self.resident)] if rounds else []
+        sizes += [(1, math.ceil(rest / m.multiprocessors))] if rest else []
+        alone = self.alone(share)
+        found = [
+            (n, {**cycles(share.counts, r * self.warps, m), "latency": alone}) for n, r in sizes
+        ]
+        terms = {k: sum(n * t[k] for n, t in found) / m.clock for k in found[0][1]}
+        return {**terms, "all": sum(n * max(t.values()) for n, t in found) / m.clock}
 
-    def alone(self) -> float:
+    def members(self) -> dict[str, float]:
+        """Seconds by pipe of the multiprocessor that it takes longest, and of all, where blocks do
+        different things. Multiprocessors are given blocks in turn while they have room, then each
+        to the one that has least to do."""
+        m, count = self.machine, int(self.machine.multiprocessors)
+        loads, alone, longest = np.zeros((count, len(PIPES))), np.zeros(count), np.zeros(count)
+        for share in self.shares:
+            work = np.array([*cycles(share.counts, self.warps, m).values()])
+            latency = self.alone(share)
+            for number in range(share.first, share.first + share.blocks):
+                least = loads.max(axis=1) + alone / self.resident
+                at = number % count if number < count * self.resident else int(least.argmin())
+                loads[at] += work
+                alone[at] += latency
+                longest[at] = max(longest[at], latency)
+        waits = np.maximum(alone / self.resident, longest)
+        terms = dict(zip(PIPES, loads.max(axis=0) / m.clock, strict=True))
+        terms["latency"] = float(waits.max()) / m.clock
+        terms["all"] = float(np.maximum(loads.max(axis=1), waits).max()) / m.clock
+        return {name: float(value) for name, value in terms.items()}
+
+    def mean(self) -> float:
+        """Seconds of the busiest pipe if all multiprocessors had the same to do."""
+        m, sums = self.machine, dict.fromkeys(PIPES, 0.0)
+        for share in self.shares:
+            found = cycles(share.counts, share.blocks * self.warps / m.multiprocessors, m)
+            sums = {pipe: value + found[pipe] for pipe, value in sums.items()}
+        return max(sums.values()) / m.clock
+
+    def last(self, share: Share) -> float:
+        """Seconds of what last blocks do behind all others, each on a multiprocessor."""
+        m, found = self.machine, 0.0
+        for last in share.lasts:
+            c = last.counts
+            moved = self.warps * (c.load_sectors + c.other_sectors + c.kept_sectors)
+            work = max(*cycles(c, self.warps, m).values(), moved / m.l2_of_one)
+            rounds = math.ceil(last.groups / m.multiprocessors)
+            found += rounds * work + 2 * m.l2_latency + m.ticket + 2 * m.fence
+        return found / m.clock
+
+    def alone(self, share: Share) -> float:
         """Cycles of a warp that nothing else is beside."""
-        c, m, traffic = self.counts, self.machine, self.traffic
-        asked = self.sectors + c.copy_bytes * self.all_warps
+        c, m, traffic = share.counts, self.machine, self.traffic
+        asked = self.sectors + self.copies
         first = min(1.0, traffic.reads / asked) if asked else 1.0
         wait = first * (m.l2_latency + (m.memory_latency - m.l2_latency) * traffic.missed)
         again = m.l1_latency if self.in_l1 and not c.copy_bytes else m.l2_latency
@@ -114,16 +174,20 @@ class _Timing:
 
     def moved(self) -> float:
         """Bytes between L2 and all multiprocessors."""
-        c = self.counts
         moved = min(self.sectors, self.traffic.reads) if self.in_l1 else self.sectors
-        moved += (c.other_sectors + c.kept_sectors * c.missed) * self.all_warps
-        return moved + (self.traffic.planned if c.bulk else 0)
+        for share in self.shares:
+            moved += share.total("other_sectors")
+            moved += share.total("kept_sectors") * share.counts.missed
+        bulk = any(share.counts.bulk for share in self.shares)
+        return moved + (self.traffic.planned if bulk else 0)
 
     def bound(self, terms: dict[str, float], seconds: float, work: float, busy: float) -> str:
         """The largest term, and the share of multiprocessors that are idle for it."""
         if work <= self.machine.node - self.machine.gap or work < self.machine.gap:
             return "launch"
         bound = max(terms, key=lambda k: terms[k])
+        if work == seconds and terms.get("last", 0.0) > 0.15 * seconds:
+            return f"{bound}, last blocks {100 * terms['last'] / seconds:.0f} %"
         if work == seconds and busy < 0.85 * seconds and bound != "latency":
             return f"{bound}, tail {100 * (1 - busy / seconds):.0f} %"
         return bound

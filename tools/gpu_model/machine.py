@@ -36,6 +36,10 @@ class Machine:
     shared_latency: float = 33
     barrier: float = 30
     shuffle: float = 25
+    l2_of_one: float = 48
+    ticket: float = 600
+    fence: float = 300
+    wait: float = 1.2e-6
     node: float = 2.3e-6
     gap: float = 1.2e-6
     registers: float = 65536
@@ -66,6 +70,10 @@ SOURCES: Mapping[str, str] = {
     "shared_latency": "cycles from LDS to use, once per block of code that has some",
     "barrier": "cycles per BAR",
     "shuffle": "cycles per SHFL, which are taken as one chain",
+    "l2_of_one": "bytes per cycle from L2 to one multiprocessor alone; guess",
+    "ticket": "cycles of the ticket by which a block knows that it is the last; guess",
+    "fence": "cycles of a fence of the device, of which a ticket has two; guess",
+    "wait": "s that all blocks wait for each other; published microbenchmarks of grid.sync()",
     "node": "s, the least that a node of a CUDA graph takes; assumed",
     "gap": "s of it between the end of a node and the first instruction of the next; guess",
     "registers": "per multiprocessor (CUDA programming guide)",
@@ -128,5 +136,11 @@ DRAM      = bytes of the plan's reads and writes not touched within l2_keeps byt
 L2        = 32-byte sectors that the lanes' addresses touch in loads, copies and stores / l2; loads
             again of what the resident blocks read hit L1 if that fits (`l1`); what copies by way
             of L1 find there is a simulation of its lines
+members   = blocks that do different things are given to multiprocessors in turn, whose pipes take
+            the sum of theirs; the longest block's latency is the least
+last      = what comes behind a ticket is done by one block of a group alone: its pipes, or its
+            bytes / l2_of_one, two latencies, a ticket and two fences
+joined    = a node, a wait for each place at which all blocks wait, and between two of these what
+            the multiprocessor with most to do takes
 streams   = nodes side by side slow down where pipes, block slots or bandwidth exceed 100 % together
 counts    = the machine code, walked as sampled threads walk it (integer instructions only)"""

@@ -185,6 +185,7 @@ def _hfma2(s: State, to: Names, a: Names, m: Modifiers) -> Made:
 
 
 def _true(s: State, to: Names, a: Names, m: Modifiers) -> Made:
+    """As for the thread that is elected, a barrier that is over, and the block that is the last."""
     return {name: True for name in to if PREDICATE.match(name)}
 
 
@@ -216,5 +217,6 @@ MEANINGS: Mapping[str, Meaning] = {
     "ELECT": _true,
     "SYNCS": _true,
     "IABS": _iabs,
+    "B2R": _true,
 }
 """By name without modifiers, and without the U of the uniform datapath."""

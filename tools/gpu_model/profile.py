@@ -1,10 +1,17 @@
-"""What a warp of a launch does, on average, from walks of some of its threads."""
+"""What the warps of a launch do, on average, from walks of some of its threads.
+
+Blocks of a launch that do different things (its shares) are walked apart. Where one of several
+blocks goes on alone, as the last of them, that is counted apart as well.
+"""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tools.gpu_model.compiled import Launch, Sizes
@@ -12,6 +19,36 @@ from tools.gpu_model.counts import Counts, by_width, counted
 from tools.gpu_model.l1 import missed_share
 from tools.gpu_model.machine import LANES, Machine
 from tools.gpu_model.walk import Walk
+
+
+@dataclass(frozen=True)
+class Last:
+    """What the last block of each group does alone: its warps' counts, and how many groups."""
+
+    counts: Counts
+    groups: float
+
+
+@dataclass(frozen=True)
+class Share:
+    """Blocks of a launch that do the same: `first` and those behind it, with `warps` each. What
+    each of their warps does on average, and what last blocks do besides."""
+
+    first: int
+    blocks: int
+    warps: int
+    counts: Counts
+    lasts: tuple[Last, ...] = ()
+
+    def all(self) -> Iterator[tuple[Counts, float]]:
+        """Counts, and how many warps have them."""
+        yield self.counts, self.blocks * self.warps
+        for last in self.lasts:
+            yield last.counts, last.groups * self.warps
+
+    def total(self, name: str) -> float:
+        """The sum of a count over all warps."""
+        return sum(float(getattr(counts, name)) * warps for counts, warps in self.all())
 
 
 def resident_blocks(launch: Launch, machine: Machine) -> int:
@@ -34,33 +71,70 @@ def place_of(number: int, sizes: Sizes) -> Sizes:
     return number % x, number // x % y, number // x // y
 
 
-class Profile:
-    """The walks of a launch on a machine."""
+def warp_of(launch: Launch, number: int) -> list[Sizes]:
+    """The threads of a warp of this number."""
+    last = min((number + 1) * LANES, math.prod(launch.block))
+    return [place_of(i, launch.block) for i in range(number * LANES, last)]
 
-    def __init__(self, launch: Launch, machine: Machine) -> None:
+
+def shares_of(launch: Launch, machine: Machine) -> list[Share]:
+    """The shares of a launch, as its text has them."""
+    edges = [0, *launch.edges, math.prod(launch.grid)]
+    profiles = [Profile(launch, machine, first, stop - first) for first, stop in pairwise(edges)]
+    return [profile.share() for profile in profiles]
+
+
+def average(shares: Sequence[Share]) -> Counts:
+    """What a warp does on average over all of them."""
+    total = Counts(hot=max(shares, key=lambda share: share.total("issued")).counts.hot)
+    warps = sum(share.blocks * share.warps for share in shares)
+    for counts, count in (each for share in shares for each in share.all()):
+        total.add(counts, count / warps)
+    return total
+
+
+class Profile:
+    """The walks of `blocks` blocks of a launch, from number `first` on."""
+
+    def __init__(self, launch: Launch, machine: Machine, first: int, blocks: int) -> None:
         self.launch, self.machine, self.code = launch, machine, launch.code
-        self.blocks = math.prod(launch.grid)
+        self.first, self.blocks = first, blocks
         self.sizes = (*launch.block, *launch.grid)
-        threads = self._warp(0)
-        accesses = self.code.accesses(self._block(int(self.blocks * 0.4)), threads, self.sizes)
+        self.middle = self._block(int(blocks * 0.4))
+        accesses = self.code.accesses(self.middle, warp_of(launch, 0), self.sizes)
         self.parts = counted(self.code, accesses, machine)
 
-    def counts(self) -> Counts:
+    def share(self) -> Share:
         walks = self._walks()
+        stretches = max(len(walk.stretches) for walk in walks)
+        counts, *alone = (self._average(walks, i) for i in range(stretches))
+        counts.missed = self._missed() if counts.kept_sectors else 1.0
+        counts.hot = self._hot(max(walks, key=self._weight))
+        lasts, groups = [], float(self.blocks)
+        drawn = self.code.draws(self.middle, self.sizes) if alone else ()
+        for i, each in enumerate(alone):
+            groups /= drawn[i] if i < len(drawn) else self.launch.grid[1]
+            lasts.append(Last(each, groups))
+        return Share(self.first, self.blocks, warps_of(self.launch), counts, tuple(lasts))
+
+    def _average(self, walks: Sequence[Walk], stretch: int) -> Counts:
+        """Over those that have this stretch."""
+        there = [walk for walk in walks if stretch < len(walk.stretches)]
         total = Counts()
-        for walk in walks:
-            total.add(self._sum(walk), 1 / len(walks))
-        total.missed = self._missed() if total.kept_sectors else 1.0
-        total.hot = self._hot(max(walks, key=lambda w: (self._sum(w).flops, w.visits.total())))
+        for walk in there:
+            total.add(self._sum(walk, walk.stretches[stretch]), 1 / len(there))
         return total
 
+    def _weight(self, walk: Walk) -> tuple[float, int]:
+        return self._sum(walk, walk.visits).flops, walk.visits.total()
+
     def _walks(self) -> list[Walk]:
-        """Three warps if they do the same; else more, spread over grid and block at random: eight
+        """Three warps if they do the same; else more, spread over blocks and warps at random: eight
         where they nearly do, thirty-two where they do not."""
         blocks, warps = self.blocks, max(1, math.prod(self.launch.block) // LANES)
         places = [(0, 0), (blocks // 2, warps - 1), (int(blocks * 0.77), warps // 2)]
         walks = [self._walk(*place) for place in dict.fromkeys(places)]
-        if all(walk.visits == walks[0].visits for walk in walks):
+        if all(walk.stretches == walks[0].stretches for walk in walks):
             return walks
         lengths = [walk.visits.total() for walk in walks]
         count, draw = 8 if min(lengths) > 0.9 * max(lengths) else 32, random.Random(0)
@@ -73,9 +147,9 @@ class Profile:
         thread = place_of(warp * LANES, self.launch.block)
         return self.code.walk(self._block(block), thread, self.sizes)
 
-    def _sum(self, walk: Walk) -> Counts:
+    def _sum(self, walk: Walk, visited: Counter[int]) -> Counts:
         total = Counts(unknown=walk.unknown, truncated=walk.truncated)
-        for number, visits in walk.visits.items():
+        for number, visits in visited.items():
             total.add(self.parts[number], visits)
         return total
 
@@ -85,30 +159,26 @@ class Profile:
         resident, first = resident_blocks(launch, machine), int(self.blocks * 0.4)
         beside = range(first, self.blocks, int(machine.multiprocessors))[:resident]
         blocks = [self._block(number) for number in beside]
-        warps = [self._warp(number) for number in range(warps_of(launch))]
+        warps = [warp_of(launch, number) for number in range(warps_of(launch))]
         shared = resident * (launch.static + launch.dynamic + 1024)
         room = machine.l1_share * (machine.l1_lines - shared)
         return missed_share(self.code, blocks, warps, self.sizes, room)
 
     def _block(self, number: int) -> Sizes:
-        return place_of(number, self.launch.grid)
-
-    def _warp(self, number: int) -> list[Sizes]:
-        """The threads of a warp."""
-        last = min((number + 1) * LANES, math.prod(self.launch.block))
-        return [place_of(i, self.launch.block) for i in range(number * LANES, last)]
+        return place_of(self.first + number, self.launch.grid)
 
     def _hot(self, walk: Walk) -> dict[str, Any]:
         """The loop with the most arithmetic, or accesses, outside the loops in it: instructions of
         one turn by kind and width, and how often it turns; without a loop, all of the code."""
-        loops = [(a, b) for a, b in self.code.loops() if walk.visits[b]]
+        entered = walk.visits
+        loops = [(a, b) for a, b in self.code.loops() if entered[b]]
         own: dict[tuple[int, int], Sequence[int]] = {(0, len(self.parts) - 1): ()}
         for a, b in loops:
             inside = [(c, d) for c, d in loops if (c, d) != (a, b) and a <= c and d <= b]
             own[a, b] = [i for i in range(a, b + 1) if not any(c <= i <= d for c, d in inside)]
 
         def weight(loop: tuple[int, int]) -> tuple[float, float, int]:
-            mine = [(walk.visits[i], self.parts[i]) for i in own[loop]]
+            mine = [(entered[i], self.parts[i]) for i in own[loop]]
             flops = sum(visits * counts.flops for visits, counts in mine)
             moved = sum(visits * counts.moved_bytes for visits, counts in mine)
             return flops, moved, -len(own[loop])
@@ -116,4 +186,4 @@ class Profile:
         found, total = max(own, key=weight), Counts()
         for i in own[found] or range(len(self.parts)):
             total.add(self.parts[i], 1)
-        return {"turns": walk.visits[found[1]] if own[found] else 0, **by_width(total.opcodes)}
+        return {"turns": entered[found[1]] if own[found] else 0, **by_width(total.opcodes)}

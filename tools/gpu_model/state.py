@@ -47,7 +47,8 @@ class Term:
 class State:
     """A thread. With `pointers` the kernel's arguments have values, each so far from the others
     that no two share a line. `traced` are the addresses of each access, in the order of its
-    executions, None where one was skipped or is not known; `order` those that are known of all."""
+    executions, None where one was skipped or is not known; `order` those that are known of all;
+    `drawn` of how many blocks each ticket is that was drawn."""
 
     special: dict[str, int]
     sizes: tuple[int, ...]
@@ -57,6 +58,7 @@ class State:
     traced: dict[Place, list[int | None]] = field(default_factory=dict)
     order: list[tuple[Place, int]] = field(default_factory=list)
     accesses: int = 0
+    drawn: list[int] = field(default_factory=list)
 
     def predicate(self, text: str) -> bool | None:
         """Of an operand such as !P3; None if it is not known."""

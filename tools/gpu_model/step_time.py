@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,10 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tools.gpu_model.compiled import Compiled, Kernel, Launch, Place, Step
-from tools.gpu_model.counts import Counts
 from tools.gpu_model.launch_time import Timed, Traffic, timed
 from tools.gpu_model.machine import Machine
-from tools.gpu_model.profile import Profile, warps_of
+from tools.gpu_model.profile import Share, shares_of
 
 PAGE = 16384
 """Bytes of the plan's memory of which L2 has all or nothing."""
@@ -127,7 +125,7 @@ class _Player:
     def __init__(self, program: Compiled, machine: Machine) -> None:
         self.program, self.machine = program, machine
         self.cache = Cache(program.steps, machine.l2_keeps)
-        self.profiles: dict[tuple[int, object, object], Counts] = {}
+        self.profiles: dict[tuple[int, object, object], list[Share]] = {}
         self.made = Played()
         self.last: dict[int, int] = {}
         self.events: dict[int, list[int]] = {}
@@ -179,27 +177,31 @@ class _Player:
         found, m = [], self.machine
         reads = touched.read + kernel.workspace
         for i, launch in enumerate(kernel.launches):
-            counts = self.counts(kernel, launch)
-            warps = warps_of(launch) * math.prod(launch.grid)
-            loads = (counts.load_bytes + counts.copy_bytes) * warps
-            read = reads if counts.bulk else min(loads, reads)
-            writes = min(counts.store_bytes * warps, touched.written)
-            writes = touched.written if counts.bulk else writes
+            shares = self.shares(kernel, launch)
+            loads, stores, bulk = (
+                sum(share.total(name) for share in shares for name in names)
+                for names in (("load_bytes", "copy_bytes"), ("store_bytes",), ("bulk",))
+            )
+            read = reads if bulk else min(loads, reads)
+            writes = touched.written if bulk else min(stores, touched.written)
             again = i > 0 and reads <= m.l2_keeps
             missed = touched.missed / touched.read if touched.read and i == 0 else 1.0
             missed = 0.0 if again or not touched.read else missed
             fresh = touched.fresh / touched.written if touched.written else 0.0
             memory = read * missed + writes * fresh
             traffic = Traffic(read, memory, reads + touched.written, missed)
-            found.append(timed(launch, counts, traffic, m))
+            found.append(timed(launch, shares, traffic, m))
         return found
 
-    def counts(self, kernel: Kernel, launch: Launch) -> Counts:
+    def shares(self, kernel: Kernel, launch: Launch) -> list[Share]:
         key = id(launch.code), launch.grid, launch.block
         if key not in self.profiles:
-            counts = self.profiles[key] = Profile(launch, self.machine).counts()
-            executed = counts.flops * warps_of(launch) * math.prod(launch.grid)
-            partial = counts.truncated or (len(kernel.launches) == 1 and counts.unknown)
-            if partial and 0 < executed < kernel.flops:
-                counts.scale(kernel.flops / executed)  # a walk that did not see all of the loops
+            shares = self.profiles[key] = shares_of(launch, self.machine)
+            executed = sum(share.total("flops") for share in shares)
+            unknown = any(share.counts.unknown for share in shares)
+            partial = any(share.counts.truncated for share in shares)
+            partial |= len(kernel.launches) == 1 and unknown
+            if partial and 0 < executed < kernel.flops:  # walks that did not see all of the loops
+                for share in shares:
+                    share.counts.scale(kernel.flops / executed)
         return self.profiles[key]

@@ -30,12 +30,17 @@ Sizes = Sequence[int]
 
 @dataclass
 class Walk:
-    """How often a thread enters each block of code; whether loops depend on data, and whether it
-    did not come to its end."""
+    """How often a thread enters each block of code, in `stretches`: a new one begins where blocks
+    wait for all others, and where the last block of a group goes on alone, by the ticket that it
+    drew. Whether loops depend on data, and whether the walk did not come to its end."""
 
-    visits: Counter[int] = field(default_factory=Counter)
+    stretches: list[Counter[int]] = field(default_factory=lambda: [Counter()])
     unknown: bool = False
     truncated: bool = False
+
+    @property
+    def visits(self) -> Counter[int]:
+        return sum(self.stretches, Counter())
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,11 @@ class Code:
         self.blocks, self.tables = blocks, tables or Tables()
         self._steps: dict[bool, list[list[Step]]] = {}
         self._backward = [b.kind == "jump" and b.target <= i for i, b in enumerate(blocks)]
+        names = [[i.name for i in block.instructions] for block in blocks]
+        self._draws = {i for i, found in enumerate(names) if "B2R" in found}
+        self._arrives = {i - 1 for i in range(1, len(blocks)) if self._is_arrival(i)}
+        self.waits = bool(self._arrives)
+        """Whether all blocks of a launch wait for each other."""
 
     def loops(self) -> list[tuple[int, int]]:
         """The first and the last block of code of each loop."""
@@ -73,9 +83,11 @@ class Code:
         for _ in range(MOST_VISITS):
             if at >= len(self.blocks):
                 return walk
-            walk.visits[at] += 1
+            walk.stretches[-1][at] += 1
             for step in steps[at]:
                 step(state)
+            if at in self._arrives or at in self._draws:
+                walk.stretches.append(Counter())
             code = self.blocks[at]
             holds = state.holding(code.conditions) if code.kind != "next" else False
             if holds is None:
@@ -125,6 +137,16 @@ class Code:
                 holds = self._skips(at)
             at = code.target if code.kind == "jump" and holds else at + 1
         return state
+
+    def draws(self, block: Sizes, sizes: Sizes) -> tuple[int, ...]:
+        """Of how many blocks each ticket that a block draws makes one the last."""
+        return tuple(self.traced(block, (0, 0, 0), sizes, MOST_VISITS).drawn)
+
+    def _is_arrival(self, number: int) -> bool:
+        """Whether one thread says here that its block has arrived, before it waits for all."""
+        here, behind = (self.blocks[i : i + 1] for i in (number, number + 1))
+        adds = any(i.opcode.startswith("ATOMG.E.ADD") for block in here for i in block.instructions)
+        return adds and any(block.kind == "jump" and block.target == number + 1 for block in behind)
 
     def _compiled(self, traced: bool) -> list[list[Step]]:
         if traced not in self._steps:
