@@ -14,6 +14,8 @@ from tests.tools import need_cuda_compiler, need_nvdisasm
 from tools.gpu_model import __main__ as command
 from tools.gpu_model.compiled import Launch, edges_of
 from tools.gpu_model.constants import tables
+from tools.gpu_model.counts import counts_of
+from tools.gpu_model.joined_time import joined_timed, launched, work_of
 from tools.gpu_model.l1 import Lines
 from tools.gpu_model.launch_time import Timed, Traffic, timed
 from tools.gpu_model.machine import H200
@@ -53,6 +55,30 @@ FFMA R9, R9, R9, R9
 EXIT
 """
 """The last of eight blocks goes on."""
+
+JOINED = """
+S2R R0, SR_TID.X
+ISETP.NE.AND P2, PT, R0, RZ, PT
+MOV R1, RZ
+FFMA R9, R9, R9, R9
+.L_x_0:
+IADD3 R1, R1, 0x1, RZ
+@P2 BRA `(.L_x_2)
+MEMBAR.ALL.GPU
+ATOMG.E.ADD.STRONG.GPU PT, R5, desc[UR6][R2.64], R5
+.L_x_1:
+LDG.E.STRONG.GPU R4, desc[UR6][R2.64]
+ISETP.GT.AND P0, PT, R4, -0x1, PT
+@P0 BRA `(.L_x_1)
+.L_x_2:
+BAR.SYNC.DEFER_BLOCKING 0x0
+FFMA R9, R9, R9, R9
+FFMA R9, R9, R9, R9
+ISETP.GE.AND P1, PT, R1, 0x3, PT
+@!P1 BRA `(.L_x_0)
+EXIT
+"""
+"""All blocks wait for each other three times."""
 
 MEMBERS = """
 S2R R0, SR_CTAID.X
@@ -205,6 +231,20 @@ def test_a_member_whose_blocks_take_long_is_no_part_of_an_average() -> None:
     assert time(launch_of(text, 1000)).seconds < time(alone).seconds / 2
 
 
+def test_a_joined_launch_is_what_is_between_waits_and_the_waits_of_loops() -> None:
+    launch = launch_of(JOINED, 1000)
+    held = launched(launch, 8, H200)
+    assert held.grid == (2 * 132, 1, 1)
+    work = work_of(held, H200)
+    assert work.waits == 3
+    fma = [counts_of(row).fma for row in work.blocks.sum(axis=0)]
+    assert fma == [264, 2 * 264, 2 * 264, 2 * 264]
+    time = joined_timed(held, work, Traffic(0, 0, 0, 0), H200)
+    assert time.terms["waits"] == 3 * H200.wait
+    assert time.seconds == pytest.approx(H200.node + 3 * H200.wait + time.terms["work"])
+    assert 0 < time.terms["work"] < H200.wait
+
+
 def test_edges_of_members_are_read_from_the_text() -> None:
     text = "void a(\n  if (blockIdx.x < 9)\n"
     kernel = f'extern "C" void\na(int n) {{\n  if (blockIdx.x < 3) if (blockIdx.x < 9)\n}}\n{text}'
@@ -228,6 +268,18 @@ def test_the_command_models_a_step(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit, match=r"^0$"):
         command.main(faster)
     assert "The constants differ (copy)" in capsys.readouterr().out
+
+
+def test_the_command_models_a_joined_launch(tmp_path: Path) -> None:
+    need_cuda_compiler()
+    need_nvdisasm()
+    file, page = tmp_path / "now.json", tmp_path / "now.md"
+    with pytest.raises(SystemExit, match=r"^0$"):
+        command.main(["mlp4x256-b16", "--json", str(file), "--table", str(page)])
+    step = json.loads(file.read_text())["workloads"]["mlp4x256-b16"]["step"]
+    assert step["nodes"] == 1 and list(step["kinds"]) == ["joined"]
+    assert 1 < step["executed_over_useful"] < 1.2  # every block's part is walked
+    assert step["seconds"] < 30e-6
 
 
 def test_what_the_command_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:

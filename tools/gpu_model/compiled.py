@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.run import compiled as compiled_step
@@ -15,6 +15,7 @@ from graphc.kernels.program.kernel import GridLaunch
 from graphc.kernels.program.kernel import Kernel as Printed
 from graphc.runtime.cuda.compile import Usage, compile_cuda
 from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
+from graphc.runtime.plan.plan import Joined as Joining
 from graphc.runtime.plan.plan import Launch as Launching
 from graphc.runtime.plan.unroll import unrolled
 from tools.gpu_model.constants import tables
@@ -67,14 +68,26 @@ class Kernel:
 @dataclass(frozen=True)
 class Step:
     """A step of the plan on a stream, with loops written out: of `kind` "launch" of a kernel,
-    "copy", "record" or "wait"."""
+    "copy", "record" or "wait". `number` is that of the plan's step."""
 
     kind: str
     stream: int
+    number: int
     kernel: str = ""
     event: int = -1
     reads: tuple[Place, ...] = ()
     writes: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The steps of the plan from number `first` to before `stop` as one launch, of a multiple of so
+    many blocks."""
+
+    first: int
+    stop: int
+    multiple: int
+    kernel: Kernel
 
 
 @dataclass(frozen=True)
@@ -87,6 +100,7 @@ class Compiled:
     streams: int
     host_bytes: int
     arena: int
+    joined: tuple[Joined, ...] = ()
 
 
 @dataclass
@@ -141,14 +155,16 @@ def compiled(workload: Workload, streams: int, precision: str, images: Images) -
     NoDisassemblerError."""
     options: dict[str, Any] = {"device": "cuda", "streams": streams, "precision": precision}
     plan: Plan = compiled_step(workload, workload.data(), "train", options).plan
-    images.add(list(plan.kernels.values()))
+    images.add([*plan.kernels.values(), *(joined.kernel for joined in plan.joined)])
+    steps = list(_steps(plan))
     places = [binding.place for binding in (*plan.inputs, *plan.outputs)]
     return Compiled(
         {name: _kernel(kernel, images) for name, kernel in plan.kernels.items()},
-        list(_steps(plan)),
+        steps,
         plan.streams,
         sum(place.stop - place.start for place in places),
         plan.peak_bytes,
+        tuple(_joined(plan, joined, steps, images) for joined in plan.joined),
     )
 
 
@@ -175,18 +191,27 @@ def _kernel(kernel: Printed, images: Images) -> Kernel:
     )
 
 
+def _joined(plan: Plan, joined: Joining, steps: Sequence[Step], images: Images) -> Joined:
+    """A joined launch, whose kernel has the FLOP and bytes of all of its steps."""
+    inside = [step for step in steps if joined.first <= step.number < joined.stop and step.kernel]
+    flops = sum(plan.kernels[step.kernel].flops for step in inside)
+    nbytes = sum(plan.kernels[step.kernel].bytes for step in inside)
+    kernel = replace(_kernel(joined.kernel, images), flops=flops, bytes=nbytes)
+    return Joined(joined.first, joined.stop, joined.kernel.launches[0].multiple, kernel)
+
+
 def _steps(plan: Plan) -> Iterable[Step]:
-    for step in (each.step for each in unrolled(plan)):
+    for step, number in ((each.step, each.number) for each in unrolled(plan)):
         if isinstance(step, Launching):
             reads, writes = _spans(step.reads), _spans(step.writes)
-            yield Step("launch", step.stream, step.kernel, reads=reads, writes=writes)
+            yield Step("launch", step.stream, number, step.kernel, reads=reads, writes=writes)
         elif isinstance(step, Copy):
             reads, writes = _spans((step.source,)), _spans((step.target,))
-            yield Step("copy", step.stream, reads=reads, writes=writes)
+            yield Step("copy", step.stream, number, reads=reads, writes=writes)
         elif isinstance(step, Record):
-            yield Step("record", step.stream, event=step.event)
+            yield Step("record", step.stream, number, event=step.event)
         elif isinstance(step, Wait):
-            yield Step("wait", step.stream, event=step.event)
+            yield Step("wait", step.stream, number, event=step.event)
 
 
 def _spans(places: Sequence[Range]) -> tuple[Place, ...]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from tools.gpu_model.emulate import results
 from tools.gpu_model.machine import LANES, Machine
 from tools.gpu_model.sass import Instruction
@@ -94,6 +96,22 @@ class Counts:
 
 
 SUMMED = tuple(f.name for f in fields(Counts) if f.type == "float" and f.name != "missed")
+
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def row_of(counts: Counts) -> list[float]:
+    """The counts that are summed, in the order of `SUMMED`."""
+    return [getattr(counts, name) for name in SUMMED]
+
+
+def counts_of(row: Array) -> Counts:
+    """Of what `row_of` gave, or sums of it."""
+    made = Counts()
+    for name, value in zip(SUMMED, row, strict=True):
+        setattr(made, name, float(value))
+    return made
 
 
 def counted(code: Code, accesses: Mapping[Place, Access], machine: Machine) -> list[Counts]:

@@ -21,9 +21,9 @@ def figures(made: Compiled, machine: Machine, precision: str) -> dict[str, Any]:
     step = played(made, machine)
     peak = {"tf32": machine.tf32, "bfloat16": machine.bf16, "float16": machine.bf16}
     rate = peak.get(precision, machine.fp32)
+    kernels = {**made.kernels, **{joined.kernel.name: joined.kernel for joined in made.joined}}
     rows = [
-        kernel_figures(made.kernels[name], calls, rate, machine)
-        for name, calls in step.calls.items()
+        kernel_figures(kernels[name], calls, rate, machine) for name, calls in step.calls.items()
     ]
     rows.sort(key=lambda row: -row["seconds"])
     copies = [node for node in step.nodes if not node.kernel]

@@ -7,6 +7,8 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from tools.gpu_model.sass import PREDICATE, REGISTER, Instruction
 from tools.gpu_model.state import M32, PARAMETERS, TABLES, State, UnknownError, both, terms_of
 
@@ -184,6 +186,26 @@ def _hfma2(s: State, to: Names, a: Names, m: Modifiers) -> Made:
     return {to[0]: high << 16 | low}
 
 
+def _i2f(s: State, to: Names, a: Names, m: Modifiers) -> Made:
+    """With the two below, how an integer is divided: by its reciprocal, which is then mended."""
+    value = s.get(a[0])
+    found = np.float32(value if "U32" in m else signed(value))
+    if "RP" in m and int(found) < value:
+        found = np.nextafter(found, np.float32(np.inf))
+    return {to[0]: int(found.view(np.uint32))}
+
+
+def _mufu(s: State, to: Names, a: Names, m: Modifiers) -> Made:
+    value = np.uint32(s.get(a[0])).view(np.float32)
+    if "RCP" not in m or not value:
+        raise UnknownError
+    return {to[0]: int((np.float32(1) / value).view(np.uint32))}
+
+
+def _f2i(s: State, to: Names, a: Names, m: Modifiers) -> Made:
+    return {to[0]: int(np.uint32(s.get(a[0])).view(np.float32)) & M32}
+
+
 def _true(s: State, to: Names, a: Names, m: Modifiers) -> Made:
     """As for the thread that is elected, a barrier that is over, and the block that is the last."""
     return {name: True for name in to if PREDICATE.match(name)}
@@ -218,5 +240,8 @@ MEANINGS: Mapping[str, Meaning] = {
     "SYNCS": _true,
     "IABS": _iabs,
     "B2R": _true,
+    "I2F": _i2f,
+    "MUFU": _mufu,
+    "F2I": _f2i,
 }
 """By name without modifiers, and without the U of the uniform datapath."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from tools.gpu_model.compiled import Compiled, Kernel, Launch, Place, Step
+from tools.gpu_model.compiled import Compiled, Joined, Kernel, Launch, Place, Step
+from tools.gpu_model.joined_time import Work, joined_timed, launched, work_of
 from tools.gpu_model.launch_time import Timed, Traffic, timed
 from tools.gpu_model.machine import Machine
 from tools.gpu_model.profile import Share, shares_of
@@ -111,14 +113,16 @@ class Cache:
         return total, missed
 
 
-@dataclass(frozen=True)
-class Touched:
+class Touched(NamedTuple):
     """Bytes that a call reads and writes, and those of them that are not in L2."""
 
     read: float
     missed: float
     written: float
     fresh: float
+
+
+NOTHING = Touched(0.0, 0.0, 0.0, 0.0)
 
 
 class _Player:
@@ -130,11 +134,19 @@ class _Player:
         self.last: dict[int, int] = {}
         self.events: dict[int, list[int]] = {}
         self.waiting: dict[int, list[int]] = {}
+        self.joining = NOTHING
+        """What has been touched by the steps of a joined launch so far."""
+        self.works: dict[int, Work] = {}
+        found = ((self.joined_of(step), step) for step in program.steps)
+        self.ends = {joined.first: step for joined, step in found if joined}
 
     def played(self) -> Played:
         for step in self.program.steps:
             self.touch(step)
         for step in self.program.steps:
+            if joined := self.joined_of(step):
+                self.join(step, joined)
+                continue
             before = [*self.waiting.get(step.stream, ())]
             before += [self.last[step.stream]] if step.stream in self.last else []
             if step.kind == "record":
@@ -147,6 +159,30 @@ class _Player:
             else:
                 self.launch(step)
         return self.made
+
+    def joined_of(self, step: Step) -> Joined | None:
+        for joined in self.program.joined:
+            if joined.first <= step.number < joined.stop:
+                return joined
+        return None
+
+    def join(self, step: Step, joined: Joined) -> None:
+        """Play a joined launch where the last of its steps is."""
+        touched = self.touch(step)
+        before = self.joining
+        self.joining = Touched(*(a + b for a, b in zip(before, touched, strict=True)))
+        if step is not self.ends[joined.first]:
+            return
+        touched, self.joining, m = self.joining, NOTHING, self.machine
+        launch = launched(joined.kernel.launches[0], joined.multiple, m)
+        if joined.first not in self.works:
+            self.works[joined.first] = work_of(launch, m)
+        missed = touched.missed / touched.read if touched.read else 0.0
+        memory = touched.missed + touched.fresh
+        traffic = Traffic(touched.read, memory, touched.read + touched.written, missed)
+        made = joined_timed(launch, self.works[joined.first], traffic, m)
+        self.made.calls[joined.kernel.name] = [[made]]
+        self.add(step, made.seconds, made.pipe, made.slots, made.memory, joined.kernel.name)
 
     def touch(self, step: Step) -> Touched:
         return Touched(*self.cache.touch(step.reads), *self.cache.touch(step.writes))
@@ -165,11 +201,19 @@ class _Player:
         for each in call:
             self.add(step, each.seconds, each.pipe, each.slots, each.memory)
 
-    def add(self, step: Step, seconds: float, pipe: float, slots: float, memory: float) -> None:
+    def add(
+        self,
+        step: Step,
+        seconds: float,
+        pipe: float,
+        slots: float,
+        memory: float,
+        kernel: str = "",
+    ) -> None:
         after = self.waiting.pop(step.stream, [])
         after += [self.last[step.stream]] if step.stream in self.last else []
         self.last[step.stream] = len(self.made.nodes)
-        node = Node(step.kernel, step.stream, seconds, pipe, slots, memory, tuple(after))
+        node = Node(kernel or step.kernel, step.stream, seconds, pipe, slots, memory, tuple(after))
         self.made.nodes.append(node)
 
     def timings(self, kernel: Kernel, touched: Touched) -> list[Timed]:

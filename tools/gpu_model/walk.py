@@ -10,7 +10,7 @@ so. A second walk, of the lanes of a warp, finds what their first accesses touch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tools.gpu_model.constants import Tables
@@ -64,8 +64,8 @@ class Code:
         names = [[i.name for i in block.instructions] for block in blocks]
         self._draws = {i for i, found in enumerate(names) if "B2R" in found}
         self._arrives = {i - 1 for i in range(1, len(blocks)) if self._is_arrival(i)}
-        self.waits = bool(self._arrives)
-        """Whether all blocks of a launch wait for each other."""
+        self.waiting = {i + n for i in self._arrives for n in (1, 2)}
+        """The blocks of code by which all blocks of a launch wait for each other."""
 
     def loops(self) -> list[tuple[int, int]]:
         """The first and the last block of code of each loop."""
@@ -103,13 +103,17 @@ class Code:
         return walk
 
     def accesses(
-        self, block: Sizes, threads: Sequence[Sizes], sizes: Sizes
-    ) -> Mapping[Place, Access]:
+        self,
+        block: Sizes,
+        threads: Sequence[Sizes],
+        sizes: Sizes,
+        most: int = MOST_ACCESSES,
+    ) -> dict[Place, Access]:
         """What the first accesses of these threads, a warp, touch, by instruction. Arguments are
         taken as aligned; what is not known is left out."""
         rows: dict[Place, list[list[int | None]]] = {}
         for lane, thread in enumerate(threads):
-            state = self.traced(block, thread, sizes)
+            state = self.traced(block, thread, sizes, most)
             for place, addresses in state.traced.items():
                 known = rows.setdefault(place, [])
                 known += [[None] * len(threads) for _ in addresses[len(known) :]]

@@ -1,0 +1,166 @@
+"""How long a joined launch takes, whose blocks all wait for each other where a part reads what
+others wrote.
+
+Its own text is walked, in every block, and the walks are cut where all wait. Parts between two
+waits are beside each other, on blocks of their own, and take what they take the multiprocessor that
+has most to do; loops count as often as they turn, with the waits in them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from graphc.kernels.cuda.shell import RESIDENT
+from tools.gpu_model.compiled import Launch, Sizes
+from tools.gpu_model.counts import SUMMED, Array, Counts, counted, counts_of, row_of
+from tools.gpu_model.launch_time import PIPES, Timed, Traffic, cycles
+from tools.gpu_model.machine import LANES, Machine
+from tools.gpu_model.profile import resident_blocks, warp_of, warps_of
+from tools.gpu_model.state import Place
+from tools.gpu_model.walk import Access, Walk
+
+WALKED = 2
+"""Warps of each block that are walked, others in the next block."""
+MOST_ACCESSES = 20_000
+"""Of a lane, that are traced."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Counts of all warps of each block by stretch [block, stretch, count], and of those walked
+    [block, walk, stretch, count]."""
+
+    walked: Array
+
+    @property
+    def blocks(self) -> Array:
+        found: Array = self.walked.mean(axis=1)
+        return found
+
+    @property
+    def waits(self) -> int:
+        """At how many places all blocks wait, those of loops in each iteration."""
+        return int(self.walked.shape[2]) - 1
+
+
+def launched(launch: Launch, multiple: int, machine: Machine) -> Launch:
+    """A joined launch of as many blocks as can be on the machine at once."""
+    together = min(RESIDENT, resident_blocks(launch, machine)) * int(machine.multiprocessors)
+    blocks = min(launch.grid[0], together) // multiple * multiple
+    return replace(launch, grid=(max(blocks, multiple), 1, 1))
+
+
+def work_of(launch: Launch, machine: Machine) -> Work:
+    """What the blocks of a joined launch do."""
+    return _Walking(launch, machine).work()
+
+
+def joined_timed(launch: Launch, work: Work, traffic: Traffic, machine: Machine) -> Timed:
+    """A joined launch. Its `terms` are seconds of all work and of waits, and of the former those
+    that a pipe, latency or L2 bounds."""
+    m, warps, blocks = machine, warps_of(launch), launch.grid[0]
+    wait = m.l2_latency + (m.memory_latency - m.l2_latency) * traffic.missed
+    terms = dict.fromkeys((*PIPES, "latency", "l2"), 0.0)
+    for stretch in range(work.waits + 1):
+        each = _stretch(work.walked[:, :, stretch], warps, wait, m)
+        bound = max(each, key=lambda name: each[name])
+        terms[bound] += each[bound]
+    bound = max(terms, key=lambda name: terms[name])
+    memory, waits = traffic.memory / m.copy, work.waits * m.wait
+    terms |= {"dram": memory, "work": max(sum(terms.values()), memory), "waits": waits}
+    seconds, average = terms["work"], counts_of(work.blocks.sum(axis=1).mean(axis=0))
+    resident = math.ceil(blocks / m.multiprocessors)
+    return Timed(
+        launch,
+        average,
+        resident,
+        resident * warps * LANES / m.threads,
+        blocks / m.multiprocessors / resident,
+        m.node + seconds + waits,
+        f"{work.waits} waits" if waits > seconds else bound,
+        terms,
+        1.0,
+        1.0,
+        min(1.0, memory / seconds),
+        average.flops * warps * blocks,
+        _moved(average) * warps * blocks,
+    )
+
+
+def _stretch(walked: Array, warps: int, wait: float, m: Machine) -> dict[str, float]:
+    """Seconds between two waits: of each pipe of the multiprocessor on which it takes longest, of
+    the warp that takes longest alone, and of L2."""
+    blocks, count = walked.mean(axis=1) * warps, int(m.multiprocessors)
+    found = dict.fromkeys(PIPES, 0.0)
+    for at in range(min(count, len(blocks))):
+        each = cycles(counts_of(blocks[at::count].sum(axis=0)), 1, m)
+        found = {pipe: max(found[pipe], each[pipe] / m.clock) for pipe in PIPES}
+    found["latency"] = max(_alone(counts_of(row), wait) for row in _rows(walked)) / m.clock
+    found["l2"] = _moved(counts_of(blocks.sum(axis=0))) / m.l2
+    return found
+
+
+def _rows(walked: Array) -> Array:
+    """Those of one stretch that differ."""
+    return np.unique(walked.reshape(-1, walked.shape[-1]), axis=0)
+
+
+def _alone(c: Counts, wait: float) -> float:
+    """Cycles of a warp that nothing else is beside, if it waits so long for loads."""
+    return max(c.alone + c.waits * wait, c.ring * wait + (wait if c.ring_steps else 0))
+
+
+def _moved(c: Counts) -> float:
+    return c.load_sectors + c.other_sectors + c.kept_sectors
+
+
+class _Walking:
+    def __init__(self, launch: Launch, machine: Machine) -> None:
+        self.launch, self.machine, self.code = launch, machine, launch.code
+        self.sizes = (*launch.block, *launch.grid)
+        self.warps = warps_of(launch)
+
+    def work(self) -> Work:
+        blocks = range(self.launch.grid[0])
+        walks = [[self.walk(block, warp) for warp in self.chosen(block)] for block in blocks]
+        accesses = self.accesses(walks)
+        parts = np.array([row_of(c) for c in counted(self.code, accesses, self.machine)])
+        parts[[*self.code.waiting]] = 0  # which are counted as waits
+        stretches = max(len(walk.stretches) for pair in walks for walk in pair)
+        found = np.zeros((len(walks), WALKED, stretches, len(SUMMED)))
+        for b, pair in enumerate(walks):
+            for w, walk in enumerate(pair):
+                for s, visits in enumerate(walk.stretches):
+                    count = np.array([*visits.values()])
+                    found[b, w, s] = count @ parts[[*visits]] if visits else 0
+        return Work(found)
+
+    def chosen(self, block: int) -> list[int]:
+        return [(block + i * self.warps // WALKED) % self.warps for i in range(WALKED)]
+
+    def walk(self, block: int, warp: int) -> Walk:
+        return self.code.walk((block, 0, 0), self.threads(warp)[0], self.sizes)
+
+    def threads(self, warp: int) -> list[Sizes]:
+        return warp_of(self.launch, warp)
+
+    def accesses(self, walks: list[list[Walk]]) -> dict[Place, Access]:
+        """Of warps which together enter all code that any does."""
+        entered = {
+            (block, warp): set(walk.visits)
+            for block, pair in enumerate(walks)
+            for warp, walk in zip(self.chosen(block), pair, strict=True)
+        }
+        found: dict[Place, Access] = {}
+        left = set().union(*entered.values())
+        while left:
+            best = max(entered, key=lambda place: len(entered[place] & left))
+            left -= entered[best]
+            traced = self.code.accesses(
+                (best[0], 0, 0), self.threads(best[1]), self.sizes, MOST_ACCESSES
+            )
+            found = {**traced, **found}
+        return found
