@@ -31,7 +31,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workloads import WORKLOADS, find
+from benchmarks.workloads import FOR_CPU, find
 
 PEERS = {
     "graphc": "benchmarks.run",
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("entries", nargs="*", default=["graphc:default", "torch:eager"])
     parser.add_argument("--all", action="store_true", help="every peer, also with kept memory")
-    parser.add_argument("--workload", default=",".join(WORKLOADS), help="names, comma-separated")
+    parser.add_argument("--workload", default=",".join(FOR_CPU), help="names, comma-separated")
     parser.add_argument("--mode", default="train,forward")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)

@@ -33,6 +33,19 @@ class Case:
     device: str
 
 
+@dataclass(frozen=True)
+class GpuStep:
+    """A step of which a GPU can say what it takes by itself: `alone(repeats, rounds)` gives the
+    microseconds of a step in each round, by events around `repeats` of them, one behind another.
+    Their inputs lie on the GPU and nothing is fetched."""
+
+    step: Callable[[], Any]
+    alone: Callable[[int, int], list[float]]
+
+    def __call__(self) -> Any:
+        return self.step()
+
+
 def main(
     peer: str,
     variants: Sequence[str],
@@ -90,6 +103,7 @@ def _measured(
         "median_ms": round(1e3 * statistics.median(times), 4),
         "p10": round(1e3 * times[len(times) // 10], 4),
         "p90": round(1e3 * times[len(times) * 9 // 10], 4),
+        "gpu_ms": _gpu_alone(step, options.seconds),
         "cpu_ms": round(1e3 * work, 4),
         "first_call_s": round(first_call, 3),
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
@@ -122,6 +136,15 @@ def _times(
         times.append((time.perf_counter() - start) / chunk)
     work = (time.process_time() - worked) / (len(times) * chunk)
     return sorted(times), work, (_waited() - waited) / (time.perf_counter() - begin)
+
+
+def _gpu_alone(step: Callable[[], Any], seconds: float, rounds: int = 5) -> float | None:
+    """Milliseconds of a step on a GPU whose inputs lie there; None on a CPU."""
+    if not isinstance(step, GpuStep):
+        return None
+    (once,) = step.alone(1, 1)
+    repeats = max(1, min(1000, int(1e6 * seconds / rounds / max(once, 1.0))))
+    return round(statistics.median(step.alone(repeats, rounds)) / 1e3, 5)
 
 
 def _waited() -> float:

@@ -52,12 +52,14 @@ class Functions:
         self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: bool
     ) -> Any:
         if training:
-            old, axes, count = (mean, var), (0, 2, 3), x.size // mean.size
+            old, axes, count = (mean, var), (0, *range(2, x.ndim)), x.size // weight.size
             mean, var = x.mean(axes), x.var(axes)
-            self.moved[id(old[0])] = 0.9 * old[0] + 0.1 * mean
-            self.moved[id(old[1])] = 0.9 * old[1] + 0.1 * var * count / (count - 1)
+            if old[0] is not None:
+                self.moved[id(old[0])] = 0.9 * old[0] + 0.1 * mean
+                self.moved[id(old[1])] = 0.9 * old[1] + 0.1 * var * count / (count - 1)
         scale = weight * self.jax.lax.rsqrt(var + 1e-5)
-        return x * scale.reshape(1, -1, 1, 1) + (bias - mean * scale).reshape(1, -1, 1, 1)
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        return x * scale.reshape(shape) + (bias - mean * scale).reshape(shape)
 
     def layer_norm(self, x: Any, shape: tuple[int, ...], weight: Any, bias: Any) -> Any:
         apart = x - x.mean(-1, keepdims=True)

@@ -3,7 +3,8 @@
 Variants: `eager`, `eager_fused` (fused optimizer), `channels_last` (that, with images and filters
 in that order of memory), `compile`, `compile_overhead` and `compile_autotune` (torch.compile with
 the fused optimizer; its modes default, reduce-overhead and max-autotune), `frozen` (a compiled
-forward pass whose weights are constants) and `graphs` (a whole step captured once as a CUDA graph).
+forward pass whose weights are constants), `graphs` (a whole step captured once as a CUDA graph) and
+`cells` (recurrent layers as loops of cells, one op after another; others are cuDNN's on a GPU).
 Each is float32; with `_tf32` behind the name products and convolutions may round their operands to
 tf32. PyTorch's own default is tf32 in convolutions alone. With `_bf16` the model runs under
 `torch.autocast` to bfloat16.
@@ -24,7 +25,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from benchmarks.measure import Case, main
+from benchmarks.measure import Case, GpuStep, main
 from benchmarks.workload import RATES, Array
 
 COMPILED = {
@@ -33,8 +34,8 @@ COMPILED = {
     "compile_autotune": "max-autotune",
     "frozen": "default",
 }
-WAYS = ("eager", "eager_fused", "channels_last", "graphs", *COMPILED)
-AUTOCAST = ("eager", "eager_fused", "channels_last", "compile")
+WAYS = ("eager", "eager_fused", "channels_last", "graphs", "cells", *COMPILED)
+AUTOCAST = tuple(way for way in WAYS if way != "frozen")
 VARIANTS = (*WAYS, *(f"{way}_tf32" for way in WAYS), *(f"{way}_bf16" for way in AUTOCAST))
 WARM_STEPS = 3
 """Steps before a capture, in which PyTorch and its libraries set themselves up."""
@@ -47,6 +48,23 @@ class Functions:
         return getattr(F if hasattr(F, name) else torch, name)
 
 
+class Cells(Functions):
+    """Those with a loop of Python's, in which a recurrent layer is one cell after another."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def zeros(self, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.zeros(shape, device=self.device)
+
+    def scan(self, step: Callable[..., Any], state: Any, xs: torch.Tensor) -> tuple[Any, Any]:
+        stacked = []
+        for x in xs:
+            state, y = step(state, x)
+            stacked.append(y)
+        return state, torch.stack(stacked)
+
+
 def prepare(case: Case) -> Callable[[], Any]:
     """A step of the workload; SystemExit for `graphs` without a GPU."""
     torch.set_num_threads(case.threads)
@@ -56,7 +74,8 @@ def prepare(case: Case) -> Callable[[], Any]:
     case = replace(case, variant=case.variant.removesuffix("_tf32").removesuffix("_bf16"))
     if case.variant == "graphs":
         needs_gpu(case)
-    workload, lib = case.workload, Functions()
+    workload = case.workload
+    lib = Cells(case.device) if case.variant == "cells" else Functions()
     data = workload.data()
     last = case.variant == "channels_last"
 
@@ -102,7 +121,32 @@ def prepare(case: Case) -> Callable[[], Any]:
         read = next(counter) < 5 or case.device != "cpu"  # the first five are compared
         return loss.item() if read else loss
 
-    return step
+    return _timed(case, step, train, (x, y))
+
+
+def _timed(
+    case: Case,
+    step: Callable[[], Any],
+    compute: Callable[..., Any],
+    inputs: tuple[torch.Tensor, ...] = (),
+) -> Callable[[], Any]:
+    """`step`, on a GPU with its times: those of `compute` on inputs that lie there."""
+    if not case.device.startswith("cuda"):
+        return step
+    there = tuple(tensor.to(case.device) for tensor in inputs)
+
+    def alone(repeats: int, rounds: int) -> list[float]:
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
+        compute(*there)
+        marks[0].record()
+        for mark in marks[1:]:
+            for _ in range(repeats):
+                compute(*there)
+            mark.record()
+        torch.cuda.synchronize()
+        return [1000 * a.elapsed_time(b) / repeats for a, b in itertools.pairwise(marks)]
+
+    return GpuStep(step, alone)
 
 
 def _tensor(array: Array, device: str) -> torch.Tensor:
@@ -148,7 +192,7 @@ def _forward_step(
 
     if case.variant == "graphs":
         return _captured(case, forward, (x,))
-    return lambda: forward(x.to(case.device)).cpu()
+    return _timed(case, lambda: forward(x.to(case.device)).cpu(), forward, (x,))
 
 
 def _frozen_step(
@@ -202,7 +246,11 @@ def _gradient_step(
 
     if case.variant == "graphs":
         return _captured(case, gradients, (x, y))
-    return lambda: gradients(x.to(case.device), y.to(case.device)).cpu()
+
+    def step() -> Any:
+        return gradients(x.to(case.device), y.to(case.device)).cpu()
+
+    return _timed(case, step, gradients, (x, y))
 
 
 def _captured(
@@ -239,7 +287,7 @@ def _captured(
         graph.replay()
         return result.item() if result.ndim == 0 else result.cpu()
 
-    return step
+    return _timed(case, step, graph.replay)
 
 
 if __name__ == "__main__":

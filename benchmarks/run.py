@@ -1,9 +1,9 @@
 """Measure graphc: `python -m benchmarks.run --workload mnist-cnn-b100 --mode train --threads 2`.
 
 Prints one JSON line; `check` holds the first five losses or outputs. Variants: `default`, and
-`streams2`, `streams4` on so many streams, `tuned` and `libraries` with kernels chosen by
-measurement, of graphc's own or of cuBLASLt's and cuDNN's too, `early` with launches that begin
-early, `winograd`, `tf32` and `bfloat16` with that as `precision`, the latter also with
+`streams2`, `streams4` (`tf32_streams2`) on so many streams, `tuned` and `libraries` with kernels
+chosen by measurement, of graphc's own or of cuBLASLt's and cuDNN's too, `early` with launches that
+begin early, `winograd`, `tf32` and `bfloat16` with that as `precision`, the latter also with
 `_libraries`, and `bfloat16_pairs`, where a CPU with AMX multiplies pairs as those without it do;
 `tf32_clusters` is tf32 whose parts of k clusters add, `tf32_launches` that whose parts second
 launches add, no last block; `wgmma` is bfloat16 by products of warp groups, `wgmma_tma` those of
@@ -15,18 +15,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import graphc
-from benchmarks.measure import Case, main
+from benchmarks.measure import Case, GpuStep, main
 from benchmarks.workload import RATES, Data, Workload
 from graphc import nn, optim
+from graphc.program import Program
 from graphc.runtime import build
+from graphc.runtime.cuda import CudaExecutable
 
 VARIANTS = (
     "default",
     "streams2",
     "streams4",
+    "tf32_streams2",
     "tuned",
     "libraries",
     "early",
@@ -43,9 +47,11 @@ VARIANTS = (
 )
 TUNES: dict[str, bool | str] = {"tuned": True}
 TUNES |= dict.fromkeys(("libraries", "tf32_libraries", "bfloat16_libraries"), "libraries")
-STREAMS = {"streams2": 2, "streams4": 4}
+STREAMS = {"streams2": 2, "streams4": 4, "tf32_streams2": 2}
 PRECISIONS = {"winograd": "winograd"}
-PRECISIONS |= dict.fromkeys(("tf32", "tf32_libraries", "tf32_clusters", "tf32_launches"), "tf32")
+PRECISIONS |= dict.fromkeys(
+    ("tf32", "tf32_streams2", "tf32_libraries", "tf32_clusters", "tf32_launches"), "tf32"
+)
 PRECISIONS |= dict.fromkeys(
     ("bfloat16", "bfloat16_libraries", "bfloat16_pairs", "wgmma", "wgmma_tma"), "bfloat16"
 )
@@ -114,10 +120,18 @@ def prepare(case: Case) -> Callable[[], Any]:
     data, workload = case.workload.data(), case.workload
     x, y, step = data.x, data.y, compiled(workload, data, case.mode, options)
     if case.mode == "forward":
-        return lambda: step(x)
+        return _step(step, (x,), lambda: step(x))
     if workload.rule is None:
-        return lambda: step(x, y)[0]
-    return lambda: step(x, y)
+        return _step(step, (x, y), lambda: step(x, y)[0])
+    return _step(step, (x, y), lambda: step(x, y))
+
+
+def _step(program: Program, inputs: tuple[Any, ...], call: Callable[[], Any]) -> Callable[[], Any]:
+    """`call`, which calls the program with `inputs`; on a GPU with its times."""
+    executable: Any = program._executable
+    if not isinstance(executable, CudaExecutable):
+        return call
+    return GpuStep(call, partial(executable.replays, inputs))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.families import gpt, pointwise, recurrent, resnet, stack
+from benchmarks.families import convolutions, gpt, pointwise, recurrent, resnet, stack
 from benchmarks.workload import Workload
 
-FAMILIES = (stack, recurrent, resnet, gpt, pointwise)
-WORKLOADS: Mapping[str, Workload] = {w.name: w for family in FAMILIES for w in family.WORKLOADS}
+FAMILIES = (stack, recurrent, convolutions, resnet, gpt, pointwise)
+FOR_CPU: Mapping[str, Workload] = {w.name: w for family in FAMILIES for w in family.WORKLOADS}
+LARGER: Mapping[str, Workload] = {
+    w.name: w for family in FAMILIES for w in getattr(family, "LARGER", ())
+}
+"""What is for GPUs: a step of these takes a CPU seconds, or minutes."""
+WORKLOADS: Mapping[str, Workload] = {**FOR_CPU, **LARGER}
 
 
 def find(name: str) -> Workload:

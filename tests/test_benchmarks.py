@@ -11,12 +11,12 @@ import pytest
 
 from benchmarks import ablate, run, streams
 from benchmarks.measure import main
-from benchmarks.workloads import WORKLOADS, find
+from benchmarks.workloads import FOR_CPU, WORKLOADS, find
 from tests.tools import first_quick, need_module, run_python
 
 KEYS = (
-    "peer variant workload mode threads median_ms p10 p90 cpu_ms first_call_s peak_rss_mb gflop_fwd"
-    " check noise"
+    "peer variant workload mode threads median_ms p10 p90 gpu_ms cpu_ms first_call_s peak_rss_mb"
+    " gflop_fwd check noise"
 )
 
 
@@ -28,7 +28,10 @@ KEYS = (
         ("mlp-4x256-b16", "ca6d70de79635a99", 0.0063734),
         ("mnist-cnn-b100", "e7827fc41a76c16a", 0.4586),
         ("mnist-cnn-b1000", "3a02da4e6b78620e", 4.586),
+        ("flux-conv-b100", "f4913e77aa16ebf6", 0.2941056),
         ("flux-conv-b1000", "75856835a7772236", 2.9410560),
+        ("lstm-h512-b64", "34c257dd4a833ab4", 34.3639327),
+        ("conv-backward-b8", "2c8bf4e140c2e330", 7.3987523),
         ("resnet18-b1", "cb3e777120e8a3ba", 3.6281467),
         ("resnet18-b8", "fa24eeb114e35dc4", 29.0251735),
         ("resnet50-b1", "e0df11d9ab6aa560", 8.1783685),
@@ -37,6 +40,7 @@ KEYS = (
         ("gpt4-b8", "79198ca0d3f2488b", 7.2477573),
         ("pw-chain", "89128f10883c01f6", 0.0),
         ("pw-layernorm", "485dc8dcaee3ac65", 0.0),
+        ("pw-batchnorm", "feb00e104e91acb4", 0.0),
         ("pw-softmax", "4d37bb5758c35cf7", 0.0),
         ("pw-gelu", "30667dc6731a8c6d", 0.0),
     ],
@@ -46,7 +50,8 @@ def test_weights_and_inputs_are_always_the_same(name, digest, gflop):
     content = b"".join(a.tobytes() for a in (*data.parameters.values(), data.x, data.y))
     assert hashlib.sha256(content).hexdigest()[:16] == digest
     assert data.x.dtype == (np.int32 if name.startswith("gpt") else np.float32)
-    assert data.y.dtype == (np.float32 if name.startswith("pw") else np.int32)
+    labels = not name.startswith(("pw", "conv-", "lstm"))
+    assert data.y.dtype == (np.int32 if labels else np.float32)
     assert WORKLOADS[name].gflop == pytest.approx(gflop, rel=1e-3)
 
 
@@ -89,7 +94,7 @@ QUICK = (("mlp-small-b20", "forward"), ("mnist-cnn-b100", "train"))
     ("name", "mode"),
     [
         pytest.param(name, mode, marks=() if (name, mode) in QUICK else pytest.mark.slow)
-        for name, workload in WORKLOADS.items()
+        for name, workload in FOR_CPU.items()
         for mode in workload.modes
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.measure import Case
+from benchmarks.measure import Case, GpuStep
 from benchmarks.workloads import find
 from tests.tools import need_module
 
@@ -81,3 +81,34 @@ def test_a_captured_step_gives_the_losses_of_an_eager_one(peer, monkeypatch, wor
     assert len(calls) == peer.WARM_STEPS + 1
     assert graphs == pytest.approx(eager, rel=1e-5)
     assert len(set(eager)) == 4
+
+
+@pytest.mark.parametrize("workload", ["lstm-h64-b256", "gru-h64-b256"])
+def test_cells_one_after_another_give_what_the_layer_does(peer, workload: str):
+    steps = [peer.prepare(case(variant, workload)) for variant in ("eager_fused", "cells")]
+    layer, cells = ([float(step()) for _ in range(3)] for step in steps)
+    assert cells == pytest.approx(layer, rel=1e-5)
+
+
+def test_a_gpu_is_asked_what_steps_take_alone(peer, monkeypatch):
+    """By events around steps that take 7 us each."""
+    steps: list[int] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            self.now = len(steps)
+
+        def elapsed_time(self, later: Any) -> float:
+            return 7e-3 * (later.now - self.now)
+
+    monkeypatch.setattr(peer.torch.cuda, "Event", Event)
+    monkeypatch.setattr(peer.torch.cuda, "synchronize", lambda: None)
+    on_gpu = Case(find("mlp-4x256-b16"), "train", 1, "graphs", "cuda")
+    timed = peer._timed(on_gpu, lambda: 3.5, lambda: steps.append(1))
+    assert isinstance(timed, GpuStep) and timed() == 3.5
+    assert timed.alone(4, 3) == pytest.approx([7.0] * 3)
+    assert len(steps) == 1 + 4 * 3
+    assert peer._timed(case("eager"), timed.step, timed.step) is timed.step

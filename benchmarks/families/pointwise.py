@@ -27,7 +27,7 @@ class Pointwise(Workload):
         scale = draws.generator.rand(n).astype(np.float32) + np.float32(0.5)
         shift = draws.generator.randn(n).astype(np.float32)
         x, y = (draws.generator.randn(self.batch, n).astype(np.float32) for _ in "xy")
-        used = self.kind in ("chain", "layernorm")
+        used = self.kind in ("chain", "layernorm", "batchnorm")
         return Data({"scale": scale, "shift": shift} if used else {}, x, y)
 
     def forward(self, lib: Any, p: Tensors, x: Any, training: bool) -> Any:
@@ -38,10 +38,13 @@ class Pointwise(Workload):
         scale, shift = p["scale"], p["shift"]
         if self.kind == "layernorm":
             return lib.layer_norm(x, (self.features,), scale, shift)
+        if self.kind == "batchnorm":
+            return lib.batch_norm(x, None, None, scale, shift, True)
         gate = lib.sigmoid(x * scale + shift)
         return gate * lib.tanh(x) + lib.relu(x + shift) * (x * x)
 
 
 WORKLOADS = tuple(
-    Pointwise(f"pw-{kind}", 4096, kind=kind) for kind in ("chain", "layernorm", "softmax", "gelu")
+    Pointwise(f"pw-{kind}", 4096, kind=kind)
+    for kind in ("chain", "layernorm", "batchnorm", "softmax", "gelu")
 )

@@ -1,4 +1,4 @@
-"""Two recurrent layers and a dense layer at every step, on sequences of 30 steps."""
+"""Two recurrent layers and a dense layer at every step, on sequences of 30 steps or 64."""
 
 from __future__ import annotations
 
@@ -81,3 +81,4 @@ WORKLOADS = tuple(
     for cell in GATES
     for hidden, batch in ((64, 256), (256, 32), (1024, 32))
 )
+LARGER = tuple(Recurrent(f"{cell}-h512-b64", 64, cell=cell, hidden=512, steps=64) for cell in GATES)

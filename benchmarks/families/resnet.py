@@ -112,3 +112,8 @@ WORKLOADS = (
     ResNet("resnet50-b1", 1, ("forward",), 50),
     ResNet("resnet50-b8", 8, ("forward",), 50),
 )
+LARGER = (
+    ResNet("resnet18-b32", 32, depth=18),
+    ResNet("resnet50-b32", 32, depth=50),
+    ResNet("resnet50-b256", 256, depth=50),
+)

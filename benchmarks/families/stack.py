@@ -94,7 +94,7 @@ WORKLOADS = tuple(
         ("mlp-small", MLP, (20, 100)),
         ("mlp-4x256", WIDE_MLP, (16,)),
         ("mnist-cnn", LENET, (100, 1000)),
-        ("flux-conv", FLUX, (1000,)),
+        ("flux-conv", FLUX, (100, 1000)),
     )
     for batch in batches
 )

@@ -98,6 +98,14 @@ class CudaExecutable(CudaPlayer):
         with self.device.entered():
             return measure.calls(self, play, repeats)
 
+    def replays(self, inputs: Sequence[Input], repeats: int, rounds: int = 1) -> list[float]:
+        """Microseconds of the device that a step takes in each of `rounds`: by events around
+        `repeats` steps one behind another, whose inputs lie there and whose results are not
+        fetched. One step before them is not counted. The state is left as it was."""
+        refuse_reentry(self.plan.name)
+        with self.device.entered():
+            return measure.replays(self, inputs, self._play, repeats, rounds)
+
     def timeline(self, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:
         """(index of the step, start, end) of each launch and copy in one call, in microseconds
         from the first start, as the streams really ran. The state is left as it was."""

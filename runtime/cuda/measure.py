@@ -90,6 +90,28 @@ def calls(executable: CudaPlayer, play: Callable[[], None], repeats: int) -> lis
     return spent[1:]
 
 
+def replays(
+    executable: CudaPlayer,
+    inputs: Sequence[Input],
+    play: Callable[[], None],
+    repeats: int,
+    rounds: int,
+) -> list[float]:
+    """Microseconds of a step that `play` puts on the streams, `repeats` of them in a round."""
+    stream, driver = executable.device.streams[0], executable.device.driver
+    marks = [driver.Event() for _ in range(rounds + 1)]
+    executable.prepare(inputs)
+    with _restored(executable):
+        play()
+        marks[0].record(stream)
+        for mark in marks[1:]:
+            for _ in range(repeats):
+                play()
+            mark.record(stream)
+        stream.synchronize()
+    return [1000 * b.time_since(a) / repeats for a, b in pairwise(marks)]
+
+
 def timeline(executable: CudaPlayer, inputs: Sequence[Input]) -> list[tuple[int, float, float]]:
     """(number of the step, start, end) of each launch and copy, microseconds, on its stream; in
     loops of each in every iteration."""

@@ -278,6 +278,19 @@ def test_a_profile_names_each_launch_and_leaves_the_state(monkeypatch):
     assert_same(train.state_dict(), before)
 
 
+def test_steps_one_behind_another_are_timed_and_leave_the_state(monkeypatch):
+    """Each is a launch of the graph: nothing comes from the host or goes there in between."""
+    train = trainer("mlp")
+    executable: Any = train._executable
+    before, played = train.state_dict(), []
+    play = executable._play
+    monkeypatch.setattr(executable, "_play", lambda: (played.append(1), play()))
+    found = executable.replays(batch("mlp"), 3, rounds=2)
+    assert len(found) == 2 and min(found) > 0
+    assert len(played) == 1 + 2 * 3
+    assert_same(train.state_dict(), before)
+
+
 def test_a_timeline_respects_the_order_of_each_stream():
     train = trainer("mlp", streams=2)
     rows = train._executable.timeline(batch("mlp"))

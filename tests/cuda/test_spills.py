@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import graphc
+from benchmarks.workloads import WORKLOADS
 from graphc import nn, optim, spec
 from graphc.errors import CompileError
 from graphc.runtime.cuda.compile import Compiler
 from graphc.trace import current_builder
 from tests.tools import first_quick, need_nvcc, need_nvrtc
 from tools.spills import __main__ as command
-from tools.spills.cases import SETTINGS, TRIED, texts
+from tools.spills.cases import SETTINGS, texts
 from tools.spills.compiling import spills, usages
 from tools.spills.texts import plain
 
@@ -208,10 +209,10 @@ def test_texts_that_differ_in_names_and_comments_alone_are_one():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("workload", TRIED)
+@pytest.mark.parametrize("workload", WORKLOADS)
 def test_no_kernel_of_a_workload_spills(workload: str, settings: str):
     """With the compiled cache of the user, so that nothing is compiled twice."""
-    made = texts(TRIED[workload], SETTINGS[settings])
+    made = texts(WORKLOADS[workload], SETTINGS[settings])
     found = [
         f"{name} {arch} {spill}"
         for name, needed in NEEDED.items()

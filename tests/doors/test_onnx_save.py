@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import graphc
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import FOR_CPU
 from graphc import nn, tree
 from graphc.errors import GraphError
 from tests.doors.onnx_models import onnx, run
@@ -86,10 +86,10 @@ slow = pytest.mark.slow
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=slow if any(h in n for h in HEAVY) else ()) for n in WORKLOADS],
+    [pytest.param(n, marks=slow if any(h in n for h in HEAVY) else ()) for n in FOR_CPU],
 )
 def test_a_workload(name: str, tmp_path: Path) -> None:
-    workload = WORKLOADS[name]
+    workload = FOR_CPU[name]
     data = workload.data()
     check(Of(workload, data), data.x, path=tmp_path / "model.onnx", again="resnet" not in name)
 

@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from benchmarks.workloads import WORKLOADS
 from graphc.runtime.cuda.compile import Compiler
-from tools.spills.cases import SETTINGS, TRIED, texts
+from tools.spills.cases import SETTINGS, texts
 from tools.spills.compiling import COMPILERS, Spill, spills, usages
 
 KNOWN: Mapping[str, Collection[str]] = {
-    "workloads": TRIED,
+    "workloads": WORKLOADS,
     "settings": SETTINGS,
     "archs": ("sm_90a", "sm_80"),
     "compilers": COMPILERS,
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     count = 0
     for workload, settings in itertools.product(wanted["workloads"], wanted["settings"]):
         archs = [arch for arch in wanted["archs"] if arch in SETTINGS[settings].archs]
-        made = texts(TRIED[workload], SETTINGS[settings]) if archs else {}
+        made = texts(WORKLOADS[workload], SETTINGS[settings]) if archs else {}
         for arch, name in itertools.product(archs, compilers):
             title = f"{workload} {settings} {name} {arch}"
             count += len(tried(title, made, compilers[name], arch, options.threads))

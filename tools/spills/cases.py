@@ -1,5 +1,5 @@
-"""Which steps are compiled: all workloads of the benchmarks and some larger ones, each in every
-precision and with what has to be asked for."""
+"""Which steps are compiled: all workloads of the benchmarks, each in every precision and with what
+has to be asked for."""
 
 from __future__ import annotations
 
@@ -8,24 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.families.gpt import GPT
-from benchmarks.families.recurrent import Recurrent
-from benchmarks.families.resnet import ResNet
-from benchmarks.families.stack import FLUX, Stack
 from benchmarks.run import compiled
 from benchmarks.workload import Workload
-from benchmarks.workloads import WORKLOADS
-
-LARGER: tuple[Workload, ...] = (
-    Stack("flux-conv-b100", 100, model=FLUX),
-    Recurrent("lstm-h512-b64", 64, cell="lstm", hidden=512, steps=64),
-    Recurrent("gru-h512-b64", 64, cell="gru", hidden=512, steps=64),
-    ResNet("resnet18-b32", 32, depth=18),
-    ResNet("resnet50-b32", 32, depth=50),
-    GPT("gpt2-d768-b8", 8, layers=2, features=768, heads=12, positions=1024, symbols=50304),
-)
-"""What issues ask to be fast besides."""
-TRIED: Mapping[str, Workload] = {**WORKLOADS, **{w.name: w for w in LARGER}}
 
 
 @dataclass(frozen=True)
