@@ -15,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = 4000
 """Characters of a failure's text that are kept: its end."""
+ENDED = "ended after"
+"""What the failure of a command begins with whose time was up."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Done:
     def failure(self) -> str:
         """What went wrong, with the end of what was printed; empty if nothing did."""
         if self.ended:
-            head = f"ended after {self.seconds:.0f} s"
+            head = f"{ENDED} {self.seconds:.0f} s"
         elif self.status:
             head = f"status {self.status}"
         else:

@@ -44,6 +44,10 @@ class Report:
         found = [b for b in self.results["benchmarks"] if b["name"] == name]
         return any("failure" not in b for b in found)
 
+    def tried(self, name: str) -> bool:
+        """Whether a measurement of this name has been taken, or has failed."""
+        return any(b["name"] == name for b in self.results["benchmarks"])
+
     def write(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_name(self.path.name + ".part")

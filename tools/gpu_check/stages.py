@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.gpu_check import benchmarks, machine
-from tools.gpu_check.process import Clock, Done, python
+from tools.gpu_check import benchmarks, goals, machine
+from tools.gpu_check.comparison import compared
+from tools.gpu_check.process import ENDED, Clock, Done, python
 from tools.gpu_check.report import Report
 
 LEAST_SECONDS = 5.0
 """A stage that would have less is left out."""
 TESTS = "tests/cuda/test_gpu.py"
+SIMULATED = 10
+"""Times as many seconds as a GPU's stage has one on a simulated GPU."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Kit:
     device: str
     report: Report
     clock: Clock
-    workloads: tuple[str, ...] = benchmarks.CHOSEN
+    workloads: tuple[str, ...] = goals.CHOSEN
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,13 @@ class Stage:
 
 
 def play(kit: Kit, stages: Sequence[Stage]) -> None:
-    """Do the stages one after another and write the report after each, whatever happens in it."""
+    """Do the stages one after another and write the report after each, whatever happens in it. One
+    that is ended before its own limit, as no time is left, is for the next run."""
     for stage in stages:
         if kit.report.stage(stage.name) is not None:
             continue
-        seconds = min(stage.seconds, kit.clock.left())
+        limit = stage.seconds * (SIMULATED if kit.device == "sim" else 1)
+        seconds = min(limit, kit.clock.left())
         if seconds < LEAST_SECONDS:
             kit.report.add_stage(stage.name, {"skipped": f"{max(seconds, 0):.0f} s were left"})
             continue
@@ -53,6 +58,8 @@ def play(kit: Kit, stages: Sequence[Stage]) -> None:
             found = stage.run(kit, seconds)
         except Exception:
             found = {"failure": traceback.format_exc()}
+        if seconds < limit and found.get("failure", "").startswith(ENDED):
+            found = {"skipped": found["failure"]}
         kit.report.add_stage(stage.name, {"seconds": round(before - kit.clock.left(), 1), **found})
 
 
@@ -101,13 +108,17 @@ def kernels(kit: Kit, seconds: float) -> dict[str, Any]:
     return {"spilled": [symbol for symbol, (_, spilled, _) in usage.items() if spilled], **usage}
 
 
-def host(kit: Kit, seconds: float) -> dict[str, Any]:
-    """What a step costs the host, and how fast large inputs are copied."""
-    done = python(["-m", "tools.gpu_check.host", kit.device], seconds)
-    if done.failure:
-        return {"failure": done.failure}
-    found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
-    return found
+def told(module: str) -> Callable[[Kit, float], dict[str, Any]]:
+    """The stage of a module whose last line is JSON: what a step costs the host, say."""
+
+    def listen(kit: Kit, seconds: float) -> dict[str, Any]:
+        done = python(["-m", f"tools.gpu_check.{module}", kit.device], seconds)
+        if done.failure:
+            return {"failure": done.failure}
+        found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
+        return found
+
+    return listen
 
 
 def sanitizer(name: str) -> Callable[[Kit, float], dict[str, Any]]:
@@ -132,12 +143,21 @@ def summary(done: Done) -> list[str]:
     return told or lines[-3:]
 
 
-def measure(kit: Kit, seconds: float) -> dict[str, Any]:
-    """The benchmarks, as many as there is time for."""
-    before = machine.clocks()
-    left = benchmarks.take_all(kit.report, Clock(seconds), kit.device, kit.workloads)
-    found = {"clocks before": before, "clocks after": machine.clocks()}
-    return {**found, **({"skipped": f"{left} measurements: no time was left"} if left else {})}
+def measuring(
+    wanted: Callable[[Sequence[str]], Sequence[goals.Measurement]],
+) -> Callable[[Kit, float], dict[str, Any]]:
+    """The stage of the benchmarks that are `wanted` of the workloads, as many as there is time
+    for, and what they say of the goals so far."""
+
+    def measure(kit: Kit, seconds: float) -> dict[str, Any]:
+        before, report = machine.clocks(), kit.report
+        each = wanted(kit.workloads)
+        left = benchmarks.take_all(report, Clock(seconds), kit.device, each)
+        report.results["comparison"] = compared(report.results["benchmarks"], kit.workloads)
+        found = {"clocks before": before, "clocks after": machine.clocks()}
+        return {**found, **({"skipped": f"{left} measurements: no time was left"} if left else {})}
+
+    return measure
 
 
 STAGES = (
@@ -145,10 +165,12 @@ STAGES = (
     Stage("ops", 150, ops),
     Stage("models", 90, models),
     Stage("kernels", 45, kernels),
-    Stage("host", 30, host),
+    Stage("host", 30, told("host")),
+    Stage("bandwidth", 60, told("bandwidth")),
     Stage("memcheck", 60, sanitizer("memcheck")),
-    Stage("benchmarks", 3600, measure),
+    Stage("goals", 3600, measuring(goals.decisive)),
     Stage("racecheck", 90, sanitizer("racecheck")),
     Stage("synccheck", 60, sanitizer("synccheck")),
     Stage("initcheck", 60, sanitizer("initcheck")),
+    Stage("benchmarks", 3600, measuring(goals.measurements)),
 )

@@ -1,0 +1,87 @@
+"""How near work that memory bounds comes to a copy: `python -m tools.gpu_check.bandwidth cuda`.
+
+The last line is JSON: for each such workload and number of rows the microseconds of a training
+step and its share of copy bandwidth: what a copy of as many bytes takes, by what the step takes.
+The bytes are those of inputs and results, the least that it can move. Both are the mean of many in
+one graph. Arrays of few rows may lie in the second-level cache, the copy's too; those of many not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import graphc
+from benchmarks.families.pointwise import WORKLOADS, Pointwise
+from benchmarks.run import Model, backward
+from graphc.runtime.cuda import Device, find_device
+
+ROWS = (4096, 32768)
+FEW = (64,)
+"""Where the device is only simulated, whose times say nothing."""
+REPEATS, ROUNDS = 20, 5
+
+
+def main(device: str) -> None:
+    place = find_device(device)
+    rows = ROWS if device.startswith("cuda") else FEW
+    print(json.dumps({f"{w.name} {w.batch} rows": share(w, place) for w in chosen(rows)}))
+
+
+def chosen(rows: Sequence[int]) -> list[Pointwise]:
+    return [replace(w, batch=count) for count in rows for w in WORKLOADS]
+
+
+def share(workload: Pointwise, place: Device) -> dict[str, float]:
+    """Microseconds of a step and its share of copy bandwidth."""
+    data = workload.data()
+    specs = [graphc.spec(a.shape, a.dtype) for a in (data.x, data.y)]
+    model = Model(workload, data)
+    program = graphc.compile(backward, model, *specs, device=place.name, streams=1)
+    executable: Any = program._executable
+    plan = executable.plan
+    nbytes = sum(b.value.type.nbytes for b in (*plan.inputs, *plan.outputs))
+    executable.run([data.x, data.y])
+    with place.entered():
+        step = repeated([issue for issue, _ in executable._issues], place)
+        copied = copying(nbytes // 2, place)
+    return {"us": round(step, 2), "share": round(copied / step, 3)}
+
+
+def copying(nbytes: int, place: Device) -> float:
+    """Microseconds of a copy on the device, which reads and writes so many bytes."""
+    driver = place.driver
+    here, there = (driver.mem_alloc(nbytes) for _ in range(2))
+    copy = partial(driver.memcpy_dtod_async, int(there), int(here), nbytes, place.streams[0])
+    return repeated([copy], place)
+
+
+def repeated(calls: Sequence[Callable[[], object]], place: Device) -> float:
+    """Microseconds of the calls, in a graph that holds them many times."""
+    driver, stream = place.driver, place.streams[0]
+    driver.begin_capture(stream)
+    try:
+        for _ in range(REPEATS):
+            for call in calls:
+                call()
+    finally:
+        graph = driver.end_capture(stream)
+    marks = [driver.Event() for _ in range(ROUNDS + 1)]
+    graph.launch(stream)
+    for mark in marks:
+        mark.record(stream)
+        if mark is not marks[-1]:
+            graph.launch(stream)
+    stream.synchronize()
+    times = [b.time_since(a) for a, b in pairwise(marks)]
+    return max(1000 * median(times) / REPEATS, 1e-3)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

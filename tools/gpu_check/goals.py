@@ -1,0 +1,158 @@
+"""What a GPU is to decide: workloads, graphc's variants and PyTorch's that are compared in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.workloads import WORKLOADS
+
+EAGER = ("eager_fused", "graphs")
+COMPILED = ("compile", "compile_overhead", "compile_autotune")
+TF32 = tuple(f"{way}_tf32" for way in (*EAGER, *COMPILED))
+BFLOAT16 = tuple(f"{way}_bf16" for way in (*EAGER, *COMPILED))
+IMAGES_LAST = ("channels_last_tf32", "channels_last_bf16")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What training steps of `workloads` are to reach. Of the variants, the first decide most."""
+
+    text: str
+    workloads: tuple[str, ...]
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+
+GOALS = (
+    Goal(
+        "at most 60 us a call; 3 times as fast as eager",
+        ("mlp-4x256-b16",),
+        ("default",),
+        ("eager", *EAGER, *COMPILED, *TF32),
+    ),
+    Goal(
+        "1.5 times as fast as the best of eager, graphs and torch.compile",
+        ("mnist-cnn-b100", "flux-conv-b1000", "mnist-cnn-b1000", "flux-conv-b100"),
+        ("tf32", "default"),
+        (*TF32[:2], *EAGER, *TF32[2:], *COMPILED, *IMAGES_LAST),
+    ),
+    Goal(
+        "twice as fast as eager cells (cells); 0.8 times as fast as cuDNN's layers (all others)",
+        ("lstm-h64-b256", "gru-h64-b256", "lstm-h512-b64", "gru-h512-b64"),
+        ("default", "tf32"),
+        ("cells", *EAGER, "cells_tf32", *TF32[:2], *COMPILED, *TF32[2:]),
+    ),
+    Goal(
+        "0.7 times as fast as the best generated alone, as fast with libraries",
+        ("resnet50-b32", "resnet50-b256"),
+        ("tf32", "tf32_libraries", "bfloat16", "bfloat16_libraries", "default", "libraries"),
+        (IMAGES_LAST[0], *TF32[:2], IMAGES_LAST[1], *BFLOAT16[:2], *TF32[2:], *BFLOAT16[2:]),
+    ),
+    Goal(
+        "two streams 1.03 times as fast as one",
+        ("conv-backward-b8", "conv-backward-b16", "conv-backward-b32"),
+        ("tf32", "tf32_streams2", "default", "streams2", "streams4"),
+        (*TF32[:2], *EAGER, IMAGES_LAST[0]),
+    ),
+    Goal(
+        "as fast as the best",
+        ("gpt12-d768-b8",),
+        ("bfloat16", "bfloat16_libraries", "wgmma", "wgmma_tma"),
+        BFLOAT16,
+    ),
+    Goal(
+        "85 % of copy bandwidth (the stage bandwidth says how much)",
+        ("pw-chain", "pw-softmax", "pw-layernorm", "pw-batchnorm"),
+        ("default",),
+        (*EAGER, *COMPILED),
+    ),
+)
+OTHERS = Goal(
+    "",
+    ("resnet18-b8", "gpt4-b8", "resnet18-b32", "lstm-h1024-b32", "pw-gelu"),
+    ("tf32", "default"),
+    (*TF32[:2], *EAGER, *TF32[2:], *COMPILED),
+)
+"""Workloads that no goal names, in which kernels have other shapes; what else is asked for is
+measured as these are."""
+CHOSEN = (*(name for goal in GOALS for name in goal.workloads), *OTHERS.workloads)
+FIRST = 2
+"""So many variants of each side of a goal are measured before all others."""
+FURTHER = (
+    *("early", "tuned", "libraries", "streams2", "streams4"),
+    *("tf32_libraries", "tf32_launches", "tf32_clusters", "tf32_streams2"),
+    *("bfloat16", "bfloat16_libraries", "wgmma", "wgmma_tma"),
+)
+"""Variants of graphc in which training steps are measured besides."""
+
+
+Part = Callable[[Goal], Iterator[tuple[str, str]]]
+"""Some of a goal's variants, with whose they are."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    peer: str
+    variant: str
+    workload: str
+    mode: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload} {self.mode} {self.peer}:{self.variant}"
+
+    @property
+    def precision(self) -> str:
+        """What its products are made of: "float32", "tf32" or "bfloat16"."""
+        if "bf16" in self.variant or self.variant.startswith(("bfloat16", "wgmma")):
+            return "bfloat16"
+        return "tf32" if "tf32" in self.variant else "float32"
+
+
+def goal_of(workload: str) -> Goal:
+    return next((goal for goal in GOALS if workload in goal.workloads), OTHERS)
+
+
+def decisive(workloads: Sequence[str]) -> list[Measurement]:
+    """Those that say first whether goals are met: training steps in a few variants."""
+    return list(_taken("train", workloads, _first))
+
+
+def measurements(workloads: Sequence[str]) -> list[Measurement]:
+    """All of them, the most valuable first: training steps of the goals, torch.compile's behind
+    the others, as compiling takes a minute; those of other workloads; forward passes."""
+    named = [w for w in workloads if goal_of(w) is not OTHERS]
+    others = [w for w in workloads if goal_of(w) is OTHERS]
+    train = (_first, _later, _compiled, _further)
+    rounds = (
+        *(("train", named, part) for part in train),
+        *(("train", others, part) for part in train),
+        *(("forward", [*named, *others], part) for part in train[:-1]),
+    )
+    return [each for mode, chosen, part in rounds for each in _taken(mode, chosen, part)]
+
+
+def _taken(mode: str, workloads: Sequence[str], part: Part) -> Iterator[Measurement]:
+    for workload in workloads:
+        if mode in WORKLOADS[workload].modes:
+            for peer, variant in part(goal_of(workload)):
+                yield Measurement(peer, variant, workload, mode)
+
+
+def _first(goal: Goal) -> Iterator[tuple[str, str]]:
+    yield from (("graphc", variant) for variant in goal.ours[:FIRST])
+    yield from (("torch", variant) for variant in goal.theirs[:FIRST])
+
+
+def _later(goal: Goal) -> Iterator[tuple[str, str]]:
+    yield from (("graphc", variant) for variant in goal.ours[FIRST:])
+    yield from (("torch", variant) for variant in goal.theirs[FIRST:] if "compile" not in variant)
+
+
+def _compiled(goal: Goal) -> Iterator[tuple[str, str]]:
+    yield from (("torch", variant) for variant in goal.theirs[FIRST:] if "compile" in variant)
+
+
+def _further(goal: Goal) -> Iterator[tuple[str, str]]:
+    yield from (("graphc", variant) for variant in FURTHER if variant not in goal.ours)
