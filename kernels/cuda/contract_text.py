@@ -12,12 +12,11 @@ from graphc.kernels.cuda.contract import Problem, in_parts, make_problem
 from graphc.kernels.cuda.contract_epilogue import (
     epilogue_space,
     functor,
-    kept_axes,
     runs_of_sums,
 )
 from graphc.kernels.cuda.contract_notes import PRODUCTS, LoopedTile, told
 from graphc.kernels.cuda.contract_ways import PatchFound, Way, order_of, products, ways
-from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes, lanes_of
+from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes
 from graphc.kernels.cuda.flat_gradient import flat_tiles
 from graphc.kernels.cuda.own import owned
 from graphc.kernels.cuda.patch import patch_tiles
@@ -26,9 +25,9 @@ from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.kernels.cuda.persistent_text import launch_persistent
 from graphc.kernels.cuda.persistent_tile import PersistentTile
 from graphc.kernels.cuda.plane import plane_tiles
+from graphc.kernels.cuda.reduce_launches import add_reduction
 from graphc.kernels.cuda.register_tiles import Tile
 from graphc.kernels.cuda.row_tile import RowTile
-from graphc.kernels.cuda.runs import RUN
 from graphc.kernels.cuda.shell import (
     FEW_THREADS,
     RESIDENT,
@@ -36,6 +35,12 @@ from graphc.kernels.cuda.shell import (
     Launches,
     constant_arrays,
     wrapped,
+)
+from graphc.kernels.cuda.split_text import (
+    in_order,
+    partial_sums,
+    places_of_sums,
+    second_launch,
 )
 from graphc.kernels.cuda.taps import problems_by_taps
 from graphc.kernels.cuda.tiles import GroupTile, TensorTile, tiles_of
@@ -162,16 +167,16 @@ def _kernel(
         launched = splits if finish is Finish.LAUNCH else 1
         sums = ColumnSums.of(behind, problem, tile, launched, workspace) if runs else None
         text = behind.text(sums, workspace)
-        adds = runs and sums is None and finish is Finish.LAUNCH and _in_order(problem)
+        adds = runs and sums is None and finish is Finish.LAUNCH and in_order(problem)
         if adds and itemsize == 4 and (adding := behind.adding(text, m, n, splits)):
             begins = f"add_parts<Problem>(rows, partial, {_values(epilogue)});"
-            text = replace(adding, begins=(_partial_sums(problem), begins))
+            text = replace(adding, begins=(partial_sums(problem), begins))
     launches = Launches(
         node, epilogue.pointers, max(workspace, text.workspace if text else 0), epilogue.inplace
     )
     _launch(launches, way, epilogue, sums, bool(text and text.begins))
     if text is not None:
-        text.add_to(launches, "rows_{}")
+        add_reduction(text, launches, "rows_{}")
     sections = (
         constant_arrays(joined((epilogue.program, text.rows.whole)) if text else epilogue.program),
         *(text.types if text else ()),
@@ -206,10 +211,6 @@ def _order(problem: Problem, tile: LoopedTile, element: str) -> str:
         return ""
     by = "wgmma" if isinstance(tile, GroupTile) else "tensor cores"
     return f"{by}, {PRODUCTS[element]}, k ascending, rows of {problem.a.read.input}"
-
-
-FOLLOWING = 8
-"""Parts of k from which on the launch that adds them follows them, not the output."""
 
 
 def _launch(
@@ -268,7 +269,7 @@ def _launch(
         lines = [drawing, f"{call.replace('(block', '(own', 1)}, {whole});"]
         launches.add(lines, tiles, "kernel", splits, *more)
         return
-    store = _partial_sums(problem)
+    store = partial_sums(problem)
     part = "StorePartial<Problem>{partial, block.y()}"
     first = [store, f"{call}, {part});"]
     launches.add(first, tiles, "kernel", splits, *more, (), maps, cluster)
@@ -280,11 +281,7 @@ def _launch(
         resident = RESIDENT * THREADS // FEW_THREADS
         launches.add(second, sums.across, "finish", sums.parts, FEW_THREADS, resident)
         return
-    itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
-    lanes, (run, _) = lanes_of(splits, itemsize), _finish(problem, splits)
-    second = [store, f"finish_splits<Problem, {lanes}>(block, partial, {whole});"]
-    threads = batches * m * n * lanes // run
-    launches.add(second, -(-threads // FEW_THREADS), "finish", threads=FEW_THREADS)
+    launches.add(*second_launch(problem, splits, whole), threads=FEW_THREADS)
 
 
 def _values(epilogue: Epilogue, partial: Sequence[str] = ()) -> str:
@@ -292,41 +289,8 @@ def _values(epilogue: Epilogue, partial: Sequence[str] = ()) -> str:
     return f"Epilogue{{{', '.join((*epilogue.used, *partial))}}}"
 
 
-def _partial_sums(problem: Problem) -> str:
-    """The statement that gives the workspace the type of sums."""
-    element = C_TYPES[problem.nest.node.output.type.dtype]
-    return f"const auto partial = reinterpret_cast<{element}*>(workspace);"
-
-
 def _pointer(access: OperandAccess, name: str) -> str:
     return f"reinterpret_cast<const {access.element}*>({name})" if access.read.rounded else name
-
-
-def _in_order(problem: Problem) -> bool:
-    """Whether [batch][row][column] is the output's order."""
-    wide = [i for i in problem.order if problem.nest.axes[i].extent > 1]
-    return wide == [i for i in kept_axes(problem) if problem.nest.axes[i].extent > 1]
-
-
-def _sum_at(problem: Problem) -> str:
-    """Where in [batch][row][column] the sum is that is number i in the output's order."""
-    nest, steps = problem.nest, problem.steps
-    terms, behind = [], 1
-    for axis in reversed(problem.order):
-        extent = nest.axes[axis].extent
-        text = f"i / {behind} % {extent}" if behind > 1 else f"i % {extent}"
-        terms += [f"{text} * {steps[axis]}"] * (extent > 1)
-        behind *= extent
-    return " + ".join(reversed(terms)) or "i"
-
-
-def _finish(problem: Problem, splits: int) -> tuple[int, str]:
-    """How many sums side by side in [batch][row][column] are added at once, and where sum number i
-    is: few parts follow the output, where that has another order; many are read as they lie."""
-    few = splits < FOLLOWING and not _in_order(problem)
-    whole = problem.nest.node.output.type.numpy_dtype.itemsize == 4
-    whole = whole and not few and problem.sizes[2] % RUN == 0
-    return RUN if whole else 1, _sum_at(problem) if few else "i"
 
 
 def _shape(way: Way) -> list[str]:
@@ -338,11 +302,7 @@ def _shape(way: Way) -> list[str]:
     if sections > 1:
         whole = -(-n // units) * tile.n
         lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
-    cut = []
-    if way.finish is Finish.LAUNCH:
-        run, at = _finish(problem, splits)
-        head = "  GRAPHC_INLINE static long long sum_at(unsigned i) { return "
-        cut = [f"  static constexpr int run = {run};", f"{head}{at}; }}"]
+    cut = places_of_sums(problem, splits) if way.finish is Finish.LAUNCH else []
     table, met = [], ["  static constexpr int taps = 0;"]
     if taps is not None:
         bits = [f"{b:#x}" for b in taps.tiles(tile.m)]

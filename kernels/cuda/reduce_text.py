@@ -10,7 +10,7 @@ from graphc.ir import Value
 from graphc.kernels.cuda.reduce import Shape, plain_address, values_of
 from graphc.kernels.cuda.reduce_stages import bytes_of_stage, operand_of, stage_struct
 from graphc.kernels.cuda.runs import call_of_run, element_of_run, makes_runs
-from graphc.kernels.cuda.shell import BLOCKS, RESIDENT, THREADS, Launches, decomposed, wrapped
+from graphc.kernels.cuda.shell import decomposed, wrapped
 from graphc.kernels.program.rows import Loop, Rows
 from graphc.kernels.program.statement import Address, Call, Load, Program, Statement, Store, joined
 from graphc.ops.logic import C_TYPES
@@ -48,25 +48,13 @@ class ReduceText:
     @property
     def types(self) -> list[list[str]]:
         """The definitions of what the launches name."""
-        shapes = {"Rows": self.shape} | ({"Parts": self._gathering} if self.gathers else {})
+        shapes = {"Rows": self.shape} | ({"Parts": self.gathering} if self.gathers else {})
         settings = [
             f"using {name} = Reduce<Block, {self.index}, {x.rows}, {x.columns}, {x.across}, "
             f"{x.along}, {str(x.rows_apart).lower()}, {x.splits}, {x.length}>;"
             for name, x in shapes.items()
         ]
         return [*(stage_struct(k, loop) for k, loop in enumerate(self.stages)), settings]
-
-    def add_to(self, launches: Launches, name: str = "{}") -> None:
-        """Add the launches, of which each is called by what it does in `name`. Of large blocks one
-        per multiprocessor is enough where there are no more."""
-        shape, resident = self.shape, RESIDENT * THREADS // self.shape.threads
-        counters = launches.counters(shape.blocks) if self.draws else ""
-        for part, lines, splits in self.launches(counters):
-            blocks = self._gathering.blocks if part == "gather" else shape.blocks
-            if resident == 1 and blocks * splits > BLOCKS // RESIDENT:
-                resident = 0
-            more = splits, shape.threads, resident, self.shared_bytes
-            launches.add(lines, blocks, name.format(part), *more)
 
     @property
     def stages(self) -> list[Loop]:
@@ -94,7 +82,7 @@ class ReduceText:
         return bytes_again > GATHERED_BYTES
 
     @property
-    def _gathering(self) -> Shape:
+    def gathering(self) -> Shape:
         """The sharing of the parts that are given among blocks that join them."""
         along = self.shape.threads // GATHERING
         return replace(self.shape, across=GATHERING, along=along, splits=1)

@@ -8,6 +8,7 @@ from graphc.ir import Graph
 from graphc.kernels.cuda.factors import factored
 from graphc.kernels.cuda.moments import in_one_pass
 from graphc.kernels.cuda.reduce import Shape, bytes_again, choose_shape, values_of
+from graphc.kernels.cuda.reduce_launches import add_reduction
 from graphc.kernels.cuda.reduce_text import ReduceText
 from graphc.kernels.cuda.shell import Launches, constant_arrays, index_type, memory_order
 from graphc.kernels.program.access import Domain
@@ -44,7 +45,7 @@ def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
     inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
     text = ReduceText(rows, shape, index_type(body), tickets=tickets)
     launches = Launches(node, rows.pointers, text.workspace, inplace)
-    text.add_to(launches)
+    add_reduction(text, launches)
     headers = ("reduce", "tickets") if text.draws else ("reduce",)
     return launches.kernel(headers, [constant_arrays(rows.whole), *text.types])
 
