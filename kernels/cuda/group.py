@@ -133,7 +133,7 @@ def _launches(
 
 def _space(kernel: Kernel) -> str:
     assert kernel.parts is not None, f"{kernel.name} is a contraction"
-    block = f"using Block = PartBlock<{kernel.launches[0].block[0]}, {SHARED_BYTES}>;"
+    block = f"using Block = PartBlock<{kernel.launches[-1].block[0]}, {SHARED_BYTES}>;"
     return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
 
 

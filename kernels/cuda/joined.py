@@ -135,7 +135,7 @@ def _flat(parts: Sequence[AnyText]) -> list[PartText]:
 
 def _space(kernel: Kernel) -> str:
     assert kernel.parts is not None, f"{kernel.name} is joinable"
-    block = f"using Block = PartBlock<{kernel.launches[0].block[0]}, {SHARED_BYTES}>;"
+    block = f"using Block = PartBlock<{kernel.launches[-1].block[0]}, {SHARED_BYTES}>;"
     return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
 
 

@@ -98,9 +98,9 @@ class Kernel:
 class Parts:
     """The text of a kernel as parts of a launch: headers, and what lies in the kernel's namespace.
     There each launch is a device function of its symbol, whose first parameter is the block that it
-    does the work of; then come the kernel's arguments. The type of the first launch's blocks is
-    `Block`, which is not defined there. Of each launch a multiprocessor shall hold so many blocks
-    at least (`resident`; 0: any number)."""
+    does the work of; then come the kernel's arguments. The type of the last launch's blocks, and of
+    those of all that reduce, is `Block`, which is not defined there. Of each launch a
+    multiprocessor shall hold so many blocks at least (`resident`; 0: any number)."""
 
     headers: tuple[str, ...]
     text: str

@@ -229,6 +229,28 @@ def test_what_gains_little_stays_alone(clean_environment: pytest.MonkeyPatch) ->
     assert not joined(replace(plan, joined=())).joined
 
 
+def test_what_reduces_behind_a_product_has_blocks_of_its_own(joins: pytest.MonkeyPatch) -> None:
+    """A projection in blocks of 128 threads, and the layer norm of its rows in others of 256."""
+    joins.setenv("GRAPHC_CHECK", "race")
+
+    def build(x: graphc.Tensor, w: graphc.Tensor, shift: graphc.Tensor) -> graphc.Tensor:
+        y = graphc.matmul(graphc.tanh(x), graphc.tanh(w)) + shift
+        return graphc.tanh(graphc.layer_norm(y, (64,)))
+
+    shapes = [(1024, 512), (512, 64), (64,)]
+    specs = [graphc.spec(s) for s in shapes]
+    together, apart = (
+        graphc.compile(build, *specs, device="sim", streams=1, disable=disable)
+        for disable in ((), ("join_launches",))
+    )
+    assert together.plan is not None and together.plan.joined
+    threads = [[x.block[0] for x in k.launches] for k in together.plan.kernels.values()]
+    assert [128, 256] in threads
+    random = np.random.default_rng(0)
+    values = [random.standard_normal(s).astype(np.float32) for s in shapes]
+    assert np.array_equal(together(*values), apart(*values))
+
+
 def test_a_large_kernel_stays_alone(clean_environment: pytest.MonkeyPatch) -> None:
     def build(x: graphc.Tensor, w: graphc.Tensor) -> graphc.Tensor:
         small = [graphc.sum(graphc.tanh(x[:16] * i), axis=1) for i in range(1, 4)]
