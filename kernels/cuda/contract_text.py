@@ -33,6 +33,7 @@ from graphc.kernels.cuda.shell import (
     RESIDENT,
     THREADS,
     Launches,
+    Played,
     constant_arrays,
     wrapped,
 )
@@ -222,7 +223,8 @@ def _launch(
 ) -> None:
     """Add the kernel, or that of the parts and the one that adds them, by runs of sums, or the one
     whose parts the last block of a tile or a cluster adds. All but the last add up `sums` of
-    columns."""
+    columns. In a joined launch no block draws a ticket: a second part adds those of the first, in
+    the order in which the last block does."""
     problem, tile, splits = way.problem, way.tile, way.splits
     batches, m, n, _ = problem.sizes
     names = list(epilogue.pointers.values())
@@ -264,15 +266,20 @@ def _launch(
     if way.finish is Finish.CLUSTER:
         launches.add([f"{call}, {whole});"], tiles * splits, "kernel", 1, *more, (), maps, splits)
         return
-    if way.finish is Finish.BLOCK:
-        drawing = f"const DrawingBlock own{{block, workspace, {launches.counters(tiles)}}};"
+    played, draws = Played.EITHER, way.finish is Finish.BLOCK
+    if draws:
+        played = Played.EITHER if sums else Played.ALONE  # no other launch sums columns as tiles do
+        counters = launches.counters(tiles, played)
+        drawing = f"const DrawingBlock own{{block, workspace, {counters}}};"
         lines = [drawing, f"{call.replace('(block', '(own', 1)}, {whole});"]
-        launches.add(lines, tiles, "kernel", splits, *more)
-        return
+        launches.add(lines, tiles, "kernel", splits, *more, played=played)
+        if sums:
+            return
+        played = Played.JOINED
     store = partial_sums(problem)
     part = "StorePartial<Problem>{partial, block.y()}"
     first = [store, f"{call}, {part});"]
-    launches.add(first, tiles, "kernel", splits, *more, (), maps, cluster)
+    launches.add(first, tiles, "kernel", splits, *more, (), maps, cluster, played)
     if added:
         return
     if sums is not None:
@@ -281,7 +288,8 @@ def _launch(
         resident = RESIDENT * THREADS // FEW_THREADS
         launches.add(second, sums.across, "finish", sums.parts, FEW_THREADS, resident)
         return
-    launches.add(*second_launch(problem, splits, whole), threads=FEW_THREADS)
+    lines, blocks, part = second_launch(problem, splits, whole, ascending=draws)
+    launches.add(lines, blocks, part, threads=FEW_THREADS, played=played)
 
 
 def _values(epilogue: Epilogue, partial: Sequence[str] = ()) -> str:
@@ -302,7 +310,8 @@ def _shape(way: Way) -> list[str]:
     if sections > 1:
         whole = -(-n // units) * tile.n
         lines = [f"  static constexpr int sections = {sections}, section = {n}, units = {units};"]
-    cut = places_of_sums(problem, splits) if way.finish is Finish.LAUNCH else []
+    launched = way.finish in (Finish.LAUNCH, Finish.BLOCK)
+    cut = places_of_sums(problem, splits) if launched else []
     table, met = [], ["  static constexpr int taps = 0;"]
     if taps is not None:
         bits = [f"{b:#x}" for b in taps.tiles(tile.m)]

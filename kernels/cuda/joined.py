@@ -68,7 +68,7 @@ class PartText:
         """Blocks along x and y."""
         if self.kernel is None:
             return -(-self.nbytes // (THREADS * (COPIED_AT_ONCE if self.aligned else 1))), 1
-        x, y, _ = self.kernel.launches[self.launch].grid
+        x, y, _ = self.kernel.joined[self.launch].grid
         return x, y
 
     @property
@@ -93,7 +93,7 @@ AnyText = PartText | RepeatText
 def joinable(kernel: Kernel) -> bool:
     """Whether the launches of a kernel can be parts of one."""
     return kernel.parts is not None and all(
-        not x.shared_bytes and x.grid[2] == 1 and x.block[0] <= THREADS for x in kernel.launches
+        not x.shared_bytes and x.grid[2] == 1 and x.block[0] <= THREADS for x in kernel.joined
     )
 
 
@@ -105,7 +105,7 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     symbol = f"{name}_joined"
     lines, most = _Lines().written(parts, 0)
     holding = [p.holds for p in parts if isinstance(p, RepeatText) and p.holds]
-    multiples = (p.kernel.launches[p.launch].multiple for p in holding if p.kernel)
+    multiples = (p.kernel.joined[p.launch].multiple for p in holding if p.kernel)
     alone = any(p.kernel.fills for p in holding if p.kernel)
     bounds = f"__launch_bounds__({THREADS}, {1 if alone else RESIDENT})"
     spaces = [_space(k) for k in kernels.values()]
@@ -135,7 +135,7 @@ def _flat(parts: Sequence[AnyText]) -> list[PartText]:
 
 def _space(kernel: Kernel) -> str:
     assert kernel.parts is not None, f"{kernel.name} is joinable"
-    block = f"using Block = PartBlock<{kernel.launches[-1].block[0]}, {SHARED_BYTES}>;"
+    block = f"using Block = PartBlock<{kernel.joined[-1].block[0]}, {SHARED_BYTES}>;"
     return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
 
 
@@ -174,7 +174,7 @@ class _Lines:
         if part.plays:
             t, (first, count) = f"t{depth - 1}", part.plays
             call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
-        threads = part.kernel.launches[part.launch].block[0] if part.kernel else THREADS
+        threads = part.kernel.joined[part.launch].block[0] if part.kernel else THREADS
         x, y = part.grid
         settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>"
         alone = part.own or part.blocks == 1  # the block is the same for each such part
@@ -191,14 +191,14 @@ class _Lines:
 
 def _hold(part: PartText) -> list[str]:
     assert part.kernel is not None, "a copy holds nothing"
-    function = f"{part.kernel.name}_part::{part.kernel.launches[part.launch].symbol}_hold("
+    function = f"{part.kernel.name}_part::{part.kernel.joined[part.launch].symbol}_hold("
     # What it reads is the same in all iterations; of the others it gets the first one's.
     places = ["held", "blockIdx.x", *(replace(place, moves=()).text() for place in part.places)]
     return [f"{part.kernel.name}_part::Held held;", *wrapped(function, places, ");")]
 
 
 def _call(kernel: Kernel, part: PartText, holds: bool = False) -> list[str]:
-    symbol = kernel.launches[part.launch].symbol
+    symbol = kernel.joined[part.launch].symbol
     places = [
         "HoldingBlock(block, held)" if holds else "block",
         *(place.text() for place in part.places),

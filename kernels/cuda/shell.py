@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any
 
@@ -243,6 +244,14 @@ def index_type(body: Graph) -> str:
     return "int" if all(v.type.size < 2**30 for v in values) else "int64_t"
 
 
+class Played(Enum):
+    """How a launch is played: by a kernel of its own, as part of a joined launch, or as either."""
+
+    ALONE = auto()
+    JOINED = auto()
+    EITHER = auto()
+
+
 class Launches:
     """The launches of a kernel, one after another, each of a function of the same parameters."""
 
@@ -257,8 +266,8 @@ class Launches:
         self._signature = Signature(pointers, node.body, inplace, workspace > 0)
         self._own: list[tuple[Any, ...]] = []
         self._parts: list[list[str]] = []
-        self._grids: list[GridLaunch] = []
-        self._counters: list[str] = []
+        self._grids: list[tuple[GridLaunch, int, Played]] = []
+        self._counters: list[tuple[str, Played]] = []
 
     def add(
         self,
@@ -272,35 +281,42 @@ class Launches:
         owned: tuple[int, ...] = (),
         maps: Mapping[str, TensorMap] = MappingProxyType({}),
         cluster: int = 1,
+        played: Played = Played.EITHER,
     ) -> None:
         """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
         shall hold at least `resident`; `shared` bytes are `dynamic_shared`; `owned` as of
-        `GridLaunch`; `maps` by the names of parameters. So many blocks are a `cluster`."""
+        `GridLaunch`; `maps` by the names of parameters. So many blocks are a `cluster`. What is
+        `played` in one way alone has others in its place for the other way, of the same bits."""
         symbol = symbol_of(self.node, part)
-        own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
-        self._own.append(own)
-        parameters = ("const Own& block", *self._signature.parameters(restrict=False))
-        head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
-        self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
+        if played is not Played.JOINED:
+            own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
+            self._own.append(own)
+        if played is not Played.ALONE:
+            parameters = ("const Own& block", *self._signature.parameters(restrict=False))
+            head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
+            self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
         grid, block = (blocks, splits, 1), (threads, 1, 1)
-        self._grids.append(GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),)))
+        launch = GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),))
+        self._grids.append((launch, resident, played))
 
-    def counters(self, count: int) -> str:
-        """The name of new counters, of tickets that the blocks of one launch draw (tickets.cuh).
-        They are variables of the kernel's file: no launch of another file has them, and those of
-        one file must not be at once."""
+    def counters(self, count: int, played: Played = Played.EITHER) -> str:
+        """The name of new counters, of tickets that the blocks of one launch that is so `played`
+        draw (tickets.cuh). They are variables of the kernel's file: no launch of another file has
+        them, and those of one file must not be at once."""
         name = f"counters{len(self._counters) or ''}"
-        self._counters.append(f"__device__ unsigned {name}[{count}];")
+        self._counters.append((f"__device__ unsigned {name}[{count}];", played))
         return name
 
     def through_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
         """Say of the last launch that its blocks go through `patches` and, as part of another, are
         to be played by a `multiple` of so many blocks."""
-        self._grids[-1] = replace(self._grids[-1], patches=patches, multiple=multiple)
+        launch, resident, played = self._grids[-1]
+        launch = replace(launch, patches=patches, multiple=multiple)
+        self._grids[-1] = launch, resident, played
 
     def hold(self, lines: Sequence[str], type: str) -> None:
         """Let `lines` make what block number `block` of the last launch may hold, a `Held`."""
-        symbol = f"{self._grids[-1].symbol}_hold"
+        symbol = f"{self._grids[-1][0].symbol}_hold"
         parameters = ("Held& held", "unsigned block", *self._signature.parameters(restrict=False))
         head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
         self._parts.append([f"using Held = {type};", *head, *(f"  {x}" for x in lines), "}"])
@@ -315,23 +331,26 @@ class Launches:
         block: str = "WholeBlock",
     ) -> Kernel:
         """The kernel, whose text has `sections` before its functions, the first of which may say
-        what a `block` of this type does; only whole ones that draw no tickets can be parts of a
+        what a `block` of this type does. Whole ones that draw no tickets can be parts of a
         launch."""
-        op, dynamic = self.node.op, any(grid.shared_bytes for grid in self._grids)
+        alone = [x for x, _, played in self._grids if played is not Played.JOINED]
+        op, dynamic = self.node.op, any(launch.shared_bytes for launch in alone)
         pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
         headers = [*headers, "window"] if pools and headers else headers
         parts, kind, given = None, [], []
-        plain = block == "WholeBlock" and not self._counters
+        plain = block == "WholeBlock" and all(p is Played.ALONE for _, p in self._counters)
         if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
             text = joined_lines([*sections, *self._parts])
-            parts = Parts(tuple(headers), text, tuple(resident for *_, resident, _, _ in self._own))
+            within = [(x, resident) for x, resident, p in self._grids if p is not Played.ALONE]
+            others = tuple(x for x, _ in within) if self._counters else ()
+            parts = Parts(tuple(headers), text, tuple(r for _, r in within), others)
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
         functions = (
             kernel_text(symbol, signature, threads, [*given, *lines], *rest)
             for symbol, signature, threads, lines, *rest in self._own
         )
-        whole = [kind, self._counters, *sections, *functions]
+        whole = [kind, [line for line, _ in self._counters], *sections, *functions]
         return Kernel(
             op.kernel,
             op.template,
@@ -341,7 +360,7 @@ class Launches:
             flops=flops,
             bytes=moved_bytes(self.node),
             inplace=self.inplace,
-            launches=tuple(self._grids),
+            launches=tuple(alone),
             parts=parts,
             choice=choice,
             note=note,

@@ -33,12 +33,15 @@ def places_of_sums(problem: Problem, splits: int) -> list[str]:
     return [f"  static constexpr int run = {run};", f"{head}{at}; }}"]
 
 
-def second_launch(problem: Problem, splits: int, epilogue: str) -> tuple[list[str], int, str]:
+def second_launch(
+    problem: Problem, splits: int, epilogue: str, ascending: bool = False
+) -> tuple[list[str], int, str]:
     """The statements of the launch that adds so many parts, of `FEW_THREADS`; its blocks; and what
-    it is called."""
+    it is called. A thread adds all parts of a sum if they are to be `ascending`."""
     batches, m, n, _ = problem.sizes
     itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
-    lanes, (run, _) = lanes_of(splits, itemsize), _finish(problem, splits)
+    lanes = 1 if ascending else lanes_of(splits, itemsize)
+    run, _ = _finish(problem, splits)
     lines = [
         partial_sums(problem),
         f"finish_splits<Problem, {lanes}>(block, partial, {epilogue});",

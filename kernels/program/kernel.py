@@ -75,6 +75,11 @@ class Kernel:
     one order make the same bits of the same terms. Empty where nothing is promised."""
 
     @property
+    def joined(self) -> tuple[GridLaunch, ...]:
+        """On CUDA: the launches that are parts of a joined launch, if this kernel's can be."""
+        return (self.parts and self.parts.launches) or self.launches
+
+    @property
     def fills(self) -> bool:
         """On CUDA: whether blocks that hold what they read fill a multiprocessor each."""
         return self.held > 0 and any(launch.patches for launch in self.launches)
@@ -100,11 +105,13 @@ class Parts:
     There each launch is a device function of its symbol, whose first parameter is the block that it
     does the work of; then come the kernel's arguments. The type of the last launch's blocks, and of
     those of all that reduce, is `Block`, which is not defined there. Of each launch a
-    multiprocessor shall hold so many blocks at least (`resident`; 0: any number)."""
+    multiprocessor shall hold so many blocks at least (`resident`; 0: any number). Where the kernel
+    draws tickets, `launches` that draw none and leave the same bits are in the place of its own."""
 
     headers: tuple[str, ...]
     text: str
     resident: tuple[int, ...] = ()
+    launches: tuple[GridLaunch, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ and a wait of all blocks would make each wait for both.
 
 The estimate: a step alone takes a launch for each of its kernel's, and its work. In a joined launch
 it takes its work, times `_slower`, and the waits. A wait takes `Rates.barrier`; a step stays alone
-that would not gain, and a run of steps if what it gains is less than `MARGIN` of its time.
+that would not gain, and a run of steps if what it gains is less than `MARGIN` of its time. A kernel
+whose last blocks draw tickets takes a launch more as parts, which draw none; runs are tried with
+such steps, then without.
 """
 
 from __future__ import annotations
@@ -64,13 +66,16 @@ def joined(plan: Plan) -> Plan:
     kind = kind_of(plan.device)
     if plan.streams > 1 or not kind.rates.barrier:
         return plan
-    found: list[Joined] = []
-    for number, steps in _runs(plan, kind):
-        run = _Run(plan, number, f"{identifier(plan.name)}_{len(found)}")
-        run.add(steps)
-        before, after = run.estimate(kind)
-        if after <= (1 - MARGIN) * before and len(run.pointers) <= MOST_ARGUMENTS:
-            found.append(run.joined())
+    chosen: list[_Run] = []
+    for draws in (True, False):  # what gains too little with them may do without
+        for number, steps in _runs(plan, kind, draws):
+            run = _Run(plan, number)
+            run.add(steps)
+            apart = all(run.stop <= x.first or x.stop <= run.first for x in chosen)
+            if apart and run.gains(kind):
+                chosen.append(run)
+    chosen.sort(key=lambda run: run.first)
+    found = [run.joined(f"{identifier(plan.name)}_{n}") for n, run in enumerate(chosen)]
     return replace(plan, joined=tuple(found), notes=(*plan.notes, *map(_note, found)))
 
 
@@ -85,8 +90,9 @@ def _waits(parts: Sequence[Part | Repeat]) -> int:
     return sum(p.waits + (0 if isinstance(p, Part) else _waits(p.parts)) for p in parts)
 
 
-def _runs(plan: Plan, kind: Kind) -> Iterator[tuple[int, list[Step]]]:
-    """Neighbours that gain, with the number of the first."""
+def _runs(plan: Plan, kind: Kind, draws: bool) -> Iterator[tuple[int, list[Step]]]:
+    """Neighbours that gain, with the number of the first; with those that draw tickets alone, or
+    without."""
     run: list[Step] = []
     number = first = 0
     filled = False
@@ -99,7 +105,7 @@ def _runs(plan: Plan, kind: Kind) -> Iterator[tuple[int, list[Step]]]:
                 yield first, run[: len(run) - copies]
             run = run[len(run) - copies :]
             first, filled = number - copies, fills
-        if fills or _gains(plan, step, kind):
+        if fills or ((draws or not _draws(plan, step)) and _gains(plan, step, kind)):
             first = first if run else number
             run.append(step)
         elif run:
@@ -114,6 +120,11 @@ def _copies_at_end(run: Sequence[Step]) -> int:
     return next((n for n, x in enumerate(reversed(run)) if not isinstance(x, Copy)), len(run))
 
 
+def _draws(plan: Plan, step: Step) -> bool:
+    """Whether a step draws tickets where it is alone."""
+    return isinstance(step, Launch) and plan.kernels[step.kernel].draws
+
+
 def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
     """Whether a step is faster as a part, if all wait before it."""
     if isinstance(step, Loop):
@@ -125,15 +136,14 @@ def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
     if plan.kernels[step.kernel].fills:  # it takes more registers than two blocks have each
         return False
     alone, part = _times(plan, plan.kernels[step.kernel], kind)
-    return part + kind.rates.barrier * len(plan.kernels[step.kernel].launches) < alone
+    return part + kind.rates.barrier * len(plan.kernels[step.kernel].joined) < alone
 
 
 def _times(plan: Plan, kernel: Kernel, kind: Kind) -> tuple[float, float]:
     """Microseconds of a kernel alone, and of what it does as part of a joined launch."""
     alone = Machine(plan.device).kernel(kernel).microseconds
-    launches = kernel.launches
-    work = alone - max(1, len(launches)) * kind.rates.launch
-    return alone, work * max((_slower(x, kind) for x in launches), default=1.0)
+    work = alone - max(1, len(kernel.launches)) * kind.rates.launch
+    return alone, work * max((_slower(x, kind) for x in kernel.joined), default=1.0)
 
 
 def _slower(launch: GridLaunch, kind: Kind) -> float:
@@ -151,7 +161,6 @@ class _Run:
 
     plan: Plan
     first: int
-    name: str
     parts: list[Part | Repeat] = field(default_factory=list)
     texts: list[AnyText] = field(default_factory=list)
     pointers: dict[tuple[str, int], Range] = field(default_factory=dict)
@@ -163,15 +172,16 @@ class _Run:
         self.parts, self.texts = [p for p, _ in found], [t for _, t in found]
         self.stop = self.first + len(all_steps(steps))
 
-    def joined(self) -> Joined:
-        kernel = joined_kernel(self.name, self.texts, len(self.pointers))
+    def joined(self, name: str) -> Joined:
+        kernel = joined_kernel(name, self.texts, len(self.pointers))
         arguments = tuple(replace(r, moves=()) for r in self.pointers.values())
         return Joined(self.first, self.stop, tuple(self.parts), kernel, arguments)
 
-    def estimate(self, kind: Kind) -> tuple[float, float]:
-        """Microseconds of the steps alone, and joined."""
+    def gains(self, kind: Kind) -> bool:
+        """Whether the steps are faster joined by so much that they should be, and can be."""
         alone, within = self._sums(self.texts, kind)
-        return alone, within + kind.rates.launch
+        fast = within + kind.rates.launch <= (1 - MARGIN) * alone
+        return fast and len(self.pointers) <= MOST_ARGUMENTS
 
     def _sums(
         self, texts: Sequence[AnyText], kind: Kind, holds: PartText | None = None
@@ -237,8 +247,8 @@ class _Walk:
                 yield Part(number, 0, waits), replace(text, nbytes=size, aligned=aligned)
             elif isinstance(step, Launch):
                 kernel = self.run.plan.kernels[step.kernel]
-                for launch in range(len(kernel.launches)):
-                    alone = math.prod(kernel.launches[launch].grid) == 1
+                for launch in range(len(kernel.joined)):
+                    alone = math.prod(kernel.joined[launch].grid) == 1
                     waits = not own and self.waits(step.reads, step.writes, alone)
                     text = self.text(step, kernel, launch, step.arguments, waits, loops)
                     yield Part(number, launch, waits, own), replace(text, own=own)
@@ -256,7 +266,7 @@ class _Walk:
         for n, step in enumerate(loop.steps):
             assert isinstance(step, Launch), "loops that hold something launch and nothing else"
             kernel = plan.kernels[step.kernel]
-            for launch in range(len(kernel.launches)):
+            for launch in range(len(kernel.joined)):
                 late = (n, launch) in waits
                 text = self.text(step, kernel, launch, step.arguments, late, (loop,))
                 texts.append(replace(text, own=True))

@@ -53,7 +53,7 @@ def _expected(
         if isinstance(step, Loop):
             yield number, -1
         elif isinstance(step, Launch):
-            yield from ((number, n) for n in range(len(plan.kernels[step.kernel].launches)))
+            yield from ((number, n) for n in range(len(plan.kernels[step.kernel].joined)))
         elif isinstance(step, Copy):
             yield number, 0
         else:
@@ -94,7 +94,7 @@ class _Bytes:
             self.since = []
         alone, owned, shares = False, set[int](), tuple[object, ...]()
         if isinstance(step, Launch):
-            launch = self.plan.kernels[step.kernel].launches[part.launch]
+            launch = self.plan.kernels[step.kernel].joined[part.launch]
             shares = math.prod(launch.grid), launch.patches
             alone, owned = shares[0] == 1, {*launch.owned} if part.own else owned
         written = len(writes_of(step))

@@ -95,7 +95,8 @@ def test_the_bits_are_those_of_a_second_launch(name: str, cheap: pytest.MonkeyPa
     node, tile, splits = CASES[name]
     take(tile, splits, cheap)
     one, two = drawn(node), launched_twice(node)
-    assert one.draws and not two.draws and one.parts is None
+    assert one.draws and not two.draws
+    assert one.parts is not None and len(one.joined) == 2
     assert len(one.launches) == 1 and one.launches[0].grid[1] == splits
     assert f"k in {splits} parts added in order by the last block of a tile" in one.choice
     assert len(two.launches) == 2
@@ -144,6 +145,7 @@ def test_partial_sums_of_columns_are_joined_by_tiles(
     kernels = [here.plan.kernels[name] for name in joined(here)]
     for kernel in kernels:
         parts = kernel.launches[0].grid[0]
+        assert kernel.parts is None  # no other launch joins sums as groups of tiles do
         assert kernel.draws and f"int together = {parts // 4};" in kernel.source
         assert re.search(r"combine_partial<.*>\(workspace \+ \d+, 4\)", kernel.source)
         assert not any(launch.symbol.endswith("gather") for launch in kernel.launches)
