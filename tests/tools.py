@@ -59,19 +59,6 @@ def need_nvcc() -> Compiler:
     return nvcc() or missing("nvcc is not on the PATH")
 
 
-def need_nvdisasm() -> str:
-    """The path of nvdisasm, beside nvcc, on the PATH or in NVIDIA's wheels; else skips, or fails
-    where CI=true."""
-    nvcc = shutil.which("nvcc")
-    beside = [Path(nvcc).resolve().with_name("nvdisasm")] if nvcc else []
-    wheels = [Path(folder) / "nvidia" / "cu13" / "bin" / "nvdisasm" for folder in sys.path]
-    on_path = shutil.which("nvdisasm")
-    for path in (*beside, *([Path(on_path)] if on_path else []), *wheels):
-        if path.is_file():
-            return str(path)
-    return missing("nvdisasm is not installed")
-
-
 def need_cuda_compiler() -> Compiler:
     """NVRTC or nvcc; else skips, or fails where CI=true."""
     try:

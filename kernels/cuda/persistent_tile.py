@@ -1,7 +1,7 @@
 """Tiles of persistent.cuh, whose blocks hold their columns' operand in registers for all iterations
 of a loop, and which products in loops take them.
 
-The way of Persistent RNNs (Diamos et al., 2016), and of FlashRNN (Poeppel et al., 2024), which fuses
+The way of Persistent RNNs (Diamos et al., 2016) and of FlashRNN (Poeppel et al., 2024), which fuses
 the cell's pointwise part with tensor cores' products of two bytes: the weights of all units are on
 the chip, a share in each block, and what the units exchange once per iteration goes through the
 second-level cache.

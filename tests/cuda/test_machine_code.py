@@ -18,12 +18,13 @@ from benchmarks.workload import Workload
 from graphc import nn, optim
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.plan.plan import Launch, Plan, all_steps
-from tests.cuda.machine_code import Instruction, disassembled, moved
+from tests.cuda.machine_code import executed, moved
 from tests.tools import first_quick, need_nvdisasm, need_nvrtc
+from tools.gpu_model.sass import Block, disassembled
 
 OPTIONS: dict[str, Any] = {"device": "cuda", "streams": 1}
-Codes = dict[str, dict[str, list[Instruction]]]
-"""Instructions by kernel and symbol."""
+Codes = dict[str, dict[str, list[Block]]]
+"""Blocks of code by kernel and symbol."""
 
 
 @pytest.fixture
@@ -35,11 +36,9 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Codes
     def made(plan: Plan, arch: str, templates: Collection[str]) -> Codes:
         kernels = {name: k for name, k in plan.kernels.items() if k.template in templates}
 
-        def of(name: str) -> dict[str, list[Instruction]]:
+        def of(name: str) -> dict[str, list[Block]]:
             cubin = compile_cuda(kernels[name].source, name, arch, compiler=nvrtc)
-            folder = tmp_path / name
-            folder.mkdir()
-            return disassembled(cubin.image, nvdisasm, folder)
+            return disassembled(cubin.image, nvdisasm)
 
         with ThreadPoolExecutor(2) as pool:
             return dict(zip(kernels, pool.map(of, kernels), strict=True))
@@ -73,8 +72,8 @@ def multiplied(codes: Codes) -> dict[str, set[str]]:
     return {
         kernel: {
             i.opcode
-            for instructions in symbols.values()
-            for i in instructions
+            for blocks in symbols.values()
+            for i, _ in executed(blocks)
             if i.name in ("HMMA", "HGMMA", "UTMALDG")
         }
         for kernel, symbols in codes.items()
@@ -97,7 +96,9 @@ def test_products_of_float32_are_of_registers(code, arch: str):
     plan = graphc.compile(gradients, *map(graphc.spec, SHAPES), **OPTIONS).plan
     codes = code(plan, arch, (*PRODUCTS, "group"))
     assert not any(multiplied(codes).values())
-    names = [{i.name for x in symbols.values() for i in x} for symbols in codes.values()]
+    names = [
+        {i.name for x in symbols.values() for i, _ in executed(x)} for symbols in codes.values()
+    ]
     assert len(names) > 3 and all(found & {"FFMA", "FFMA2"} for found in names)
 
 
@@ -160,7 +161,7 @@ def test_nearly_all_bytes_move_sixteen_at_a_time(code, name: str):
     for kernel, symbols in code(plan, "sm_90a", templates).items():
         places = [p for x in launches(plan, kernel) for p in (*x.reads, *x.writes)]
         nbytes = sum(place.stop - place.start for place in places)
-        counts = [moved(instructions) for instructions in symbols.values()]
+        counts = [moved(blocks) for blocks in symbols.values()]
         total += nbytes
         wide += nbytes * sum(w for _, w in counts) / sum(n for n, _ in counts)
     assert total > 1e6 and wide / total >= 0.95, f"{wide / total:.3f} of {total / 1e6:.1f} MB"
