@@ -147,19 +147,19 @@ def _by_rows(problem: Problem) -> Way | None:
 
 
 def _persistent(problem: Problem) -> Way | None:
-    """The way in which blocks hold the columns' operand, if there is one: of an element that tensor
-    cores multiply exactly, without borders, whose sums are of one axis of rows and one of
-    columns."""
+    """The way in which blocks hold the columns' operand, if there is one: of float32, or an element
+    that tensor cores multiply exactly, without borders, whose sums are of one axis of rows and one
+    of columns."""
     batches, m, n, k = problem.sizes
     element = problem.a.element
-    plain = element == problem.b.element in SHORT
+    plain = element == problem.b.element in ("float", *SHORT)
     plain = plain and not (problem.a.borders or problem.b.borders)
     sums = problem.nest.node.output.type.dtype == "f32"
     if batches != 1 or problem.limits or problem.batch or not (plain and sums):
         return None
     if len(problem.rows) != 1 or len(problem.columns) != 1:
         return None
-    found = persistent_tile(m, n, k, problem.nest.section_count)
+    found = persistent_tile(m, n, k, problem.nest.section_count, element == "float")
     return Way(*found, 1, problem) if found else None
 
 

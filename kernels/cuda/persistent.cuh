@@ -41,6 +41,11 @@ struct Fours<as_bfloat> {
   }
 };
 template <>
+struct Fours<float> {  // which no tensor core multiplies as they are: persistent_exact.cuh
+  static constexpr int products = 2, words = 4;
+  GRAPHC_INLINE static unsigned word(const float* x, int i) { return __float_as_uint(x[i]); }
+};
+template <>
 struct Fours<tf32> {
   static constexpr int products = 2, words = 4;
   using Multiplied = tf32;
@@ -160,7 +165,13 @@ struct PersistentProduct {
             ring + ((warp * sections + s) * PATCH + row + i * 4) * PATCH + four) = {
             sum[s][0][i], sum[s][0][i + 1], sum[s][1][i], sum[s][1][i + 1]};
     block.sync();
-    if (m >= M || n >= section) return;
+    if (m < M && n < section) add_warps(ring, m, n, epilogue, loads);
+  }
+
+  // Gives the epilogue the sums of all warps, which lie [warp][section][row][column], of one element.
+  template <class Epilogue, class Loads>
+  GRAPHC_INLINE static void add_warps(const float* ring, int m, int n, const Epilogue& epilogue,
+                                      const Loads& loads) {
     float total[sections];
 #pragma unroll
     for (int s = 0; s < sections; s++) {

@@ -25,16 +25,17 @@ def launch_persistent(
     (_, m, n, _), body, (rows, weights) = problem.sizes, launches.node.body, operands
     across, blocks = -(-n // PATCH), count(m, n)
     a, b = (x.read.input for x in (problem.a, problem.b))
+    name = "Exact" if tile.exact else "Persistent"
     own = owned(body, epilogue.program, epilogue.pointers, (m, n))
     if tile.parts == 1:
-        product = "PersistentProduct<Problem>"
+        product = f"{name}Product<Problem>"
         launches.add(
             [f"{product}::run(block, {rows}, {weights}, {whole});"],
             blocks,
             owned=tuple(i for i in own if i not in (a, b)),
         )
     else:
-        product = f"PersistentParts<Problem, {tile.parts}>"
+        product = f"{name}Parts<Problem, {tile.parts}>"
         partial = "const auto partial = reinterpret_cast<float*>(workspace);"
         parts = f"{product}::run(block, {rows}, {weights}, partial);"
         # Arguments that a launch does not touch at all are owned too.

@@ -1,9 +1,9 @@
 """Tiles of persistent.cuh, whose blocks hold their columns' operand in registers for all iterations
 of a loop, and which products in loops take them.
 
-The way of Persistent RNNs (Diamos et al., 2016) and of FlashRNN (Poeppel et al., 2024), which fuses
-the cell's pointwise part with tensor cores' products of two bytes: the weights of all units are on
-the chip, a share in each block, and what the units exchange once per iteration goes through the
+The way of Persistent RNNs (Diamos et al., 2016), and of FlashRNN (Poeppel et al., 2024), which has
+the cell's pointwise part behind products of two bytes by tensor cores: the weights of all units are
+on the chip, a share in each block, and what the units exchange once per iteration goes through the
 second-level cache.
 """
 
@@ -14,7 +14,9 @@ from typing import ClassVar
 
 from graphc.kernels.cuda.figures import BYTES, MULTIPROCESSORS
 from graphc.kernels.cuda.own_patches import PATCH, count
+from graphc.kernels.cuda.row_tile import NEAR_BYTES
 from graphc.kernels.cuda.shell import THREADS
+from graphc.kernels.cuda.tiles import MULTIPLY_ADDS
 
 WARPS = THREADS // 32
 """Of a block, among which k, or columns, are dealt out."""
@@ -33,15 +35,21 @@ ALONE = 2000
 class PersistentTile:
     """As `Tile`: `m` rows and as many columns of each section, whose operand the block holds; `n`
     are the columns of all blocks and sections. Of several `parts` of k, as long as the columns are
-    many, a block takes 16 of each, for all columns, and its sums are added in a second launch."""
+    many, a block takes 16 of each, for all columns, and its sums are added in a second launch.
+    `exact` products are those of registers, of float32."""
 
     n: int
     parts: int = 1
+    exact: bool = False
     m: ClassVar[int] = PATCH
     groups: ClassVar[int] = 1
     threads: ClassVar[int] = THREADS
     blocks: ClassVar[int] = 1
-    header: ClassVar[str] = "persistent"
+
+    @property
+    def header(self) -> str:
+        """As of `Tile`."""
+        return "persistent_exact" if self.exact else "persistent"
 
     def units(self, sections: int) -> int:
         """Columns of each of `sections` among all blocks'."""
@@ -53,10 +61,16 @@ class PersistentTile:
         return count(rows, self.n) * across * PATCH * PATCH * 4 if self.parts > 1 else 0
 
 
-def persistent_tile(m: int, n: int, k: int, sections: int) -> tuple[float, PersistentTile] | None:
-    """The tile of a product of tf32 in a loop, with the cycles that it takes there; None where a
-    block's part of the columns' operand does not fit its registers, or all parts do not fit the
-    multiprocessors."""
+def persistent_tile(
+    m: int, n: int, k: int, sections: int, exact: bool = False
+) -> tuple[float, PersistentTile] | None:
+    """The tile of a product in a loop, with the cycles that it takes there; None where a block's
+    part of the columns' operand does not fit its registers, or all parts do not fit the
+    multiprocessors. Tensor cores take less time than what they read; registers, which are `exact`,
+    take theirs, and none where the operand is so small that it stays in L1: loops of float32 then
+    are parts of launches that do more."""
+    if exact and n * sections * k * 4 <= NEAR_BYTES:
+        return None
     across = -(-n // PATCH)
     parts = k // n if sections == 1 and k % n == 0 and k // n >= LEAST_PARTS else 1
     held = -(-k // (PATCH * WARPS)) * sections
@@ -67,5 +81,6 @@ def persistent_tile(m: int, n: int, k: int, sections: int) -> tuple[float, Persi
     blocks = count(m, n)
     rounds = -(-blocks // (MULTIPROCESSORS // across * across))
     moved = 2 * n if parts > 1 else k
-    cycles = rounds * ALONE + blocks * PATCH * moved * 4 / BYTES
-    return cycles, PersistentTile(n * sections, parts)
+    products = PATCH * PATCH * sections * k / MULTIPLY_ADDS if exact else 0.0
+    cycles = rounds * (ALONE + products) + blocks * PATCH * moved * 4 / BYTES
+    return cycles, PersistentTile(n * sections, parts, exact)

@@ -35,7 +35,7 @@ BLOCKS = 264
 kernels, and with them results, do not depend on the device."""
 
 
-JOINABLE = ("contract", "persistent", "pointwise", "reduce", "rows")
+JOINABLE = ("contract", "persistent", "persistent_exact", "pointwise", "reduce", "rows")
 """The headers whose templates take the block that they do the work of: several such kernels can be
 parts of one launch (joined.py)."""
 TENSOR_HEADERS = (

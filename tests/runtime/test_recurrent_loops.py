@@ -112,21 +112,25 @@ NODES = {
     ("LSTM", 64, "float32"): 9,
     ("LSTM", 64, "tf32"): 14,
     ("LSTM", 64, "bfloat16"): 13,
+    ("LSTM", 512, "float32"): 26,
     ("LSTM", 512, "tf32"): 28,
     ("LSTM", 512, "bfloat16"): 32,
     ("GRU", 64, "float32"): 11,
     ("GRU", 64, "tf32"): 13,
     ("GRU", 64, "bfloat16"): 14,
+    ("GRU", 512, "float32"): 26,
     ("GRU", 512, "tf32"): 29,
     ("GRU", 512, "bfloat16"): 37,
     ("Peephole", 64, "float32"): 11,
     ("Peephole", 64, "tf32"): 9,
     ("Peephole", 64, "bfloat16"): 9,
+    ("Peephole", 512, "float32"): 26,
     ("Peephole", 512, "tf32"): 24,
     ("Peephole", 512, "bfloat16"): 26,
     ("Gated", 64, "float32"): 3,
     ("Gated", 64, "tf32"): 9,
     ("Gated", 64, "bfloat16"): 11,
+    ("Gated", 512, "float32"): 15,
     ("Gated", 512, "tf32"): 18,
     ("Gated", 512, "bfloat16"): 20,
 }
@@ -146,11 +150,13 @@ def test_how_many_nodes_a_step_takes(case: tuple[str, int, str], nodes: int) -> 
 
 PLAYED = [
     (cell, precision, size)
-    for size in [(32, 16), (36, 40), (33, 9)]
+    for size in [(32, 16), (36, 40), (33, 9), (81, 20)]
     for precision in ["bfloat16", "tf32", "float32"]
     for cell in CELLS
+    if precision == "float32" or size[0] < 81
 ]
-"""Cell, precision, width and batch; the first width has blocks that own rows."""
+"""Cell, precision, width and batch. The first width has blocks that own rows; the last one weights
+that blocks hold in float32 too, but for the gated cell's."""
 
 
 @pytest.mark.parametrize("case", first_quick(len(CELLS), PLAYED), ids=str)
@@ -173,7 +179,7 @@ def test_the_bits_are_the_same_however_it_is_played(
     losses, states = [], []
     for device, options in ways:
         step, model = step_of(cell, device, width, batch, STEPS, precision=precision, **options)
-        if not losses and (precision != "float32" or width == 32):
+        if not losses and (precision != "float32" or width == 32 or (width, cell) == (81, "LSTM")):
             assert step.plan is not None and loops(step.plan)
         losses.append([float(step(x, y)) for _ in range(2)])
         states.append(model.state_dict())
@@ -184,15 +190,20 @@ def test_the_bits_are_the_same_however_it_is_played(
         np.testing.assert_allclose(value, states[4][name], atol=1e-3)
 
 
-@pytest.mark.parametrize("size", [(16, 32), (20, 130)])
-@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
+@pytest.mark.parametrize("size", [(16, 32), (20, 162)])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_operands_are_rounded_where_they_are_read(
     precision: str, size: tuple[int, int], clean_environment: pytest.MonkeyPatch
 ) -> None:
-    """Whole numbers of more bits than are multiplied, by blocks that own rows and those that hold
-    columns: sums are exact."""
+    """Whole numbers of more bits than are multiplied in less than float32, by blocks that own rows
+    and those that hold columns: sums are exact."""
     clean_environment.setitem(target.KINDS, "sim", target.GPU)
-    nearest = {"tf32": nearest_tf32, "bfloat16": nearest_bf16}[precision]
+    rounds: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "float32": np.array,
+        "tf32": nearest_tf32,
+        "bfloat16": nearest_bf16,
+    }
+    nearest = rounds[precision]
     rows, k = size
     random = np.random.default_rng(k)
     h = random.integers(-5000, 5000, (rows, k)).astype(np.float32)
@@ -211,7 +222,8 @@ def test_operands_are_rounded_where_they_are_read(
     (kernel,) = (x for x in program.plan.kernels.values() if x.held)
     assert ("own" in kernel.choice) == (size == (16, 32))
     first, second = program(h, w)
-    assert np.array_equal(first, -nearest(h) @ w.T) and not np.array_equal(first, -h @ w.T)
+    assert np.array_equal(first, -nearest(h) @ w.T)
+    assert np.array_equal(first, -h @ w.T) == (precision == "float32")
     assert np.array_equal(second, -nearest(first) @ w.T)
 
 
