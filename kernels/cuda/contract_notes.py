@@ -55,6 +55,9 @@ def told(
         by, multiplied = "tensor cores", f"patches of {tile.images} x {tile.lines} lines"
     elif isinstance(tile, GradientTile):
         by, multiplied = "tensor cores", f"{tile.m} x {tile.n} channels of all taps"
+    elif isinstance(tile, PersistentTile) and not tile.exact:
+        by, multiplied = "tensor cores", f"{tile.m} x {tile.m} of each section"
+        element = {"as_bfloat": "bfloat"}.get(element, element)  # packed where they are read
     elif isinstance(tile, TensorTile):
         by = "tensor cores by wgmma" if isinstance(tile, GroupTile) else "tensor cores"
         by += " of what TMA copies" if isinstance(tile, BulkTile) else ""
