@@ -154,3 +154,15 @@ def test_behind_the_rounding_the_meaning_is_proved(precision: str, monkeypatch: 
     )
     (note,) = (n for n in program.plan.notes if n.startswith("meaning: "))
     assert note.endswith("results proved equal")
+
+
+def test_what_loops_round_behind_hoisting_is_meant(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GRAPHC_CHECK", "meaning")
+    h, w = graphc.spec((4, 8)), graphc.spec((8, 8))
+
+    def fn(h: Any, w: Any) -> Any:
+        return graphc.scan(lambda h, _: (graphc.tanh(h @ w), None), h, np.zeros(3, "f4"))[0]
+
+    program = graphc.compile(fn, h, w, device="cuda", precision="bfloat16")
+    assert "read_bf16" in str(program.graph)
+    assert "meaning: 1 of 1 results proved equal" in program.plan.notes

@@ -21,7 +21,7 @@ from graphc.meaning.terms import Terms
 from graphc.meaning.trial import difference
 from graphc.meaning.walk import Walker
 
-REDEFINES = ("narrow_products", "round_products")
+REDEFINES = ("narrow_products", "narrow_hoisted", "round_products")
 """Passes that round what is multiplied, as the user asked: what is meant is the graph behind it."""
 FRAMES = 100_000
 """Calls within calls that a long chain of nodes may need."""
