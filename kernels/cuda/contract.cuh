@@ -175,6 +175,8 @@ struct Contract {
     constexpr int run = Epilogue::run, across = BN / run;
     constexpr int rows = BM / ceil_div(Tile::groups * BM * Tile::pitch * sizeof(T), shared_bytes);
     static_assert(BM % rows == 0, "whole parts");
+    constexpr bool stays = Tile::threads % across == 0;
+    const auto& own = of_columns<stays>(epilogue, n0 + threadIdx.x % across * run);
     for (int first = 0; first < BM; first += rows) {
       const T* const ring = exchange<rows>(block, sums, tiles, first);
 #pragma unroll 4
@@ -182,7 +184,7 @@ struct Contract {
         const int m = m0 + first + i / across, n = i % across * run;
         if (m >= M || n0 + n >= N) continue;
         const T* const sum = ring + i / across * Tile::pitch + n;
-        apply_run<N>(epilogue, batch, m, n0 + n, sum);
+        apply_run<N>(own, batch, m, n0 + n, sum);
       }
     }
   }

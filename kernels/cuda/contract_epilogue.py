@@ -12,7 +12,7 @@ from graphc.kernels.program.access import Domain, Place
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.nest import Border
 from graphc.kernels.program.parts import Part
-from graphc.kernels.program.statement import Program
+from graphc.kernels.program.statement import Address, Call, Load, Program, Store
 from graphc.ops.logic import C_TYPES
 
 PLACE = ("int batch", "int row", "int column")
@@ -51,13 +51,23 @@ def functor(
     one, several, fields = [], [], []
     if runs is not None:
         added = sums.added(epilogue.wanted) if sums else ()
-        text = runs.lines(indices, index, define, f"const {element} sum = sums.at[step];", added)
+        given, vectors = f"const {element} sum = sums.at[step];", "columns" if runs.vectors else ""
+        text = runs.lines(indices, index, define, given, added, vectors)
         taken = [f"const Run<{element}, {RUN}>& sums", *(["Results& results"] if sums else ())]
+        taken += ["const Columns& columns"] if vectors else []
         several = [
             *wrapped("  GRAPHC_INLINE void operator()(", [*PLACE, *taken], ") const {"),
             *(line if line[0] == "#" else f"    {line}" for line in text),
             "  }",
         ]
+        if vectors:
+            place = _index(problem, axes[-1], indices[-1], index)
+            fields = _columns(runs, indices, place, nest.extents(axes[-1]))
+            several += [
+                *wrapped("  GRAPHC_INLINE void operator()(", [*PLACE, taken[0]], ") const {"),
+                "    (*this)(batch, row, column, sums, columns(column));",
+                "  }",
+            ]
     if sums is not None:
         fields = sums.fields
     else:
@@ -99,6 +109,53 @@ def functor(
     ]
 
 
+def _columns(runs: Runs, indices: list[str], place: str, extent: int) -> list[str]:
+    """What a run of columns loads of vectors that are not aligned, for all of its rows; and that
+    its sums leave as a whole run if nothing else is loaded: what is stored has places for it."""
+    fields, loads, lane = [], [], [*indices[:-1], "lane"]
+    for load in runs.vectors:
+        (name, dtype), (address,) = load.results[0], load.arguments
+        assert isinstance(address, Address) and address.access
+        fields.append(f"    Run<{C_TYPES[dtype]}, {RUN}> {name};")
+        loads.append(f"{name}.at[step] = {address.pointer}[{address.access.text(lane)}];")
+    return [
+        "",
+        f"  static constexpr bool pads = {str(_pads(runs, extent)).lower()};",
+        "  struct Columns {",
+        *fields,
+        "  };",
+        "  GRAPHC_INLINE Columns columns(int column) const {",
+        f"    {place}",
+        "    Columns found = {};",
+        "#pragma unroll",
+        f"    for (int step = 0; step < {RUN}; step++) {{",
+        f"      const int lane = {indices[-1]} + step;",
+        f"      if (lane >= {extent}) continue;",
+        *(f"      found.{text}" for text in loads),
+        "    }",
+        "    return found;",
+        "  }",
+    ]
+
+
+def _pads(runs: Runs, extent: int) -> bool:
+    """Whether all that is stored has places behind so many columns, and no other image is read."""
+    for s in runs.each.statements:
+        if isinstance(s, Call) or (isinstance(s, Load) and s not in runs.vectors):
+            return False
+        if isinstance(s, Store):
+            type = runs.used[s.pointers[0]].type
+            axis = type.layout.axis
+            if (
+                axis is None
+                or type.shape[axis] != extent
+                or type.layout.width % RUN
+                or extent % RUN == 0
+            ):
+                return False
+    return True
+
+
 def _merged(problem: Problem, epilogue: Epilogue) -> tuple[Epilogue, list[tuple[int, ...]]]:
     """The epilogue over as few axes as can be, and what kept axes each of them stands for."""
     kept = kept_axes(problem)
@@ -116,6 +173,7 @@ def runs_of_sums(problem: Problem, epilogue: Epilogue, tails: bool = False) -> R
     if nest.sections is not None or not wide or not axes or axes[-1][-1] != wide[-1]:
         return None
     padded = any(limit.axes & {*columns} for limit in problem.limits)
+    tails = tails and nest.extents(axes[-1]) == nest.extents(columns)
     if nest.node.output.type.numpy_dtype.itemsize != 4 or padded:
         return None
     part = Part((), merged.domain, merged.program, merged.pointers)

@@ -34,16 +34,54 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Run {
   T at[N];
 };
 
+// Whether an epilogue loads something of a run of columns for all of their rows, its Columns, and
+// whether it stores whole runs where columns that do not exist have a place behind the last.
+template <class Epilogue, class = void>
+struct KnowsColumns {
+  static constexpr bool yes = false, pads = false;
+};
+template <class Epilogue>
+struct KnowsColumns<Epilogue, decltype(void(Epilogue::pads))> {
+  static constexpr bool yes = true, pads = Epilogue::pads;
+};
+template <class Epilogue>
+constexpr bool knows_columns = KnowsColumns<Epilogue>::yes;
+
 // Gives an epilogue the run of sums from column n on, or, one by one, those of N columns that are left.
 template <int N, class Epilogue, class T>
 GRAPHC_INLINE void apply_run(const Epilogue& epilogue, int batch, int m, int n, const T* sums) {
   constexpr int run = Epilogue::run, left = N % run;
   if constexpr (run == 1) epilogue(batch, m, n, *sums);
-  else if (left == 0 || n + run <= N)
+  else if (left == 0 || KnowsColumns<Epilogue>::pads || n + run <= N)
     epilogue(batch, m, n, *reinterpret_cast<const Run<T, run>*>(sums));
   else
 #pragma unroll
     for (int i = 0; i < left; i++) epilogue(batch, m, n + i, sums[i]);
+}
+
+// An epilogue of one run of columns, with what it loads for all their rows.
+template <class Epilogue>
+struct OfColumns {
+  static constexpr int run = Epilogue::run;
+  static constexpr bool pads = KnowsColumns<Epilogue>::pads;
+  const Epilogue& epilogue;
+  typename Epilogue::Columns columns;
+  template <class T>
+  GRAPHC_INLINE void operator()(int batch, int m, int n, T sum) const {
+    epilogue(batch, m, n, sum);
+  }
+  template <class T>
+  GRAPHC_INLINE void operator()(int batch, int m, int n, const Run<T, run>& sums) const {
+    epilogue(batch, m, n, sums, columns);
+  }
+};
+// The epilogue of the run of columns from n on, in which a thread `Stays`: itself, if it does not or
+// loads nothing for all rows.
+template <bool Stays, class Epilogue>
+GRAPHC_INLINE decltype(auto) of_columns(const Epilogue& epilogue, int n) {
+  if constexpr (Stays && knows_columns<Epilogue>)
+    return OfColumns<Epilogue>{epilogue, epilogue.columns(n)};
+  else return (epilogue);
 }
 
 // Any struct of whole words from the lane whose number differs in `lanes`.

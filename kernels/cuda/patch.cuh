@@ -314,9 +314,11 @@ struct PatchProduct {
           block, shared, results, epilogue, block.x() / tiles_n, n0 / BN,
           n0 / run + threadIdx.x % wide, N / run);
     } else {
-      each_run<run, threads, 4>(
+      constexpr int active = knows_columns<Epilogue> ? lines * wide : threads;
+      const auto& own = of_columns<true>(epilogue, n0 + threadIdx.x % wide * run);
+      each_run<run, active, 4>(
           block, shared, sum, n0, p0, image0,
-          [&](int pixel, int n, const float* sums) { apply_run<N>(epilogue, 0, pixel, n, sums); });
+          [&](int pixel, int n, const float* sums) { apply_run<N>(own, 0, pixel, n, sums); });
     }
   }
 

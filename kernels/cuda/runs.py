@@ -37,6 +37,14 @@ class Runs:
     each: Program
     used: Mapping[str, Value]
 
+    @property
+    def vectors(self) -> list[Load]:
+        """The loads of a vector that is not aligned."""
+        statements = self.each.statements
+        inner = max(d for s in statements for a in s.accesses for d in range(len(a.strides)))
+        loads = [s for s in statements if isinstance(s, Load)]
+        return [s for s in loads if _is_vector(s, inner) and not self._whole(s, inner)]
+
     def lines(
         self,
         names: list[str],
@@ -44,15 +52,18 @@ class Runs:
         define: Callable[[Program], list[str]],
         given: str = "",
         last: Sequence[str] = (),
+        vectors: str = "",
     ) -> list[str]:
         """The statements of the run at the indices `names` of its first element. `define` gives
         the definitions of those of the indices that a program uses; `given` is a statement that
-        comes first for element `step`, `last` are some that come last."""
+        comes first for element `step`, `last` are some that come last. `vectors` names a struct
+        that has the elements of vectors that are not aligned."""
         inner = len(names) - 1
         loads = [s for s in self.each.statements if isinstance(s, Load) and self._whole(s, inner)]
         stores = [s for s in self.each.statements if isinstance(s, Store) and self._whole(s, inner)]
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
         lane = [*names[:-1], "lane"]
+        known = {id(s): f"{vectors}.{s.results[0].name}" for s in self.vectors if vectors}
         whole = Program((*self.once.statements, *self.each.statements), {}, {})
         lines = [*define(whole), *self.once.lines(names, "1")]
         lines += [call_of_run(s, names, self.length) for s in self.each.statements if _calls(s)]
@@ -63,12 +74,12 @@ class Runs:
             )
         lines += [f"{self._memory(store, names)[0]} {runs[id(store)]};" for store in stores]
         lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
-        alone = self.each.only(lambda s: id(s) not in runs and not _calls(s))
+        alone = self.each.only(lambda s: id(s) not in {*runs, *known} and not _calls(s))
         if alone.used(lane) & {"lane"}:
             lines.append(f"  const {index} lane = {names[-1]} + step;")
         lines += [f"  {given}"] if given else []
         for statement in self.each.statements:
-            name = runs.get(id(statement), "")
+            name = known.get(id(statement)) or runs.get(id(statement), "")
             lines.append(f"  {_step(statement, name, lane)}")
         lines += [*(f"  {line}" for line in last), "}"]
         for store in stores:
