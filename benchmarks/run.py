@@ -18,6 +18,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import graphc
 from benchmarks.measure import Case, GpuStep, main
 from benchmarks.workload import RATES, Data, Workload
@@ -85,10 +87,14 @@ def backward(model: Model, x: graphc.Tensor, y: graphc.Tensor) -> list[graphc.Te
     return [dx, *parameters.values()]
 
 
-def compiled(workload: Workload, data: Data, mode: str, options: Mapping[str, Any]) -> Any:
-    """A workload's training step or forward pass, by `graphc.compile` with these options."""
-    model = Model(workload, data)
-    x, y = (graphc.spec(a.shape, a.dtype) for a in (data.x, data.y))
+def compiled(
+    workload: Workload, data: Data, mode: str, options: Mapping[str, Any], dtype: str = "float32"
+) -> Any:
+    """A workload's training step or forward pass, by `graphc.compile` with these options; `dtype`
+    is that of parameters and of inputs that are no labels."""
+    model = Model(workload, data).to(dtype)
+    dtypes = (dtype if a.dtype == np.float32 else a.dtype for a in (data.x, data.y))
+    x, y = map(graphc.spec, (data.x.shape, data.y.shape), dtypes)
     if mode == "forward":
         return graphc.compile(model, x, **options)
     if workload.rule is None:

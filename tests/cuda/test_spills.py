@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 import graphc
 from benchmarks.workloads import WORKLOADS
 from graphc import nn, optim, spec
+from graphc.config import early_launch
 from graphc.errors import CompileError
 from graphc.runtime.cuda.compile import Compiler
 from graphc.trace import current_builder
 from tests.tools import first_quick, need_nvcc, need_nvrtc
 from tools.spills import __main__ as command
-from tools.spills.cases import SETTINGS, texts
+from tools.spills.cases import SETTINGS, asked, texts
 from tools.spills.compiling import spills, usages
 from tools.spills.texts import plain
 
@@ -183,6 +185,38 @@ def test_the_command_ends_well_where_nothing_spills(compiler: Compiler, monkeypa
     assert capsys.readouterr().out.splitlines()[-1] == "0 spill"
 
 
+@pytest.mark.parametrize("settings", [s for s in SETTINGS if s not in ("early", "tma")])
+def test_settings_make_texts_of_their_own(settings: str):
+    """In an LSTM, or in LeNet where the last blocks add. `early` is compiled otherwise; `tma` asks
+    for larger matrices."""
+    workload = WORKLOADS["lstm-h512-b64" if settings == "streams" else "mnist-cnn-b100"]
+    other = SETTINGS["bfloat16" if settings == "wgmma" else "tf32"]
+    made, others = (
+        {plain(text)[0] for text in texts(workload, each).values()}
+        for each in (SETTINGS[settings], other)
+    )
+    assert settings == "tf32" or made - others
+
+
+def test_joined_launches_are_compiled_too():
+    made = texts(WORKLOADS["mlp-4x256-b16"], SETTINGS["tf32"])
+    assert [name for name in made if name.endswith("_joined")]
+
+
+def test_launches_that_begin_early_are_compiled_as_such(compiler: Compiler, monkeypatch):
+    made = texts(WORKLOADS["mlp-small-b20"], SETTINGS["tf32"])
+    monkeypatch.setattr(command, "texts", lambda workload, settings: dict([*made.items()][:1]))
+    name = "nvrtc" if compiler.command == ("nvrtc",) else "nvcc"
+    for settings in ("tf32", "early"):
+        options = ["--workloads", "mlp-small-b20", "--settings", settings, "--archs", "sm_90a"]
+        with pytest.raises(SystemExit):
+            command.main([*options, "--compilers", name])
+    folder = Path(os.environ["GRAPHC_CACHE_DIR"]) / "cuda"
+    images = {path.read_bytes() for path in folder.glob("*.cubin")}
+    assert len(images) == 2
+    assert early_launch() is False
+
+
 @pytest.mark.parametrize("option", ["workloads", "settings", "archs", "compilers"])
 def test_an_unknown_word_is_an_error_that_lists_those_that_are_there(option: str):
     known = command.KNOWN[option]
@@ -213,10 +247,11 @@ def test_texts_that_differ_in_names_and_comments_alone_are_one():
 def test_no_kernel_of_a_workload_spills(workload: str, settings: str):
     """With the compiled cache of the user, so that nothing is compiled twice."""
     made = texts(WORKLOADS[workload], SETTINGS[settings])
-    found = [
-        f"{name} {arch} {spill}"
-        for name, needed in NEEDED.items()
-        for arch in SETTINGS[settings].archs
-        for spill in spills(dict(usages(made, needed(), arch)))
-    ]
+    with asked(SETTINGS[settings]):
+        found = [
+            f"{name} {arch} {spill}"
+            for name, needed in NEEDED.items()
+            for arch in SETTINGS[settings].archs
+            for spill in spills(dict(usages(made, needed(), arch)))
+        ]
     assert made and found == []

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from benchmarks.workloads import WORKLOADS
 from graphc.runtime.cuda.compile import Compiler
-from tools.spills.cases import SETTINGS, texts
+from tools.spills.cases import SETTINGS, asked, texts
 from tools.spills.compiling import COMPILERS, Spill, spills, usages
 
 KNOWN: Mapping[str, Collection[str]] = {
@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made = texts(WORKLOADS[workload], SETTINGS[settings]) if archs else {}
         for arch, name in itertools.product(archs, compilers):
             title = f"{workload} {settings} {name} {arch}"
-            count += len(tried(title, made, compilers[name], arch, options.threads))
+            with asked(SETTINGS[settings]):
+                count += len(tried(title, made, compilers[name], arch, options.threads))
     print(f"{count} spill")
     sys.exit(1 if count else 0)
 

@@ -14,37 +14,53 @@ from benchmarks.workload import Workload
 
 @dataclass(frozen=True)
 class Settings:
-    """A `precision` of `compile`, variables of the environment that are 1, and the
-    architectures that have what they ask for."""
+    """A `precision` of `compile`, variables of the environment and their values, the architectures
+    that have what they ask for, the dtype of parameters and inputs, and how many streams."""
 
     precision: str
-    asked: tuple[str, ...] = ()
+    asked: tuple[tuple[str, str], ...] = ()
     archs: tuple[str, ...] = ("sm_90a", "sm_80")
+    dtype: str = "float32"
+    streams: int = 1
 
 
+HOPPER = ("sm_90a",)
+WGMMA, TMA = ("GRAPHC_WGMMA", "1"), ("GRAPHC_TMA", "1")
 SETTINGS: Mapping[str, Settings] = {
     "float32": Settings("float32"),
     "tf32": Settings("tf32"),
     "float32x3": Settings("float32x3"),
     "bfloat16": Settings("bfloat16"),
-    "clusters": Settings("tf32", ("GRAPHC_CLUSTERS",), ("sm_90a",)),
-    "wgmma": Settings("bfloat16", ("GRAPHC_WGMMA",), ("sm_90a",)),
-    "tma": Settings("bfloat16", ("GRAPHC_WGMMA", "GRAPHC_TMA"), ("sm_90a",)),
+    "float16": Settings("float32", dtype="float16"),
+    "streams": Settings("tf32", streams=4),
+    "launches": Settings("tf32", (("GRAPHC_TICKETS", "0"),)),
+    "early": Settings("tf32", (("GRAPHC_EARLY_LAUNCH", "1"),), HOPPER),
+    "clusters": Settings("tf32", (("GRAPHC_CLUSTERS", "1"),), HOPPER),
+    "wgmma": Settings("bfloat16", (WGMMA,), HOPPER),
+    "tma": Settings("bfloat16", (WGMMA, TMA), HOPPER),
 }
+"""`early` has the texts of `tf32`: it is compiled otherwise, so `asked` holds while it is."""
 
 
 def texts(workload: Workload, settings: Settings) -> dict[str, str]:
-    """The CUDA text of each kernel of a step on one stream, by the kernel's name."""
-    options = {"device": "cuda", "streams": 1, "precision": settings.precision}
+    """The CUDA text of each kernel of a step, joined launches included, by the kernel's name."""
+    options = {
+        "device": "cuda",
+        "streams": settings.streams,
+        "precision": settings.precision,
+    }
     mode = "train" if "train" in workload.modes else "forward"
-    with _asked(settings.asked):
-        return dict(compiled(workload, workload.data(), mode, options).kernels)
+    with asked(settings):
+        program = compiled(workload, workload.data(), mode, options, settings.dtype)
+    joined = {run.kernel.name: run.kernel.source for run in program.plan.joined}
+    return {**program.kernels, **joined}
 
 
 @contextmanager
-def _asked(variables: tuple[str, ...]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(dict.fromkeys(variables, "1"))
+def asked(settings: Settings) -> Iterator[None]:
+    """The block in which the environment asks for what the settings name."""
+    before = {name: os.environ.get(name) for name, _ in settings.asked}
+    os.environ.update(settings.asked)
     try:
         yield
     finally:
