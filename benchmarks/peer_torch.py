@@ -25,6 +25,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from benchmarks.families.recurrent import Recurrent
 from benchmarks.measure import Case, GpuStep, main
 from benchmarks.workload import RATES, Array
 
@@ -84,6 +85,8 @@ def prepare(case: Case) -> Callable[[], Any]:
         return made.to(memory_format=torch.channels_last) if last and made.ndim == 4 else made
 
     parameters = {k: tensor(v).requires_grad_() for k, v in data.parameters.items()}
+    if isinstance(workload, Recurrent):
+        parameters |= _in_one_piece(workload, parameters)
     statistics = {k: tensor(v) for k, v in data.statistics.items()}
     tensors = {**parameters, **statistics}
     x, y = tensor(data.x, "cpu"), tensor(data.y, "cpu")
@@ -147,6 +150,19 @@ def _timed(
         return [1000 * a.elapsed_time(b) / repeats for a, b in itertools.pairwise(marks)]
 
     return GpuStep(step, alone)
+
+
+def _in_one_piece(
+    workload: Recurrent, parameters: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The weights of the layers as torch.nn.LSTM and GRU hold them: cuDNN would copy others into
+    one piece in every step."""
+    device, hidden = parameters["head.bias"].device, workload.hidden
+    layers = getattr(torch.nn, workload.cell.upper())(hidden, hidden, workload.layers).to(device)
+    with torch.no_grad():
+        for name, parameter in layers.named_parameters():
+            parameter.copy_(parameters[name])
+    return dict(layers.named_parameters())
 
 
 def _tensor(array: Array, device: str) -> torch.Tensor:
