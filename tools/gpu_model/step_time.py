@@ -19,6 +19,8 @@ PAGE = 16384
 """Bytes of the plan's memory of which L2 has all or nothing."""
 SOON = 1e-12
 """Seconds that are none."""
+SHARES = ("pipe", "slots", "memory")
+"""Of the machine, that a node takes."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,6 @@ def scheduled(nodes: Sequence[Node], machine: Machine) -> float:
                 if not left[follower]:
                     gaps[follower] = machine.gap
     return now
-
-
-SHARES = ("pipe", "slots", "memory")
 
 
 def critical_path(nodes: Sequence[Node]) -> float:
