@@ -4,9 +4,10 @@ what they do.
 The blocks of a joined launch wait for each other where a part touches bytes that another one has
 written, or writes what another one has touched, since all waited last; but not between parts of one
 block, which the same block plays; and not in loops whose parts' blocks each own rows, or between
-parts that own patches (`owning.py`), which one block plays in all iterations. So what is computed,
-and in which order sums are taken, is what the plan's steps say. The verifier proves it again from
-the result (`proof/joined_proof.py`).
+parts that own patches (`owning.py`), which one block plays in all iterations. Parts are played in
+an order in which all wait seldom (`turns.py`). So what is computed, and in which order sums are
+taken, is what the plan's steps say. The verifier proves it again from the result
+(`proof/joined_proof.py`).
 
 A joined launch is cooperative: the driver starts it only if all of its blocks are resident at
 once, and never one half of it. So it ends whatever other streams do: no block of it waits for one
@@ -54,6 +55,7 @@ from graphc.runtime.plan.plan import (
 )
 from graphc.runtime.planner.beside import Machine
 from graphc.runtime.planner.owning import holding, hull, owned, waiting
+from graphc.runtime.planner.turns import early, turns
 from graphc.target import Kind, kind_of
 
 MARGIN = 0.3
@@ -215,7 +217,7 @@ class _Run:
 
 
 class _Walk:
-    """Goes through steps in their order, and says where all blocks have to wait."""
+    """Goes through steps in the order of `turns.py`, and says where all blocks have to wait."""
 
     def __init__(self, run: _Run) -> None:
         self.run = run
@@ -227,7 +229,9 @@ class _Walk:
     def items(
         self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...], own: bool = False
     ) -> Iterator[tuple[Part | Repeat, AnyText]]:
-        for step in steps:
+        found = turns(self.run.plan, steps, number)
+        for turn in found if loops else early(found):
+            step, number = turn.step, turn.number
             if isinstance(step, Loop) and not loops and holding(self.run.plan, step):
                 yield self.holding(step, number)
             elif isinstance(step, Loop):
@@ -247,12 +251,9 @@ class _Walk:
                 yield Part(number, 0, waits), replace(text, nbytes=size, aligned=aligned)
             elif isinstance(step, Launch):
                 kernel = self.run.plan.kernels[step.kernel]
-                for launch in range(len(kernel.joined)):
-                    alone = math.prod(kernel.joined[launch].grid) == 1
-                    waits = not own and self.waits(step.reads, step.writes, alone)
-                    text = self.text(step, kernel, launch, step.arguments, waits, loops)
-                    yield Part(number, launch, waits, own), replace(text, own=own)
-            number += len(all_steps([step]))
+                waits = not own and self.waits(step.reads, step.writes, turn.alone)
+                text = self.text(step, kernel, turn.launch, step.arguments, waits, loops)
+                yield Part(number, turn.launch, waits, own), replace(text, own=own)
 
     def holding(self, loop: Loop, number: int) -> tuple[Repeat, RepeatText]:
         """A loop whose blocks hold what one of its parts would read again, and each play what has

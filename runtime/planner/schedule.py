@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphc.kernels.cuda.joined import joinable
 from graphc.runtime.plan.plan import Estimate
 from graphc.runtime.planner.beside import Demand, Machine, joined, makespan
 from graphc.runtime.planner.memory import Packing, lower_bound, plan_memory, reuse_edges
@@ -25,6 +26,8 @@ ROOM = 1 << 20
 """Bytes that a plan of one stream may take besides, so that parts of a joined launch which need not
 wait for each other's results do not wait for each other's memory either: a choice, where memory is
 not asked to be small."""
+SHARE, MOST_ROOM = 8, 8 << 20
+"""Where all kernels can be such parts: one part in so many of the memory, at most so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def arrange(
     room: int = 0,
 ) -> Arrangement:
     """Arrange `tasks` on at most `streams` streams, after a long `search` for a packing or a brief
-    one, in at most `room` bytes more than it takes if parts of a joined launch wait less by it.
+    one, in about `room` bytes more than it takes if parts of a joined launch wait less by it.
     The tasks of a loop's body need no event for the beginning and the end of an iteration."""
     serial = memory_order(tasks)
     in_turn = stream_order(tasks.predecessors, Schedule(serial, (0,) * len(serial)))
@@ -63,7 +66,7 @@ def arrange(
         # What depends on nothing of each other may share an interval between two waits.
         needed = ancestors(tasks.predecessors, schedule.order)
         apart = plan_memory(tasks, schedule.order, needed, bound, work)
-        if apart.peak_bytes <= packing.peak_bytes + room:
+        if apart.peak_bytes <= packing.peak_bytes + _room(tasks, room, packing.peak_bytes):
             packing = apart
     reuse = reuse_edges(tasks, packing.starts, schedule.order)
     edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
@@ -77,6 +80,13 @@ def arrange(
     path = max(longest_way(tasks.predecessors, serial, least), default=0.0)
     estimate = Estimate(spent, sum(alone), max(path, sum(used)))
     return Arrangement(schedule, events, packing, bound, joined(demands, spent), estimate)
+
+
+def _room(tasks: Tasks, room: int, peak: int) -> int:
+    """The bytes that tasks may take besides a `peak`: `room`, or more if all can be joined."""
+    if not all(joinable(task.kernel) for task in tasks.tasks if task.kernel is not None):
+        return room
+    return max(room, min(peak // SHARE, MOST_ROOM))
 
 
 def _demand(tasks: Tasks, task: Task, machine: Machine) -> Demand:

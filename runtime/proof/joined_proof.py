@@ -1,17 +1,18 @@
 """Proof that a joined launch does what its steps do, from the plan alone; shares no code with what
 made it.
 
-Its parts are all launches and copies of its steps, in their order, and each loop's within that.
-They are played over the bytes that they touch, loops written out: no two parts between which the
-blocks do not wait for each other touch a byte, unless both read it, or both are one block alone,
-which is then the same for both, or each block of them touches a share of these bytes, the same for
-both, of its number.
+Its parts are all launches and copies of its steps, and each loop's within that: in their order, or
+in another one where neither of two parts writes a byte that the other touches. They are played over
+the bytes that they touch, loops written out: no two parts between which the blocks do not wait for
+each other touch a byte, unless both read it, or both are one block alone, which is then the same
+for both, or each block of them touches a share of these bytes, the same for both, of its number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from graphc.errors import PlanError
 from graphc.runtime.plan.plan import (
@@ -37,34 +38,64 @@ def check_joined(plan: Plan) -> int:
         if joined.first < stop:
             raise PlanError(f"{name} begins before step {stop}, with which another one ends")
         stop = joined.stop
-        expected = list(_expected(plan, steps, joined.first, joined.stop))
-        if expected != list(_order(joined.parts)):
+        expected = list(_expected(plan, plan.steps, 0, joined.first, joined.stop))
+        if expected != sorted(map(_key, joined.parts)):
             raise PlanError(f"{name} does not play its steps in their order")
-        pairs += _Bytes(plan, steps, joined, name).pairs
+        pairs += _turned(plan, steps, joined, name) + _Bytes(plan, steps, joined, name).pairs
     return pairs
 
 
+Key = tuple[int, int, tuple[Any, ...]]
+"""The number of a step; that of its launch, or -1 of a loop; the keys of what a loop plays."""
+
+
 def _expected(
-    plan: Plan, steps: Sequence[Step], first: int, stop: int
-) -> Iterator[tuple[int, int]]:
-    """(number of a step, launch) of all that they launch, and (number, -1) of a loop."""
-    for number in range(first, stop):
-        step = steps[number]
-        if isinstance(step, Loop):
-            yield number, -1
-        elif isinstance(step, Launch):
-            yield from ((number, n) for n in range(len(plan.kernels[step.kernel].joined)))
-        elif isinstance(step, Copy):
-            yield number, 0
-        else:
-            raise PlanError(f"plan {plan.name}: {named(number, step)} is part of a joined launch")
+    plan: Plan, steps: Sequence[Step], number: int, first: int, stop: int
+) -> Iterator[Key]:
+    """The keys of all that steps play, from `first` to `stop`, in their order."""
+    for step in steps:
+        behind = number + len(all_steps([step]))
+        if first < behind and number < stop:
+            if isinstance(step, Loop):
+                yield number, -1, tuple(_expected(plan, step.steps, number + 1, number, behind))
+            elif isinstance(step, Launch):
+                yield from ((number, n, ()) for n in range(len(plan.kernels[step.kernel].joined)))
+            elif isinstance(step, Copy):
+                yield number, 0, ()
+            else:
+                raise PlanError(
+                    f"plan {plan.name}: {named(number, step)} is part of a joined launch"
+                )
+        number = behind
 
 
-def _order(parts: Sequence[Part | Repeat]) -> Iterator[tuple[int, int]]:
-    for part in parts:
-        yield part.step, part.launch if isinstance(part, Part) else -1
-        if isinstance(part, Repeat):
-            yield from _order(part.parts)
+def _key(part: Part | Repeat) -> Key:
+    if isinstance(part, Part):
+        return part.step, part.launch, ()
+    return part.step, -1, tuple(map(_key, part.parts))
+
+
+def _turned(plan: Plan, steps: Sequence[Step], joined: Joined, name: str) -> int:
+    """How many pairs of ranges of parts that are played in another order than the steps were
+    compared: they touch no byte that one of them writes, and none is a loop."""
+    pairs = 0
+    for n, late in enumerate(joined.parts):
+        for part in joined.parts[:n]:
+            if _key(part) < _key(late):
+                continue
+            first, second = steps[late.step], steps[part.step]
+            if isinstance(first, Loop) or isinstance(second, Loop):
+                raise PlanError(f"{name} does not play its steps in their order")
+            for writer, other in ((first, second), (second, first)):
+                for place in writes_of(writer):
+                    for touched in ranges(other):
+                        pairs += 1
+                        if place.overlaps(touched):
+                            raise PlanError(
+                                f"{name} plays {named(part.step, second)} before "
+                                f"{named(late.step, first)}, which both touch {range_text(place)}"
+                            )
+    return pairs
 
 
 class _Bytes:

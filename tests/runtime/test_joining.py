@@ -178,11 +178,33 @@ def _numbers(plan: Plan, loop: Loop) -> range:
 
 
 def test_parts_in_another_order_are_refused() -> None:
+    """One that another one waits for; one that is missing; one on the other side of a loop."""
     plan = plan_of("mlp")
     (run,) = plan.joined
     turned = replace(run, parts=(*run.parts[1:], run.parts[0]))
-    with pytest.raises(PlanError, match="does not play its steps in their order"):
+    with pytest.raises(PlanError, match=r" plays step \d+ .* before step 0 .*, which both touch "):
         replace(plan, joined=(turned,)).verify()
+    short = replace(run, parts=run.parts[1:])
+    with pytest.raises(PlanError, match="does not play its steps in their order"):
+        replace(plan, joined=(short,)).verify()
+    plan = plan_of("LSTM")
+    (run,) = plan.joined
+    loop = next(n for n, part in enumerate(run.parts) if isinstance(part, Repeat))
+    found = [*run.parts]
+    found[loop : loop + 2] = found[loop + 1], found[loop]
+    with pytest.raises(PlanError, match="does not play its steps in their order"):
+        replace(plan, joined=(replace(run, parts=tuple(found)),)).verify()
+
+
+def test_parts_share_a_wait_that_several_need() -> None:
+    """Second launches come behind one wait, where first ones need none of each other."""
+    plan = plan_of("LSTM that draws")
+    (run,) = plan.joined
+    keys = [(p.step, p.launch) for p in run.parts if isinstance(p, Part)]
+    assert keys != sorted(keys)
+    plan.verify()
+    second = [p for p in run.parts if isinstance(p, Part) and p.launch]
+    assert 0 < sum(p.waits for p in second) < len(second)
 
 
 def test_runs_of_the_same_steps_are_refused() -> None:
