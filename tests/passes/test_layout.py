@@ -124,3 +124,17 @@ def test_all_pairs_of_a_batch_have_no_lanes() -> None:
     pairs, tanh = (n for n in loop.body.nodes if isinstance(n.op, Fused))
     assert [axis_of(v) for v in (*pairs.inputs, *pairs.outputs)] == [None, None]
     assert axis_of(tanh.output) == 0
+
+
+def test_a_product_of_what_has_no_batch_beside_a_batch_along_another_axis_is_row_major() -> None:
+    """The gradient of some images is that of a convolution, whose images have lost the batch, and
+    of images with the batch along the channels."""
+
+    def loss(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        some = graphc.conv2d(x, w, None, 1, 1)[: W - 1]
+        turned = graphc.permute_dims(x, (1, 0, 2, 3))
+        return graphc.mean(turned * y) + graphc.mean(graphc.square(some))
+
+    images = (W, W, 4, 4)
+    graph = laid_out(graphc.grad(loss), images, images, (3, W, 3, 3))
+    assert axis_of(graph.outputs[0]) is None

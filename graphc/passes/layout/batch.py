@@ -18,8 +18,10 @@ def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int
     carried = dict(on_batch)
     moved: set[Value] = set()
     summed: set[Value] = set()
+    first_only = False
     for node in body.nodes:
         if not any(v in carried or v in moved for v in node.inputs):
+            first_only |= node.op.contracts
             if not summed.isdisjoint(node.inputs):
                 summed.update(node.outputs)
             continue
@@ -34,6 +36,8 @@ def carries_batch(body: Graph, on_batch: Mapping[Value, int]) -> dict[Value, int
             carried.update(dict.fromkeys(node.outputs, axis))
     if any(v in moved for v in body.outputs) or not (carried or moved):
         return None
+    if first_only and any(carried.get(v, 0) for v in body.outputs):
+        return None  # a product of what has no batch has its lanes along its first axis
     return carried if _rows_keep_the_batch(body, on_batch, carried) else None
 
 
