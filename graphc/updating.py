@@ -63,11 +63,7 @@ class Update:
         read = [name for name in self.allowed if name in builder.buffers]
         trained = [name for name in read if self.trainable[name]]
         if not trained:
-            found = (
-                "train= names none that are"
-                if self.selected
-                else "found none among the arguments: give the module to compile as an argument"
-            )
+            found = self._found_instead(read)
             raise error(f"with update=, the loss depends on trainable parameters, {found}")
         weights = [builder.read_state(self.allowed[name].state) for name in trained]
         with builder.building():
@@ -78,6 +74,16 @@ class Update:
             self.rule.emit(builder, [(self.allowed[n], g, n) for n, g in pairs])
         updated = [name for name, _ in pairs]
         return Differentiated(builder.graph(outputs), builder.buffers, read, updated)
+
+    def _found_instead(self, read: Sequence[str]) -> str:
+        """What there is where the loss depends on no parameter that may change."""
+        if self.selected:
+            return "train= names none that are"
+        if read:
+            return "all that it reads are frozen"
+        if self.allowed:
+            return "it reads none of those of the arguments"
+        return "found none among the arguments: give the module to compile as an argument"
 
     def note(self, read: Sequence[str]) -> None:
         """Let the program refuse to run when one of these parameters is no longer trainable, or

@@ -262,6 +262,22 @@ def test_a_loss_without_parameters_is_an_error():
     )
 
 
+@pytest.mark.parametrize(("frozen", "found"), [
+    (True, "all that it reads are frozen"),
+    (False, "it reads none of those of the arguments"),
+])  # fmt: skip
+def test_a_loss_without_parameters_that_may_change_is_an_error(frozen: bool, found: str):
+    model = Mlp()
+    for parameter in model.parameters():
+        parameter.trainable = not frozen
+    loss = (lambda m, x: graphc.sum(m(x))) if frozen else (lambda m, x: graphc.sum(x))
+    with pytest.raises(graphc.GraphError) as error:
+        graphc.compile(loss, model, X, update=optim.SGD(lr=0.1))
+    assert message(error) == (
+        f"with update=, the loss depends on trainable parameters, {found} (test_program.py:N)"
+    )
+
+
 def test_a_wrong_shape_in_the_model_names_the_line():
     with pytest.raises(graphc.GraphError) as error:
         graphc.trace(lambda x, y: x @ y, X, X)
