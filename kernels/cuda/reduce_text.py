@@ -15,8 +15,9 @@ from graphc.kernels.program.rows import Loop, Rows
 from graphc.kernels.program.statement import Address, Call, Load, Program, Statement, Store, joined
 from graphc.ops.logic import C_TYPES
 
-AHEAD_BYTES = 128
-"""Bytes that a thread loads before it computes with the first of them."""
+AHEAD_BYTES, HELD_BYTES = 128, 192
+"""Bytes that a thread loads before it computes with the first of them, and at most with those of
+sums that it has of the loops before: more do not fit its registers."""
 GATHERED_BYTES = 12 << 20
 """Bytes of partial results that all blocks read, from the second-level cache, in less time than a
 launch takes."""
@@ -267,7 +268,7 @@ class ReduceText:
             size = sum(map(self._bytes, loads))
             taps = sum(s.taps for s in loop.body.statements if isinstance(s, Call))
             size += 4 * taps * self.shape.length  # what calls load waits in registers as well
-            settings.append(str(max(1, min(4, AHEAD_BYTES // max(size, 1)))))
+            settings.append(str(max(1, min(4, self._ahead(number) // max(size, 1)))))
         call = f"rows.{'reduce' if loop.sums else 'each'}"
         call += f"<{', '.join(settings)}>(" if settings else "("
         call = f"const {stage} stage{number} = {call}" if loop.sums else call
@@ -276,6 +277,12 @@ class ReduceText:
         body += [f"  {x}" for x in self._elements(loop, program, sources, number)]
         known = self._results(number) if loop.sums and self.shape.splits == 1 else ()
         return [*head, call, *(f"    {x}" for x in (*first, *body)), "    });", *known]
+
+    def _ahead(self, number: int) -> int:
+        """The bytes that a thread loads ahead in a loop."""
+        sums = [s for loop in self.rows.loops[:number] for s in loop.sums]
+        held = sum(s.value.type.numpy_dtype.itemsize for s in sums) * self.shape.length
+        return min(AHEAD_BYTES, HELD_BYTES - held)
 
     def _bytes(self, address: Address) -> int:
         size = self._values[address.pointer].type.numpy_dtype.itemsize
