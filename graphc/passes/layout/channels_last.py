@@ -23,7 +23,7 @@ from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
 from graphc.ops.fused import Fused, KernelNode, kernels_in
 from graphc.ops.layout import Relayout
 from graphc.passes.fuse.sections import sections_of_sums
-from graphc.passes.layout.filters import lasting
+from graphc.passes.layout.filters import grown, lasting
 from graphc.passes.layout.layout import with_types
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.rewrite import drop_dead, names_of
@@ -111,18 +111,7 @@ def _grown(graph: Graph, seeds: set[Value]) -> frozenset[Value]:
     known = set(map(id, kernels))
     possible -= {v for n in graph.nodes if id(n) not in known for v in n.inputs}
     possible -= {v for n in kernels for v in _never(n)}
-    chosen = seeds & possible
-    touching: dict[Value, list[KernelNode]] = {}
-    for node in kernels:
-        for value in dict.fromkeys((*node.inputs, *node.outputs)):
-            touching.setdefault(value, []).append(node)
-    waiting = list(chosen)
-    while waiting:
-        for node in touching[waiting.pop()]:
-            new = {v for v in (*node.inputs, *node.outputs) if v in possible} - chosen
-            chosen |= new
-            waiting += new
-    return frozenset(chosen)
+    return frozenset(grown(seeds & possible, possible, kernels))
 
 
 def _is_image(type: Type) -> bool:

@@ -31,26 +31,32 @@ def lasting(
     for node in nodes:
         allowed -= {*node.inputs, *node.outputs}.difference(possible(node))
     allowed = {v for v in allowed if whole(v.type)}
-    chosen = allowed.intersection(filters)
-    waiting, touching = list(chosen), _touching(nodes)
-    while waiting:
-        value = waiting.pop()
-        beside = {v for node in touching.get(value, ()) for v in (*node.inputs, *node.outputs)}
-        new = {v for v in beside & allowed if v.type.shape == value.type.shape} - chosen
-        chosen |= new
-        waiting += new
+    chosen = grown(allowed.intersection(filters), allowed, nodes, lambda a, b: a.shape == b.shape)
     while apart := set(_apart(updates.items(), chosen)):
         chosen -= apart
     return frozenset(chosen)
 
 
-def _touching(nodes: Iterable[KernelNode]) -> dict[Value, list[KernelNode]]:
-    """The kernels that read or make each value."""
-    found: dict[Value, list[KernelNode]] = {}
+def grown(
+    seeds: Collection[Value],
+    allowed: Collection[Value],
+    nodes: Iterable[KernelNode],
+    alike: Callable[[Type, Type], bool] = lambda a, b: True,
+) -> set[Value]:
+    """`seeds`, those of the `allowed` values that kernels read or make beside one of them, if their
+    types are `alike`, those beside these, and so on."""
+    touching: dict[Value, list[KernelNode]] = {}
     for node in nodes:
         for value in dict.fromkeys((*node.inputs, *node.outputs)):
-            found.setdefault(value, []).append(node)
-    return found
+            touching.setdefault(value, []).append(node)
+    chosen, waiting = set(seeds), [*seeds]
+    while waiting:
+        value = waiting.pop()
+        beside = {v for node in touching.get(value, ()) for v in (*node.inputs, *node.outputs)}
+        new = {v for v in beside if v in allowed and alike(v.type, value.type)} - chosen
+        chosen |= new
+        waiting += new
+    return chosen
 
 
 def _apart(updates: Iterable[tuple[Value, Value]], chosen: Collection[Value]) -> Iterator[Value]:
