@@ -61,7 +61,8 @@ def _shares(access: OperandAccess, width: int) -> tuple[float, float, int]:
         return 1, 1, 0
     whole, run = access.vector * size >= AT_ONCE, _run(access)
     together = 1 if access.along_k else access.vector
-    k = np.arange(0, depth, run)[: WINDOW if access.along_k else NEAR]
+    steps = WINDOW if access.along_k else NEAR
+    k = np.arange(0, min(depth, run * steps), run)
     copies = live_copies = read = held = 0
     for part in range(1, TILES + 1):
         first = (extent - 1) * part // (TILES + 1) // width * width
