@@ -1,4 +1,5 @@
-"""What is the same for all elements of a sum, as a factor of the sum: r * sum(x) for sum(r * x).
+"""What is the same for all elements of a sum, as a factor of the sum: r * sum(x) for sum(r * x),
+and r * sum(x) + s * sum(y) for sum(r * x + s * y).
 
 Where r follows from another sum over the same elements, the sum of r * x is a stage after it, which
 reads x again; the sum of x is not.
@@ -7,11 +8,11 @@ reads x again; the sum of x is not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Names, Node, Value, infer_types
 from graphc.ir.op import Op
-from graphc.ops.arithmetic import Multiply, Negative
+from graphc.ops.arithmetic import Add, Multiply, Negative
 from graphc.ops.base import Reduction
 from graphc.ops.reduction import Sum
 
@@ -35,6 +36,16 @@ def needed(body: Graph, nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(reversed(kept))
 
 
+@dataclass(frozen=True)
+class _Term:
+    """Of a sum: the factors that are the same for all of its elements, the others, and whether it
+    is the negative of their product."""
+
+    outside: Sequence[Value]
+    inside: Sequence[Value]
+    negative: bool
+
+
 class _Making:
     """The nodes of a body as they come together."""
 
@@ -42,8 +53,8 @@ class _Making:
         self.producers: Mapping[Value, Node] = body.producers
         self.names = Names(v.name for v in (*body.inputs, *body.producers))
         self.nodes: list[Node] = []
-        self.late: set[Value] = set()
-        """What follows from a reduction."""
+        self.depths: dict[Value, int] = {}
+        """How many reductions, one after another, lead to what follows from any."""
         self.known: dict[tuple[Op, tuple[Value, ...]], Value] = {}
         self.sums: Mapping[tuple[Op, tuple[Value, ...]], Node] = {
             (n.op, n.inputs): n for n in body.nodes if isinstance(n.op, Sum)
@@ -53,34 +64,71 @@ class _Making:
 
     def add(self, node: Node) -> None:
         """`node`, or what is in its place."""
-        if isinstance(node.op, Reduction) or not self.late.isdisjoint(node.inputs):
-            self.late.update(node.outputs)
+        self.depths.update(dict.fromkeys(node.outputs, self.depth(node.op, node.inputs)))
         if isinstance(node.op, Sum):
             if self.known.get((node.op, node.inputs)) is node.output or self.moved(node, node.op):
                 return
             self.known.setdefault((node.op, node.inputs), node.output)
         self.nodes.append(node)
 
+    def depth(self, op: Op, inputs: Sequence[Value]) -> int:
+        """That of the result of an op."""
+        most = max((self.depths.get(v, 0) for v in inputs), default=0)
+        return most + isinstance(op, Reduction)
+
     def moved(self, node: Node, op: Sum) -> bool:
-        """Whether there are factors of the sum, which then has been made."""
-        factors, negative = self.factors(node.inputs[0])
-        rank = node.inputs[0].type.rank
-        outside = [v for v in factors if _same_along(v, op.axes, rank)]
-        inside = [v for v in factors if v not in outside]
-        if self.late.isdisjoint(outside) or not inside:
+        """Whether there are factors of the sum, or of its terms, which then has been made."""
+        (value,) = node.inputs
+        terms = [
+            self.parted(factors, negative, node, op) for factors, negative in self.terms(value)
+        ]
+        found = [term for term in terms if term is not None]
+        late = any(self.depths.get(v, 0) for term in found for v in term.outside)
+        if not late or len(found) < len(terms):
             return False
-        result = node.output.type
-        fits = all(v.type.rank <= result.rank for v in outside)
-        if not fits or self.shape(inside) != node.inputs[0].type.shape:
-            return False
-        total = self.value(op, self.product(inside))
-        if negative:
-            total = self.value(Negative(), total)
-        *first, last = outside
-        total = self.product([total, *first])
-        self.nodes.append(replace(node, op=Multiply(), inputs=(total, last)))
+        if len(found) > 1:
+            inside = [v for term in found for v in term.inside]
+            if self.depth(node.op, inside) >= self.depth(node.op, [value]):
+                return False
+        totals = [self.total(term, op) for term in found[:-1]]
+        last = found[-1]
+        if totals:
+            first = totals[0]
+            for total in totals[1:]:
+                first = self.value(Add(), first, total)
+            self.nodes.append(replace(node, op=Add(), inputs=(first, self.total(last, op))))
+        else:
+            *some, factor = last.outside
+            total = self.total(replace(last, outside=some), op)
+            self.nodes.append(replace(node, op=Multiply(), inputs=(total, factor)))
         self.changed = True
         return True
+
+    def parted(self, factors: Sequence[Value], negative: bool, node: Node, op: Sum) -> _Term | None:
+        """A term of these factors; None if it is no sum of its own."""
+        (value,) = node.inputs
+        outside = [v for v in factors if _same_along(v, op.axes, value.type.rank)]
+        inside = [v for v in factors if v not in outside]
+        fits = all(v.type.rank <= node.output.type.rank for v in outside)
+        if not inside or not fits or self.shape(inside) != value.type.shape:
+            return None
+        return _Term(outside, inside, negative)
+
+    def total(self, term: _Term, op: Sum) -> Value:
+        """The sum of a term, with its factors."""
+        total = self.value(op, self.product(term.inside))
+        if term.negative:
+            total = self.value(Negative(), total)
+        return self.product([total, *term.outside])
+
+    def terms(self, value: Value) -> list[tuple[list[Value], bool]]:
+        """What `value` is the sum of, as factors, and whether of these the negative."""
+        node = self.producers.get(value)
+        if node is not None and isinstance(node.op, Negative):
+            return [(factors, not negative) for factors, negative in self.terms(node.inputs[0])]
+        if node is not None and isinstance(node.op, Add):
+            return [term for v in node.inputs for term in self.terms(v)]
+        return [self.factors(value)]
 
     def factors(self, value: Value) -> tuple[list[Value], bool]:
         """What `value` is the product of, and whether of that the negative."""
@@ -115,8 +163,7 @@ class _Making:
             node = self.sums.get((op, inputs)) or Node(op, inputs, (made,))
             self.nodes.append(node)
             self.known[op, inputs] = node.output
-            if isinstance(op, Reduction) or not self.late.isdisjoint(inputs):
-                self.late.add(node.output)
+            self.depths[node.output] = self.depth(op, inputs)
         return self.known[op, inputs]
 
 

@@ -45,6 +45,16 @@ def made_behind(x: Any, y: Any) -> Any:
     return total(x * graphc.max(x, axis=0)), total(x), total(y)
 
 
+def of_terms(x: Any, y: Any) -> Any:
+    most = graphc.max(x, axis=0)
+    return graphc.sum(-(x * most + y * (most * y)), axis=0, keepdims=True), total(y * y)
+
+
+def of_a_late_term(x: Any, y: Any) -> Any:
+    most = graphc.max(x, axis=0)
+    return total(x * most + graphc.exp(y - most))
+
+
 def of_elements(x: Any, y: Any) -> Any:
     return total(x * (y + total(x)))
 
@@ -57,7 +67,7 @@ def traced_as(name: str, function: Any) -> Any:
     return traced(name, function, spec(ROWS, COLUMNS), spec(ROWS, COLUMNS))
 
 
-@pytest.mark.parametrize("function", [weighted, nested])
+@pytest.mark.parametrize("function", [weighted, nested, of_terms])
 def test_sums_read_nothing_that_follows_from_sums(function: Any):
     node = traced_as(function.__name__, function)
     assert isinstance(node.op, Fused)
@@ -82,14 +92,14 @@ def test_a_sum_that_there_is_is_made_once(function: Any):
     assert len(summed) == len(set(summed)) and (op.body.inputs[0],) in summed
 
 
-@pytest.mark.parametrize("function", [of_elements, of_inputs])
+@pytest.mark.parametrize("function", [of_elements, of_inputs, of_a_late_term])
 def test_other_sums_are_left_alone(function: Any):
     op = traced_as("body", function).op
     assert isinstance(op, Fused)
     assert factored(op.body) is op.body
 
 
-@pytest.mark.parametrize("function", [weighted, nested, made_before, made_behind])
+@pytest.mark.parametrize("function", [weighted, nested, of_terms, made_before, made_behind])
 def test_results_stay(function: Any):
     need_command("g++", "clang++")
     node = traced_as(f"{function.__name__}_split", function)
