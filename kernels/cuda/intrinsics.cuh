@@ -115,8 +115,10 @@ GRAPHC_INLINE void grid_barrier(unsigned* word GRAPHC_CALLED) {
   constexpr unsigned turn = 0x80000000u;
   __syncthreads();
   if (threadIdx.x == 0) {
-    const unsigned add = blockIdx.x == 0 ? turn - (gridDim.x - 1) : 1;
-    unsigned before, now;
+    unsigned block, before, now;
+    // Anew: a test of the block's number would be kept from one barrier to the next, and spill.
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    const unsigned add = block == 0 ? turn - (gridDim.x - 1) : 1;
     // A release also covers what this thread knows of by the barrier of its block.
     asm volatile("fence.acq_rel.gpu;\n\tatom.add.relaxed.gpu.global.u32 %0, [%1], %2;"
                  : "=r"(before)
