@@ -38,9 +38,9 @@ KEEPING_THREADS, KEEPING_ALONG = 512, 256
 so that they read sectors of 32."""
 KEPT_BYTES = 256
 """Bytes of registers in which such a thread keeps what it loads: half of what it has."""
-KEPT_BESIDE = 448
-"""Bytes for that and for what is added up of two threads, which are joined: with more registers
-spill."""
+KEPT_BESIDE = 480
+"""Bytes for that, for what is added up of two threads, which are joined, and for what there is once
+for a row: with more registers spill."""
 KEPT_SHARED = 80 << 10
 """Bytes of shared memory for that: with what sums take not more than the 96 KiB that every GPU of
 compute capability 8.0 and more has."""
@@ -107,8 +107,8 @@ def choose_shape(found: Rows) -> Shape:
         return shape
     if 2 * THREADS * _results(found) > SHARED_BYTES:  # of so many sums there is no room beside them
         return shape
-    results = length * _results(found)
-    return _keeping_columns(rows, columns, length, bytes_again(found, length), results) or shape
+    beside = length * (2 * _results(found) + _bytes_of_row(found))
+    return _keeping_columns(rows, columns, length, bytes_again(found, length), beside) or shape
 
 
 def shape_behind(found: Rows) -> Shape | None:
@@ -195,16 +195,17 @@ def _of_columns(rows: int, columns: int, length: int, result: int) -> Shape:
 
 
 def _keeping_columns(
-    rows: int, columns: int, length: int, step_bytes: int, result_bytes: int
+    rows: int, columns: int, length: int, step_bytes: int, beside: int
 ) -> Shape | None:
     """Blocks that keep nearly all of the 32 bytes of each of their columns, of which a thread loads
-    `step_bytes` in a step and has `result_bytes` of results, for loops that read them again; None
-    where that is too much, or where all threads of the device have less to load."""
+    `step_bytes` in a step and has `beside` bytes of results and rows' values in registers, for
+    loops that read them again; None where that is too much, or where all threads of the device have
+    less to load."""
     across, along = KEEPING_THREADS // KEEPING_ALONG, KEEPING_ALONG
     blocks, steps = -(-rows // (length * across)), -(-columns // along)
     if not step_bytes or length == 1:
         return None
-    own = max(0, min(steps, min(KEPT_BYTES, KEPT_BESIDE - 2 * result_bytes) // step_bytes))
+    own = max(0, min(steps, min(KEPT_BYTES, KEPT_BESIDE - beside) // step_bytes))
     shared = min(steps - own, KEPT_SHARED // (KEEPING_THREADS * step_bytes))
     most = steps if blocks >= FEW_BLOCKS else ALONE_BYTES // (KEEPING_THREADS * step_bytes)
     if own == 0 or steps > most or (own + shared) * 4 < steps * 3:
@@ -263,6 +264,14 @@ def _bytes_of_column(found: Rows) -> int:
     """What loops read of each column, each element of memory once."""
     values = values_of(found)
     loads = [s for loop in found.loops for s in loop.body.statements if isinstance(s, Load)]
+    addresses = {a for s in loads if (a := plain_address(s, values))}
+    return sum(values[a.pointer].type.numpy_dtype.itemsize for a in addresses)
+
+
+def _bytes_of_row(found: Rows) -> int:
+    """What loops read once for a row."""
+    values = values_of(found)
+    loads = [s for loop in found.loops for s in loop.before.statements if isinstance(s, Load)]
     addresses = {a for s in loads if (a := plain_address(s, values))}
     return sum(values[a.pointer].type.numpy_dtype.itemsize for a in addresses)
 

@@ -61,6 +61,16 @@ def batch_normalised(x: Any, scale: Any) -> Any:
     return centred * root * scale, mean
 
 
+def three_centred(x: Any, y: Any, z: Any, *rows: Any) -> Any:
+    """Three images whose elements meet their sums and `rows`, which there are once for a column."""
+    found = x + y + z
+    for image in (x, y, z):
+        found = found * graphc.sum(image, axis=0)
+    for row in rows:
+        found = found * row + x
+    return found
+
+
 def scaled(x: Any, scale: Any) -> Any:
     """What there is once leads to the sum of all elements, and is kept."""
     root = graphc.rsqrt(scale * scale + 1e-3)
@@ -120,7 +130,11 @@ BY_NAME = {name_of(n): n for n in NODES}
 
 
 def shape_of(name: str) -> Shape:
-    body = BY_NAME[name].op.body
+    return chosen(BY_NAME[name])
+
+
+def chosen(node: Any) -> Shape:
+    body = node.op.body
     return choose_shape(find_rows(body, Domain(reduced_shape(body)), apart=True))
 
 
@@ -217,6 +231,14 @@ def test_splits_never_put_more_than_two_blocks_on_a_multiprocessor():
 def test_few_blocks_have_more_threads_each_and_no_second_launch():
     shape = shape_of("columns_700_516")
     assert (shape.across, shape.along, shape.length, shape.splits) == (4, 128, 4, 1)
+
+
+def test_values_of_a_row_leave_fewer_registers_for_what_its_thread_keeps():
+    kept = []
+    for rows in (0, 5, 10):
+        specs = (*(spec(1568, 528) for _ in range(3)), *(spec(528) for _ in range(rows)))
+        kept.append(chosen(traced(f"three_{rows}", three_centred, *specs)))
+    assert [(s.own, s.shared) for s in kept] == [(5, 2), (5, 2), (4, 3)]
 
 
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
