@@ -65,9 +65,10 @@ struct Registers {
     using StripB = Strip<SharedB, TN, columns, T>;
     static constexpr int quad = StripA::quad;
     // How much of k is read at once: half a quad where quads of rows and one line of columns leave
-    // few of 128 registers for all else, which ptxas would spill.
-    static constexpr bool crowded =
-        SharedA::along_k && !SharedB::along_k && TM * (TN + quad) + TN > most_held;
+    // few of 128 registers for all else, which ptxas would spill, or narrow columns become wider ones.
+    static constexpr bool narrow = sizeof(typename SharedB::T) < sizeof(T);
+    static constexpr int most = !SharedB::along_k ? most_held : narrow ? 96 : 255;
+    static constexpr bool crowded = SharedA::along_k && TM * (TN + quad) + TN > most;
     static constexpr int deep = crowded ? quad / 2 : quad;
     static constexpr int share = BK / Groups;  // of a step's k
     static_assert(share % quad == 0, "a share is read 16 bytes at a time");
