@@ -125,6 +125,18 @@ def test_shapes_that_once_spilled_fit_registers(name: str, arch: str, compiler: 
     assert spills(found) == []
 
 
+@pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
+def test_tiles_of_narrow_columns_fit_registers(arch: str, compiler: Compiler):
+    def product(x, w, bias):
+        return x @ graphc.astype(w, "float32").T + graphc.astype(bias, "float32")
+
+    specs = spec((4096, 512)), spec((2048, 512), "float16"), spec((2048,), "float16")
+    program = graphc.compile(product, *specs, device="cuda", streams=1)
+    found = dict(usages(program.kernels, compiler, arch))
+    assert any("Registers<128, 128, 16" in text for text in program.kernels.values())
+    assert spills(found) == []
+
+
 def test_large_blocks_of_which_there_are_few_have_a_multiprocessor_each():
     function, precision, shapes = MENDED["normed"]
     options: dict[str, Any] = {"device": "cuda", "streams": 1, "precision": precision}
