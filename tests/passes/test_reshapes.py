@@ -122,6 +122,35 @@ def test_strided_and_permuted_parts_stay_as_they_are():
     assert ops(graph) == ["slice", "reshape", "permute_dims", "slice", "reshape"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "index", "starts", "stops", "steps"),
+    [
+        ((2, 5, 3, 4), (..., 1, slice(None)), (0, 0, 4), (2, 5, 8), (1, 1, 1)),
+        ((2, 5, 3, 4), (..., 2), (0, 0, 2), (2, 5, 12), (1, 1, 4)),
+        ((2, 1, 5, 3, 4), (slice(1, 2), 0, slice(None), 0), (1, 0, 0), (2, 5, 4), (1, 1, 1)),
+        ((2, 5, 2, 3, 2), (..., 1), (0, 0, 1), (2, 5, 12), (1, 1, 2)),
+    ],
+)
+def test_what_is_cut_from_a_split_axis_is_a_slice_of_it(shape, index, starts, stops, steps):
+    def fn(x):
+        part = graphc.reshape(x, shape)[index]
+        return graphc.reshape(part, (-1, 5, part.size // 5 // (stops[0] - starts[0])))
+
+    graph = cleaned(fn, X)
+    assert ops(graph) == ["slice"]
+    op = graph.nodes[0].op
+    assert (op.starts, op.stops, op.steps) == (starts, stops, steps)
+
+
+@pytest.mark.parametrize("index", [(..., 1, slice(None)), (..., slice(0, 2), slice(0, 1), 0)])
+def test_what_is_cut_from_the_middle_of_a_split_axis_stays_as_it_is(index):
+    def fn(x):
+        part = graphc.reshape(x, (2, 5, 2, 3, 2))[index]
+        return graphc.reshape(part, (2, 5, part.size // 10))
+
+    assert ops(cleaned(fn, X)) == ["reshape", "slice", "reshape"]
+
+
 def test_reshaped_pieces_are_joined_before_the_reshape():
     def fn(x, y):
         return graphc.concat([graphc.reshape(v, (2, v.shape[1] * 12)) for v in (x, y)], axis=1)

@@ -72,13 +72,27 @@ class Gated(nn.Module):  # type: ignore[misc]
         return y, last
 
 
+class Cut(Gated):
+    """As `Gated`, but its gates are cut by a reshape."""
+
+    def forward(self, x: graphc.Tensor) -> tuple[graphc.Tensor, Any]:
+        def step(h: graphc.Tensor, element: graphc.Tensor) -> Any:
+            gates = graphc.reshape(self.of_x(element) + self.of_h(h), (-1, 2, self.width))
+            z, n = graphc.sigmoid(gates[:, 0]), graphc.tanh(gates[:, 1])
+            return (h := z * h + (1 - z) * n), h
+
+        last, y = graphc.scan(step, graphc.zeros((x.shape[1], self.width)), x)
+        return y, last
+
+
 CELLS: dict[str, Callable[[int, int, int], Any]] = {
     "LSTM": nn.LSTM,
     "GRU": nn.GRU,
     "Peephole": Peephole,
     "Gated": Gated,
+    "Cut": Cut,
 }
-"""By features, width and layers; the last two are a user's, of one layer."""
+"""By features, width and layers; all but the first two are a user's, of one layer."""
 
 
 def step_of(
@@ -133,6 +147,10 @@ NODES = {
     ("Gated", 512, "float32"): 15,
     ("Gated", 512, "tf32"): 18,
     ("Gated", 512, "bfloat16"): 20,
+    ("Cut", 64, "float32"): 3,
+    ("Cut", 512, "float32"): 15,
+    ("Cut", 512, "tf32"): 18,
+    ("Cut", 512, "bfloat16"): 20,
 }
 """By width and precision; an LSTM and a GRU have two layers."""
 SIZES = {64: (256, 30), 512: (64, 64)}

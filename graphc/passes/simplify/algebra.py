@@ -22,6 +22,7 @@ from graphc.passes.simplify.reshapes import (
     concat_of_reshapes,
     of_reshapes,
     reshape_of_slice,
+    slice_of_split,
 )
 from graphc.passes.simplify.sweep import Sweep
 
@@ -155,7 +156,10 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     Add: (concat_of_padded,),
     Concat: (concat_of_reshapes,),
     PermuteDims: (permute_nothing, permute_twice, permute_of_matmul, permute_of_outer),
-    Reshape: (input_if_same_type, reshape_twice, behind(Slice)(reshape_of_slice)),
+    Reshape: (
+        *(input_if_same_type, reshape_twice),
+        *map(behind(Slice), (slice_of_split, reshape_of_slice)),
+    ),
     NumberReduction: (sum_of_nothing,),
     Pointwise: (neutral_element, without_broadcasts, before_reshape, of_reshapes),
 }

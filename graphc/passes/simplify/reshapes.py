@@ -85,6 +85,31 @@ def reshape_of_slice(node: Node, inner: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(Slice(tuple(starts), stops, (1,) * len(shape)), (whole,), node)
 
 
+def slice_of_split(node: Node, inner: Node, sweep: Sweep) -> Value | None:
+    """reshape(slice(reshape(x))) = slice(x), where the first reshape but splits axes, of whose parts
+    the slice takes some of the first or one of the last, and the second one leaves as many axes as x
+    has: so gates that a user cuts from z.reshape(n, 4, width) are the runs that slices of z are."""
+    split = sweep.producer(inner.inputs[0])
+    if split is None or not isinstance(split.op, Reshape) or not isinstance(inner.op, Slice):
+        return None
+    (x,), op = split.inputs, inner.op
+    parts = _split(x.type.shape, split.output.type.shape)
+    if parts is None or node.output.type.rank != x.type.rank:
+        return None
+    ranges, axis = [], 0
+    for part in parts:
+        axes = range(axis, axis := axis + len(part))
+        taken = [(op.starts[d], op.stops[d], op.steps[d]) for d in axes]
+        found = _range(part, taken)
+        if found is None:
+            return None
+        ranges.append(found)
+    result = Slice(*map(tuple, zip(*ranges, strict=True)))
+    if result.infer(x.type) != (node.output.type,):
+        return None
+    return sweep.emit(result, (x,), node)
+
+
 def concat_of_reshapes(node: Node, sweep: Sweep) -> Value | None:
     """concat(reshape(a), reshape(b)) = reshape(concat(a, b)), where the reshapes merge the axis of
     the concat with equal axes behind it: what makes a and b may then write the whole."""
@@ -139,6 +164,20 @@ def _unreshaped(value: Value, shape: Shape, sweep: Sweep) -> Value | None:
 
 def _reshaped(value: Value, shape: Shape, like: Node, sweep: Sweep) -> Value:
     return sweep.emit(Reshape(shape), (value,), like)
+
+
+def _range(part: Shape, taken: Sequence[tuple[int, int, int]]) -> tuple[int, int, int] | None:
+    """The start, stop and step of what is taken, by start, stop and step of each, of the axes into
+    which one axis is split; None if that is no such range."""
+    size = math.prod(part)
+    whole = [one == (0, n, 1) for one, n in zip(taken, part, strict=True)]
+    (start, stop, step), (last, end, _) = taken[0], taken[-1]
+    if all(whole[1:]) and step == 1:
+        run = size // part[0]
+        return start * run, stop * run, 1
+    if all(whole[:-1]) and end == last + 1:
+        return last, size, part[-1]
+    return None
 
 
 def _split(source: Shape, target: Shape) -> Sequence[Shape] | None:
