@@ -75,16 +75,20 @@ GRAPHC_INLINE void load_four(unsigned (&to)[Fours<T>::words], const T* base, con
   for (int i = 0; i < Fours<T>::words; i++) to[i] = Fours<T>::word(four, i);
 }
 
-template <class Problem>
+// Of one section, Strips parts of the columns, equally wide, are a block's as sections would be.
+template <class Problem, int Strips = 1>
 struct PersistentProduct {
   using A = typename Problem::A;
   using B = typename Problem::B;
   using T = typename A::element;
   using Four = Fours<T>;
-  static constexpr int M = Problem::M, K = Problem::K, sections = Problem::sections;
+  static constexpr int M = Problem::M, K = Problem::K;
+  static constexpr int sections = Problem::sections * Strips;
   static constexpr int section = Problem::N / sections, across = ceil_div(section, PATCH);
   static constexpr int warps = 8, shares = ceil_div(K, PATCH), each = ceil_div(shares, warps);
   static constexpr int tile = PATCH * PATCH;
+  static_assert(Strips == 1 || (Problem::sections == 1 && Problem::N % Strips == 0),
+                "whole strips");
 
   // Of each share of the warp, of its products, of each section, of a pair of fragments.
   struct Weights {
@@ -128,7 +132,7 @@ struct PersistentProduct {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = lane / 4, four = lane % 4 * 4;
     const int m0 = block.x() / across * PATCH, n0 = block.x() % across * PATCH;
     const int m = m0 + threadIdx.x / PATCH, n = n0 + threadIdx.x % PATCH;
-    const auto loads = epilogue.loaded(0, smaller(m, M - 1), smaller(n, section - 1));
+    const auto loads = loaded(m, n, epilogue);
     const auto low = A::outer(0, smaller(m0 + row, M - 1));
     const auto high = A::outer(0, smaller(m0 + row + 8, M - 1));
     float sum[sections][2][4] = {};
@@ -168,6 +172,18 @@ struct PersistentProduct {
     if (m < M && n < section) add_warps(ring, m, n, epilogue, loads);
   }
 
+  // What the epilogue loads of an element of each strip, or of that which is nearest.
+  template <class Epilogue>
+  GRAPHC_INLINE static auto loaded(int m, int n, const Epilogue& epilogue) {
+    struct {
+      decltype(epilogue.loaded(0, m, n)) at[Strips];
+    } loads;
+#pragma unroll
+    for (int s = 0; s < Strips; s++)
+      loads.at[s] = epilogue.loaded(0, smaller(m, M - 1), s * section + smaller(n, section - 1));
+    return loads;
+  }
+
   // Gives the epilogue the sums of all warps, which lie [warp][section][row][column], of one element.
   template <class Epilogue, class Loads>
   GRAPHC_INLINE static void add_warps(const float* ring, int m, int n, const Epilogue& epilogue,
@@ -180,8 +196,10 @@ struct PersistentProduct {
 #pragma unroll
       for (int w = 1; w < warps; w++) total[s] += part[w * sections * tile];
     }
-    if constexpr (sections == 1) epilogue(0, m, n, total[0], loads);
-    else epilogue(0, m, n, total, loads);
+    if constexpr (Problem::sections > 1) epilogue(0, m, n, total, loads.at[0]);
+    else
+#pragma unroll
+      for (int s = 0; s < Strips; s++) epilogue(0, m, s * section + n, total[s], loads.at[s]);
   }
 };
 

@@ -57,9 +57,9 @@ GRAPHC_INLINE void load_eight(float (&to)[8], const float* base, const Outer& ou
   }
 }
 
-template <class Problem>
-struct ExactProduct : PersistentProduct<Problem> {
-  using Base = PersistentProduct<Problem>;
+template <class Problem, int Strips = 1>
+struct ExactProduct : PersistentProduct<Problem, Strips> {
+  using Base = PersistentProduct<Problem, Strips>;
   using A = typename Problem::A;
   using B = typename Problem::B;
   static constexpr int M = Base::M, K = Base::K, sections = Base::sections;
@@ -105,7 +105,7 @@ struct ExactProduct : PersistentProduct<Problem> {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int m0 = block.x() / across * PATCH, n0 = block.x() % across * PATCH;
     const int m = m0 + threadIdx.x / PATCH, n = n0 + threadIdx.x % PATCH;
-    const auto loads = epilogue.loaded(0, smaller(m, M - 1), smaller(n, section - 1));
+    const auto loads = Base::loaded(m, n, epilogue);
     float* const rows = ring + warp * PATCH * pitch;  // [row][k of the warp's shares]
     float sum[PATCH][sections] = {};
 #pragma unroll

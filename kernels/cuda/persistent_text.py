@@ -22,13 +22,14 @@ def launch_persistent(
 ) -> None:
     """Add the launch, or those of partial sums and of what adds them, and what blocks hold.
     `operands` and `whole` are the text of the operands and of the epilogue."""
-    (_, m, n, _), body, (rows, weights) = problem.sizes, launches.node.body, operands
+    (_, m, columns, _), body, (rows, weights) = problem.sizes, launches.node.body, operands
+    n = columns // tile.strips
     across, blocks = -(-n // PATCH), count(m, n)
     a, b = (x.read.input for x in (problem.a, problem.b))
     name = "Exact" if tile.exact else "Persistent"
     own = owned(body, epilogue.program, epilogue.pointers, (m, n))
     if tile.parts == 1:
-        product = f"{name}Product<Problem>"
+        product = f"{name}Product<Problem, {tile.strips}>"
         launches.add(
             [f"{product}::run(block, {rows}, {weights}, {whole});"],
             blocks,

@@ -35,12 +35,14 @@ ALONE = 2000
 class PersistentTile:
     """As `Tile`: `m` rows and as many columns of each section, whose operand the block holds; `n`
     are the columns of all blocks and sections. Of several `parts` of k, as long as the columns are
-    many, a block takes 16 of each, for all columns, and its sums are added in a second launch.
-    `exact` products are those of registers, of float32."""
+    many, a block takes 16 of each, for all columns, and its sums are added in a second launch. Of
+    several `strips`, into which the columns of a product of one section are divided, it takes 16 of
+    each. `exact` products are those of registers, of float32."""
 
     n: int
     parts: int = 1
     exact: bool = False
+    strips: int = 1
     m: ClassVar[int] = PATCH
     groups: ClassVar[int] = 1
     threads: ClassVar[int] = THREADS
@@ -71,16 +73,23 @@ def persistent_tile(
     are parts of launches that do more."""
     if exact and n * sections * k * 4 <= NEAR_BYTES:
         return None
-    across = -(-n // PATCH)
     parts = k // n if sections == 1 and k % n == 0 and k // n >= LEAST_PARTS else 1
-    held = -(-k // (PATCH * WARPS)) * sections
-    if parts > 1:
-        held = -(-n // (PATCH * WARPS)) * parts
-    if held > MOST_HELD or max(sections, parts) > MOST_SECTIONS or across > MULTIPROCESSORS:
-        return None
-    blocks = count(m, n)
-    rounds = -(-blocks // (MULTIPROCESSORS // across * across))
-    moved = 2 * n if parts > 1 else k
-    products = PATCH * PATCH * sections * k / MULTIPLY_ADDS if exact else 0.0
-    cycles = rounds * (ALONE + products) + blocks * PATCH * moved * 4 / BYTES
-    return cycles, PersistentTile(n * sections, parts, exact)
+    divided = range(1, MOST_SECTIONS + 1) if sections == 1 and parts == 1 else (1,)
+    best: tuple[float, PersistentTile] | None = None
+    for strips in (s for s in divided if n % s == 0):
+        across = -(-n // (strips * PATCH))
+        held = -(-k // (PATCH * WARPS)) * max(sections, strips)
+        if parts > 1:
+            held = -(-n // (PATCH * WARPS)) * parts
+        if held > MOST_HELD or max(sections, parts) > MOST_SECTIONS or across > MULTIPROCESSORS:
+            continue
+        blocks = count(m, n // strips)
+        rounds = -(-blocks // (MULTIPROCESSORS // across * across))
+        moved = 2 * n if parts > 1 else k
+        products = PATCH * PATCH * sections * strips * k / MULTIPLY_ADDS if exact else 0.0
+        cycles = rounds * (ALONE + products) + blocks * PATCH * moved * 4 / BYTES
+        if best is None or cycles < best[0]:
+            best = cycles, PersistentTile(n * sections, parts, exact, strips)
+        if rounds == 1:
+            break
+    return best

@@ -16,6 +16,7 @@ import graphc
 from graphc import nn, optim, target
 from graphc.errors import PlanError
 from graphc.kernels.cuda import joined as text
+from graphc.kernels.cuda import persistent_tile as tiles
 from graphc.kernels.cuda.persistent_tile import persistent_tile
 from graphc.program import Program
 from graphc.runtime.plan.plan import Part, Plan, Repeat
@@ -159,10 +160,17 @@ def test_it_leaves_the_same_bits(
         np.testing.assert_allclose(value, states[3][name], rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("rows, k", [(7, 24), (20, 130)])
-def test_products_of_whole_numbers_are_exact(rows: int, k: int, joins: pytest.MonkeyPatch) -> None:
-    """Every row, column and k has its place: numbers up to 2048 are no rounded ones."""
+@pytest.mark.parametrize("precision", ["tf32", "float32"])
+@pytest.mark.parametrize("rows, k, strips", [(7, 24, 1), (20, 130, 1), (20, 130, 5), (20, 162, 3)])
+def test_products_of_whole_numbers_are_exact(
+    rows: int, k: int, strips: int, precision: str, joins: pytest.MonkeyPatch
+) -> None:
+    """Every row, column and k has its place: numbers up to 2048 are no rounded ones. On a device of
+    few multiprocessors a block has strips of the columns."""
     joins.setenv("GRAPHC_CHECK", "race")
+    joins.setattr(tiles, "NEAR_BYTES", 0)
+    if strips > 1:
+        joins.setattr(tiles, "MULTIPROCESSORS", 2 * -(-k // strips // 16))
     random = np.random.default_rng(k)
     h = random.integers(-1, 2, (rows, k)).astype(np.float32)
     w = random.integers(-1, 2, (k, k)) * (random.random((k, k)) < 12 / k)
@@ -172,9 +180,11 @@ def test_products_of_whole_numbers_are_exact(rows: int, k: int, joins: pytest.Mo
         return graphc.scan(lambda h, _: (graphc.matmul(h, w) * -1.0,) * 2, h, np.zeros(2, "f4"))[1]
 
     program = graphc.compile(
-        turned, graphc.spec(h.shape), graphc.spec(w.shape), device="sim", precision="tf32"
+        turned, graphc.spec(h.shape), graphc.spec(w.shape), device="sim", precision=precision
     )
-    assert program.plan is not None and any(x.held for x in program.plan.kernels.values())
+    assert program.plan is not None
+    (held,) = (x for x in program.plan.kernels.values() if x.held)
+    assert f"Product<Problem, {strips}>" in held.source
     first, second = program(h, w)
     assert np.array_equal(first, -h @ w) and np.array_equal(second, h @ w @ w)
     assert np.abs(second).max() < 2048
@@ -229,8 +239,11 @@ def test_which_products_hold_their_weights() -> None:
     assert found is not None and (found[1].parts, found[1].workspace(64)) == (4, 4 << 20)
     assert persistent_tile(64, 512, 520, 4) is None  # too many registers
     assert persistent_tile(64, 528, 2112, 1) is None
+    for n, strips in ((512, 1), (2048, 4), (2044, 4)):  # as many as let all blocks be there at once
+        found = persistent_tile(64, n, 512, 1)
+        assert found is not None and found[1].strips == strips
     assert persistent_tile(64, 8, 8, 6) is None
-    assert persistent_tile(64, 16 * 133, 64, 1) is None  # too many blocks for all columns
+    assert persistent_tile(64, 2113, 64, 1) is None  # too many columns, in no whole strips
 
 
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))

@@ -85,12 +85,32 @@ class Cut(Gated):
         return y, last
 
 
+class Normed(nn.Module):  # type: ignore[misc]
+    """A layer whose products of the state are normalised (Ba, Kiros and Hinton, 2016), and whose gates
+    lie in turns."""
+
+    def __init__(self, features: int, width: int, layers: int) -> None:
+        self.of_x, self.of_h = nn.Linear(features, 2 * width), nn.Linear(width, 2 * width)
+        self.norm, self.width = nn.LayerNorm(2 * width), width
+
+    def forward(self, x: graphc.Tensor) -> tuple[graphc.Tensor, Any]:
+        def step(h: graphc.Tensor, element: graphc.Tensor) -> Any:
+            gates = self.of_x(element) + self.norm(self.of_h(h))
+            gates = graphc.reshape(gates, (-1, self.width, 2))
+            z, n = graphc.sigmoid(gates[..., 0]), graphc.tanh(gates[..., 1])
+            return (h := z * h + (1 - z) * n), h
+
+        last, y = graphc.scan(step, graphc.zeros((x.shape[1], self.width)), x)
+        return y, last
+
+
 CELLS: dict[str, Callable[[int, int, int], Any]] = {
     "LSTM": nn.LSTM,
     "GRU": nn.GRU,
     "Peephole": Peephole,
     "Gated": Gated,
     "Cut": Cut,
+    "Normed": Normed,
 }
 """By features, width and layers; all but the first two are a user's, of one layer."""
 
@@ -151,6 +171,10 @@ NODES = {
     ("Cut", 512, "float32"): 15,
     ("Cut", 512, "tf32"): 18,
     ("Cut", 512, "bfloat16"): 20,
+    ("Normed", 64, "float32"): 1,
+    ("Normed", 512, "float32"): 17,
+    ("Normed", 512, "tf32"): 20,
+    ("Normed", 512, "bfloat16"): 23,
 }
 """By width and precision; an LSTM and a GRU have two layers."""
 SIZES = {64: (256, 30), 512: (64, 64)}
