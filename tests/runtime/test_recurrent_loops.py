@@ -86,8 +86,8 @@ class Cut(Gated):
 
 
 class Normed(nn.Module):  # type: ignore[misc]
-    """A layer whose products of the state are normalised (Ba, Kiros and Hinton, 2016), and whose gates
-    lie in turns."""
+    """A layer whose products of the state are normalised (Ba, Kiros and Hinton, 2016), and whose
+    gates lie in turns."""
 
     def __init__(self, features: int, width: int, layers: int) -> None:
         self.of_x, self.of_h = nn.Linear(features, 2 * width), nn.Linear(width, 2 * width)

@@ -86,9 +86,9 @@ def reshape_of_slice(node: Node, inner: Node, sweep: Sweep) -> Value | None:
 
 
 def slice_of_split(node: Node, inner: Node, sweep: Sweep) -> Value | None:
-    """reshape(slice(reshape(x))) = slice(x), where the first reshape but splits axes, of whose parts
-    the slice takes some of the first or one of the last, and the second one leaves as many axes as
-    x has: so gates that a user cuts from z.reshape(n, 4, width) are runs of z."""
+    """reshape(slice(reshape(x))) = slice(x), where the first reshape but splits axes, of whose
+    parts the slice takes some of the first or one of the last, and the second one leaves as many
+    axes as x has: so gates that a user cuts from z.reshape(n, 4, width) are runs of z."""
     split = sweep.producer(inner.inputs[0])
     if split is None or not isinstance(split.op, Reshape) or not isinstance(inner.op, Slice):
         return None
