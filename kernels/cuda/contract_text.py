@@ -195,10 +195,9 @@ def _kernel(
     block = f"ClusterBlock<{splits}>" if clustered else "WholeBlock"
     kernel = launches.kernel(headers, sections, flops, choice, note, block)
     if isinstance(tile, PersistentTile):
-        held = body.inputs[problem.b.read.input].type.nbytes
-        return replace(kernel, held=held, turns=tile.parts > 1)
+        return replace(kernel, held=_held_bytes(problem), turns=tile.parts > 1)
     if isinstance(tile, RowTile) and tile.holds:
-        kernel = replace(kernel, held=body.inputs[problem.b.read.input].type.nbytes)
+        kernel = replace(kernel, held=_held_bytes(problem))
     whole = splits == 1 and taps is None and behind is None
     return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
 
@@ -299,6 +298,13 @@ def _values(epilogue: Epilogue, partial: Sequence[str] = ()) -> str:
 
 def _pointer(access: OperandAccess, name: str) -> str:
     return f"reinterpret_cast<const {access.element}*>({name})" if access.read.rounded else name
+
+
+def _held_bytes(problem: Problem) -> int:
+    """What all blocks together read of the columns' operand, which may be a part of its value."""
+    _, _, n, k = problem.sizes
+    itemsize = problem.b.read.type.numpy_dtype.itemsize
+    return n * problem.nest.section_count * k * itemsize
 
 
 def _shape(way: Way) -> list[str]:

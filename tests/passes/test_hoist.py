@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import graphc
 from graphc.ops.scan import Scan
 from graphc.passes.loops.hoist import hoist
@@ -70,3 +72,68 @@ def test_sums_side_by_side_leave_the_loop_as_sums_over_time() -> None:
     assert_same_meaning(before, after, tolerance=1e-5)
     (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
     assert ops(loop) == ["add", "tanh", "multiply", "multiply"]
+
+
+SHAPES = (3, 4), (5, 3, 2), (5, 3, 1), (7, 4)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("order", "products"), [("xhy", 1), ("xyh", 1), ("hxy", 1), ("xh", 1), ("hhx", 1), ("hxh", 2)]
+)
+def test_a_product_of_a_concat_leaves_the_loop_but_for_the_carry(
+    order: str, products: int, turned: bool
+) -> None:
+    """What is multiplied may be either operand; neighbours that both stay are one product."""
+
+    def fn(h: Any, x: Any, y: Any, w: Any) -> Any:
+        def step(h: Any, elements: Any) -> Any:
+            parts = dict(zip("xyh", (*elements, h), strict=True))
+            joined = graphc.concat([parts[name] for name in order], axis=1)
+            weight = graphc.concat([w] * 2)[: joined.shape[1]]
+            if turned:
+                z = graphc.matrix_transpose(
+                    graphc.matrix_transpose(weight)
+                    @ graphc.concat([graphc.matrix_transpose(parts[name]) for name in order])
+                )
+            else:
+                z = joined @ weight
+            return graphc.tanh(z), None
+
+        return graphc.scan(step, h, (x, y))[0]
+
+    before = graphc.trace(fn, *map(graphc.spec, SHAPES))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-5)
+    (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
+    inside = [n for n in loop.nodes if n.op.name == "matmul"]
+    assert len(inside) == products
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_products_of_concats_that_each_would_round_stay(dtype: str) -> None:
+    def fn(h: Any, x: Any, w: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            return graphc.tanh(graphc.concat([x, h], axis=1) @ w), None
+
+        return graphc.scan(step, h, x)[0]
+
+    specs = (graphc.spec(s, dtype) for s in ((3, 4), (5, 3, 2), (6, 4)))
+    after = hoist(graphc.trace(fn, *specs), CPU)
+    (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
+    assert ops(loop) == ["concat", "matmul", "tanh"]
+
+
+def test_products_of_weights_that_change_stay_whole() -> None:
+    def fn(h: Any, x: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            joined = graphc.concat([x, h], axis=1)
+            return joined @ (graphc.matrix_transpose(joined) @ joined)[:, :4], None
+
+        return graphc.scan(step, h, x)[0]
+
+    before = graphc.trace(fn, graphc.spec((3, 4)), graphc.spec((5, 3, 2)))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-4)
+    (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
+    assert ops(loop).count("matmul") == 2

@@ -85,6 +85,22 @@ class Cut(Gated):
         return y, last
 
 
+class Whole(Gated):
+    """As `Gated`, but its gates are one product of the element and the state side by side."""
+
+    def __init__(self, features: int, width: int, layers: int) -> None:
+        self.whole, self.width = nn.Linear(features + width, 2 * width), width
+
+    def forward(self, x: graphc.Tensor) -> tuple[graphc.Tensor, Any]:
+        def step(h: graphc.Tensor, element: graphc.Tensor) -> Any:
+            z, n = graphc.chunk(self.whole(graphc.concat([element, h], 1)), 2, 1)
+            z = graphc.sigmoid(z)
+            return (h := z * h + (1 - z) * graphc.tanh(n)), h
+
+        last, y = graphc.scan(step, graphc.zeros((x.shape[1], self.width)), x)
+        return y, last
+
+
 class Normed(nn.Module):  # type: ignore[misc]
     """A layer whose products of the state are normalised (Ba, Kiros and Hinton, 2016), and whose
     gates lie in turns."""
@@ -110,6 +126,7 @@ CELLS: dict[str, Callable[[int, int, int], Any]] = {
     "Peephole": Peephole,
     "Gated": Gated,
     "Cut": Cut,
+    "Whole": Whole,
     "Normed": Normed,
 }
 """By features, width and layers; all but the first two are a user's, of one layer."""
@@ -171,6 +188,10 @@ NODES = {
     ("Cut", 512, "float32"): 15,
     ("Cut", 512, "tf32"): 18,
     ("Cut", 512, "bfloat16"): 20,
+    ("Whole", 64, "float32"): 3,
+    ("Whole", 512, "float32"): 16,
+    ("Whole", 512, "tf32"): 19,
+    ("Whole", 512, "bfloat16"): 21,
     ("Normed", 64, "float32"): 1,
     ("Normed", 512, "float32"): 17,
     ("Normed", 512, "tf32"): 20,

@@ -25,6 +25,7 @@ from graphc.ops.reduction import Sum
 from graphc.ops.scan import BoundScan, Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
 from graphc.passes.loops.over_time import Totals, can_stack, summed_axes
+from graphc.passes.loops.split_concats import split_concats
 from graphc.passes.rewriting.bodies import unique_names, values_of
 from graphc.passes.rewriting.measure import must_fall
 from graphc.passes.rewriting.rewrite import drop_dead, resolve, substitute, topological
@@ -52,6 +53,7 @@ def _hoist(graph: Graph, names: Names) -> Graph:
         if isinstance(node.op, Scan) and node.op.length:
             body = _hoist(node.op.body, names)
             node = _with_views(replace(node, op=replace(node.op, body=body)), origin, builder)
+            node = split_concats(node, builder)
             with builder.building(), builder.at(node.where):
                 _Loop(builder, node, substitution).rebuild()
         else:
