@@ -144,3 +144,11 @@ def test_every_node_keeps_the_users_line():
 
     for node in cleaned(fn, X).nodes:
         assert node.where.lines and node.where.lines[0].startswith("test_clean.py:")
+
+
+@pytest.mark.parametrize(("length", "shape"), [(0, (2,)), (1, ())])
+def test_a_loop_that_reads_nothing_becomes_a_constant(length, shape):
+    def fn(x):
+        return graphc.scan(lambda c, _: (c + 1, graphc.zeros(shape)), x, None, length=length)[1]
+
+    assert ops(cleaned(fn, X)) == ["constant"]

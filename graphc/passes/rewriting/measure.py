@@ -9,6 +9,7 @@ with every rewrite. (D. Lankford, On proving term rewriting systems are Noetheri
     permute_dims                      2 x          so that it may go inward through a product
     pointwise                         2 (x + ...) + 64, and 16 more beside a reshape of a product
     anything else, inputs             x + ... + 64
+    a loop of no operands             128          so that it may become a constant
 
 The 16 pay for `before_reshape`: it takes the reshape of a product from behind an op before it, to
 the op's readers, which weigh at least twice as much, and may put reshapes of other operands there.
@@ -67,6 +68,8 @@ class Weights:
             shape = node.output.type.shape
             barrier = any(v.type.shape == shape and self.is_barrier(v) for v in node.inputs)
             return 2 * first + OP + BARRIER * barrier, second + 1
+        if node.op.is_loop and not node.inputs:
+            return 2 * OP, 1
         return first + OP, second + 1
 
     def is_product(self, value: Value) -> bool:
