@@ -229,7 +229,8 @@ class Conv2dDgrad(_Convolution):
         dy, w = inputs
         (n, k, p, q), groups, (h0, w0) = dy.shape, self.groups, self.padding
         _, c, taps_r, taps_s = w.shape
-        padded = np.zeros((n, groups, c, self.size[0] + 2 * h0, self.size[1] + 2 * w0), dy.dtype)
+        size = self.size[0] + 2 * h0, self.size[1] + 2 * w0
+        padded = np.zeros((n, groups, c, *size), np.result_type(dy, w))
         filters = w.reshape(groups, k // groups, c, taps_r, taps_s)
         split = dy.reshape(n, groups, k // groups, p, q)
         for r in range(taps_r):
@@ -289,7 +290,7 @@ def _windows(op: _Convolution, x: Array, taps: Pair) -> Array:
 
 def _einsum(subscripts: str, a: Array, b: Array) -> Array:
     with np.errstate(all="ignore"):
-        return np.asarray(np.einsum(subscripts, a, b, optimize=True), dtype=a.dtype)
+        return np.asarray(np.einsum(subscripts, a, b, optimize=True), np.result_type(a, b))
 
 
 def _pair(x: Tensor) -> Pair:

@@ -165,7 +165,7 @@ class Relu(Pointwise):
 
 
 def _relu_grad(d: Array, y: Array) -> Any:
-    return np.where(y <= 0, d.dtype.type(0), d)
+    return np.where(y <= 0, np.result_type(d, y).type(0), d)
 
 
 class ReluGrad(Pointwise):

@@ -45,7 +45,7 @@ class Scatter(Index):
 
     def reference(self, *inputs: Array) -> tuple[Array, ...]:
         x, indices, source = (np.moveaxis(a, self.axis, 0) for a in inputs)
-        y = x.copy()
+        y = x.astype(np.result_type(x, source))
         rest = np.indices(x.shape[1:], sparse=True)
         for row, elements in zip(indices, source, strict=True):
             inside = (row >= 0) & (row < len(x))

@@ -38,6 +38,18 @@ def test_the_reference_has_the_inferred_types_at_any_float_width(sample: Sample)
         assert all(type(r) is np.ndarray for r in results), wide
 
 
+@for_each_op([s for s in SAMPLES if sum(t.dtype in FLOATS for t in s.inputs) > 1])
+def test_one_operand_of_float32_does_not_narrow_the_reference(sample: Sample) -> None:
+    """Constants stay as they are where a graph of float32 is evaluated in float64."""
+    wide = sample.with_floats("f64")
+    for narrow, kind in enumerate(wide.inputs):
+        if kind.dtype == "f64":
+            arrays = list(wide.arrays())
+            arrays[narrow] = arrays[narrow].astype(np.float32)
+            found = [dtype_name(r.dtype) for r in wide.op.evaluate(*arrays)]
+            assert found == [t.dtype for t in wide.op.infer(*wide.inputs)], (wide, narrow)
+
+
 def gradient_graph(sample: Sample) -> tuple[Graph, list[int]]:
     """Inputs: those of the op, then a seed per float output. Outputs: the float outputs, then the
     gradients of the float inputs whose numbers are returned too."""
