@@ -16,6 +16,7 @@ from graphc.gradients.vocabulary import Vocabulary
 from graphc.ir import FLOATS, Node, Value
 from graphc.lines import error
 from graphc.ops.scan import Scan
+from graphc.ops.view import Reshape
 from graphc.trace import Builder, Operand, Tensor, current_builder
 
 _RULES = Vocabulary()
@@ -104,7 +105,9 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
 
     `fn` returns a scalar tensor, or a tuple whose first item is one. The gradient has the structure
     of argument `argnums`, a module standing for a dict of its trainable parameters by name; a
-    tuple of them for several `argnums`.
+    tuple of them for several `argnums`. It is that of the argument alone: a tensor that `fn` reads
+    otherwise as well, from outside or as another argument, is constant there. Parameters are the
+    same wherever they are read.
     """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -112,10 +115,11 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
         first = len(builder.nodes)
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         for number in numbers:
-            if not 0 <= number < len(args):
-                raise error(f"argnums: expected 0 to {len(args) - 1}, got {number}")
-        wanted = [_differentiable(args[n]) for n in numbers]
-        result = fn(*args, **kwargs)
+            if not isinstance(number, int) or not 0 <= number < len(args):
+                raise error(f"argnums: expected 0 to {len(args) - 1}, got {number!r}")
+        entered = [_entered(a) if n in numbers else a for n, a in enumerate(args)]
+        wanted = [_differentiable(entered[n]) for n in numbers]
+        result = fn(*entered, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
         check_scalar_loss(loss)
         flat = [leaf for t in wanted for _, leaf in tree.leaves(t)]
@@ -157,6 +161,20 @@ def zeros_like(tensor: Tensor) -> Tensor:
     """Zeros of the tensor's shape and dtype."""
     zero = functions.as_tensor(0.0, tensor.dtype)
     return functions.broadcast_to(zero, tensor.shape)
+
+
+def _entered(argument: Any) -> Any:
+    """What the function gets for an argument: values of its own, but for state."""
+
+    def own(_: str, leaf: Any) -> Any:
+        is_state = isinstance(leaf, Operand) and not isinstance(leaf, Tensor)
+        if is_state or hasattr(leaf, "named_parameters"):
+            return leaf
+        tensor = functions.as_tensor(leaf)
+        op, name = Reshape(tensor.shape), tensor.value.name
+        return current_builder().emit(op, tensor, name=name)[0]
+
+    return tree.map_leaves(own, argument)
 
 
 def _differentiable(argument: Any) -> Any:
