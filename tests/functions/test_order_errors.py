@@ -51,6 +51,12 @@ case(
     lambda x: f.nanquantile(x, 0.5, interpolation="best"),
     MATRIX,
 )
+for reduction in ("sum", "amax", "amin"):
+    case(
+        "scatter: expected numbers, got bool[2] and i64[2] and bool[2]",
+        lambda x, r=reduction: f.scatter_reduce(x > 0, 0, f.argsort(x), x > 0, r, False),
+        "f32[2]",
+    )
 case(
     "searchsorted: side expected left or right, as right=True, got 'left'",
     lambda x: f.searchsorted(x, x, right=True, side="left"),

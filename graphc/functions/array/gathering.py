@@ -107,6 +107,8 @@ def scatter_reduce(
 
 def _neutral(combine: str, dtype: str) -> float | int:
     """What changes nothing when combined."""
+    if dtype == "bool":
+        return combine in ("prod", "min")
     if combine in ("sum", "mean", "prod"):
         return int(combine == "prod")
     if dtype in FLOATS:
