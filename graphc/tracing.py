@@ -146,7 +146,7 @@ def _owner(fn: Callable[..., Any]) -> Module | None:
 
 def _result(path: str, value: Any) -> Tensor:
     if isinstance(value, Operand | int | float | np.ndarray | np.generic):
-        return as_tensor(value)
+        return current_builder().own(as_tensor(value))
     raise error(f"the function returns tensors, got {type(value).__name__} at {path or '0'}")
 
 

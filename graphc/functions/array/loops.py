@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from graphc import ops, tree
-from graphc.functions.array.tensors import as_tensor, error
+from graphc.functions.array.tensors import as_tensor, error, is_integer
 from graphc.ir import Type, Value
 from graphc.ops.base import Op
 from graphc.ops.scan import Scan
@@ -67,9 +67,9 @@ def _length(scanned: Any, length: int | None) -> int:
         raise error(f"scan: xs{_at(path)} is a scalar, expected a first axis to scan")
     extents: set[int] = {shape[0] for shape in found.values()}
     if length is not None:
-        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+        if not is_integer(length) or length < 0:
             raise error(f"scan: length expected a number of iterations, got {length!r}")
-        extents.add(length)
+        extents.add(int(length))
     if len(extents) > 1:
         shown = ", ".join(f"xs{_at(path)} {shape[0]}" for path, shape in found.items())
         wanted = "" if length is None else f", length {length}"
