@@ -103,7 +103,7 @@ INLINE vec<float> expm1(vec<float> x) {
   const auto [n, r] = reduce_by_ln2(x);
   const vec<float> small = exp_tail(r) * r * r + r;
   const vec<float> half = power_of_two(convert<int32_t>(n) - 1);  // half, as 2^128 is out of range
-  return n == 0 ? small : (small * half + (half - 0.5f)) * 2.f;
+  return copysign(n == 0 ? small : (small * half + (half - 0.5f)) * 2.f, x);
 }
 
 INLINE vec<float> log(vec<float> x) {
@@ -300,7 +300,7 @@ template <class V> INLINE V floor_divide(V a, V b) {
     const V whole = (a - r) / b, quotient = select(differ(r, b), whole - element<V>(1), whole),
             below = floor(quotient);
     const V near = select(quotient - below > element<V>(0.5), below + element<V>(1), below);
-    return select(b == V{}, a / b, near);
+    return select(b == V{}, a / b, select(near == V{}, copysign(V{}, a / b), near));
   } else {
     const V safe = without_traps(b), quotient = a / safe;
     const V down = select(differ(a % safe, safe), quotient - element<V>(1), quotient);
@@ -312,7 +312,7 @@ template <class V> INLINE V remainder(V a, V b) {  // of the sign of b
     V r;
     GRAPHC_EACH(l)
     r[l] = sizeof(element<V>) == 4 ? __builtin_fmodf(a[l], b[l]) : __builtin_fmod(a[l], b[l]);
-    return select(differ(r, b), r + b, r);
+    return select(r == V{}, copysign(V{}, b), select(differ(r, b), r + b, r));
   } else {
     const V safe = without_traps(b), r = a % safe;
     return select(b == V{}, V{}, select(differ(r, safe), r + safe, r));

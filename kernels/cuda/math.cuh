@@ -211,7 +211,8 @@ GRAPHC_INLINE T exact_floor_divide(T a, T b) {
   const T rest = fmod(a, b), whole = (a - rest) / b;
   const T quotient = rest != T(0) && (rest < T(0)) != (b < T(0)) ? whole - T(1) : whole;
   const T below = floor(quotient);
-  return b == T(0) ? a / b : quotient - below > T(0.5) ? below + T(1) : below;
+  const T near = quotient - below > T(0.5) ? below + T(1) : below;
+  return b == T(0) ? a / b : near == T(0) ? copysign(near, a / b) : near;
 }
 GRAPHC_INLINE float floor_divide(float a, float b) { return exact_floor_divide(a, b); }
 GRAPHC_INLINE double floor_divide(double a, double b) { return exact_floor_divide(a, b); }
@@ -226,7 +227,8 @@ GRAPHC_INLINE T floor_divide(T a, T b) {
 template <class T>
 GRAPHC_INLINE T exact_remainder(T a, T b) {
   const T rest = fmod(a, b);
-  return rest != T(0) && (rest < T(0)) != (b < T(0)) ? rest + b : rest;
+  if (rest == T(0)) return copysign(rest, b);
+  return (rest < T(0)) != (b < T(0)) ? rest + b : rest;
 }
 GRAPHC_INLINE float remainder(float a, float b) { return exact_remainder(a, b); }
 GRAPHC_INLINE double remainder(double a, double b) { return exact_remainder(a, b); }
