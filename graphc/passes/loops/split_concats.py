@@ -1,8 +1,8 @@
 """Products of concats in scans, of which what does not depend on carries is a product of its own.
 
-The product of a concat is the sum of those of its parts: one of what depends on carries stays in the
-loop, and `hoist` moves that of the rest before it. So `concat([x, h]) @ w` of a recurrent cell is
-what `x @ wx + h @ wh` is.
+The product of a concat is the sum of those of its parts: one of what depends on carries stays in
+the loop, and `hoist` moves that of the rest before it. So `concat([x, h]) @ w` of a recurrent cell
+is what `x @ wx + h @ wh` is.
 
 Not in a scan that is to `recompute`, whose elements stay where they are, nor of numbers of two
 bytes, which each product would round.
