@@ -23,7 +23,7 @@ from graphc.kernels.cuda.patch import patch_tiles
 from graphc.kernels.cuda.patch_gradient import GradientTile, gradient_tiles
 from graphc.kernels.cuda.patch_tile import PatchTile
 from graphc.kernels.cuda.persistent_text import launch_persistent
-from graphc.kernels.cuda.persistent_tile import PersistentTile
+from graphc.kernels.cuda.persistent_tile import PAIRED, PersistentTile
 from graphc.kernels.cuda.plane import plane_tiles
 from graphc.kernels.cuda.reduce_launches import add_reduction
 from graphc.kernels.cuda.register_tiles import Tile
@@ -195,9 +195,11 @@ def _kernel(
     block = f"ClusterBlock<{splits}>" if clustered else "WholeBlock"
     kernel = launches.kernel(headers, sections, flops, choice, note, block)
     if isinstance(tile, PersistentTile):
-        return replace(kernel, held=_held_bytes(problem), turns=tile.parts > 1)
+        held = _held(problem) * (2 if problem.b.element in PAIRED else 4)
+        return replace(kernel, held=held, turns=tile.parts > 1)
     if isinstance(tile, RowTile) and tile.holds:
-        kernel = replace(kernel, held=_held_bytes(problem))
+        size = problem.b.read.type.numpy_dtype.itemsize
+        kernel = replace(kernel, held=_held(problem) * size)
     whole = splits == 1 and taps is None and behind is None
     return replace(kernel, order=_order(problem, tile, element)) if whole else kernel
 
@@ -300,11 +302,10 @@ def _pointer(access: OperandAccess, name: str) -> str:
     return f"reinterpret_cast<const {access.element}*>({name})" if access.read.rounded else name
 
 
-def _held_bytes(problem: Problem) -> int:
-    """What all blocks together read of the columns' operand, which may be a part of its value."""
+def _held(problem: Problem) -> int:
+    """How many elements of the columns' operand all blocks together read."""
     _, _, n, k = problem.sizes
-    itemsize = problem.b.read.type.numpy_dtype.itemsize
-    return n * problem.nest.section_count * k * itemsize
+    return n * problem.nest.section_count * k
 
 
 def _shape(way: Way) -> list[str]:

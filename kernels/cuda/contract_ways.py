@@ -159,7 +159,7 @@ def _persistent(problem: Problem) -> Way | None:
         return None
     if len(problem.rows) != 1 or len(problem.columns) != 1:
         return None
-    found = persistent_tile(m, n, k, problem.nest.section_count, element == "float")
+    found = persistent_tile(m, n, k, problem.nest.section_count, element)
     return Way(*found, 1, problem) if found else None
 
 

@@ -225,15 +225,19 @@ struct PersistentParts {
 
   GRAPHC_INLINE static void hold(Weights& to, unsigned block, const T* b) {
     const int lane = threadIdx.x % 32, k = block % across * PATCH + lane % 4 * 4;
+    const int first = lane / 8 * 4 + lane / 4 % 2;
 #pragma unroll
     for (int p = 0; p < Parts; p++)
 #pragma unroll
       for (int i = 0; i < each; i++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-          const int column = sixteen(i) * PATCH + lane / 8 * 4 + lane / 4 % 2 + 2 * h;
+          const int column = sixteen(i) * PATCH + first + 2 * h;
           unsigned four[Four::words] = {};
-          load_four<B, N>(four, b, B::outer(0, smaller(column, N - 1)), k, p * N);
+          if constexpr (N % PATCH == 0 && across % warps == 0) {  // places a constant apart
+            const auto begin = B::outer(0, sixteen(0) * PATCH + first);
+            load_four<B, N>(four, b + (B::outer(0, column).offset - begin.offset), begin, k, p * N);
+          } else load_four<B, N>(four, b, B::outer(0, smaller(column, N - 1)), k, p * N);
 #pragma unroll
           for (int j = 0; j < Four::words; j++) to.at[p][j / 2][i][h][j % 2] = four[j];
         }

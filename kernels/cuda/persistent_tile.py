@@ -20,8 +20,11 @@ from graphc.kernels.cuda.tiles import MULTIPLY_ADDS
 
 WARPS = THREADS // 32
 """Of a block, among which k, or columns, are dealt out."""
+PAIRED = ("half", "bfloat", "as_bfloat")
+"""Elements of which a register holds two."""
 MOST_HELD = 16
-"""Pairs of fragments, of 16 of k, that a warp holds: of each eight registers, 128 of 255."""
+"""Pairs of fragments, of 16 of k, that a warp holds: of each eight registers, 128 of 255; twice as
+many of pairs of elements."""
 MOST_SECTIONS = 5
 """The sums of all warps take 8 KB of shared memory for each section."""
 LEAST_PARTS = 3
@@ -64,13 +67,14 @@ class PersistentTile:
 
 
 def persistent_tile(
-    m: int, n: int, k: int, sections: int, exact: bool = False
+    m: int, n: int, k: int, sections: int, element: str = "tf32"
 ) -> tuple[float, PersistentTile] | None:
     """The tile of a product in a loop, with the cycles that it takes there; None where a block's
     part of the columns' operand does not fit its registers, or all parts do not fit the
-    multiprocessors. Tensor cores take less time than what they read; registers, which are `exact`,
-    take theirs, and none where the operand is so small that it stays in L1: loops of float32 then
-    are parts of launches that do more."""
+    multiprocessors. Tensor cores take less time than what they read; registers, which multiply
+    "float", take theirs, and none where the operand is so small that it stays in L1: loops of
+    float32 then are parts of launches that do more."""
+    exact, most_held = element == "float", MOST_HELD * (2 if element in PAIRED else 1)
     if exact and n * sections * k * 4 <= NEAR_BYTES:
         return None
     parts = k // n if sections == 1 and k % n == 0 and k // n >= LEAST_PARTS else 1
@@ -81,7 +85,7 @@ def persistent_tile(
         held = -(-k // (PATCH * WARPS)) * max(sections, strips)
         if parts > 1:
             held = -(-n // (PATCH * WARPS)) * parts
-        if held > MOST_HELD or max(sections, parts) > MOST_SECTIONS or across > MULTIPROCESSORS:
+        if held > most_held or max(sections, parts) > MOST_SECTIONS or across > MULTIPROCESSORS:
             continue
         blocks = count(m, n // strips)
         rounds = -(-blocks // (MULTIPROCESSORS // across * across))

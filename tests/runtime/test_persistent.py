@@ -132,7 +132,7 @@ def test_partial_sums_take_turns(plan: Plan) -> None:
         replace(plan, steps=steps).verify()
 
 
-@pytest.mark.parametrize("size", first_quick(1, [(40, 36), (9, 33)]))
+@pytest.mark.parametrize("size", first_quick(2, [(40, 36), (5, 128), (9, 33)]))
 @pytest.mark.parametrize("cell", ["LSTM", "GRU", "RNN"])
 def test_it_leaves_the_same_bits(
     cell: str, size: tuple[int, int], joins: pytest.MonkeyPatch
@@ -238,6 +238,9 @@ def test_which_products_hold_their_weights() -> None:
     found = persistent_tile(64, 512, 2048, 1)
     assert found is not None and (found[1].parts, found[1].workspace(64)) == (4, 4 << 20)
     assert persistent_tile(64, 512, 520, 4) is None  # too many registers
+    for element, found in (("bfloat", True), ("half", True), ("as_bfloat", True), ("tf32", False)):
+        for sections, k in ((4, 1024), (1, 4096)):
+            assert (persistent_tile(32, 1024, k, sections, element) is not None) == found
     assert persistent_tile(64, 528, 2112, 1) is None
     for n, strips in ((512, 1), (2048, 4), (2044, 4)):  # as many as let all blocks be there at once
         found = persistent_tile(64, n, 512, 1)

@@ -172,6 +172,8 @@ NODES = {
     ("GRU", 512, "float32"): 26,
     ("GRU", 512, "tf32"): 29,
     ("GRU", 512, "bfloat16"): 37,
+    ("LSTM", 1024, "bfloat16"): 28,
+    ("GRU", 1024, "bfloat16"): 35,
     ("Peephole", 64, "float32"): 11,
     ("Peephole", 64, "tf32"): 9,
     ("Peephole", 64, "bfloat16"): 9,
@@ -198,7 +200,7 @@ NODES = {
     ("Normed", 512, "bfloat16"): 23,
 }
 """By width and precision; an LSTM and a GRU have two layers."""
-SIZES = {64: (256, 30), 512: (64, 64)}
+SIZES = {64: (256, 30), 512: (64, 64), 1024: (32, 50)}
 """Batch and steps, by width."""
 
 

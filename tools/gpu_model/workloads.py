@@ -102,6 +102,7 @@ WORKLOADS: Mapping[str, Workload] = {
         Stack("flux-conv-b1000", 1000, model=FLUX),
         Recurrent("lstm-2x64-b256-t30", 256, cell="lstm"),
         Recurrent("lstm-2x512-b64-t64", 64, cell="lstm", hidden=512, steps=64),
+        Recurrent("lstm-2x1024-b32-t50", 32, cell="lstm", hidden=1024, steps=50),
         Recurrent("gru-2x64-b256-t30", 256, cell="gru"),
         ResNet("resnet18-b8", 8, depth=18),
         ResNet("resnet18-b32", 32, depth=18),
