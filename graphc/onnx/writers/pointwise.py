@@ -8,7 +8,7 @@ from collections.abc import Callable
 from graphc import ops
 from graphc.ir import FLOATS
 from graphc.onnx.dtypes import NUMBERS
-from graphc.onnx.writers.rules import Writer, writes
+from graphc.onnx.writers.rules import Writer, in_f32, in_i32, writes
 from graphc.ops.base import Op
 
 _SAME: dict[type[Op], str] = {
@@ -46,9 +46,7 @@ _SAME: dict[type[Op], str] = {
     ops.Maximum: "Max",
     ops.Minimum: "Min",
     ops.Multiply: "Mul",
-    ops.Negative: "Neg",
     ops.Pow: "Pow",
-    ops.Relu: "Relu",
     ops.Round: "Round",
     ops.Select: "Where",
     ops.Sigmoid: "Sigmoid",
@@ -80,12 +78,17 @@ def cast(w: Writer, op: ops.Cast, x: str) -> str:
     return str(w.add("Cast", x, to=NUMBERS[op.dtype]))
 
 
+writes(ops.Relu)(in_i32(_as("Relu")))
+writes(ops.Negative)(in_i32(_as("Neg")))
+
+
 @writes(ops.Square)
 def square(w: Writer, op: Op, x: str) -> str:
     return str(w.add("Mul", x, x))
 
 
 @writes(ops.Rsqrt)
+@in_f32
 def rsqrt(w: Writer, op: Op, x: str) -> str:
     return str(w.add("Reciprocal", w.add("Sqrt", x)))
 
@@ -96,21 +99,25 @@ def not_equal(w: Writer, op: Op, a: str, b: str) -> str:
 
 
 @writes(ops.Erfc)
+@in_f32
 def erfc(w: Writer, op: Op, x: str) -> str:
     return str(w.add("Sub", w.number(1, w.dtype()), w.add("Erf", x)))
 
 
 @writes(ops.Exp2)
+@in_f32
 def exp2(w: Writer, op: Op, x: str) -> str:
     return str(w.add("Pow", w.number(2, w.dtype()), x))
 
 
 @writes(ops.Log2)
+@in_f32
 def log2(w: Writer, op: Op, x: str) -> str:
     return str(w.add("Mul", w.add("Log", x), w.number(1 / math.log(2), w.dtype())))
 
 
 @writes(ops.Log10)
+@in_f32
 def log10(w: Writer, op: Op, x: str) -> str:
     return str(w.add("Mul", w.add("Log", x), w.number(1 / math.log(10), w.dtype())))
 
@@ -122,6 +129,7 @@ def _near_zero(w: Writer, x: str, near: str, far: str) -> str:
 
 
 @writes(ops.Log1p)
+@in_f32
 def log1p(w: Writer, op: Op, x: str) -> str:
     """2 atanh(x / (2 + x)), or log(1 + x)."""
     one, two = w.number(1, w.dtype()), w.number(2, w.dtype())
@@ -130,6 +138,7 @@ def log1p(w: Writer, op: Op, x: str) -> str:
 
 
 @writes(ops.Expm1)
+@in_f32
 def expm1(w: Writer, op: Op, x: str) -> str:
     """2 t / (1 - t) with t = tanh(x / 2), or e^x - 1."""
     one, two = w.number(1, w.dtype()), w.number(2, w.dtype())
@@ -139,6 +148,7 @@ def expm1(w: Writer, op: Op, x: str) -> str:
 
 
 @writes(ops.Hypot)
+@in_f32
 def hypot(w: Writer, op: Op, a: str, b: str) -> str:
     return str(w.add("Sqrt", w.add("Add", w.add("Mul", a, a), w.add("Mul", b, b))))
 
@@ -163,29 +173,60 @@ def copysign(w: Writer, op: Op, a: str, b: str) -> str:
     return str(w.add("Where", signbit(w, op, b), w.add("Neg", size), size))
 
 
+def _divisor(w: Writer, b: str) -> str:
+    """The integers b with 1 for 0 and -1, by which processors do not divide."""
+    odd = w.add("Equal", b, w.number(0, w.dtype()))
+    if w.dtype() != "u8":
+        odd = w.add("Or", odd, w.add("Equal", b, w.number(-1, w.dtype())))
+    return str(w.add("Where", odd, w.number(1, w.dtype()), b))
+
+
+def _differ(w: Writer, rest: str, b: str) -> str:
+    """Where a rest is not 0 and its sign not that of b."""
+    zero = w.number(0, w.dtype())
+    other = w.add("Xor", w.add("Less", rest, zero), w.add("Less", b, zero))
+    return str(w.add("And", other, w.add("Not", w.add("Equal", rest, zero))))
+
+
 @writes(ops.Fmod)
 def fmod(w: Writer, op: Op, a: str, b: str) -> str:
-    return str(w.add("Mod", a, b, fmod=1))
+    """0 for integers where b is 0; what 1 leaves is what -1 leaves."""
+    return str(w.add("Mod", a, b if w.dtype() in FLOATS else _divisor(w, b), fmod=1))
 
 
 @writes(ops.Remainder)
+@in_f32
 def remainder(w: Writer, op: Op, a: str, b: str) -> str:
     """With the sign of b, which ONNX has for integers alone."""
     if w.dtype() not in FLOATS:
-        return str(w.add("Mod", a, b))
+        return str(w.add("Mod", a, _divisor(w, b)))
     rest, zero = w.add("Mod", a, b, fmod=1), w.number(0, w.dtype())
-    other = w.add("Xor", w.add("Less", rest, zero), w.add("Less", b, zero))
-    wrong = w.add("And", other, w.add("Not", w.add("Equal", rest, zero)))
-    return str(w.add("Where", wrong, w.add("Add", rest, b), rest))
+    signed = w.add("Where", w.add("Less", b, zero), w.number(-0.0, w.dtype()), zero)
+    rest = w.add("Where", w.add("Equal", rest, zero), signed, rest)
+    return str(w.add("Where", _differ(w, rest, b), w.add("Add", rest, b), rest))
 
 
 @writes(ops.FloorDivide)
+@in_f32
 def floor_divide(w: Writer, op: Op, a: str, b: str) -> str:
     """Of the quotient without the rest, so that it is exact."""
+    zero, one = w.number(0, w.dtype()), w.number(1, w.dtype())
     if w.dtype() in FLOATS:
-        whole = w.add("Div", w.add("Sub", a, remainder(w, op, a, b)), b)
-        return str(w.add("Round", whole))
-    return str(w.add("Div", w.add("Sub", a, w.add("Mod", a, b)), b))
+        rest, ratio = w.add("Mod", a, b, fmod=1), w.add("Div", a, b)
+        whole = w.add("Div", w.add("Sub", a, rest), b)
+        whole = w.add("Where", _differ(w, rest, b), w.add("Sub", whole, one), whole)
+        whole = w.add("Round", whole)
+        whole = w.add("Where", w.add("Equal", whole, zero), w.add("Mul", ratio, zero), whole)
+        return str(w.add("Where", w.add("Equal", b, zero), ratio, whole))
+    divisor = _divisor(w, b)
+    cut = w.add("Div", a, divisor)
+    rest = w.add("Sub", a, w.add("Mul", cut, divisor))
+    whole = w.add("Where", _differ(w, rest, divisor), w.add("Sub", cut, one), cut)
+    whole = w.add("Where", w.add("Equal", b, zero), zero, whole)
+    if w.dtype() == "u8":
+        return str(whole)
+    minus = w.add("Equal", b, w.number(-1, w.dtype()))
+    return str(w.add("Where", minus, w.add("Sub", zero, a), whole))
 
 
 @writes(ops.ReluGrad)

@@ -6,14 +6,15 @@ name of its output, or a tuple of names.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from graphc.dtypes import array_of
-from graphc.ir import DTYPES, Array, Node, dtype_name
+from graphc.ir import DTYPES, NARROW, Array, Node, Type, Value, dtype_name
 from graphc.ir.names import Names
 from graphc.onnx.dtypes import NUMBERS
 from graphc.ops.base import Op
@@ -79,6 +80,34 @@ class Writer:
         """The shape of an input of the node."""
         assert self.node is not None
         return self.node.inputs[place].type.shape
+
+
+def computed_as(kind: str, dtypes: Sequence[str]) -> Callable[[Given], Given]:
+    """Lets a writer see inputs of these dtypes as `kind`; the result is converted back."""
+
+    def wrap(write: Given) -> Given:
+        @functools.wraps(write)
+        def run(w: Writer, op: Op, *inputs: str) -> str:
+            node = w.node
+            assert node is not None
+            own = w.dtype()
+            if own not in dtypes:
+                return str(write(w, op, *inputs))
+            wide = tuple(Value(v.name, Type(v.type.shape, kind)) for v in node.inputs)
+            w.node = Node(op, wide, node.outputs, node.where)
+            y = write(w, op, *(w.add("Cast", x, to=NUMBERS[kind]) for x in inputs))
+            w.node = node
+            return str(w.add("Cast", y, to=NUMBERS[own]))
+
+        return cast(Given, run)
+
+    return wrap
+
+
+in_f32 = computed_as("f32", NARROW)
+"""Rounded once, as an op of floats of two bytes is, and not after each of several operators."""
+in_i32 = computed_as("i32", ("u8", "i8"))
+"""For operators that have no integers of one byte."""
 
 
 def tensor_of(name: str, array: Array) -> TensorProto:

@@ -11,9 +11,9 @@ from onnx import helper
 
 from graphc import ops
 from graphc.errors import GraphError
-from graphc.ir import Graph, Node, Value
+from graphc.ir import NARROW, Graph, Node, Value
 from graphc.onnx.dtypes import NUMBERS
-from graphc.onnx.writers.rules import Writer, writer_of, writes
+from graphc.onnx.writers.rules import Writer, in_i32, writer_of, writes
 from graphc.ops.attention import Attention
 from graphc.ops.scan import Scan
 
@@ -38,10 +38,10 @@ def _reduction(operator: str) -> Callable[..., str]:
     return write
 
 
-writes(ops.Sum)(_reduction("ReduceSum"))
+writes(ops.Sum)(in_i32(_reduction("ReduceSum")))
 writes(ops.Max)(_reduction("ReduceMax"))
 writes(ops.Min)(_reduction("ReduceMin"))
-writes(ops.Prod)(_reduction("ReduceProd"))
+writes(ops.Prod)(in_i32(_reduction("ReduceProd")))
 
 
 def reshaped(w: Writer, x: str, shape: tuple[int, ...]) -> str:
@@ -61,11 +61,13 @@ def broadcast_to(w: Writer, op: ops.BroadcastTo, x: str) -> str:
 
 @writes(ops.PermuteDims)
 def permute_dims(w: Writer, op: ops.PermuteDims, x: str) -> str:
-    return str(w.add("Transpose", x, perm=list(op.axes)))
+    return str(w.add("Transpose", x, perm=list(op.axes)) if op.axes else w.add("Identity", x))
 
 
 @writes(ops.Flip)
 def flip(w: Writer, op: ops.Flip, x: str) -> str:
+    if not op.axes:
+        return str(w.add("Identity", x))
     count = len(op.axes)
     first, last = w.integers([-1] * count), w.integers([-(2**31)] * count)
     return str(w.add("Slice", x, first, last, w.integers(op.axes), w.integers([-1] * count)))
@@ -112,8 +114,17 @@ def _guarded(w: Writer, indices: str, kind: str, extent: int) -> tuple[str, str]
     return str(w.add("Where", inside, indices, zero)), str(inside)
 
 
+def _zeros(w: Writer) -> str:
+    """Zeros of the type of the node's output."""
+    assert w.node is not None
+    kind = w.node.outputs[0].type
+    return str(w.add("Expand", w.number(0, kind.dtype), w.integers(kind.shape)))
+
+
 @writes(ops.Take)
 def take(w: Writer, op: ops.Take, x: str, indices: str) -> str:
+    if not w.shape()[op.axis]:
+        return _zeros(w)
     places, inside = _guarded(w, indices, w.dtype(1), w.shape()[op.axis])
     found = w.add("Gather", x, places, axis=op.axis)
     behind = len(w.shape()) - op.axis - 1
@@ -123,6 +134,8 @@ def take(w: Writer, op: ops.Take, x: str, indices: str) -> str:
 
 @writes(ops.TakeAlongAxis)
 def take_along_axis(w: Writer, op: ops.TakeAlongAxis, x: str, indices: str) -> str:
+    if not w.shape()[op.axis]:
+        return _zeros(w)
     places, inside = _guarded(w, indices, w.dtype(1), w.shape()[op.axis])
     found = w.add("GatherElements", x, places, axis=op.axis)
     return str(w.add("Where", inside, found, w.number(0, w.dtype())))
@@ -130,29 +143,37 @@ def take_along_axis(w: Writer, op: ops.TakeAlongAxis, x: str, indices: str) -> s
 
 @writes(ops.Scatter)
 def scatter(w: Writer, op: ops.Scatter, x: str, indices: str, updates: str) -> str:
-    """What is out of range goes behind the end, which is then cut off."""
+    """What is out of range goes behind the end, which is then cut off. Floats of two bytes are
+    combined as f32."""
+    kind = "f32" if w.dtype() in NARROW else w.dtype()
+    x, updates = (w.add("Cast", t, to=NUMBERS[kind]) for t in (x, updates))
     extent, rank = w.shape()[op.axis], len(w.shape())
     zero, end = w.number(0, w.dtype(1)), w.number(extent, w.dtype(1))
     inside = w.add("And", w.add("GreaterOrEqual", indices, zero), w.add("Less", indices, end))
     places = w.add("Where", inside, indices, end)
     widths = [0] * (2 * rank)
     widths[rank + op.axis] = 1
-    longer = w.add("Pad", x, w.integers(widths), w.number(0, w.dtype()))
+    longer = w.add("Pad", x, w.integers(widths), w.number(0, kind))
     names = {"replace": "none", "sum": "add", "prod": "mul"}
     how = names.get(op.combine, op.combine)
     y = w.add("ScatterElements", longer, places, updates, axis=op.axis, reduction=how)
-    return str(w.add("Slice", y, w.integers([0]), w.integers([extent]), w.integers([op.axis])))
+    y = w.add("Slice", y, w.integers([0]), w.integers([extent]), w.integers([op.axis]))
+    return str(w.add("Cast", y, to=NUMBERS[w.dtype()]))
 
 
 @writes(ops.Cumsum)
+@in_i32
 def cumsum(w: Writer, op: ops.Cumsum, x: str) -> str:
     return str(w.add("CumSum", x, w.number(op.axis, "i64"), reverse=int(op.reverse)))
 
 
 @writes(ops.Sort)
 def sort(w: Writer, op: ops.Sort, x: str) -> Any:
-    count = w.integers([op.count])
-    return w.add("TopK", x, count, outputs=2, axis=op.axis, largest=int(op.descending))
+    """Booleans as integers, which ONNX orders."""
+    count, is_bool = w.integers([op.count]), w.dtype() == "bool"
+    x = w.add("Cast", x, to=NUMBERS["i32"]) if is_bool else x
+    y, places = w.add("TopK", x, count, outputs=2, axis=op.axis, largest=int(op.descending))
+    return (w.add("Cast", y, to=NUMBERS["bool"]) if is_bool else y), places
 
 
 @writes(ops.Conv2d)
@@ -243,6 +264,8 @@ def attention(w: Writer, op: Attention, q: str, k: str, v: str, *mask: str) -> A
         allowed = w.constant(np.tril(np.ones((t, u), np.bool_)), "causal")
         scores = w.add("Where", allowed, scores, least)
     weights = w.add("Softmax", scores, axis=-1)
+    if op.rounded:
+        weights = w.add("Cast", w.add("Cast", weights, to=NUMBERS[op.rounded]), to=NUMBERS[kind])
     y = w.add("MatMul", weights, repeated(v, w.shape(2)[3]))
     y = w.add("Transpose", y, perm=[0, 2, 1, 3])
     return y, w.add("ReduceLogSumExp", scores, w.integers([-1]), keepdims=0)
@@ -253,6 +276,8 @@ def scan(w: Writer, op: Scan, *inputs: str) -> Any:
     """A Scan whose body reads what does not change from around it."""
     assert w.node is not None
     constants, carries, elements = op.split_inputs(list(inputs))
+    if not op.length:
+        return (*carries, *(empty(w, v) for v in w.node.outputs[len(carries) :]))
     inner = Writer(w.names, w.used)
     fixed, old, parts = op.split_inputs(list(op.body.inputs))
     names = dict(zip(fixed, constants, strict=True))
@@ -278,6 +303,11 @@ def scan(w: Writer, op: Scan, *inputs: str) -> Any:
     return made if isinstance(made, tuple) else (made,)
 
 
+def empty(w: Writer, value: Value) -> str:
+    """A constant without elements, of the type of `value`."""
+    return w.constant(np.zeros(value.type.shape, value.type.numpy_dtype), value.name)
+
+
 def value_info(name: str, value: Value) -> Any:
     """What ONNX calls a value with a type."""
     return helper.make_tensor_value_info(name, NUMBERS[value.type.dtype], value.type.shape)
@@ -300,11 +330,14 @@ def write_graph(w: Writer, graph: Graph, names: dict[Value, str]) -> list[str]:
 
 
 def write_node(w: Writer, node: Node, names: dict[Value, str]) -> None:
-    """Write one node, whose op has a writer."""
+    """Write one node, whose op has a writer. What has no elements is a constant."""
     w.node = node
     write = writer_of(node.op)
     assert write is not None, node
-    made = write(w, node.op, *(names[value] for value in node.inputs))
+    if all(v.type.size == 0 for v in node.outputs):
+        made = tuple(empty(w, v) for v in node.outputs)
+    else:
+        made = write(w, node.op, *(names[value] for value in node.inputs))
     names.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
 
 
