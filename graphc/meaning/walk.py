@@ -9,7 +9,6 @@ which no more is known is a function of its whole operands, apart from the axes 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -93,6 +92,9 @@ class Walker:
         return self._elements[key]
 
     def _element(self, value: Value, indices: Indices) -> Term:
+        kind = value.type
+        if not kind.size:  # nothing is read: all of a type are the same
+            return self.terms.at(self.terms.term("input", "", kind.shape, kind.dtype), ())
         if value in self.inputs:
             return self.inputs[value](indices)
         if value in self.constants:
@@ -358,11 +360,10 @@ class Walker:
     def _constant(self, elements: Elements, indices: Indices) -> Term:
         array = elements.array
         assert array is not None
-        size = math.prod(elements.shape)
         data = array.tobytes()
-        if size and data == data[: array.itemsize] * size:
+        if data == data[: array.itemsize] * array.size:
             return self.terms.term("number", elements.dtype, data[: array.itemsize])
-        if size and not any(i[1] for i in indices):
+        if not any(i[1] for i in indices):
             one = array[tuple(i[0] for i in indices)]
             return self.terms.term("number", elements.dtype, one.tobytes())
         kind = (PLACED + elements.digest, elements.shape, elements.dtype)

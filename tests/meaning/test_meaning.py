@@ -43,6 +43,30 @@ def test_a_transposed_product_is_the_product_of_transposes() -> None:
     assert check({"trace": one, "clean": other}).proved
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%y = reshape(%x) shape=(0,6) : f32[0,6]",
+        "%y = concat(%x, %x) axis=2 : f32[2,0,6]",
+        "%y = sum(%x) axes=(1,) keepdims=False : f32[2,3]",
+    ],
+)
+def test_what_has_no_elements_is_proved(line: str) -> None:
+    kind = line.rpartition(" : ")[2]
+    one = graph(line, f"%z = add(%y, %y) : {kind}", "return %z", inputs="%x : f32[2,0,3]")
+    assert check({"trace": one, "clean": one}).proved
+
+
+def test_a_loop_of_no_iterations_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHC_CHECK", "meaning")
+
+    def fn(x: graphc.Tensor) -> object:
+        return graphc.scan(lambda c, _: (c * 2, c + 1), x, None, length=0)
+
+    program = graphc.compile(fn, graphc.spec((3,)), device="cpu")
+    assert "2 results proved equal" in str(program.plan)
+
+
 def test_a_sum_within_a_sum_is_of_another_variable() -> None:
     nested = graph(
         "%s = sum(%x) axes=(1,) keepdims=True : f32[2,1]",
