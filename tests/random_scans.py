@@ -72,6 +72,10 @@ class RandomScans(nn.Module):
         self.body_seed = draw.randrange(1 << 30)
         self.scan: Callable[..., Any] = graphc.scan
 
+    def use_loops(self) -> None:
+        """Let the program be one of Python loops."""
+        self.scan = unrolled
+
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         generator = np.random.default_rng(self.seed)
         return [
@@ -84,7 +88,7 @@ class RandomScans(nn.Module):
     def forward(self, *inputs: Any) -> Any:
         values = [*inputs, *map(graphc.as_tensor, self.weights)]
         draw = random.Random(self.body_seed)
-        made = _Steps(self, draw, values, 0)
+        made = Steps(self, draw, values, 0)
         for _ in range(draw.randint(1, 3)):
             made.grow(draw.randint(0, 2))
             made.add_scan()
@@ -108,7 +112,7 @@ class RandomScans(nn.Module):
         return (value, *grads)
 
 
-class _Steps:
+class Steps:
     """Values of a function or a body, and random ops on them."""
 
     def __init__(
@@ -333,7 +337,7 @@ class _Body:
         values = [*self.constants, *element, *carry]
         if not any(v.dtype == "f32" for v in values):
             values.append(graphc.as_tensor(np.float32(0.5)))
-        steps = _Steps(self.program, draw, values, self.depth)
+        steps = Steps(self.program, draw, values, self.depth)
         steps.grow(draw.randint(1, 7))
         if self.depth < 2 and draw.random() < 0.2:
             steps.add_scan()
@@ -342,7 +346,7 @@ class _Body:
         candidates = [*new, *carry, *steps.values, *steps.made]
         return new, [draw.choice(candidates) for _ in range(draw.randint(0, 3))]
 
-    def _new(self, steps: _Steps, old: Any, carry: Tensors, draw: random.Random) -> Any:
+    def _new(self, steps: Steps, old: Any, carry: Tensors, draw: random.Random) -> Any:
         """A new carry of the type of `old`."""
         kind = draw.random()
         alike = [v for v in steps.values if v.shape == old.shape and v.dtype == old.dtype]

@@ -19,7 +19,7 @@ from graphc.passes.rewriting.runner import run_passes
 from graphc.program import Program
 from graphc.target import Target
 from graphc.text import graph_text, large_constants, parse
-from tests.random_scans import RandomScans, unrolled
+from tests.random_scans import RandomScans
 
 Array = np.ndarray[Any, np.dtype[Any]]
 EXACT = 1e-6
@@ -32,16 +32,23 @@ def run(model: RandomScans, *inputs: Any) -> Any:
 
 
 class Case:
-    """The program of a seed on the reference device."""
+    """The program of a seed and a kind on the reference device; if `loops`, one of Python loops."""
 
-    def __init__(self, seed: int, scan: Any = graphc.scan, **options: Any) -> None:
-        self.seed, self.scan = seed, scan
+    def __init__(
+        self,
+        seed: int,
+        kind: type[RandomScans] = RandomScans,
+        loops: bool = False,
+        **options: Any,
+    ) -> None:
+        self.seed, self.kind, self.loops = seed, kind, loops
         self.model, self.program = self.compile(**options)
         self.arrays = self.model.arrays()
 
     def compile(self, device: str = "reference", **options: Any) -> tuple[RandomScans, Program]:
-        model = RandomScans(self.seed)
-        model.scan = self.scan
+        model = self.kind(self.seed)
+        if self.loops:
+            model.use_loops()
         update = optim.SGD(lr=0.5) if model.mode == "train" else None
         specs = model.inputs
         settings = {"device": device, "update": update, "seed": 0, **options}
@@ -70,7 +77,7 @@ class Case:
         return [*outputs, *(after[name] for name in sorted(old.name for old, _ in graph.updates))]
 
     def _initial(self, name: str, graph: Graph) -> Array:
-        parameters = dict(RandomScans(self.seed).named_parameters())
+        parameters = dict(self.kind(self.seed).named_parameters())
         if name in parameters:
             return parameters[name].numpy()
         if not name.startswith(PLACED):
@@ -101,8 +108,8 @@ def assert_stages_agree(case: Case) -> None:
 
 
 def assert_unrolled_agrees(case: Case) -> None:
-    """The scan and a Python loop compute the same, gradients included."""
-    loop = Case(case.seed, unrolled)
+    """The program and one of Python loops compute the same, gradients included."""
+    loop = Case(case.seed, case.kind, loops=True)
     assert_close(case.meaning(case.program.graph), loop.meaning(loop.traced()), "unrolled")
 
 
@@ -110,7 +117,7 @@ def assert_passes_are_optional(case: Case, passes: Sequence[str] = OPTIONAL) -> 
     """Without any one of the optional passes the program computes the same."""
     expected = case.meaning(case.traced())
     for name in passes:
-        other = Case(case.seed, disable=(name,))
+        other = Case(case.seed, case.kind, disable=(name,))
         assert_close(other.meaning(other.program.graph), expected, f"without {name}")
 
 
