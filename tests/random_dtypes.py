@@ -46,8 +46,8 @@ AXIS += ("stack", "median", "cumprod", "softmax", "mean", "logsumexp", "diff", "
 class RandomDtypes:
     """A function `run(*tensors)` of the arrays `arrays`; `text` says what it computes."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int, dtypes: tuple[str, ...] = DTYPES) -> None:
+        self.random, self.dtypes = random.Random(seed), dtypes
         self.generator = np.random.default_rng(seed)
         self.kinds: list[Any] = []
         self.arrays: list[Array] = []
@@ -79,7 +79,7 @@ class RandomDtypes:
 
     def argument(self) -> None:
         """A further argument, whose axes broadcast with those of the others."""
-        dtype = self.random.choice(DTYPES)
+        dtype = self.random.choice(self.dtypes)
         shape = tuple(1 if self.random.random() < 0.2 else n for n in self.shape)
         shape = shape[self.random.choice((0, 0, 0, 1)) :]
         array = self.generator.integers(-6, 7, shape)
@@ -136,7 +136,7 @@ class RandomDtypes:
     def unary(self, a: str, b: str) -> None:
         kind = self.random.choice((*UNARY, None, None, None, None))
         if kind is None:
-            dtype = self.random.choice(DTYPES)
+            dtype = self.random.choice(self.dtypes)
             safe = f"graphc.nan_to_num({a}, 1.0, 2.0, -2.0)"
             floats = self.values[a].dtype.kind not in "biu"
             if floats and dtype == "u8":

@@ -1,5 +1,5 @@
 """Random models whose parameters and modules are shared, frozen and grouped, trained by several
-programs in turn; `Trainer` does the same in NumPy, in float64.
+programs in turn; `Ruled.update` does the same in NumPy, in float64.
 
 A loss is lines of text over the names of parameters; the same seed makes the same.
 """
@@ -7,13 +7,14 @@ A loss is lines of text over the names of parameters; the same seed makes the sa
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import graphc
 from graphc import nn, optim
-from graphc.interpret import evaluate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WIDTH, BATCH = 4, 3
@@ -47,9 +48,7 @@ class RandomModel:
             for j in range(draw.choice((1, 1, 2))):
                 setattr(draw.choice(parts), f"w{i}{'ab'[j]}", parameter)
         self.root = parts[0]
-        held = {id(p): name for name, p in self.root.named_parameters()}
-        self.held = [p for p in self.parameters if id(p) in held]
-        self.names = {id(p): held[id(p)] for p in self.held}
+        self.names = {id(p): name for name, p in self.root.named_parameters()}
         self.losses = [self._loss(draw) for _ in range(2)]
         self.x = generator.standard_normal((BATCH, WIDTH)).astype(np.float32)
         self.ids = generator.integers(0, 7, (BATCH,)).astype(np.int32)
@@ -112,84 +111,92 @@ RULES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-class Twin:
-    """The parameters of a model in float64, and what rules keep of them."""
+@dataclass
+class Ruled:
+    """An update rule, and the same in NumPy."""
 
-    def __init__(self, model: RandomModel) -> None:
-        self.model = model
-        self.weights = {id(p): p.numpy().astype(np.float64) for p in model.parameters}
-        self.kept: dict[int, dict[int, dict[str, Array]]] = {}
-        self.steps: dict[int, int] = {}
+    rule: optim.Rule
+    clip: float | None
+    options: dict[int, dict[str, Any]]
+    """Its arguments for each parameter, by its id."""
+    kept: dict[int, dict[str, Array]] = field(default_factory=dict)
+    clocks: dict[int, int] = field(default_factory=dict)
+    """Parameter -> clock."""
+    steps: dict[int, int] = field(default_factory=dict)
+    """Of each clock."""
 
-    def graph(self, number: int) -> Any:
-        """The loss, h and the gradients by the parameters that are held and read."""
-        model = self.model
+    @classmethod
+    def drawn(cls, model: RandomModel) -> Ruled:
+        draw = model.random
+        name, arguments = draw.choice(RULES)
+        base = arguments["lr"]
+        rising = lambda step: base * min(1.0, (step + 1) / 4)  # noqa: E731
+        common = {**arguments, "lr": rising if draw.random() < 0.3 else base}
+        options = {id(p): dict(common) for p in model.parameters}
+        trainable = [p for p in model.parameters if p.trainable]
+        groups = {}
+        if draw.random() < 0.4 and len(trainable) > 1:
+            some = draw.sample(trainable, draw.randint(1, len(trainable) - 1))
+            own = {"lr": base * 0.5, "weight_decay": 0.2}
+            groups = {"groups": [{"params": some, **own}, {"params": lambda name: True}]}
+            for parameter in some:
+                options[id(parameter)] |= own
+        clip = draw.choice((None, None, 0.5))
+        return cls(getattr(optim, name)(**common, **groups, clip_grad_norm=clip), clip, options)
 
-        def slopes(root: Any, x: Any, ids: Any) -> Any:
-            return graphc.value_and_grad(lambda r: model.loss(number)(r, x, ids))(root)
+    def set_rate(self, rate: float) -> None:
+        """Unless it follows a schedule."""
+        if not callable(self.rule.lr):
+            for options in self.options.values():
+                if options["lr"] == self.rule.lr:
+                    options["lr"] = rate
+            self.rule.lr = rate
 
-        trainable = [p for _, p in model.root.named_parameters() if p.trainable]
-        return graphc.trace(slopes, model.root, *model.specs), [
-            model.names[id(p)] for p in trainable
-        ]
+    def clock_of(self, parameters: Sequence[nn.Parameter]) -> int:
+        """What a program that updates these counts its steps by, as `Rule` chooses it."""
+        known = {self.clocks[id(p)] for p in parameters if id(p) in self.clocks}
+        latest = max(sorted(known), key=lambda c: self.steps.get(c, 0), default=None)
+        clock = len(set(self.clocks.values())) if latest is None else latest
+        for parameter in parameters:
+            self.clocks.setdefault(id(parameter), clock)
+        return clock
 
-    def evaluate(self, graph: Any) -> tuple[Array, ...]:
-        model = self.model
-        of_name = {model.names[id(p)]: self.weights[id(p)] for p in model.held}
-        spare = [self.weights[id(p)] for p in model.parameters if id(p) not in model.names]
-        state = {
-            v.name: of_name[v.name] if v.name in of_name else spare_of(v, spare)
-            for v in graph.state
-        }
-        return evaluate(graph, [model.x.astype(np.float64), model.ids], state)[0]
-
-    def step(
-        self,
-        rule: optim.Rule,
-        key: int,
-        groups: dict[int, dict[str, Any]],
-        slopes: dict[int, Array],
-        lr: Any,
-        clip: float | None,
-        name: str,
-    ) -> None:
-        """One update of the parameters by their gradients, as torch.optim's rules do."""
-        step = self.steps[key] = self.steps.get(key, 0) + 1
-        if clip is not None:
-            total = np.sqrt(sum(float((g * g).sum()) for g in slopes.values()))
-            slopes = {i: g * min(clip / (total + 1e-6), 1.0) for i, g in slopes.items()}
+    def update(self, weights: dict[int, Array], slopes: dict[int, Array], clock: int) -> None:
+        """One step of the parameters that have gradients."""
+        step = self.steps[clock] = self.steps.get(clock, 0) + 1
+        norm = np.sqrt(sum(float((g * g).sum()) for g in slopes.values()))
+        factor = 1.0 if self.clip is None else min(self.clip / (norm + 1e-6), 1.0)
         for i, g in slopes.items():
-            options = groups[i]
-            rate = options["lr"]
-            rate = rate(step - 1) if callable(rate) else rate
-            kept = self.kept.setdefault(key, {}).setdefault(
-                i, {"m": np.zeros_like(g), "v": np.zeros_like(g)}
-            )
-            self.weights[i] = updated(name, self.weights[i], g, kept, rate, step, options)
-
-
-def spare_of(value: Any, spare: list[Array]) -> Array:
-    (found,) = [a for a in spare if a.shape == value.type.shape][:1]
-    return found
+            options = self.options[i]
+            rate = options["lr"](step - 1) if callable(options["lr"]) else options["lr"]
+            kept = self.kept.setdefault(i, {"m": np.zeros_like(g), "v": np.zeros_like(g)})
+            name = type(self.rule).__name__
+            weights[i] = updated(name, weights[i], factor * g, kept, rate, step, options)
 
 
 def updated(
-    name: str, w: Array, g: Array, kept: dict[str, Array], rate: float, t: int, o: dict[str, Any]
+    name: str,
+    w: Array,
+    g: Array,
+    kept: dict[str, Array],
+    rate: float,
+    step: int,
+    options: dict[str, Any],
 ) -> Array:
-    decay = o.get("weight_decay", 0.0)
+    """The new weight by the rule of that name in torch.optim."""
+    decay = options.get("weight_decay", 0.0)
     if name == "AdamW":
         w = w - rate * decay * w
     else:
         g = g + decay * w
     if name == "SGD":
-        if o.get("momentum"):
-            kept["m"] = o["momentum"] * kept["m"] + g
-            g = g + o["momentum"] * kept["m"] if o.get("nesterov") else kept["m"]
-        return w - rate * g
+        momentum = options.get("momentum", 0.0)
+        kept["m"] = momentum * kept["m"] + g
+        return w - rate * (g + momentum * kept["m"] if "nesterov" in options else kept["m"])
     if name in ("Adam", "AdamW"):
         kept["m"] = 0.9 * kept["m"] + 0.1 * g
         kept["v"] = 0.999 * kept["v"] + 0.001 * g * g
-        m, v = kept["m"] / (1 - 0.9**t), kept["v"] / (1 - 0.999**t)
-        return w - rate * m / (np.sqrt(v) + o["eps"])
+        m, v = kept["m"] / (1 - 0.9**step), kept["v"] / (1 - 0.999**step)
+        return w - rate * m / (np.sqrt(v) + options["eps"])
     kept["v"] = 0.99 * kept["v"] + 0.01 * g * g if name == "RMSprop" else kept["v"] + g * g
-    return w - rate * g / (np.sqrt(kept["v"]) + o["eps"])
+    return w - rate * g / (np.sqrt(kept["v"]) + options["eps"])

@@ -46,7 +46,7 @@ def test_stages_are_exact(seed: int) -> None:
     assert_stages_are_exact(RandomDtypes(seed))
 
 
-@pytest.mark.parametrize("seed", range(80, 92))
+@pytest.mark.parametrize("seed", range(80, 88))
 def test_the_cpu_is_exact(seed: int) -> None:
     need_command("g++", "clang++")
     assert_device_is_exact(RandomDtypes(seed), "cpu", streams=1 + seed % 3)

@@ -61,7 +61,7 @@ def test_programs_that_once_failed(seed: int) -> None:
     check(Case(seed, RandomTransforms))
 
 
-@pytest.mark.parametrize("seed", range(60, 66))
+@pytest.mark.parametrize("seed", range(60, 63))
 def test_the_cpu_agrees(seed: int) -> None:
     need_command("g++", "clang++")
     assert_device_agrees(Case(seed, RandomTransforms), "cpu")
