@@ -2,7 +2,8 @@
 exactly what NumPy does.
 
 Floats stay multiples of 1/16 of small magnitude (or NaN, or infinite), so that no order of a sum
-and no fused multiply-add changes a bit. A program is lines of text; the same seed makes the same.
+and no fused multiply-add changes a bit; 0 is added to products, as a sum of zeros has the sign
+that its order gives it. A program is lines of text; the same seed makes the same.
 """
 
 from __future__ import annotations
@@ -178,10 +179,10 @@ class RandomDtypes:
         axis = draw.randrange(rank) if rank else 0
         texts = [
             f"graphc.concat([{a}, {b}], axis={axis})",
-            f"{a} @ {b}",
-            f"{a} @ graphc.matrix_transpose({b})",
+            f"{a} @ {b} + 0",
+            f"{a} @ graphc.matrix_transpose({b}) + 0",
         ]
-        texts += [f"graphc.matmul(graphc.clip({a}, -2, 2), {b})", f"graphc.outer({a}, {b})"]
+        texts += [f"graphc.matmul(graphc.clip({a}, -2, 2), {b}) + 0", f"graphc.outer({a}, {b})"]
         if rank:
             step = draw.choice((1, 2, 3, -1, -2))
             bounds = [draw.choice(("", str(draw.randint(-4, 4)))) for _ in range(2)]
