@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,26 @@ ISETP.GE.AND P1, PT, R1, 0x3, PT
 EXIT
 """
 """All blocks wait for each other three times."""
+
+TURN = """
+S2R R0, SR_TID.X
+ISETP.NE.AND P2, PT, R0, 0x20, PT
+MOV R1, RZ
+.L_x_0:
+IADD3 R1, R1, 0x1, RZ
+@P2 BRA `(.L_x_2)
+.L_x_1:
+LDG.E.STRONG.GPU R4, desc[UR6][R2.64]
+CCTL.IVALL
+ISETP.NE.AND P0, PT, R4, R1, PT
+@P0 BRA `(.L_x_1)
+.L_x_2:
+BAR.SYNC.DEFER_BLOCKING 0x0
+ISETP.GE.AND P1, PT, R1, 0x3, PT
+@!P1 BRA `(.L_x_0)
+EXIT
+"""
+"""The second warp of a block waits for a turn three times."""
 
 MEMBERS = """
 S2R R0, SR_CTAID.X
@@ -231,6 +252,17 @@ def test_a_member_whose_blocks_take_long_is_no_part_of_an_average() -> None:
     assert [share.blocks for share in shares_of(launch_of(text, 1000, (1,)), H200)] == [1, 999]
     assert time(launch_of(text, 1000, (1,))).seconds >= time(alone).seconds > 10 * H200.node
     assert time(launch_of(text, 1000)).seconds < time(alone).seconds / 2
+
+
+def test_a_block_waits_for_each_of_its_turns() -> None:
+    """Which one of its two warps does, while the other is at a barrier."""
+    launch = replace(launch_of(TURN, 1), block=(64, 1, 1))
+    (share,) = shares_of(launch, H200)
+    assert not share.counts.unknown
+    assert share.counts.turns == 3 / 2
+    bare = replace(launch_of(TURN.replace(".STRONG", ""), 1), block=(64, 1, 1))
+    longer = time(launch).terms["latency"] - time(bare).terms["latency"]
+    assert longer * H200.clock == pytest.approx(3 * (H200.turn - H200.l1_latency / 2))
 
 
 def test_a_joined_launch_is_what_is_between_waits_and_the_waits_of_loops() -> None:

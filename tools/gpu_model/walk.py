@@ -64,6 +64,8 @@ class Code:
         names = [[i.name for i in block.instructions] for block in blocks]
         self._draws = {i for i, found in enumerate(names) if "B2R" in found}
         self._arrives = {i - 1 for i in range(1, len(blocks)) if self._is_arrival(i)}
+        self.polls = {i for i, b in enumerate(blocks) if self._is_poll(i, b)}
+        """The loops in which a thread waits for what another block stores."""
         self.waiting = {i + n for i in self._arrives for n in (1, 2)}
         """The blocks of code by which all blocks of a launch wait for each other."""
 
@@ -90,6 +92,8 @@ class Code:
                 walk.stretches.append(Counter())
             code = self.blocks[at]
             holds = state.holding(code.conditions) if code.kind != "next" else False
+            if holds is None and at in self.polls:
+                holds = False
             if holds is None:
                 loops = code.kind == "jump" and any(self._backward[at : max(at + 1, code.target)])
                 walk.unknown |= loops
@@ -151,6 +155,10 @@ class Code:
         here, behind = (self.blocks[i : i + 1] for i in (number, number + 1))
         adds = any(i.opcode.startswith("ATOMG.E.ADD") for block in here for i in block.instructions)
         return adds and any(block.kind == "jump" and block.target == number + 1 for block in behind)
+
+    def _is_poll(self, number: int, block: Block) -> bool:
+        loads = any(i.name == "LDG" and "STRONG" in i.modifiers for i in block.instructions)
+        return loads and self._backward[number] and block.target == number
 
     def _compiled(self, traced: bool) -> list[list[Step]]:
         if traced not in self._steps:
