@@ -103,6 +103,27 @@ EXIT
 """
 """The second warp of a block waits for a turn three times."""
 
+PERIODIC = """
+S2R R0, SR_CTAID.X
+MOV R1, RZ
+MOV R4, RZ
+.L_x_0:
+IADD3 R4, R4, 0x1, RZ
+ISETP.NE.AND P1, PT, R4, PERIOD, PT
+SEL R4, R4, RZ, P1
+IADD3 R1, R1, 0x1, RZ
+ISETP.GT.AND P0, PT, R1, R0, PT
+@!P0 BRA `(.L_x_0)
+IADD3 R4, R4, 0x6, RZ
+.L_x_1:
+IADD3 R4, R4, -0x1, RZ
+FFMA R9, R9, R9, R9
+ISETP.GE.AND P0, PT, R4, RZ, PT
+@P0 BRA `(.L_x_1)
+EXIT
+"""
+"""A block turns as often as its number modulo PERIOD says, and more."""
+
 MEMBERS = """
 S2R R0, SR_CTAID.X
 MOV R1, RZ
@@ -263,6 +284,14 @@ def test_a_block_waits_for_each_of_its_turns() -> None:
     bare = replace(launch_of(TURN.replace(".STRONG", ""), 1), block=(64, 1, 1))
     longer = time(launch).terms["latency"] - time(bare).terms["latency"]
     assert longer * H200.clock == pytest.approx(3 * (H200.turn - H200.l1_latency / 2))
+
+
+def test_blocks_of_every_kind_are_walked_as_often_as_there_are() -> None:
+    """Each block turns as often as its number modulo 16, or 12, says, and seven times more."""
+    for period in (12, 16):
+        text = PERIODIC.replace("PERIOD", hex(period))
+        (share,) = shares_of(launch_of(text, 1536), H200)
+        assert share.counts.fma == pytest.approx(7 + (period - 1) / 2, rel=0.02)
 
 
 def test_a_joined_launch_is_what_is_between_waits_and_the_waits_of_loops() -> None:

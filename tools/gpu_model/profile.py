@@ -129,19 +129,20 @@ class Profile:
         return self._sum(walk, walk.visits).flops, walk.visits.total()
 
     def _walks(self) -> list[Walk]:
-        """Three warps if they do the same; else more, spread over blocks and warps at random: eight
-        where they nearly do, thirty-two where they do not."""
+        """Three warps if they do the same; else others, eight where they nearly do, sixty-four
+        where they do not: by Hammersley's points, which are spread over what comes again every so
+        many blocks too, and over warps at random."""
         blocks, warps = self.blocks, max(1, math.prod(self.launch.block) // LANES)
         places = [(0, 0), (blocks // 2, warps - 1), (int(blocks * 0.77), warps // 2)]
         walks = [self._walk(*place) for place in dict.fromkeys(places)]
         if all(walk.stretches == walks[0].stretches for walk in walks):
             return walks
         lengths = [walk.visits.total() for walk in walks]
-        count, draw = 8 if min(lengths) > 0.9 * max(lengths) else 32, random.Random(0)
+        count = 8 if min(lengths) > 0.9 * max(lengths) else 64
         which = [i % warps for i in range(count)]
-        draw.shuffle(which)
-        more = [(int(blocks * (i + draw.random()) / count), w) for i, w in enumerate(which)]
-        return [self._walk(*place) for place in dict.fromkeys(more)]
+        random.Random(0).shuffle(which)
+        more = [(int(blocks * (i + _reversed(i, count)) / count), w) for i, w in enumerate(which)]
+        return [self._walk(*place) for place in more]
 
     def _walk(self, block: int, warp: int) -> Walk:
         thread = place_of(warp * LANES, self.launch.block)
@@ -187,3 +188,9 @@ class Profile:
         for i in own[found] or range(len(self.parts)):
             total.add(self.parts[i], 1)
         return {"turns": entered[found[1]] if own[found] else 0, **by_width(total.opcodes)}
+
+
+def _reversed(number: int, count: int) -> float:
+    """The bits of a number below `count`, a power of two, in reverse, as a fraction."""
+    bits = f"{number:0{count.bit_length() - 1}b}"
+    return (int(bits[::-1], 2) + 0.5) / count
