@@ -36,16 +36,29 @@ struct Lines {
     const int moved = place / (padded < 8 ? 8 / padded : 1) % smaller(padded, 8);
     return place * line + (f / quad ^ moved) * quad + f % quad;
   }
+  // Where the features lie that are f, a multiple of quad, behind those at `at`: the chunks of these have
+  // none of the bits of f's.
+  GRAPHC_INLINE static int further(int at, int f) {
+    constexpr int eight = 8 * quad;
+    return (at ^ f % eight) + f / eight * eight;
+  }
+  // What a lane reads first of rows of A or, ForB, of B, of which one ldmatrix gives 16.
+  template <bool ForB>
+  GRAPHC_INLINE static int first(int lane = threadIdx.x % 32) {
+    const int low = lane / 8 % 2, high = lane / 16;
+    return at((ForB ? high : low) * 8 + lane % 8, (ForB ? low : high) * quad);
+  }
   // 16 features from n on by what one product takes of places from k on, as B's fragments are. Of
   // floats a product takes places in the order 0, 2, 4, 6, 1, 3, 5, 7, as as_left gives them.
-  GRAPHC_INLINE static void load(unsigned (&to)[4], const T* tile, int n, int k) {
-    const int lane = threadIdx.x % 32;
+  GRAPHC_INLINE static void load(unsigned (&to)[4], const T* tile, int n, int k,
+                                 int lane = threadIdx.x % 32) {
     if constexpr (sizeof(T) == 2) {
-      load_matrices<true>(to, tile + at(k + lane % 16, n + lane / 16 * 8));
+      load_matrices<true>(to, tile + further(at(lane % 16, lane / 16 * 8), n) + k * line);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        to[i] = __float_as_uint(tile[at(k + lane % 4 * 2 + i % 2, n + i / 2 * 8 + lane / 4)].value);
+        to[i] = __float_as_uint(
+            tile[further(at(lane % 4 * 2 + i % 2, lane / 4), n + i / 2 * 8) + k * line].value);
     }
   }
 };
@@ -55,8 +68,12 @@ template <class Strides, int Extent, int Features, int Vector, int Places, int T
 GRAPHC_INLINE void start_copy(T* to, const T* from, int first) {
   using Tile = Lines<T, Features>;
   constexpr int per_line = Tile::width / Vector, bytes = Vector * sizeof(T);
+  constexpr int count = Places * per_line, rounds = ceil_div(count, Threads);
+  const unsigned thread = thread_anew();
 #pragma unroll 4
-  for (int i = threadIdx.x; i < Places * per_line; i += Threads) {
+  for (int round = 0; round < rounds; round++) {
+    const unsigned i = round * Threads + thread;
+    if (count % Threads && i >= count) break;
     const int place = i / per_line, f = i % per_line * Vector;
     const bool exists = first + place < Extent && f < Features;
     const T* const x = from + (exists ? (first + place) * Strides::row + f * Strides::column : 0);
@@ -79,28 +96,43 @@ GRAPHC_INLINE void stream(int count, const Load& load, const Step& step) {
   }
 }
 
-// sum[c] = the products of the features of rows row ... row + 15 of a and columns 8 c ... of b.
-template <class Tile, int Fragments_, class T>
-GRAPHC_INLINE void tensor_scores(const T* a, int row, const T* b, float (&sum)[Fragments_][4]) {
-  using Reader = Fragments<Tile>;
+// sum[m][c] = the products of the features of rows row + 16 m ... and columns column + 8 c ... of b.
+template <class Tile, int M, int N, class T>
+GRAPHC_INLINE void tensor_scores(const T* a, int row, const T* b, int column, float (&sum)[M][N][4],
+                                 int lane = threadIdx.x % 32) {
+  constexpr int line = Tile::line;
+  const int first_a = row * line + Tile::template first<false>(lane);
+  const int first_b = column * line + Tile::template first<true>(lane);
 #pragma unroll
-  for (int c = 0; c < Fragments_; c++)
+  for (int m = 0; m < M; m++)
 #pragma unroll
-    for (int i = 0; i < 4; i++) sum[c][i] = 0;
+    for (int c = 0; c < N; c++)
 #pragma unroll
-  for (int k = 0; k < Tile::width; k += Reader::depth) {
-    unsigned left[1][4];
-    Reader::template load<false>(left[0], a, row, k);
-    Product<T>::split(left);
+      for (int i = 0; i < 4; i++) sum[m][c][i] = 0;
 #pragma unroll
-    for (int c = 0; c < Fragments_; c += 2) {
+  for (int k = 0; k < Tile::width; k += 2 * Tile::quad) {
+    unsigned left[M][1][4];
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+      load_matrices<false>(left[m][0], a + Tile::further(first_a, k) + m * 16 * line);
+      Product<T>::split(left[m]);
+    }
+#pragma unroll
+    for (int c = 0; c < N; c += 2) {
       unsigned right[1][4];
-      Reader::template load<true>(right[0], b, c * 8, k);
+      load_matrices<false>(right[0], b + Tile::further(first_b, k) + c * 8 * line);
       Product<T>::split(right);
-      multiply(T{}, sum[c], left[0], {right[0][0], right[0][1]});
-      multiply(T{}, sum[c + 1], left[0], {right[0][2], right[0][3]});
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        multiply(T{}, sum[m][c], left[m][0], {right[0][0], right[0][1]});
+        multiply(T{}, sum[m][c + 1], left[m][0], {right[0][2], right[0][3]});
+      }
     }
   }
+}
+template <class Tile, int N, class T>
+GRAPHC_INLINE void tensor_scores(const T* a, int row, const T* b, float (&sum)[N][4]) {
+  tensor_scores<Tile>(a, row, b, 0, reinterpret_cast<float (&)[1][N][4]>(sum));
 }
 
 // The left operand of a product, from sums of the fragments that begin at w[0], rounded.

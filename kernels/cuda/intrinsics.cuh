@@ -43,6 +43,18 @@ GRAPHC_INLINE void begin_launch() {
 #endif
 }
 
+// threadIdx.x, read anew: what depends on it is computed again, and not kept in registers from before
+// a loop, where these are few.
+GRAPHC_INLINE unsigned thread_anew() {
+#ifdef GRAPHC_SIM
+  return threadIdx.x;
+#else
+  unsigned thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+#endif
+}
+
 // Starts to move Bytes from global to shared memory, of which the first `live` are read and the
 // others are zeros; both addresses must be multiples of Bytes. What the block reads `Again` is kept
 // in L1; other copies of 16 bytes pass it by.
