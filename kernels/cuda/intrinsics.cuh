@@ -23,6 +23,9 @@ void graphc_sim_proxy_fence();
 // A barrier of the first `count` threads of a block, and one of all threads of a grid.
 void graphc_sim_part_barrier(int count, const char* file, int line);
 void graphc_sim_grid_barrier(const char* file, int line);
+// Waits until another block has put a value in a word; puts one there.
+void graphc_sim_await_word(const unsigned* word, unsigned value, const char* file, int line);
+void graphc_sim_put_word(unsigned* word, unsigned value);
 // What all lanes do together says where it was called.
 #define GRAPHC_CALLED_ALONE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define GRAPHC_CALLED , GRAPHC_CALLED_ALONE
@@ -150,6 +153,26 @@ GRAPHC_INLINE void device_fence() {
   __threadfence();
 #else
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#endif
+}
+
+// Waits until a word of memory is `value`. What the block that put it did before the fence it passed is
+// then known to this thread, and to its block behind the next barrier. It must be a block of a lower
+// number, as those begin first: any other may have to wait for this one to end.
+GRAPHC_INLINE void await_word(const unsigned* word, unsigned value GRAPHC_CALLED) {
+#ifdef GRAPHC_SIM
+  graphc_sim_await_word(word, value, file, line);
+#else
+  unsigned now;
+  do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+  while (now != value);
+#endif
+}
+GRAPHC_INLINE void put_word(unsigned* word, unsigned value) {
+#ifdef GRAPHC_SIM
+  graphc_sim_put_word(word, value);
+#else
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 #endif
 }
 

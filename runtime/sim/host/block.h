@@ -24,6 +24,7 @@ enum class State : std::uint8_t {
   at_part_barrier,
   at_phase,
   at_cluster,
+  at_word,
   in_warp,
   ended
 };
@@ -72,6 +73,8 @@ struct Thread {
   Index3 place{};
   const char* file = "";  // where it waits
   int line = 0;
+  const unsigned* word = nullptr;  // what it waits for to be `awaited`
+  unsigned awaited = 0;
   int barrier_value = 0;  // of the barrier that it passed last
   unsigned group = 0;     // of copies, the open one
   std::vector<Copy> copies;
@@ -230,6 +233,22 @@ class Block {
     return static_cast<std::size_t>(
         std::count_if(threads.begin(), threads.begin() + static_cast<std::ptrdiff_t>(first),
                       [](const Thread& thread) { return thread.state == State::ended; }));
+  }
+
+  // Whether threads wait for a word that another block puts.
+  bool at_word() const {
+    const auto waits = [](const Thread& thread) { return thread.state == State::at_word; };
+    return alive && std::any_of(threads.begin(), threads.end(), waits);
+  }
+  // Whether some of them have it, and can go on.
+  bool has_word() {
+    const std::size_t before = ready.size();
+    for (Thread& thread : threads) {
+      if (thread.state != State::at_word || *thread.word != thread.awaited) continue;
+      thread.state = State::ready;
+      ready.push_back(thread.number);
+    }
+    return ready.size() > before;
   }
 
   // Where threads are, for a block that cannot go on.

@@ -96,6 +96,8 @@ inline void check_cell(Cell& cell, std::uint8_t mask, const Access& access, cons
     cell.make_valid(valid_serial, mask);
     cell.written.set(who, mask, access.atomic);
   } else {
+    // Those before which this one knows of are known by whoever knows of this one.
+    if (!(cell.read.bytes & ~mask) && fenced_before(cell.read)) cell.read = {};
     cell.read.add(who, mask);
   }
 }

@@ -80,6 +80,10 @@ __attribute__((visibility("default"))) void graphc_sim_copy_wait(int pending);
 __attribute__((visibility("default"))) void graphc_sim_part_barrier(int count, const char* file,
                                                                     int line);
 __attribute__((visibility("default"))) void graphc_sim_grid_barrier(const char* file, int line);
+__attribute__((visibility("default"))) void graphc_sim_await_word(const unsigned* word,
+                                                                  unsigned value, const char* file,
+                                                                  int line);
+__attribute__((visibility("default"))) void graphc_sim_put_word(unsigned* word, unsigned value);
 __attribute__((visibility("default"))) void graphc_sim_load_matrices(unsigned* to, const void* row,
                                                                      bool turned, const char* file,
                                                                      int line);

@@ -2,6 +2,7 @@
 // waits; those of a cooperative launch until all wait for each other.
 #pragma once
 #include <cstring>
+#include <list>
 #include <numeric>
 
 #include "warp_groups.h"
@@ -90,6 +91,7 @@ inline void run_block() {
       resume(thread);
     }
   } while (!launch.failed && !cluster.blocks && land_copy());
+  if (block.at_word() && !launch.failed) return;
   if (!cluster.blocks && !block.at_grid) check_ended();
   if (!block.at_grid && (launch.failed || !block.alive)) drop_copies();
 }
@@ -105,6 +107,13 @@ inline std::vector<std::uint32_t> block_order() {
   return numbers;
 }
 
+// Puts the block that is in place aside.
+inline void put_aside(Resident& resident) {
+  resident.memory.resize(shared_bytes() + 1);  // never empty
+  std::memcpy(resident.memory.data(), shared_start(), resident.memory.size() - 1);
+  resident.exchange();
+}
+
 // Lets the resident block of this number run.
 inline void run_resident(Resident& resident, std::uint32_t number) {
   const bool begins = resident.memory.empty();
@@ -113,10 +122,8 @@ inline void run_resident(Resident& resident, std::uint32_t number) {
   if (begins) start_block(number);
   else std::memcpy(shared_start(), resident.memory.data(), resident.memory.size() - 1);
   run_block();
-  resident.memory.resize(shared_bytes() + 1);  // never empty
-  std::memcpy(resident.memory.data(), shared_start(), resident.memory.size() - 1);
   cluster.any_in_place = false;
-  resident.exchange();
+  put_aside(resident);
 }
 
 // All blocks have come to a barrier, or ended; false if that is not so, which is reported.
@@ -197,20 +204,56 @@ inline void run_cluster(std::uint32_t first, unsigned size) {
   cluster = {};
 }
 
+// Lets those blocks go on that have what they waited for, until all have ended or wait.
+inline void go_on(std::list<Resident>& waiting) {
+  for (auto at = waiting.begin(); at != waiting.end() && !launch.failed;) {
+    if (!at->block.has_word()) {
+      ++at;
+      continue;
+    }
+    run_resident(*at, at->block.number);
+    if (!at->block.at_word()) waiting.erase(at);
+    at = waiting.begin();
+  }
+}
+
+// Blocks one after another. Those that wait for others are put aside; there is room for so few that
+// then the lowest numbers come first, for which none but lower ones can wait.
+inline void run_alone() {
+  constexpr std::size_t most = 4;
+  const std::vector<std::uint32_t> order = block_order();
+  std::vector<bool> begun(order.size());
+  std::list<Resident> waiting;
+  std::uint32_t next = 0, lowest = 0;
+  cluster = {};
+  for (std::size_t i = 0; i < order.size() && !launch.failed; i++) {
+    while (begun[order[next]]) next++;
+    while (begun[lowest]) lowest++;
+    const std::uint32_t number = waiting.size() < most ? order[next] : lowest;
+    begun[number] = true;
+    start_block(number);
+    run_block();
+    if (launch.block.at_word() && !launch.failed) put_aside(waiting.emplace_back());
+    else drop_bulk_copies();
+    go_on(waiting);
+  }
+  for (Resident& resident : waiting) {
+    resident.exchange();
+    check_ended();
+    drop_copies();
+    resident.exchange();
+  }
+}
+
 inline void run_grid() {
   if (launch.request.cooperative) return run_together();
   const unsigned size = launch.request.cluster;
+  if (size == 1) return run_alone();
   for (const std::uint32_t i : block_order()) {
     if (launch.failed) return;
-    if (size > 1 && i % size) continue;
+    if (i % size) continue;
     cluster = {};
-    if (size > 1) {
-      run_cluster(i, size);
-      continue;
-    }
-    start_block(i);
-    run_block();
-    drop_bulk_copies();
+    run_cluster(i, size);
   }
 }
 

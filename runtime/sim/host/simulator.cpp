@@ -46,11 +46,27 @@ EXPORT void graphc_sim_together(void (*work)(void**), void* payload, const char*
     work(lanes);
   });
 }
+// An atomic operation of the current thread at an address.
+static void change_at(std::uintptr_t at, unsigned bytes, void* pc) {
+  check_aligned(at, bytes, "changes", pc);
+  change(at, bytes, pc);
+  if (launch.request.check) check_access({at, bytes, true, true, pc});
+}
 EXPORT void graphc_sim_atomic(void* address, int bytes) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  check_aligned(at, static_cast<unsigned>(bytes), "changes", CALLER);
-  change(at, static_cast<unsigned>(bytes), CALLER);
-  if (launch.request.check) check_access({at, static_cast<unsigned>(bytes), true, true, CALLER});
+  change_at(reinterpret_cast<std::uintptr_t>(address), static_cast<unsigned>(bytes), CALLER);
+}
+VISIBLE void graphc_sim_put_word(unsigned* word, unsigned value) {
+  const auto at = reinterpret_cast<std::uintptr_t>(word);
+  change_at(at, sizeof *word, CALLER);
+  replace_left(at);
+  *word = value;
+}
+VISIBLE void graphc_sim_await_word(const unsigned* word, unsigned value, const char* file,
+                                   int line) {
+  const auto at = reinterpret_cast<std::uintptr_t>(word);
+  check_aligned(at, sizeof *word, "waits for", CALLER);
+  if (launch.request.check) check_access({at, sizeof *word, true, true, CALLER});
+  await_word(word, value, file, line);
 }
 EXPORT void graphc_sim_device_fence() { device_fence(); }
 VISIBLE void graphc_sim_copy_async(void* shared, const void* global, int bytes, int from_global) {

@@ -77,6 +77,18 @@ inline void grid_barrier(const char* file, int line) {
   barrier(of_grid, 0, false, file, line);
 }
 
+// Waits until another block has put a word.
+inline void await_word(const unsigned* word, unsigned value, const char* file, int line) {
+  if (launch.request.cooperative || launch.request.cluster > 1)
+    fail(nullptr,
+         format("waits for a word at %s:%d, in a launch whose blocks run together", file, line));
+  Thread& thread = *launch.current;
+  thread.word = word;
+  thread.awaited = value;
+  while (*word != value) wait_at(State::at_word, file, line);
+  know_put(reinterpret_cast<std::uintptr_t>(word), file, line);
+}
+
 // Waits until all lanes of the mask have come; the last one calls finish(meeting) for all.
 template <class Finish>
 inline void meet(int kind, std::uint32_t mask, void* payload, const char* file, int line,
