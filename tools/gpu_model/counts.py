@@ -45,7 +45,6 @@ PRODUCTS: Mapping[str, int] = {
 class Counts:
     """What one warp does, on average over those that were walked: cycles of pipes and of the warp
     alone, seconds of tensor cores, bytes that lanes move and bytes of the sectors that they touch.
-    `turns` are those that one warp waits for while its block waits at a barrier.
     `missed` is the share of `kept_sectors`, of copies by way of L1, that is not there."""
 
     issued: float = 0.0
@@ -69,7 +68,6 @@ class Counts:
     bulk: float = 0.0
     alone: float = 0.0
     waits: float = 0.0
-    turns: float = 0.0
     ring: float = 0.0
     ring_steps: float = 0.0
     missed: float = 1.0
@@ -178,8 +176,9 @@ class _Counting:
             else:
                 self.other(i)
         made.alone += self.machine.shared_latency * shared
-        polls = self.number in self.code.polls - self.code.waiting
-        made.turns, made.waits = (1, 0) if polls else (0, _waits(instructions))
+        asks = self.number in self.code.asks - self.code.waiting
+        made.alone += self.machine.turn * asks
+        made.waits = _waits(instructions) - asks
         return made
 
     def access(self, place: int, i: Instruction) -> None:

@@ -170,8 +170,7 @@ class _Timing:
         again = m.l1_latency if self.in_l1 and not c.copy_bytes else m.l2_latency
         wait += (1 - first) * again
         rings = c.ring * wait + (wait if c.ring_steps else 0)
-        alone = c.alone + c.turns * share.warps * m.turn
-        return max(alone + c.waits * wait, rings)
+        return max(c.alone + c.waits * wait, rings)
 
     def moved(self) -> float:
         """Bytes between L2 and all multiprocessors."""

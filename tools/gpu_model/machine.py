@@ -74,7 +74,7 @@ SOURCES: Mapping[str, str] = {
     "l2_of_one": "bytes per cycle from L2 to one multiprocessor alone; guess",
     "ticket": "cycles of the ticket by which a block knows that it is the last; guess",
     "fence": "cycles of a fence of the device, of which a ticket has two; guess",
-    "turn": "cycles until a block knows that its turn has come, by a load that acquires; guess",
+    "turn": "cycles until a warp knows by a load that acquires what another block stored; guess",
     "wait": "s that all blocks wait for each other; published microbenchmarks of grid.sync()",
     "node": "s, the least that a node of a CUDA graph takes; assumed",
     "gap": "s of it between the end of a node and the first instruction of the next; guess",
@@ -132,9 +132,8 @@ issue     = warp instructions on a scheduler / issue_share;  FMA 1 cycle, IMAD 2
 tensor    = FLOP of HMMA or HGMMA / (dense rate x mma_share or wgmma_share)
 LSU       = cycles of the load/store pipe: 4-byte access 1, 8-byte 2, 16-byte 4 (LDS.128 3)
 latency   = one warp alone: instructions (FMA 1 cycle, others 2), shared_latency per block of code
-            with LDS, barrier, shuffle, a latency for each wait on loads, a turn for each that its
-            block waits for; a ring of cp.async tiles with n in flight takes at least latency / n
-            per step
+            with LDS, barrier, shuffle, a latency for each wait on loads, a turn for each that it
+            asks for; a ring of cp.async tiles with n in flight takes at least latency / n per step
 DRAM      = bytes of the plan's reads and writes not touched within l2_keeps bytes / copy
 L2        = 32-byte sectors that the lanes' addresses touch in loads, copies and stores / l2; loads
             again of what the resident blocks read hit L1 if that fits (`l1`); what copies by way

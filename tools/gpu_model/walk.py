@@ -64,8 +64,10 @@ class Code:
         names = [[i.name for i in block.instructions] for block in blocks]
         self._draws = {i for i, found in enumerate(names) if "B2R" in found}
         self._arrives = {i - 1 for i in range(1, len(blocks)) if self._is_arrival(i)}
-        self.polls = {i for i, b in enumerate(blocks) if self._is_poll(i, b)}
-        """The loops in which a thread waits for what another block stores."""
+        self.asks = {i for i, b in enumerate(blocks) if self._is_asking(b)}
+        """The code in which a thread asks for what another block stores."""
+        self.polls = {i for i in self.asks if blocks[i].target == i}
+        """The loops in which it does so until it is there."""
         self.waiting = {i + n for i in self._arrives for n in (1, 2)}
         """The blocks of code by which all blocks of a launch wait for each other."""
 
@@ -95,7 +97,8 @@ class Code:
             if holds is None and at in self.polls:
                 holds = False
             if holds is None:
-                loops = code.kind == "jump" and any(self._backward[at : max(at + 1, code.target)])
+                between = range(at, max(at + 1, code.target)) if code.kind == "jump" else ()
+                loops = any(self._backward[i] and i not in self.polls for i in between)
                 walk.unknown |= loops
                 holds = self._skips(at) or (
                     loops and code.kind == "jump" and not self._backward[at]
@@ -156,9 +159,8 @@ class Code:
         adds = any(i.opcode.startswith("ATOMG.E.ADD") for block in here for i in block.instructions)
         return adds and any(block.kind == "jump" and block.target == number + 1 for block in behind)
 
-    def _is_poll(self, number: int, block: Block) -> bool:
-        loads = any(i.name == "LDG" and "STRONG" in i.modifiers for i in block.instructions)
-        return loads and self._backward[number] and block.target == number
+    def _is_asking(self, block: Block) -> bool:
+        return any(i.name == "LDG" and "STRONG" in i.modifiers for i in block.instructions)
 
     def _compiled(self, traced: bool) -> list[list[Step]]:
         if traced not in self._steps:
@@ -166,12 +168,13 @@ class Code:
         return self._steps[traced]
 
     def _skips(self, at: int) -> bool:
-        """Whether a jump of which nothing is known skips the call of a division's slow path, or the
-        like."""
+        """Whether a jump of which nothing is known skips the call of a division's slow path, or a
+        wait for what is there already."""
         code = self.blocks[at]
         if code.kind != "jump" or self._backward[at]:
             return False
-        return any(block.calls for block in self.blocks[at + 1 : code.target])
+        between = range(at + 1, code.target)
+        return any(self.blocks[i].calls or i in self.polls for i in between)
 
 
 def _touched(instruction: Instruction, rows: Sequence[Sequence[int | None]]) -> Access:
