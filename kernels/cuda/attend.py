@@ -1,5 +1,6 @@
 """Attention and its gradients for attend.cuh and, where tensor cores multiply its operands,
-attend_tensor.cuh and its gradients: a block of threads per queries or keys."""
+attend_tensor.cuh and its gradients: a block of threads per queries or keys, or, where blocks may
+take turns, per keys alone (attend_turns.py)."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphc.ir import Value
+from graphc.kernels.cuda.attend_turns import Turns, element_bytes, line_bytes, turns_of
 from graphc.kernels.cuda.figures import MOST_SHARED
 from graphc.kernels.cuda.shell import (
     BLOCKS,
@@ -30,29 +32,39 @@ MOST_WORDS = 64
 """Of sums and scores in a thread's registers: a multiprocessor then holds two blocks."""
 
 
-def lower_attend(node: KernelNode) -> Kernel:
+def lower_attend(node: KernelNode, takes_turns: bool = False) -> Kernel:
     """The kernel of a fused node around an attention or attention_grad; every value is row-major.
     The gradients of queries, and those of keys and values, have blocks of their own: on tensor
-    cores those of one launch, if they are alike, else of one each."""
+    cores those of one launch, if they are alike, else of one each; or the same blocks, where these
+    may `take turns` to add to the former."""
     problem = find_problem(node)
     pointers = Names(problem.arrays).pointers(problem.body)
-    launches = Launches(node, pointers)
-    parts = _parts(problem, problem.writes(pointers))
-    arrays = constant_arrays(Program((), problem.arrays, {}))
+    writes, arrays = problem.writes(pointers), constant_arrays(Program((), problem.arrays, {}))
     if not _fits_tensor_cores(problem):
-        for part in parts:
+        launches = Launches(node, pointers)
+        for part in _parts(problem, writes):
             _add_registers(launches, problem, pointers, part)
         return launches.kernel(("attend",), [arrays, shape_text(problem)], problem.flops)
-    _add_tensor_cores(launches, problem, pointers, parts)
+    product = f"tensor cores, products of {PRODUCTS[problem.element]}"
     sections = [arrays, shape_text(problem, **_runs(problem))]
-    product = PRODUCTS[problem.element]
-    return launches.kernel(
-        ("attend_tensor" if problem.forward else "attend_tensor_gradient",),
-        sections,
-        problem.flops,
-        f"tensor cores, products of {product}: what is multiplied is of that dtype",
-        f"tensor cores, products of {product}",
-    )
+    choice = f"{product}: what is multiplied is of that dtype"
+    if turns := turns_of(problem) if takes_turns else None:
+        launches = Launches(node, pointers, turns.workspace)
+        turns.add(launches, _arrays(problem, pointers), writes)
+        return launches.kernel(
+            ("attend_tensor_turns",), sections, problem.flops, *_notes(turns, choice, product)
+        )
+    launches = Launches(node, pointers)
+    _add_tensor_cores(launches, problem, pointers, _parts(problem, writes))
+    header = "attend_tensor" if problem.forward else "attend_tensor_gradient"
+    return launches.kernel((header,), sections, problem.flops, choice, product)
+
+
+def _notes(turns: Turns, choice: str, product: str) -> tuple[str, str]:
+    """What the report of choices and the plan's notes say of five products."""
+    added = " that add to those of queries in turns" if turns.workspace else ""
+    both = f"all gradients by blocks of {turns.keys} keys{added}"
+    return f"{choice}; {both}: five products in place of seven", f"{product}; {both}"
 
 
 @dataclass(frozen=True)
@@ -131,8 +143,8 @@ def _fits_tensor_cores(problem: Problem) -> bool:
 def _tile(problem: Problem, function: str, heads: int, places: int) -> _Tile:
     """The largest that fits shared memory, of fewer warps where a device would be idle."""
     *_, e, d = problem.extents
-    size = 4 if problem.element == "tf32" else 2
-    lines = [_line(features, size) for features in (e, d)]
+    size = element_bytes(problem)
+    lines = [line_bytes(features, size) for features in (e, d)]
     own = lines[0] if function == "forward" else sum(lines)
     few = heads * -(-places // 64) < BLOCKS // 2
     for warps, columns in (
@@ -145,12 +157,6 @@ def _tile(problem: Problem, function: str, heads: int, places: int) -> _Tile:
         if shared <= MOST_SHARED:
             break
     return _Tile(warps, columns, shared)
-
-
-def _line(features: int, size: int) -> int:
-    """Bytes of a place in shared memory."""
-    chunks = -(-features // 16) * size
-    return 16 * (-(-chunks // 8) * 8 if chunks > 4 else 4 if chunks > 2 else chunks)
 
 
 def _play(part: _Part, tile: _Tile, block: str) -> list[str]:
@@ -166,7 +172,7 @@ def _play(part: _Part, tile: _Tile, block: str) -> list[str]:
 def _runs(problem: Problem) -> dict[str, int]:
     """How many neighbours are copied at once of each operand, and whether two are stored."""
     found = {}
-    size = 4 if problem.element == "tf32" else 2
+    size = element_bytes(problem)
     extents = dict(zip(EXTENTS, problem.extents, strict=True))
     for role in ("q", "k", "v", "dy"):
         vector = 1

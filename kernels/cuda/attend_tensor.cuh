@@ -44,14 +44,14 @@ struct Lines {
   }
   // What a lane reads first of rows of A or, ForB, of B, of which one ldmatrix gives 16.
   template <bool ForB>
-  GRAPHC_INLINE static int first(int lane = threadIdx.x % 32) {
-    const int low = lane / 8 % 2, high = lane / 16;
+  GRAPHC_INLINE static int first() {
+    const int lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
     return at((ForB ? high : low) * 8 + lane % 8, (ForB ? low : high) * quad);
   }
   // 16 features from n on by what one product takes of places from k on, as B's fragments are. Of
   // floats a product takes places in the order 0, 2, 4, 6, 1, 3, 5, 7, as as_left gives them.
-  GRAPHC_INLINE static void load(unsigned (&to)[4], const T* tile, int n, int k,
-                                 int lane = threadIdx.x % 32) {
+  GRAPHC_INLINE static void load(unsigned (&to)[4], const T* tile, int n, int k) {
+    const int lane = threadIdx.x % 32;
     if constexpr (sizeof(T) == 2) {
       load_matrices<true>(to, tile + further(at(lane % 16, lane / 16 * 8), n) + k * line);
     } else {
@@ -96,20 +96,21 @@ GRAPHC_INLINE void stream(int count, const Load& load, const Step& step) {
   }
 }
 
-// sum[m][c] = the products of the features of rows row + 16 m ... and columns column + 8 c ... of b.
-template <class Tile, int M, int N, class T>
-GRAPHC_INLINE void tensor_scores(const T* a, int row, const T* b, int column, float (&sum)[M][N][4],
-                                 int lane = threadIdx.x % 32) {
+// sum[m][c] = the products of the features of rows row + 16 m ... and columns column + 8 c ... of b. Few
+// steps `Unrolled` are few registers of fragments that are on their way.
+template <class Tile, int Unrolled, int M, int N, class T>
+GRAPHC_INLINE void tensor_scores(const T* a, int row, const T* b, int column,
+                                 float (&sum)[M][N][4]) {
   constexpr int line = Tile::line;
-  const int first_a = row * line + Tile::template first<false>(lane);
-  const int first_b = column * line + Tile::template first<true>(lane);
+  const int first_a = row * line + Tile::template first<false>();
+  const int first_b = column * line + Tile::template first<true>();
 #pragma unroll
   for (int m = 0; m < M; m++)
 #pragma unroll
     for (int c = 0; c < N; c++)
 #pragma unroll
       for (int i = 0; i < 4; i++) sum[m][c][i] = 0;
-#pragma unroll
+#pragma unroll(Unrolled)
   for (int k = 0; k < Tile::width; k += 2 * Tile::quad) {
     unsigned left[M][1][4];
 #pragma unroll
@@ -132,7 +133,7 @@ GRAPHC_INLINE void tensor_scores(const T* a, int row, const T* b, int column, fl
 }
 template <class Tile, int N, class T>
 GRAPHC_INLINE void tensor_scores(const T* a, int row, const T* b, float (&sum)[N][4]) {
-  tensor_scores<Tile>(a, row, b, 0, reinterpret_cast<float (&)[1][N][4]>(sum));
+  tensor_scores<Tile, 4>(a, row, b, 0, reinterpret_cast<float (&)[1][N][4]>(sum));
 }
 
 // The left operand of a product, from sums of the fragments that begin at w[0], rounded.

@@ -23,8 +23,9 @@ void graphc_sim_proxy_fence();
 // A barrier of the first `count` threads of a block, and one of all threads of a grid.
 void graphc_sim_part_barrier(int count, const char* file, int line);
 void graphc_sim_grid_barrier(const char* file, int line);
-// Waits until another block has put a value in a word; puts one there.
+// Waits until another block has put a value in a word; asks whether it has; puts one there.
 void graphc_sim_await_word(const unsigned* word, unsigned value, const char* file, int line);
+bool graphc_sim_has_word(const unsigned* word, unsigned value, const char* file, int line);
 void graphc_sim_put_word(unsigned* word, unsigned value);
 // What all lanes do together says where it was called.
 #define GRAPHC_CALLED_ALONE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -46,8 +47,8 @@ GRAPHC_INLINE void begin_launch() {
 #endif
 }
 
-// threadIdx.x, read anew: what depends on it is computed again, and not kept in registers from before
-// a loop, where these are few.
+// threadIdx.x and blockIdx.x, read anew: what depends on them is computed again, and not kept in registers
+// from before a loop, where these are few.
 GRAPHC_INLINE unsigned thread_anew() {
 #ifdef GRAPHC_SIM
   return threadIdx.x;
@@ -55,6 +56,15 @@ GRAPHC_INLINE unsigned thread_anew() {
   unsigned thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
+#endif
+}
+GRAPHC_INLINE unsigned block_anew() {
+#ifdef GRAPHC_SIM
+  return blockIdx.x;
+#else
+  unsigned block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  return block;
 #endif
 }
 
@@ -166,6 +176,16 @@ GRAPHC_INLINE void await_word(const unsigned* word, unsigned value GRAPHC_CALLED
   unsigned now;
   do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
   while (now != value);
+#endif
+}
+// Whether a word is `value`; if so, what a wait for it makes known is.
+GRAPHC_INLINE bool has_word(const unsigned* word, unsigned value GRAPHC_CALLED) {
+#ifdef GRAPHC_SIM
+  return graphc_sim_has_word(word, value, file, line);
+#else
+  unsigned now;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+  return now == value;
 #endif
 }
 GRAPHC_INLINE void put_word(unsigned* word, unsigned value) {

@@ -57,6 +57,8 @@ def lower_cuda(
         return _complete(node, lower_pointwise(node, along))
     if lower is lower_reduce:
         return _complete(node, lower_reduce(node, target.draws_tickets and not looped))
+    if lower is lower_attend:
+        return _complete(node, lower_attend(node, target.draws_tickets and not looped))
     if lower is not lower_contract:
         return _complete(node, lower(node))
     return _complete(node, lower_contract(node, *_asked(target, order, looped)))

@@ -118,5 +118,5 @@ def test_words_are_not_awaited_where_blocks_run_together(device: Simulator) -> N
     x, word = place(device, X), place(device, np.zeros(1, np.uint32))
     arguments = packed(x, device.mem_alloc(4 * THREADS), word)
     function._launch_kernel((2, 1, 1), (THREADS, 1, 1), arguments, 0, device.Stream(1))
-    with pytest.raises(LaunchError, match="waits for a word at .* whose blocks run together"):
+    with pytest.raises(LaunchError, match=r"waits for a word at .* whose blocks run together"):
         device.Context.synchronize()

@@ -83,6 +83,9 @@ __attribute__((visibility("default"))) void graphc_sim_grid_barrier(const char* 
 __attribute__((visibility("default"))) void graphc_sim_await_word(const unsigned* word,
                                                                   unsigned value, const char* file,
                                                                   int line);
+__attribute__((visibility("default"))) bool graphc_sim_has_word(const unsigned* word,
+                                                                unsigned value, const char* file,
+                                                                int line);
 __attribute__((visibility("default"))) void graphc_sim_put_word(unsigned* word, unsigned value);
 __attribute__((visibility("default"))) void graphc_sim_load_matrices(unsigned* to, const void* row,
                                                                      bool turned, const char* file,

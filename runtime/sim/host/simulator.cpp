@@ -61,12 +61,21 @@ VISIBLE void graphc_sim_put_word(unsigned* word, unsigned value) {
   replace_left(at);
   *word = value;
 }
+static void check_word(const unsigned* word, void* pc) {
+  const auto at = reinterpret_cast<std::uintptr_t>(word);
+  check_aligned(at, sizeof *word, "waits for", pc);
+  if (launch.request.check) check_access({at, sizeof *word, true, true, pc});
+}
 VISIBLE void graphc_sim_await_word(const unsigned* word, unsigned value, const char* file,
                                    int line) {
-  const auto at = reinterpret_cast<std::uintptr_t>(word);
-  check_aligned(at, sizeof *word, "waits for", CALLER);
-  if (launch.request.check) check_access({at, sizeof *word, true, true, CALLER});
+  check_word(word, CALLER);
   await_word(word, value, file, line);
+}
+VISIBLE bool graphc_sim_has_word(const unsigned* word, unsigned value, const char* file, int line) {
+  check_word(word, CALLER);
+  if (*word != value) return false;
+  await_word(word, value, file, line);
+  return true;
 }
 EXPORT void graphc_sim_device_fence() { device_fence(); }
 VISIBLE void graphc_sim_copy_async(void* shared, const void* global, int bytes, int from_global) {
