@@ -4,14 +4,15 @@ to the gradients of queries in turns. Where that is worth it, and how large a bl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from graphc.kernels.cuda.figures import MOST_SHARED
 from graphc.kernels.cuda.shell import BLOCKS, Launches
 from graphc.kernels.program.attend_shape import Problem
 
-TILES = ((4, 2, 64, 32), (4, 1, 64, 32), (4, 1, 32, 32))
-"""Warps of a block, sixteens of keys of each, queries of a tile, and how many of them at once. The
-first that fits is taken: the more keys, the fewer terms of queries' gradients go to memory."""
+TILES = ((4, 2, 64), (4, 1, 64), (4, 1, 32))
+"""Warps of a block, sixteens of keys of each, and queries of a tile. The first that fits is taken:
+the more keys, the fewer terms of queries' gradients go to memory."""
 MOST_WORDS = 128
 """Sums of a thread in registers: scores and their gradients fit beside them."""
 FEWEST = BLOCKS // 2
@@ -66,7 +67,7 @@ def turns_of(problem: Problem) -> Turns | None:
         return None
     n, h, g, t, u, *_ = problem.extents
     for sizes in TILES:
-        warps, sixteens, queries, _ = sizes
+        warps, sixteens, queries = sizes
         shared = _shared_bytes(problem, warps, sixteens, queries)
         if shared > MOST_SHARED:
             continue
@@ -75,7 +76,8 @@ def turns_of(problem: Problem) -> Turns | None:
             return None
         workspace = 4 * n * h * tiles * queries * _width(problem) if of_head > 1 else 0
         blocks, counters = n * g * of_head, n * h * tiles
-        return Turns(*sizes, _together(problem), shared, blocks, counters, workspace)
+        columns, together = _columns(problem, sixteens), _together(problem)
+        return Turns(*sizes, columns, together, shared, blocks, counters, workspace)
     return None
 
 
@@ -106,6 +108,12 @@ def _shared_bytes(problem: Problem, warps: int, sixteens: int, queries: int) -> 
     line = line_bytes(e, size) + line_bytes(d, size)
     exchanged = keys * line_bytes(queries, 2) if size == 2 else queries * line_bytes(keys, 4)
     return keys * line + 2 * queries * (line + 8) + exchanged
+
+
+def _columns(problem: Problem, sixteens: int) -> int:
+    """Queries that are taken at once: fewer where random numbers want registers too."""
+    op: Any = problem.node.op
+    return 16 if op.dropout and sixteens > 1 else 32
 
 
 def _together(problem: Problem) -> int:

@@ -38,6 +38,7 @@ CASES = {
 LARGE = {
     "d64": attend.MODELS["d64"],
     "d64, all keys": ((8, 12, 12, 1024, 1024, 64, 64), {}),
+    "d64, dropped": ((8, 12, 12, 1024, 1024, 64, 64), {"causal": True, "dropout": 0.1}),
     "d128": ((4, 12, 12, 2048, 2048, 128, 128), {"causal": True}),
     "d128, dropped": attend.MODELS["d128"],
     "one block of keys": ((64, 12, 12, 128, 128, 64, 64), {"causal": True}),
