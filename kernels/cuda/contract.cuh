@@ -115,7 +115,7 @@ struct Contract {
     if constexpr (Block::parts > 1)
       block.template add_parts<Contract, Tile>(batch, m0, n0, sums, ring, epilogue);
     else if constexpr (sums_columns<Epilogue>) finish_columns(block, m0, n0, sums, ring, epilogue);
-    else if constexpr (Problem::sections == 1 && !Tile::exchanges)
+    else if constexpr (Problem::sections == 1 && !exchanges<decltype(sums), Epilogue>())
       sums.template visit<
           decltype(sums)::run == Epilogue::run && N % Epilogue::run == 0 ? Epilogue::run : 1>(
           [&](int m, int n, const auto& sum) {
@@ -124,6 +124,16 @@ struct Contract {
     else if constexpr (Problem::sections == 1)
       finish_sums(block, batch, m0, n0, sums, ring, epilogue);
     else finish_sections(block, batch, m0, n0 / BN * Problem::units, sums, ring, epilogue);
+  }
+
+  // Whether sums leave by way of other threads: where the tile has it so, and where neighbours, of which
+  // the epilogue takes runs, are not one thread's, and whole rows of them fit where the tiles were.
+  template <class Sums, class Epilogue>
+  __host__ __device__ static constexpr bool exchanges() {
+    if constexpr (Tile::exchanges) return true;
+    else
+      return Sums::run == 1 && Epilogue::run > 1 && N % Epilogue::run == 0 &&
+             BM % ceil_div(BM * Tile::pitch * sizeof(T), shared_bytes) == 0;
   }
 
   // The bits of the taps that any row of a tile meets.

@@ -20,7 +20,8 @@ struct Registers {
   static constexpr int rows = BM / TM, columns = BN / TN, threads = rows * columns * Groups;
   static constexpr bool exchanges = Groups > 1, asynchronous = false;
   static constexpr int ahead = Stages - 1;  // steps whose copies are under way
-  static constexpr int pitch = BN;
+  // Rows of a warp's sums, four of eight, meet all banks.
+  static constexpr int pitch = Groups > 1 ? BN : BN + 8;
   template <class Access, int Outer>
   using Shared = SharedTile<Access, Outer, BK>;
   static_assert(rows % 4 == 0 && columns % 8 == 0, "warps of 4 x 8 threads");
