@@ -4,9 +4,10 @@
 // Both have threads(), whole warps; x() and y(), the block's place in its grid; sync(), a barrier of
 // its threads; and shared<T, Count>(), memory of the block for Count values of T, of which a template
 // asks for one at a time. `holds` says whether there is `held`, which a template has made before a
-// loop in place of reading the same in each iteration. `parts` > 1
-// blocks, of a cluster, compute one tile (cluster_sums.cuh); or the last of several that compute
-// one, which it knows as it `draws` a ticket (tickets.cuh), adds what all have.
+// loop in place of reading the same in each iteration, `near` whether its rows of arguments are in
+// shared memory. `parts` > 1 blocks, of a cluster, compute one tile (cluster_sums.cuh); or the last
+// of several that compute one, which it knows as it `draws` a ticket (tickets.cuh), adds what all
+// have.
 #pragma once
 #include "intrinsics.cuh"
 
@@ -14,7 +15,7 @@ namespace graphc {
 
 // A block of a launch.
 struct WholeBlock {
-  static constexpr bool holds = false, draws = false;
+  static constexpr bool holds = false, draws = false, near = false;
   static constexpr int parts = 1;
   GRAPHC_INLINE static int threads() { return blockDim.x; }
   GRAPHC_INLINE static int x() { return blockIdx.x; }
@@ -37,8 +38,8 @@ struct WholeBlock {
 // block of a joined launch. The memory is that of all parts in turn: sync() lies before each use.
 template <int Threads, int Bytes>
 struct PartBlock {
-  static constexpr bool holds = false, draws = false;
-  static constexpr int parts = 1;
+  static constexpr bool holds = false, draws = false, near = false;
+  static constexpr int parts = 1, bytes = Bytes;
   unsigned char* memory;
   int column, row;
 
@@ -72,6 +73,19 @@ struct HoldingBlock : Block {
   GRAPHC_INLINE HoldingBlock(const Block& block, const Held& held) : Block(block), held(held) {}
 };
 
+// A block whose own rows of arguments are in shared memory (near.cuh), and which has passed a barrier
+// before it plays a part.
+template <class Block>
+struct NearBlock : Block {
+  static constexpr bool near = true;
+  GRAPHC_INLINE NearBlock(const Block& block) : Block(block) {}
+  template <class T, int Count>
+  GRAPHC_INLINE T* shared(GRAPHC_CALLED_ALONE) const {
+    static_assert(sizeof(T) * Count <= Block::bytes, "the launch has that much shared memory");
+    return reinterpret_cast<T*>(this->memory);
+  }
+};
+
 // An argument of a joined launch: where the values of a part begin.
 struct Argument {
   unsigned char* at;
@@ -96,8 +110,8 @@ GRAPHC_INLINE void copy_part(const Block& block, Argument from, Argument to, lon
 template <int Threads, int Bytes, int Columns, int Rows, class Work>
 GRAPHC_INLINE void play(unsigned first, unsigned char* memory, const Work& work) {
   if (Threads < 256 && threadIdx.x >= Threads) return;  // of 256, which a joined launch has
-  const unsigned begin = first % gridDim.x;
-  const unsigned mine = blockIdx.x < begin ? blockIdx.x + gridDim.x - begin : blockIdx.x - begin;
+  const unsigned begin = first % gridDim.x, block = block_anew();
+  const unsigned mine = block < begin ? block + gridDim.x - begin : block - begin;
   for (unsigned i = mine; i < Columns * Rows; i += gridDim.x)
     work(PartBlock<Threads, Bytes>{memory, static_cast<int>(i % Columns),
                                    static_cast<int>(i / Columns)});

@@ -119,6 +119,15 @@ GRAPHC_INLINE void copy_wait() {
 #endif
 }
 
+// The number, of which the compiler knows nothing: what is done so often is a loop, which threads that
+// have nothing to do pass by, where it would make instructions that all issue.
+GRAPHC_INLINE int unknown(int number) {
+#ifndef GRAPHC_SIM
+  asm volatile("" : "+r"(number));
+#endif
+  return number;
+}
+
 // Waits for the first Threads threads of the block, whole warps, of which the caller is one.
 template <int Threads>
 GRAPHC_INLINE void part_barrier(GRAPHC_CALLED_ALONE) {
@@ -127,6 +136,18 @@ GRAPHC_INLINE void part_barrier(GRAPHC_CALLED_ALONE) {
   graphc_sim_part_barrier(Threads, file, line);
 #else
   asm volatile("bar.sync 1, %0;" ::"n"(Threads) : "memory");
+#endif
+}
+
+// The block's number, read anew: a test of one that is known already would be kept from one part of a
+// joined launch to the next that has the same test, and spill.
+GRAPHC_INLINE unsigned block_anew() {
+#ifdef GRAPHC_SIM
+  return blockIdx.x;
+#else
+  unsigned block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  return block;
 #endif
 }
 
@@ -139,11 +160,12 @@ GRAPHC_INLINE void grid_barrier(unsigned* word GRAPHC_CALLED) {
 #else
   constexpr unsigned turn = 0x80000000u;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    unsigned block, before, now;
-    // Anew: a test of the block's number would be kept from one barrier to the next, and spill.
-    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-    const unsigned add = block == 0 ? turn - (gridDim.x - 1) : 1;
+  unsigned thread;
+  // Anew, as in block_anew().
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  if (thread == 0) {
+    unsigned before, now;
+    const unsigned add = block_anew() == 0 ? turn - (gridDim.x - 1) : 1;
     // A release also covers what this thread knows of by the barrier of its block.
     asm volatile("fence.acq_rel.gpu;\n\tatom.add.relaxed.gpu.global.u32 %0, [%1], %2;"
                  : "=r"(before)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from graphc.kernels.cuda.near import NearPlace, NearRows, loop_text
 from graphc.kernels.cuda.shell import (
     DYNAMIC,
     RESIDENT,
@@ -79,12 +80,14 @@ class PartText:
 @dataclass(frozen=True)
 class RepeatText:
     """`parts`, `count` times, before which all blocks wait for each other if it `waits`. What the
-    part `holds` would read again (`Kernel.held`) blocks read before."""
+    part `holds` would read again (`Kernel.held`) blocks read before; what is `near` they have in
+    shared memory."""
 
     count: int
     parts: tuple[PartText | RepeatText, ...]
     waits: bool = False
     holds: PartText | None = None
+    near: NearRows | None = None
 
 
 AnyText = PartText | RepeatText
@@ -102,6 +105,8 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     as can have something to do at once; fewer do as well."""
     kernels = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
     headers = dict.fromkeys(h for k in kernels.values() if k.parts for h in k.parts.headers)
+    if any(isinstance(part, RepeatText) and part.near for part in parts):
+        headers["near"] = None
     symbol = f"{name}_joined"
     lines, most = _Lines().written(parts, 0)
     holding = [p.holds for p in parts if isinstance(p, RepeatText) and p.holds]
@@ -152,17 +157,34 @@ class _Lines:
         for part in parts:
             if isinstance(part, RepeatText):
                 lines += self.wait() if part.waits else []
-                self.holds = part.holds
-                inner, _ = self.written(part.parts, depth + 1)
-                self.holds = None
-                head = f"for (int t{depth} = 0; t{depth} < {part.count}; t{depth}++) {{"
-                loop = ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
+                loop = self.loop(part, depth) if part.near is None else self.near(part, part.near)
                 if part.holds:
                     loop = ["{", *(f"  {x}" for x in (*_hold(part.holds), *loop)), "}"]
                 lines += loop
             else:
                 lines += self.part(part, depth)
         return lines, self.most
+
+    def loop(self, repeat: RepeatText, depth: int) -> list[str]:
+        self.holds = repeat.holds
+        inner, _ = self.written(repeat.parts, depth + 1)
+        self.holds = None
+        head = f"for (int t{depth} = 0; t{depth} < {repeat.count}; t{depth}++) {{"
+        return ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
+
+    def near(self, repeat: RepeatText, near: NearRows) -> list[str]:
+        """A loop of parts of one grid, which each block goes through by itself."""
+        shared, calls = SHARED_BYTES - near.nbytes, []
+        for part, places in zip(repeat.parts, near.places, strict=True):
+            assert isinstance(part, PartText) and part.kernel, (
+                "a part of a kernel, whose rows are near"
+            )
+            call = _call(part.kernel, part, part is repeat.holds, places)
+            settings = f"<{part.kernel.joined[part.launch].block[0]}, {shared}>"
+            calls.append([call[0].replace("play(", f"near.play{settings}(", 1), *call[1:]])
+        self.first = max(self.first, near.blocks)
+        self.most = max(self.most, self.first)
+        return loop_text(near, repeat.count, "t0", shared, calls)
 
     def part(self, part: PartText, depth: int) -> list[str]:
         lines = []
@@ -197,12 +219,20 @@ def _hold(part: PartText) -> list[str]:
     return [f"{part.kernel.name}_part::Held held;", *wrapped(function, places, ");")]
 
 
-def _call(kernel: Kernel, part: PartText, holds: bool = False) -> list[str]:
+def _call(
+    kernel: Kernel,
+    part: PartText,
+    holds: bool = False,
+    near: Sequence[NearPlace | None] = (),
+) -> list[str]:
     symbol = kernel.joined[part.launch].symbol
+    block = "HoldingBlock(block, held)" if holds else "block"
+    found = near or [None] * len(part.places)
     places = [
-        "HoldingBlock(block, held)" if holds else "block",
-        *(place.text() for place in part.places),
+        place.text() if line is None else line.text("t0")
+        for place, line in zip(part.places, found, strict=True)
     ]
+    places = [f"NearBlock({block})" if near else block, *places]
     return [
         "play(dynamic_shared, [&](const auto& block) {",
         *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),

@@ -12,7 +12,8 @@
 // columns' operand lies along k a group is every eighth thread, so that eight threads read 128
 // neighbouring bytes.
 //
-// Block: Tile::threads threads. Grid: M / BM. Shared memory: the rows and all groups' sums.
+// Block: Tile::threads threads. Grid: M / BM. Shared memory: the rows, if they are not near already
+// (near.cuh), and all groups' sums.
 #pragma once
 #include "contract.cuh"
 
@@ -68,27 +69,33 @@ struct RowProduct {
   template <class Block, class Epilogue>
   GRAPHC_INLINE static void run(const Block& block, const ElementA* a, const ElementB* b,
                                 const Epilogue& epilogue) {
-    T* const rows = block.template shared<T, BM * K + stored * all>();
-    T* const ring = rows + BM * K;
+    constexpr int copied = Block::near ? 0 : BM * K;
+    T* const rows = block.template shared<T, copied + stored * all>();
+    T* const ring = rows + copied;
     const int m0 = block.x() * BM, thread = threadIdx.x, m = thread / section,
               unit = thread % section;
 #pragma unroll
-    for (int at = 0; at < BM * K; at += threads * 4) {
+    for (int at = 0; at < copied; at += threads * 4) {
       const int i = at + thread * 4;
       if (BM * K % (threads * 4) && i >= BM * K) break;
       *reinterpret_cast<Quad*>(rows + i) = quad<A>(a, A::outer(0, m0 + i / K), i % K);
     }
-    const auto loads = epilogue.loaded(0, m0 + smaller(m, BM - 1), unit);
-    block.sync();
+    typename Epilogue::Loads loads;
+    if (m < BM) loads = epilogue.loaded(0, m0 + m, unit);
+    if constexpr (!Block::near) block.sync();
+    const auto row = [&](int m, int k) {
+      if constexpr (Block::near) return quad<A>(a, A::outer(0, m0 + m), k);
+      else return *reinterpret_cast<const Quad*>(rows + m * K + k);
+    };
     T sum[sums] = {};
     if constexpr (Block::holds) {
 #pragma unroll
       for (int turn = 0; turn < turns; turn++)
-        add(sum, rows, turn, [&](int j) { return block.held.at[turn][j]; });
+        add(sum, row, turn, [&](int j) { return block.held.at[turn][j]; });
     } else {
 #pragma unroll 1  // unrolled further, reads are hoisted until registers spill
       for (int turn = 0; turn < turns; turn++)
-        add(sum, rows, turn, [&](int j) { return weight(b, turn, j); });
+        add(sum, row, turn, [&](int j) { return weight(b, turn, j); });
     }
     const int first = add_lanes<lanes / 2, sums / 2>(sum, thread);
 #pragma unroll
@@ -112,11 +119,11 @@ struct RowProduct {
   }
 
   // Adds the products of a quad of k; part(j) are the weights of column j, or of k + j.
-  template <class Part>
-  GRAPHC_INLINE static void add(T (&sum)[sums], const T* rows, int turn, const Part& part) {
+  template <class Rows, class Part>
+  GRAPHC_INLINE static void add(T (&sum)[sums], const Rows& rows, int turn, const Part& part) {
     Quad row[BM];
 #pragma unroll
-    for (int m = 0; m < BM; m++) row[m] = *reinterpret_cast<const Quad*>(rows + m * K + k(turn));
+    for (int m = 0; m < BM; m++) row[m] = rows(m, k(turn));
 #pragma unroll
     for (int j = 0; j < held; j++) {
       const Quad weights = part(j);

@@ -37,6 +37,7 @@ from graphc.kernels.cuda.joined import (
     joinable,
     joined_kernel,
 )
+from graphc.kernels.cuda.near import NearRows
 from graphc.kernels.cuda.shell import RESIDENT
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.names import identifier
@@ -54,6 +55,7 @@ from graphc.runtime.plan.plan import (
     all_steps,
 )
 from graphc.runtime.planner.beside import Machine
+from graphc.runtime.planner.nearing import near_rows
 from graphc.runtime.planner.owning import holding, hull, owned, waiting
 from graphc.runtime.planner.turns import early, turns
 from graphc.target import Kind, kind_of
@@ -238,10 +240,11 @@ class _Walk:
                 rows = owned(self.run.plan, step)
                 self.must_wait = not rows
                 inner = list(self.items(step.steps, number + 1, (*loops, step), rows))
+                near = self.near(step) if rows and not loops else None
                 self.must_wait = True
                 parts, texts = tuple(p for p, _ in inner), tuple(t for _, t in inner)
                 holds = _most_held(texts) if rows else None
-                yield Repeat(number, parts, rows), RepeatText(step.count, texts, rows, holds)
+                yield Repeat(number, parts, rows), RepeatText(step.count, texts, rows, holds, near)
             elif isinstance(step, Copy):
                 waits = self.waits((step.source,), (step.target,), False)
                 places = (step.source, step.target)
@@ -254,6 +257,15 @@ class _Walk:
                 waits = not own and self.waits(step.reads, step.writes, turn.alone)
                 text = self.text(step, kernel, turn.launch, step.arguments, waits, loops)
                 yield Part(number, turn.launch, waits, own), replace(text, own=own)
+
+    def near(self, loop: Loop) -> NearRows | None:
+        """The rows that blocks of a loop of owned rows have in shared memory."""
+        steps = [step for step in loop.steps if isinstance(step, Launch)]
+
+        def number(place: Range) -> int:
+            return self.run.place(place, ()).argument
+
+        return near_rows(self.run.plan, steps, loop.count, number)
 
     def holding(self, loop: Loop, number: int) -> tuple[Repeat, RepeatText]:
         """A loop whose blocks hold what one of its parts would read again, and each play what has
