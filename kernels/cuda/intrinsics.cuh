@@ -48,7 +48,7 @@ GRAPHC_INLINE void begin_launch() {
 }
 
 // threadIdx.x and blockIdx.x, read anew: what depends on them is computed again, and not kept in registers
-// from before a loop, where these are few.
+// from before a loop, or from a part of a joined launch to the next that has the same test.
 GRAPHC_INLINE unsigned thread_anew() {
 #ifdef GRAPHC_SIM
   return threadIdx.x;
@@ -139,18 +139,6 @@ GRAPHC_INLINE void part_barrier(GRAPHC_CALLED_ALONE) {
 #endif
 }
 
-// The block's number, read anew: a test of one that is known already would be kept from one part of a
-// joined launch to the next that has the same test, and spill.
-GRAPHC_INLINE unsigned block_anew() {
-#ifdef GRAPHC_SIM
-  return blockIdx.x;
-#else
-  unsigned block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return block;
-#endif
-}
-
 // Waits for all threads of a cooperative launch, and makes what each wrote before known to all. The
 // word, of which there is one per launch at a time, is zero at first. Its highest bit is turned by
 // each barrier: block 0 adds what the arrivals of the others lack of that bit.
@@ -160,10 +148,7 @@ GRAPHC_INLINE void grid_barrier(unsigned* word GRAPHC_CALLED) {
 #else
   constexpr unsigned turn = 0x80000000u;
   __syncthreads();
-  unsigned thread;
-  // Anew, as in block_anew().
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  if (thread == 0) {
+  if (thread_anew() == 0) {
     unsigned before, now;
     const unsigned add = block_anew() == 0 ? turn - (gridDim.x - 1) : 1;
     // A release also covers what this thread knows of by the barrier of its block.
