@@ -17,13 +17,13 @@ namespace graphc {
 // it, before the loop, to be read in its first iteration, or behind the last.
 enum class Moves { ahead, behind, before, after };
 
-// The line of an argument of which each block has `bytes`. That of block 0 begins at `at` in the first
-// iteration, and `step` bytes further in each; its first slot begins at `slot`. All are multiples
-// of 16.
+// The line of an argument of which each block has `bytes`, `apart` from those of the block before it:
+// 0 where all have the same. That of block 0 begins at `at` in the first iteration, and `step` bytes
+// further in each; its first slot begins at `slot`. All are multiples of 16.
 struct Line {
   Moves moves;
   unsigned char* at;
-  int step, bytes, slot;
+  int step, bytes, apart, slot;
 };
 
 // Sixteen bytes of a line.
@@ -39,7 +39,7 @@ struct Sixteen {
     for (const Line& line : lines) {
       if (line.moves != moves) continue;
       if (i >= 0 && i < line.bytes / 16) {
-        at = line.at + static_cast<long long>(block) * line.bytes + i * 16;
+        at = line.at + static_cast<long long>(block) * line.apart + i * 16;
         step = line.step, bytes = line.bytes, slot = line.slot + i * 16;
         found = true;
       }
@@ -101,6 +101,9 @@ struct Near {
   GRAPHC_INLINE Argument line(int slot, int bytes, int t) const {
     return {memory + slot + (t & 1) * bytes - block * bytes};
   }
+
+  // An argument that all blocks have whole, which came before the loop.
+  GRAPHC_INLINE Argument whole(int slot, int bytes) const { return {memory + slot + bytes}; }
 
  private:
   GRAPHC_INLINE void fetch(int t) {

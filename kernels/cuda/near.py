@@ -12,6 +12,8 @@ MOST_BYTES = 24 * 1024
 """Of shared memory, that a block has for its rows; the other half is for its parts."""
 MOST_MOVED = 2
 """Sixteens that a thread moves in an iteration, for each of which it holds five registers."""
+MOST_WHOLE = 1024
+"""Bytes of an argument that each block has whole, as of biases."""
 SIXTEEN = 16
 """Bytes that a thread moves at once."""
 
@@ -28,30 +30,36 @@ class Moves(Enum):
 @dataclass(frozen=True)
 class Line:
     """The share of a block, of so many bytes, in what begins at an argument in the first iteration,
-    `step` bytes further in each; its first slot begins at `slot`."""
+    `step` bytes further in each; its first slot begins at `slot`. All blocks have a `whole` one."""
 
     moves: Moves
     argument: int
     step: int
     nbytes: int
     slot: int
+    whole: bool = False
 
     @property
     def text(self) -> str:
-        numbers = f"p{self.argument}, {self.step}, {self.nbytes}, {self.slot}"
+        apart = 0 if self.whole else self.nbytes
+        numbers = f"p{self.argument}, {self.step}, {self.nbytes}, {apart}, {self.slot}"
         return f"{{Moves::{self.moves.value}, {numbers}}}"
 
 
 @dataclass(frozen=True)
 class NearPlace:
     """Where a part finds its block's share of an argument: in a slot of a line, that of the same
-    iteration or, if it is `late`, the one that the iteration before filled."""
+    iteration or, if it is `late`, the one that the iteration before filled; or where the `whole` of
+    an argument came before the loop."""
 
     slot: int
     nbytes: int
     late: bool = False
+    whole: bool = False
 
     def text(self, t: str) -> str:
+        if self.whole:
+            return f"near.whole({self.slot}, {self.nbytes})"
         return f"near.line({self.slot}, {self.nbytes}, {t}{' + 1' * self.late})"
 
 

@@ -13,8 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from graphc.kernels.cuda.near import SIXTEEN, Line, Moves, NearPlace, NearRows
+from graphc.kernels.cuda.near import MOST_WHOLE, SIXTEEN, Line, Moves, NearPlace, NearRows
 from graphc.runtime.plan.plan import STILL, Launch, Move, Plan, Range
+from graphc.runtime.planner.owning import hull
 
 Key = tuple[int, int]
 """A part, and one of its arguments."""
@@ -71,12 +72,25 @@ def near_rows(
         return None
     if not all(lines.read(key) for key, share in shares.items() if not share.writes):
         return None
+    for part, (step, launch) in enumerate(zip(steps, launches, strict=True)):
+        for i, place in enumerate(step.reads):
+            if i not in launch.owned and is_constant(place, steps):
+                lines.whole((part, i), place)
     places = tuple(
         tuple(lines.places.get((part, i)) for i in range(len(step.arguments)))
         for part, step in enumerate(steps)
     )
     near = NearRows(blocks, tuple(lines.lines), places)
     return near if near.fits else None
+
+
+def is_constant(place: Range, steps: Sequence[Launch]) -> bool:
+    """Whether an argument is small, and none of the steps moves or changes it."""
+    size = place.stop - place.start
+    small = size <= MOST_WHOLE and size % SIXTEEN == 0 == place.start % SIXTEEN
+    still = all(move.stride == 0 for move in place.moves)
+    written = (hull(write) for step in steps for write in step.writes)
+    return small and still and not any(place.overlaps(write) for write in written)
 
 
 class _Lines:
@@ -134,6 +148,13 @@ class _Lines:
         else:
             return False
         return True
+
+    def whole(self, key: Key, place: Range) -> None:
+        """Let all blocks have an argument whole, before the loop."""
+        share = _Share(place, place.stop - place.start, False)
+        self.places[key] = NearPlace(self.slot(share), share.nbytes, whole=True)
+        number, slot = self.number(place), self.places[key].slot
+        self.lines.append(Line(Moves.BEFORE, number, 0, share.nbytes, slot, whole=True))
 
     def slot(self, share: _Share) -> int:
         """Room for two of them."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from graphc.kernels.cuda.near import Moves
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Range
-from graphc.runtime.planner.nearing import near_rows
+from graphc.runtime.planner.nearing import is_constant, near_rows
 from tests.runtime.test_recurrent_loops import step_of
 
 
@@ -39,6 +40,23 @@ def test_an_lstm_hands_on_its_state_near(precision: str) -> None:
 def test_other_cells_have_their_rows_near(cell: str) -> None:
     found = moves_of(plan_of(cell))
     assert found and all(moves["before"] and moves["behind"] for moves in found)
+
+
+def test_small_constants_come_whole_before_the_loop() -> None:
+    """A bias that the epilogue adds in each iteration; not what the loop itself changes."""
+    plan = plan_of("GRU")
+    loop = next(step for step in plan.steps if isinstance(step, Loop))
+    steps = [step for step in loop.steps if isinstance(step, Launch)]
+    near = near_rows(plan, steps, loop.count, lambda place: 0)
+    assert near is not None
+    (whole,) = [line for line in near.lines if line.whole]
+    assert (whole.moves, whole.step, whole.nbytes) == (Moves.BEFORE, 0, 4 * 96)
+    (step,) = steps
+    (place,) = [x for x, near in zip(step.arguments, near.places[0], strict=True)
+                if near and near.whole]  # fmt: skip
+    over = replace(step.arguments[-1], segment=place.segment, start=place.start, moves=())
+    assert not is_constant(place, [replace(step, writes=(*step.writes, over))])
+    assert is_constant(place, steps) and not is_constant(replace(place, stop=place.stop + 4096), [])
 
 
 def test_what_is_read_two_iterations_later_stays_in_memory() -> None:

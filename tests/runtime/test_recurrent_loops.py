@@ -298,7 +298,7 @@ def test_what_no_block_holds_is_rounded_as_it_is_read(
     """More columns than all blocks have, and more of k than one holds: by a tile of each kind."""
     random = np.random.default_rng(0)
     h = random.integers(-5000, 5000, (64, 64)).astype(np.float32)
-    a, b = random.integers(-1, 2, (2, 64, 2128)).astype(np.float32)
+    a, b = random.integers(-1, 2, (2, 64, 4 * 2113)).astype(np.float32)
 
     def turned(h: graphc.Tensor, a: graphc.Tensor, b: graphc.Tensor) -> graphc.Tensor:
         def body(h: graphc.Tensor, _: graphc.Tensor) -> tuple[graphc.Tensor, graphc.Tensor]:
