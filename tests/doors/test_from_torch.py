@@ -244,6 +244,19 @@ def test_to_torch_gives_every_dtype_back() -> None:
     assert torch.equal(other.bias, model.bias)
 
 
+class Shifts(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return (x << 2) + (x >> 1), (x << x.abs()) ^ (x >> x.abs())
+
+
+def test_shifts_are_those_of_pytorch() -> None:
+    x = torch.tensor([-7, 0, 1, 5], dtype=torch.int32)
+    own = graphc.from_torch(Shifts(), x)
+    found = graphc.compile(own, graphc.spec((4,), "int32"), device="reference")(x.numpy())
+    for got, want in zip(found, Shifts()(x), strict=True):
+        np.testing.assert_array_equal(got, want.numpy(), strict=True)
+
+
 class Unknown(nn.Module):
     def __init__(self) -> None:
         super().__init__()
