@@ -104,11 +104,13 @@ class _Attention(Op):
             parts.append(x if whole else folded(f, x))
         return [unfolded(f, y, size) for y in f.emit_all(self, *parts)]
 
-    def flops(self, *inputs: Type) -> int:
-        """Multiplications and additions of a kernel, those of weights computed anew too."""
+    def flops(self, *inputs: Type, products: tuple[int, int] | None = None) -> int:
+        """Multiplications and additions of a kernel that takes so many `products` of queries and
+        keys, and of values; if they are not given those that compute weights anew too."""
         n, h, _, t, u, e, d = self.check(*inputs[:3])
         seen = sum(min(i + 1, u) for i in range(t)) if self.causal else t * u
-        return 2 * n * h * seen * (e * self.products[0] + d * self.products[1])
+        of_keys, of_values = products or self.products
+        return 2 * n * h * seen * (e * of_keys + d * of_values)
 
     def scores(self, q: Array, k: Array, mask: Array | None) -> Array:
         """q k^T * scale, -inf where a query does not see a key: [n, h, t, u]."""

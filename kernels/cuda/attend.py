@@ -28,6 +28,8 @@ MOST_FEATURES = 128
 """Of a head, for tensor cores: sums of two gradients of 16 places by so many fill 128 registers."""
 COLUMNS = {2: 64, 4: 32}
 """Places that stream past at once, at most, by the bytes of an element."""
+FIVE_PRODUCTS = 3, 2
+"""Of queries and keys, and of values: scores and two gradients, and those of scores and values."""
 MOST_WORDS = 64
 """Of sums and scores in a thread's registers: a multiprocessor then holds two blocks."""
 
@@ -51,9 +53,9 @@ def lower_attend(node: KernelNode, takes_turns: bool = False) -> Kernel:
     if turns := turns_of(problem) if takes_turns else None:
         launches = Launches(node, pointers, turns.workspace)
         turns.add(launches, _arrays(problem, pointers), writes)
-        return launches.kernel(
-            ("attend_tensor_turns",), sections, problem.flops, *_notes(turns, choice, product)
-        )
+        flops = problem.flops_of(FIVE_PRODUCTS)
+        notes = _notes(turns, choice, product)
+        return launches.kernel(("attend_tensor_turns",), sections, flops, *notes)
     launches = Launches(node, pointers)
     _add_tensor_cores(launches, problem, pointers, _parts(problem, writes))
     header = "attend_tensor" if problem.forward else "attend_tensor_gradient"

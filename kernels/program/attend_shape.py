@@ -98,6 +98,12 @@ class Problem:
     def flops(self) -> int:
         return node_flops(self.node)
 
+    def flops_of(self, products: tuple[int, int]) -> int:
+        """Those of a kernel that takes so many products of queries and keys, and of values."""
+        op: Any = self.node.op
+        flops: int = op.flops(*(x.type for x in self.node.inputs), products=products)
+        return flops
+
     @property
     def wanted(self) -> tuple[bool, ...]:
         """Which of the op's outputs the kernel has."""

@@ -88,8 +88,10 @@ def test_keys_of_one_block_take_no_turns(small: pytest.MonkeyPatch) -> None:
 
 
 def test_the_choice_says_so_where_blocks_take_turns() -> None:
-    kernel = taken(node_of("d64", "bf16", gradient=True))
+    node = node_of("d64", "bf16", gradient=True)
+    kernel = taken(node)
     assert kernel.draws
+    assert kernel.flops * 7 == lower(node, TARGET).flops * 5
     assert kernel.workspace == 8 * 12 * 1024 * 64 * 4
     assert kernel.note.endswith("by blocks of 128 keys that add to those of queries in turns")
 
