@@ -30,6 +30,7 @@ from graphc.kernels.cuda.shell import (
     entry,
     included,
     launch_bounds,
+    part_space,
     provenance,
     symbol_of,
     within,
@@ -63,7 +64,7 @@ def lower_group(node: KernelNode) -> Kernel:
     headers = dict.fromkeys(h for k in kernels if k.parts for h in k.parts.headers)
     text = [
         f"{provenance(node)}\n{included(list(headers))}\n\n{DYNAMIC}",
-        *map(_space, kernels),
+        *(part_space(k, k.launches[-1]) for k in kernels),
         within(f"graphc::{symbol_of(node, 'text')}", "\n\n".join(functions)),
     ]
     return Kernel(
@@ -129,12 +130,6 @@ def _launches(
         for each, name in ((few, part), (many, f"{part}_wide")):
             found += [_launch(symbol_of(node, name), number, each)] if each else []
     return found
-
-
-def _space(kernel: Kernel) -> str:
-    assert kernel.parts is not None, f"{kernel.name} is a contraction"
-    block = f"using Block = PartBlock<{kernel.launches[-1].block[0]}, {SHARED_BYTES}>;"
-    return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
 
 
 def _launch(

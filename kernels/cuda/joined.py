@@ -20,6 +20,7 @@ from graphc.kernels.cuda.shell import (
     THREADS,
     entry,
     included,
+    part_space,
     within,
     wrapped,
 )
@@ -113,7 +114,7 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     multiples = (p.kernel.joined[p.launch].multiple for p in holding if p.kernel)
     alone = any(p.kernel.fills for p in holding if p.kernel)
     bounds = f"__launch_bounds__({THREADS}, {1 if alone else RESIDENT})"
-    spaces = [_space(k) for k in kernels.values()]
+    spaces = [part_space(k, k.joined[-1]) for k in kernels.values()]
     parameters = [f"unsigned char* p{i}" for i in range(arguments)]
     function = entry(symbol, bounds, parameters, lines)
     body = "\n".join(["__device__ unsigned joined_word;", "", *function])
@@ -136,12 +137,6 @@ def _flat(parts: Sequence[AnyText]) -> list[PartText]:
     for part in parts:
         found += [part] if isinstance(part, PartText) else _flat(part.parts)
     return found
-
-
-def _space(kernel: Kernel) -> str:
-    assert kernel.parts is not None, f"{kernel.name} is joinable"
-    block = f"using Block = PartBlock<{kernel.joined[-1].block[0]}, {SHARED_BYTES}>;"
-    return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
 
 
 class _Lines:

@@ -75,6 +75,19 @@ GRAPHC_INLINE void load_four(unsigned (&to)[Fours<T>::words], const T* base, con
   for (int i = 0; i < Fours<T>::words; i++) to[i] = Fours<T>::word(four, i);
 }
 
+// What a block does: the product of its rows by what it holds of `b`, or reads if it holds nothing, for
+// the epilogue or as partial sums.
+template <class Product, class Block, class T, class Results>
+GRAPHC_INLINE void multiply_held(const Block& block, const T* a, const T* b,
+                                 const Results& results) {
+  if constexpr (Block::holds) Product::multiply(block, block.held, a, results);
+  else {
+    typename Product::Weights weights;
+    Product::hold(weights, block.x(), b);
+    Product::multiply(block, weights, a, results);
+  }
+}
+
 // Of one section, Strips parts of the columns, equally wide, are a block's as sections would be.
 template <class Problem, int Strips = 1>
 struct PersistentProduct {
@@ -112,17 +125,6 @@ struct PersistentProduct {
 #pragma unroll
           for (int j = 0; j < Four::words; j++) to.at[i][j / 2][s][h][j % 2] = four[j];
         }
-  }
-
-  template <class Block, class Epilogue>
-  GRAPHC_INLINE static void run(const Block& block, const T* a, const T* b,
-                                const Epilogue& epilogue) {
-    if constexpr (Block::holds) multiply(block, block.held, a, epilogue);
-    else {
-      Weights weights;
-      hold(weights, block.x(), b);
-      multiply(block, weights, a, epilogue);
-    }
   }
 
   template <class Block, class Epilogue>
@@ -241,16 +243,6 @@ struct PersistentParts {
 #pragma unroll
           for (int j = 0; j < Four::words; j++) to.at[p][j / 2][i][h][j % 2] = four[j];
         }
-  }
-
-  template <class Block>
-  GRAPHC_INLINE static void run(const Block& block, const T* a, const T* b, float* partial) {
-    if constexpr (Block::holds) multiply(block, block.held, a, partial);
-    else {
-      Weights weights;
-      hold(weights, block.x(), b);
-      multiply(block, weights, a, partial);
-    }
   }
 
   template <class Block>

@@ -88,17 +88,6 @@ struct ExactProduct : PersistentProduct<Problem, Strips> {
   }
 
   template <class Block, class Epilogue>
-  GRAPHC_INLINE static void run(const Block& block, const float* a, const float* b,
-                                const Epilogue& epilogue) {
-    if constexpr (Block::holds) multiply(block, block.held, a, epilogue);
-    else {
-      Weights weights;
-      hold(weights, block.x(), b);
-      multiply(block, weights, a, epilogue);
-    }
-  }
-
-  template <class Block, class Epilogue>
   GRAPHC_INLINE static void multiply(const Block& block, const Weights& weights, const float* a,
                                      const Epilogue& epilogue) {
     float* const ring = block.template shared<float, size>();
@@ -158,17 +147,6 @@ struct ExactParts : PersistentParts<Problem, Parts> {
         const int column = smaller(Base::sixteen(i) * PATCH + lane % 16, N - 1);
         load_eight<B, N>(to.at[p][i], b, B::outer(0, column), k, p * N);
       }
-  }
-
-  template <class Block>
-  GRAPHC_INLINE static void run(const Block& block, const float* a, const float* b,
-                                float* partial) {
-    if constexpr (Block::holds) multiply(block, block.held, a, partial);
-    else {
-      Weights weights;
-      hold(weights, block.x(), b);
-      multiply(block, weights, a, partial);
-    }
   }
 
   template <class Block>

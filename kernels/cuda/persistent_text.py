@@ -31,14 +31,14 @@ def launch_persistent(
     if tile.parts == 1:
         product = f"{name}Product<Problem, {tile.strips}>"
         launches.add(
-            [f"{product}::run(block, {rows}, {weights}, {whole});"],
+            [f"multiply_held<{product}>(block, {rows}, {weights}, {whole});"],
             blocks,
             owned=tuple(i for i in own if i not in (a, b)),
         )
     else:
         product = f"{name}Parts<Problem, {tile.parts}>"
         partial = "const auto partial = reinterpret_cast<float*>(workspace);"
-        parts = f"{product}::run(block, {rows}, {weights}, partial);"
+        parts = f"multiply_held<{product}>(block, {rows}, {weights}, partial);"
         # Arguments that a launch does not touch at all are owned too.
         values = range(len(body.inputs) + len(body.outputs))
         others = (b,) if _by_patches(problem) else (a, b)

@@ -167,6 +167,14 @@ def within(space: str, body: str) -> str:
     return f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
 
 
+def part_space(kernel: Kernel, last: GridLaunch) -> str:
+    """The functions of a kernel's parts, in a namespace of their own; its `Block` is one of the
+    `last` launch."""
+    assert kernel.parts is not None, f"{kernel.name} may be part of a launch"
+    block = f"using Block = PartBlock<{last.block[0]}, {SHARED_BYTES}>;"
+    return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
+
+
 def provenance(node: KernelNode) -> str:
     """A comment: the kernel's name, its ops and where in the user's program they come from."""
     ops = "; ".join(dict.fromkeys(n.op.name for n in node.leaves))
