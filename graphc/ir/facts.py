@@ -84,6 +84,11 @@ class Facts:
         return None
 
     @property
+    def concat_axis(self) -> int | None:
+        """The axis along which its output has the inputs one behind the other, if it does."""
+        return None
+
+    @property
     def moves_sums(self) -> bool:
         """Whether what it makes of sums is the sum of what it makes of the terms, to the bit."""
         return self.moves

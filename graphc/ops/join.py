@@ -85,6 +85,10 @@ class Concat(Op):
     takes_narrow: ClassVar[bool] = True
     moves_sums: ClassVar[bool] = True
 
+    @property
+    def concat_axis(self) -> int:
+        return self.axis
+
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
         first, axis = inputs[0], self.axis
         assert 0 <= axis < first.rank, (axis, first)

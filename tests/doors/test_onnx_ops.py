@@ -13,40 +13,15 @@ import graphc
 from graphc.errors import GraphError
 from graphc.interpret import evaluate
 from graphc.ir import FLOATS, Graph, Node, Value
-from tests.doors.onnx_models import onnx
+from tests.doors.onnx_files import loaded, played_by_runtime
 from tests.ops.sample import Sample, for_each_op
 from tests.ops.samples import SAMPLES
-from tests.tools import need_module
 
-runtime = need_module("onnxruntime")
-Array = np.ndarray[Any, Any]
 S = graphc.spec
 UNITS = {"float16": 2.0**-8, "float32": 2.0**-17, "float64": 2.0**-17}
 """How far results may be off, of the largest: other functions, and sums in other orders."""
 ONE_RESULT = ("max_pool2d",)
 """Ops whose other results are for gradients."""
-
-
-def loaded(source: Any, path: Path, *specs: Any) -> Any:
-    """The model of a file made of a graph or function, which the checker accepts."""
-    import graphc.onnx
-
-    graphc.onnx.save(source, path, *specs)
-    onnx.checker.check_model(onnx.load(path), full_check=True)
-    return graphc.onnx.load(path)
-
-
-def played_by_runtime(path: Path, arrays: list[Array]) -> list[Array] | None:
-    """What ONNX Runtime computes; None where it lacks an operator for a dtype."""
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    try:
-        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        assert "NOT_IMPLEMENTED" in str(error), error
-        return None
-    given = zip(session.get_inputs(), arrays, strict=True)
-    return list(session.run(None, {value.name: np.asarray(array) for value, array in given}))
 
 
 def assert_equal(got: Any, want: Any) -> None:

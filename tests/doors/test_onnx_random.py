@@ -12,7 +12,7 @@ import pytest
 import graphc
 from graphc.errors import GraphError
 from graphc.interpret import evaluate
-from tests.doors.test_onnx_ops import Array, loaded, played_by_runtime
+from tests.doors.onnx_files import Array, loaded, played_by_runtime
 from tests.random_dtypes import DTYPES, RandomDtypes
 from tests.random_transforms import RandomTransforms
 from tests.scan_checks import Case

@@ -137,3 +137,22 @@ def test_products_of_weights_that_change_stay_whole() -> None:
     assert_same_meaning(before, after, tolerance=1e-4)
     (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
     assert ops(loop).count("matmul") == 2
+
+
+@pytest.mark.parametrize(("groups", "inside"), [(1, [(3, 4, 6, 6)]), (2, [(3, 8, 6, 6)])])
+def test_a_convolution_of_a_concat_is_one_of_the_state(groups: int, inside: list[Any]) -> None:
+    """As of a convolutional LSTM; not where groups of channels are apart."""
+
+    def fn(h: Any, x: Any, w: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            joined = graphc.concat([x, h], axis=1)
+            return graphc.tanh(graphc.conv2d(joined, w, None, 1, 1, groups=groups)), None
+
+        return graphc.scan(step, h, x)[0]
+
+    shapes = (3, 4, 6, 6), (5, 3, 4, 6, 6), (4, 8 // groups, 3, 3)
+    before = graphc.trace(fn, *map(graphc.spec, shapes))
+    after = hoist(before, CPU)
+    assert_same_meaning(before, after, tolerance=1e-5)
+    (loop,) = [n.op.body for n in after.nodes if isinstance(n.op, Scan)]
+    assert [n.inputs[0].type.shape for n in loop.nodes if n.op.name == "conv2d"] == inside

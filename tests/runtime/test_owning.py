@@ -20,6 +20,7 @@ from graphc.kernels.cuda.row_tile import RowTile, row_tile
 from graphc.program import Program
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.plan.plan import Joined, Launch, Loop, Part, Plan, Repeat
+from graphc.runtime.planner import joining
 from graphc.runtime.planner.joining import joined
 from graphc.runtime.sim import LaunchError
 from tests.kernels.cuda_harness import build_device
@@ -152,15 +153,21 @@ def turning(x: graphc.Tensor) -> graphc.Tensor:
     return graphc.scan(body, x[0], x)[1]
 
 
-@pytest.mark.parametrize("lacks", ["", "barrier", "place"])
+@pytest.mark.parametrize("lacks", ["", "barrier", "place", "near"])
 def test_a_race_is_found(lacks: str, joins: pytest.MonkeyPatch) -> None:
-    """Without the barrier of a block's threads, or where another block plays some iterations."""
+    """Without the barrier of a block's threads, or where another block plays some iterations; or
+    where rows in shared memory are read before they are there."""
     joins.setenv("GRAPHC_CHECK", "race")
-    whole = text._Lines.part
+    whole, loop = text._Lines.part, text.loop_text
+    if lacks in ("barrier", "place"):
+        joins.setattr(joining, "near_rows", lambda *_: None)
+    if lacks == "near":
+        early = "near.begin(t0);", "if (t0 == 0) near.begin(t0);"
+        joins.setattr(text, "loop_text", lambda *x: [line.replace(*early) for line in loop(*x)])
 
     def part(self: Any, part: Any, depth: int) -> list[str]:
         lines = whole(self, part, depth)
-        if not part.own or not lacks:
+        if not part.own or lacks in ("", "near"):
             return lines
         if lacks == "barrier":
             return [line for line in lines if line != "__syncthreads();"]

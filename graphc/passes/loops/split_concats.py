@@ -17,14 +17,11 @@ from graphc.ir import Node, Value
 from graphc.ops.arithmetic import Add
 from graphc.ops.base import Op
 from graphc.ops.join import Concat
-from graphc.ops.matmul import Matmul
 from graphc.ops.scan import BoundScan, Scan
 from graphc.ops.view import Slice
-from graphc.passes.loops.over_time import can_stack
+from graphc.passes.loops.over_time import can_stack, summed_axes
 from graphc.trace import Builder
 
-SUMMED = -1, -2
-"""The axis that a product sums over, of each operand."""
 Part = tuple[bool, list[Value]]
 """Neighbours in a concat, with whether they do not depend on carries."""
 
@@ -56,13 +53,12 @@ def _parts(
     node: Node, operand: int, producers: dict[Value, Node], known: set[Value]
 ) -> tuple[int, list[Part]] | None:
     """`operand` of a product and its parts, if those are of both kinds and the other is known."""
-    if not isinstance(node.op, Matmul) or node.output.type.numpy_dtype.itemsize < 4:
+    summed = summed_axes(node)
+    if summed is None or len(node.inputs) != 2 or node.output.type.numpy_dtype.itemsize < 4:
         return None
     value, other = node.inputs[operand], node.inputs[1 - operand]
     joined = producers.get(value)
-    if joined is None or not isinstance(joined.op, Concat) or other not in known:
-        return None
-    if joined.op.axis != value.type.rank + SUMMED[operand]:
+    if joined is None or joined.op.concat_axis != summed[operand] or other not in known:
         return None
     parts = [(same, [*vs]) for same, vs in groupby(joined.inputs, known.__contains__)]
     return (operand, parts) if len(parts) > 1 else None
@@ -73,6 +69,9 @@ class _Apart:
 
     def __init__(self, product: Node, builder: Builder) -> None:
         self.product, self.builder = product, builder
+        summed = summed_axes(product)
+        assert summed is not None, "a product of parts sums over an axis of both operands"
+        self.summed = summed
         self.made: list[Node] = []
 
     def nodes(self, operand: int, parts: Sequence[Part]) -> list[Node]:
@@ -87,9 +86,8 @@ class _Apart:
     def _operands(self, operand: int, parts: Sequence[Part]) -> Iterator[tuple[Value, Value]]:
         """Each part, and what it is multiplied by."""
         whole, start = self.product.inputs[1 - operand], 0
-        axis = whole.type.rank + SUMMED[1 - operand]
+        axis, along = self.summed[1 - operand], self.summed[operand]
         for _, values in parts:
-            along = values[0].type.rank + SUMMED[operand]
             value = values[0] if len(values) == 1 else self._emit(Concat(along), *values)
             stop = start + value.type.shape[along]
             starts, stops = [0] * whole.type.rank, [*whole.type.shape]

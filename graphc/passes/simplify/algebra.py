@@ -29,15 +29,20 @@ from graphc.passes.simplify.sweep import Sweep
 Rule = Callable[[Node, Sweep], Value | None]
 
 
-def behind(kind: type[Op]) -> Callable[[Callable[[Node, Node, Sweep], Value | None]], Rule]:
-    """Of a function of two nodes, the second of this class, the rule for nodes whose first input
-    such a one makes."""
+def behind(*kinds: type[Op]) -> Callable[[Callable[..., Value | None]], Rule]:
+    """Of a function of several nodes, all but the first of these classes, the rule for nodes whose
+    first input such a one makes, whose first input the next one makes."""
 
-    def rule_of(function: Callable[[Node, Node, Sweep], Value | None]) -> Rule:
+    def rule_of(function: Callable[..., Value | None]) -> Rule:
         @functools.wraps(function)
         def rule(node: Node, sweep: Sweep) -> Value | None:
-            inner = sweep.producer(node.inputs[0])
-            return function(node, inner, sweep) if inner and isinstance(inner.op, kind) else None
+            found = [node]
+            for kind in kinds:
+                inner = sweep.producer(found[-1].inputs[0])
+                if inner is None or not isinstance(inner.op, kind):
+                    return None
+                found.append(inner)
+            return function(*found, sweep)
 
         return rule
 
@@ -158,7 +163,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     PermuteDims: (permute_nothing, permute_twice, permute_of_matmul, permute_of_outer),
     Reshape: (
         *(input_if_same_type, reshape_twice),
-        *map(behind(Slice), (slice_of_split, reshape_of_slice)),
+        *(behind(Slice, Reshape)(slice_of_split), behind(Slice)(reshape_of_slice)),
     ),
     NumberReduction: (sum_of_nothing,),
     Pointwise: (neutral_element, without_broadcasts, before_reshape, of_reshapes),

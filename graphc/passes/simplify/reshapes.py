@@ -85,21 +85,18 @@ def reshape_of_slice(node: Node, inner: Node, sweep: Sweep) -> Value | None:
     return sweep.emit(Slice(tuple(starts), stops, (1,) * len(shape)), (whole,), node)
 
 
-def slice_of_split(node: Node, inner: Node, sweep: Sweep) -> Value | None:
+def slice_of_split(node: Node, inner: Node, split: Node, sweep: Sweep) -> Value | None:
     """reshape(slice(reshape(x))) = slice(x), where the first reshape but splits axes, of whose
     parts the slice takes some of the first or one of the last, and the second one leaves as many
     axes as x has: so gates that a user cuts from z.reshape(n, 4, width) are runs of z."""
-    split = sweep.producer(inner.inputs[0])
-    if split is None or not isinstance(split.op, Reshape) or not isinstance(inner.op, Slice):
-        return None
-    (x,), op = split.inputs, inner.op
+    (x,), cut = split.inputs, inner.op.attributes
     parts = _split(x.type.shape, split.output.type.shape)
     if parts is None or node.output.type.rank != x.type.rank:
         return None
     ranges, axis = [], 0
     for part in parts:
         axes = range(axis, axis := axis + len(part))
-        taken = [(op.starts[d], op.stops[d], op.steps[d]) for d in axes]
+        taken = [(cut["starts"][d], cut["stops"][d], cut["steps"][d]) for d in axes]
         found = _range(part, taken)
         if found is None:
             return None
