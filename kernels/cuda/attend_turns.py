@@ -65,7 +65,7 @@ def turns_of(problem: Problem) -> Turns | None:
     blocks are few, or many that follow each other through few queries."""
     if problem.forward or not problem.wanted[0] or not any(problem.wanted[1:]):
         return None
-    n, h, g, t, u, *_ = problem.extents
+    n, h, g, t, u, e, _ = problem.extents
     for sizes in TILES:
         warps, sixteens, queries = sizes
         shared = _shared_bytes(problem, warps, sixteens, queries)
@@ -74,7 +74,7 @@ def turns_of(problem: Problem) -> Turns | None:
         of_head, tiles = -(-u // (16 * warps * sixteens)), -(-t // queries)
         if n * g * of_head < FEWEST or of_head > MOST_BEHIND * tiles * (h // g):
             return None
-        workspace = 4 * n * h * tiles * queries * _width(problem) if of_head > 1 else 0
+        workspace = 4 * n * h * tiles * queries * _width(e) if of_head > 1 else 0
         blocks, counters = n * g * of_head, n * h * tiles
         columns, together = _columns(problem, sixteens), _together(problem)
         return Turns(*sizes, columns, together, shared, blocks, counters, workspace)
@@ -92,16 +92,16 @@ def element_bytes(problem: Problem) -> int:
     return 4 if problem.element == "tf32" else 2
 
 
-def _width(problem: Problem) -> int:
-    """Features of a query, in whole fragments."""
-    return -(-problem.extents[5] // 16) * 16
+def _width(features: int) -> int:
+    """Features in whole fragments."""
+    return -(-features // 16) * 16
 
 
 def _shared_bytes(problem: Problem, warps: int, sixteens: int, queries: int) -> int:
     """Bytes of shared memory of a block, more than there are if its sums do not fit a thread."""
     *_, e, d = problem.extents
-    keys, size, width = 16 * warps * sixteens, element_bytes(problem), _width(problem)
-    words = sixteens * (width + -(-d // 16) * 16) // 2
+    keys, size, width = 16 * warps * sixteens, element_bytes(problem), _width(e)
+    words = sixteens * (width + _width(d)) // 2
     parts = 32 if width % 32 == 0 else 64  # queries that a block's warps share
     if words > MOST_WORDS or queries % parts:
         return MOST_SHARED + 1

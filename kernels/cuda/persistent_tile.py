@@ -78,18 +78,18 @@ def persistent_tile(
     if exact and n * sections * k * 4 <= NEAR_BYTES:
         return None
     parts = k // n if sections == 1 and k % n == 0 and k // n >= LEAST_PARTS else 1
+    if max(sections, parts) > MOST_SECTIONS:
+        return None
+    shares = -(-(n if parts > 1 else k) // (PATCH * WARPS))
+    moved = 2 * n if parts > 1 else k
     divided = range(1, MOST_SECTIONS + 1) if sections == 1 and parts == 1 else (1,)
     best: tuple[float, PersistentTile] | None = None
     for strips in (s for s in divided if n % s == 0):
         across = -(-n // (strips * PATCH))
-        held = -(-k // (PATCH * WARPS)) * max(sections, strips)
-        if parts > 1:
-            held = -(-n // (PATCH * WARPS)) * parts
-        if held > most_held or max(sections, parts) > MOST_SECTIONS or across > MULTIPROCESSORS:
+        if shares * max(sections, parts, strips) > most_held or across > MULTIPROCESSORS:
             continue
         blocks = count(m, n // strips)
         rounds = -(-blocks // (MULTIPROCESSORS // across * across))
-        moved = 2 * n if parts > 1 else k
         products = PATCH * PATCH * sections * strips * k / MULTIPLY_ADDS if exact else 0.0
         cycles = rounds * (ALONE + products) + blocks * PATCH * moved * 4 / BYTES
         if best is None or cycles < best[0]:

@@ -48,6 +48,20 @@ def fetch(device: Simulator, allocation: DeviceAllocation, like: Array) -> Array
     return array
 
 
+def launch_twice(
+    device: Simulator, text: str, order: int, shape: tuple[int, int], *arguments: Any, **uses: Any
+) -> None:
+    """Launch the function `kernel` of a text twice, by so many blocks and threads in this order;
+    `uses` are its reads, writes and scratch."""
+    function = device.module_from_buffer(device.compile(text, "kernel")).get_function("kernel")
+    device.scheduler.random = InOrder(order)
+    grid, block = ((n, 1, 1) for n in shape)
+    for _ in range(2):
+        stream = device.Stream(1)
+        function._launch_kernel(grid, block, packed(*arguments), 0, stream, **uses)
+        device.Context.synchronize()
+
+
 def laid(array: Array, type: Type) -> Array:
     """The array as it lies in memory; where nothing may be read there are large numbers."""
     axis = type.layout.axis

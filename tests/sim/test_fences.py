@@ -7,7 +7,7 @@ import pytest
 
 from graphc.runtime.sim import LaunchError, Simulator
 from graphc.runtime.sim.native import ORDERS
-from tests.sim.playing import InOrder, fetch, packed, place, simulator, whole
+from tests.sim.playing import fetch, launch_twice, place, simulator, whole
 
 BLOCKS, THREADS = 5, 64
 X = np.arange(BLOCKS * THREADS, dtype=np.float32)
@@ -38,23 +38,15 @@ def device() -> Simulator:
 def play(device: Simulator, body: str, order: int, counter: str = "&drawn") -> np.ndarray:
     """What a kernel of this body leaves in z."""
     text = f"{HEAD}{body.replace('COUNTER', counter)}\n}}\n"
-    function = device.module_from_buffer(device.compile(text, "kernel")).get_function("kernel")
-    device.scheduler.random = InOrder(order)
     x, word = place(device, X), place(device, np.zeros(1, np.uint32))
     y, z = device.mem_alloc(X.nbytes), device.mem_alloc(X.nbytes)
     own = whole(word, 4, "word")
-    for _ in range(2):
-        function._launch_kernel(
-            (BLOCKS, 1, 1),
-            (THREADS, 1, 1),
-            packed(x, y, z, word),
-            0,
-            device.Stream(1),
-            reads=[whole(x, X.nbytes, "x"), own],
-            writes=[whole(z, X.nbytes, "z")],
-            scratch=[whole(y, X.nbytes, "y"), own],
-        )
-        device.Context.synchronize()
+    uses = {
+        "reads": [whole(x, X.nbytes, "x"), own],
+        "writes": [whole(z, X.nbytes, "z")],
+        "scratch": [whole(y, X.nbytes, "y"), own],
+    }
+    launch_twice(device, text, order, (BLOCKS, THREADS), x, y, z, word, **uses)
     return fetch(device, z, X)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from graphc.runtime.sim import LaunchError, Simulator
 from graphc.runtime.sim.native import ORDERS
-from tests.sim.playing import InOrder, fetch, packed, place, simulator, whole
+from tests.sim.playing import fetch, launch_twice, packed, place, simulator, whole
 
 BLOCKS, THREADS = 11, 64
 X = np.arange(BLOCKS * THREADS, dtype=np.float32) % 7
@@ -39,23 +39,15 @@ def device() -> Simulator:
 def play(device: Simulator, body: str, order: int, counter: str = "&counter") -> np.ndarray:
     """What a kernel of this body leaves in z, launched twice."""
     text = f"{HEAD}{body.replace('COUNTER', counter)}\n}}\n"
-    function = device.module_from_buffer(device.compile(text, "kernel")).get_function("kernel")
-    device.scheduler.random = InOrder(order)
     x, word = place(device, X), place(device, np.zeros(1, np.uint32))
     z = device.mem_alloc(4 * THREADS)
     own = whole(word, 4, "word")
-    for _ in range(2):
-        function._launch_kernel(
-            (BLOCKS, 1, 1),
-            (THREADS, 1, 1),
-            packed(x, z, word),
-            0,
-            device.Stream(1),
-            reads=[whole(x, X.nbytes, "x"), own],
-            writes=[whole(z, 4 * THREADS, "z")],
-            scratch=[own],
-        )
-        device.Context.synchronize()
+    uses = {
+        "reads": [whole(x, X.nbytes, "x"), own],
+        "writes": [whole(z, 4 * THREADS, "z")],
+        "scratch": [own],
+    }
+    launch_twice(device, text, order, (BLOCKS, THREADS), x, z, word, **uses)
     return fetch(device, z, X[:THREADS])
 
 

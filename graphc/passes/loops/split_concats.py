@@ -11,6 +11,7 @@ bytes, which each product would round.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from graphc.ir import Node, Value
@@ -35,9 +36,20 @@ def split_concats(node: Node, builder: Builder) -> Node:
     known = _known(loop)
     nodes: list[Node] = []
     for inner in body.nodes:
-        found = next(filter(None, (_parts(inner, i, body.producers, known) for i in (0, 1))), None)
-        nodes += _Apart(inner, builder).nodes(*found) if found else [inner]
+        found = _split(inner, body.producers, known)
+        nodes += _Apart(found, builder).nodes() if found else [inner]
     return loop.rebuilt(nodes) if len(nodes) > len(body.nodes) else node
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A product that sums over the axes `summed`, one of each operand, of which that of this number
+    is a concat of `parts`."""
+
+    product: Node
+    summed: tuple[int, int]
+    operand: int
+    parts: Sequence[Part]
 
 
 def _known(loop: BoundScan) -> set[Value]:
@@ -49,45 +61,43 @@ def _known(loop: BoundScan) -> set[Value]:
     return known
 
 
-def _parts(
-    node: Node, operand: int, producers: dict[Value, Node], known: set[Value]
-) -> tuple[int, list[Part]] | None:
-    """`operand` of a product and its parts, if those are of both kinds and the other is known."""
+def _split(node: Node, producers: dict[Value, Node], known: set[Value]) -> _Split | None:
+    """A product and the parts of an operand, if those are of both kinds and the other is known."""
     summed = summed_axes(node)
     if summed is None or len(node.inputs) != 2 or node.output.type.numpy_dtype.itemsize < 4:
         return None
-    value, other = node.inputs[operand], node.inputs[1 - operand]
-    joined = producers.get(value)
-    if joined is None or joined.op.concat_axis != summed[operand] or other not in known:
-        return None
-    parts = [(same, [*vs]) for same, vs in groupby(joined.inputs, known.__contains__)]
-    return (operand, parts) if len(parts) > 1 else None
+    for operand, value in enumerate(node.inputs):
+        joined = producers.get(value)
+        if joined is None or joined.op.concat_axis != summed[operand]:
+            continue
+        parts = [(same, [*vs]) for same, vs in groupby(joined.inputs, known.__contains__)]
+        if len(parts) > 1 and node.inputs[1 - operand] in known:
+            return _Split(node, summed, operand, parts)
+    return None
 
 
 class _Apart:
     """The nodes that a product becomes."""
 
-    def __init__(self, product: Node, builder: Builder) -> None:
-        self.product, self.builder = product, builder
-        summed = summed_axes(product)
-        assert summed is not None, "a product of parts sums over an axis of both operands"
-        self.summed = summed
+    def __init__(self, split: _Split, builder: Builder) -> None:
+        self.split, self.builder = split, builder
         self.made: list[Node] = []
 
-    def nodes(self, operand: int, parts: Sequence[Part]) -> list[Node]:
-        total: Value | None = None
-        for n, (value, other) in enumerate(self._operands(operand, parts)):
-            inputs = (value, other) if operand == 0 else (other, value)
-            term = self._emit(self.product.op, *inputs)
-            last = self.product.output if n == len(parts) - 1 else None
+    def nodes(self) -> list[Node]:
+        split, total = self.split, None
+        for n, (value, other) in enumerate(self._operands()):
+            inputs = (value, other) if split.operand == 0 else (other, value)
+            term = self._emit(split.product.op, *inputs)
+            last = split.product.output if n == len(split.parts) - 1 else None
             total = term if total is None else self._emit(Add(), total, term, output=last)
         return self.made
 
-    def _operands(self, operand: int, parts: Sequence[Part]) -> Iterator[tuple[Value, Value]]:
+    def _operands(self) -> Iterator[tuple[Value, Value]]:
         """Each part, and what it is multiplied by."""
-        whole, start = self.product.inputs[1 - operand], 0
-        axis, along = self.summed[1 - operand], self.summed[operand]
-        for _, values in parts:
+        split, start = self.split, 0
+        whole = split.product.inputs[1 - split.operand]
+        axis, along = split.summed[1 - split.operand], split.summed[split.operand]
+        for _, values in split.parts:
             value = values[0] if len(values) == 1 else self._emit(Concat(along), *values)
             stop = start + value.type.shape[along]
             starts, stops = [0] * whole.type.rank, [*whole.type.shape]
@@ -97,8 +107,9 @@ class _Apart:
             start = stop
 
     def _emit(self, op: Op, *inputs: Value, output: Value | None = None) -> Value:
+        product = self.split.product
         if output is None:
             (type,) = op.infer(*(v.type for v in inputs))
-            output = Value(self.builder.fresh(self.product.output.name), type)
-        self.made.append(Node(op, inputs, (output,), self.product.where))
+            output = Value(self.builder.fresh(product.output.name), type)
+        self.made.append(Node(op, inputs, (output,), product.where))
         return output
