@@ -333,4 +333,28 @@ struct Forward {
   }
 };
 
+// Starts to copy what a gradient of keys reads of `Queries` queries, from `t` on: q, dy and, behind
+// these, logs and delta.
+template <class S, int Queries, int Threads>
+GRAPHC_INLINE void load_queries(const Arrays<S>& in, int t, unsigned char* to) {
+  using E = typename S::Element;
+  constexpr int queries = Lines<E, S::FEATURES>::template bytes<Queries>;
+  constexpr int pair = queries + Lines<E, S::VALUES>::template bytes<Queries>;
+  start_copy<typename S::Q, S::QUERIES, S::FEATURES, S::VECTOR_Q, Queries, Threads>(
+      reinterpret_cast<E*>(to), in.q, t);
+  start_copy<typename S::DY, S::QUERIES, S::VALUES, S::VECTOR_DY, Queries, Threads>(
+      reinterpret_cast<E*>(to + queries), in.dy, t);
+  float* const words = reinterpret_cast<float*>(to + pair);
+  const int thread = static_cast<int>(thread_anew());
+#pragma unroll
+  for (int first = 0; first < Queries; first += Threads) {
+    const int i = first + thread;
+    if (i >= Queries) break;
+    const bool exists = t + i < S::QUERIES;
+    const int from = exists ? t + i : 0;
+    copy_async<4>(words + i, in.logs + from * S::LOGS::row, exists ? 4 : 0);
+    copy_async<4>(words + Queries + i, in.delta + from * S::DELTA::row, exists ? 4 : 0);
+  }
+}
+
 }  // namespace graphc::attend

@@ -94,18 +94,7 @@ struct KeyGradient {
         start_copy<typename S::V, S::KEYS, S::VALUES, S::VECTOR_V, rows, threads>(v, in.v,
                                                                                   at.block);
       }
-      unsigned char* const memory_of = slot_at(to);
-      start_copy<typename S::Q, S::QUERIES, S::FEATURES, S::VECTOR_Q, Columns, threads>(
-          reinterpret_cast<E*>(memory_of), in.q, t0);
-      start_copy<typename S::DY, S::QUERIES, S::VALUES, S::VECTOR_DY, Columns, threads>(
-          reinterpret_cast<E*>(memory_of + queries), in.dy, t0);
-      float* const words = reinterpret_cast<float*>(memory_of + tiles);
-      for (int j = threadIdx.x; j < Columns; j += threads) {
-        const bool exists = t0 + j < S::QUERIES;
-        const int t = exists ? t0 + j : 0;
-        copy_async<4>(words + j, in.logs + t * S::LOGS::row, exists ? 4 : 0);
-        copy_async<4>(words + Columns + j, in.delta + t * S::DELTA::row, exists ? 4 : 0);
-      }
+      load_queries<S, Columns, threads>(in, t0, slot_at(to));
     };
     float dk_sum[K::width / 8][4] = {}, dv_sum[V::width / 8][4] = {};
     stream(group * larger(steps, 0), load, [&](int number, int slot_of) {

@@ -158,7 +158,7 @@ struct TurnGradient {
         start_copy<typename S::V, S::KEYS, S::VALUES, S::VECTOR_V, rows, threads>(v, in.v,
                                                                                   step.at.first);
       }
-      load_queries(in, step.tile * Queries, memory + own + to * slot);
+      load_queries<S, Queries, threads>(in, step.tile * Queries, memory + own + to * slot);
     };
     float dk_sum[M][K::width / 8][4] = {}, dv_sum[M][V::width / 8][4] = {};
     stream(count, load, [&](int i, int slot_of) {
@@ -186,21 +186,6 @@ struct TurnGradient {
       if (dv)
         store_sums<typename S::DV, S::VALUES, S::KEYS, S::PAIRS != 0>(dv, at.n, at.head, u, one,
                                                                       dv_sum[m]);
-    }
-  }
-
-  GRAPHC_INLINE static void load_queries(const Arrays<S>& in, int t, unsigned char* to) {
-    start_copy<typename S::Q, S::QUERIES, S::FEATURES, S::VECTOR_Q, Queries, threads>(
-        reinterpret_cast<E*>(to), in.q, t);
-    start_copy<typename S::DY, S::QUERIES, S::VALUES, S::VECTOR_DY, Queries, threads>(
-        reinterpret_cast<E*>(to + queries), in.dy, t);
-    static_assert(Queries <= threads, "a thread for each");
-    float* const words = reinterpret_cast<float*>(to + pair);
-    if (const int i = static_cast<int>(thread_anew()); i < Queries) {
-      const bool exists = t + i < S::QUERIES;
-      const int from = exists ? t + i : 0;
-      copy_async<4>(words + i, in.logs + from * S::LOGS::row, exists ? 4 : 0);
-      copy_async<4>(words + Queries + i, in.delta + from * S::DELTA::row, exists ? 4 : 0);
     }
   }
 
