@@ -38,13 +38,14 @@ PEERS = {
     "torch": "benchmarks.peer_torch",
     "jax": "benchmarks.peer_jax",
     "onnxruntime": "benchmarks.peer_onnxruntime",
+    "openvino": "benchmarks.peer_openvino",
     "tinygrad": "benchmarks.peer_tinygrad",
 }
-NEEDED = {"onnxruntime": ("onnxruntime", "onnx")}
+NEEDED = {"onnxruntime": ("onnxruntime", "onnx"), "openvino": ("openvino", "onnx")}
 """What must be installed for a peer, where it is more than the peer itself."""
 ALL = (
     "graphc:default torch:eager_fused torch:channels_last torch:compile torch:frozen jax:nhwc "
-    "jax:nchw onnxruntime:default tinygrad:jit"
+    "jax:nchw onnxruntime:default openvino:default tinygrad:jit"
 ).split()
 KEPT = "+kept"
 TUNABLES = (
@@ -52,7 +53,7 @@ TUNABLES = (
 )
 """Allocations up to the first number of bytes come from the heap, which keeps as much, and grows by
 the second."""
-FORWARD_ALONE = ("torch:frozen", "onnxruntime:default")
+FORWARD_ALONE = ("torch:frozen", "onnxruntime:default", "openvino:default")
 CHECK_TOLERANCE = 2e-4
 """Relative difference of losses, and of outputs where they are not tiny."""
 NARROW_TOLERANCE = 2e-2

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Case, main
-from benchmarks.workload import Array
+from benchmarks.workload import Array, Workload
 
 OPSET, IR_VERSION = 20, 10
 ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
@@ -184,25 +184,31 @@ class Functions:
         return x
 
 
+def forward_model(workload: Workload) -> tuple[Any, Array]:
+    """The forward pass of `workload` as an ONNX model with input "x", and the array for it."""
+    data = workload.data()
+    x, tensors = np.ascontiguousarray(data.x), {**data.parameters, **data.statistics}
+    model = Model(x)
+    return model.made(workload.forward(Functions(model), tensors, Symbol(model, "x"), False)), x
+
+
 def prepare(case: Case) -> Callable[[], Any]:
     """A forward pass of the workload; SystemExit for training."""
     if case.mode != "forward":
         raise SystemExit("ONNX Runtime has forward passes alone")
     import onnxruntime
 
-    data = case.workload.data()
-    x, tensors = np.ascontiguousarray(data.x), {**data.parameters, **data.statistics}
-    model = Model(x)
-    output = case.workload.forward(Functions(model), tensors, Symbol(model, "x"), False)
+    model, x = forward_model(case.workload)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = case.threads, 1
-    text, providers = model.made(output).SerializeToString(), ["CPUExecutionProvider"]
+    text, providers = model.SerializeToString(), ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(text, options, providers=providers)
     (result,) = session.run(None, {"x": x})
     binding = session.io_binding()
     binding.bind_cpu_input("x", x)
     place = result.ctypes.data
-    binding.bind_output(output.name, "cpu", 0, result.dtype, result.shape, place)
+    name = session.get_outputs()[0].name
+    binding.bind_output(name, "cpu", 0, result.dtype, result.shape, place)
 
     def step() -> Array:
         session.run_with_iobinding(binding)

@@ -2,8 +2,9 @@
 
     python -m benchmarks.picture results.json picture.png
 
-Each row is a workload, each mark a peer at its time over graphc's, on a logarithmic scale: right of
-the line it is slower. A peer's mark is its best variant; a ring says that it kept freed memory.
+Each row is a workload, each mark a peer at its time over that of graphc's default precision, on a
+logarithmic scale: right of the line it is slower. A peer's mark is its best variant; a ring says
+that it kept freed memory. graphc with other arithmetic (Winograd) has a diamond of its own.
 """
 
 from __future__ import annotations
@@ -16,23 +17,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+OWN = "graphc:default"
 COLOURS = {
+    "graphc": "#222222",
     "torch": "#d1495b",
     "jax": "#2e7d6b",
     "onnxruntime": "#3b6ea8",
+    "openvino": "#7b4fa3",
     "tinygrad": "#8a6d3b",
 }
 NAMES = {
+    "graphc": "graphc, Winograd",
     "torch": "PyTorch",
     "jax": "JAX",
     "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
     "tinygrad": "tinygrad",
 }
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A peer's best time over graphc's, and the entry that reached it."""
+    """A best time over that of `OWN`, and the entry that reached it. `peer` is "graphc" for
+    graphc with other arithmetic than its default."""
 
     peer: str
     ratio: float
@@ -50,11 +57,10 @@ def marks(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mark]]:
     found: dict[str, list[Mark]] = {}
     for row, entries in times.items():
         medians = {entry: statistics.median(values) for entry, values in entries.items()}
-        own = min(t for entry, t in medians.items() if peers[entry] == "graphc")
+        own = medians.pop(OWN)
         best: dict[str, Mark] = {}
         for entry, time in sorted(medians.items(), key=lambda item: item[1]):
-            if peers[entry] != "graphc":
-                best.setdefault(peers[entry], Mark(peers[entry], time / own, entry))
+            best.setdefault(peers[entry], Mark(peers[entry], time / own, entry))
         found[row] = list(best.values())
     return found
 
@@ -77,9 +83,13 @@ def draw(facts: Mapping[str, Any], path: Path) -> None:
             kept = mark.entry.endswith("+kept")
             colour = COLOURS[mark.peer]
             face = "white" if kept else colour
-            axes.scatter(mark.ratio, y, s=52, color=face, edgecolors=colour, linewidths=1.8)
-        if found:
-            least = f"{found[0].ratio:.2f} ×"
+            shape = "D" if mark.peer == "graphc" else "o"
+            axes.scatter(
+                mark.ratio, y, s=52, color=face, edgecolors=colour, linewidths=1.8, marker=shape
+            )
+        ratios = [mark.ratio for mark in found if mark.peer != "graphc"]
+        if ratios:
+            least = f"{ratios[0]:.2f} ×"
             axes.text(1.01, y, least, transform=axes.get_yaxis_transform(), va="center")
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_ylim(len(rows) - 0.4, -1.0)
@@ -93,7 +103,9 @@ def draw(facts: Mapping[str, Any], path: Path) -> None:
     axes.tick_params(length=0)
     used = {mark.peer for found in rows.values() for mark in found}
     handles = [
-        axes.scatter([], [], s=52, color=colour, label=NAMES[peer])
+        axes.scatter(
+            [], [], s=52, color=colour, label=NAMES[peer], marker="D" if peer == "graphc" else "o"
+        )
         for peer, colour in COLOURS.items()
         if peer in used
     ]

@@ -28,6 +28,9 @@ PEERS = [
     ("onnxruntime", "default", "gru-h64-b256", "forward"),
     ("onnxruntime", "default", "gpt4-b1", "forward"),
     ("onnxruntime", "default", "pw-chain", "forward"),
+    ("openvino", "default", "resnet18-b1", "forward"),
+    ("openvino", "default", "lstm-h64-b256", "forward"),
+    ("openvino", "default", "gpt4-b1", "forward"),
     ("tinygrad", "jit", "mlp-small-b20", "train"),
     ("tinygrad", "jit", "pw-layernorm", "train"),
     ("torch", "channels_last", "resnet18-b1", "forward"),
@@ -60,7 +63,7 @@ def test_entries_are_read_as_they_are_written() -> None:
 
 @pytest.mark.parametrize("text", ["numpy:default", "torch", "+kept"])
 def test_what_is_no_entry_is_an_error(text: str) -> None:
-    message = "expected PEER:VARIANT of graphc, torch, jax, onnxruntime, tinygrad, got "
+    message = "expected PEER:VARIANT of graphc, torch, jax, onnxruntime, openvino, tinygrad, got "
     with pytest.raises(SystemExit, match=f"^{re.escape(message + repr(text))}$"):
         Entry.parse(text)
 
@@ -140,6 +143,20 @@ def test_a_peers_mark_is_its_best_variant() -> None:
     ]
     assert marks(results) == {
         "mlp train": [Mark("jax", 0.5, "jax:nhwc"), Mark("torch", 2.0, "torch:eager+kept")]
+    }
+
+
+def test_graphc_with_other_arithmetic_is_a_mark_and_not_the_measure() -> None:
+    results = [
+        _result("graphc:default", 2.0),
+        _result("graphc:winograd", 1.0),
+        _result("onnxruntime:default", 3.0),
+    ]
+    assert marks(results) == {
+        "mlp train": [
+            Mark("graphc", 0.5, "graphc:winograd"),
+            Mark("onnxruntime", 1.5, "onnxruntime:default"),
+        ]
     }
 
 
