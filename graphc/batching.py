@@ -17,6 +17,7 @@ from graphc.functions.array.tensors import as_tensor
 from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Names, Type, Value
 from graphc.lines import error
+from graphc.nn.buffer import BufferValue
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 from graphc.ops.axes import repeated
@@ -85,7 +86,7 @@ class _Samples(BodyBuilder):
             for name, parameter in leaf.named_parameters():
                 self._map_parameter(f"{path}.{name}", parameter, axis)
             return leaf
-        if isinstance(leaf, Parameter):
+        if isinstance(leaf, Parameter) and not isinstance(leaf, BufferValue):
             self._map_parameter(path, leaf, axis)
             return leaf
         return self._sample(path, as_tensor(leaf), axis)
@@ -128,9 +129,14 @@ class _Samples(BodyBuilder):
         return super().known_name(buffer) or self.outer.known_name(buffer)
 
     def contents(self, buffer: StateBuffer) -> Tensor:
+        new = self.latest(buffer)
+        return self.read_state(buffer) if new is None else new
+
+    def latest(self, buffer: StateBuffer) -> Tensor | None:
         old = self.read_state(buffer)
-        changed = id(buffer) in self.rows or old.value in self.updates
-        return Builder.contents(self, buffer) if changed else super().contents(buffer)
+        if old.value in self.updates:
+            return Tensor(self.updates[old.value], self)
+        return None if id(buffer) in self.rows else super().latest(buffer)
 
     def random_step(self) -> tuple[int, int, Tensor]:
         with self.outer.building():

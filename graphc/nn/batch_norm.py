@@ -8,6 +8,7 @@ import numpy as np
 
 from graphc import functions
 from graphc.nn import check, initialize
+from graphc.nn.buffer import Buffer
 from graphc.nn.module import Module
 from graphc.trace import Tensor, current_builder
 
@@ -41,9 +42,9 @@ class _ChannelNorm(Module):
         self.bias = initialize.full(shape, 0.0) if affine and bias else None
         self.running_mean = self.running_var = self.num_batches_tracked = None
         if track_running_stats:
-            self.running_mean = initialize.full(shape, 0.0, trainable=False)
-            self.running_var = initialize.full(shape, 1.0, trainable=False)
-            self.num_batches_tracked = initialize.full((), 0, np.int64, trainable=False)
+            self.running_mean = Buffer(np.zeros(shape, np.float32))
+            self.running_var = Buffer(np.ones(shape, np.float32))
+            self.num_batches_tracked = Buffer(np.int64(0))
 
     def describe(self) -> str:
         return (

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from graphc import functions
-from graphc.ir import FLOATS, INTEGERS
+from graphc.ir import FLOATS, INTEGERS, Type
 from graphc.lines import error
 from graphc.nn.parameter import Parameter
-from graphc.trace import Operand, current_builder
+from graphc.trace import Builder, Operand, Tensor, current_builder, innermost_builder
 
 
 class Buffer(Parameter):
     """State of a module that is not trained. In `forward`, `self.NAME = tensor` gives it its next
-    contents: what reads it later in the same call sees them, every program from the next call on.
+    contents: what reads the attribute later in the same call sees them, every program from the
+    next call on. As in PyTorch, a name keeps what it was given: after `old = self.NAME;
+    self.NAME = new`, `old` is still what the buffer held before.
 
     `data` as for a `Parameter`; shape and dtype stay. With `persistent=False` it is left out of
     `state_dict`. Inside a scan's function it can be read alone.
@@ -49,5 +51,87 @@ class Buffer(Parameter):
             raise error(f"{name} is {self.type}, it cannot become {new.value.type}")
         builder.update(old, functions.astype(new, self.dtype))
 
+    def read(self) -> Buffer:
+        """The buffer outside of a traced function, and in one what it holds at this moment."""
+        builder = innermost_builder()
+        return self if builder is None else BufferValue(self, builder)
+
     def __repr__(self) -> str:
         return f"Buffer({self.type}{'' if self.persistent else ', persistent=False'})"
+
+
+class BufferValue(Buffer):
+    """What a buffer held when a traced function read it. `assign` overwrites the buffer, and this
+    value with it."""
+
+    def __init__(self, buffer: Buffer, builder: Builder) -> None:
+        vars(self).update(vars(buffer), _moment=(builder, builder.latest(buffer.state)))
+
+    def contents(self, builder: Builder) -> Tensor:
+        reader, latest = vars(self)["_moment"]
+        return builder.own(reader.read_state(self.state) if latest is None else latest)
+
+    @property
+    def type(self) -> Type:
+        builder: Builder = vars(self)["_moment"][0]
+        return builder.type_of(self.state)
+
+    def become(self, value: Any) -> None:
+        super().become(value)
+        builder = current_builder()
+        vars(self)["_moment"] = builder, builder.latest(self.state)
+
+    def read(self) -> Buffer:
+        builder = innermost_builder()
+        return self if builder is vars(self)["_moment"][0] else super().read()
+
+
+class _Values(tuple[Any, ...]):
+    """The values of a list that holds buffers. An item that is set is a buffer's next contents."""
+
+    _source: Any
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _assign(self._source, index, value)
+
+
+class _NamedValues(dict[Any, Any]):
+    """The same of a dict."""
+
+    _source: Any
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        _assign(self._source, name, value)
+        super().__setitem__(name, as_read(self._source[name]))
+
+
+def as_read(value: Any) -> Any:
+    """What reading an attribute that holds `value` gives: in a traced function buffers, also those
+    in lists, tuples and dicts, stand for what they hold at this moment."""
+    if innermost_builder() is None or not _holds_buffers(value):
+        return value
+    if isinstance(value, Buffer):
+        return value.read()
+    found = (
+        _NamedValues((name, as_read(item)) for name, item in value.items())
+        if isinstance(value, dict)
+        else _Values(map(as_read, value))
+    )
+    found._source = value
+    return found
+
+
+def _holds_buffers(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return any(map(_holds_buffers, value))
+    if type(value) is dict:
+        return any(map(_holds_buffers, value.values()))
+    return isinstance(value, Buffer)
+
+
+def _assign(source: Any, key: Any, value: Any) -> None:
+    held = source[key]
+    if isinstance(held, Buffer):
+        held.become(value)
+    else:
+        source[key] = value

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from graphc.nn import check
+from graphc.nn.buffer import Buffer, as_read
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
+from graphc.trace import innermost_builder
 
 Member = TypeVar("Member", Module, Parameter)
 
@@ -71,6 +73,8 @@ class _ByName(Module, Generic[Member]):
 
     def __setitem__(self, name: str, member: Any) -> None:
         """Put `member` at `name`, in place of the one that is there."""
+        if isinstance(vars(self).get(name), Buffer) and innermost_builder() is not None:
+            return setattr(self, name, member)  # its next contents
         checked = self._checked(name, member)
         if hasattr(type(self), name):
             check.fail(f"{type(self).__name__}: {name!r} is a method, choose another name")
@@ -81,7 +85,7 @@ class _ByName(Module, Generic[Member]):
             check.fail(
                 f"{type(self).__name__}: no {self._noun} {name!r}, there are {list(vars(self))}"
             )
-        member: Member = vars(self)[name]
+        member: Member = as_read(vars(self)[name])
         return member
 
     def __len__(self) -> int:
@@ -97,10 +101,13 @@ class _ByName(Module, Generic[Member]):
         return vars(self).keys()
 
     def values(self) -> Iterable[Member]:
-        return vars(self).values()
+        return self._read().values()
 
     def items(self) -> Iterable[tuple[str, Member]]:
-        return vars(self).items()
+        return self._read().items()
+
+    def _read(self) -> dict[str, Member]:
+        return {name: as_read(member) for name, member in vars(self).items()}
 
     def _checked(self, name: str, member: Any) -> Member:
         raise NotImplementedError
@@ -142,7 +149,7 @@ class ParameterList(Module):
         return len(vars(self))
 
     def __iter__(self) -> Iterator[Parameter]:
-        return iter(vars(self).values())
+        return map(as_read, vars(self).values())
 
     def __getitem__(self, index: int) -> Parameter:
         """The parameter at a place, counted from the end if negative."""

@@ -60,8 +60,6 @@ def normal(shape: tuple[int, ...]) -> Parameter:
     return Parameter(generator().standard_normal(shape, np.float32))
 
 
-def full(
-    shape: tuple[int, ...], value: float, dtype: Any = np.float32, trainable: bool = True
-) -> Parameter:
+def full(shape: tuple[int, ...], value: float, dtype: Any = np.float32) -> Parameter:
     """A parameter of equal elements."""
-    return Parameter(np.full(shape, value, dtype), trainable)
+    return Parameter(np.full(shape, value, dtype))

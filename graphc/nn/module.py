@@ -22,7 +22,7 @@ from graphc.dtypes import can_hold
 from graphc.errors import GraphError
 from graphc.ir import FLOATS, Array, Type, dtype_name
 from graphc.lines import user_line
-from graphc.nn.buffer import Buffer
+from graphc.nn.buffer import Buffer, as_read
 from graphc.nn.missing import device_hint, missing_method
 from graphc.nn.parameter import Parameter
 from graphc.nn.summary import Summary, summary_of
@@ -82,6 +82,10 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(missing_method(type(self).__name__, name), name=name, obj=self)
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return found if name.startswith("__") else as_read(found)
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = vars(self).get(name)

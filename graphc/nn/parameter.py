@@ -11,7 +11,7 @@ from graphc.errors import GraphError
 from graphc.ir import FLOATS, Array, Type
 from graphc.lines import error, user_line
 from graphc.state import StateBuffer
-from graphc.trace import Operand, Size, innermost_builder
+from graphc.trace import Builder, Operand, Size, Tensor, innermost_builder
 
 
 class Parameter(Operand):
@@ -74,6 +74,10 @@ class Parameter(Operand):
     def size(self) -> int:
         """Elements."""
         return Size(self.type.size)
+
+    def contents(self, builder: Builder) -> Tensor:
+        """The tensor that stands for it at this point of a traced function."""
+        return builder.contents(self.state)
 
     def numpy(self) -> Array:
         """A copy of the contents as of the last finished step."""

@@ -95,6 +95,12 @@ class Builder:
         old = self.read_state(buffer)
         return Tensor(self.updates.get(old.value, old.value), self)
 
+    def latest(self, buffer: StateBuffer) -> Tensor | None:
+        """The last update of `buffer` up to this point; None while there has been none."""
+        old = self._state_tensors.get(id(buffer))
+        new = None if old is None else self.updates.get(old.value)
+        return None if new is None else Tensor(new, self)
+
     def type_of(self, buffer: StateBuffer) -> Type:
         """The type of what `read_state` gives."""
         return buffer.type

@@ -59,6 +59,10 @@ class Operand:
         def __getitem__(self, index: Any) -> Tensor: ...
         # fmt: on
 
+    def contents(self, builder: Any) -> Tensor:
+        """What this is in the function that `builder` traces."""
+        raise NotImplementedError
+
     def _unreadable(self, reader: str) -> GraphError:
         """The error of `reader`, which wants to see elements."""
         raise NotImplementedError
@@ -125,6 +129,9 @@ class Tensor(Operand):
 
     def __init__(self, value: Value, builder: object) -> None:
         self.value, self.builder = value, builder
+
+    def contents(self, builder: Any) -> Tensor:
+        return self
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -153,6 +153,10 @@ class BodyBuilder(Builder):
     def contents(self, buffer: StateBuffer) -> Tensor:
         return self.own(self.outer.contents(buffer))
 
+    def latest(self, buffer: StateBuffer) -> Tensor | None:
+        new = self.outer.latest(buffer)
+        return None if new is None else self.own(new)
+
     def type_of(self, buffer: StateBuffer) -> Type:
         return self.outer.type_of(buffer)
 

@@ -15,7 +15,7 @@ from graphc.lines import error as error
 from graphc.ops.constant import Constant
 from graphc.ops.logic import Cast
 from graphc.state import StateBuffer
-from graphc.trace import Tensor, current_builder, emit
+from graphc.trace import Operand, Tensor, current_builder, emit
 
 Scalar = bool | int | float
 Axes = int | Sequence[int] | None
@@ -33,8 +33,8 @@ def as_tensor(x: object, dtype: str | None = None) -> Tensor:
     Constants come from Python numbers (f32, i64 or bool unless `dtype` says otherwise), arrays of
     their own dtype (anything with `__array__`) and nested lists of numbers. GraphError for others.
     """
-    if isinstance(x, Tensor):
-        return x
+    if isinstance(x, Operand):
+        return x.contents(current_builder())
     state = getattr(x, "state", None)
     if isinstance(state, StateBuffer):
         return current_builder().contents(state)

@@ -269,9 +269,11 @@ def _per_channel(name: str, argument: str, value: TensorLike | None, x: Tensor) 
 
 def _move(name: str, running: Any, batch: Tensor, momentum: TensorLike) -> None:
     """Let the state `running` become (1 - momentum) * running + momentum * batch."""
-    builder, latest = current_builder(), as_tensor(running)
-    held = getattr(running, "state", None)
-    state = builder.read_state(held) if isinstance(held, StateBuffer) else latest
+    builder, held = current_builder(), getattr(running, "state", None)
+    if isinstance(held, StateBuffer):
+        latest, state = builder.contents(held), builder.read_state(held)
+    else:
+        latest = state = as_tensor(running)
     if not builder.keeps(state):
         raise error(f"{name} {state.value.type} is not a parameter, so nothing keeps it")
     part = multiply(reshape(batch, state.shape), momentum)
