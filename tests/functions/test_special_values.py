@@ -98,7 +98,7 @@ DIFFERENT: dict[str, tuple[tuple[float, ...], str]] = {
     "sign": ((NAN,), "NaN, as in NumPy and the Array API; 0 in PyTorch"),
     "sinc": ((1.0, -1.0, 89.0, -104.0, 3e38), "exactly 0; PyTorch's pi x is rounded"),
 }
-"""Arguments whose result is not PyTorch's, and why."""
+"""Arguments whose result is not that of PyTorch on every CPU, and why."""
 TABLES = {"one": (ONE, (X,)), "two": (TWO, (A, B)), "row": (BY_ROW, (ROWS,))}
 
 
@@ -124,7 +124,6 @@ def test_special_values_are_those_of_torch(torch: ModuleType, device: str, table
         if name in DIFFERENT:
             odd = np.isin(arrays[0], np.array(DIFFERENT[name][0], np.float32))
             odd |= np.isnan(arrays[0]) & np.isnan(DIFFERENT[name][0]).any()
-            assert not np.isclose(got, expected, 2e-6, 1e-37, equal_nan=True)[odd].all()
             got, expected = got[~odd], expected[~odd]
         atol = 2e-8 if name == "logaddexp2" else 1e-37
         np.testing.assert_allclose(got, expected, rtol=4e-6, atol=atol, err_msg=name, strict=True)
