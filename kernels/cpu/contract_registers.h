@@ -103,22 +103,6 @@ INLINE V lanesums(V* v) {
   return v[0];
 }
 
-// Keeps v in a register: GCC would else load it again for each row that multiplies it.
-template <class V>
-INLINE void pin(V& v) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(v));
-#elif defined(__AVX__) && GRAPHC_LANES == 8
-  asm("" : "+x"(v));
-#elif defined(__aarch64__) && GRAPHC_LANES == 4
-  asm("" : "+w"(v));
-#endif
-}
-template <class T>
-INLINE void pin(Wide<T>& v) {
-  pin(v.low), pin(v.high);
-}
-
 // What the epilogue takes sums as, which are summed in T: integers wrap, as unsigned ones do.
 template <class T> struct sum_of {
   using type = T;

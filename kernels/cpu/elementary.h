@@ -57,7 +57,9 @@ INLINE vec<float> scale(vec<float> p, vec<float> n) {
   return __builtin_ia32_scalefps512_mask(p, n, p, (unsigned short)-1, 4);
 #else
   const vec<int32_t> whole = convert<int32_t>(n), half = whole >> 1;
-  return p * power_of_two(half) * power_of_two(whole - half);
+  p = p * power_of_two(half) * power_of_two(whole - half);
+  pin(p);  // fused with a sum, what overflows would stay finite
+  return p;
 #endif
 }
 INLINE vec<float> nearest(vec<float> x) {  // |x| < 2^22
@@ -147,7 +149,9 @@ INLINE vec<float> tanh(vec<float> x) {
   vec<float> q = z * 2.33103725e-04f + 2.39106584e-02f;
   q = q * z + 4.62860376e-01f;
   q = q * z + 1.f;
-  return y * (p / q);
+  vec<float> result = y * (p / q);
+  pin(result);  // fused with a sum, 1 + tanh(-inf) would be 1.1e-8
+  return result;
 }
 INLINE vec<float> sigmoid(vec<float> x) {
   const vec<float> e = exp_within(clamp(x, -104.f, 88.f));  // a greater e would overflow

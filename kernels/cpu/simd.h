@@ -155,6 +155,19 @@ template <int S, long HIGH, int D> INLINE auto inside(long at) {
   }
 }
 
+// Keeps v in a register as it is. A product is rounded: the compiler does not fuse it with a later
+// sum. An operand is not loaded again for each use.
+template <class V> INLINE void pin(V& v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#elif defined(__AVX__) && GRAPHC_LANES == 8
+  asm("" : "+x"(v));
+#elif defined(__aarch64__) && GRAPHC_LANES == 4
+  asm("" : "+w"(v));
+#endif
+}
+template <class T> INLINE void pin(Wide<T>& v) { pin(v.low), pin(v.high); }
+
 // Lane 0..W-1 in a fixed order: halves, quarters, ...
 template <class V, class F> INLINE element<V> across(V v, F f) {
   element<V> x[W];
