@@ -25,8 +25,8 @@ from graphc.cores import usable_cores
 from graphc.errors import CompileError
 from graphc.kernels.program.kernel import Kernel
 from graphc.messages import log, progress
-from graphc.runtime import cache
-from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, headers_digest, key
+from graphc.runtime import build, cache
+from graphc.runtime.build import FLAGS, KERNEL_HEADERS, headers_digest, key
 from graphc.runtime.compilers import (
     Beside,
     Compiler,
@@ -105,7 +105,7 @@ def toolchain() -> str:
 
 
 def _flags(lanes: int | None) -> tuple[str, ...]:
-    return (f"-DGRAPHC_LANES={lanes or cpu_target().lanes}", f"-I{KERNEL_HEADERS}")
+    return (f"-DGRAPHC_LANES={lanes or build.cpu_target().lanes}", f"-I{KERNEL_HEADERS}")
 
 
 @contextlib.contextmanager

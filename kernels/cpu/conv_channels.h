@@ -25,7 +25,6 @@ namespace graphc::channels {
 using contract::Cut;
 using contract::First;
 using contract::Numbers;
-using contract::pin;
 
 // What a later step loads again must not be held until then: the sums need the registers.
 INLINE void forget() { asm volatile("" ::: "memory"); }

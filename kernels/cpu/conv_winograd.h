@@ -17,7 +17,6 @@
 #include "cpu/contract_loops.h"
 
 namespace graphc::winograd {
-using contract::pin;
 
 // The transforms along one axis: E inputs, 3 taps or E sums, `step` registers apart.
 template <int M> struct Transform;
