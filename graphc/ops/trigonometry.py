@@ -158,7 +158,9 @@ class Atan2(Pointwise):
 
     def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
         (a, b), (d,) = inputs, grads
-        part = d / (a * a + b * b)
+        square = a * a + b * b
+        at_origin = square == 0  # where the angle has no slope: 0, as in PyTorch
+        part = f.where(at_origin, 0.0, d / f.where(at_origin, 1.0, square))
         return part * b, -part * a
 
 
