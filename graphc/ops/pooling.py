@@ -18,6 +18,9 @@ from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_stacked, folded, unfolded
 from graphc.ops.base import Array, Flags, Window, check_dtype
+from graphc.ops.constant import Constant
+from graphc.ops.indexing import TakeAlongAxis
+from graphc.ops.join import Pad
 
 Pair = tuple[int, int]
 
@@ -148,6 +151,21 @@ class MaxPool2dGrad(_Pooling):
         zero = dy.dtype.type(0)
         share = (np.where(index == tap, dy, zero) for tap, _ in self.taps(self.size))
         return (self.scatter(dy, self.size, share),)
+
+    def grad(self, f: Vocabulary, inputs: Tensors, outputs: Tensors, grads: Tensors) -> Gradients:
+        """What lies where each window had its largest, of the padded d: one element a window."""
+        (dy, index), (d,) = inputs, grads
+        (h0, w0), (p, q), columns = self.padding, self.pixels(self.size), self.kernel_size[1]
+        height, width = self.size[0] + 2 * h0, self.size[1] + 2 * w0
+        around = (0, 0, h0, w0)
+        rows, starts = (np.arange(n) * step for n, step in zip((p, q), self.stride, strict=True))
+        corners = f.emit(Constant.of((rows[:, None] * width + starts).astype(np.int32)))
+        place = f.astype(index, "i32")
+        pixels = corners + place + place // columns * (width - columns)
+        images = f.emit(Pad(around, around, (0, 0, 0, 0)), d)
+        flat = f.reshape(images, (*dy.shape[:2], height * width))
+        chosen = f.emit(TakeAlongAxis(2), flat, f.reshape(pixels, (*dy.shape[:2], p * q)))
+        return f.reshape(chosen, dy.shape), None
 
 
 @dataclass(frozen=True)

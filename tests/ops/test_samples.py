@@ -100,6 +100,23 @@ def test_the_gradient_equals_central_differences(sample: Sample) -> None:
         assert abs(got - expected) < 1e-7 * size
 
 
+NO_SECOND_GRADIENT: dict[str, str] = {}
+"""Ops whose gradient has none itself, and why."""
+
+
+@for_each_op(SLOPES)
+def test_the_gradient_has_a_gradient(sample: Sample) -> None:
+    builder = Builder("second")
+    with builder.building():
+        inputs = [builder.input(f"x{i}", t) for i, t in enumerate(sample.inputs)]
+        outputs = [t for t in builder.emit(sample.op, *inputs) if t.dtype in FLOATS]
+        squares = [t * t for t in outputs]
+        first = [g for g in gradients(squares, squares, inputs, builder) if g is not None]
+        floats = [t for t in inputs if t.dtype in FLOATS]
+        gradients(first, first, floats, builder)
+    verify(builder.graph(first))
+
+
 def test_no_gradient_flows_through_stop_gradient() -> None:
     for sample in SLOPES:
         if sample.op.name == "stop_gradient":
