@@ -44,5 +44,9 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> object:
     raise AttributeError(_missing(name, __all__), name=name)

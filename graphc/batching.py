@@ -17,7 +17,7 @@ from graphc.functions.array.tensors import as_tensor
 from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Names, Type, Value
 from graphc.lines import error
-from graphc.nn.buffer import BufferValue
+from graphc.nn.buffer import Buffer
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 from graphc.ops.axes import repeated
@@ -86,7 +86,7 @@ class _Samples(BodyBuilder):
             for name, parameter in leaf.named_parameters():
                 self._map_parameter(f"{path}.{name}", parameter, axis)
             return leaf
-        if isinstance(leaf, Parameter) and not isinstance(leaf, BufferValue):
+        if isinstance(leaf, Parameter) and not (isinstance(leaf, Buffer) and leaf.is_value):
             self._map_parameter(path, leaf, axis)
             return leaf
         return self._sample(path, as_tensor(leaf), axis)

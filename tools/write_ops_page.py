@@ -68,6 +68,31 @@ listed, with the reasons, in `tests/torch/subject.py` and
 """
 
 
+_COMPLEX = "there are no complex dtypes"
+_BY_DATA = "the shape of its result depends on the data, and shapes are static"
+_QUERY = "a question about dtypes, which NumPy answers"
+ABSENT = {
+    "broadcast_shapes": "a question about shapes, which NumPy answers",
+    "can_cast": _QUERY,
+    "conj": _COMPLEX,
+    "empty": "no value may depend on what memory held before: `zeros`",
+    "empty_like": "no value may depend on what memory held before: `zeros_like`",
+    "finfo": _QUERY,
+    "from_dlpack": "`asarray` and every function take what has `__dlpack__`",
+    "iinfo": _QUERY,
+    "imag": _COMPLEX,
+    "isdtype": _QUERY,
+    "nonzero": f"{_BY_DATA}: `where` and masks",
+    "real": _COMPLEX,
+    "result_type": _QUERY,
+    "unique_all": _BY_DATA,
+    "unique_counts": _BY_DATA,
+    "unique_inverse": _BY_DATA,
+    "unique_values": _BY_DATA,
+}
+"""Functions of the Python Array API (2023.12) that graphc does not have, and why."""
+
+
 def page() -> str:
     """The whole text of docs/ops.md."""
     ops = [op for name, op in sorted(REGISTRY.items()) if _is_public(name, op)]
@@ -84,6 +109,11 @@ def page() -> str:
     calls = [_function_row(name) for name in sorted(functions.__all__)]
     head = ["| function | result |", "| --- | --- |"]
     sections.append("\n".join([f"## Functions ({len(calls)})", "", *head, *calls, ""]))
+    head = ["| function of the Array API | why it is not here |", "| --- | --- |"]
+    rows = [f"| `{name}` | {reason} |" for name, reason in ABSENT.items()]
+    sections.append(
+        "\n".join(["## Array API functions without a counterpart", "", *head, *rows, ""])
+    )
     return HEAD + "\n".join(sections)
 
 

@@ -86,4 +86,9 @@ for _name in NAMES:
 if not TYPE_CHECKING:  # type checkers see what is imported
     __all__ = NAMES
 
+
+def __dir__() -> list[str]:
+    return NAMES
+
+
 Operand.functions = sys.modules[__name__]

@@ -35,5 +35,9 @@ if not TYPE_CHECKING:  # type checkers see what is imported
     __all__ = _NAMES
 
 
+def __dir__() -> list[str]:
+    return _NAMES
+
+
 def __getattr__(name: str) -> object:
     raise AttributeError(_missing(name, _NAMES), name=name)

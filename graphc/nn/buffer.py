@@ -21,6 +21,9 @@ class Buffer(Parameter):
     `state_dict`. Inside a scan's function it can be read alone.
     """
 
+    is_value = False
+    """Whether it stands for what another buffer held at a moment of a traced function."""
+
     def __init__(self, data: Any, persistent: bool = True) -> None:
         super().__init__(data, trainable=False)
         self.persistent = bool(persistent)
@@ -54,15 +57,17 @@ class Buffer(Parameter):
     def read(self) -> Buffer:
         """The buffer outside of a traced function, and in one what it holds at this moment."""
         builder = innermost_builder()
-        return self if builder is None else BufferValue(self, builder)
+        return self if builder is None else _BufferValue(self, builder)
 
     def __repr__(self) -> str:
         return f"Buffer({self.type}{'' if self.persistent else ', persistent=False'})"
 
 
-class BufferValue(Buffer):
+class _BufferValue(Buffer):
     """What a buffer held when a traced function read it. `assign` overwrites the buffer, and this
     value with it."""
+
+    is_value = True
 
     def __init__(self, buffer: Buffer, builder: Builder) -> None:
         vars(self).update(vars(buffer), _moment=(builder, builder.latest(buffer.state)))

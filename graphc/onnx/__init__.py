@@ -16,8 +16,12 @@ try:
 except ImportError:
     raise ImportError("ONNX files need the onnx package: pip install 'graphc[onnx]'") from None
 
-from graphc.onnx.model import Model as Model
-from graphc.onnx.model import load as load
-from graphc.onnx.saving import save as save
+from graphc.onnx.model import Model, load
+from graphc.onnx.saving import save
 
 assert _onnx.__name__ == "onnx"
+__all__ = ["Model", "load", "save"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,5 +9,9 @@ from graphc.optim.sgd import SGD
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "RMSprop", "Rule"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     raise AttributeError(_missing(name, __all__), name=name)

@@ -19,7 +19,7 @@ from graphc.functions.array.tensors import (
     scalar_dtype,
     shape_of,
 )
-from graphc.ir import DTypeLike, TensorLike
+from graphc.ir import DTypeLike, TensorLike, dtype_name
 from graphc.trace import Tensor, emit
 
 
@@ -53,6 +53,13 @@ def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
 def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """1 in the shape of x, and in its dtype unless `dtype` says otherwise."""
     return full_like(x, 1, dtype)
+
+
+def asarray(obj: object, dtype: DTypeLike | None = None) -> Tensor:
+    """`obj` (a tensor, parameter, array, number or nested list of numbers) as a tensor, converted
+    to `dtype` if that is given."""
+    tensor = as_tensor(obj)
+    return tensor if dtype is None else cast(tensor, dtype_name(dtype))
 
 
 def arange(

@@ -179,6 +179,11 @@ def bitwise_not(x: TensorLike) -> Tensor:
     return _bitwise(logical_not, ops.BitwiseNot(), x)
 
 
+def bitwise_invert(x: TensorLike) -> Tensor:
+    """`bitwise_not` by its name in the Array API."""
+    return bitwise_not(x)
+
+
 def bitwise_left_shift(x1: TensorLike, x2: TensorLike) -> Tensor:
     """x1 * 2^x2 of integers, wrapped; 0 where x2 is negative or not below the number of bits."""
     return emit(ops.LeftShift(), *promoted(x1, x2))
