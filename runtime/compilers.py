@@ -2,7 +2,10 @@
 
 A compiler's command starts others: g++ starts cc1plus, as and ld, ccache starts g++. So each
 command is a process group of its own, and is ended as a whole: when it has taken the seconds that
-GRAPHC_COMPILE_SECONDS allows, and when what it works for is given up, as by Ctrl-C.
+GRAPHC_COMPILE_SECONDS allows, when what it works for is given up, as by Ctrl-C, and when this
+process ends in whatever way. For the last, each group has a watchdog that reads from a pipe: the
+kernel closes our end when we are killed. Each process of the group may also use no more CPU time
+than the command has seconds.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import math
 import os
 import re
 import shlex
@@ -28,6 +32,14 @@ from graphc.errors import CompileError
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+WATCHED = """ulimit -t "$1"; shift
+exec 3<&0 < /dev/null
+(read -r _ <&3; kill -KILL 0) > /dev/null 2>&1 &
+exec "$@" 3<&-"""
+"""A shell script: run the arguments behind the first, which limits the CPU seconds of each process,
+until the standard input ends."""
 
 
 @dataclass(frozen=True)
@@ -158,29 +170,30 @@ def side_by_side(function: Callable[[S], T], items: Iterable[S]) -> list[T]:
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     """What the command says, in English. CompileError if it does not end in time."""
     seconds, jobs = compile_seconds(), _here.jobs
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env={**os.environ, "LC_ALL": "C"},
-        process_group=0,
-    )
-    with process:
-        try:
-            with jobs.including(process):
-                output, errors = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            raise CompileError(
-                f"the compiler did not end within {seconds:g} s and was stopped; "
-                "GRAPHC_COMPILE_SECONDS sets how long it may take"
-                f"\ncommand: {shlex.join(command)}"
-            ) from None
-        finally:
-            if process.returncode is None:
-                _end(process)
+    with _watch() as watched:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", WATCHED, "sh", str(math.ceil(seconds)), *command],
+            stdin=watched,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
+            process_group=0,
+        )
+        with process:
+            try:
+                with jobs.including(process):
+                    output, errors = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                raise CompileError(
+                    f"the compiler did not end within {seconds:g} s and was stopped; "
+                    "GRAPHC_COMPILE_SECONDS sets how long it may take"
+                    f"\ncommand: {shlex.join(command)}"
+                ) from None
+            finally:
+                if process.returncode is None:
+                    _end(process)
     if jobs.ended:
         raise CompileError(f"given up\ncommand: {shlex.join(command)}")
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
@@ -217,6 +230,17 @@ def failure(
 def _version(command: tuple[str, ...]) -> str:
     done = run([*command, "--version"])
     return done.stdout.splitlines()[0] if done.stdout else command[0]
+
+
+@contextlib.contextmanager
+def _watch() -> Iterator[int]:
+    """The end to read from of a pipe whose other end is open inside, in this process alone."""
+    watched, watch = os.pipe()
+    try:
+        yield watched
+    finally:
+        os.close(watched)
+        os.close(watch)
 
 
 def _pop(items: deque[T]) -> T | None:

@@ -75,6 +75,35 @@ def test_a_compiler_that_hangs_is_ended_with_all_that_it_started(
     assert list((tmp_path / "cache" / "cpu").iterdir()) == []
 
 
+KILLED = """
+from graphc.runtime.units import build_kernels
+from tests.runtime.test_units import many
+build_kernels(many(30))
+"""
+
+
+@needs_proc
+def test_compilers_of_a_process_that_is_killed_end_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = hanging(tmp_path, monkeypatch)
+    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=ROOT)
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (pids.exists() and pids.read_text().count("\n") >= 2):
+            time.sleep(0.02)
+        assert not gone(pids, 0.1)
+    finally:
+        process.kill()
+        process.wait()
+    assert gone(pids, 2.0)
+
+
+def test_a_compiler_has_a_limit_of_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHC_COMPILE_SECONDS", "20.5")
+    assert compilers.run(["sh", "-c", "ulimit -t"]).stdout == "21\n"
+
+
 INTERRUPTED = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
