@@ -18,11 +18,12 @@ from graphc.ir import Array, Graph, Type
 from graphc.lines import error
 from graphc.locks import refuse_reentry
 from graphc.nn.module import as_array, describe, fits, mapping_of
+from graphc.nn.parameter import changes
 from graphc.ops.constant import PLACED
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.target import SIMULATOR, Target
 from graphc.trace import Tensor
-from graphc.tracing import Traced
+from graphc.tracing import Traced, state_of
 
 if TYPE_CHECKING:  # nothing of it is needed before something is compiled
     from graphc.inspect.explain import Explainer
@@ -69,6 +70,9 @@ class Program:
         self._clock: Any = None if update is None else update.clock(state.values())
         self._executable, self._state = executable, state
         self._trainable = traced.builder.trainable_read
+        self._holders, self._changes = traced.holders, changes.count
+        used = set(map(id, state.values()))
+        self._held = {n: p.state for n, p in traced.parameters.items() if id(p.state) in used}
         foreign = getattr(executable, "foreign", None)
         found = getattr(executable, "exact", exact)
         self._arguments = Arguments(self.name, traced.arguments, foreign, found)
@@ -106,6 +110,8 @@ class Program:
         """
         arrays = self._arguments(args, named)
         self._check_trainable()
+        if self._changes != changes.count:
+            self._check_structure()
         if self._check_bounds is not None:
             self._check_bounds(arrays)
         if self.update is not None:
@@ -130,6 +136,16 @@ class Program:
                     f"{self.name}: was compiled when {name} had trainable={trainable}, now it has "
                     f"{parameter.trainable}: compile the function again"
                 )
+
+    def _check_structure(self) -> None:
+        """GraphError if the model holds other parameters than those that this program reads."""
+        seen = changes.count
+        now = {name: parameter.state for name, parameter in state_of(self._holders)}
+        for name, buffer in self._held.items():
+            if now.get(name) is not buffer:
+                what = "replaced" if name in now else "removed"
+                raise error(f"{self.name}: {name} was {what} after compile: compile again")
+        self._changes = seen
 
     @property
     def kernels(self) -> dict[str, str]:

@@ -32,6 +32,8 @@ class Traced:
     are None."""
     outputs: Any = None
     """The tree of tensors that the function returned."""
+    holders: list[tuple[str, Module | Parameter]] = field(default_factory=list)
+    """(name, module or parameter) of the module that is traced and of the arguments."""
     parameters: dict[str, Parameter] = field(default_factory=dict)
     """The arguments that are parameters and those of modules among them, by state name."""
 
@@ -128,13 +130,19 @@ def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced
     found: list[tuple[str, Any]] = [] if owner is None else [("model", owner)]
     for arg, name in zip(args, _argument_names(fn, len(args)), strict=True):
         found += [(path, leaf) for path, leaf in tree.leaves(arg, name)]
-    holders = [(path, leaf) for path, leaf in found if isinstance(leaf, Module | Parameter)]
+    traced.holders += [(p, leaf) for p, leaf in found if isinstance(leaf, Module | Parameter)]
+    for name, parameter in state_of(traced.holders):
+        traced.parameters.setdefault(name, parameter)
+        traced.builder.name_state(parameter.state, name)
+
+
+def state_of(holders: Sequence[tuple[str, Module | Parameter]]) -> Iterator[tuple[str, Parameter]]:
+    """(state name, parameter) of what named modules and parameters hold."""
     for prefix, holder in holders:
         inner = [("", holder)] if isinstance(holder, Parameter) else holder.named_parameters()
         for name, parameter in inner:
-            full = name if name and len(holders) == 1 else f"{prefix}.{name}".strip(".")
-            traced.parameters.setdefault(full, parameter)
-            traced.builder.name_state(parameter.state, full)
+            whole = name if name and len(holders) == 1 else f"{prefix}.{name}".strip(".")
+            yield whole, parameter
 
 
 def _owner(fn: Callable[..., Any]) -> Module | None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 from graphc.nn import check
 from graphc.nn.buffer import Buffer, as_read
 from graphc.nn.module import Module
-from graphc.nn.parameter import Parameter
+from graphc.nn.parameter import Parameter, changes
 from graphc.trace import innermost_builder
 
 Member = TypeVar("Member", Module, Parameter)
@@ -36,6 +36,7 @@ class _Members(Module):
     def _add(self, name: str, module: Any) -> None:
         if not isinstance(module, Module):
             _not_a_module(self, name, module)
+        changes.count += 1
         vars(self)[name] = module
 
 
@@ -78,6 +79,7 @@ class _ByName(Module, Generic[Member]):
         checked = self._checked(name, member)
         if hasattr(type(self), name):
             check.fail(f"{type(self).__name__}: {name!r} is a method, choose another name")
+        changes.count += 1
         vars(self)[name] = checked
 
     def __getitem__(self, name: str) -> Member:
@@ -143,6 +145,7 @@ class ParameterList(Module):
     def append(self, value: Any) -> None:
         """Put a parameter at the end, named by its place."""
         parameter = value if isinstance(value, Parameter) else Parameter(value)
+        changes.count += 1
         vars(self)[str(len(self))] = parameter
 
     def __len__(self) -> int:

@@ -3,8 +3,8 @@
 Nothing is registered. Parameters and submodules are found where they are: as attributes, also
 within lists, tuples, dicts and dataclasses. So `super().__init__()` is not needed.
 
-A program keeps the parameters that it was compiled with: `weight.assign(array)` writes into one,
-while another Parameter in its attribute is seen by the next compile alone.
+A program reads the parameters that it was compiled with. `weight.assign(array)` writes into one;
+after another Parameter or Module was put in its place, calling the program is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from graphc.ir import FLOATS, Array, Type, dtype_name
 from graphc.lines import user_line
 from graphc.nn.buffer import Buffer, as_read
 from graphc.nn.missing import device_hint, missing_method
-from graphc.nn.parameter import Parameter
+from graphc.nn.parameter import Parameter, changes
 from graphc.nn.summary import Summary, summary_of
 from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, current_builder, innermost_builder
@@ -97,7 +97,12 @@ class Module:
                 f"{name}.assign(array) or load_state_dict overwrite its contents "
                 f"({', '.join(user_line())})"
             )
+        changes.count += 1
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        changes.count += 1
+        super().__delattr__(name)
 
     @property
     def training(self) -> bool:
@@ -164,7 +169,7 @@ class Module:
 
     def to(self, dtype: Any) -> Module:
         """This module with every float parameter converted to `dtype`, a float one such as
-        "bfloat16". Programs that were compiled before keep the parameters that they have."""
+        "bfloat16". Programs that were compiled before must be compiled again."""
         try:
             kind = dtype_name(dtype)
         except GraphError as unknown:

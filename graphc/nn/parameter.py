@@ -14,6 +14,16 @@ from graphc.state import StateBuffer
 from graphc.trace import Builder, Operand, Size, Tensor, innermost_builder
 
 
+class _Changes:
+    """How often the structure of modules may have changed: a parameter was made or given another
+    buffer, or an attribute of a module was set. Programs compare it at each call."""
+
+    count = 0
+
+
+changes = _Changes()
+
+
 class Parameter(Operand):
     """State of a module: `data` as it is at first; update rules change it if `trainable`.
 
@@ -21,9 +31,9 @@ class Parameter(Operand):
     arrays keep their dtype, so np.ones(3) gives f64[3]. A program is compiled for what `trainable`
     says then; after another is set, calling a program that would do otherwise is an error. In a
     traced function a parameter has a tensor's operators and can be given to every function. All
-    programs that read it share the one buffer, which `assign` overwrites; another parameter put in
-    its place is seen by the next compile alone. Raises GraphError for a trainable one that is not
-    float.
+    programs that read it share the one buffer, which `assign` overwrites; where another parameter
+    takes its place, calling a program that was compiled before is an error. Raises GraphError for a
+    trainable one that is not float.
     """
 
     persistent = True
@@ -42,6 +52,8 @@ class Parameter(Operand):
                 f"Parameter: cannot set {name}: assign(array) overwrites the contents, and "
                 f"trainable says whether update rules change them ({', '.join(user_line())})"
             )
+        if name == "state":
+            changes.count += 1
         if name == "trainable" and not isinstance(value, bool):
             raise error(f"Parameter: trainable expected True or False, got {value!r}")
         if name == "trainable" and value and self.dtype not in FLOATS:
