@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from graphc.errors import GraphError
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
 from graphc.ir import Graph, Where
 from graphc.lines import error
@@ -47,7 +48,10 @@ class Update:
 
     @classmethod
     def of(cls, traced: Traced, rule: Rule, selection: Selection | None) -> Update:
-        """GraphError for a selection of what the program's arguments do not hold."""
+        """GraphError for a selection of what the program's arguments do not hold, and, without a
+        selection, for a trainable parameter that is read and is no argument."""
+        if selection is None:
+            _refuse_closures(traced)
         allowed = traced.parameters if selection is None else selection.of(traced.parameters)
         trainable = {name: p.trainable for name, p in allowed.items()}
         return cls(traced, rule, allowed, trainable, selection is not None)
@@ -107,3 +111,15 @@ class Update:
             Graph(whole.name, (), whole.state, whole.nodes[len(graph.nodes) :], (), whole.updates),
             builder.buffers,
         )
+
+
+def _refuse_closures(traced: Traced) -> None:
+    """GraphError if the function reads a trainable parameter that its arguments do not hold."""
+    held = {id(p.state) for p in traced.parameters.values()}
+    for parameter, lines in traced.builder.parameters_read.values():
+        if parameter.trainable and id(parameter.state) not in held:
+            raise GraphError(
+                f"with update=, the function reads a parameter {parameter.type} that is not among "
+                "its arguments and would not be trained: give its module to compile as an "
+                f"argument, or say with train= what to train ({', '.join(lines)})"
+            )

@@ -235,3 +235,24 @@ def test_mistakes_are_named(case: str) -> None:
     with pytest.raises(graphc.GraphError) as raised:
         act(Pair())
     assert re.sub(r" \(test_\w+\.py:\d+\)$", "", str(raised.value)) == expected
+
+
+def test_a_trainable_parameter_reached_by_closure_is_named() -> None:
+    captured, given = nn.Linear(4, 3), nn.Linear(3, 1)
+
+    def loss(model: nn.Module, x: graphc.Tensor) -> graphc.Tensor:
+        return graphc.sum(model(captured(x)))
+
+    spec, rule = graphc.spec((2, 4)), optim.SGD(lr=0.1)
+    message = (
+        "with update=, the function reads a parameter f32[3,4] that is not among its arguments "
+        "and would not be trained: give its module to compile as an argument, or say with train= "
+        "what to train (test_freezing.py:"
+    )
+    with pytest.raises(graphc.GraphError, match=re.escape(message)):
+        graphc.compile(loss, given, spec, update=rule, device="reference")
+    graphc.compile(loss, given, spec, update=rule, train=given, device="reference")
+    graphc.compile(loss, given, spec, device="reference")
+    for parameter in captured.parameters():
+        parameter.trainable = False
+    graphc.compile(loss, given, spec, update=rule, device="reference")

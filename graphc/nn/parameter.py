@@ -89,6 +89,7 @@ class Parameter(Operand):
 
     def contents(self, builder: Builder) -> Tensor:
         """The tensor that stands for it at this point of a traced function."""
+        builder.note_read(self)
         return builder.contents(self.state)
 
     def numpy(self) -> Array:

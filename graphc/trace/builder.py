@@ -42,6 +42,9 @@ class Builder:
         """Gives the number, below 2^30, from which the counter of random ops counts; else 0."""
         self.trainable_read: list[tuple[str, Any, bool]] = []
         """(name, parameter, its `trainable`) wherever that decided what the graph computes."""
+        self.parameters_read: dict[int, tuple[Any, tuple[str, ...]]] = {}
+        """(parameter, the user's lines) for each parameter that was read, by the identity of its
+        buffer."""
         self.buffers: dict[str, StateBuffer] = {}
         """What each state value is bound to, by the value's name."""
         self._known_names: dict[int, str] = {}
@@ -94,6 +97,11 @@ class Builder:
         """What `buffer` holds at this point of the function: the last update if there was one."""
         old = self.read_state(buffer)
         return Tensor(self.updates.get(old.value, old.value), self)
+
+    def note_read(self, parameter: Any) -> None:
+        """Remember that the traced function read `parameter`, and where first."""
+        if id(parameter.state) not in self.parameters_read:
+            self.parameters_read[id(parameter.state)] = parameter, tuple(user_line())
 
     def latest(self, buffer: StateBuffer) -> Tensor | None:
         """The last update of `buffer` up to this point; None while there has been none."""

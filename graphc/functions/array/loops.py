@@ -153,6 +153,9 @@ class BodyBuilder(Builder):
     def contents(self, buffer: StateBuffer) -> Tensor:
         return self.own(self.outer.contents(buffer))
 
+    def note_read(self, parameter: Any) -> None:
+        self.outer.note_read(parameter)
+
     def latest(self, buffer: StateBuffer) -> Tensor | None:
         new = self.outer.latest(buffer)
         return None if new is None else self.own(new)
