@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,6 +31,13 @@ def exact(values: Sequence[Any], kinds: Sequence[tuple[tuple[int, ...], Any]]) -
     return True
 
 
+@dataclass(frozen=True)
+class Static:
+    """A value that a program was compiled for."""
+
+    value: bool | int | float | str
+
+
 class Arguments:
     """What the program `function` is called with: (name, tree of types) per argument.
 
@@ -45,7 +53,8 @@ class Arguments:
         exact: Exact = exact,
     ) -> None:
         self.function, self.expected, self.foreign, self.exact = function, expected, foreign, exact
-        self.inputs = [leaf for name, types in expected for leaf in tree.leaves(types, name)]
+        leaves = [leaf for name, types in expected for leaf in tree.leaves(types, name)]
+        self.inputs = [(name, leaf) for name, leaf in leaves if isinstance(leaf, Type)]
         self.flat = all(isinstance(types, Type) for _, types in expected)
         self.kinds = tuple((t.shape, t.numpy_dtype) for _, t in expected) if self.flat else ()
 
@@ -79,6 +88,10 @@ class Arguments:
 
     def _match(self, value: Any, types: Any, path: str, arrays: list[Array]) -> None:
         if types is None:
+            return
+        if isinstance(types, Static):
+            if type(value) is not type(types.value) or value != types.value:
+                self._fail(f"{path}: was compiled for {types.value!r}", repr(value))
             return
         if isinstance(types, Type):
             arrays.append(self._array(value, path, types))

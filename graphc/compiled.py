@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -128,6 +128,12 @@ class Program:
             else:
                 self.taps[asked.name] = array
         return outputs
+
+    def __reduce__(self) -> NoReturn:
+        raise GraphError(
+            f"{self.name}: a program cannot be pickled or copied: keep its model with "
+            "graphc.save_weights or its state_dict(), and compile again"
+        )
 
     def _check_trainable(self) -> None:
         for name, parameter, trainable in self._trainable:

@@ -48,9 +48,9 @@ def compile(
     """A program that computes `fn(*args)`, and one training step with `update`.
 
     fn        a function or module; with `update` its first result is the scalar loss
-    args      modules, `graphc.spec`s (or arrays of their shape and dtype), and tuples, lists and
-              dicts of them; the program is called with arrays in place of the specs and without
-              the modules
+    args      modules, `graphc.spec`s (or arrays of their shape and dtype), numbers, strings and
+              None, and tuples, lists and dicts of them; the program is called with arrays in place
+              of the specs and without the rest. Numbers, strings and None are constants of it
     update    an `optim` rule that updates the trainable parameters in the same program
     train     what `update` may change: a module, a parameter, a list of them, or a function that is
               true of names such as `encoder.fc1.weight`; default: all arguments. Parameters that

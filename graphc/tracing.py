@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from graphc import tree
+from graphc.arguments import Static
 from graphc.functions.array.matrix_trace import trace as matrix_trace
 from graphc.functions.array.tensors import as_tensor
 from graphc.ir import Graph, Type, dtype_name
@@ -28,8 +29,8 @@ class Traced:
 
     builder: Builder
     arguments: list[tuple[str, Any]] = field(default_factory=list)
-    """(name, tree of types) of each argument that the program is called with; modules in a tree
-    are None."""
+    """(name, tree of types and static values) of each argument that the program is called with;
+    modules in a tree are None."""
     outputs: Any = None
     """The tree of tensors that the function returned."""
     holders: list[tuple[str, Module | Parameter]] = field(default_factory=list)
@@ -43,7 +44,8 @@ def trace(fn: Operand, offset: int = 0) -> Tensor: ...
 @overload
 def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int = 0) -> Graph: ...
 def trace(fn: Any, *args: Any, training: bool = False, seed: int = 0, **more: Any) -> Any:
-    """The graph of `fn(*args)`; `args` are modules, specs, and tuples, lists and dicts of them.
+    """The graph of `fn(*args)`; `args` are modules, specs, static values (numbers, strings, None),
+    and tuples, lists and dicts of them.
 
     Of a tensor or a parameter it is the matrix's trace, as in the table of functions: the sum along
     diagonal number `offset` of the last two axes.
@@ -83,17 +85,23 @@ def trace_function(
         symbolic = []
         for arg, argument in zip(args, _argument_names(fn, len(args)), strict=True):
             types = tree.map_leaves(_type_of, arg, argument)
-            if any(True for _ in tree.leaves(types)):
+            if any(isinstance(leaf, Type) for _, leaf in tree.leaves(types)):
                 traced.arguments.append((argument, types))
             symbolic.append(tree.map_leaves(_symbol, arg, argument))
         traced.outputs = tree.map_leaves(_result, fn(*symbolic))
     return traced
 
 
-def _type_of(path: str, value: Any) -> Type | None:
-    """The type of an argument's leaf; None for a module or parameter."""
+STATIC = (bool, int, float, str)
+"""Arguments that the traced function gets as they are: constants of the program."""
+
+
+def _type_of(path: str, value: Any) -> Type | Static | None:
+    """The type of an argument's leaf, or its static value; None for a module or parameter."""
     if isinstance(value, Module | Operand):
         return None
+    if isinstance(value, STATIC):
+        return Static(value)
     if isinstance(value, np.ndarray):
         return Type(value.shape, dtype_name(value.dtype))
     if isinstance(value, Type):
@@ -105,7 +113,7 @@ def _type_of(path: str, value: Any) -> Type | None:
 def _symbol(path: str, value: Any) -> Any:
     """What the traced function gets for a leaf."""
     kind = _type_of(path, value)
-    return value if kind is None else current_builder().input(path, kind)
+    return current_builder().input(path, kind) if isinstance(kind, Type) else value
 
 
 def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:

@@ -102,9 +102,9 @@ def test_bad_options_say_what_was_expected(options, expected):
 
 def test_an_argument_that_is_no_spec_is_an_error():
     with pytest.raises(graphc.GraphError) as error:
-        graphc.compile(loss_fn, Mlp(), "x", Y)
+        graphc.compile(loss_fn, Mlp(), b"x", Y)
     assert message(error) == (
-        "argument x: expected a module, a graphc.spec or an array, got str (test_program.py:N)"
+        "argument x: expected a module, a graphc.spec or an array, got bytes (test_program.py:N)"
     )
 
 
