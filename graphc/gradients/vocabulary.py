@@ -61,6 +61,10 @@ class Vocabulary:
         self._moved: dict[tuple[Builder, Value, int, int], Tensor] = {}
         """What `moved` gives for a builder, a tensor's value, from where and to where."""
 
+    def __getattr__(self, name: str) -> Any:
+        """For the gradients of users' own ops: every function of graphc by its name."""
+        return getattr(functions, name)
+
     def emit(self, op: Operation, *inputs: Any) -> Tensor:
         """The only output of `op`."""
         (output,) = self.emit_all(op, *inputs)

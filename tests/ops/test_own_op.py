@@ -45,6 +45,18 @@ def test_an_own_op_trains(own_op: Callable[..., Any]) -> None:
     assert np.isfinite(run(op, optim.SGD(lr=0.1)))
 
 
+def test_a_gradient_is_written_in_any_function_of_graphc(own_op: Callable[..., Any]) -> None:
+    def grad(self: Any, f: Any, inputs: Any, outputs: Any, grads: Any) -> Any:
+        return (f.clip(f.multiply(grads[0], 3.0), -1.0, 1.0),)
+
+    op = own_op(grad=grad)
+    program = graphc.compile(
+        graphc.grad(lambda x: graphc.sum(emit(op, x) * x)), graphc.spec((3,)), device="reference"
+    )
+    x = np.array([-2, 0.1, 3], np.float32)
+    np.testing.assert_allclose(program(x), np.clip(3 * x, -1, 1) + x**3, rtol=1e-6)
+
+
 # fmt: off
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({}, "cube has no gradient"),

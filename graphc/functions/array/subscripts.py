@@ -1,4 +1,6 @@
-"""Python's subscripts: x[2, 1:, None, ..., rows], as in NumPy and PyTorch.
+"""Python's subscripts: x[2, 1:, None, ..., rows], as in PyTorch, and in NumPy but
+for the place of the new axes: numbers select first, so x[0, :, rows] of x[2, 4, 3] is [4, rows],
+where NumPy puts the rows in front.
 
 Integers, slices, None and Ellipsis are views. Then come the axes that tensors, arrays and lists
 name: their indices broadcast together, and the elements are taken from those axes, merged into one.
@@ -30,7 +32,7 @@ from graphc.trace import Operand, Tensor, emit
 
 
 def getitem(x: TensorLike, key: object) -> Tensor:
-    """x[key]: integers, slices with any step, None and Ellipsis, as in NumPy; and integer tensors,
+    """x[key]: integers, slices with any step, None and Ellipsis, as in PyTorch; and integer tensors,
     arrays and lists of places, which may be negative. Such an index takes one axis each, several
     broadcast together; their axes stand where theirs were, in front if something lay between them.
 
