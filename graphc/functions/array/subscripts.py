@@ -32,9 +32,10 @@ from graphc.trace import Operand, Tensor, emit
 
 
 def getitem(x: TensorLike, key: object) -> Tensor:
-    """x[key]: integers, slices with any step, None and Ellipsis, as in PyTorch; and integer tensors,
-    arrays and lists of places, which may be negative. Such an index takes one axis each, several
-    broadcast together; their axes stand where theirs were, in front if something lay between them.
+    """x[key]: integers, slices with any step, None and Ellipsis, as in PyTorch; and integer
+    tensors, arrays and lists of places, which may be negative. Such an index takes one axis each,
+    several broadcast together; their axes stand where theirs were, in front if something lay
+    between them.
 
     Places out of range give 0; those of arrays and lists are an error. Booleans must be known when
     the function is traced (an array or a list): the shape of the result depends on them.
