@@ -211,7 +211,9 @@ def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyP
         )
     ]
     tiled = build(nodes)
-    assert all("struct Shape" in b.kernel.source for b in tiled[:8])
+    # 3 x 3 windows of doubles fill more than the 16 registers that AVX2 has.
+    expected = [WIDTH == 16 or number != 6 for number in range(8)]
+    assert ["struct Shape" in b.kernel.source for b in tiled[:8]] == expected
     monkeypatch.setattr("graphc.kernels.cpu.contract.ranked", lambda *_: [])
     for built in [*tiled, *build(nodes)]:
         assert isinstance(built.node.op, Fused)

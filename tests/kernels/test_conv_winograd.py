@@ -111,7 +111,7 @@ def test_small_caches_cut_tiles_into_groups_and_channels_into_parts() -> None:
     node = convolution(8, 2, 9, (13, 13), (1, 1), WIDTH)
     nest = contraction_nest(node.op.body)
     target = permitted()
-    small = replace(target, caches=replace(target.caches, second=64 * 1024))
+    small = replace(target, caches=replace(target.caches, second=4096 * WIDTH))
     for large, cut in zip(choices(nest, target), choices(nest, small), strict=True):
         assert cut.group < large.group and cut.units > large.units
     (built,) = build([node], small)
