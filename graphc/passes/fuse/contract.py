@@ -16,7 +16,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections, refusal
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.fuse.places import OF_RULE, misfit, readers
+from graphc.passes.fuse.places import LARGE, LARGEST, OF_RULE, misfit, readers, size
 from graphc.passes.rewriting.reasons import apart, joined
 from graphc.target import Target
 
@@ -56,6 +56,7 @@ def _absorb(
     """Merge the pointwise nodes behind `inside`, values of one shape, into the group of `first`;
     all values of that shape that the group then computes."""
     shape, producers, number = first.outputs[0].type.shape, graph.producers, partition.number
+    whole = sum(map(size, partition.nodes_of(partition.of(first))))
     read = {number[id(n)]: v for v in inside for n in readers(v, consumers)}
     waiting = sorted(read)
     while waiting:
@@ -63,11 +64,13 @@ def _absorb(
         node = graph.nodes[place]
         if node.is_free or partition.of(node) == partition.of(first):
             continue
-        if rule := _refusal(node, first, shape, partition, producers):
+        full = LARGE if whole + size(node) > LARGEST else ""
+        if rule := full or _refusal(node, first, shape, partition, producers):
             apart(read[place], node, rule)
             continue
         joined(node, "it is computed from the sums while they are in registers: an epilogue")
         partition.merge(partition.of(first), partition.of(node))
+        whole += size(node)
         inside = inside | set(node.outputs)
         for output in node.outputs:
             for behind in (number[id(n)] for n in readers(output, consumers)):

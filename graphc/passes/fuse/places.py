@@ -10,7 +10,18 @@ from graphc.passes.fuse.sections import sections_joined
 OF_RULE = "update rules stay among themselves, so that one launch updates all parameters"
 ELSEWHERE = "it reads values of that kernel at other places, through a view, a window or a gather"
 CIRCLE = "a third kernel needs the one and is needed by the other: they would wait for each other"
+LARGE = "one kernel of both would be more than a compiler builds in a second or so"
+LARGEST = 1500
+"""The size of a kernel's body, from where on nothing is merged into it: 8 sines. What a cut stores
+and reads again takes some per cent of the time that so many take."""
+LEAST, MOST = 8, 200
+"""What a node counts at least and at most: a line of text, and a sine."""
 TAKEN = "the reader is in the kernel of another contraction, and a kernel holds one"
+
+
+def size(node: Node) -> int:
+    """What the node adds to the size of a kernel, which `LARGEST` bounds."""
+    return min(max(LEAST, getattr(node.op, "operations", None) or 0), MOST)
 
 
 def is_over(node: Node, shape: tuple[int, ...]) -> bool:

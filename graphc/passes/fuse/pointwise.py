@@ -27,8 +27,11 @@ from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import (
     CIRCLE,
     ELSEWHERE,
+    LARGE,
+    LARGEST,
     OF_RULE,
     read_elsewhere,
+    size,
     through_unit_reshapes,
 )
 from graphc.passes.fuse.sections import sections_joined
@@ -223,6 +226,8 @@ class _Space:
 
     alone: bool
     """Whether its template is its own."""
+    size: int
+    """That of its nodes together."""
     of_update_rule: bool
     rows: _Rows | None
     """That of its reductions."""
@@ -247,6 +252,8 @@ class _Space:
         """The rule that keeps one kernel from computing both groups; "" if it can."""
         if self.alone or other.alone:
             return "one of the two has a template of its own"
+        if self.size + other.size > LARGEST:
+            return LARGE
         if self.of_update_rule != other.of_update_rule:
             return OF_RULE
         if (self.repeats and other.forward) or (self.forward and other.repeats):
@@ -287,6 +294,7 @@ class _Space:
         beside, others = self._shapes_beside(other), other._shapes_beside(self)
         joins = beside is not self.shapes or others is not other.shapes
         small, large = sorted((self, other), key=lambda s: len(s.outputs))
+        large.size += small.size
         large.rows = large.rows or small.rows
         large.joins = self.joins or other.joins or joins
         large.forward = self.forward or other.forward
@@ -311,6 +319,7 @@ def _space(node: Node, producers: dict[Value, Node], repeats: bool) -> _Space:
             reads.setdefault(source, set()).add((shape, value.type.shape))
     return _Space(
         bool(node.op.own_template),
+        size(node),
         node.where.of_update_rule,
         rows,
         set() if rows else {shape},
