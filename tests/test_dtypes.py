@@ -149,7 +149,8 @@ SUMS = {
 @pytest.mark.parametrize("device", ["reference", "cpu", "sim"])
 @pytest.mark.parametrize("name", SUMS)
 def test_a_bias_is_added_before_the_sum_is_rounded(name: str, device: str) -> None:
-    """Sums of whole numbers are exact in f32: the bits are those of PyTorch, which rounds once."""
+    """Sums of whole numbers are exact in f32, and are rounded once. PyTorch does so too, but for
+    transposed convolutions on CPUs without instructions for bf16."""
     torch = need_module("torch")
     x_shape, w_shape, function = SUMS[name]
     channels = w_shape[1] if "transpose" in name else w_shape[0]
@@ -159,8 +160,7 @@ def test_a_bias_is_added_before_the_sum_is_rounded(name: str, device: str) -> No
     ]
     tensors = [torch.tensor(a) for a in arrays]
     exact = function(torch.nn.functional)(*tensors)
-    want = function(torch.nn.functional)(*(t.bfloat16() for t in tensors)).float()
-    np.testing.assert_array_equal(want, exact.bfloat16().float())
+    want = exact.bfloat16().float()
     specs = [graphc.spec(a.shape, "bfloat16") for a in arrays]
     got = graphc.compile(function(graphc), *specs, device=device)(*arrays)
     np.testing.assert_array_equal(got, want)

@@ -63,8 +63,8 @@ def train(
     return [float(step(x, y)) for _ in range(3)], step.state_dict(), step
 
 
-SIZES = [(3, 14), (7, 9), (1, 29)]
-"""Images of a batch, and their rows and columns."""
+SIZES = [(3, 14), (7 * LANES // 16, 11), (1, 29)]
+"""Images of a batch, too few to fill registers, and their rows and columns."""
 
 
 @pytest.mark.parametrize(("batch", "size"), SIZES)

@@ -209,7 +209,7 @@ def test_the_environment_and_the_sources_are_part_of_the_key(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small()
-    monkeypatch.setenv("GRAPHC_DENORMALS", "keep")
+    monkeypatch.setenv("GRAPHC_NUM_THREADS", "7")
     small()
     assert len(files(folder)) == 2
     monkeypatch.setattr(plans, "sources_digest", lambda: "other sources")

@@ -230,8 +230,8 @@ def test_layers_stay_apart_where_their_kernels_take_all_threads() -> None:
 @pytest.mark.parametrize("elementwise", [False, True])
 @pytest.mark.parametrize(("rows", "options"), [
     (64, {"device": "sim"}),
-    (8, {"device": "cpu", "threads": 1}),
-    (8, {"device": "cpu", "threads": 2}),
+    (4, {"device": "cpu", "threads": 1}),
+    (4, {"device": "cpu", "threads": 2}),
 ])  # fmt: skip
 def test_wavefront_has_the_bits_of_one_stream(
     rows: int, options: dict[str, Any], elementwise: bool, monkeypatch: pytest.MonkeyPatch
