@@ -68,6 +68,7 @@ class Program:
         self._find_stages, self.plan, self.target = find_stages, plan, target
         self.update = update
         self._clock: Any = None if update is None else update.clock(state.values())
+        self._splits = 0 if update is None else update.splits
         self._executable, self._state = executable, state
         self._trainable = traced.builder.trainable_read
         self._holders, self._changes = traced.holders, changes.count
@@ -116,6 +117,8 @@ class Program:
             self._check_bounds(arrays)
         if self.update is not None:
             refuse_reentry(self.name)
+            if self._splits != self.update.splits:
+                self._check_counts()
             self.update.before_step(self._clock)
         found = self._run(arrays)
         if self._single:
@@ -152,6 +155,16 @@ class Program:
                 what = "replaced" if name in now else "removed"
                 raise error(f"{self.name}: {name} was {what} after compile: compile again")
         self._changes = seen
+
+    def _check_counts(self) -> None:
+        """GraphError if this program counts steps together that another counts apart by now."""
+        seen = self.update.splits
+        if self.update.is_stale(self._state.values(), self._splits):
+            raise error(
+                f"{self.name}: a program compiled since then updates some of its parameters alone "
+                "by the same rule, so that their steps are counted apart: compile again"
+            )
+        self._splits = seen
 
     @property
     def kernels(self) -> dict[str, str]:

@@ -15,6 +15,8 @@ class Clock:
         self.rates = [StateBuffer(0.0, np.float32) for _ in range(groups)]
         """That of each group."""
         self.step = StateBuffer(0, np.int32)
+        self.loaded = 0
+        """The steps that were finished when the state was loaded."""
         self.random: dict[str, StateBuffer] = {}
         """`random.step` counts the random ops' calls, `random.key` is what they count from; there
         once a program has random ops."""

@@ -1,0 +1,384 @@
+"""What an update rule remembers: rates, counters and moments, and how they are saved and loaded.
+
+What a rule remembers belongs to (model, rule): programs that update the same parameters by the
+same rule go on where the others stopped; another model given the rule begins at step 0.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.dtypes import convert
+from graphc.errors import GraphError
+from graphc.ir import Array, Names, Type
+from graphc.lines import error, user_line
+from graphc.nn.module import Module, as_array, describe, fits, mapping_of
+from graphc.nn.parameter import Parameter
+from graphc.optim.clock import Clock
+from graphc.optim.counts import Counts
+from graphc.optim.groups import Group, Rate, group_of, make_groups
+from graphc.state import StateBuffer, overwrite, snapshot
+from graphc.trace import Builder, Tensor
+
+Groups = Sequence[Mapping[str, Any]]
+Gradient = tuple[Parameter, Tensor, str]
+"""A parameter, its gradient and its name, such as `conv1.weight`."""
+
+
+class Stateful:
+    """The part of a rule that lives on between steps."""
+
+    _given: dict[str, Any]
+    """The arguments that the rule was made with, by name."""
+
+    def __init__(
+        self,
+        lr: Rate,
+        weight_decay: float,
+        clip_grad_norm: float | None,
+        groups: Groups = (),
+        ema: float | None = None,
+    ) -> None:
+        self.weight_decay = self.number("weight_decay", weight_decay)
+        self.clip_grad_norm = clip_grad_norm
+        if clip_grad_norm is not None:
+            self.clip_grad_norm = self.number("clip_grad_norm", clip_grad_norm)
+        if not hasattr(self, "_given"):
+            self._given = {"lr": lr, "weight_decay": weight_decay, "clip_grad_norm": None}
+        self._clocks: list[Clock] = []
+        """One for each model, in the order of their first compile; the first waits for one."""
+        self.ema = None if ema is None else self.number("ema", ema, below=1.0)
+        self._groups = make_groups(self, groups, self._given)
+        self._clocks.append(Clock(len(self._groups)))
+        self._clock_of: dict[StateBuffer, Clock] = {}
+        self._moments: dict[StateBuffer, dict[str, StateBuffer]] = {}
+        self._names: dict[StateBuffer, str] = {}
+        self._loaded: dict[str, Array] = {}
+        self._restored: set[str] = set()
+        """The parameters whose moments were loaded before a program had them."""
+        self._counts = Counts()
+        self.lr = lr
+
+    @property
+    def groups(self) -> tuple[Group[Any], ...]:
+        """The groups, each with an `lr` that can be set between steps."""
+        return self._groups
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The names of what is kept for each parameter, in the parameter's shape and dtype."""
+        return ()
+
+    def counts_steps(self) -> bool:
+        """Whether what is done depends on the number of the step that a parameter makes."""
+        return True
+
+    def initial(self, moment: str) -> float:
+        """What the elements of a moment are at first."""
+        return 0.0
+
+    @property
+    def lr(self) -> Rate:
+        """The rate or the schedule. Setting it takes effect at the next step; nothing is compiled
+        anew. GraphError for a number that is negative or not finite."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, value: Rate) -> None:
+        first = self.number("lr", value(self.step) if callable(value) else value)
+        self._lr = value if callable(value) else first
+        single = not self._groups and not callable(value)
+        self._only_rate = np.float32(first).item() if single else math.nan
+        for clock in self._clocks:
+            clock.rate.assign(first, "lr")
+
+    @property
+    def rate(self) -> float:
+        """The rate of the step that comes: `lr`, or what the schedule says."""
+        return self.rate_at(self.step)
+
+    @property
+    def step(self) -> int:
+        """The number of finished steps, that of the furthest model where there are several."""
+        return max((clock.finished for clock in self._clocks), default=0)
+
+    def clock(self, state: Iterable[StateBuffer]) -> Clock:
+        """The clock among a training program's state."""
+        bound = set(state)
+        return next(clock for clock in self._clocks if clock.step in bound)
+
+    def before_step(self, clock: Clock) -> None:
+        """Let the rate be that of the step that comes. A program calls it before each step."""
+        if clock.rate.array.item() == self._only_rate:
+            return
+        scheduled = callable(self._lr) or any(callable(group.lr) for group in self._groups)
+        finished = clock.finished if scheduled else 0
+        self._set_rate(clock.rate, self.rate_at(finished))
+        for group, buffer in zip(self._groups, clock.rates, strict=True):
+            self._set_rate(buffer, group.rate_at(finished))
+
+    def state_dict(self) -> dict[str, Array]:
+        """`lr` f64[], `groups.N.lr` f64[] of each group, `step` i32[], `random.step` and
+        `random.key` i32[] where random ops count their calls, and the moments, averages among them
+        as `ema`, by `moment.parameter`: copies as of the last finished step. Moments exist from the
+        first compile on. The second model's step is `step.1`, and so on."""
+        named = snapshot(dict(self._named()))
+        finished = max(int(named[f"step{self._suffix(clock)}"]) for clock in self._clocks)
+        return {
+            "lr": np.array(self.rate_at(finished), np.float64),
+            **{self._rate_name(g): np.array(g.rate_at(finished)) for g in self._groups},
+            **named,
+            **{name: array.copy() for name, array in self._loaded.items()},
+        }
+
+    def state_types(self) -> dict[str, Type]:
+        """The types of the state that programs know, by its name in `state_dict`."""
+        return {name: buffer.type for name, buffer in self._named()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave, before or after compiling. A schedule stays.
+
+        All or nothing: GraphError lists every name that is missing or unexpected and every shape
+        and dtype that does not fit.
+        """
+        state = mapping_of("load_state_dict", state)
+        arrays = {name: as_array(name, value) for name, value in state.items()}
+        own = {"lr": self._clocks[0].rate, **dict(self._named())}
+        own |= {self._rate_name(group): self._clocks[0].rate for group in self._groups}
+        prefixes = ("step.", "steps.", "random.", *self._prefixes())
+        apart = self._steps_in(arrays)
+        problems = [f"missing {name} : {b.type}" for name, b in own.items() if name not in arrays]
+        for name, array in arrays.items():
+            if name not in own and not name.startswith(prefixes):
+                problems.append(f"unexpected {name}")
+            elif name in own and not fits(array, own[name].type):
+                problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
+        problems += self._problems_of({**arrays, **apart})
+        if problems:
+            raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
+        for name in apart.keys() - own.keys():
+            arrays.pop(name, None)
+        for group in self._groups:
+            del own[self._rate_name(group)]
+            group.restore(float(arrays.pop(self._rate_name(group))), float(arrays["lr"]))
+        rates, contents = self._rates_after(arrays), dict(arrays)
+        for clock, rate in rates.items():
+            name = f"lr{self._suffix(clock)}"
+            own[name], contents[name] = clock.rate, np.array(rate)
+        overwrite(own, contents)
+        self._loaded = {name: a.copy() for name, a in arrays.items() if name not in own}
+        self._restored = {name.partition(".")[2] for name in self._loaded}
+        for clock in self._clocks:
+            clock.loaded = clock.finished
+        if not callable(self._lr):
+            self.lr = rates[self._clocks[0]]
+
+    def averaged(self, model: Module) -> Module:
+        """A copy of `model` whose parameters are the running averages of those that this rule
+        updates; the others it shares with `model`. It follows every step, in programs that were
+        compiled before too. GraphError without `ema`, or if the rule updates none of them yet."""
+        if self.ema is None:
+            raise error(f"{type(self).__name__}: averaged expected a rule with ema=, it has none")
+        averages = {state: kept["ema"] for state, kept in self._moments.items()}
+        states = [parameter.state for parameter in model.parameters()]
+        if not any(state in averages for state in states):
+            raise error(
+                f"{type(self).__name__}: averaged expected a model that a program updates by this "
+                f"rule, no program that was compiled updates this {type(model).__name__}"
+            )
+        copied = copy.deepcopy(model, {id(state): averages.get(state, state) for state in states})
+        for parameter in copied.parameters():
+            parameter.trainable = False
+        return copied
+
+    def number(self, name: str, value: Any, below: float = math.inf) -> float:
+        """`value` as a float in [0, below), or GraphError."""
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < below:
+            raise GraphError(
+                f"{type(self).__name__}: {name} expected a number in [0, {below:g}), "
+                f"got {value!r} ({', '.join(user_line())})"
+            )
+        return float(value)
+
+    def rate_at(self, step: int) -> float:
+        """The rate after `step` finished steps."""
+        return self.number("lr", self._lr(step)) if callable(self._lr) else self._lr
+
+    def _rates_after(self, arrays: Mapping[str, Array]) -> dict[Clock, float]:
+        """The rate of each clock's next step after `arrays` are loaded."""
+        if not callable(self._lr):
+            return dict.fromkeys(self._clocks, self.number("lr", float(arrays["lr"])))
+        steps = {clock: int(arrays[f"step{self._suffix(clock)}"]) for clock in self._clocks}
+        return {clock: self.rate_at(step) for clock, step in steps.items()}
+
+    def _steps_in(self, arrays: dict[str, Array]) -> dict[str, Array]:
+        """The steps of each parameter that programs count, by `steps.parameter`; those that
+        `arrays` does not tell apart from their model's get an entry there."""
+        found = {}
+        for state in (state for members in self._counts.together() for state in members):
+            name, model = (
+                f"steps.{self._names[state]}",
+                f"step{self._suffix(self._clock_of[state])}",
+            )
+            if name not in arrays and model in arrays:
+                arrays[name] = arrays[model]
+            if name in arrays:
+                found[name] = arrays[name]
+        return found
+
+    def _problems_of(self, arrays: Mapping[str, Array]) -> list[str]:
+        """What `load_state_dict` says of parameters that count together and should not."""
+        problems = []
+        for members in self._counts.together():
+            names = [f"steps.{self._names[state]}" for state in members]
+            own = [c for c in self._clocks if c.step is self._counts[members[0]]]
+            names += [f"step{self._suffix(clock)}" for clock in own]
+            numbers = [int(arrays[name]) for name in names if name in arrays]
+            if len(set(numbers)) > 1:
+                problems.append(
+                    f"{names[0]}: {numbers[0]} steps, others that programs count with it have "
+                    f"{next(n for n in numbers if n != numbers[0])}: load before compiling"
+                )
+        return problems
+
+    def _set_rate(self, buffer: StateBuffer, rate: float) -> None:
+        if buffer.array.item() != np.float32(rate):
+            buffer.assign(rate, "lr")
+
+    def _group_of(self, parameter: Parameter, name: str) -> Group[Any] | None:
+        return group_of(self._groups, parameter, name) if self._groups else None
+
+    def _clock_for(self, gradients: Sequence[Gradient]) -> Clock:
+        """The clock of the parameters; where there are several, the one that went furthest."""
+        states = [parameter.state for parameter, _, _ in gradients]
+        known = [self._clock_of[state] for state in states if state in self._clock_of]
+        if known:
+            clock = max(known, key=lambda clock: clock.finished)
+        elif self._clock_of:
+            clock = Clock(len(self._groups))
+            clock.step = self._buffer(
+                f"step.{len(self._clocks)}", StateBuffer.zeros(Type((), "i32"))
+            )
+            clock.loaded = clock.finished
+            self._clocks.append(clock)
+            self.before_step(clock)
+        else:
+            clock = self._clocks[0]
+        for state in states:
+            self._clock_of.setdefault(state, clock)
+        return clock
+
+    def _counters(self, gradients: Sequence[Gradient]) -> list[StateBuffer]:
+        """The counter of each parameter's steps."""
+        clock, states = self._clock_for(gradients), [p.state for p, _, _ in gradients]
+        members = [group.member for group in self._groups] or [self]
+        if self.ema is None and not any(member.counts_steps() for member in members):
+            return [clock.step] * len(states)
+
+        def loaded(state: StateBuffer) -> int | None:
+            found = self._loaded.pop(f"steps.{self._names[state]}", None)
+            return None if found is None else int(found)
+
+        def late(state: StateBuffer) -> int:
+            return clock.loaded if self._names[state] in self._restored else 0
+
+        self._counts.begin(states, clock.step, loaded, late)
+        return [self._counts[state] for state in states]
+
+    def _counter_name(self, counter: StateBuffer) -> str:
+        """`step` for that of a model, else `steps.` and the first parameter that it counts for."""
+        if any(counter is clock.step for clock in self._clocks):
+            return "step"
+        return f"steps.{self._names[self._counts.members(counter)[0]]}"
+
+    def is_stale(self, state: Iterable[StateBuffer], version: int) -> bool:
+        """Whether a program of that state, compiled when `splits` was `version`, counts together
+        the steps of parameters that a later program updates apart."""
+        return self._counts.are_stale(state, version)
+
+    @property
+    def splits(self) -> int:
+        """How often parameters that were counted together were updated apart."""
+        return self._counts.version
+
+    def _share_random(self, builder: Builder, clock: Clock) -> None:
+        """Let the program's random ops count their calls where the model's other programs do."""
+        for name in {"random.step", "random.key"} & builder.buffers.keys():
+            if name not in clock.random:
+                first = StateBuffer(builder.buffers[name].numpy())
+                clock.random[name] = self._buffer(f"{name}{self._suffix(clock)}", first)
+            builder.rebind_state(name, clock.random[name])
+
+    def _rate_name(self, group: Group[Any]) -> str:
+        return f"groups.{group.number}.lr"
+
+    def _suffix(self, clock: Clock) -> str:
+        number = self._clocks.index(clock)
+        return f".{number}" if number else ""
+
+    def _prefixes(self) -> tuple[str, ...]:
+        rules = [self, *(group.member for group in self._groups)]
+        names = [*(m for rule in rules for m in rule.moments), *self._average_names()]
+        return tuple(f"{name}." for name in dict.fromkeys(names))
+
+    def _average_names(self) -> tuple[str, ...]:
+        return () if self.ema is None else ("ema",)
+
+    def _buffer(self, path: str, buffer: StateBuffer) -> StateBuffer:
+        """A new buffer, with what was loaded at `path` if anything was."""
+        if path in self._loaded:
+            buffer.assign(self._loaded.pop(path), path)
+        return buffer
+
+    def _remember(self, gradients: Sequence[Gradient]) -> None:
+        """Make the moments of parameters that have none, from what was loaded if anything was."""
+        names = Names(self._names.values())  # models with equal names may share a rule
+        new: dict[str, Parameter] = {}
+        rules: dict[str, Stateful] = {}
+        for parameter, _, name in gradients:
+            if parameter.state not in self._moments:
+                unique, group = names.fresh(name), self._group_of(parameter, name)
+                new[unique] = parameter
+                rules[unique] = self if group is None else group.member
+        kept = {name: (*rules[name].moments, *self._average_names()) for name in new}
+        paths = [f"{moment}.{name}" for name in new for moment in kept[name]]
+        loaded = any(path.startswith(self._prefixes()) for path in self._loaded)
+        missing = [path for path in paths if loaded and path not in self._loaded]
+        if missing:
+            raise GraphError(
+                "\n  missing ".join([f"load_state_dict: {type(self).__name__}", *missing])
+            )
+        for name, parameter in new.items():
+            self._names[parameter.state] = name
+            self._moments[parameter.state] = {
+                moment: self._first(rules[name], moment, parameter, f"{moment}.{name}")
+                for moment in kept[name]
+            }
+
+    def _first(self, rule: Stateful, moment: str, parameter: Parameter, path: str) -> StateBuffer:
+        kind, initial = parameter.type, rule.initial(moment)
+        if moment != "ema" and initial == 0:
+            return self._buffer(path, StateBuffer.zeros(kind))
+        first = parameter.numpy() if moment == "ema" else np.full(kind.shape, initial)
+        return self._buffer(path, StateBuffer(convert(first, kind.numpy_dtype)))
+
+    def _named(self) -> Iterator[tuple[str, StateBuffer]]:
+        """All state but the rates, by name."""
+        for clock in self._clocks:
+            yield f"step{self._suffix(clock)}", clock.step
+            for name, buffer in sorted(clock.random.items()):
+                yield f"{name}{self._suffix(clock)}", buffer
+        models = [clock.step for clock in self._clocks]
+        for members in self._counts.together():
+            if self._counts[members[0]] not in models:
+                for parameter in members:
+                    yield f"steps.{self._names[parameter]}", self._counts[parameter]
+        for parameter, moments in self._moments.items():
+            for moment, buffer in moments.items():
+                yield f"{moment}.{self._names[parameter]}", buffer
