@@ -9,7 +9,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests.tools import ROOT
+import graphc
+from graphc import nn, optim
+from tests.tools import ROOT, need_module
 
 SECTIONS = [
     "",
@@ -17,8 +19,11 @@ SECTIONS = [
     "Training and evaluation",
     "Freezing",
     "Rates, groups and averages",
+    "A rule of one's own",
+    "Between gradients and update",
     "State of one's own",
     "Several programs on one model, and the last batch",
+    "Generation with a cache",
     "Saving",
     "Randomness",
     "Debugging",
@@ -60,6 +65,43 @@ def test_every_block_of_the_guide_runs(
     said = capsys.readouterr().out
     assert "was compiled when body.0.weight had trainable=True, now it has False" in said
     assert "profile loss_fn" in said
+
+
+def test_the_recipe_of_l_bfgs_finds_a_lower_loss(page: ModuleType) -> None:
+    need_module("scipy")
+    run(page, [code for code in blocks("docs/guide.md") if code[0] == ""])
+    recipe = re.search(
+        r"^```py\n(from scipy.*?)^```$", (ROOT / "docs/guide.md").read_text(), re.M | re.S
+    )
+    assert recipe is not None
+    exec(compile(recipe[1], "recipe", "exec", dont_inherit=True), vars(page))
+    assert page.found.fun < 0.5 * page.objective(page.first)[0]
+
+
+def test_sums_of_gradients_update_as_one_large_batch(page: ModuleType) -> None:
+    """And tokens made one at a time are those of attention over the whole text."""
+    wanted = ("", "Between gradients and update", "Generation with a cache")
+    run(page, [code for code in blocks("docs/guide.md") if code[0] in wanted])
+    x, width = page.data[:4], 8
+    made = x @ page.attention.make.weight.numpy().T + page.attention.make.bias.numpy()
+    query, key, value = np.split(made, 3, axis=1)
+    scores = np.where(np.tril(np.ones((4, 4))) > 0, query @ key.T / np.sqrt(width), -np.inf)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    right = weights / weights.sum(1, keepdims=True) @ value
+    np.testing.assert_allclose(np.stack(page.made), right, rtol=1e-5, atol=1e-6)
+
+    plain = [nn.Linear(8, 3) for _ in range(2)]
+    plain[1].load_state_dict(plain[0].state_dict())
+    sums = page.Sums(plain[0])
+    add = graphc.compile(page.add, sums, plain[0], page.X, page.Y)
+    apply = graphc.compile(page.apply, plain[0], sums, graphc.spec(()), update=optim.SGD(lr=0.1))
+    x, y = graphc.spec((64, 8)), graphc.spec((64,), "int32")
+    whole = graphc.compile(page.loss_fn, plain[1], x, y, update=optim.SGD(lr=0.1))
+    for start in (0, 32):
+        add(page.data[start : start + 32], page.labels[start : start + 32])
+    apply(np.float32(2))
+    whole(page.data[:64], page.labels[:64])
+    np.testing.assert_allclose(plain[0].weight.numpy(), plain[1].weight.numpy(), atol=1e-6)
 
 
 def test_the_recipe_of_a_gan_trains_one_network_at_a_time(page: ModuleType) -> None:

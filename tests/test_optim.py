@@ -1,4 +1,4 @@
-"""Update rules: beside PyTorch's over ten steps, their options, their state."""
+"""Update rules: beside PyTorch's over twenty steps, their options, their state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphc.trace import Builder
 from tests.nn.running import Array, play, random, traced
 from tests.tools import need_module
 
-STEPS = 10
+STEPS = 20
 SHAPES = {"conv1.weight": (4, 3, 3, 3), "conv1.bias": (4,), "scale": ()}
 
 # fmt: off
@@ -39,6 +39,25 @@ RULES: list[tuple[str, dict[str, Any]]] = [
     ("Adagrad", {}),
     ("Adagrad", {"lr": 0.1, "lr_decay": 0.2, "weight_decay": 0.05,
                  "initial_accumulator_value": 0.3, "eps": 1e-5}),
+    ("Adam", {"amsgrad": True, "lr": 0.03, "betas": (0.9, 0.5)}),
+    ("AdamW", {"amsgrad": True, "maximize": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.05, "maximize": True}),
+    ("RMSprop", {"maximize": True}),
+    ("Adagrad", {"maximize": True}),
+    ("NAdam", {}),
+    ("NAdam", {"lr": 0.03, "betas": (0.8, 0.95), "weight_decay": 0.05, "momentum_decay": 0.5}),
+    ("NAdam", {"weight_decay": 0.05, "decoupled_weight_decay": True, "momentum_decay": 0.0}),
+    ("RAdam", {}),
+    ("RAdam", {"lr": 0.03, "betas": (0.8, 0.95), "eps": 1e-4, "weight_decay": 0.05}),
+    ("RAdam", {"weight_decay": 0.05, "decoupled_weight_decay": True, "maximize": True}),
+    ("Adamax", {}),
+    ("Adamax", {"lr": 0.03, "betas": (0.8, 0.5), "weight_decay": 0.05, "maximize": True}),
+    ("Adadelta", {}),
+    ("Adadelta", {"lr": 0.3, "rho": 0.8, "eps": 1e-4, "weight_decay": 0.05, "maximize": True}),
+    ("Rprop", {}),
+    ("Rprop", {"lr": 0.03, "etas": (0.4, 1.5), "step_sizes": (0.02, 0.05), "maximize": True}),
+    ("ASGD", {}),
+    ("ASGD", {"lr": 0.1, "lambd": 0.1, "alpha": 0.5, "t0": 3, "weight_decay": 0.05}),
 ]
 # fmt: on
 

@@ -123,7 +123,11 @@ def test_a_program_that_would_count_for_both_parts_refuses() -> None:
     head(batch(3))
     twin.step(batch(3), ("head",))
     before = model.state_dict()
-    with pytest.raises(GraphError, match="counted apart: compile again"):
+    message = (
+        "loss: a program compiled since then updates some of its parameters alone by the same "
+        "rule, so that their steps are counted apart: compile again"
+    )
+    with pytest.raises(GraphError, match=message):
         whole(batch(4))
     for name, array in model.state_dict().items():
         np.testing.assert_array_equal(array, before[name])

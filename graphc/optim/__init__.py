@@ -1,12 +1,31 @@
 """Update rules with the arguments, defaults and arithmetic of torch.optim."""
 
 from graphc.optim.adam import Adam, AdamW
+from graphc.optim.adam_variants import Adamax, NAdam, RAdam
+from graphc.optim.large_batch import LAMB, Lion, Muon
 from graphc.optim.missing import missing as _missing
 from graphc.optim.rule import Rule
 from graphc.optim.scaled import Adagrad, RMSprop
-from graphc.optim.sgd import SGD
+from graphc.optim.sgd import ASGD, SGD
+from graphc.optim.sized import Adadelta, Rprop
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "RMSprop", "Rule"]
+__all__ = [
+    "ASGD",
+    "LAMB",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Lion",
+    "Muon",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "Rule",
+]
 
 
 def __dir__() -> list[str]:

@@ -12,24 +12,21 @@ from graphc.optim.rule import Groups, Rule
 from graphc.trace import Tensor
 
 
-class Adam(Rule):
-    """w -= lr * m' / (sqrt(v') + eps), where m and v are running means of g and g * g with rates
-    1 - betas, and m' = m / (1 - betas[0]^t), v' = v / (1 - betas[1]^t) at step t.
-
-    `weight_decay` adds weight_decay * w to g.
-    """
+class WithMeans(Rule):
+    """Base of rules with running means, whose rates are 1 - betas."""
 
     def __init__(
         self,
-        lr: Rate = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        clip_grad_norm: float | None = None,
-        groups: Groups = (),
-        ema: float | None = None,
+        lr: Rate,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+        clip_grad_norm: float | None,
+        groups: Groups,
+        ema: float | None,
+        maximize: bool,
     ) -> None:
-        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema)
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema, maximize)
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise GraphError(
                 f"{type(self).__name__}: betas expected a pair of numbers in [0, 1), "
@@ -43,8 +40,41 @@ class Adam(Rule):
     def moments(self) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq")
 
+    def means(self, gradient: Tensor, moments: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """The running means of the gradient and of its square, from the first two moments."""
+        mean = moments[0] + (gradient - moments[0]) * (1 - self.betas[0])
+        return mean, self.betas[1] * moments[1] + (1 - self.betas[1]) * (gradient * gradient)
+
+
+class Adam(WithMeans):
+    """w -= lr * m' / (sqrt(v') + eps), where m and v are running means of g and g * g with rates
+    1 - betas, and m' = m / (1 - betas[0]^t), v' = v / (1 - betas[1]^t) at step t.
+
+    `weight_decay` adds weight_decay * w to g. With `amsgrad` the largest v so far is used for v
+    (Reddi et al., 2018).
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay, clip_grad_norm, groups, ema, maximize)
+        self.amsgrad = bool(amsgrad)
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return (*super().moments, *(("max_exp_avg_sq",) if self.amsgrad else ()))
+
     def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
-        first, second = (_correction(step, beta) for beta in self.betas)
+        first, second = (correction(step, beta) for beta in self.betas)
         return rate, rate / first, functions.sqrt(second)
 
     def apply(
@@ -56,16 +86,14 @@ class Adam(Rule):
     ) -> tuple[Tensor, ...]:
         rate, corrected_rate, root = scalars
         weight, gradient = self.decay(weight, gradient, rate)
-        mean = moments[0] + (gradient - moments[0]) * (1 - self.betas[0])
-        square = self.betas[1] * moments[1] + (1 - self.betas[1]) * (gradient * gradient)
-        scale = functions.sqrt(square) / root + self.eps
-        return weight - corrected_rate * (mean / scale), mean, square
+        mean, square = self.means(gradient, moments)
+        largest = (functions.maximum(moments[2], square),) if self.amsgrad else ()
+        scale = functions.sqrt(largest[0] if largest else square) / root + self.eps
+        return weight - corrected_rate * (mean / scale), mean, square, *largest
 
     def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
         """Weight and gradient with `weight_decay` brought in."""
-        if self.weight_decay:
-            gradient = gradient + self.weight_decay * weight
-        return weight, gradient
+        return weight, self.decayed(weight, gradient)
 
 
 class AdamW(Adam):
@@ -77,19 +105,20 @@ class AdamW(Adam):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
+        amsgrad: bool = False,
         clip_grad_norm: float | None = None,
         groups: Groups = (),
         ema: float | None = None,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(lr, betas, eps, weight_decay, clip_grad_norm, groups, ema)
+        common = clip_grad_norm, groups, ema, maximize
+        super().__init__(lr, betas, eps, weight_decay, amsgrad, *common)
 
     def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
-        if self.weight_decay:
-            weight = weight * (1 - rate * self.weight_decay)
-        return weight, gradient
+        return self.shrunk(weight, rate), gradient
 
 
-def _correction(step: Tensor, beta: float) -> Tensor:
+def correction(step: Tensor, beta: float) -> Tensor:
     """1 - beta^step. The subtraction would lose all digits of 1 - 0.999 but three."""
     exponent = math.log(beta) if beta else -100.0  # exp(-100) is nothing beside 1
     return -functions.expm1(step * exponent)

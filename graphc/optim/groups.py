@@ -16,7 +16,7 @@ from graphc.nn.selection import Selection
 from graphc.optim.construction import holds_groups
 
 Rate = float | Callable[[int], float]
-COMMON = ("groups", "clip_grad_norm", "ema")
+COMMON = ("groups", "clip_grad_norm", "ema", "maximize")
 """Arguments that are those of the whole rule."""
 
 

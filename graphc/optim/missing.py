@@ -9,20 +9,12 @@ _REMEDIES = {
     "lr_scheduler": "a rule's lr may be a function of the number of finished steps, as in "
     "optim.SGD(lr=lambda step: 0.1 * 0.99**step), and program.lr = 0.05 sets it between calls",
     "swa_utils": "a rule's ema= keeps averages of the weights; rule.averaged gives a model of them",
+    "LBFGS": "it calls the loss several times in a step, which the host decides: give "
+    "scipy.optimize.minimize(method='L-BFGS-B') a program of the loss and its gradient, as in "
+    "docs/guide.md",
     "Optimizer": "compile's update= takes a rule; the base of all rules is optim.Rule",
 }
-_NEAREST = {
-    "ASGD": "SGD",
-    "Adadelta": "RMSprop",
-    "Adafactor": "Adam",
-    "Adamax": "Adam",
-    "LBFGS": "SGD",
-    "Muon": "AdamW",
-    "NAdam": "Adam",
-    "RAdam": "Adam",
-    "Rprop": "RMSprop",
-    "SparseAdam": "Adam",
-}
+_NEAREST = {"Adafactor": "Adam", "SparseAdam": "Adam"}
 
 
 def missing(name: str, known: Sequence[str]) -> str:

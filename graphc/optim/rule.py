@@ -32,7 +32,8 @@ class Rule(Stateful):
     or a function that is true of their names) are updated with the dict's other items in place of
     the rule's arguments; as in PyTorch it may be the first argument. With `ema` the rule keeps a
     running average of each parameter: average = ema * average + (1 - ema) * w after each step, w
-    itself after the first; `averaged` gives a model of them.
+    itself after the first; `averaged` gives a model of them. With `maximize` the loss grows: all
+    gradients change their sign.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -63,6 +64,14 @@ class Rule(Stateful):
         """The new weight and the new moments, traced; pointwise ops only."""
         raise GraphError(f"{type(self).__name__} has no apply method ({', '.join(user_line())})")
 
+    def decayed(self, weight: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient of a loss with `weight_decay` / 2 times the sum of w * w added to it."""
+        return gradient + self.weight_decay * weight if self.weight_decay else gradient
+
+    def shrunk(self, weight: Tensor, rate: Tensor) -> Tensor:
+        """The weight, shrunk by `weight_decay` itself."""
+        return weight * (1 - rate * self.weight_decay) if self.weight_decay else weight
+
     def emit(self, builder: Builder, gradients: Sequence[Gradient]) -> None:
         """Append the update of every parameter, of the moments and of the step counter to the
         graph under construction."""
@@ -88,6 +97,7 @@ class Rule(Stateful):
                 old += [builder.read_state(b, f"{m}.{name}") for m, b in buffers.items()]
                 weight, *moments = map(_wide, old)
                 wide = _wide(gradient)
+                wide = -wide if self.maximize else wide
                 scaled = wide if scale is None else wide * _cast(scale, wide)
                 scalars = tuple(_cast(s, weight) for s in shared[group, counter])
                 average = moments.pop() if self.ema is not None else None

@@ -26,8 +26,9 @@ class RMSprop(Rule):
         clip_grad_norm: float | None = None,
         groups: Groups = (),
         ema: float | None = None,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema)
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema, maximize)
         self.alpha = self.number("alpha", alpha)
         self.eps = self.number("eps", eps)
         self.momentum = self.number("momentum", momentum)
@@ -46,8 +47,7 @@ class RMSprop(Rule):
         scalars: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         (rate,) = scalars
-        if self.weight_decay:
-            gradient = gradient + self.weight_decay * weight
+        gradient = self.decayed(weight, gradient)
         square = self.alpha * moments[0] + (1 - self.alpha) * (gradient * gradient)
         new, variance = [square], square
         if self.centered:
@@ -78,8 +78,9 @@ class Adagrad(Rule):
         clip_grad_norm: float | None = None,
         groups: Groups = (),
         ema: float | None = None,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema)
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema, maximize)
         self.lr_decay = self.number("lr_decay", lr_decay)
         self.initial_accumulator_value = self.number(
             "initial_accumulator_value", initial_accumulator_value
@@ -106,7 +107,6 @@ class Adagrad(Rule):
         scalars: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         (rate,) = scalars
-        if self.weight_decay:
-            gradient = gradient + self.weight_decay * weight
+        gradient = self.decayed(weight, gradient)
         total = moments[0] + gradient * gradient
         return weight - rate * (gradient / (functions.sqrt(total) + self.eps)), total

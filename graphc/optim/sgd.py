@@ -1,4 +1,4 @@
-"""Stochastic gradient descent."""
+"""Stochastic gradient descent, and with averages of its weights."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class SGD(Rule):
         clip_grad_norm: float | None = None,
         groups: Groups = (),
         ema: float | None = None,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema)
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema, maximize)
         self.momentum = self.number("momentum", momentum)
         self.dampening = self.number("dampening", dampening)
         self.nesterov = bool(nesterov)
@@ -54,11 +55,58 @@ class SGD(Rule):
         scalars: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         rate = scalars[0]
-        if self.weight_decay:
-            gradient = gradient + self.weight_decay * weight
+        gradient = self.decayed(weight, gradient)
         if not self.momentum:
             return (weight - rate * gradient,)
         fresh = gradient * scalars[1] if self.dampening else gradient
         momentum = self.momentum * moments[0] + fresh
         direction = gradient + self.momentum * momentum if self.nesterov else momentum
         return weight - rate * direction, momentum
+
+
+class ASGD(Rule):
+    """w = w * (1 - lambd * eta) - eta * g, where eta = lr / (1 + lambd * lr * (t - 1))^alpha at
+    step t; the moment `ax` is the mean of w over the steps from `t0` on, and w itself before
+    (Polyak and Juditsky, 1992).
+
+    `weight_decay` adds weight_decay * w to g.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0.0,
+        clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(lr, weight_decay, clip_grad_norm, groups, ema, maximize)
+        self.lambd = self.number("lambd", lambd)
+        self.alpha = self.number("alpha", alpha)
+        self.t0 = self.number("t0", t0)
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return ("ax",)
+
+    def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        before = step - 1
+        eta = rate / (1 + self.lambd * rate * before) ** self.alpha
+        return eta, 1 / functions.maximum(before - self.t0, 1.0)
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        eta, share = scalars
+        gradient = self.decayed(weight, gradient)
+        weight = weight * (1 - self.lambd * eta) - eta * gradient
+        moved = moments[0] + (weight - moments[0]) * share
+        return weight, functions.where(functions.equal(share, 1.0), weight, moved)

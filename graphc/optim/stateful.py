@@ -43,7 +43,9 @@ class Stateful:
         clip_grad_norm: float | None,
         groups: Groups = (),
         ema: float | None = None,
+        maximize: bool = False,
     ) -> None:
+        self.maximize = bool(maximize)
         self.weight_decay = self.number("weight_decay", weight_decay)
         self.clip_grad_norm = clip_grad_norm
         if clip_grad_norm is not None:

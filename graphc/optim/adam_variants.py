@@ -1,0 +1,188 @@
+"""Rules made of Adam: NAdam, RAdam and Adamax."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graphc import functions
+from graphc.optim.adam import WithMeans, correction
+from graphc.optim.groups import Rate
+from graphc.optim.rule import Groups
+from graphc.trace import Tensor
+
+TERMS = 26
+"""Of a series in powers of 1/2, whose sum is then right to the last bit of float32."""
+RECTIFIED = 5.0
+"""RAdam divides by the root of the second moment where it is worth so many samples."""
+
+
+class NAdam(WithMeans):
+    """Adam that looks ahead by Nesterov's momentum (Dozat, 2016): with
+    mu_t = betas[0] * (1 - 0.5 * 0.96^(t * momentum_decay)) and P_t = mu_1 * ... * mu_t,
+    w -= lr * ((1 - mu_t) / (1 - P_t) * g + mu_(t+1) / (1 - P_(t+1)) * m) / (sqrt(v') + eps).
+
+    `weight_decay` adds weight_decay * w to g; with `decoupled_weight_decay` it shrinks the weights
+    themselves, as in AdamW.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay, clip_grad_norm, groups, ema, maximize)
+        self.momentum_decay = self.number("momentum_decay", momentum_decay)
+        self.decoupled_weight_decay = bool(decoupled_weight_decay)
+
+    def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        now, ahead = self._momentum(step), self._momentum(step + 1)
+        product = self._log_product(step)
+        left = -functions.expm1(product)
+        left_ahead = -functions.expm1(product + functions.log(ahead))
+        root = functions.sqrt(correction(step, self.betas[1]))
+        return rate, rate * (1 - now) / left, rate * ahead / left_ahead, root
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        rate, of_gradient, of_mean, root = scalars
+        if self.decoupled_weight_decay:
+            weight = self.shrunk(weight, rate)
+        else:
+            gradient = self.decayed(weight, gradient)
+        mean, square = self.means(gradient, moments)
+        scale = functions.sqrt(square) / root + self.eps
+        direction = of_gradient * gradient + of_mean * mean
+        return weight - direction / scale, mean, square
+
+    def _momentum(self, step: Tensor) -> Tensor:
+        lost = 0.5 * functions.exp(step * (self.momentum_decay * math.log(0.96)))
+        return max(self.betas[0], 1e-30) * (1 - lost)
+
+    def _log_product(self, step: Tensor) -> Tensor:
+        """The logarithm of the product of all momenta up to `step`. With r = 0.96^momentum_decay it
+        is t log(betas[0]) + sum of log(1 - r^i / 2), i from 1 to t, and each logarithm a series in
+        powers of r^i / 2; the sums over i are geometric."""
+        ratio = self.momentum_decay * math.log(0.96)
+        base = math.log(max(self.betas[0], 1e-30))
+        if ratio == 0:
+            return step * (base + math.log(0.5))
+        powers = np.arange(1, TERMS + 1)
+        weights = 0.5**powers / powers * np.exp(ratio * powers) / -np.expm1(ratio * powers)
+        exponents = functions.as_tensor((ratio * powers).astype(np.float32))
+        series = functions.as_tensor(weights.astype(np.float32)) * functions.expm1(step * exponents)
+        return step * base + functions.sum(series)
+
+
+class RAdam(WithMeans):
+    """Adam without the second moment while that is worth five samples or fewer, and with the
+    correction of its variance after that (Liu et al., 2020).
+
+    `weight_decay` adds weight_decay * w to g; with `decoupled_weight_decay` it shrinks the weights
+    themselves, as in AdamW.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay, clip_grad_norm, groups, ema, maximize)
+        self.decoupled_weight_decay = bool(decoupled_weight_decay)
+
+    def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        # The number of samples is a small difference of large numbers.
+        step = functions.astype(step, "float64")
+        first, second = (correction(step, beta) for beta in self.betas)
+        most = 2 / (1 - self.betas[1]) - 1
+        samples = most - 2 * step * (1 - second) / second
+        enough = functions.greater(samples, RECTIFIED)
+        counted = functions.where(enough, samples, RECTIFIED)
+        variance = (counted - 4) * (counted - 2) * most / ((most - 4) * (most - 2) * counted)
+        rectified = functions.sqrt(variance * second)
+        return (
+            rate,
+            rate / functions.astype(first, rate.dtype),
+            functions.astype(rectified, rate.dtype),
+            functions.astype(enough, rate.dtype),
+        )
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        rate, corrected_rate, rectified, enough = scalars
+        if self.decoupled_weight_decay:
+            weight = self.shrunk(weight, rate)
+        else:
+            gradient = self.decayed(weight, gradient)
+        mean, square = self.means(gradient, moments)
+        adaptive = rectified / (functions.sqrt(square) + self.eps)
+        scale = functions.where(functions.greater(enough, 0.5), adaptive, 1.0)
+        return weight - corrected_rate * mean * scale, mean, square
+
+
+class Adamax(WithMeans):
+    """w -= lr / (1 - betas[0]^t) * m / u at step t, where m is the running mean of g and
+    u = max(betas[1] * u, |g| + eps) (Kingma and Ba, 2015).
+
+    `weight_decay` adds weight_decay * w to g.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        ema: float | None = None,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay, clip_grad_norm, groups, ema, maximize)
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return ("exp_avg", "exp_inf")
+
+    def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        return (rate / correction(step, self.betas[0]),)
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        (rate,) = scalars
+        gradient = self.decayed(weight, gradient)
+        mean = moments[0] + (gradient - moments[0]) * (1 - self.betas[0])
+        size = functions.abs(gradient) + self.eps
+        largest = functions.maximum(self.betas[1] * moments[1], size)
+        return weight - rate * (mean / largest), mean, largest
