@@ -89,8 +89,9 @@ def test_a_failed_call_changes_no_state():
             {"disable": ("fuse",)},
             "disable: expected names of store_or_recompute_traced, store_or_recompute, "
             "simplify, commute, hoist, clean, hoist_gradient, clean_hoisted, recompute, "
-            "split_strides, fuse_updates, layout, lane_weights, channel_lanes, channels_last, "
-            "fuse_columns, fuse_rows, fuse_products, by_step, join_launches, got 'fuse'",
+            "split_strides, split_joins, fuse_updates, layout, lane_weights, channel_lanes, "
+            "channels_last, fuse_columns, fuse_rows, fuse_products, by_step, join_launches, got "
+            "'fuse'",
         ),
     ],
 )

@@ -21,6 +21,7 @@ def test_stages_hold_the_graph_after_each_pass():
         "clean_hoisted",
         "recompute",
         "split_strides",
+        "split_joins",
         "place_constants",
         "widen",
         "fuse_contract",

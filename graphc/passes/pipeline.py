@@ -8,6 +8,7 @@ hoist               before differentiation, so that what is hoisted has an ordin
 clean               fewer nodes for everything that follows
 recompute           behind the last clean, which would join again what it repeats
 split_strides       before fusion, which gathers what belongs to each part
+split_joins         likewise, and behind what makes concats
 narrow_products     with precision="bfloat16", before clean and hoist: what several read, or every
                     iteration, is rounded once
 narrow_hoisted      the same once more for what hoisting stacked as f32, and in loops, where weights
@@ -50,6 +51,7 @@ from graphc.passes.layout.channels import channel_lanes
 from graphc.passes.layout.channels_last import channels_last
 from graphc.passes.layout.lane_weights import lane_weights
 from graphc.passes.layout.layout import layout
+from graphc.passes.layout.split_joins import split_joins
 from graphc.passes.layout.split_strides import split_strides
 from graphc.passes.loops.hoist import hoist
 from graphc.passes.loops.store_or_recompute import store_or_recompute
@@ -72,6 +74,7 @@ AFTER_GRADIENT: tuple[tuple[str, Pass], ...] = (
     ("clean_hoisted", through_bodies(clean)),
     ("recompute", recompute),
     ("split_strides", through_bodies(split_strides)),
+    ("split_joins", through_bodies(split_joins)),
     ("place_constants", through_bodies(place_constants)),
     ("widen", through_bodies(widen)),
     ("fuse_contract", through_bodies(fuse_contract)),
@@ -109,6 +112,7 @@ OPTIONAL = (
     "clean_hoisted",
     "recompute",
     "split_strides",
+    "split_joins",
     "fuse_updates",
     "layout",
     "lane_weights",

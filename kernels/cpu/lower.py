@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphc.kernels.cpu.attend import lower_attend
 from graphc.kernels.cpu.contract import lower_contract
 from graphc.kernels.cpu.index import lower_index
+from graphc.kernels.cpu.offsets import moved_inputs
 from graphc.kernels.cpu.pointwise import lower_pointwise
 from graphc.kernels.cpu.prefix import lower_prefix
 from graphc.kernels.cpu.reduce_text import lower_reduce
@@ -31,4 +32,6 @@ def lower_cpu(node: KernelNode, target: Target) -> Kernel:
     """The C++ kernel of a fused node."""
     if not any(v.type.size for v in node.outputs):
         return make_kernel(node, [entry(node, [])], phases=(1,))
-    return TEMPLATES[node.op.template](node, target)
+    moved, offsets = moved_inputs(node)
+    kernel = TEMPLATES[node.op.template](moved, target)
+    return kernel if not offsets else kernel.behind(offsets)

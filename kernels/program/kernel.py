@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphc.ir import Node
 from graphc.kernels.program.calls import Call
@@ -47,6 +47,8 @@ class Kernel:
     """(input, output) pairs that may be the same memory: each element of the output is written
     by the chunk that read that element of the input, after reading it, and no other chunk or
     element reads it."""
+    offsets: tuple[int, ...] = ()
+    """On the CPU: the first byte of each input that the function is given; () is that of all."""
     launches: tuple[GridLaunch, ...] = ()
     parts: Parts | None = None
     """On CUDA: what a launch that has this kernel's as parts prints of it, if there can be one."""
@@ -83,6 +85,15 @@ class Kernel:
     def fills(self) -> bool:
         """On CUDA: whether blocks that hold what they read fill a multiprocessor each."""
         return self.held > 0 and any(launch.patches for launch in self.launches)
+
+    def behind(self, offsets: tuple[int, ...]) -> Kernel:
+        """The kernel whose inputs begin so many bytes behind those of its node."""
+        pairs = tuple((i, o) for i, o in self.inplace if not any(offsets[i : i + 1]))
+        return replace(self, offsets=offsets, inplace=pairs)
+
+    def offset(self, argument: int) -> int:
+        """The first byte of an argument that the function is given."""
+        return self.offsets[argument] if argument < len(self.offsets) else 0
 
     @functools.cached_property
     def canonical(self) -> str:

@@ -221,8 +221,14 @@ class CpuExecutable:
     def _load_player(self, in_order: bool) -> Player:
         arguments: dict[int, Sequence[Address]] = {}
         for index, step in enumerate(self.steps):
-            if isinstance(step, Launch | Copy):
-                places = step.arguments if isinstance(step, Launch) else (step.source, step.target)
+            if isinstance(step, Launch):
+                kernel = self.plan.kernels[step.kernel]
+                found = [self._places.address(a, step.stage) for a in step.arguments]
+                arguments[index] = [
+                    replace(a, offset=a.offset + kernel.offset(n)) for n, a in enumerate(found)
+                ]
+            elif isinstance(step, Copy):
+                places = step.source, step.target
                 arguments[index] = [self._places.address(a, step.stage) for a in places]
         tasks = resolve(self.plan, in_order)
         return Player(self.plan, tasks, self._functions, arguments, self.threads)

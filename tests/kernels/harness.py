@@ -154,7 +154,9 @@ class Built:
                 made[target] = given[source]
         workspace = Buffer(np.full(self.kernel.workspace, 0xAA, np.uint8))
         buffers = [*given, *made, workspace]
-        arguments = (ctypes.c_void_p * len(buffers))(*(b.address for b in buffers))
+        arguments = (ctypes.c_void_p * len(buffers))(
+            *(b.address + self.kernel.offset(n) for n, b in enumerate(buffers))
+        )
         for phase, chunks in enumerate(self.kernel.phases):
             written = np.zeros(self.kernel.workspace, bool)
             for chunk in random.permutation(chunks):

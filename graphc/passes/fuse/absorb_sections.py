@@ -10,7 +10,7 @@ nothing else reads it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.view import Slice
@@ -27,6 +27,24 @@ from graphc.passes.fuse.places import (
 from graphc.passes.fuse.sections import MOST_SECTIONS, Sections, section_read, sections_joined
 from graphc.passes.rewriting.reasons import apart, joined
 from graphc.target import Target
+
+
+class _Without(Mapping[Value, Node]):
+    """What computes values, but for some of them."""
+
+    def __init__(self, producers: Mapping[Value, Node], hidden: set[Value]) -> None:
+        self._producers, self._hidden = producers, hidden
+
+    def __getitem__(self, value: Value) -> Node:
+        if value in self._hidden:
+            raise KeyError(value)
+        return self._producers[value]
+
+    def __iter__(self) -> Iterator[Value]:
+        return (value for value in self._producers if value not in self._hidden)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def absorb_sections(
@@ -55,8 +73,8 @@ def absorb_sections(
         return f"axis {sections.axis} of the output is not an axis of one operand alone"
     parts = {v for n in slices for v in n.outputs}
     # A read of a section ends there: it is no read of the whole at another index.
-    producers = {v: n for v, n in graph.producers.items() if v not in parts}
-    _absorb_readers(graph, contraction, sections, parts, partition, producers)
+    producers = _Without(graph.producers, parts)
+    _absorb_readers(graph, contraction, sections, parts, partition, consumers, producers)
     shape = sections.shape(contraction.output.type.shape)
     absorb_operands(graph, contraction, shape, partition, consumers, producers)
     return ""
@@ -92,23 +110,29 @@ def _absorb_readers(
     sections: Sections,
     parts: set[Value],
     partition: Partition,
+    consumers: Mapping[Value, Sequence[Node]],
     producers: Mapping[Value, Node],
 ) -> None:
-    shape = sections.shape(first.output.type.shape)
+    shape, number = sections.shape(first.output.type.shape), partition.number
     inside = set(parts)
-    for node in graph.nodes[partition.number[id(first)] + 1 :]:
+    waiting = sorted({number[id(n)] for v in parts for n in readers(v, consumers)})
+    seen = set(waiting)
+    while waiting:
+        node = graph.nodes[heapq.heappop(waiting)]
         concat = sections_joined(node)
         fits = concat.shape(node.output.type.shape) == shape if concat else is_over(node, shape)
         if not fits or node.where.of_update_rule or node.is_free:
             continue
-        read = next((v for v in node.inputs if stored(v, producers) in inside), None)
-        if read is None:
-            continue
         if rule := refusal(node, first, partition, producers):
+            read = next(v for v in node.inputs if stored(v, producers) in inside)
             apart(read, node, rule)
             continue
         _merge(node, first, partition, "a tile holds the sections of each element together")
-        inside.update(() if concat else node.outputs)
+        for output in () if concat else node.outputs:
+            inside.add(output)
+            for behind in {number[id(n)] for n in readers(output, consumers)} - seen:
+                seen.add(behind)
+                heapq.heappush(waiting, behind)
 
 
 def absorb_operands(

@@ -16,11 +16,15 @@ LARGEST = 1500
 and reads again takes some per cent of the time that so many take."""
 LEAST, MOST = 8, 200
 """What a node counts at least and at most: a line of text, and a sine."""
+MANY = 8
+"""Values that are joined: from more on each counts `MOST`, since each has a branch of its own."""
 TAKEN = "the reader is in the kernel of another contraction, and a kernel holds one"
 
 
 def size(node: Node) -> int:
     """What the node adds to the size of a kernel, which `LARGEST` bounds."""
+    if len(node.inputs) > MANY:
+        return MOST * len(node.inputs)
     return min(max(LEAST, getattr(node.op, "operations", None) or 0), MOST)
 
 

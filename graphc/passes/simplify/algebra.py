@@ -16,7 +16,7 @@ from graphc.ops.logic import Cast
 from graphc.ops.matmul import Matmul
 from graphc.ops.reduction import NumberReduction
 from graphc.ops.view import BroadcastTo, PermuteDims, Reshape, Slice
-from graphc.passes.simplify.padded import concat_of_padded
+from graphc.passes.simplify.padded import concat_of_padded, joined_neighbours
 from graphc.passes.simplify.reshapes import (
     before_reshape,
     concat_of_reshapes,
@@ -158,7 +158,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     Cast: (input_if_same_type,),
     BroadcastTo: (input_if_same_type,),
     Negative: (twice_negative,),
-    Add: (concat_of_padded,),
+    Add: (concat_of_padded, joined_neighbours),
     Concat: (concat_of_reshapes,),
     PermuteDims: (permute_nothing, permute_twice, permute_of_matmul, permute_of_outer),
     Reshape: (

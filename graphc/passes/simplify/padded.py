@@ -42,9 +42,38 @@ def concat_of_padded(node: Node, sweep: Sweep) -> Value | None:
         rest = [v for v in terms if v not in padded or padded[v].axis != axis]
         if len(along) < 2 or len(rest) > 1:  # another order of more terms would round otherwise
             continue
-        joined = sweep.emit(Concat(axis), tuple(p.value for p in along), node)
+        parts = tuple(v for p in along for v in _parts(p.value, axis, sweep))
+        joined = sweep.emit(Concat(axis), parts, node)
         return sweep.emit(Add(), (*rest, joined), node) if rest else joined
     return None
+
+
+def joined_neighbours(node: Node, sweep: Sweep) -> Value | None:
+    """The sum of two padded pieces of which one ends where the other begins: one piece, padded. So
+    the gradients of many slices, which come one by one, are found to tile a value."""
+    found = [_piece(v, sweep) for v in node.inputs if v not in sweep.shared]
+    pieces = sorted((p for p in found if p is not None), key=lambda p: p.start)
+    if len(pieces) != 2 or node.inputs[0].type != node.inputs[1].type:
+        return None
+    first, second = pieces
+    if first.axis != second.axis or first.stop != second.start:
+        return None
+    axis, extent = first.axis, node.output.type.shape[first.axis]
+    parts = (*_parts(first.value, axis, sweep), *_parts(second.value, axis, sweep))
+    joined = sweep.emit(Concat(axis), parts, node)
+    low, high = [0] * node.output.type.rank, [0] * node.output.type.rank
+    low[axis], high[axis] = first.start, extent - second.stop
+    if not low[axis] and not high[axis]:
+        return joined
+    return sweep.emit(Pad(tuple(low), tuple(high), (0,) * len(low)), (joined,), node)
+
+
+def _parts(value: Value, axis: int, sweep: Sweep) -> tuple[Value, ...]:
+    """What a concat of that axis joins; any other value is its only part."""
+    producer = sweep.producer(value)
+    if producer is None or producer.op != Concat(axis) or value in sweep.shared:
+        return (value,)
+    return producer.inputs
 
 
 def _terms(node: Node, sweep: Sweep) -> list[Value]:

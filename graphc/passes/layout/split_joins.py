@@ -1,0 +1,46 @@
+"""Split joins: a concat of very many values as concats of concats.
+
+A kernel names each value that it joins, so that one of 200 takes a compiler seconds. Groups of a
+few are kernels of one text, built once. What is joined is copied once more for each level of
+groups: one up to 512 values, two up to 8,192.
+"""
+
+from __future__ import annotations
+
+from graphc.ir import Graph, Names, Node, Value
+from graphc.ops.join import Concat
+from graphc.passes.rewriting.rewrite import names_of, substitute
+from graphc.target import Target
+
+WIDEST, GROUP = 32, 16
+"""A concat of more values than `WIDEST` is split into groups of `GROUP`."""
+
+
+def split_joins(graph: Graph, target: Target) -> Graph:
+    """The same results without concats of more than `WIDEST` values."""
+    if not any(_is_wide(node) for node in graph.nodes):
+        return graph
+    names, nodes = names_of(graph), []
+    for node in graph.nodes:
+        if _is_wide(node):
+            inputs = node.inputs
+            while len(inputs) > WIDEST:
+                groups = [inputs[i : i + GROUP] for i in range(0, len(inputs), GROUP)]
+                joined = [_joined(node, group, names) for group in groups]
+                nodes += [made for made in joined if isinstance(made, Node)]
+                inputs = tuple(m.output if isinstance(m, Node) else m for m in joined)
+            node = Node(node.op, inputs, node.outputs, node.where)
+        nodes.append(node)
+    return substitute(graph, nodes, {})
+
+
+def _is_wide(node: Node) -> bool:
+    return isinstance(node.op, Concat) and len(node.inputs) > WIDEST
+
+
+def _joined(node: Node, group: tuple[Value, ...], names: Names) -> Node | Value:
+    """A node that joins the group; the value itself if there is one alone."""
+    if len(group) == 1:
+        return group[0]
+    (type,) = node.op.infer(*(v.type for v in group))
+    return Node(node.op, group, (Value(names.fresh(node.output.name), type),), node.where)

@@ -1,0 +1,89 @@
+"""Reading from a place inside an input: kernels that differ by that place alone have one text.
+
+An unrolled recurrent network reads x[0], x[1], x[2], ...: kernels that are equal but for the number
+of a row. Where a body reads nothing of an input before some row, the input begins there for it, and
+the kernel says how many bytes that is behind the argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphc.ir import Node, Value
+from graphc.ops.fused import KernelNode
+from graphc.ops.view import Slice
+from graphc.state import ALIGNMENT
+
+
+def moved_inputs(node: KernelNode) -> tuple[KernelNode, tuple[int, ...]]:
+    """`node` with inputs that begin at the first row that its body reads, and the bytes before that
+    row, for each input; without any, the node itself and ()."""
+    body = node.body
+    if any(isinstance(n, KernelNode) for n in body.nodes):
+        return node, ()
+    consumers: dict[Value, list[Node]] = {}
+    for inner in body.nodes:
+        for value in dict.fromkeys(inner.inputs):
+            consumers.setdefault(value, []).append(inner)
+    outputs = set(body.outputs)
+    rows = {
+        v: first
+        for v in body.inputs
+        if v not in outputs and (first := _first_row(v, consumers.get(v, [])))
+    }
+    if not rows:
+        return node, ()
+    new = {value: _behind(value, first) for value, first in rows.items()}
+    nodes = tuple(
+        _moved(inner, new, rows) if any(v in rows for v in inner.inputs) else inner
+        for inner in body.nodes
+    )
+    inputs = tuple(new.get(v, v) for v in body.inputs)
+    outer = tuple(
+        _behind(value, rows[own]) if own in rows else value
+        for value, own in zip(node.inputs, body.inputs, strict=True)
+    )
+    offsets = tuple(rows[v] * _row_bytes(v) if v in rows else 0 for v in body.inputs)
+    graph = replace(body, inputs=inputs, nodes=nodes)
+    return replace(node, op=replace(node.op, body=graph), inputs=outer), offsets
+
+
+def _axis(value: Value) -> int:
+    """The first axis with more than one place."""
+    return next((d for d, extent in enumerate(value.type.shape) if extent != 1), 0)
+
+
+def _row_bytes(value: Value) -> int:
+    """Bytes from one place of the first axis to the next."""
+    return value.type.nbytes // max(value.type.shape[_axis(value)], 1)
+
+
+def _first_row(value: Value, consumers: list[Node]) -> int:
+    """The first place of the first axis that anything reads, or one before it, so that the bytes
+    before it keep the input aligned; 0 where that is not known."""
+    if not value.type.rank or not value.type.size or value.type.layout.axis is not None:
+        return 0
+    if not consumers or not all(isinstance(n.op, Slice) and n.outputs[0].type.size for n in consumers):
+        return 0
+    axis, step = _axis(value), _row_bytes(value)
+    first = min(n.op.starts[axis] for n in consumers if isinstance(n.op, Slice))
+    while first * step % ALIGNMENT:
+        first -= 1
+    return first
+
+
+def _behind(value: Value, first: int) -> Value:
+    axis, shape = _axis(value), list(value.type.shape)
+    shape[axis] -= first
+    return Value(value.name, replace(value.type, shape=tuple(shape)))
+
+
+def _moved(node: Node, new: dict[Value, Value], rows: dict[Value, int]) -> Node:
+    (value,) = node.inputs
+    assert isinstance(node.op, Slice)
+    axis, first = _axis(value), rows[value]
+    starts, stops = list(node.op.starts), list(node.op.stops)
+    starts[axis] -= first
+    stops[axis] -= first
+    op = replace(node.op, starts=tuple(starts), stops=tuple(stops))
+    return replace(node, op=op, inputs=(new[value],))
