@@ -40,6 +40,7 @@ from graphc.functions.network.activation import *
 from graphc.functions.network.attention import *
 from graphc.functions.network.contraction import *
 from graphc.functions.network.convolution import *
+from graphc.functions.network.ctc import ctc_loss as ctc_loss
 from graphc.functions.network.dropouts import *
 from graphc.functions.network.images import *
 from graphc.functions.network.linear_loss import *

@@ -192,10 +192,6 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "a program is the same for every input: graphc.where(condition, a, b) picks from both",
     ),
     (
-        "CTCLoss",
-        "graphc.scan over time with graphc.logsumexp writes its recursion",
-    ),
-    (
         "cuda|cpu|backends|mps|xpu|distributed|accelerator",
         "compile's device= says where a program runs",
     ),
@@ -224,7 +220,14 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (".*_window", "give the window to the program as an array: NumPy and SciPy make it"),
     ("unravel_index", "use graphc.remainder and graphc.floor_divide by the extents"),
-    (".*ctc_loss", "it is not there: graphc.nll_loss and graphc.logsumexp make other losses"),
+    (".+ctc_loss", "graphc.ctc_loss is for every device"),
+    ("fori_loop", "a loop of a static length is graphc.scan(fn, init, length=n)"),
+    ("jvp|jacfwd|linearize", "graphc.grad and graphc.value_and_grad differentiate in reverse"),
+    (
+        "functional_call",
+        "load_state_dict gives a model other weights; where they are computed in the program, "
+        "write the function of tensors and pass them as arguments",
+    ),
     (
         "batch_norm_.*|fork|wait|import_ir_.*|parse_.*|sym_.*|merge_type_.*|unify_type_list|"
         "is_(distributed|vulkan.*|warn_always_enabled)|set_(printoptions|warn_always|vital)|"

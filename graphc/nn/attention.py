@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from graphc import functions
 from graphc.functions.network.scores import attention_weights
 from graphc.ir import TensorLike
 from graphc.nn import check, initialize
 from graphc.nn.linear import Linear
 from graphc.nn.module import Module
+from graphc.nn.parameter import Parameter
 from graphc.trace import Tensor
 
 
@@ -20,7 +23,9 @@ class MultiheadAttention(Module):
     in_proj_weight: f32[3 * embed_dim, embed_dim] (query, key, value), or q_proj_weight,
     k_proj_weight and v_proj_weight f32[embed_dim, ...] where `kdim` or `vdim`, the features of key
     and value, differ from embed_dim; in_proj_bias: f32[3 * embed_dim]; out_proj: a Linear.
-    `dropout` drops attention weights in training programs.
+    `dropout` drops attention weights in training programs. `add_bias_kv` gives all queries one more
+    key and value, bias_k and bias_v: f32[1, 1, embed_dim], which train; `add_zero_attn` one of
+    zeros.
     """
 
     def __init__(
@@ -29,7 +34,8 @@ class MultiheadAttention(Module):
         num_heads: int,
         dropout: float = 0.0,
         bias: bool = True,
-        *,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
@@ -54,6 +60,10 @@ class MultiheadAttention(Module):
             self.k_proj_weight = initialize.xavier((features, self.kdim))
             self.v_proj_weight = initialize.xavier((features, self.vdim))
         self.in_proj_bias = initialize.full((3 * features,), 0.0) if bias else None
+        self.bias_k = self.bias_v = None
+        if add_bias_kv:
+            self.bias_k, self.bias_v = (_spread(features) for _ in range(2))
+        self.add_zero_attn = bool(add_zero_attn)
         self.out_proj = Linear(features, features, bias)
         if bias:
             self.out_proj.bias = initialize.full((features,), 0.0)
@@ -71,7 +81,8 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, Tensor | None]:
         """(y, weights). y: like query, [t, n, embed_dim], or [n, t, embed_dim] if `batch_first`, or
         [t, embed_dim] without a batch. weights: [n, t, u], the mean over the heads, or
-        [n, num_heads, t, u] if not `average_attn_weights`; None unless `need_weights`.
+        [n, num_heads, t, u] if not `average_attn_weights`; None unless `need_weights`. u counts
+        what `add_bias_kv` and `add_zero_attn` add.
 
         `attn_mask` ([t, u] or [n * num_heads, t, u]) and `key_padding_mask` ([n, u]) are booleans,
         true where a position is not seen, or numbers to add to the scores. `is_causal` lets
@@ -85,6 +96,7 @@ class MultiheadAttention(Module):
         if is_causal and not need_weights and key_padding_mask is None:
             attn_mask = None  # which is_causal says in other words
         mask = self._mask(attn_mask, key_padding_mask, q.shape[0])
+        k, v, mask = self._with_more(k, v, mask)
         p = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
@@ -124,6 +136,28 @@ class MultiheadAttention(Module):
             x, (0, 2, 1, 3) if self.batch_first or not batched else (1, 2, 0, 3)
         )
 
+    def _with_more(
+        self, k: Tensor, v: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Keys, values and mask with the key and value that all queries see besides."""
+        before, shape = k.shape[2], (*k.shape[:2], 1, k.shape[3])
+        if self.bias_k is not None and self.bias_v is not None:
+            heads = (1, self.num_heads, 1, k.shape[3])
+            more = [functions.reshape(b, heads) for b in (self.bias_k, self.bias_v)]
+            k, v = (
+                functions.concat(
+                    [x, functions.astype(functions.broadcast_to(b, shape), x.dtype)], 2
+                )
+                for x, b in zip((k, v), more, strict=True)
+            )
+        if self.add_zero_attn:
+            k, v = (functions.concat([x, functions.zeros(shape, x.dtype)], 2) for x in (k, v))
+        if mask is not None and k.shape[2] != before:
+            seen = functions.full((*mask.shape[:-1], k.shape[2] - before), 0, mask.dtype)
+            seen = functions.logical_not(seen) if mask.dtype == "bool" else seen
+            mask = functions.concat([mask, seen], -1)
+        return k, v, mask
+
     def _mask(
         self, attn_mask: TensorLike | None, key_padding_mask: TensorLike | None, batch: int
     ) -> Tensor | None:
@@ -149,6 +183,13 @@ class MultiheadAttention(Module):
             f"{self.embed_dim}, {self.num_heads}, dropout={self.dropout}, "
             f"batch_first={self.batch_first}"
         )
+
+
+def _spread(features: int) -> Parameter:
+    """f32[1, 1, features], normal with the deviation of Glorot's initialisation."""
+    parameter = initialize.normal((1, 1, features))
+    parameter.assign(parameter.numpy() * np.float32(features**-0.5))
+    return parameter
 
 
 def _additive(mask: Tensor) -> Tensor:

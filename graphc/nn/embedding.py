@@ -88,11 +88,7 @@ class Embedding(_Table):
         return table
 
     def forward(self, x: Tensor) -> Tensor:
-        y = functions.embedding(x, self.weight)
-        if self.padding_idx is None:
-            return y
-        padded = functions.expand_dims(functions.equal(x, self.padding_idx), -1)
-        return functions.where(padded, functions.stop_gradient(y), y)
+        return functions.embedding(x, self.weight, self.padding_idx)
 
 
 class EmbeddingBag(_Table):

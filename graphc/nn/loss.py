@@ -324,6 +324,26 @@ class TripletMarginWithDistanceLoss(_MarginLoss):
         )
 
 
+class CTCLoss(_Loss):
+    """`graphc.ctc_loss` with these settings, of log_probs [t, n, c], targets, input_lengths and
+    target_lengths."""
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction)
+        self.blank = check.integer("CTCLoss", "blank", blank, 0)
+        self.zero_infinity = bool(zero_infinity)
+
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        lengths = input_lengths, target_lengths
+        return functions.ctc_loss(
+            log_probs, targets, *lengths, self.blank, self.reduction, self.zero_infinity
+        )
+
+
 class CosineSimilarity(Module):
     """The cosine of the angle between x1 and x2 along the axis `dim`; no norm counts as less than
     `eps`."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 NEAREST = {
     "AdaptiveLogSoftmaxWithLoss": "nn.CrossEntropyLoss",
-    "CTCLoss": "graphc.scan over time with graphc.logsumexp, as its recursion is written",
     "Container": "nn.ModuleList",
     "CrossMapLRN2d": "nn.LocalResponseNorm",
     "DataParallel": "compile, whose device= names one",
@@ -33,7 +32,8 @@ NEAREST = {
     "functional": "graphc itself, as in graphc.relu(x)",
     "init": "parameter.assign(array); graphc.seed(number) sets the initial values",
     "spectral_norm": "nn.Module: divide the weight by its norm in forward",
-    "utils": "optim, whose rules have clip_grad_norm=",
+    "utils": "optim, whose rules have clip_grad_norm=; state_dict() and load_state_dict() keep "
+    "weights",
     "weight_norm": "nn.Module: divide the weight by its norm in forward",
 }
 """Names without a layer here -> what comes nearest."""

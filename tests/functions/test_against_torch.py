@@ -163,6 +163,13 @@ case(
     labels(3, 2, 4, dtype="i4"),
     X,
 )
+case(
+    "embedding, padding",
+    lambda i, w: f.embedding(i, w, -2) ** 2,
+    lambda t, i, w: t.nn.functional.embedding(i.long(), w, -2) ** 2,
+    labels(3, 2, 4, dtype="i4"),
+    X,
+)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

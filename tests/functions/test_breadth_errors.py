@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graphc import functions as f
@@ -192,6 +193,22 @@ case(
     IMAGE,
 )
 case("interpolate: expected either size or scale_factor", f.interpolate, IMAGE)
+case(
+    'interpolate: antialias expected mode "bilinear" or "bicubic", got \'nearest\'',
+    lambda x: f.interpolate(x, 2, antialias=True),
+    IMAGE,
+)
+case(
+    "embedding: padding_idx expected a row of 2, got 2",
+    lambda w: f.embedding(np.array([1]), w, 2),
+    MATRIX,
+)
+case(
+    "embedding: max_norm expected None, got 1.0: a lookup changes no weights; assign rows of that "
+    "norm between steps",
+    lambda w: f.embedding(np.array([1]), w, max_norm=1.0),
+    MATRIX,
+)
 case(
     "interpolate: expected 2 positive numbers for x f32[1,4,5,6], got (2, 2, 2)",
     lambda x: f.interpolate(x, (2, 2, 2)),

@@ -44,7 +44,7 @@ NAMES: tuple[tuple[Callable[[], object], str], ...] = (
         "finished steps, as in optim.SGD(lr=lambda step: 0.1 * 0.99**step), and program.lr = 0.05 "
         "sets it between calls",
     ),
-    (lambda: optim.NAdam, "graphc.optim has no 'NAdam'; the nearest is optim.Adam"),
+    (lambda: optim.Adafactor, "graphc.optim has no 'Adafactor'; the nearest is optim.Adam"),
     (lambda: optim.AdamWW, "graphc.optim has no 'AdamWW'; the nearest is optim.AdamW"),
     (lambda: optim.Foo, "graphc.optim has no 'Foo'"),
     (
@@ -62,9 +62,17 @@ NAMES: tuple[tuple[Callable[[], object], str], ...] = (
         'x.astype("float32"), graphc.spec(shape, "int64")',
     ),
     (
-        lambda: nn.CTCLoss(),
-        "graphc.nn has no 'CTCLoss'; the nearest is graphc.scan over time with graphc.logsumexp, "
-        "as its recursion is written",
+        lambda: graphc.fori_loop,
+        "graphc has no 'fori_loop': a loop of a static length is graphc.scan(fn, init, length=n)",
+    ),
+    (
+        lambda: graphc.jvp,
+        "graphc has no 'jvp': graphc.grad and graphc.value_and_grad differentiate in reverse",
+    ),
+    (
+        lambda: graphc.functional_call,
+        "graphc has no 'functional_call': load_state_dict gives a model other weights; where they "
+        "are computed in the program, write the function of tensors and pass them as arguments",
     ),
 )
 

@@ -243,6 +243,10 @@ for settings in (
     {"scale_factor": 2, "mode": "bilinear"},
     {"scale_factor": (0.6, 1.7), "mode": "bilinear"},
     {"size": (9, 1), "mode": "bilinear", "align_corners": True},
+    {"size": (2, 3), "mode": "bilinear", "antialias": True},
+    {"size": (9, 3), "mode": "bicubic", "antialias": True},
+    {"size": (3, 2), "mode": "bilinear", "antialias": True, "align_corners": True},
+    {"scale_factor": (0.4, 0.7), "mode": "bicubic", "antialias": True},
 ):
     case(
         f"interpolate {settings}",

@@ -43,6 +43,12 @@ ATTENTIONS: list[tuple[Make, tuple[int, ...], dict[str, Any]]] = [
      {"key_padding_mask": PADDED}),
     (lambda nn: nn.MultiheadAttention(E, 2), (T, N, E),
      {"attn_mask": random(N * 2, T, T, seed=4), "key_padding_mask": ADDED}),
+    (lambda nn: nn.MultiheadAttention(E, 2, add_bias_kv=True), (T, N, E), {}),
+    (lambda nn: nn.MultiheadAttention(E, 2, add_zero_attn=True), (T, E), {"need_weights": False}),
+    (lambda nn: nn.MultiheadAttention(E, 2, 0.0, True, True, True, batch_first=True), (N, T, E),
+     {"attn_mask": LATER, "key_padding_mask": PADDED}),
+    (lambda nn: nn.MultiheadAttention(E, 4, bias=False, add_bias_kv=True, add_zero_attn=True),
+     (T, N, E), {"attn_mask": random(N * 4, T, T, seed=4), "need_weights": False}),
 ]
 ENCODERS: list[tuple[Make, tuple[int, ...], dict[str, Any]]] = [
     (lambda nn: nn.TransformerEncoderLayer(E, 2, 16, dropout=0.0), (T, N, E), {}),

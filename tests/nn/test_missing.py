@@ -12,8 +12,7 @@ from tests.tools import need_module
 # fmt: off
 MESSAGES = {
     "LazyLinear": "layers know their inputs' channels when they are made; the nearest is nn.Linear",
-    "CTCLoss": "the nearest is graphc.scan over time with graphc.logsumexp, as its recursion is "
-    "written",
+    "MaxUnpool2d": "the nearest is nn.Upsample",
     "functional": "the nearest is graphc itself, as in graphc.relu(x)",
     "Conv2D": "the nearest is nn.Conv2d",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphc import ops
 from graphc.bounds import expect_below
-from graphc.functions.array.elementwise import equal
+from graphc.functions.array.elementwise import equal, stop_gradient, where
 from graphc.functions.array.indices import checked_indices, integer_indices
 from graphc.functions.array.shapes import reshape
 from graphc.functions.array.tensors import as_tensor, astype, axis_of, error, is_integer
@@ -24,15 +24,33 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     return emit(ops.Take(place), tensor, checked_indices("take", indices, tensor.shape[place]))
 
 
-def embedding(x: TensorLike, weight: TensorLike) -> Tensor:
+def embedding(
+    x: TensorLike,
+    weight: TensorLike,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+) -> Tensor:
     """Row x[...] of `weight` [rows, features] for each element of x (i32 or i64): [..., features].
 
-    Out of range gives a row of zeros.
+    Out of range gives a row of zeros. The row at `padding_idx`, which may count from the end, gets
+    no gradient. PyTorch's `max_norm` changes the weight itself, which only updates do here.
     """
     table = as_tensor(weight)
     if table.ndim != 2:
         raise error(f"embedding: expected a weight of 2 axes, got {table.value.type}")
-    return emit(ops.Take(0), table, checked_indices("embedding", x, table.shape[0]))
+    if max_norm is not None:
+        raise error(
+            f"embedding: max_norm expected None, got {max_norm!r}: a lookup changes no weights; "
+            "assign rows of that norm between steps"
+        )
+    rows = table.shape[0]
+    y = emit(ops.Take(0), table, checked_indices("embedding", x, rows))
+    if padding_idx is None:
+        return y
+    if not is_integer(padding_idx) or not -rows <= padding_idx < rows:
+        raise error(f"embedding: padding_idx expected a row of {rows}, got {padding_idx!r}")
+    padded = equal(as_tensor(x), int(padding_idx) % rows)
+    return where(reshape(padded, (*padded.shape, 1)), stop_gradient(y), y)
 
 
 def one_hot(x: TensorLike, num_classes: int, dtype: DTypeLike = "i64") -> Tensor:

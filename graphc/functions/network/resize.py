@@ -38,6 +38,7 @@ def interpolate(
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool = False,
+    antialias: bool = False,
 ) -> Tensor:
     """x [n, c, ...] with images of `size`, or of floor(extent * scale_factor), one number or one
     per axis behind the channels.
@@ -46,7 +47,8 @@ def interpolate(
     floor((place + 1/2) * ratio), "area" the mean of those covered, as adaptive pooling; "linear" (3
     axes), "bilinear" (4) and "trilinear" (5) weigh the two nearest along each axis, "bicubic" (4)
     the four nearest. With `align_corners` the first and last elements stay where they are, else the
-    edges of the image do.
+    edges of the image do. With `antialias` ("bilinear" and "bicubic") a smaller image weighs all
+    elements that a place of it covers, as Pillow does.
     """
     tensor = floating(x)
     spatial = tensor.shape[2:]
@@ -55,6 +57,8 @@ def interpolate(
         raise error(
             f"interpolate: mode expected {', '.join(known)}, got {mode!r} for x {tensor.value.type}"
         )
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise error(f'interpolate: antialias expected mode "bilinear" or "bicubic", got {mode!r}')
     if (size is None) == (scale_factor is None):
         raise error("interpolate: expected either size or scale_factor")
     given: Any = scale_factor if size is None else size
@@ -71,6 +75,9 @@ def interpolate(
             tensor = _nearest(tensor, axis, count, ratio, 0.5 if mode == "nearest-exact" else 0.0)
         elif mode == "area":
             tensor = _means(tensor, axis, count)
+        elif antialias:
+            matrix = _antialiased(extent, count, ratio, align_corners, mode == "bicubic")
+            tensor = _weighed(tensor, axis, matrix)
         else:
             weights = _cubic if mode == "bicubic" else _linear
             tensor = _weighed(tensor, axis, weights(extent, count, ratio, align_corners))
@@ -134,6 +141,29 @@ def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> Array:
         outer = ((d - 5) * d + 8) * d * a - 4 * a
         index = np.clip(place, 0, extent - 1).astype(np.int64)
         np.add.at(matrix, (np.arange(count), index), np.where(d <= 1, inner, outer))
+    return matrix
+
+
+def _antialiased(extent: int, count: int, ratio: float, align_corners: bool, cubic: bool) -> Array:
+    """As `_linear`, of all elements under the filter, which is as wide as the image shrinks. The
+    cubic is that of Keys, whose second derivative at 1 is -1 / 2."""
+    scale = ratio
+    if align_corners:
+        scale = (extent - 1) / (count - 1) if count > 1 else 0.0
+    width = max(scale, 1.0)
+    reach = (2.0 if cubic else 1.0) * width
+    centers = scale * (np.arange(count)[:, None] + 0.5)
+    places = np.arange(extent)[None, :]
+    first = np.maximum(np.trunc(centers - reach + 0.5), 0)
+    last = np.minimum(np.trunc(centers + reach + 0.5), extent)
+    d = np.abs((places - centers + 0.5) / width)
+    if cubic:
+        inner, outer = (1.5 * d - 2.5) * d * d + 1, ((-0.5 * d + 2.5) * d - 4) * d + 2
+        weights = np.where(d < 1, inner, np.where(d < 2, outer, 0.0))
+    else:
+        weights = np.maximum(1 - d, 0.0)
+    weights = np.where((places >= first) & (places < last), weights, 0.0)
+    matrix: Array = weights / weights.sum(1, keepdims=True)
     return matrix
 
 
