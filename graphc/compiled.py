@@ -74,6 +74,14 @@ class Program:
         self._holders, self._changes = traced.holders, changes.count
         used = set(map(id, state.values()))
         self._held = {n: p.state for n, p in traced.parameters.items() if id(p.state) in used}
+        reads, given = traced.builder.parameters_read, set(map(id, self._held.values()))
+        self.closures = {
+            name: reads[id(buffer)][1]
+            for name, buffer in state.items()
+            if id(buffer) in reads and id(buffer) not in given
+        }
+        """The parameters that are no arguments' and that the function reads nevertheless, by the
+        name of their state, and the user's lines."""
         foreign = getattr(executable, "foreign", None)
         found = getattr(executable, "exact", exact)
         self._arguments = Arguments(self.name, traced.arguments, foreign, found)

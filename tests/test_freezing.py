@@ -256,3 +256,16 @@ def test_a_trainable_parameter_reached_by_closure_is_named() -> None:
     for parameter in captured.parameters():
         parameter.trainable = False
     graphc.compile(loss, given, spec, update=rule, device="reference")
+
+
+def test_explain_says_of_a_parameter_that_it_is_reached_by_closure() -> None:
+    layer = nn.Linear(3, 2)
+    program = graphc.compile(lambda x: layer(x), graphc.spec((4, 3)), device="cpu")
+    names = list(program.state_types())
+    assert len(names) == 2
+    for name in names:
+        said = str(program.explain(name))
+        assert "a parameter that the function reads at test_freezing.py:" in said
+        assert "without being given it: update= does not train it unless its module is an" in said
+    given = graphc.compile(layer, graphc.spec((4, 3)), device="cpu")
+    assert "without being given" not in str(given.explain("weight"))

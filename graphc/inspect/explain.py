@@ -161,6 +161,14 @@ class Explainer:
         readers = self.graph.readers.get(name, [])
         used = [Reason("what", f"{called(n)} reads it") for n in readers]
         where = readers[0].where if readers else Where()
+        if lines := self.program.closures.get(name):
+            used.append(
+                Reason(
+                    "what",
+                    f"a parameter that the function reads at {', '.join(lines)} without being given"
+                    " it: update= does not train it unless its module is an argument of compile",
+                )
+            )
         return _explanation(f"value %{name}", where, [*used, *reasons])
 
     def _loop(self, number: int, loop: Loop) -> Explanation:
