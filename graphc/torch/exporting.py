@@ -4,6 +4,7 @@ what no gradient flows."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,8 @@ _INPUTS = (
     InputKind.CONSTANT_TENSOR,
     InputKind.USER_INPUT,
 )
+_UNKNOWN = re.compile(r"Found <class '([^']+)'> in output, which is not a known type")
+"""What torch.export says of an output that it cannot take apart."""
 _MOST = 5
 """So many places of an operator a message names."""
 
@@ -64,6 +67,12 @@ def exported(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, An
             program = program.run_decompositions(whole_decompositions())
         except Exception as problem:  # whatever the model's code raises
             text = str(problem).strip() or type(problem).__name__
+            if found := _UNKNOWN.search(text):
+                raise error(
+                    f"from_torch: {kind} returns a {found[1].rpartition('.')[2]}, expected tensors "
+                    "and tuples, lists and dicts of them; models of transformers leave their cache "
+                    "out where they are given use_cache=False"
+                ) from problem
             raise error(
                 f"from_torch: torch.export cannot trace {kind}: {text.splitlines()[0]}"
             ) from problem

@@ -303,6 +303,25 @@ class Decides(nn.Module):
         return x * 2 if x.sum() > 0 else x
 
 
+class Cache:
+    """What holds tensors and is none."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+class Caches(nn.Module):
+    """Returns its cache, as causal models of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x: Any, use_cache: bool = True) -> Any:
+        y = self.layer(x)
+        return (y, Cache(y)) if use_cache else y
+
+
 def test_wrong_modules_and_inputs_are_named() -> None:
     load = graphc.from_torch
     assert refusal(load, 3) == "from_torch: expected a torch.nn.Module, got builtins.int"
@@ -330,6 +349,13 @@ def test_wrong_modules_and_inputs_are_named() -> None:
         "from_torch: weight: tensors on meta of layout torch.strided are not offered"
     )
     assert "torch.complex64" in refusal(load, nn.Linear(3, 2, dtype=torch.complex64), X)
+    assert refusal(load, Caches(), X) == (
+        "from_torch: Caches returns a Cache, expected tensors and tuples, lists and dicts of them; "
+        "models of transformers leave their cache out where they are given use_cache=False"
+    )
+    plain = load(Caches(), X, use_cache=False)
+    program = graphc.compile(lambda m, x: m(x, use_cache=False), plain, X.numpy())
+    assert program(X.numpy()).shape == (2, 2)
     own = load(nn.Sequential(nn.Linear(3, 2)), X)
     message = "Sequential: 0 is PyTorch's: replace it in PyTorch's module and call from_torch again"
     assert refusal(setattr, own, "0", graphc.nn.Linear(3, 2)) == message

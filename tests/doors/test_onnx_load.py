@@ -367,3 +367,18 @@ def test_importing_graphc_does_not_import_onnx() -> None:
     program = f"{hidden}except ImportError as problem: print(problem)"
     message = "ONNX files need the onnx package: pip install 'graphc[onnx]'"
     assert run_python("-c", program).strip() == message
+
+
+def test_constants_of_bfloat16_are_numbers() -> None:
+    value = helper.make_tensor("value", onnx.TensorProto.BFLOAT16, [], [1.5])
+    kind = onnx.TensorProto.BFLOAT16
+    made = model(
+        [node("Pad", "x pads value", "y")],
+        [declared("x", (3,), kind)],
+        [declared("y", (4,), kind)],
+        {"pads": np.array([1, 0], np.int64)},
+        opset=23,
+    )
+    made.graph.initializer.append(value)
+    program = graphc.compile(load(made), graphc.spec((3,), "bfloat16"), device="reference")
+    np.testing.assert_array_equal(program(np.ones(3, np.float32)), [1.5, 1, 1, 1])

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphc import functions as f
+from graphc.dtypes import shown
 from graphc.errors import GraphError
 from graphc.ir import Array
 from graphc.trace import Tensor
@@ -99,7 +100,7 @@ def number(value: Any, otherwise: float) -> float:
     """A known array of one element as a Python number; `otherwise` for None."""
     if value is None:
         return otherwise
-    found: float = np.asarray(value).reshape(-1)[0].item()
+    found: float = shown(np.asarray(value).reshape(-1)[:1])[0].item()
     return found
 
 
