@@ -4,6 +4,7 @@ here is said by the AttributeError that its use gives."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from types import ModuleType
@@ -17,9 +18,17 @@ PAGE = Path(__file__).parent.parent / "docs" / "torch-names.md"
 HEAD = """# PyTorch's names
 
 Written by `tools/write_torch_names.py` from PyTorch {version} and from graphc; do not edit. A name
-that is the same has the same arguments, defaults and meaning. What stands for another name is also
-said by the error that its use gives.
+that is the same has the same meaning, and the same arguments and defaults, with `axis` for `dim`
+and `keepdims` for `keepdim`, but for those listed behind the names and those that say how PyTorch
+stores and runs: `{common}`.
+What stands for another name is also said by the error that its use gives.
 """
+COMMON = (
+    "device dtype inplace out size_average reduce foreach fused capturable differentiable".split()
+)
+"""Arguments of PyTorch's that nothing here has."""
+UNSAID = {"self", "args", "kwargs", "input", "params", "modules", "parameters", *COMMON}
+RENAMED = {"dim": "axis", "keepdim": "keepdims", "min_value": "min_val", "max_value": "max_val"}
 COSINE = "`lr=lambda step: low + (base - low) * (1 + math.cos(math.pi * {})) / 2`"
 """A formula that falls from `base` to `low` while {} goes from 0 to 1."""
 SCHEDULES = {
@@ -82,17 +91,38 @@ def remedy(owner: object, name: str) -> str:
     raise AssertionError(f"{name} is there")
 
 
+def lacking(title: str, owner: object, name: str) -> list[str]:
+    """The arguments of PyTorch's `name` that graphc's has not, where both can be read."""
+    theirs = getattr(torch.nn if title == "torch.nn" else torch.nn.functional, name, None)
+    theirs = getattr(torch.optim, name) if title == "torch.optim" else theirs
+    try:
+        wanted, own = (inspect.signature(f).parameters for f in (theirs, getattr(owner, name)))
+    except (TypeError, ValueError):
+        return []
+    if list(own) == ["args", "kwargs"]:
+        return []
+    return [
+        p
+        for p in wanted
+        if p not in UNSAID and p[0] != "_" and p not in own and RENAMED.get(p, p) not in own
+    ]
+
+
 def page() -> str:
     """The whole page."""
     owners = {"nn": nn, "graphc": graphc, "optim": optim}
-    parts = [HEAD.format(version=torch.__version__.split("+")[0])]
+    common = "`, `".join(COMMON)
+    parts = [HEAD.format(version=torch.__version__.split("+")[0], common=common)]
     for title, (owner, listed) in names().items():
         here = [name for name in listed if hasattr(owners[owner], name)]
         other = [name for name in listed if name not in here]
         same = ", ".join(f"`{owner}.{name}`" for name in here)
         rows = [f"| `{name}` | {remedy(owners[owner], name)} |" for name in other]
+        without = [(n, lacking(title, owners[owner], n)) for n in here]
+        left = "; ".join(f"`{n}`: `{'`, `'.join(a)}`" for n, a in without if a)
+        left = f"Arguments that are not there: {left}.\n\n" if left else ""
         parts.append(
-            f"## {title}\n\nThe same in graphc, {len(here)} of {len(listed)}: {same}.\n\n"
+            f"## {title}\n\nThe same in graphc, {len(here)} of {len(listed)}: {same}.\n\n{left}"
             f"| not in graphc | use |\n| --- | --- |\n" + "\n".join(rows) + "\n"
         )
     rows = [f"| `{name}` | {SCHEDULES[name]} |" for name in torch.optim.lr_scheduler.__all__]

@@ -32,8 +32,8 @@ NEAREST = {
     "functional": "graphc itself, as in graphc.relu(x)",
     "init": "parameter.assign(array); graphc.seed(number) sets the initial values",
     "spectral_norm": "nn.Module: divide the weight by its norm in forward",
-    "utils": "optim, whose rules have clip_grad_norm=; state_dict() and load_state_dict() keep "
-    "weights",
+    "utils": "optim, whose rules have clip_grad_norm=, for clip_grad_norm_, and nn.Module for "
+    "weight_norm and spectral_norm: divide the weight by its norm in forward",
     "weight_norm": "nn.Module: divide the weight by its norm in forward",
 }
 """Names without a layer here -> what comes nearest."""

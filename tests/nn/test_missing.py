@@ -13,6 +13,8 @@ from tests.tools import need_module
 MESSAGES = {
     "LazyLinear": "layers know their inputs' channels when they are made; the nearest is nn.Linear",
     "MaxUnpool2d": "the nearest is nn.Upsample",
+    "utils": "the nearest is optim, whose rules have clip_grad_norm=, for clip_grad_norm_, and "
+    "nn.Module for weight_norm and spectral_norm: divide the weight by its norm in forward",
     "functional": "the nearest is graphc itself, as in graphc.relu(x)",
     "Conv2D": "the nearest is nn.Conv2d",
 }
