@@ -38,7 +38,6 @@ OTHER_NAMES = {
     "convolution_relu": "conv2d",
     "convolution_transpose": "conv_transpose2d",
     "cross_entropy_loss": "cross_entropy",
-    "ctc_loss": "nll_loss",
     "depthwise_convolution": "conv2d",
     "detach": "stop_gradient",
     "div": "divide",
