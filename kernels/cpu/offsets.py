@@ -63,7 +63,8 @@ def _first_row(value: Value, consumers: list[Node]) -> int:
     before it keep the input aligned; 0 where that is not known."""
     if not value.type.rank or not value.type.size or value.type.layout.axis is not None:
         return 0
-    if not consumers or not all(isinstance(n.op, Slice) and n.outputs[0].type.size for n in consumers):
+    slices = [n for n in consumers if isinstance(n.op, Slice) and n.outputs[0].type.size]
+    if not slices or len(slices) < len(consumers):
         return 0
     axis, step = _axis(value), _row_bytes(value)
     first = min(n.op.starts[axis] for n in consumers if isinstance(n.op, Slice))
