@@ -124,6 +124,8 @@ class Ruled:
     """Parameter -> clock."""
     steps: dict[int, int] = field(default_factory=dict)
     """Of each clock."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """The steps of each parameter."""
 
     @classmethod
     def drawn(cls, model: RandomModel) -> Ruled:
@@ -170,8 +172,9 @@ class Ruled:
             options = self.options[i]
             rate = options["lr"](step - 1) if callable(options["lr"]) else options["lr"]
             kept = self.kept.setdefault(i, {"m": np.zeros_like(g), "v": np.zeros_like(g)})
-            name = type(self.rule).__name__
-            weights[i] = updated(name, weights[i], factor * g, kept, rate, step, options)
+            name, count = type(self.rule).__name__, self.counts.get(i, 0) + 1
+            self.counts[i] = count
+            weights[i] = updated(name, weights[i], factor * g, kept, rate, count, options)
 
 
 def updated(

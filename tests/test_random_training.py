@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,14 @@ class Trained:
     graph: Graph
     """The loss, a further result, and the gradients by the trainable parameters of the module."""
     clock: int
+    again: Callable[[], Program]
+    """Compiles it once more."""
+
+    def is_stale(self) -> bool:
+        """Whether a later program updates a part of its parameters alone, and it counts them
+        together."""
+        state = self.program._state.values()
+        return self.ruled.rule.is_stale(state, self.program._splits)
 
 
 class Play:
@@ -48,6 +57,11 @@ class Play:
         self.rules = [Ruled.drawn(self.model) for _ in range(self.draw.choice((1, 1, 2)))]
         made = [self.train() for _ in range(self.draw.choice((1, 2, 2, 3)))]
         self.trained = [program for program in made if program]
+        for stale in filter(Trained.is_stale, self.trained):
+            with pytest.raises(GraphError, match="their steps are counted apart: compile again"):
+                stale.program(self.model.x, self.model.ids)
+            stale.program = stale.again()
+        assert not any(map(Trained.is_stale, self.trained))
         self.loss = graphc.trace(self.model.loss(0), self.model.root, *self.model.specs)
         self.evaluated = self.compile(0)
 
@@ -80,7 +94,9 @@ class Play:
         slopes = graphc.value_and_grad(model.loss(number))
         graph = graphc.trace(lambda *a: slopes(*a), model.root, *model.specs)
         program = self.compile(number, **options)
-        return Trained(program, ruled, updated, graph, ruled.clock_of(updated))
+        clock = ruled.clock_of(updated)
+        again = lambda: self.compile(number, **options)  # noqa: E731
+        return Trained(program, ruled, updated, graph, clock, again)
 
     def meaning(self, graph: Graph) -> tuple[Array, ...]:
         state = {name: self.weights[id(p)] for name, p in self.model.root.named_parameters()}

@@ -7,8 +7,9 @@ groups: one up to 512 values, two up to 8,192.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from graphc.ir import Graph, Names, Node, Value
-from graphc.ops.join import Concat
 from graphc.passes.rewriting.rewrite import names_of, substitute
 from graphc.target import Target
 
@@ -22,25 +23,21 @@ def split_joins(graph: Graph, target: Target) -> Graph:
         return graph
     names, nodes = names_of(graph), []
     for node in graph.nodes:
-        if _is_wide(node):
-            inputs = node.inputs
-            while len(inputs) > WIDEST:
-                groups = [inputs[i : i + GROUP] for i in range(0, len(inputs), GROUP)]
-                joined = [_joined(node, group, names) for group in groups]
-                nodes += [made for made in joined if isinstance(made, Node)]
-                inputs = tuple(m.output if isinstance(m, Node) else m for m in joined)
-            node = Node(node.op, inputs, node.outputs, node.where)
-        nodes.append(node)
+        inputs = node.inputs
+        while _is_wide(node) and len(inputs) > WIDEST:
+            groups = [inputs[i : i + GROUP] for i in range(0, len(inputs), GROUP)]
+            joined = [_joined(node, group, names) for group in groups if len(group) > 1]
+            nodes += joined
+            alone = groups[-1] if len(groups[-1]) == 1 else ()
+            inputs = (*(made.output for made in joined), *alone)
+        nodes.append(replace(node, inputs=inputs))
     return substitute(graph, nodes, {})
 
 
 def _is_wide(node: Node) -> bool:
-    return isinstance(node.op, Concat) and len(node.inputs) > WIDEST
+    return node.op.concat_axis is not None and len(node.inputs) > WIDEST
 
 
-def _joined(node: Node, group: tuple[Value, ...], names: Names) -> Node | Value:
-    """A node that joins the group; the value itself if there is one alone."""
-    if len(group) == 1:
-        return group[0]
+def _joined(node: Node, group: tuple[Value, ...], names: Names) -> Node:
     (type,) = node.op.infer(*(v.type for v in group))
     return Node(node.op, group, (Value(names.fresh(node.output.name), type),), node.where)
