@@ -74,12 +74,8 @@ class Program:
         self._holders, self._changes = traced.holders, changes.count
         used = set(map(id, state.values()))
         self._held = {n: p.state for n, p in traced.parameters.items() if id(p.state) in used}
-        reads, given = traced.builder.parameters_read, set(map(id, self._held.values()))
-        self.closures = {
-            name: reads[id(buffer)][1]
-            for name, buffer in state.items()
-            if id(buffer) in reads and id(buffer) not in given
-        }
+        lines = {id(parameter.state): at for parameter, at in traced.closures}
+        self.closures = {n: lines[id(b)] for n, b in state.items() if id(b) in lines}
         """The parameters that are no arguments' and that the function reads nevertheless, by the
         name of their state, and the user's lines."""
         foreign = getattr(executable, "foreign", None)

@@ -38,6 +38,15 @@ class Traced:
     parameters: dict[str, Parameter] = field(default_factory=dict)
     """The arguments that are parameters and those of modules among them, by state name."""
 
+    @property
+    def closures(self) -> list[tuple[Parameter, tuple[str, ...]]]:
+        """The parameters that the function reads and that no argument holds, and the user's lines
+        that read them first."""
+        held = {id(p.state) for p in self.parameters.values()}
+        return [
+            (p, at) for p, at in self.builder.parameters_read.values() if id(p.state) not in held
+        ]
+
 
 @overload
 def trace(fn: Operand, offset: int = 0) -> Tensor: ...

@@ -115,9 +115,8 @@ class Update:
 
 def _refuse_closures(traced: Traced) -> None:
     """GraphError if the function reads a trainable parameter that its arguments do not hold."""
-    held = {id(p.state) for p in traced.parameters.values()}
-    for parameter, lines in traced.builder.parameters_read.values():
-        if parameter.trainable and id(parameter.state) not in held:
+    for parameter, lines in traced.closures:
+        if parameter.trainable:
             raise GraphError(
                 f"with update=, the function reads a parameter {parameter.type} that is not among "
                 "its arguments and would not be trained: give its module to compile as an "

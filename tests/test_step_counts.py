@@ -247,3 +247,17 @@ def test_an_average_begins_with_its_parameter() -> None:
     averages = own.averaged(model).state_dict()
     np.testing.assert_array_equal(averages["body.weight"], model.state_dict()["body.weight"])
     assert (averages["head.weight"] != model.state_dict()["head.weight"]).any()
+
+
+def test_a_count_that_is_no_number_is_refused() -> None:
+    """Beside all else that does not fit, and before a program counts as well."""
+    model, own = Net(), optim.Adam(lr=0.01)
+    graphc.compile(loss, model, X, update=own)
+    state = own.state_dict()
+    state["step"] = np.zeros(2, np.int32)
+    with pytest.raises(GraphError, match=r"step: expected i32\[\], got i32\[2\]"):
+        own.load_state_dict(state)
+    fresh = optim.Adam(lr=0.01)
+    fresh.load_state_dict({**own.state_dict(), "steps.body.bias": np.zeros(2, np.int32)})
+    with pytest.raises(GraphError, match=r"steps\.body\.bias: expected int32\[\], got int32\[2\]"):
+        graphc.compile(loss, Net(), X, update=fresh)

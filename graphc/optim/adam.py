@@ -15,6 +15,9 @@ from graphc.trace import Tensor
 class WithMeans(Rule):
     """Base of rules with running means, whose rates are 1 - betas."""
 
+    decoupled_weight_decay = False
+    """Whether `weight_decay` shrinks the weights themselves, and is no part of the gradient."""
+
     def __init__(
         self,
         lr: Rate,
@@ -44,6 +47,12 @@ class WithMeans(Rule):
         """The running means of the gradient and of its square, from the first two moments."""
         mean = moments[0] + (gradient - moments[0]) * (1 - self.betas[0])
         return mean, self.betas[1] * moments[1] + (1 - self.betas[1]) * (gradient * gradient)
+
+    def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight and gradient with `weight_decay` brought in."""
+        if self.decoupled_weight_decay:
+            return self.shrunk(weight, rate), gradient
+        return weight, self.decayed(weight, gradient)
 
 
 class Adam(WithMeans):
@@ -91,13 +100,11 @@ class Adam(WithMeans):
         scale = functions.sqrt(largest[0] if largest else square) / root + self.eps
         return weight - corrected_rate * (mean / scale), mean, square, *largest
 
-    def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight and gradient with `weight_decay` brought in."""
-        return weight, self.decayed(weight, gradient)
-
 
 class AdamW(Adam):
     """Adam whose `weight_decay` shrinks the weights themselves: w *= 1 - lr * weight_decay."""
+
+    decoupled_weight_decay = True
 
     def __init__(
         self,
@@ -113,9 +120,6 @@ class AdamW(Adam):
     ) -> None:
         common = clip_grad_norm, groups, ema, maximize
         super().__init__(lr, betas, eps, weight_decay, amsgrad, *common)
-
-    def decay(self, weight: Tensor, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
-        return self.shrunk(weight, rate), gradient
 
 
 def correction(step: Tensor, beta: float) -> Tensor:

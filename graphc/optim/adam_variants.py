@@ -60,10 +60,7 @@ class NAdam(WithMeans):
         scalars: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         rate, of_gradient, of_mean, root = scalars
-        if self.decoupled_weight_decay:
-            weight = self.shrunk(weight, rate)
-        else:
-            gradient = self.decayed(weight, gradient)
+        weight, gradient = self.decay(weight, gradient, rate)
         mean, square = self.means(gradient, moments)
         scale = functions.sqrt(square) / root + self.eps
         direction = of_gradient * gradient + of_mean * mean
@@ -136,10 +133,7 @@ class RAdam(WithMeans):
         scalars: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         rate, corrected_rate, rectified, enough = scalars
-        if self.decoupled_weight_decay:
-            weight = self.shrunk(weight, rate)
-        else:
-            gradient = self.decayed(weight, gradient)
+        weight, gradient = self.decay(weight, gradient, rate)
         mean, square = self.means(gradient, moments)
         adaptive = rectified / (functions.sqrt(square) + self.eps)
         scale = functions.where(functions.greater(enough, 0.5), adaptive, 1.0)

@@ -77,7 +77,8 @@ class Rule(Stateful):
         graph under construction."""
         called = type(self).__name__.lower()
         self._remember(gradients)
-        clock, counters = self._clock_for(gradients), self._counters(gradients)
+        clock = self._clock_for(gradients)
+        counters = self._counters(gradients, clock)
         self._share_random(builder, clock)
         with builder.at(Where(derived=True, function=called)):
             following = self._count(builder, clock, counters)

@@ -153,17 +153,17 @@ class Stateful:
         own = {"lr": self._clocks[0].rate, **dict(self._named())}
         own |= {self._rate_name(group): self._clocks[0].rate for group in self._groups}
         prefixes = ("step.", "steps.", "random.", *self._prefixes())
-        apart = self._steps_in(arrays)
+        counted = self._complete_steps(arrays)
         problems = [f"missing {name} : {b.type}" for name, b in own.items() if name not in arrays]
         for name, array in arrays.items():
             if name not in own and not name.startswith(prefixes):
                 problems.append(f"unexpected {name}")
             elif name in own and not fits(array, own[name].type):
                 problems.append(f"{name}: expected {own[name].type}, got {describe(array)}")
-        problems += self._problems_of({**arrays, **apart})
+        problems = problems or self._problems_of(arrays)
         if problems:
             raise GraphError("\n  ".join([f"load_state_dict: {type(self).__name__}", *problems]))
-        for name in apart.keys() - own.keys():
+        for name in counted - own.keys():
             arrays.pop(name, None)
         for group in self._groups:
             del own[self._rate_name(group)]
@@ -219,20 +219,17 @@ class Stateful:
         steps = {clock: int(arrays[f"step{self._suffix(clock)}"]) for clock in self._clocks}
         return {clock: self.rate_at(step) for clock, step in steps.items()}
 
-    def _steps_in(self, arrays: dict[str, Array]) -> dict[str, Array]:
-        """The steps of each parameter that programs count, by `steps.parameter`; those that
+    def _complete_steps(self, arrays: dict[str, Array]) -> set[str]:
+        """The names `steps.parameter` of all parameters whose steps are counted; those that
         `arrays` does not tell apart from their model's get an entry there."""
-        found = {}
+        names = set()
         for state in (state for members in self._counts.together() for state in members):
-            name, model = (
-                f"steps.{self._names[state]}",
-                f"step{self._suffix(self._clock_of[state])}",
-            )
+            name, clock = f"steps.{self._names[state]}", self._clock_of[state]
+            names.add(name)
+            model = f"step{self._suffix(clock)}"
             if name not in arrays and model in arrays:
                 arrays[name] = arrays[model]
-            if name in arrays:
-                found[name] = arrays[name]
-        return found
+        return names
 
     def _problems_of(self, arrays: Mapping[str, Array]) -> list[str]:
         """What `load_state_dict` says of parameters that count together and should not."""
@@ -276,16 +273,18 @@ class Stateful:
             self._clock_of.setdefault(state, clock)
         return clock
 
-    def _counters(self, gradients: Sequence[Gradient]) -> list[StateBuffer]:
-        """The counter of each parameter's steps."""
-        clock, states = self._clock_for(gradients), [p.state for p, _, _ in gradients]
+    def _counters(self, gradients: Sequence[Gradient], clock: Clock) -> list[StateBuffer]:
+        """The counter of each parameter's steps, in a program of that clock."""
+        states = [parameter.state for parameter, _, _ in gradients]
         members = [group.member for group in self._groups] or [self]
         if self.ema is None and not any(member.counts_steps() for member in members):
             return [clock.step] * len(states)
 
         def loaded(state: StateBuffer) -> int | None:
-            found = self._loaded.pop(f"steps.{self._names[state]}", None)
-            return None if found is None else int(found)
+            path = f"steps.{self._names[state]}"
+            if path not in self._loaded:
+                return None
+            return int(self._buffer(path, StateBuffer(0, np.int32)).numpy())
 
         def late(state: StateBuffer) -> int:
             return clock.loaded if self._names[state] in self._restored else 0

@@ -93,11 +93,16 @@ def _nearest(x: Tensor, axis: int, count: int, ratio: float, shift: float) -> Te
     return emit(ops.Take(axis), x, as_tensor(places))
 
 
+def _between_ends(extent: int, count: int) -> float:
+    """Elements from one place of the result to the next, where the ends stay where they are."""
+    return (extent - 1) / (count - 1) if count > 1 else 0.0
+
+
 def _linear(extent: int, count: int, ratio: float, align_corners: bool) -> Array:
     """[count, extent]: how much of each element each place of the result takes."""
     places = np.arange(count, dtype=np.float64)
     if align_corners:
-        source = places * ((extent - 1) / (count - 1) if count > 1 else 0.0)
+        source = places * _between_ends(extent, count)
     else:
         source = np.maximum((places + 0.5) * ratio - 0.5, 0.0)
     low = np.minimum(source.astype(np.int64), extent - 1)
@@ -130,7 +135,7 @@ def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> Array:
     """As `_linear`, of the four nearest elements, those of the edge standing for ones beyond it."""
     places = np.arange(count, dtype=np.float64)
     if align_corners:
-        source = places * ((extent - 1) / (count - 1) if count > 1 else 0.0)
+        source = places * _between_ends(extent, count)
     else:
         source = (places + 0.5) * ratio - 0.5
     matrix = np.zeros((count, extent))
@@ -147,9 +152,7 @@ def _cubic(extent: int, count: int, ratio: float, align_corners: bool) -> Array:
 def _antialiased(extent: int, count: int, ratio: float, align_corners: bool, cubic: bool) -> Array:
     """As `_linear`, of all elements under the filter, which is as wide as the image shrinks. The
     cubic is that of Keys, whose second derivative at 1 is -1 / 2."""
-    scale = ratio
-    if align_corners:
-        scale = (extent - 1) / (count - 1) if count > 1 else 0.0
+    scale = _between_ends(extent, count) if align_corners else ratio
     width = max(scale, 1.0)
     reach = (2.0 if cubic else 1.0) * width
     centers = scale * (np.arange(count)[:, None] + 0.5)
