@@ -29,6 +29,11 @@ COMMON = (
 """Arguments of PyTorch's that nothing here has."""
 UNSAID = {"self", "args", "kwargs", "input", "params", "modules", "parameters", *COMMON}
 RENAMED = {"dim": "axis", "keepdim": "keepdims", "min_value": "min_val", "max_value": "max_val"}
+MODULES = {
+    "torch.nn": torch.nn,
+    "torch.nn.functional": torch.nn.functional,
+    "torch.optim": torch.optim,
+}
 COSINE = "`lr=lambda step: low + (base - low) * (1 + math.cos(math.pi * {})) / 2`"
 """A formula that falls from `base` to `low` while {} goes from 0 to 1."""
 SCHEDULES = {
@@ -93,8 +98,7 @@ def remedy(owner: object, name: str) -> str:
 
 def lacking(title: str, owner: object, name: str) -> list[str]:
     """The arguments of PyTorch's `name` that graphc's has not, where both can be read."""
-    theirs = getattr(torch.nn if title == "torch.nn" else torch.nn.functional, name, None)
-    theirs = getattr(torch.optim, name) if title == "torch.optim" else theirs
+    theirs = getattr(MODULES[title], name)
     try:
         wanted, own = (inspect.signature(f).parameters for f in (theirs, getattr(owner, name)))
     except (TypeError, ValueError):

@@ -7,6 +7,7 @@ the kernel says how many bytes that is behind the argument.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Node, Value
@@ -21,15 +22,11 @@ def moved_inputs(node: KernelNode) -> tuple[KernelNode, tuple[int, ...]]:
     body = node.body
     if any(isinstance(n, KernelNode) for n in body.nodes):
         return node, ()
-    consumers: dict[Value, list[Node]] = {}
-    for inner in body.nodes:
-        for value in dict.fromkeys(inner.inputs):
-            consumers.setdefault(value, []).append(inner)
-    outputs = set(body.outputs)
+    consumers, outputs = body.consumers, set(body.outputs)
     rows = {
         v: first
         for v in body.inputs
-        if v not in outputs and (first := _first_row(v, consumers.get(v, [])))
+        if v not in outputs and (first := _first_row(v, consumers.get(v, ())))
     }
     if not rows:
         return node, ()
@@ -58,7 +55,7 @@ def _row_bytes(value: Value) -> int:
     return value.type.nbytes // max(value.type.shape[_axis(value)], 1)
 
 
-def _first_row(value: Value, consumers: list[Node]) -> int:
+def _first_row(value: Value, consumers: Sequence[Node]) -> int:
     """The first place of the first axis that anything reads, or one before it, so that the bytes
     before it keep the input aligned; 0 where that is not known."""
     if not value.type.rank or not value.type.size or value.type.layout.axis is not None:
@@ -67,7 +64,7 @@ def _first_row(value: Value, consumers: list[Node]) -> int:
     if not slices or len(slices) < len(consumers):
         return 0
     axis, step = _axis(value), _row_bytes(value)
-    first = min(n.op.starts[axis] for n in consumers if isinstance(n.op, Slice))
+    first = min(n.op.starts[axis] for n in slices if isinstance(n.op, Slice))
     while first * step % ALIGNMENT:
         first -= 1
     return first

@@ -50,14 +50,18 @@ class CpuTrial:
         values = (*node.inputs, *node.outputs)
         arrays = [_scratch(v.type.storage_shape, v.type.numpy_dtype) for v in values]
         arrays.append(_scratch((max(k.workspace for k in found),), np.dtype(np.uint8)))
+        arguments = {
+            name: (ctypes.c_void_p * len(arrays))(
+                *(a.ctypes.data + kernel.offset(n) for n, a in enumerate(arrays))
+            )
+            for name, kernel in numbered.items()
+        }
 
         def play(name: str) -> None:
-            function, kernel = _KERNEL(functions[name]), numbered[name]
-            places = (a.ctypes.data + kernel.offset(n) for n, a in enumerate(arrays))
-            arguments = (ctypes.c_void_p * len(arrays))(*places)
+            function = _KERNEL(functions[name])
             for phase, chunks in enumerate(numbered[name].phases):
                 for chunk in range(chunks):
-                    function(arguments, phase, chunk)
+                    function(arguments[name], phase, chunk)
 
         yield [partial(play, name) for name in numbered]
 
