@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from graphc.errors import GraphError
 from graphc.gradients.reverse import check_scalar_loss, gradients, one_like
-from graphc.ir import Graph, Where
+from graphc.ir import Graph, Type, Where
 from graphc.lines import error
 from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
@@ -95,16 +95,22 @@ class Update:
         noted = self.traced.builder.trainable_read
         noted += [(name, self.allowed[name], self.trainable[name]) for name in read]
 
+    def _input(self, name: str) -> tuple[str, Type]:
+        """What stands for a parameter's gradient; the name says what `emit` may do with it."""
+        parameter = self.allowed[name]
+        rows = self.rule.updates_rows(parameter, name)
+        return f"{name}{'.rows' * rows}", parameter.type
+
     def outline(self, graph: Graph, names: Sequence[str]) -> tuple[Graph, Buffers] | None:
         """The update alone, behind the traced `graph`, of the parameters of these names: their
         gradients are inputs. Its text tells two rules apart as that of the whole program would. The
         buffers are those of the whole program. None if a rule has an `emit` of its own, which may
-        look at how a gradient was computed."""
-        if type(self.rule).emit is not Rule.emit:
+        look at how a gradient was computed, or refuses some."""
+        if type(self.rule).emit is not Rule.emit or self.rule.only_rows:
             return None
         builder = Builder.extend(graph, self.traced.builder)
         with builder.building():
-            pairs = [(self.allowed[n], builder.input(n, self.allowed[n].type), n) for n in names]
+            pairs = [(self.allowed[n], builder.input(*self._input(n)), n) for n in names]
             self.rule.emit(builder, pairs)
         whole = builder.graph([])
         return (

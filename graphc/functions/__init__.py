@@ -17,6 +17,7 @@ from graphc.functions.array.creation import *
 from graphc.functions.array.cumulative import *
 from graphc.functions.array.elementwise import *
 from graphc.functions.array.gathering import *
+from graphc.functions.array.grouped import grouped_mm as grouped_mm
 from graphc.functions.array.indexing import *
 from graphc.functions.array.loops import *
 from graphc.functions.array.matrices import *

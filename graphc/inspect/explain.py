@@ -169,6 +169,7 @@ class Explainer:
                     " it: update= does not train it unless its module is an argument of compile",
                 )
             )
+        used += self.graph.rows(name)
         return _explanation(f"value %{name}", where, [*used, *reasons])
 
     def _loop(self, number: int, loop: Loop) -> Explanation:

@@ -16,6 +16,7 @@ from graphc.inspect.explanation import Reason
 from graphc.inspect.subject import Subject
 from graphc.ir import Graph, Node, Value
 from graphc.ops.fused import KernelNode
+from graphc.ops.indexing import TakeGrad
 from graphc.ops.scan import Scan, bodies
 from graphc.passes import pipeline
 from graphc.passes.fuse.places import ELSEWHERE, OF_RULE, TAKEN, misfit
@@ -30,6 +31,13 @@ TEMPLATES = {
     "group": "the blocks of several contractions in one launch",
     "relayout": "the same elements in another order in memory",
 }
+
+
+_ALL_ROWS = (
+    "its update writes all {} rows, though a step reads {} at most: rows without a gradient change "
+    "too by momentum, weight decay, ema= and means that decay. optim.SparseAdam, and SGD and "
+    "Adagrad without these, write the rows that a step reads"
+)
 
 
 class GraphReader:
@@ -110,6 +118,17 @@ class GraphReader:
                     if any(source is node for source in self._sources(outer)):
                         rule = self._rule(node, reader, inner)
                         yield Reason("apart", f"which reads %{inner.name}: {rule}", called(reader))
+
+    def rows(self, name: str) -> Iterator[Reason]:
+        """Why an update writes all rows of the state of this name, of which lookups read few."""
+        for old, new in self.graph.updates:
+            updated = self.made.get(new.name) if old.name == name else None
+            for value in updated.inputs if updated else ():
+                for source in self._sources(value):
+                    lookups = [n for n in _leaves(source) if isinstance(n.op, TakeGrad)]
+                    count = sum(n.inputs[0].type.size for n in lookups)
+                    if lookups and value.type.shape == old.type.shape and count < old.type.shape[0]:
+                        yield Reason("memory", _ALL_ROWS.format(old.type.shape[0], count))
 
     def _inputs(self, node: Node) -> Iterator[tuple[Value, Value]]:
         """What a node reads, and what its body calls it."""
@@ -200,3 +219,7 @@ def title(node: Node) -> str:
     """Such as `add %fc1.add (net.py:3)`."""
     lines = f" ({node.where.lines[0]})" if node.where.lines else ""
     return f"{node.op.name} %{node.outputs[0].name}{lines}"
+
+
+def _leaves(node: Node) -> tuple[Node, ...]:
+    return tuple(node.leaves) if isinstance(node, KernelNode) else ()

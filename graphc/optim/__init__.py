@@ -1,7 +1,7 @@
 """Update rules with the arguments, defaults and arithmetic of torch.optim."""
 
 from graphc.optim.adam import Adam, AdamW
-from graphc.optim.adam_variants import Adamax, NAdam, RAdam
+from graphc.optim.adam_variants import Adamax, NAdam, RAdam, SparseAdam
 from graphc.optim.large_batch import LAMB, Lion, Muon
 from graphc.optim.missing import missing as _missing
 from graphc.optim.rule import Rule
@@ -25,6 +25,7 @@ __all__ = [
     "RMSprop",
     "Rprop",
     "Rule",
+    "SparseAdam",
 ]
 
 

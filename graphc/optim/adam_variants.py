@@ -1,4 +1,4 @@
-"""Rules made of Adam: NAdam, RAdam and Adamax."""
+"""Rules made of Adam: NAdam, RAdam, Adamax and SparseAdam."""
 
 from __future__ import annotations
 
@@ -180,3 +180,42 @@ class Adamax(WithMeans):
         size = functions.abs(gradient) + self.eps
         largest = functions.maximum(self.betas[1] * moments[1], size)
         return weight - rate * (mean / largest), mean, largest
+
+
+class SparseAdam(WithMeans):
+    """Adam of tables: weights and moments of the rows that a step reads change, those of the others
+    do not decay. w -= lr * sqrt(1 - betas[1]^t) / (1 - betas[0]^t) * m / (sqrt(v) + eps) at step t.
+
+    All that it updates must be read by lookups alone (`nn.Embedding`, `embedding`, `take`):
+    GraphError otherwise.
+    """
+
+    only_rows = True
+
+    def __init__(
+        self,
+        lr: Rate = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        clip_grad_norm: float | None = None,
+        groups: Groups = (),
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(lr, betas, eps, 0.0, clip_grad_norm, groups, None, maximize)
+
+    def keeps_unread(self) -> bool:
+        return True
+
+    def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        first, second = (correction(step, beta) for beta in self.betas)
+        return (rate * functions.sqrt(second) / first,)
+
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        scalars: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:
+        mean, square = self.means(gradient, moments)
+        return weight - scalars[0] * (mean / (functions.sqrt(square) + self.eps)), mean, square

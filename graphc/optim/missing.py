@@ -14,7 +14,7 @@ _REMEDIES = {
     "docs/guide.md",
     "Optimizer": "compile's update= takes a rule; the base of all rules is optim.Rule",
 }
-_NEAREST = {"Adafactor": "Adam", "SparseAdam": "Adam"}
+_NEAREST = {"Adafactor": "Adam"}
 
 
 def missing(name: str, known: Sequence[str]) -> str:

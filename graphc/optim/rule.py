@@ -12,10 +12,12 @@ from typing import Any
 from graphc import functions
 from graphc.errors import GraphError
 from graphc.ir import NARROW, Type, Where
-from graphc.lines import user_line
+from graphc.lines import error, user_line
+from graphc.nn.parameter import Parameter
 from graphc.optim.clock import Clock
 from graphc.optim.construction import checked
 from graphc.optim.groups import Group
+from graphc.optim.rows import Lookups, RowGradient
 from graphc.optim.stateful import Gradient, Groups, Stateful
 from graphc.state import StateBuffer
 from graphc.trace import Builder, Tensor
@@ -36,6 +38,9 @@ class Rule(Stateful):
     gradients change their sign.
     """
 
+    only_rows = False
+    """Whether tables are updated by the rows that a step reads, however many these are."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
@@ -53,6 +58,11 @@ class Rule(Stateful):
             rate, step = (builder.input(name, Type((), "f32")) for name in ("rate", "step"))
             self.scalars(rate, step)
         return any(step.value in node.inputs for node in builder.nodes)
+
+    def keeps_unread(self) -> bool:
+        """Whether an element whose gradient is 0 keeps its value, and its moments theirs. Then of
+        a table only the rows that a step reads are written."""
+        return False
 
     def apply(
         self,
@@ -89,15 +99,22 @@ class Rule(Stateful):
                     for (p, _, name), counter in zip(gradients, counters, strict=True)
                 )
             }
-            scale = self._scale([gradient for _, gradient, _ in gradients])
-        for (parameter, gradient, name), counter in zip(gradients, counters, strict=True):
+            rows = self._rows(builder, gradients)
+            parts = [
+                g if r is None else r.values for (_, g, _), r in zip(gradients, rows, strict=True)
+            ]
+            scale = self._scale(parts)
+        for (parameter, _, name), counter, few, part in zip(
+            gradients, counters, rows, parts, strict=True
+        ):
             group = self._group_of(parameter, name)
             with builder.at(Where(name.rpartition(".")[0], (), True, called)):
                 buffers = self._moments[parameter.state]
                 old = [builder.read_state(parameter.state, name)]
                 old += [builder.read_state(b, f"{m}.{name}") for m, b in buffers.items()]
-                weight, *moments = map(_wide, old)
-                wide = _wide(gradient)
+                read = old if few is None else [few.of(state) for state in old]
+                weight, *moments = map(_wide, read)
+                wide = _wide(part)
                 wide = -wide if self.maximize else wide
                 scaled = wide if scale is None else wide * _cast(scale, wide)
                 scalars = tuple(_cast(s, weight) for s in shared[group, counter])
@@ -107,7 +124,31 @@ class Rule(Stateful):
                 if average is not None:
                     new = *new, self._averaged(average, new[0], following[counter])
                 for state, tensor in zip(old, new, strict=True):
-                    builder.update(state, _cast(tensor, state))
+                    changed = _cast(tensor, state)
+                    builder.update(state, changed if few is None else few.put(state, changed))
+
+    def updates_rows(self, parameter: Parameter, name: str) -> bool:
+        """Whether rows of this parameter that a step does not read need not be written by it."""
+        group = self._group_of(parameter, name)
+        member = self if group is None else group.member
+        # What a class says does not hold of a subclass that computes something else.
+        says, computes = (_definer(member, method) for method in ("keeps_unread", "apply"))
+        return self.ema is None and issubclass(says, computes) and member.keeps_unread()
+
+    def _rows(self, builder: Builder, gradients: Sequence[Gradient]) -> list[RowGradient | None]:
+        """Of each gradient the rows that lookups read, where no other row changes by it."""
+        made = {value: node for node in builder.nodes for value in node.outputs}
+        rows: list[RowGradient | None] = []
+        for parameter, gradient, name in gradients:
+            known = self.updates_rows(parameter, name)
+            found = Lookups.of(builder, made, gradient) if known else None
+            if found is None and self.only_rows:
+                raise error(
+                    f"{type(self).__name__}: expected gradients of lookups (embedding, take) alone,"
+                    f" that of {name} : {parameter.type} has other parts: update it by optim.Adam"
+                )
+            rows.append(found.rows() if found and (self.only_rows or found.are_few) else None)
+        return rows
 
     def _count(
         self, builder: Builder, clock: Clock, counters: Sequence[StateBuffer]
@@ -144,6 +185,11 @@ class Rule(Stateful):
         squares = [functions.sum(functions.square(_wide(gradient))) for gradient in gradients]
         total = functions.sqrt(sum(squares[1:], start=squares[0]))
         return functions.minimum(self.clip_grad_norm / (total + 1e-6), 1.0)
+
+
+def _definer(rule: Rule, method: str) -> type:
+    """The class that a rule has a method from."""
+    return next(kind for kind in type(rule).__mro__ if method in vars(kind))
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -94,6 +94,9 @@ class Adagrad(Rule):
     def initial(self, moment: str) -> float:
         return self.initial_accumulator_value
 
+    def keeps_unread(self) -> bool:
+        return not self.weight_decay and self.eps > 0
+
     def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
         if not self.lr_decay:
             return (rate,)

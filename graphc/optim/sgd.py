@@ -42,6 +42,9 @@ class SGD(Rule):
     def moments(self) -> tuple[str, ...]:
         return ("momentum",) if self.momentum else ()
 
+    def keeps_unread(self) -> bool:
+        return not self.momentum and not self.weight_decay
+
     def scalars(self, rate: Tensor, step: Tensor) -> tuple[Tensor, ...]:
         if not self.dampening:
             return (rate,)

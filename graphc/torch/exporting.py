@@ -65,6 +65,7 @@ def exported(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, An
                 if isinstance(part, GraphModule):
                     _mark(part.graph)
             program = program.run_decompositions(whole_decompositions())
+            _drop_checks(program.graph)
         except Exception as problem:  # whatever the model's code raises
             text = str(problem).strip() or type(problem).__name__
             if found := _UNKNOWN.search(text):
@@ -94,6 +95,14 @@ def _mark(graph: Graph) -> None:
             _stop_inputs(inner)
     assert graph.owning_module is not None
     graph.owning_module.recompile()
+
+
+def _drop_checks(graph: Graph) -> None:
+    """Leave out what PyTorch asserts of values, as `one_hot` does of its indices: it has no result,
+    and a program does not stop half-way."""
+    for node in list(graph.nodes):
+        if node.target == aten._assert_async.msg:
+            graph.erase_node(node)
 
 
 def _stop_inputs(module: GraphModule) -> None:

@@ -7,7 +7,7 @@ import math
 from graphc.ir import Value
 from graphc.kernels.cpu.index import Reader
 from graphc.kernels.cpu.shell import array_text, chunk_count, entry, make_kernel, share
-from graphc.kernels.program.axis import JOINS, only_node
+from graphc.kernels.program.axis import JOINS, only_node, overwritten
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.ops.logic import C_TYPES
@@ -30,15 +30,17 @@ def lower_scatter(node: KernelNode, target: Target) -> Kernel:
     reader = Reader(node, inner.inputs)
     operands = list(zip(inner.inputs, ("Old", "Place", "Source"), ("j", "i", "i"), strict=True))
     structs = [_structs(reader, v, n, op.axis) for v, n, _ in operands]
-    kind = C_TYPES[x.type.dtype]
+    kind, output = C_TYPES[x.type.dtype], f"arguments[{len(node.inputs)}]"
+    pairs = overwritten(node, inner)
+    kept = "".join(f"arguments[{i}] == {output}, " for i, _ in pairs) or "false, "
     settings = f"{JOINS[op.combine]}, {x.type.shape[op.axis]}, {count}, {behind}, {STRIP}"
     lines = [
         *(f"const auto* const {n.lower()}_data = {reader.pointer(v)};" for v, n, _ in operands),
-        f"scatter<{settings}>({share(units, chunks)}, ({kind}*)arguments[{len(node.inputs)}],",
+        f"scatter<{settings}>({share(units, chunks)}, {kept}({kind}*){output},",
         ",\n".join(f"    {_functor(n, i)}" for _, n, i in operands) + ");",
     ]
     sections = [array_text(reader.arrays), *structs, entry(node, lines)]
-    return make_kernel(node, sections, (chunks,), flops=indices.type.size)
+    return make_kernel(node, sections, (chunks,), flops=indices.type.size, inplace=pairs)
 
 
 def _structs(reader: Reader, value: Value, name: str, axis: int) -> str:

@@ -43,10 +43,12 @@ struct ScatterMin {
 };
 
 // old(before, j, after), place(before, i, after) and source(before, i, after) read an element,
-// out[before][j][after] is written; Rows is the number of (before, after).
+// out[before][j][after] is written, and has the old elements already if they lie `in_place`; Rows is
+// the number of (before, after).
 template <class Join, long long Rows, int Extent, int Count, int After, bool Warps, class T,
           class Old, class Place, class Source>
-GRAPHC_INLINE void scatter(T* out, const Old& old, const Place& place, const Source& source) {
+GRAPHC_INLINE void scatter(bool in_place, T* out, const Old& old, const Place& place,
+                           const Source& source) {
   constexpr int owners = Warps ? 32 : 1;
   const long long thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   const long long number = thread / owners;
@@ -54,7 +56,7 @@ GRAPHC_INLINE void scatter(T* out, const Old& old, const Place& place, const Sou
   const int lane = static_cast<int>(thread % owners);
   const int before = static_cast<int>(number / After), after = static_cast<int>(number % After);
   T* const row = out + static_cast<long long>(before) * Extent * After + after;
-  for (int j = lane; j < Extent; j += owners)
+  for (int j = lane; j < (in_place ? 0 : Extent); j += owners)
     row[static_cast<long long>(j) * After] = static_cast<T>(old(before, j, after));
   for (int first = 0; first < Count; first += owners) {
     const int i = first + lane;

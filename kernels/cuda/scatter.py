@@ -6,7 +6,7 @@ import math
 
 from graphc.kernels.cuda.index_text import Text, split_axes
 from graphc.kernels.cuda.shell import FEW_THREADS, Launches
-from graphc.kernels.program.axis import JOINS, only_node
+from graphc.kernels.program.axis import JOINS, only_node, overwritten
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.names import Names
@@ -28,10 +28,12 @@ def lower_scatter(node: KernelNode) -> Kernel:
     pointers = names.pointers(body)
     text = Text(body, pointers, names)
     sizes = f"{rows}, {extent}, {count}, {behind}, {str(warps).lower()}"
-    lines = [f"scatter<{JOINS[op.combine]}, {sizes}>(", f"    {pointers[output]},"]
+    pairs = overwritten(node, inner)
+    kept = f"{pointers[x]} == {pointers[output]}" if pairs else "false"
+    lines = [f"scatter<{JOINS[op.combine]}, {sizes}>(", f"    {kept}, {pointers[output]},"]
     for value, end in ((x, ","), (indices, ","), (elements, ");")):
         read = text.read(value, split_axes(value, op.axis, 1))
         lines += ["    [&](int before, int i, int after) {", *read, f"    }}{end}"]
-    launches = Launches(node, pointers)
+    launches = Launches(node, pointers, inplace=pairs)
     launches.add(lines, -(-rows * (32 if warps else 1) // FEW_THREADS), threads=FEW_THREADS)
     return launches.kernel(("scatter",), [text.constants])

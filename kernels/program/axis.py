@@ -94,6 +94,14 @@ def only_node(node: KernelNode, kind: type[OpT]) -> tuple[Node, OpT]:
     return inner, op
 
 
+def overwritten(node: KernelNode, inner: Node) -> tuple[tuple[int, int], ...]:
+    """The (input, output) pair of a scatter that may leave its old contents where they lie: an
+    input of the kernel that nothing else reads."""
+    x, inputs = inner.inputs[0], node.body.inputs
+    once = sum(n.inputs.count(x) for n in node.body.nodes) == 1
+    return ((inputs.index(x), 0),) if x in inputs and once else ()
+
+
 def lane_axes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     """The axes that may lie in the lanes: `axis` itself, and the last of the others."""
     others = [d for d in range(len(shape)) if d != axis and shape[d] != 1]

@@ -6,8 +6,11 @@ import functools
 import re
 from dataclasses import dataclass, replace
 
-from graphc.ir import Node
+from graphc.ir import Node, Value
 from graphc.kernels.program.calls import Call
+from graphc.ops.fused import KernelNode
+from graphc.ops.indexing import Take, TakeAlongAxis
+from graphc.ops.scatter import Scatter
 
 _COMMENT = re.compile(r"//[^\n]*\n?")
 _OWN = re.compile(r"\b[A-Za-z]\w*_(?:data)?\b")
@@ -16,8 +19,21 @@ has from elsewhere looks like that."""
 
 
 def moved_bytes(node: Node) -> int:
-    """Bytes of the inputs and outputs, once each."""
-    return sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
+    """Bytes of the inputs and outputs, once each; of a table, of what is taken from it, or put into
+    it in place."""
+    if not isinstance(node, KernelNode):
+        return sum(v.type.nbytes for v in (*node.inputs, *node.outputs))
+    body, tables = node.body, dict[Value, int]()
+    for inner in body.nodes:
+        for place, value in enumerate(inner.inputs):
+            moved = value.type.nbytes
+            if place == 0 and isinstance(inner.op, Take | TakeAlongAxis):
+                moved = inner.output.type.nbytes
+            elif place == 0 and isinstance(inner.op, Scatter):
+                moved = tables[inner.output] = inner.inputs[2].type.nbytes
+            tables[value] = tables.get(value, 0) + moved
+    values = (*body.inputs, *body.outputs)
+    return sum(min(v.type.nbytes, tables.get(v, v.type.nbytes)) for v in values)
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,7 @@ class Kernel:
     """Bytes of scratch, written and read by this kernel alone."""
     flops: int = 0
     bytes: int = 0
-    """Bytes read and written once each."""
+    """Bytes read and written, by `moved_bytes`."""
     inplace: tuple[tuple[int, int], ...] = ()
     """(input, output) pairs that may be the same memory: each element of the output is written
     by the chunk that read that element of the input, after reading it, and no other chunk or

@@ -1,6 +1,7 @@
 """Products of bf16 two at a time: the instruction, the contractions that use it, and who does not.
 
-A CPU without AVX512-BF16 is told here that it has it, and adds the products of a pair one by one.
+A CPU without AVX512-BF16 is told here that it has it, and adds the products of a pair one by one;
+one that multiplies tiles is told that it does not.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ extern "C" void add(const bfloat* x, const bfloat* y, float* sums, long n) {
 
 @pytest.fixture
 def pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = replace(build.cpu_target(), multiplies_pairs=True)
+    target = replace(build.cpu_target(), multiplies_pairs=True, multiplies_tiles=False)
     monkeypatch.setattr(build, "cpu_target", lambda: target)
 
 

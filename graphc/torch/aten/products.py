@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from graphc import functions as f
-from graphc.torch.aten.rules import aten, pull
+from graphc.torch.aten.rules import aten, dtype_of, pull
 from graphc.trace import Tensor
 
 for _name in ("mm", "bmm", "mv", "dot", "matmul"):
@@ -59,6 +61,29 @@ def pdist(x: Tensor, order: float = 2) -> Tensor:
 @aten("baddbmm")
 def baddbmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return f.baddbmm(x, a, b, beta, alpha)
+
+
+@aten("_grouped_mm")
+def grouped_mm(
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    return f.grouped_mm(a, b, offs=offs, bias=bias, out_dtype=dtype_of(out_dtype, a.dtype))
+
+
+@aten("grouped_mm_fallback", library="transformers")
+def grouped_mm_fallback(x: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    return f.grouped_mm(x, weight, offs=offs)
+
+
+@aten("grouped_mm_fallback_backward", library="transformers")
+def grouped_mm_fallback_backward(
+    x: Tensor, weight: Tensor, offs: Tensor, dy: Tensor
+) -> tuple[Tensor, ...]:
+    return pull(lambda x, weight: f.grouped_mm(x, weight, offs=offs), dy, x, weight)
 
 
 @aten("_trilinear")
