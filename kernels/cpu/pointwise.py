@@ -76,9 +76,16 @@ def _laned(
     shape = space(body, outputs[0])
     laned = [v for v in outputs if v.type.layout.axis is not None]
     lanes = lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs, places)))
-    domains = (Domain(shape or (1,), lane, width) for lane in lanes)
-    parts = (make_part(body, outputs, domain, pointers) for domain in domains)
-    return min(parts, key=lambda p: lane_cost(p.program.accesses, p.domain)).merged
+    best, least = None, math.inf
+    for lane in lanes:
+        part = make_part(body, outputs, Domain(shape or (1,), lane, width), pointers)
+        cost = lane_cost(part.program.accesses, part.domain)
+        if cost < least:
+            best, least = part, cost
+        if least <= 0.5 * width * len(outputs):
+            break  # any other axis than the last one makes every store a strided one
+    assert best is not None
+    return best.merged
 
 
 def _read(body: Graph, outputs: Sequence[Value], places: Mapping[Value, int]) -> list[Value]:

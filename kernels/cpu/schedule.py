@@ -48,15 +48,18 @@ def ranked(
     """The cheapest schedules, the best first; none if the template fits none. `lane` is the axis
     that must lie in the lanes, if one must; `contiguous` the kept axis along which the output is.
     With `window` the columns of a tile are whole windows of output pixels."""
-    found = _ranked(nest, target, lane, contiguous, window)
-    return [replace(s, roles=replace(s.roles, nest=nest)) for s in found]
+    a, b = replace(nest.a, offset=0), replace(nest.b, offset=0)
+    found = _ranked(replace(nest, a=a, b=b), target, lane, contiguous, window)
+    reads = {(a, b): (nest.a, nest.b), (b, a): (nest.b, nest.a)}
+    own = [(s, *reads[s.roles.x, s.roles.y]) for s in found]
+    return [replace(s, roles=replace(s.roles, nest=nest, x=x, y=y)) for s, x, y in own]
 
 
 @functools.lru_cache(maxsize=1024)
 def _ranked(
     nest: Nest, target: Target, lane: int | None, contiguous: int | None, window: Window | None
 ) -> tuple[Schedule, ...]:
-    """Those of every nest that equals this one: layers repeat."""
+    """Those of every nest that equals this one, from wherever it reads: layers and steps repeat."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
     for roles in _with_amx(_candidates(nest, target, lane, window)):
         if roles.allowed():

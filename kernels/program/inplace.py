@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
 from graphc.ir import Graph, Value
 from graphc.kernels.program.statement import Load, Program, Statement, Store
+
+MOST, NEAR = 4096, 64
+"""Pairs up to which all are looked at; of a larger kernel only those of an output and what it is
+made of, as far as so many values behind it tell."""
 
 _Places = dict[int, list[tuple[int, Statement]]]
 """The statements that read, or that write, a value, by the program, with their places in it."""
@@ -33,17 +38,36 @@ def inplace_pairs(
         for number in written.get(pointers[y], {}):
             stored.setdefault(number, []).append(o)
     pairs: list[tuple[int, int]] = []
+    large = len(body.inputs) * len(body.outputs) > MOST
+    made_of = [_made_of(body, y) for y in body.outputs] if large else []
+    near: dict[Value, list[int]] = {}
+    for o, values in enumerate(made_of):
+        for value in values:
+            near.setdefault(value, []).append(o)
     for i, x in enumerate(body.inputs):
         if x in operands:
             continue
         reads = read.get(pointers[x], {})
         # Only what a program that reads x stores can lie over it; what is not read lets all.
         over = stored.get(next(iter(reads)), ()) if reads else range(len(body.outputs))
-        for o in over:
+        for o in near.get(x, ()) if large else over:
             y = body.outputs[o]
             if x.type == y.type and _inplace(reads, written.get(pointers[y], {})):
                 pairs.append((i, o))
     return tuple(pairs)
+
+
+def _made_of(body: Graph, output: Value) -> list[Value]:
+    """What is read on the way to `output`, nearest first."""
+    found = {output: None}
+    waiting = deque(found)
+    while waiting and len(found) < NEAR:
+        producer = body.producers.get(waiting.popleft())
+        for value in producer.inputs if producer else ():
+            if value not in found:
+                found[value] = None
+                waiting.append(value)
+    return list(found)
 
 
 def _inplace(reads: _Places, stores: _Places) -> bool:

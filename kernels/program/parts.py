@@ -16,6 +16,10 @@ from graphc.kernels.program.names import Names, Pointers
 from graphc.kernels.program.pieces import pieces, space
 from graphc.kernels.program.statement import Program
 
+MOST = 32
+"""Outputs of a part: reading an array once more costs less than a compiler takes for a function of
+hundreds of them."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -51,7 +55,7 @@ class Part:
 
 def grouped(body: Graph) -> list[tuple[Value, ...]]:
     """The outputs in groups of one shape (of a section, where a concat makes it) that read a common
-    array of more than one element, or none."""
+    array of more than one element, or none; at most `MOST` together."""
     arrays: dict[Value, frozenset[Value]] = {
         v: frozenset((v,)) if v.type.size > 1 else frozenset() for v in body.inputs
     }
@@ -69,8 +73,9 @@ def grouped(body: Graph) -> list[tuple[Value, ...]]:
         keys: list[tuple[tuple[int, ...], Value | None]]
         keys, members = [(shape, v) for v in arrays[output]] or [(shape, None)], [output]
         for other in {group_of[key] for key in keys if key in group_of}:
-            members += groups.pop(other)
-            keys += read_by.pop(other)
+            if len(members) + len(groups[other]) <= MOST:
+                members += groups.pop(other)
+                keys += read_by.pop(other)
         groups[number], read_by[number] = members, keys
         group_of.update(dict.fromkeys(keys, number))
     order = {v: i for i, v in enumerate(body.outputs)}

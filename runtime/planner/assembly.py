@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from graphc.bits import bits
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.kernel import Kernel
@@ -29,7 +30,6 @@ from graphc.runtime.planner.tasks import (
     Task,
     Tasks,
     aligned,
-    bits,
     executable_order,
 )
 

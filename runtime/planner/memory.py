@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from graphc.bits import bits
 from graphc.runtime.planner.memory_packing import BRIEF, Flags, pack
 from graphc.runtime.planner.order import overwrites
-from graphc.runtime.planner.tasks import Tasks, bits
+from graphc.runtime.planner.tasks import Tasks
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

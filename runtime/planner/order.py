@@ -15,7 +15,8 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from graphc.runtime.planner.tasks import Task, Tasks, bits
+from graphc.bits import bits
+from graphc.runtime.planner.tasks import Task, Tasks
 
 Cost = tuple[int, int, int]
 IMPROVEMENT = 60_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphc.bits import bits
 from graphc.kernels.cuda.joined import joinable
 from graphc.runtime.plan.plan import Estimate
 from graphc.runtime.planner.beside import Demand, Machine, joined, makespan
@@ -20,7 +21,7 @@ from graphc.runtime.planner.streams import (
     stream_order,
     transitive_reduction,
 )
-from graphc.runtime.planner.tasks import Task, Tasks, bits
+from graphc.runtime.planner.tasks import Task, Tasks
 
 ROOM = 1 << 20
 """Bytes that a plan of one stream may take besides, so that parts of a joined launch which need not

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
+from graphc.bits import bits
 from graphc.runtime.planner.order import overwritable
-from graphc.runtime.planner.tasks import Tasks, bits
+from graphc.runtime.planner.tasks import Tasks
 
 FAR = 1 / 16
 """The share of all tasks that runs between two uses of a value that may be let go meanwhile. A

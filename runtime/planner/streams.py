@@ -24,9 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from graphc.bits import bits
 from graphc.runtime.planner.beside import Clock, Demand, spent
 from graphc.runtime.planner.order import ancestors
-from graphc.runtime.planner.tasks import Tasks, bits
+from graphc.runtime.planner.tasks import Tasks
 
 LOOKAHEAD = 2
 """How many tasks per stream, of those that the serial order would run next, may be picked from.

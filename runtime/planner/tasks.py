@@ -12,11 +12,11 @@ also lie in what the loop is given, its operands, and move with the iterations.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from graphc.bits import bits
 from graphc.ir import Value, Where
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import STILL, Move
@@ -144,14 +144,6 @@ class Tasks:
 def aligned(nbytes: int) -> int:
     """`nbytes` rounded up to a multiple of ALIGNMENT."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The places of the set bits, ascending."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 def executable_order(predecessors: list[int]) -> list[int]:

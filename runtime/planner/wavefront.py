@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from graphc.bits import bits
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Move
 from graphc.runtime.planner.beside import Machine
@@ -26,7 +27,7 @@ from graphc.runtime.planner.loops import LoopTask, Part, operand_name
 from graphc.runtime.planner.order import ancestors
 from graphc.runtime.planner.passing import pass_on
 from graphc.runtime.planner.schedule import arrange
-from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, bits, executable_order
+from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, executable_order
 from graphc.target import kind_of
 
 GAIN = 0.9

@@ -7,8 +7,9 @@ merging one at each group that comes before, or behind, one of the two alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from graphc.bits import bits
 from graphc.errors import PlanError
 from graphc.ir import Graph, Node, Value
 
@@ -72,8 +73,9 @@ class Partition:
         self._live ^= 1 << b
         self._next[a] = self._joined(self._next, self._previous, a, b)
         self._previous[a] = self._joined(self._previous, self._next, a, b)
-        self.members[a] += self.members.pop(b)
-        for i in self.members[a]:
+        moved = self.members.pop(b)
+        self.members[a] += moved
+        for i in moved:
             self.group[i] = a
         both = 1 << a | 1 << b
         before, after = self._before, self._after
@@ -84,7 +86,7 @@ class Partition:
         others = self._live & ~both
         for groups, reached in ((sooner & others, after), (later & others, before)):
             more = reached[a] | both
-            for group in _bits(groups):
+            for group in bits(groups):
                 reached[group] |= more
         return a
 
@@ -109,11 +111,3 @@ def _reached(order: Iterable[int], edges: Mapping[int, set[int]]) -> dict[int, i
             mask |= found[j] | 1 << j
         found[i] = mask
     return found
-
-
-def _bits(mask: int) -> Iterator[int]:
-    """The places of the set bits, ascending."""
-    while mask:
-        low = mask & -mask
-        mask ^= low
-        yield low.bit_length() - 1

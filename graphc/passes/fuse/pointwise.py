@@ -81,7 +81,15 @@ def _join_readers(graph: Graph, partition: Partition, spaces: dict[int, _Space])
     for node in graph.nodes:
         if not _fusible(node):
             continue
-        for value, producer in _direct_producers(node, producers):
+        found = list(_direct_producers(node, producers))
+        sizes = {
+            g: spaces[g].size for g in (partition.of(n) for n in (node, *(p for _, p in found)))
+        }
+        if (
+            sum(sizes.values()) > LARGEST
+        ):  # a kernel of what is small, and not a part of a large one
+            found.sort(key=lambda pair: sizes[partition.of(pair[1])])
+        for value, producer in found:
             a, b = partition.of(producer), partition.of(node)
             if a == b:
                 continue

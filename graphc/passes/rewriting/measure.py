@@ -57,8 +57,10 @@ class Weights:
 
     def of_node(self, node: Node) -> Weight:
         """What each output of `node` weighs."""
-        operands = [self.of(v) for v in node.inputs]
-        first, second = (sum(w[i] for w in operands) for i in (0, 1))
+        first = second = 0
+        for value in node.inputs:
+            own = self.of(value)
+            first, second = first + own[0], second + own[1]
         if isinstance(node.op, Reshape):
             same = node.inputs[0].type == node.output.type
             return first + (OP if same else 1), 2 * second

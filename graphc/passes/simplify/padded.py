@@ -32,6 +32,8 @@ class _Piece:
 
 def concat_of_padded(node: Node, sweep: Sweep) -> Value | None:
     """The sum as a concat, and what else it adds: exact, but that a zero keeps its sign."""
+    if Pad not in sweep.kinds:
+        return None
     terms = _terms(node, sweep)
     padded = {v: p for v in terms if (p := _piece(v, sweep)) is not None}
     for axis in sorted({p.axis for p in padded.values()}):
@@ -51,6 +53,8 @@ def concat_of_padded(node: Node, sweep: Sweep) -> Value | None:
 def joined_neighbours(node: Node, sweep: Sweep) -> Value | None:
     """The sum of two padded pieces of which one ends where the other begins: one piece, padded. So
     the gradients of many slices, which come one by one, are found to tile a value."""
+    if Pad not in sweep.kinds:
+        return None
     found = [_piece(v, sweep) for v in node.inputs if v not in sweep.shared]
     pieces = sorted((p for p in found if p is not None), key=lambda p: p.start)
     if len(pieces) != 2 or node.inputs[0].type != node.inputs[1].type:

@@ -20,6 +20,8 @@ class Sweep:
     producers: dict[Value, Node] = field(default_factory=dict)
     substitution: dict[Value, Value] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
+    kinds: set[type[Op]] = field(default_factory=set)
+    """The classes of the nodes' ops: a rule about ops that do not occur need not look."""
 
     def producer(self, value: Value) -> Node | None:
         return self.producers.get(value)
@@ -40,3 +42,4 @@ class Sweep:
         self.nodes.append(node)
         self.producers.update(dict.fromkeys(node.outputs, node))
         self.weights.add(node)
+        self.kinds.add(type(node.op))
