@@ -140,6 +140,12 @@ def cache_dir() -> Path:
     return Path(base).expanduser().absolute() / "graphc"
 
 
+def cubins() -> Path | None:
+    """A folder of compiled CUDA kernels that may travel to another machine, by GRAPHC_CUBINS."""
+    chosen = os.environ.get("GRAPHC_CUBINS")
+    return Path(chosen).expanduser().absolute() if chosen else None
+
+
 def cache_limit() -> int:
     """The most bytes that the cache may hold, by GRAPHC_CACHE_LIMIT."""
     return _given(_setting("GRAPHC_CACHE_LIMIT", _bytes), Config.cache_limit)

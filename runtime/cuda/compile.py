@@ -5,7 +5,8 @@ NVRTC, the compiler as a library (cuda-bindings and nvidia-cuda-nvrtc of `pip in
 kernel makes one `NAME-KEY.cubin`, whose key is the digest of the text, the headers that it
 includes, the options and the compiler's version, in the cache of `runtime/cache.py`. Beside it lie
 the text and the compiler's log, which says how many registers the kernel takes. NVRTC works within
-this process, so GRAPHC_COMPILE_SECONDS ends nvcc alone.
+this process, so GRAPHC_COMPILE_SECONDS ends nvcc alone. With GRAPHC_CUBINS a kernel that was
+compiled elsewhere needs no compiler (`cubins.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphc import config
 from graphc.config import denormals, early_launch
 from graphc.errors import CompileError
 from graphc.runtime import cache
 from graphc.runtime.compilers import run
+from graphc.runtime.cuda import cubins
 
 HEADERS = Path(__file__).parent.parent.parent / "kernels"
 """The folder that kernels include `cuda/....cuh` from."""
@@ -76,16 +79,24 @@ def compile_cuda(
     `where` is the user's line that it comes from, for errors; `compiler` is the one that is there
     if none is given. Raises CompileError.
     """
-    compiler = compiler or find_compiler()
     flush = "true" if denormals() == "flush" else "false"
     early = ("-DGRAPHC_EARLY_LAUNCH",) if early_launch() else ()
-    options = (*OPTIONS, f"-arch={arch}", f"-ftz={flush}", *early, *compiler.options)
-    parts = (text, _headers_digest(_includes(text)), *options, *compiler.command, compiler.version)
+    meant = (f"-arch={arch}", f"-ftz={flush}", *early)
+    digest = _headers_digest(_includes(text))
+    carried = cubins.place(folder, (text, digest, *meant)) if (folder := config.cubins()) else None
+    if carried and (found := cubins.read(carried)):
+        return Cubin(found[0], parse_usage(found[1]))
+    compiler = compiler or find_compiler()
+    options = (*OPTIONS, *meant, *compiler.options)
+    parts = (text, digest, *options, *compiler.command, compiler.version)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     with cache.opened("cuda") as folder:
         stem = folder / f"{name}-{key}"
         try:
-            return _cached(stem, key) or _compiled(text, stem, key, compiler, options)
+            image, log = _cached(stem, key) or _compiled(text, stem, key, compiler, options)
+            if carried:
+                cubins.write(carried, image, log)
+            return Cubin(image, parse_usage(log))
         except _Failed as failed:
             whose = f"kernel {name} ({where})" if where else f"kernel {name}"
             command = shlex.join([*compiler.command, *options, f"{stem}.cu"])
@@ -168,8 +179,8 @@ def _run_nvcc(path: str, file: Path, options: tuple[str, ...]) -> tuple[bytes, s
 
 def _compiled(
     text: str, stem: Path, key: str, compiler: Compiler, options: tuple[str, ...]
-) -> Cubin:
-    """Compile into the cache; the image comes last."""
+) -> tuple[bytes, str]:
+    """Compile into the cache; the image comes last. The image and the log."""
     source = cache.place(text.encode(), Path(f"{stem}.cu"))
     image, log = compiler.compile(source, options)
     cache.place(log.encode(), Path(f"{stem}.log"))
@@ -178,13 +189,13 @@ def _compiled(
         made.write_bytes(image)
         cache.seal(made, [key])
         made.replace(f"{stem}.cubin")
-    return Cubin(image, parse_usage(log))
+    return image, log
 
 
-def _cached(stem: Path, key: str) -> Cubin | None:
+def _cached(stem: Path, key: str) -> tuple[bytes, str] | None:
     image, keys = cache.unsealed(cache.read(Path(f"{stem}.cubin")))
     log = cache.read(Path(f"{stem}.log"))
-    return Cubin(image, parse_usage(log.decode())) if log is not None and key in keys else None
+    return (image, log.decode()) if log is not None and key in keys else None
 
 
 def parse_usage(log: str) -> dict[str, Usage]:

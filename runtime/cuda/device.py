@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.config import cubins
 from graphc.dtypes import Array
 from graphc.errors import CompileError, RunError
 from graphc.ir import ROW_MAJOR, Layout, Type
@@ -209,10 +210,12 @@ _LOCK = threading.Lock()
 
 @functools.cache
 def gpu_found() -> bool:
-    """Whether this machine has a GPU and what is needed to use it, a compiler included."""
+    """Whether this machine has a GPU and what is needed to use it, a compiler included, unless
+    compiled kernels were brought along."""
     try:
         find_device("cuda")
-        find_compiler()
+        if cubins() is None:
+            find_compiler()
     except (CompileError, RunError):
         return False
     return True

@@ -60,6 +60,30 @@ def test_a_kernel_is_compiled_once(compiler, monkeypatch):
     assert files[0].read_text() == TEXT
 
 
+def test_a_kernel_that_travels_needs_no_compiler(compiler, monkeypatch, tmp_path):
+    monkeypatch.setenv("GRAPHC_CUBINS", str(tmp_path / "cubins"))
+    made = compile_cuda(TEXT, "twice", "sm_90a")
+    (file,) = (tmp_path / "cubins").iterdir()
+
+    def none() -> Compiler:
+        raise CompileError("no CUDA compiler")
+
+    monkeypatch.setattr(compiling, "find_compiler", none)
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path / "another"))
+    assert compile_cuda(TEXT, "twice", "sm_90a") == made
+    for text, arch in ((TEXT.replace("2 *", "3 *"), "sm_90a"), (TEXT, "sm_80")):
+        with pytest.raises(CompileError):
+            compile_cuda(text, "twice", arch)
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(CompileError):
+        compile_cuda(TEXT, "twice", "sm_90a")
+    monkeypatch.undo()
+    monkeypatch.setenv("GRAPHC_CUBINS", str(tmp_path / "cubins"))
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path / "third"))
+    assert compile_cuda(TEXT, "twice", "sm_90a").usage == made.usage  # compiled, and kept again
+    assert len(list((tmp_path / "cubins").iterdir())) == 1
+
+
 def test_another_chip_or_text_is_another_cubin(compiler, monkeypatch):
     files = counted(monkeypatch, compiler)
     compile_cuda(TEXT, "twice", "sm_90a")

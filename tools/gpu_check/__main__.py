@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +13,16 @@ from tools.gpu_check import machine
 from tools.gpu_check.goals import CHOSEN
 from tools.gpu_check.process import ROOT, Clock
 from tools.gpu_check.report import Report
-from tools.gpu_check.stages import STAGES, Kit, play
+from tools.gpu_check.stages import SIMULATED, STAGES, Kit, play
+
+CUBINS = ROOT / "build" / "cubins"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
-    clock = Clock(60 * options.minutes)
+    clock = Clock(60 * options.minutes * (SIMULATED if options.device == "sim" else 1))
+    if options.cubins.is_dir():
+        os.environ["GRAPHC_CUBINS"] = str(options.cubins.absolute())
     failure = ""
     if options.wheels:
         failure = machine.install_missing(options.wheels, ROOT / "build" / "gpu-packages")
@@ -39,9 +44,15 @@ def parser() -> argparse.ArgumentParser:
         "if a check failed.",
     )
     parser.add_argument("--wheels", type=Path, help="a folder of wheels for what is missing")
+    parser.add_argument(
+        "--cubins",
+        type=Path,
+        default=CUBINS,
+        help="kernels that were compiled before, if it exists",
+    )
     parser.add_argument("--device", default="cuda", help="cuda or cuda:N; sim tries the kit itself")
     parser.add_argument("--out", type=Path, help="the JSON file; goes on with one of this commit")
-    parser.add_argument("--minutes", type=float, default=9.0, help="all stages together")
+    parser.add_argument("--minutes", type=float, default=6.5, help="all stages together")
     parser.add_argument("--only", help=f"of {','.join(s.name for s in STAGES)}")
     parser.add_argument("--workloads", default=",".join(CHOSEN), help="those that are measured")
     return parser

@@ -161,15 +161,15 @@ def measuring(
 
 
 STAGES = (
-    Stage("smoke", 60, smoke),
-    Stage("ops", 150, ops),
-    Stage("models", 90, models),
-    Stage("kernels", 45, kernels),
-    Stage("host", 30, told("host")),
-    Stage("bandwidth", 60, told("bandwidth")),
-    Stage("memcheck", 60, sanitizer("memcheck")),
+    Stage("smoke", 25, smoke),
+    Stage("ops", 100, ops),
+    Stage("models", 60, models),
+    Stage("memcheck", 40, sanitizer("memcheck")),
+    Stage("racecheck", 60, sanitizer("racecheck")),
+    Stage("bandwidth", 45, told("bandwidth")),
+    Stage("host", 20, told("host")),
     Stage("goals", 3600, measuring(goals.decisive)),
-    Stage("racecheck", 90, sanitizer("racecheck")),
+    Stage("kernels", 45, kernels),
     Stage("synccheck", 60, sanitizer("synccheck")),
     Stage("initcheck", 60, sanitizer("initcheck")),
     Stage("benchmarks", 3600, measuring(goals.measurements)),

@@ -1,0 +1,42 @@
+"""Compiled kernels that travel: made on one machine, loaded on another that then needs no compiler.
+
+GRAPHC_CUBINS names a folder. A file's name is the digest of a kernel's text, of the headers that it
+includes and of the options that change what it means; neither this machine's paths nor its compiler
+are in it. What the folder lacks is compiled, and added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+_SIZE = struct.Struct("<I")
+
+
+def place(folder: Path, parts: Sequence[str]) -> Path:
+    """The file of the kernel that `parts` determine: its text, headers and options."""
+    return folder / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.cubin.z"
+
+
+def read(file: Path) -> tuple[bytes, str] | None:
+    """The image and the compiler's log; None if the file is not there or broken."""
+    try:
+        whole = zlib.decompress(file.read_bytes())
+        (size,) = _SIZE.unpack_from(whole)
+    except (OSError, zlib.error, struct.error):
+        return None
+    log, image = whole[_SIZE.size : _SIZE.size + size], whole[_SIZE.size + size :]
+    return image, log.decode(errors="replace")
+
+
+def write(file: Path, image: bytes, log: str) -> None:
+    """Add a compiled kernel, whole or not at all."""
+    text = log.encode()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.{os.getpid()}")
+    partial.write_bytes(zlib.compress(_SIZE.pack(len(text)) + text + image))
+    partial.replace(file)
