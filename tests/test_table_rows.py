@@ -51,7 +51,7 @@ def batches(*shape: int) -> list[np.ndarray]:
     """Row numbers of five steps, with repeated ones and some that no row has."""
     random = np.random.default_rng(7)
     drawn = [random.integers(0, ROWS // 2, shape) for _ in range(5)]
-    drawn[1].flat[:2] = ROWS + 3
+    drawn[1].flat[:2] = ROWS + 3  # which no row has
     drawn[2][...] = 4
     return drawn
 
@@ -116,13 +116,33 @@ def test_rows_that_are_read_have_the_bits_of_an_update_of_all(
     assert not has_whole_gradient(program) and has_whole_gradient(other)
 
 
-@pytest.mark.parametrize("shape", [(1,), (2, 3), (19,)])
+@pytest.mark.parametrize("shape", [(0,), (1,), (2, 3), (19,)])
 @pytest.mark.parametrize("padding", [None, 4])
 def test_any_number_of_rows(shape: tuple[int, ...], padding: int | None) -> None:
     few, program = trained(once, optim.SGD(0.3), batches(*shape), padding=padding)
     whole, _ = trained(once, optim.SGD(0.3, ema=0.5), batches(*shape), padding=padding)
     same_bits(few, whole)
     assert not has_whole_gradient(program)
+
+
+def test_a_lookup_in_each_step_of_a_long_loop() -> None:
+    """More of them than Python calls may be inside one another."""
+    graphc.seed(0)
+    table = nn.Embedding(5_000, 3)
+
+    def loss(table: Any, x: Any) -> Any:
+        state = graphc.zeros((2, 3))
+        for number in range(1_200):
+            state = state * 0.5 + table(x[number])
+        return graphc.mean(graphc.square(state))
+
+    traced = graphc.compile(
+        loss, table, graphc.spec((1_200, 2), "i64"), update=optim.SGD(0.1), device="reference"
+    )
+    before = table.weight.numpy().copy()
+    traced(np.arange(2_400).reshape(1_200, 2) % 1_000)
+    changed = np.any(table.weight.numpy() != before, axis=1)
+    assert changed[:1_000].any() and not changed[1_000:].any()
 
 
 def test_many_rows_of_a_small_table_are_updated_as_a_whole() -> None:

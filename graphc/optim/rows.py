@@ -6,7 +6,7 @@ their numbers, so that an update costs by the rows that were read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc import functions, ops
@@ -45,75 +45,70 @@ class Lookups:
     """A gradient that is the sum of those of lookups in one table."""
 
     builder: Builder
-    made: Mapping[Value, Node]
-    """The node that makes each value of the graph."""
     gradient: Tensor
-    found: Sequence[Node]
-    """The lookups' gradients, in the order in which the sum is computed."""
+    nodes: Sequence[Node]
+    """What computes the gradient, in order: the lookups' gradients, and sums of them."""
 
     @classmethod
     def of(cls, builder: Builder, made: Mapping[Value, Node], gradient: Tensor) -> Lookups | None:
-        """None if the gradient has other parts."""
-        found = _lookups(made, gradient.value)
-        return cls(builder, made, gradient, found) if found else None
+        """None if the gradient has other parts; `made` has the node that makes each value."""
+        found: set[int] = set()
+        waiting = [gradient.value]
+        while waiting:
+            node = made.get(waiting.pop())
+            if node is None or not _is_part(node):
+                return None
+            if id(node) not in found:
+                found.add(id(node))
+                waiting += () if isinstance(node.op, ops.TakeGrad) else node.inputs
+        return cls(builder, gradient, [node for node in builder.nodes if id(node) in found])
 
     @property
-    def count(self) -> int:
-        """How many rows they read."""
-        return sum(node.inputs[0].type.size for node in self.found)
+    def read(self) -> list[Tensor]:
+        """The numbers of the rows that each lookup reads."""
+        lookups = (node for node in self.nodes if isinstance(node.op, ops.TakeGrad))
+        return [Tensor(node.inputs[0], self.builder) for node in lookups]
 
     @property
     def are_few(self) -> bool:
         """Whether it pays to update the rows that were read alone."""
-        return SMALL * self.count < self.gradient.shape[0]
+        return SMALL * sum(x.size for x in self.read) < self.gradient.shape[0]
 
     def rows(self) -> RowGradient:
         """The gradient's rows, each the sum of the same terms in the same order as in the gradient
         of all rows."""
-        count = self.count
-        read = [Tensor(node.inputs[0], self.builder) for node in self.found]
-        flat = [functions.astype(functions.reshape(x, -1), "i64") for x in read]
+        flat = [functions.astype(functions.reshape(x, -1), "i64") for x in self.read]
         whole = functions.concat(flat, 0) if len(flat) > 1 else flat[0]
+        (count,), (extent, *_) = whole.shape, self.gradient.shape
         ordered, order = self.builder.emit(ops.Sort(0, count), whole)
         # Equal numbers lie side by side: the first of each begins a row of the result.
         begins = functions.astype(functions.not_equal(ordered[1:], ordered[:-1]), "i64")
-        place = functions.cumsum(functions.pad(begins, ((1, 0),)), 0)
+        place = functions.cumsum(functions.pad(begins, ((1, 0),)), 0)[:count]
         last = ops.Scatter(0, "replace")
         slot = emit(last, functions.zeros((count,), "i64"), order, place)
-        extent = self.gradient.shape[0]
         inside = functions.logical_and(whole >= 0, whole < extent)
         slot = functions.where(inside, slot, -1)
         none = functions.full((count,), -1, dtype="i64")
         numbers = emit(last, none, place, ordered)
-        parts = iter(self._split(slot))
-        return RowGradient(numbers, self._values(self.gradient.value, parts, count))
+        return RowGradient(numbers, self._values(slot))
 
-    def _split(self, slot: Tensor) -> list[Tensor]:
-        """What each lookup reads, in numbers of rows of the result."""
-        parts, start = [], 0
-        for node in self.found:
-            kind = node.inputs[0].type
-            parts.append(functions.reshape(slot[start : start + kind.size], kind.shape))
-            start += kind.size
-        return parts
-
-    def _values(self, value: Value, parts: Iterator[Tensor], count: int) -> Tensor:
-        """`value` again, of `count` rows."""
-        node = self.made[value]
-        if isinstance(node.op, ops.TakeGrad):
-            dy = Tensor(node.inputs[1], self.builder)
-            return emit(ops.TakeGrad(0, count), next(parts), dy)
-        return emit(node.op, *(self._values(x, parts, count) for x in node.inputs))
+    def _values(self, slot: Tensor) -> Tensor:
+        """The gradient again, of as many rows as are read: `slot` says which one each is."""
+        values: dict[Value, Tensor] = {}
+        (count,), start = slot.shape, 0
+        for node in self.nodes:
+            if isinstance(node.op, ops.TakeGrad):
+                kind = node.inputs[0].type
+                part = functions.reshape(slot[start : start + kind.size], kind.shape)
+                start += kind.size
+                dy = Tensor(node.inputs[1], self.builder)
+                values[node.output] = emit(ops.TakeGrad(0, count), part, dy)
+            else:
+                values[node.output] = emit(node.op, *(values[x] for x in node.inputs))
+        return values[self.gradient.value]
 
 
-def _lookups(made: Mapping[Value, Node], value: Value) -> list[Node]:
-    """The gradients of lookups of which `value` is the sum; none if it is anything else."""
-    node = made.get(value)
-    if node is None:
-        return []
+def _is_part(node: Node) -> bool:
     if isinstance(node.op, ops.TakeGrad):
-        return [node] if node.op.axis == 0 else []
-    if not isinstance(node.op, _LINEAR):
-        return []
-    parts = [_lookups(made, x) for x in node.inputs]
-    return [part for found in parts for part in found] if all(parts) else []
+        return node.op.axis == 0
+    return isinstance(node.op, _LINEAR)
