@@ -7,7 +7,7 @@ PYTEST_WORKERS ?= 2
 CPP_FILES = $$(find benchmarks kernels runtime tests tools -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign bench gpu-check lint format clean
+.PHONY: help demo test check campaign bench gpu-check lint format clean
 
 help:            ## list these targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ -/'
@@ -17,6 +17,9 @@ demo: $(VENV)/.demo  ## train LeNet on handwritten digits; DATA=folder for MNIST
 
 test: $(VENV)/.test  ## run the test suite
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m "not slow" $(ARGS)
+
+check: $(VENV)/.dev  ## formatting, types and the tests of what changed, in two minutes
+	$(BIN)/python -m tools.check
 
 campaign: $(VENV)/.test  ## run the long tests as well; goes on where it stopped
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --resume build/campaign.txt $(ARGS)

@@ -1,0 +1,108 @@
+"""What to run before a commit: `python -m tools.check`, within two minutes.
+
+Formatting, lint and types of everything, then the tests of what differs from the last commit (of
+the last commit, where nothing does): changed test files, those called after a changed module, and
+those that import one. What is not done in time is left to `make test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SECONDS = 120.0
+CPP = ("*.h", "*.cuh", "*.cpp", "*.cu", "*.c")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="check", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="only print the tests")
+    options = parser.parse_args(arguments)
+    begin = time.monotonic()
+    changed = changed_files()
+    tests = [str(path.relative_to(ROOT)) for path in tests_of(changed)]
+    if options.list:
+        print("\n".join(tests))
+        return 0
+    tools = Path(sys.executable).parent
+    texts = [str(f) for f in changed if any(f.match(p) for p in CPP)]
+    commands = [
+        [tools / "ruff", "format", "--check", "."],
+        [tools / "ruff", "check", "."],
+        *([[tools / "clang-format", "--dry-run", "--Werror", *texts]] if texts else []),
+        [tools / "mypy"],
+    ]
+    failed = sum(subprocess.run(list(map(str, c)), cwd=ROOT).returncode != 0 for c in commands)
+    if tests:
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "not slow", *tests]
+        try:
+            left = SECONDS - (time.monotonic() - begin)
+            failed += subprocess.run(command, cwd=ROOT, timeout=left).returncode not in (0, 5)
+        except subprocess.TimeoutExpired:
+            print(f"{SECONDS:.0f} s are over: `make test` runs the rest of {len(tests)} files")
+    print(f"{len(tests)} test files, {time.monotonic() - begin:.0f} s: {'FAILED' * bool(failed)}")
+    return 1 if failed else 0
+
+
+def changed_files() -> list[Path]:
+    """Those that differ from the last commit, new ones too; else those of the last commit."""
+    different = _git("diff", "--name-only", "HEAD") + _git(
+        "ls-files", "--others", "--exclude-standard"
+    )
+    names = different or _git("diff", "--name-only", "HEAD~1", "HEAD")
+    return [path for name in names if (path := ROOT / name).is_file()]
+
+
+def tests_of(changed: Iterable[Path]) -> list[Path]:
+    """The test files of changed files: themselves first, then those called after one, then those
+    that import one."""
+    files = [path.resolve() for path in changed]
+    modules = {name for path in files for name in module_names(path)}
+    stems = {f"test_{path.stem}" for path in files}
+    ranked: list[tuple[int, Path]] = []
+    for test in sorted((ROOT / "tests").rglob("test_*.py")):
+        if test in files:
+            ranked.append((0, test))
+        elif test.stem in stems:
+            ranked.append((1, test))
+        elif modules & set(imported(test)):
+            ranked.append((2, test))
+    return [test for _, test in sorted(ranked)]
+
+
+def module_names(path: Path) -> Iterator[str]:
+    """What a Python file is imported as; kernels and runtime are also parts of the package."""
+    if path.suffix != ".py":
+        return
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    if parts[:1] in (("kernels",), ("runtime",)):
+        parts = ("graphc", *parts)
+    if parts:
+        yield ".".join(parts)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file names in imports, with what it takes from them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _git(*words: str) -> list[str]:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, env=os.environ)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())
