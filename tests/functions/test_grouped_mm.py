@@ -11,6 +11,10 @@ import graphc
 from graphc.errors import GraphError
 from tests.tools import need_module, need_nvrtc
 
+TWO = (
+    "grouped_mm: expected two matrices, or stacks of one per group, and "
+    "offs unless both are stacks, got f32"
+)
 ENDS = [
     [3, 3, 7, 12],  # all rows, one group empty
     [0, 0, 0, 0],
@@ -115,12 +119,16 @@ def test_stacks_are_multiplied_one_by_one_and_the_result_has_the_dtype_that_is_a
 @pytest.mark.parametrize(
     "shapes, options, told",
     [
-        (((4, 5), (3, 5, 2)), {}, "and offs unless both are stacks, got f32[4,5], f32[3,5,2] and"),
+        (((4, 5), (3, 5, 2)), {}, TWO),
         (((4, 5), (3, 6, 2)), {"offs": [1, 2, 3]}, "differ in what is summed"),
         (((4, 5), (3, 5, 2)), {"offs": [1, 2]}, "expected one end for each group of f32[4,5]"),
-        (((4, 5), (3, 5, 2)), {"offs": [1, 2, 3], "bias": 1.0}, "bias expected None: add it to"),
+        (
+            ((4, 5), (3, 5, 2)),
+            {"offs": [1, 2, 3], "bias": 1.0},
+            "grouped_mm: bias expected None: add it to the result",
+        ),
         (((4, 5), (3, 5, 2)), {"offs": [1.0, 2.0, 3.0]}, "expected integer indices, got f64[3]"),
-        (((3, 4, 5), (3, 5, 2)), {"offs": [1, 2, 3]}, "or stacks of one per group, and offs"),
+        (((3, 4, 5), (3, 5, 2)), {"offs": [1, 2, 3]}, TWO),
     ],
 )
 def test_what_does_not_fit_is_refused(shapes: Any, options: dict[str, Any], told: str) -> None:
