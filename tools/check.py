@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import os
 import subprocess
 import sys
 import time
@@ -100,7 +99,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def _git(*words: str) -> list[str]:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, env=os.environ)
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
     return done.stdout.splitlines() if done.returncode == 0 else []
 
 

@@ -137,10 +137,12 @@ class Rule(Stateful):
 
     def _rows(self, builder: Builder, gradients: Sequence[Gradient]) -> list[RowGradient | None]:
         """Of each gradient the rows that lookups read, where no other row changes by it."""
+        may = [self.updates_rows(parameter, name) for parameter, _, name in gradients]
+        if not any(may):
+            return [None] * len(may)
         made = {value: node for node in builder.nodes for value in node.outputs}
         rows: list[RowGradient | None] = []
-        for parameter, gradient, name in gradients:
-            known = self.updates_rows(parameter, name)
+        for (parameter, gradient, name), known in zip(gradients, may, strict=True):
             found = Lookups.of(builder, made, gradient) if known else None
             if found is None and self.only_rows:
                 raise error(

@@ -8,11 +8,12 @@ are in it. What the folder lacks is compiled, and added.
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+
+from graphc.runtime import cache
 
 _SIZE = struct.Struct("<I")
 
@@ -37,6 +38,4 @@ def write(file: Path, image: bytes, log: str) -> None:
     """Add a compiled kernel, whole or not at all."""
     text = log.encode()
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{os.getpid()}")
-    partial.write_bytes(zlib.compress(_SIZE.pack(len(text)) + text + image))
-    partial.replace(file)
+    cache.place(zlib.compress(_SIZE.pack(len(text)) + text + image), file)

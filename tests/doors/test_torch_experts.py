@@ -39,7 +39,9 @@ def registered() -> Any:
         return dx, dw
 
     ends = "(Tensor input, Tensor weight, Tensor offs"
-    library, backward = torch.library, f"{name}_backward"
+    from torch import library
+
+    backward = f"{name}_backward"
     library.custom_op(name, product, mutates_args=(), schema=f"{ends}) -> Tensor")
     library.custom_op(
         backward, gradients, mutates_args=(), schema=f"{ends}, Tensor dy) -> (Tensor, Tensor)"

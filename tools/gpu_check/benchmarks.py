@@ -35,13 +35,17 @@ def take_all(report: Report, clock: Clock, device: str, wanted: Sequence[Measure
     return left
 
 
+def command_of(each: Measurement, device: str, seconds: str = "1") -> list[str]:
+    """What Python is given to take a measurement of so many seconds."""
+    command = ["-m", MODULES[each.peer], "--variant", each.variant, "--workload", each.workload]
+    return [*command, "--mode", each.mode, "--device", device, "--seconds", seconds, "--json"]
+
+
 def measure(each: Measurement, device: str, seconds: float) -> dict[str, object] | None:
     """The JSON line of a measurement, or its `failure`; None if it took more than the seconds that
     were left. Without a GPU PyTorch runs on the CPU."""
     place = device if each.peer == "graphc" or device.startswith("cuda") else "cpu"
-    command = ["-m", MODULES[each.peer], "--variant", each.variant, "--workload", each.workload]
-    command += ["--mode", each.mode, "--device", place, "--seconds", "1", "--json"]
-    done = python(command, seconds)
+    done = python(command_of(each, place), seconds)
     if done.ended and seconds < MOST_SECONDS:
         return None
     if done.failure:

@@ -18,7 +18,7 @@ from graphc.cores import usable_cores
 from tests.cuda.records import FAKES
 from tools.driver_stub import build_stub, find_headers
 from tools.gpu_check import goals
-from tools.gpu_check.benchmarks import MODULES
+from tools.gpu_check.benchmarks import command_of
 from tools.gpu_check.process import ROOT, Clock, python
 from tools.gpu_check.stages import TESTS
 
@@ -74,9 +74,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     seen = dict.fromkeys([*goals.decisive(goals.CHOSEN), *goals.measurements(goals.CHOSEN)])
     for each in seen:
         if each.peer == "graphc" and each.mode == "train":
-            command = ["-m", MODULES["graphc"], "--variant", each.variant, "--json"]
-            command += ["--workload", each.workload, "--mode", each.mode]
-            yield each.name, [*command, "--device", "cuda", "--seconds", "0.01"]
+            yield each.name, command_of(each, "cuda", "0.01")
 
 
 def _size(folder: Path) -> int:
