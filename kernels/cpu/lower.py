@@ -5,7 +5,6 @@ from __future__ import annotations
 from graphc.kernels.cpu.attend import lower_attend
 from graphc.kernels.cpu.contract import lower_contract
 from graphc.kernels.cpu.index import lower_index
-from graphc.kernels.cpu.offsets import moved_inputs
 from graphc.kernels.cpu.pointwise import lower_pointwise
 from graphc.kernels.cpu.prefix import lower_prefix
 from graphc.kernels.cpu.reduce_text import lower_reduce
@@ -13,6 +12,7 @@ from graphc.kernels.cpu.scatter import lower_scatter
 from graphc.kernels.cpu.shell import entry, make_kernel
 from graphc.kernels.cpu.sort import lower_sort
 from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.offsets import moved_inputs
 from graphc.ops.fused import KernelNode
 from graphc.target import Target
 

@@ -34,14 +34,17 @@ COPIED_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value begins: that of an argument, and how far it moves in the loops around, the
-    outermost first: in iteration t by (t mod period) * stride bytes, as (stride, period, count)."""
+    """Where a value begins: `offset` bytes behind an argument, and how far it moves in the loops
+    around, the outermost first: in iteration t by (t mod period) * stride bytes, as (stride,
+    period, count)."""
 
     argument: int
     moves: tuple[tuple[int, int, int], ...] = ()
+    offset: int = 0
 
     def text(self) -> str:
-        terms = [
+        terms = [f" + {self.offset}ll"] if self.offset else []
+        terms += [
             f" + {f't{n}' if period >= count else f't{n} % {period}'} * {stride}ll"
             for n, (stride, period, count) in enumerate(self.moves)
             if stride and period > 1
@@ -103,8 +106,11 @@ def joinable(kernel: Kernel) -> bool:
 
 def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel:
     """The kernel that plays `parts` and takes so many addresses. Its one launch has as many blocks
-    as can have something to do at once; fewer do as well."""
-    kernels = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
+    as can have something to do at once; fewer do as well. Kernels of one text share functions."""
+    played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
+    firsts: dict[str, Kernel] = {}
+    parts = _sharing(parts, firsts)
+    kernels = {kernel.name: kernel for kernel in firsts.values()}
     headers = dict.fromkeys(h for k in kernels.values() if k.parts for h in k.parts.headers)
     if any(isinstance(part, RepeatText) and part.near for part in parts):
         headers["near"] = None
@@ -126,10 +132,27 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     ]
     multiple = math.lcm(*multiples)
     launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES, multiple=multiple)
-    flops, nbytes = (sum(getattr(k, f) for k in kernels.values()) for f in ("flops", "bytes"))
+    flops, nbytes = (sum(getattr(k, f) for k in played.values()) for f in ("flops", "bytes"))
     return Kernel(
         symbol, "joined", "\n\n".join(text) + "\n", (), 0, flops, nbytes, launches=(launch,)
     )
+
+
+def _sharing(parts: Sequence[AnyText], firsts: dict[str, Kernel]) -> list[AnyText]:
+    """`parts` with the first of kernels of one text in the place of all, which `firsts` gets."""
+
+    def shared(part: AnyText) -> AnyText:
+        if isinstance(part, RepeatText):
+            number = next((n for n, p in enumerate(part.parts) if p is part.holds), None)
+            inner = tuple(map(shared, part.parts))
+            holds = part.holds if number is None else inner[number]
+            assert holds is None or isinstance(holds, PartText), "a loop holds nothing"
+            return replace(part, parts=inner, holds=holds)
+        if part.kernel is None:
+            return part
+        return replace(part, kernel=firsts.setdefault(part.kernel.canonical_parts, part.kernel))
+
+    return list(map(shared, parts))
 
 
 def _flat(parts: Sequence[AnyText]) -> list[PartText]:

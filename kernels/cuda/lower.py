@@ -20,6 +20,7 @@ from graphc.kernels.cuda.shell import Launches
 from graphc.kernels.cuda.sort import lower_sort
 from graphc.kernels.program.counts import check_grids
 from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.offsets import moved_inputs
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.target import Target
 
@@ -52,16 +53,20 @@ def lower_cuda(
         node = conversion(node)
     if not any(v.type.size for v in node.outputs):
         return Launches(node, {}).kernel((), ())
+    # The body of a loop is one text for all iterations as it is.
+    node, offsets = (node, ()) if looped else moved_inputs(node)
     lower = TEMPLATES[node.op.template]
     if lower is lower_pointwise:
-        return _complete(node, lower_pointwise(node, along))
-    if lower is lower_reduce:
-        return _complete(node, lower_reduce(node, target.draws_tickets and not looped))
-    if lower is lower_attend:
-        return _complete(node, lower_attend(node, target.draws_tickets and not looped))
-    if lower is not lower_contract:
-        return _complete(node, lower(node))
-    return _complete(node, lower_contract(node, *_asked(target, order, looped)))
+        kernel = lower_pointwise(node, along)
+    elif lower is lower_reduce:
+        kernel = lower_reduce(node, target.draws_tickets and not looped)
+    elif lower is lower_attend:
+        kernel = lower_attend(node, target.draws_tickets and not looped)
+    elif lower is lower_contract:
+        kernel = lower_contract(node, *_asked(target, order, looped))
+    else:
+        kernel = lower(node)
+    return _complete(node, kernel, offsets)
 
 
 def lower_members(group: KernelNode) -> dict[str, Kernel]:
@@ -78,8 +83,9 @@ def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> l
     """The kernels that may compute a fused contraction, `lower_cuda`'s first."""
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
+    node, offsets = (node, ()) if looped else moved_inputs(node)
     found = contract_candidates(node, *_asked(target, "", looped))
-    return [_complete(node, kernel) for kernel in found]
+    return [_complete(node, kernel, offsets) for kernel in found]
 
 
 def _asked(
@@ -91,9 +97,11 @@ def _asked(
     return *products, order, looped, target.copies_in_bulk, finishes
 
 
-def _complete(node: KernelNode, kernel: Kernel) -> Kernel:
-    """The kernel with the gaps of its outputs; CompileError if its grids are too large."""
+def _complete(node: KernelNode, kernel: Kernel, offsets: tuple[int, ...] = ()) -> Kernel:
+    """The kernel with the offsets of its inputs and the gaps of its outputs; CompileError if its
+    grids are too large."""
     check_grids(node, kernel.launches)
+    kernel = kernel.behind(offsets) if offsets else kernel
     return replace(kernel, gaps=gaps_of(node))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Node, Value
@@ -64,7 +65,7 @@ class Kernel:
     by the chunk that read that element of the input, after reading it, and no other chunk or
     element reads it."""
     offsets: tuple[int, ...] = ()
-    """On the CPU: the first byte of each input that the function is given; () is that of all."""
+    """The first byte of each input that the functions are given; () is that of all."""
     launches: tuple[GridLaunch, ...] = ()
     parts: Parts | None = None
     """On CUDA: what a launch that has this kernel's as parts prints of it, if there can be one."""
@@ -105,7 +106,12 @@ class Kernel:
     def behind(self, offsets: tuple[int, ...]) -> Kernel:
         """The kernel whose inputs begin so many bytes behind those of its node."""
         pairs = tuple((i, o) for i, o in self.inplace if not any(offsets[i : i + 1]))
-        return replace(self, offsets=offsets, inplace=pairs)
+        moved = {i for i, offset in enumerate(offsets) if offset}
+        launches = tuple(x.without(moved) for x in self.launches)
+        parts = self.parts and replace(
+            self.parts, launches=tuple(x.without(moved) for x in self.parts.launches)
+        )
+        return replace(self, offsets=offsets, inplace=pairs, launches=launches, parts=parts)
 
     def offset(self, argument: int) -> int:
         """The first byte of an argument that the function is given."""
@@ -117,13 +123,27 @@ class Kernel:
         registers and its pointers. Kernels of one canonical text do the same."""
         if self.call is not None:
             return repr((self.call, self.choice))
-        text = _COMMENT.sub("", self.source)
-        text = re.sub(rf"\bvoid {self.name}\(", "void kernel(", text)
-        for number, launch in enumerate(self.launches):
-            text = re.sub(rf"\b{launch.symbol}\(", f"kernel{number}(", text)
+        text = re.sub(rf"\bvoid {self.name}\(", "void kernel(", _COMMENT.sub("", self.source))
         text = re.sub(r"\bnamespace (graphc::)?\w+_(space|text) \{", r"namespace \1kernel {", text)
-        numbers: dict[str, int] = {}
-        return _OWN.sub(lambda own: f"_{numbers.setdefault(own[0], len(numbers))}", text)
+        return _canonical(text, self.launches)
+
+    @functools.cached_property
+    def canonical_parts(self) -> str:
+        """The same of its parts, with all else that a joined launch prints of them."""
+        assert self.parts is not None, f"{self.name} may be part of a launch"
+        text = _canonical(_COMMENT.sub("", self.parts.text), self.joined)
+        unnamed = [replace(launch, symbol="") for launch in self.joined]
+        return repr((text, self.parts.headers, unnamed, self.held))
+
+
+def _canonical(text: str, launches: Sequence[GridLaunch]) -> str:
+    """`text` with numbers for the symbols of launches, registers and pointers, on one line: where
+    lines are wrapped depends on names."""
+    for number, launch in enumerate(launches):
+        text = re.sub(rf"\b{launch.symbol}(_hold)?\(", rf"kernel{number}\1(", text)
+    text = " ".join(text.split()).replace("( ", "(")
+    numbers: dict[str, int] = {}
+    return _OWN.sub(lambda own: f"_{numbers.setdefault(own[0], len(numbers))}", text)
 
 
 @dataclass(frozen=True)
@@ -171,3 +191,7 @@ class GridLaunch:
     patches: tuple[int, ...] = ()
     multiple: int = 1
     maps: tuple[TensorMap, ...] = ()
+
+    def without(self, arguments: Collection[int]) -> GridLaunch:
+        """The launch that owns nothing of these arguments."""
+        return replace(self, owned=tuple(i for i in self.owned if i not in arguments))

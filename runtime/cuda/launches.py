@@ -242,10 +242,10 @@ class Functions:
     def _launches(
         self, step: Launch, addresses: Addresses, stream: Any, behind: bool
     ) -> list[Issue]:
-        pointers = [addresses.of(place) for place in step.arguments]
+        kernel = self._plan.kernels[step.kernel]
+        pointers = [addresses.of(x) + kernel.offset(n) for n, x in enumerate(step.arguments)]
         if (call := self._calls.get(step.kernel)) is not None:
-            rank, declared = self._plan.kernels[step.kernel].rank, self._declared(step, addresses)
-            return [call.issue(rank, pointers, stream, **declared)]
+            return [call.issue(kernel.rank, pointers, stream, **self._declared(step, addresses))]
         driver = self._device.driver
         first, rest = (self._functions.get((step.kernel, x), []) for x in (behind, True))
         functions = [*first[:1], *rest[1:]]

@@ -299,6 +299,8 @@ class _Walk:
     ) -> PartText:
         plays = (step.stage, loops[-1].length) if loops and loops[-1].stages > 1 else ()
         found = tuple(self.run.place(place, loops) for place in places)
+        if kernel is not None and kernel.offsets:
+            found = tuple(replace(x, offset=kernel.offset(n)) for n, x in enumerate(found))
         return PartText(kernel, launch, found, waits, plays=plays)
 
     def waits(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:

@@ -28,8 +28,9 @@ class Cell(nn.Module):
         return h
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim"])
 @pytest.mark.parametrize("kind", [nn.RNNCell, nn.GRUCell])
-def test_an_unrolled_network_has_as_many_texts_for_any_length(kind: type[Any]) -> None:
+def test_an_unrolled_network_has_as_many_texts_for_any_length(kind: type[Any], device: str) -> None:
     """And trains as it does on NumPy."""
 
     def loss(model: Any, x: Any, h: Any, steps: int) -> Any:
@@ -39,13 +40,13 @@ def test_an_unrolled_network_has_as_many_texts_for_any_length(kind: type[Any]) -
     for steps in (8, 14):
         x = rng.standard_normal((steps, 8, 16)).astype(np.float32)
         h = rng.standard_normal((8, 16)).astype(np.float32)
-        for device in ("cpu", "reference"):
+        for where in (device, "reference"):
             model = Cell(kind)
             program = graphc.compile(
-                loss, model, x, h, steps, update=optim.SGD(lr=0.1), device=device
+                loss, model, x, h, steps, update=optim.SGD(lr=0.1), device=where
             )
             losses.append([float(program(x, h)) for _ in range(3)])
-            if device == "cpu":
+            if where == device:
                 counts.append(texts(program))
         np.testing.assert_allclose(losses[-1], losses[-2], rtol=1e-5)
     assert counts[0] == counts[1]
@@ -68,9 +69,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("streams", [1, 3])
+@pytest.mark.parametrize(("device", "streams"), [("cpu", 1), ("cpu", 3), ("sim", 2)])
 @pytest.mark.parametrize("case", CASES)
-def test_slices_are_read_where_they_lie(case: str, streams: int) -> None:
+def test_slices_are_read_where_they_lie(case: str, device: str, streams: int) -> None:
     shape, function = CASES[case]
 
     def both(x: Any) -> Any:
@@ -82,7 +83,7 @@ def test_slices_are_read_where_they_lie(case: str, streams: int) -> None:
         return graphc.value_and_grad(loss)(x)
 
     x = rng.standard_normal(shape).astype(np.float32)
-    program = graphc.compile(both, x, device="cpu", streams=streams, threads=2)
+    program = graphc.compile(both, x, device=device, streams=streams)
     right = graphc.compile(both, x, device="reference")
     for got, want in zip(flat(program(x)), flat(right(x)), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
@@ -94,22 +95,24 @@ def flat(value: Any) -> list[np.ndarray]:
     return [np.asarray(value)]
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "bool"])
-def test_offsets_of_other_dtypes(dtype: str) -> None:
+def test_offsets_of_other_dtypes(dtype: str, device: str) -> None:
     x = (rng.standard_normal((96, 64)) * 3).astype("float32" if dtype == "bfloat16" else dtype)
 
     def function(x: Any) -> Any:
         return [graphc.where(x[i] > 0, x[i + 1], x[i]) for i in range(0, 90, 9)]
 
     spec = graphc.spec(x.shape, dtype)
-    program = graphc.compile(function, spec, device="cpu")
+    program = graphc.compile(function, spec, device=device)
     right = graphc.compile(function, spec, device="reference")
     for got, want in zip(program(x), right(x), strict=True):
         np.testing.assert_array_equal(got, want)
     assert texts(program) < 10
 
 
-def test_state_and_loops_are_read_behind_their_start() -> None:
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_state_and_loops_are_read_behind_their_start(device: str) -> None:
     class Table(nn.Module):
         def __init__(self) -> None:
             self.rows = nn.Parameter(rng.standard_normal((12, 16)).astype(np.float32))
@@ -123,13 +126,14 @@ def test_state_and_loops_are_read_behind_their_start() -> None:
 
     x = rng.standard_normal((6, 8, 16)).astype(np.float32)
     model = Table()
-    program = graphc.compile(model, x, device="cpu", threads=2)
+    program = graphc.compile(model, x, device=device)
     right = graphc.compile(model, x, device="reference")
     for got, want in zip(flat(program(x)), flat(right(x)), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
-def test_a_row_that_is_overwritten_is_not_the_whole() -> None:
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_a_row_that_is_overwritten_is_not_the_whole(device: str) -> None:
     """What begins inside an input may not be given its memory."""
 
     def function(x: Any) -> Any:
@@ -137,7 +141,7 @@ def test_a_row_that_is_overwritten_is_not_the_whole() -> None:
         return graphc.sum(y[16:32] * 2.0 + 1.0, 0), y[:16] - y[16:32]
 
     x = rng.standard_normal((32, 16)).astype(np.float32)
-    program = graphc.compile(function, x, device="cpu")
+    program = graphc.compile(function, x, device=device)
     for kernel in program.plan.kernels.values():
         assert all(not kernel.offset(i) for i, _ in kernel.inplace)
     e = np.exp(x)

@@ -48,7 +48,24 @@ def recurrent(cell: str, batch: int = BATCH) -> tuple[Any, tuple[Any, ...], Any]
     return Recurrent(cell), specs, graphc.mse_loss
 
 
+class Unrolled(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.cell = nn.RNNCell(16, 16)
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        state = x[0]
+        for step in range(1, x.shape[0]):
+            state = self.cell(x[step], state)
+        return state
+
+
+def unrolled(steps: int = STEPS) -> tuple[Any, tuple[Any, ...], Any]:
+    """A network whose steps differ by the place of a row, so that they share functions."""
+    return Unrolled(), (graphc.spec((steps, 8, 16)), graphc.spec((8, 16))), graphc.mse_loss
+
+
 MODELS = {
+    "unrolled": unrolled,
     "mlp": mlp,
     "LSTM": lambda: recurrent("LSTM"),
     "GRU": lambda: recurrent("GRU"),
@@ -121,6 +138,21 @@ def test_it_leaves_the_same_bits(name: str, check: str, joins: pytest.MonkeyPatc
         assert np.array_equal(together(x, y), apart(x, y))
     states = one.state_dict(), other.state_dict()
     assert all(np.array_equal(states[0][k], states[1][k]) for k in states[0])
+
+
+def test_steps_that_differ_by_the_place_of_a_row_share_functions(
+    clean_environment: pytest.MonkeyPatch,
+) -> None:
+    """So the text of the launch grows by calls alone."""
+
+    def text(steps: int) -> str:
+        clean_environment.setitem(MODELS, "unrolled", lambda: unrolled(steps))
+        (run,) = plan_of("unrolled").joined
+        return run.kernel.source
+
+    short, long = text(8), text(14)
+    assert short.count("GRAPHC_INLINE void") == long.count("GRAPHC_INLINE void")
+    assert len(re.findall(r"Argument\{p\d+ \+ 6656ll\}", long)) == 2  # x[13], both ways
 
 
 def waiting(plan: Plan) -> list[Part]:
