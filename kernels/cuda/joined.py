@@ -9,7 +9,7 @@ the launch must not be read through a cache that does not see it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.kernels.cuda.near import NearPlace, NearRows, loop_text
@@ -109,13 +109,13 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     as can have something to do at once; fewer do as well. Kernels of one text share functions."""
     played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
     firsts: dict[str, Kernel] = {}
-    parts = _sharing(parts, firsts)
+    shared = {name: firsts.setdefault(k.canonical_parts, k) for name, k in played.items()}
     kernels = {kernel.name: kernel for kernel in firsts.values()}
     headers = dict.fromkeys(h for k in kernels.values() if k.parts for h in k.parts.headers)
     if any(isinstance(part, RepeatText) and part.near for part in parts):
         headers["near"] = None
     symbol = f"{name}_joined"
-    lines, most = _Lines().written(parts, 0)
+    lines, most = _Lines(shared).written(parts, 0)
     holding = [p.holds for p in parts if isinstance(p, RepeatText) and p.holds]
     multiples = (p.kernel.joined[p.launch].multiple for p in holding if p.kernel)
     alone = any(p.kernel.fills for p in holding if p.kernel)
@@ -138,23 +138,6 @@ def joined_kernel(name: str, parts: Sequence[AnyText], arguments: int) -> Kernel
     )
 
 
-def _sharing(parts: Sequence[AnyText], firsts: dict[str, Kernel]) -> list[AnyText]:
-    """`parts` with the first of kernels of one text in the place of all, which `firsts` gets."""
-
-    def shared(part: AnyText) -> AnyText:
-        if isinstance(part, RepeatText):
-            number = next((n for n, p in enumerate(part.parts) if p is part.holds), None)
-            inner = tuple(map(shared, part.parts))
-            holds = part.holds if number is None else inner[number]
-            assert holds is None or isinstance(holds, PartText), "a loop holds nothing"
-            return replace(part, parts=inner, holds=holds)
-        if part.kernel is None:
-            return part
-        return replace(part, kernel=firsts.setdefault(part.kernel.canonical_parts, part.kernel))
-
-    return list(map(shared, parts))
-
-
 def _flat(parts: Sequence[AnyText]) -> list[PartText]:
     found: list[PartText] = []
     for part in parts:
@@ -163,9 +146,11 @@ def _flat(parts: Sequence[AnyText]) -> list[PartText]:
 
 
 class _Lines:
-    """Statements, and how many blocks have been given parts since all waited."""
+    """Statements, and how many blocks have been given parts since all waited. In the place of a
+    kernel, by its name, the functions of a `shared` one are called."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Mapping[str, Kernel]) -> None:
+        self.shared = shared
         self.first = self.most = 0
         self.holds: PartText | None = None
 
@@ -177,7 +162,7 @@ class _Lines:
                 lines += self.wait() if part.waits else []
                 loop = self.loop(part, depth) if part.near is None else self.near(part, part.near)
                 if part.holds:
-                    loop = ["{", *(f"  {x}" for x in (*_hold(part.holds), *loop)), "}"]
+                    loop = ["{", *(f"  {x}" for x in (*self.hold(part.holds), *loop)), "}"]
                 lines += loop
             else:
                 lines += self.part(part, depth)
@@ -197,7 +182,7 @@ class _Lines:
             assert isinstance(part, PartText) and part.kernel, (
                 "a part of a kernel, whose rows are near"
             )
-            call = _call(part.kernel, part, part is repeat.holds, places)
+            call = self.call(part.kernel, part, part is repeat.holds, places)
             settings = f"<{part.kernel.joined[part.launch].block[0]}, {shared}>"
             calls.append([call[0].replace("play(", f"near.play{settings}(", 1), *call[1:]])
         self.first = max(self.first, near.blocks)
@@ -210,7 +195,8 @@ class _Lines:
             lines += self.wait()
         elif self.first or part.own:
             lines.append("__syncthreads();")
-        call = _copy(part) if part.kernel is None else _call(part.kernel, part, part is self.holds)
+        holds = part is self.holds
+        call = _copy(part) if part.kernel is None else self.call(part.kernel, part, holds)
         if part.plays:
             t, (first, count) = f"t{depth - 1}", part.plays
             call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
@@ -228,34 +214,35 @@ class _Lines:
         self.first = 0
         return ["grid_barrier(&joined_word);"]
 
+    def hold(self, part: PartText) -> list[str]:
+        assert part.kernel is not None, "a copy holds nothing"
+        kernel = self.shared[part.kernel.name]
+        function = f"{kernel.name}_part::{kernel.joined[part.launch].symbol}_hold("
+        # What it reads is the same in all iterations; of the others it gets the first one's.
+        places = ["held", "blockIdx.x", *(replace(place, moves=()).text() for place in part.places)]
+        return [f"{kernel.name}_part::Held held;", *wrapped(function, places, ");")]
 
-def _hold(part: PartText) -> list[str]:
-    assert part.kernel is not None, "a copy holds nothing"
-    function = f"{part.kernel.name}_part::{part.kernel.joined[part.launch].symbol}_hold("
-    # What it reads is the same in all iterations; of the others it gets the first one's.
-    places = ["held", "blockIdx.x", *(replace(place, moves=()).text() for place in part.places)]
-    return [f"{part.kernel.name}_part::Held held;", *wrapped(function, places, ");")]
-
-
-def _call(
-    kernel: Kernel,
-    part: PartText,
-    holds: bool = False,
-    near: Sequence[NearPlace | None] = (),
-) -> list[str]:
-    symbol = kernel.joined[part.launch].symbol
-    block = "HoldingBlock(block, held)" if holds else "block"
-    found = near or [None] * len(part.places)
-    places = [
-        place.text() if line is None else line.text("t0")
-        for place, line in zip(part.places, found, strict=True)
-    ]
-    places = [f"NearBlock({block})" if near else block, *places]
-    return [
-        "play(dynamic_shared, [&](const auto& block) {",
-        *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),
-        "});",
-    ]
+    def call(
+        self,
+        kernel: Kernel,
+        part: PartText,
+        holds: bool = False,
+        near: Sequence[NearPlace | None] = (),
+    ) -> list[str]:
+        kernel = self.shared[kernel.name]
+        symbol = kernel.joined[part.launch].symbol
+        block = "HoldingBlock(block, held)" if holds else "block"
+        found = near or [None] * len(part.places)
+        places = [
+            place.text() if line is None else line.text("t0")
+            for place, line in zip(part.places, found, strict=True)
+        ]
+        places = [f"NearBlock({block})" if near else block, *places]
+        return [
+            "play(dynamic_shared, [&](const auto& block) {",
+            *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),
+            "});",
+        ]
 
 
 def _copy(part: PartText) -> list[str]:

@@ -208,14 +208,14 @@ class _Run:
                 alone, within = alone + a, within + b
         return alone, within
 
-    def place(self, place: Range, loops: Sequence[Loop]) -> Place:
-        """Where a value begins, by an argument that it shares with others of its first byte."""
+    def place(self, place: Range, loops: Sequence[Loop], offset: int = 0) -> Place:
+        """Where `offset` bytes behind the first of a value lie, by an argument that it shares with
+        others of its first byte."""
         key = place.segment, place.start
         self.pointers.setdefault(key, place)
         moves = zip(place.moves, loops, strict=False)
-        return Place(
-            list(self.pointers).index(key), tuple((m.stride, m.period, x.count) for m, x in moves)
-        )
+        found = tuple((m.stride, m.period, x.count) for m, x in moves)
+        return Place(list(self.pointers).index(key), found, offset)
 
 
 class _Walk:
@@ -298,9 +298,8 @@ class _Walk:
         loops: Sequence[Loop],
     ) -> PartText:
         plays = (step.stage, loops[-1].length) if loops and loops[-1].stages > 1 else ()
-        found = tuple(self.run.place(place, loops) for place in places)
-        if kernel is not None and kernel.offsets:
-            found = tuple(replace(x, offset=kernel.offset(n)) for n, x in enumerate(found))
+        offsets = [kernel.offset(n) if kernel else 0 for n in range(len(places))]
+        found = tuple(self.run.place(x, loops, o) for x, o in zip(places, offsets, strict=True))
         return PartText(kernel, launch, found, waits, plays=plays)
 
     def waits(self, reads: Sequence[Range], writes: Sequence[Range], alone: bool) -> bool:

@@ -83,7 +83,7 @@ def test_slices_are_read_where_they_lie(case: str, device: str, streams: int) ->
         return graphc.value_and_grad(loss)(x)
 
     x = rng.standard_normal(shape).astype(np.float32)
-    program = graphc.compile(both, x, device=device, streams=streams)
+    program = graphc.compile(both, x, device=device, streams=streams, threads=2)
     right = graphc.compile(both, x, device="reference")
     for got, want in zip(flat(program(x)), flat(right(x)), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
@@ -126,7 +126,7 @@ def test_state_and_loops_are_read_behind_their_start(device: str) -> None:
 
     x = rng.standard_normal((6, 8, 16)).astype(np.float32)
     model = Table()
-    program = graphc.compile(model, x, device=device)
+    program = graphc.compile(model, x, device=device, threads=2)
     right = graphc.compile(model, x, device="reference")
     for got, want in zip(flat(program(x)), flat(right(x)), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)

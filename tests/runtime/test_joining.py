@@ -116,7 +116,7 @@ def test_a_small_training_step_is_one_launch(name: str) -> None:
     assert f"joined: steps 0 to {run.stop - 1} as one launch" in "\n".join(plan.notes)
 
 
-@pytest.mark.parametrize("name", first_quick(2, MODELS))
+@pytest.mark.parametrize("name", first_quick(3, MODELS))
 @pytest.mark.parametrize("check", ["", "race"])
 def test_it_leaves_the_same_bits(name: str, check: str, joins: pytest.MonkeyPatch) -> None:
     if check:
