@@ -32,7 +32,7 @@ from benchmarks.run import Model, loss_fn
 from benchmarks.workload import RATES, Workload
 from benchmarks.workloads import find
 from graphc import optim
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.runtime.plan.plan import Launch, Plan, all_steps
 
 HEADER = (

@@ -25,7 +25,7 @@ from benchmarks.measure import Case, GpuStep, main
 from benchmarks.workload import RATES, Data, Workload
 from graphc import nn, optim
 from graphc.program import Program
-from graphc.runtime import build
+from graphc.runtime.compilers import shared_objects
 from graphc.runtime.cuda import CudaExecutable
 
 VARIANTS = (
@@ -121,8 +121,8 @@ def prepare(case: Case) -> Callable[[], Any]:
         os.environ["GRAPHC_WGMMA"] = "1"
         os.environ["GRAPHC_TMA"] = str(int(case.variant == "wgmma_tma"))
     if case.variant == "bfloat16_pairs":
-        target = replace(build.cpu_target(), multiplies_tiles=False)
-        build.cpu_target = lambda: target
+        target = replace(shared_objects.cpu_target(), multiplies_tiles=False)
+        shared_objects.cpu_target = lambda: target
     data, workload = case.workload.data(), case.workload
     x, y, step = data.x, data.y, compiled(workload, data, case.mode, options)
     if case.mode == "forward":

@@ -2,18 +2,18 @@
 
 from graphc import functions as _functions
 from graphc import nn, optim, text
-from graphc.batching import vmap
-from graphc.errors import CompileError, GraphError, PlanError, RunError
+from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.functions import *  # noqa: F403
 from graphc.functions.hints import missing as _missing
 from graphc.gradients.reverse import grad, value_and_grad
 from graphc.nn.initialize import seed
 from graphc.program import Program, compile
+from graphc.program.debug_print import show, tap
+from graphc.program.tracing import trace
+from graphc.program.vmap import vmap
+from graphc.program.weights import load_weights, save_weights
 from graphc.pytorch import from_torch, to_torch
-from graphc.showing import show, tap
 from graphc.trace import Tensor, spec
-from graphc.tracing import trace
-from graphc.weights import load_weights, save_weights
 
 __version__ = "0.1.0"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from graphc import config
-from graphc.cores import usable_cores
-from graphc.errors import CompileError, GraphError, PlanError, RunError
+from graphc.base import config
+from graphc.base.cores import usable_cores
+from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from graphc.nn.module import Module
 
 
@@ -89,7 +89,7 @@ def _memory(options: argparse.Namespace) -> Iterator[str]:
 def _profile(options: argparse.Namespace) -> Iterator[str]:
     if options.repeats < 1:
         raise GraphError(f"profile: expected at least 1 for --repeats, got {options.repeats}")
-    profile = _find(options.program, "profile").profile_of_made_up(options.repeats)
+    profile = _find(options.program, "profile").profile_random_inputs(options.repeats)
     yield profile.by_module() if options.by_module else str(profile)
     if options.trace:
         profile.to_chrome_trace(options.trace)
@@ -177,7 +177,7 @@ def doctor() -> Iterator[str]:
 
 def cache_lines(clear: bool) -> Iterator[str]:
     """The cache's folder and size in files and bytes; `clear` removes what graphc put there."""
-    from graphc.runtime import cache
+    from graphc.runtime.compilers import cache
 
     folder, found = config.cache_dir(), cache.entries()
     count, nbytes = sum(entry.files for entry in found), sum(entry.nbytes for entry in found)
@@ -189,7 +189,7 @@ def cache_lines(clear: bool) -> Iterator[str]:
 
 def _compiles() -> bool:
     """Whether there is a compiler for the CPU's kernels."""
-    from graphc.runtime.compilers import find_compiler
+    from graphc.runtime.compilers.compiler import find_compiler
 
     try:
         return bool(find_compiler())
@@ -198,8 +198,8 @@ def _compiles() -> bool:
 
 
 def _compiler_lines() -> Iterator[str]:
-    from graphc.runtime.build import cpu_target
-    from graphc.runtime.compilers import find_compiler
+    from graphc.runtime.compilers.compiler import find_compiler
+    from graphc.runtime.compilers.shared_objects import cpu_target
 
     target = cpu_target()
     first, second = (nbytes // 1024 for nbytes in (target.caches.first, target.caches.second))

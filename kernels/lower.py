@@ -1,4 +1,5 @@
-"""Lowering: a fused node and a target become a kernel."""
+"""Lowering: a fused node and a target become a kernel. What runs kernels asks for them here, and
+imports no printer of a device."""
 
 from __future__ import annotations
 
@@ -6,14 +7,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from graphc.base.target import Target
 from graphc.ir import Node
-from graphc.kernels.cpu.contract import contract_candidates
+from graphc.kernels.cpu.contract.contract import contract_candidates
 from graphc.kernels.cpu.lower import lower_cpu
-from graphc.kernels.cpu.transpose import lower_relayout
+from graphc.kernels.cpu.pointwise.transpose import lower_relayout
+from graphc.kernels.cuda.joined.joined_launch import joined_kernel as joined_kernel
+from graphc.kernels.cuda.library.library_call import call_kernel as call_kernel
+from graphc.kernels.cuda.library.library_call import call_of as call_of
 from graphc.kernels.cuda.lower import cuda_candidates, lower_cuda
+from graphc.kernels.cuda.lower import lower_members as lower_members
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.ops.fused import KernelNode
-from graphc.target import Target
 
 CANDIDATES: dict[str, Callable[[KernelNode, Target, bool], list[Kernel]]] = {
     "cpu": lambda node, target, looped: list(contract_candidates(node, target)),

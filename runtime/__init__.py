@@ -1,4 +1,4 @@
-"""When and where kernels run: the plan, its streams and memory, the verifier, and the devices."""
+"""Plans and the devices that play them: streams, memory, the verifier, CPU, CUDA, the simulator."""
 
 if __name__ == "graphc.runtime":
     import graphc.runtime.proof  # noqa: F401 (plans prove themselves by it)

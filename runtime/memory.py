@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from graphc.errors import GraphError, RunError
-from graphc.runtime.planner.memory_exact import pack_exactly
-from graphc.runtime.planner.memory_packing import LONG, Flags, pack
+from graphc.base.errors import GraphError, RunError
+from graphc.runtime.planner.memory.exact import pack_exactly
+from graphc.runtime.planner.memory.packing import LONG, Flags, pack
 from graphc.runtime.planner.tasks import aligned
 
 COLUMNS = ("id", "lower", "upper", "size")

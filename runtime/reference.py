@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from graphc import config
-from graphc.dtypes import Array
-from graphc.errors import RunError
-from graphc.interpret import evaluate
+from graphc.base import config
+from graphc.base.dtypes import Array
+from graphc.base.errors import RunError
+from graphc.base.locks import HOST, refuse_reentry
 from graphc.ir import Graph
-from graphc.locks import HOST, refuse_reentry
-from graphc.runtime.nan import first_nan, kernel_name
-from graphc.runtime.timing import Timing, timing
-from graphc.state import StateBuffer, wrote
+from graphc.ir.interpret import evaluate
+from graphc.ir.state import StateBuffer, wrote
+from graphc.runtime.checks.nan import first_nan, kernel_name
+from graphc.runtime.tuning.timing import Timing, timing
 
 
 class ReferenceExecutable:

@@ -23,11 +23,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Tests replace parts of the package, which no key of a plan knows. tests/runtime/test_plans.py
-    # lets plans be found.
+    # Tests replace parts of the package, which no key of a plan knows. Those of
+    # tests/runtime/test_plan_store.py let plans be found.
     os.environ.setdefault("GRAPHC_PLAN_CACHE", "0")
-    # What is compiled without saying so depends on no measurement. tests/runtime/test_chooser.py
-    # lets it.
+    # What is compiled without saying so depends on no measurement. Those of
+    # tests/runtime/test_stream_autotuner.py let it.
     os.environ.setdefault("GRAPHC_NUM_STREAMS", "1")
     register(config)
 
@@ -59,6 +59,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compiled for the CPU has its graph, its plan and the texts of its kernels, which no
     compiler is given; it cannot be called."""
-    monkeypatch.setattr("graphc.runtime.units.building", lambda _: nullcontext(lambda: None))
+    monkeypatch.setattr(
+        "graphc.runtime.compilers.translation_units.building", lambda _: nullcontext(lambda: None)
+    )
     loaded = SimpleNamespace(run=None)
     monkeypatch.setattr("graphc.runtime.cpu.executable.load", lambda *_: loaded)

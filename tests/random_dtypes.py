@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import graphc
-from graphc.dtypes import convert, widened
-from graphc.errors import GraphError
-from graphc.interpret import evaluate
+from graphc.base.dtypes import convert, widened
+from graphc.base.errors import GraphError
 from graphc.ir import FLOATS, Graph
+from graphc.ir.interpret import evaluate
 
 EXTENTS = (0, 1, 1, 2, 3, 3, 5, 16, 17, 33)
 DTYPES = ("bool", "u8", "i8", "i32", "i64", "f16", "bf16", "f32", "f64")

@@ -14,7 +14,7 @@ import numpy as np
 
 import graphc
 from graphc import nn, optim
-from graphc.interpret import evaluate
+from graphc.ir.interpret import evaluate
 
 SECONDS, SECONDS_PER_NODE = 15.0, 0.02
 """Of all processors, compilers' included, that compiling may take, and for each traced node."""

@@ -172,7 +172,7 @@ def disagreement(seed: int, device: str, dtype: str = "float32", **options: Any)
     specs = [graphc.spec(s.shape, dtype) for s in program.specs]
     got = graphc.compile(program, *specs, device=device, **options)(*arrays)
     graph = graphc.trace(program, *[graphc.spec(s.shape, "float64") for s in program.specs])
-    from graphc.interpret import evaluate
+    from graphc.ir.interpret import evaluate
 
     expected, _ = evaluate(graph, [a.astype(np.float64) for a in arrays], {})
     worst = 0.0

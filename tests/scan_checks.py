@@ -10,14 +10,14 @@ import numpy as np
 
 import graphc
 from graphc import optim
-from graphc.interpret import evaluate
+from graphc.base.target import Target
 from graphc.ir import Graph
+from graphc.ir.interpret import evaluate
 from graphc.ops.constant import PLACED, Constant
-from graphc.ops.scan import bodies
+from graphc.ops.loops.scan import bodies
 from graphc.passes.pipeline import AFTER_GRADIENT, OPTIONAL
 from graphc.passes.rewriting.runner import run_passes
 from graphc.program import Program
-from graphc.target import Target
 from graphc.text import graph_text, large_constants, parse
 from tests.random_scans import RandomScans
 

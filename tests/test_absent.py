@@ -19,13 +19,13 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import graphc
 import pytest
-status = pytest.main(["-q", "-rs", "-p", "no:cacheprovider", "tests/doors", "tests/torch"])
+status = pytest.main(["-q", "-rs", "-p", "no:cacheprovider", "tests/frontends", "tests/torch"])
 assert not absent & set(sys.modules)
 sys.exit(status)
 """
 
 
-def test_the_doors_tests_skip_without_pytorch_and_onnx() -> None:
+def test_the_tests_of_front_ends_skip_without_pytorch_and_onnx() -> None:
     output = run_python("-c", WITHOUT, environment={"CI": ""})
     reasons = re.findall(r"^SKIPPED \[\d+\] tests/\S+: (.*)$", output, re.MULTILINE)
     assert {reason.partition(":")[0] for reason in reasons} == {

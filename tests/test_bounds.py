@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 
 LINE = r"\(test_bounds\.py:\d+\)"
 
@@ -147,7 +147,7 @@ def test_off_by_default_out_of_range_gives_what_the_functions_say(
 
 
 def test_arrays_that_lie_elsewhere_are_refused() -> None:
-    from graphc.runtime.bounds import BoundsCheck
+    from graphc.runtime.checks.bounds import BoundsCheck
     from graphc.trace import Builder
 
     message = "GRAPHC_CHECK=bounds: expected arrays on the host, got some elsewhere"

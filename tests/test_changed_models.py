@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from tests.nn.running import random
 
 X = random(2, 4, seed=0)

@@ -17,7 +17,7 @@ def test_a_module_has_the_tests_that_are_called_after_it_or_import_it() -> None:
 def test_a_changed_test_comes_first_and_headers_have_the_tests_of_their_name() -> None:
     test = ROOT / "tests" / "test_table_rows.py"
     assert check.tests_of([test, ROOT / "graphc" / "optim" / "rows.py"])[0] == test
-    found = check.tests_of([ROOT / "kernels" / "cpu" / "prefix.h"])
+    found = check.tests_of([ROOT / "kernels" / "cpu" / "prefix" / "prefix.h"])
     assert [path.name for path in found] == ["test_prefix.py"]
 
 

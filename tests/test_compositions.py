@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.interpret import evaluate
+from graphc.ir.interpret import evaluate
 from tests.tools import first_quick
 
 BATCHES = {"cpu": (19, 3), "sim": (3,)}

@@ -20,7 +20,7 @@ PARTS_OF_DEVICES = (
     "runtime/cuda/",
     "runtime/sim/",
 )
-PARTS_OF_THE_CPU = ("runtime/build.py", "runtime/units.py")
+PARTS_OF_THE_CPU = ("runtime/compilers/shared_objects.py", "runtime/compilers/translation_units.py")
 """The compiler's side of it, which the simulator uses too."""
 TORCHS = re.compile(r"graphc/(nn|functions|torch)/")
 """Names of PyTorch's that are taken for ours."""
@@ -28,7 +28,7 @@ TORCHS = re.compile(r"graphc/(nn|functions|torch)/")
 CHECK = """
 import numpy as np
 import graphc
-from graphc.ops.elementary import Cbrt
+from graphc.ops.pointwise.elementary import Cbrt
 from tests.ops import test_axes, test_samples, test_sweep
 from tests.ops.samples import SAMPLES
 

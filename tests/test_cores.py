@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphc.cores import usable_cores
+from graphc.base.cores import usable_cores
 
 
 @pytest.fixture

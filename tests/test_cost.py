@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import graphc
-from graphc.cost import node_bytes, node_flops
+from graphc.base.target import KINDS, kind_of
 from graphc.ir import Graph, Value
+from graphc.ops.cost import node_bytes, node_flops
 from graphc.ops.fused import Fused, KernelNode
-from graphc.target import KINDS, kind_of
 
 
 def traced(*shapes: tuple[int, ...], function: object) -> Graph:

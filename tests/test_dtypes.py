@@ -10,10 +10,10 @@ import pytest
 import graphc
 from graphc import functions as f
 from graphc import nn
-from graphc.dlpack import host_array
-from graphc.dtypes import BFLOAT16, convert, shown
-from graphc.errors import GraphError, RunError
-from graphc.state import StateBuffer
+from graphc.base.dlpack import host_array
+from graphc.base.dtypes import BFLOAT16, convert, shown
+from graphc.base.errors import GraphError, RunError
+from graphc.ir.state import StateBuffer
 from tests.tools import need_module
 
 X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6)

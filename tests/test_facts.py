@@ -12,7 +12,7 @@ import pytest
 from graphc.ir import Type
 from graphc.ops import REGISTRY, Op
 from graphc.ops.base import Pointwise, Reduction, View
-from graphc.ops.elementary import Relu
+from graphc.ops.pointwise.elementary import Relu
 from tests.ops.sample import for_each_op
 from tests.ops.samples import CORE, Sample
 from tests.tools import ROOT

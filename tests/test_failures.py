@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import graphc
-from graphc.errors import BUGS, GraphError, PlanError
-from graphc.failures import stage
+from graphc.base.errors import BUGS, GraphError, PlanError
+from graphc.base.target import Target
 from graphc.ir import Graph
+from graphc.ir.failures import stage
 from graphc.passes.rewriting.runner import run_passes
-from graphc.target import Target
 
 END = "; device='reference' computes the program without kernels"
 
@@ -62,7 +62,7 @@ def test_lowering_planning_and_loading_name_themselves(
 
 
 def test_a_gradient_of_graphc_that_fails_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphc.ops.elementary.Relu.grad", fail)
+    monkeypatch.setattr("graphc.ops.pointwise.elementary.Relu.grad", fail)
     message = (
         r"differentiate: graphc failed at %relu = relu \(test_failures\.py:\d+\) by a bug of its "
         rf"own: AssertionError: a view mixes divided indices{END}"

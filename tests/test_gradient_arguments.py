@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from tests.functions.tracing import run
 
 X = np.array([1.0, 2.0], np.float32)

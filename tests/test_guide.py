@@ -1,4 +1,4 @@
-"""Every block of the user's guide runs, and so does the README's recipe of a GAN."""
+"""Every block of the user's guide runs."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ SECTIONS = [
     "Between gradients and update",
     "State of one's own",
     "Several programs on one model, and the last batch",
+    "Loops over time",
+    "Many at once",
     "Generation with a cache",
     "Saving",
     "Randomness",
@@ -105,7 +107,7 @@ def test_sums_of_gradients_update_as_one_large_batch(page: ModuleType) -> None:
 
 
 def test_the_recipe_of_a_gan_trains_one_network_at_a_time(page: ModuleType) -> None:
-    recipe = next(code for _, code in blocks("README.md") if "discriminator_loss" in code)
+    recipe = next(code for _, code in blocks("docs/guide.md") if "discriminator_loss" in code)
     run(page, [("imports", "import graphc\nfrom graphc import nn, optim"), ("recipe", recipe)])
     models = {"g": page.g, "d": page.d}
     x, z = np.ones((100, 784), np.float32), np.ones((100, 8), np.float32)

@@ -12,20 +12,16 @@ import numpy
 from tests.tools import ROOT, run_python
 
 ROOMS = (
-    ("errors", "config", "files", "messages", "lines", "html", "locks"),
-    ("dtypes", "dlpack"),
+    ("base",),
     ("ir",),
-    ("interpret", "failures", "tree", "state", "arguments", "target"),
     ("ops",),
-    ("text", "cost"),
+    ("text",),
     ("trace",),
-    ("bounds",),
     ("functions.array",),
     ("functions.network",),
     ("functions",),
     ("gradients",),
-    ("nn", "optim", "weights", "tracing", "showing"),
-    ("batching",),
+    ("nn", "optim"),
     ("meaning",),
     ("passes.rewriting",),
     ("passes.simplify",),
@@ -41,7 +37,7 @@ ROOMS = (
     ("runtime",),
     ("inspect",),
     ("report",),
-    ("compiled", "loading", "updating", "remembering", "program"),
+    ("program",),
     ("torch.aten", "onnx.dtypes"),
     ("onnx.operators", "onnx.writers"),
     ("torch", "onnx"),
@@ -53,11 +49,11 @@ types alone, goes to the same line or to one before it. A folder's parts are mea
 unless they have a line of their own."""
 LAZY = {
     "cli": "a subcommand imports what it needs",
-    "compiled": "looking at a program is not part of compiling one",
+    "program.program": "looking at a program is not part of compiling one",
     "pytorch": "PyTorch is an optional package",
-    "program": "passes are imported by the first compile",
-    "loading": "lowering and devices likewise",
-    "remembering": "the runtime likewise",
+    "program.compiler": "passes are imported by the first compile",
+    "program.loading": "lowering and devices likewise",
+    "program.plan_cache": "the runtime likewise",
     "runtime.cuda.device": "PyCUDA and the simulator are imported where they are used",
     "ir.graph": "notebooks alone want HTML",
     "runtime.plan.plan": "notebooks alone want HTML",
@@ -99,7 +95,7 @@ def test_tracing_planning_and_printing_need_no_compiler(tmp_path):
 import graphc
 from graphc import nn, optim
 from graphc.program import make_plan_of
-from graphc.target import Target
+from graphc.base.target import Target
 
 def loss_fn(model, x, y):
     return graphc.cross_entropy(model(x), y)
@@ -135,6 +131,16 @@ def test_imports_inside_functions_are_few_and_have_reasons():
     inside = {module for module, _, nested in imports() if nested}
     assert {m for m in inside if not reason(m)} == set()
     assert {m for m in LAZY if not any(reason(i) == LAZY[m] for i in inside)} == set()
+
+
+def test_printers_of_devices_are_asked_through_lowering_alone():
+    printers = ("kernels.cpu", "kernels.cuda")
+    inside = ("kernels.cpu", "kernels.cuda", "kernels.lower")
+    assert [
+        f"{m} imports {n}"
+        for m, n, _ in imports()
+        if n.startswith(printers) and not m.startswith(inside)
+    ] == []
 
 
 def level(module: str) -> int:

@@ -3,8 +3,8 @@
 import numpy as np
 
 import graphc
-from graphc.interpret import evaluate
 from graphc.ir import Type
+from graphc.ir.interpret import evaluate
 from graphc.trace import Builder
 
 

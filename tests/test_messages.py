@@ -12,8 +12,8 @@ import time
 import pytest
 
 import graphc
-from graphc import messages
-from graphc.messages import log
+from graphc.base import messages
+from graphc.base.messages import log
 from tests.tools import need_command
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_said_by_default(capsys, clean_environment):
 
 HANDLED = """
 import io, logging, graphc
-from graphc.messages import log
+from graphc.base.messages import log
 said = io.StringIO()
 logging.getLogger("graphc").addHandler(logging.StreamHandler(said))
 log("info", "first")

@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.trace import Builder
 from tests.nn.running import Array, play, random, traced
 from tests.tools import need_module

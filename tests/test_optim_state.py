@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphc import optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from tests.test_optim import SHAPES, Training, Weights, gradient
 
 

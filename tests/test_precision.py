@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.ops.tf32 import nearest_tf32
+from graphc.ops.pointwise.tf32 import nearest_tf32
 from tests.small_models import MODELS, loss_fn
 
 BOUNDS = {"tf32": 2.0**-10, "bfloat16": 2.0**-7, "float32x3": 2.0**-20}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import widened
-from graphc.interpret import evaluate
+from graphc.base.dtypes import widened
+from graphc.ir.interpret import evaluate
 from graphc.passes.pipeline import OPTIONAL
 from tests.random_dtypes import Array, RandomDtypes
 from tests.tools import first_quick, need_command

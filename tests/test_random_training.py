@@ -15,9 +15,9 @@ import pytest
 
 import graphc
 from graphc import nn
-from graphc.errors import GraphError
-from graphc.interpret import evaluate
+from graphc.base.errors import GraphError
 from graphc.ir import Graph
+from graphc.ir.interpret import evaluate
 from graphc.program import Program
 from tests.random_training import Array, RandomModel, Ruled
 from tests.tools import first_quick, need_command

@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.interpret import evaluate
+from graphc.ir.interpret import evaluate
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan
 from tests.before_passes import compile_before_passes
 from tests.kernels.cuda_harness import build_device

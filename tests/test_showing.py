@@ -9,8 +9,8 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
-from graphc.showing import Statistics
+from graphc.base.errors import GraphError
+from graphc.program.debug_print import Statistics
 
 X = np.array([[1.0, -2.0, np.nan], [4.0, 0.0, 3.0]], "float32")
 DEVICES = ("reference", "cpu", "sim")

@@ -10,10 +10,10 @@ import pytest
 
 import graphc
 from graphc import optim
+from graphc.base.target import Target
 from graphc.ir import Graph, verify
 from graphc.passes.pipeline import AFTER_GRADIENT
 from graphc.passes.rewriting.runner import run_passes
-from graphc.target import Target
 from graphc.text import graph_text, large_constants, parse
 from tests.small_models import MODELS, loss_fn
 
@@ -126,7 +126,7 @@ def test_graphc_dump_dumps_every_compile(clean_environment, tmp_path):
 
 
 def test_a_stage_that_was_parsed_computes_the_same():
-    from graphc.interpret import evaluate
+    from graphc.ir.interpret import evaluate
 
     step = program("lenet")
     generator = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.optim import rows
 from tests.tools import need_module, need_nvrtc
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphc.config import read
-from graphc.target import KINDS, Target, kind_of
+from graphc.base.config import read
+from graphc.base.target import KINDS, Target, kind_of
 from tests.tools import ROOT
 
 ASKING = ("graphc/passes", "kernels/program", "kernels/cpu", "kernels/cuda")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import DTYPES, Graph, Layout, Node, Type, Value, Where, verify
-from graphc.ops.arithmetic import Add
 from graphc.ops.constant import Constant
 from graphc.ops.fused import Fused, KernelNode
+from graphc.ops.pointwise.arithmetic import Add
 from graphc.text import INLINE, graph_text, large_constants, parse
 from tests.ops.sample import for_each_op
 from tests.ops.samples import CORE

@@ -11,9 +11,9 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ops.base import REGISTRY, Op, View
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import Launch
 from graphc.trace import emit
 from tests.functions.tracing import run

@@ -12,8 +12,8 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
-from graphc.weights import load_weights, save_weights
+from graphc.base.errors import GraphError
+from graphc.program.weights import load_weights, save_weights
 from tests.tools import need_module
 
 

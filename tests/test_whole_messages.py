@@ -12,12 +12,12 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.dlpack import bfloat16_array
-from graphc.errors import GraphError
+from graphc.base.dlpack import bfloat16_array
+from graphc.base.errors import GraphError
 from graphc.ir import Graph, Node, Type, Value, verify
-from graphc.ops.arithmetic import Add
 from graphc.ops.attention import Attention
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
+from graphc.ops.pointwise.arithmetic import Add
 from graphc.trace import emit
 from tests.raise_sites import said, sites
 from tests.tools import ROOT

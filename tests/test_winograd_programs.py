@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.runtime.build import cpu_target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from tests.models.images import resnet
 from tests.tools import first_quick
 

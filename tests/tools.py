@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from graphc.errors import CompileError
+from graphc.base.errors import CompileError
 from graphc.runtime.cuda.compile import Compiler, find_compiler, nvcc, nvrtc
 from tools.gpu_model.sass import NoDisassemblerError, find_nvdisasm
 

@@ -1,5 +1,5 @@
-"""What users call in traced functions: array functions by the names of the Python Array API,
-neural-network functions by those of torch.nn.functional with `axis` for `dim`.
+"""Functions for users: array functions by the names of the Python Array API, neural-network
+functions by those of torch.nn.functional with `axis` for `dim`.
 
 Arguments may be tensors, parameters, NumPy arrays and Python numbers, which take the dtype of their
 partners. Other dtypes are promoted as `torch.result_type` does. Users get every function of the
@@ -11,43 +11,43 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from graphc.functions import hints as hints
-from graphc.functions.array.arithmetic import *
-from graphc.functions.array.arrange import *
 from graphc.functions.array.creation import *
 from graphc.functions.array.cumulative import *
-from graphc.functions.array.elementwise import *
-from graphc.functions.array.gathering import *
-from graphc.functions.array.grouped import grouped_mm as grouped_mm
-from graphc.functions.array.indexing import *
+from graphc.functions.array.elementwise.arithmetic import *
+from graphc.functions.array.elementwise.elementwise import *
+from graphc.functions.array.elementwise.numeric import *
+from graphc.functions.array.elementwise.special import *
+from graphc.functions.array.elementwise.trigonometry import *
+from graphc.functions.array.indexing.gathering import *
+from graphc.functions.array.indexing.indexing import *
+from graphc.functions.array.indexing.scattering import *
+from graphc.functions.array.indexing.subscripts import *
+from graphc.functions.array.linear.grouped import grouped_mm as grouped_mm
+from graphc.functions.array.linear.matrices import *
+from graphc.functions.array.linear.matrix_product import *
+from graphc.functions.array.linear.products import *
 from graphc.functions.array.loops import *
-from graphc.functions.array.matrices import *
-from graphc.functions.array.matrix_product import *
-from graphc.functions.array.numeric import *
 from graphc.functions.array.ordering import *
-from graphc.functions.array.padding import *
-from graphc.functions.array.products import *
 from graphc.functions.array.random import *
-from graphc.functions.array.rearrange import *
 from graphc.functions.array.reductions import *
-from graphc.functions.array.scattering import *
-from graphc.functions.array.shapes import *
-from graphc.functions.array.special import *
+from graphc.functions.array.shape.arrange import *
+from graphc.functions.array.shape.padding import *
+from graphc.functions.array.shape.rearrange import *
+from graphc.functions.array.shape.shapes import *
 from graphc.functions.array.statistics import *
-from graphc.functions.array.subscripts import *
 from graphc.functions.array.tensors import as_tensor as as_tensor
 from graphc.functions.array.tensors import astype as astype
-from graphc.functions.array.trigonometry import *
 from graphc.functions.network.activation import *
 from graphc.functions.network.attention import *
 from graphc.functions.network.contraction import *
 from graphc.functions.network.convolution import *
-from graphc.functions.network.ctc import ctc_loss as ctc_loss
 from graphc.functions.network.dropouts import *
 from graphc.functions.network.images import *
-from graphc.functions.network.linear_loss import *
-from graphc.functions.network.loss import *
-from graphc.functions.network.losses import *
-from graphc.functions.network.margins import *
+from graphc.functions.network.losses.ctc import ctc_loss as ctc_loss
+from graphc.functions.network.losses.linear_loss import *
+from graphc.functions.network.losses.loss import *
+from graphc.functions.network.losses.losses import *
+from graphc.functions.network.losses.margins import *
 from graphc.functions.network.max_pooling import *
 from graphc.functions.network.normalization import *
 from graphc.functions.network.pooling import *
@@ -56,7 +56,7 @@ from graphc.functions.network.resize import *
 from graphc.trace import Operand
 
 if not TYPE_CHECKING:
-    from graphc.functions.array.matrix_trace import trace as trace
+    from graphc.functions.array.linear.matrix_trace import trace as trace
 
 _SHARED = (
     "averages",
@@ -76,8 +76,9 @@ _SHARED = (
 
 
 def _is_public(name: str, found: object) -> bool:
-    folder, _, module = getattr(found, "__module__", "").rpartition(".")
-    own = folder in (f"{__name__}.array", f"{__name__}.network") and module not in _SHARED
+    module = getattr(found, "__module__", "")
+    own = module.startswith((f"{__name__}.array.", f"{__name__}.network."))
+    own = own and module.rpartition(".")[2] not in _SHARED
     return own and isinstance(found, FunctionType) and not name.startswith("_")
 
 

@@ -1,4 +1,4 @@
-"""What to use for a function of PyTorch's or NumPy's that goes by another name here."""
+"""Hints for functions of PyTorch's or NumPy's that go by another name here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import user_line
 from graphc.functions.neighbours import OTHER_NAMES, remedy
-from graphc.lines import user_line
 
 
 def missing(name: str, known: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What stands in graphc for names of PyTorch's and NumPy's that it has not."""
+"""The table of names that PyTorch and NumPy have and graphc spells otherwise."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from graphc import functions, tree
+from graphc import functions
+from graphc.base.source_lines import error
 from graphc.gradients.scan import scan_gradient
 from graphc.gradients.vocabulary import Vocabulary
-from graphc.ir import FLOATS, Node, Value
-from graphc.lines import error
-from graphc.ops.scan import Scan
+from graphc.ir import FLOATS, Node, Value, tree
+from graphc.ops.loops.scan import Scan
 from graphc.ops.view import Reshape
 from graphc.trace import Builder, Operand, Tensor, current_builder
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from graphc.functions import zeros_like
 from graphc.functions.array.loops import BodyBuilder
 from graphc.ir import FLOATS, Node, Value
-from graphc.ops.scan import Scan, stacked
+from graphc.ops.loops.scan import Scan, stacked
 from graphc.trace import Builder, Tensor, current_builder
 
 

@@ -13,7 +13,7 @@ from graphc.ir.vocabulary import Body, Operation, Tensors
 from graphc.ir.vocabulary import Tensor as Traced
 from graphc.ops.axes import in_front, in_place
 from graphc.ops.base import Op
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.trace import Builder, Tensor, current_builder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.inspect.formats import graph_dot, graph_json, plan_json, stage_diffs
 from graphc.inspect.subject import Subject
 from graphc.text import graph_text

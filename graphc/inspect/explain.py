@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.inspect.explain_graph import GraphReader, called, title
 from graphc.inspect.explain_plan import PlanReader
 from graphc.inspect.explanation import TOPICS, Explanation, Reason
 from graphc.inspect.subject import Subject
 from graphc.ir import Node, Value, Where
 from graphc.ops.fused import KernelNode
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.lives import step_name
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Range, Record, Step, Wait
 

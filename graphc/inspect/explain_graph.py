@@ -1,5 +1,5 @@
-"""What of a graph is to be explained: what shares a kernel and why, what does not and which rule
-refused, and which pass removed what is no more.
+"""Explain a graph: which nodes share a kernel and why, which rule keeps others apart, and which
+pass removed a node.
 
 Fusion is a function of the graph before it, which a program keeps, so its reasons are found by
 running it once more.
@@ -17,7 +17,7 @@ from graphc.inspect.subject import Subject
 from graphc.ir import Graph, Node, Value
 from graphc.ops.fused import KernelNode
 from graphc.ops.indexing import TakeGrad
-from graphc.ops.scan import Scan, bodies
+from graphc.ops.loops.scan import Scan, bodies
 from graphc.passes import pipeline
 from graphc.passes.fuse.places import ELSEWHERE, OF_RULE, TAKEN, misfit
 from graphc.passes.rewriting.naming import principal

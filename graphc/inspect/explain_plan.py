@@ -1,15 +1,15 @@
-"""What of a plan is to be explained: why bytes are held, why a launch is on its stream, and what an
-event orders and costs. All of it is read off the plan's steps."""
+"""Explain a plan: why bytes are held, why a launch is on its stream, and what an event orders and
+costs. All of it is read off the plan's steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from graphc.base.target import kind_of
 from graphc.inspect.explanation import Reason
 from graphc.ir import Where
 from graphc.runtime.plan.lives import Life, accesses, lives, step_name, top_steps
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
-from graphc.target import kind_of
 
 Numbered = tuple[int, Step]
 

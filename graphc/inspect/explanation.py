@@ -1,10 +1,10 @@
-"""What `program.explain` answers with: reasons as data, which print as text."""
+"""The answer of `program.explain`: reasons as data, which print as text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphc import html
+from graphc.base import html
 
 TOPICS = ("what", "fused", "apart", "tile", "memory", "stream", "event", "gone")
 """What a reason may be about, in the order in which explanations give them: what the subject is;

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphc.ir import Graph, Node, Value
 from graphc.ops.fused import KernelNode
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.lives import accesses, step_name
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Range, Step
 from graphc.text import graph_text

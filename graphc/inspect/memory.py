@@ -1,10 +1,10 @@
-"""Where the peak of a program's work memory comes from."""
+"""Report the peak of a program's work memory, and what holds it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphc import html
+from graphc.base import html
 from graphc.inspect.subject import Subject
 from graphc.ir import Where
 from graphc.runtime.plan.lives import Life, at_peak, step_name

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from graphc import html
+from graphc.base import html
 from graphc.inspect.subject import Subject
 from graphc.inspect.trace_events import Span, trace_events, write_trace
 from graphc.ir import Graph, Where
 from graphc.ops.fused import kernels_in
-from graphc.runtime.limits import Limits, limits_of
 from graphc.runtime.plan.plan import Launch, Plan, all_steps
-from graphc.runtime.timing import Timing
+from graphc.runtime.tuning.device_limits import Limits, limits_of
+from graphc.runtime.tuning.timing import Timing
 
 ROUNDS = 4
 """Kernels and whole calls are measured in turn so often, so that both see the same machine."""

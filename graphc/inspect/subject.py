@@ -1,13 +1,13 @@
-"""What is looked at: a compiled program, as far as dumps and tables need it."""
+"""The view of a compiled program that dumps and tables need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
+from graphc.base.target import Target
 from graphc.ir import Graph
 from graphc.runtime.plan.plan import Plan
-from graphc.target import Target
 
 
 class Subject(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.runtime.plan.lives import step_name, top_steps
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Wait
 

@@ -1,4 +1,4 @@
-"""How views and contractions read: affine maps from one index space to another, and sections."""
+"""Affine maps of indices, by which views and contractions read; and sections of an axis."""
 
 from __future__ import annotations
 

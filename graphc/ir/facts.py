@@ -1,4 +1,4 @@
-"""What passes ask of an op, so that they need not know which op it is.
+"""Facts that passes ask of an op, so that they need not know which op it is.
 
 An op's class states each fact once; most are stated by its family (`graphc.ops.base`). The defaults
 are those of an op of which nothing is known but its types: one kernel computes it, from memory.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir.affine import Affine, Iteration, Sections
 from graphc.ir.types import Array, Type
 

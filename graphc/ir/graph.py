@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from graphc.errors import BUGS, GraphError, described
+from graphc.base.errors import BUGS, GraphError, described
 from graphc.ir.op import Op
 from graphc.ir.types import DTYPES, Type, Value, Where
 
@@ -65,7 +65,7 @@ class Graph:
         return Graph.written(self)
 
     def _repr_html_(self) -> str:
-        from graphc.html import details
+        from graphc.base.html import details
 
         title = f"graph {self.name}: {len(self.inputs)} inputs, {len(self.state)} pieces of state, "
         return details(f"{title}{len(self.nodes)} nodes", str(self))

@@ -1,4 +1,4 @@
-"""What an op is: its attributes, its type rule, its meaning in NumPy, its gradient, its axes.
+"""The base of all ops: attributes, type rule, meaning in NumPy, gradient, axes.
 
 An op is a frozen dataclass; its fields are its attributes. `graphc.ops.base` has the families.
 """
@@ -12,12 +12,12 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from graphc.dtypes import convert, is_narrow, widened
-from graphc.errors import BUGS, GraphError, described
+from graphc.base.dtypes import convert, is_narrow, widened
+from graphc.base.errors import BUGS, GraphError, described
+from graphc.base.source_lines import error
 from graphc.ir.facts import Facts
 from graphc.ir.types import Array, Type, dtype_name
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
-from graphc.lines import error
 
 Flags = Sequence[bool]
 Axes = tuple[int | None, ...]

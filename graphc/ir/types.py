@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import BFLOAT16
-from graphc.dtypes import Array as Array
-from graphc.errors import GraphError
+from graphc.base.dtypes import BFLOAT16
+from graphc.base.dtypes import Array as Array
+from graphc.base.errors import GraphError
 
 DTypeLike = str | type | np.dtype[Any]
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -29,7 +29,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 f16 and bf16 are stored in two bytes and computed in float32: each op widens its operands, rounds
 its results to nearest even once, and reductions and contractions round their sums at the end. NumPy
 has no bfloat16: programs take float32 arrays (rounded), or bfloat16 ones of other libraries, where
-an input is bf16, and give float32 arrays that hold bf16 values. See graphc/dtypes.py.
+an input is bf16, and give float32 arrays that hold bf16 values. See graphc/base/dtypes.py.
 """
 
 _LONG_NAMES = {d.name: short for short, d in DTYPES.items() if short != "bf16"}

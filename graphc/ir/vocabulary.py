@@ -1,4 +1,5 @@
-"""What a gradient rule may say: tensors with NumPy's operators, and the functions it is handed.
+"""The protocol of gradient rules: tensors with NumPy's operators, and the functions that a rule is
+given.
 
 Rules import neither tracing nor the functions, which stand above them: `Op.grad` gets a
 `Vocabulary`, so that a gradient is traced, fused and differentiated again like a user's code.

@@ -1,1 +1,1 @@
-"""Whether passes keep the meaning of a graph: proved by comparing terms, else tried in NumPy."""
+"""Prove that passes keep the meaning of a graph, by comparing terms, or try it in NumPy."""

@@ -1,4 +1,4 @@
-"""Whether the graph after all passes means what the trace meant.
+"""Check that the graph after all passes means what the trace meant.
 
 What differentiation gives is taken for granted: its rules are held against differences of the ops
 in NumPy. So the trace is compared with the graph that is differentiated, that graph's outputs with
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Array, Graph, Node, Value
 from graphc.meaning.table import Term, TooLargeError
 from graphc.meaning.terms import Terms

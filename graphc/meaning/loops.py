@@ -16,7 +16,7 @@ from graphc.meaning.index import Index, Indices, axes, constant, variable
 from graphc.meaning.table import Term
 from graphc.meaning.terms import ADD, Terms
 from graphc.ops.fused import Fused
-from graphc.ops.scan import Carry, Scan
+from graphc.ops.loops.scan import Carry, Scan
 
 Read = Callable[[Indices], Term]
 Element = Callable[[Value, Indices], Term]

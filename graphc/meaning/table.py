@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import array_of
+from graphc.base.dtypes import array_of
 from graphc.ir import DTYPES, Array
 from graphc.meaning.index import VARIABLE, ZERO, Atom, Index, variables
-from graphc.ops.logic import Cast
+from graphc.ops.pointwise.logic import Cast
 
 Term = int
 Key = tuple[Any, ...]

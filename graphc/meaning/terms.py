@@ -47,9 +47,9 @@ from graphc.meaning.index import (
 from graphc.meaning.pieces import Pieces
 from graphc.meaning.rebuilding import BOUND, PARAMETER
 from graphc.meaning.table import Key, Term, children_of
-from graphc.ops.arithmetic import Add, Multiply, Negative
-from graphc.ops.logic import Cast
-from graphc.ops.widen import Widen
+from graphc.ops.pointwise.arithmetic import Add, Multiply, Negative
+from graphc.ops.pointwise.logic import Cast
+from graphc.ops.pointwise.widen import Widen
 
 ADD, MULTIPLY = Add(), Multiply()
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphc.dtypes import convert, widened
-from graphc.interpret import evaluate
+from graphc.base.dtypes import convert, widened
 from graphc.ir import NARROW, Array, Graph, Type, Value
+from graphc.ir.interpret import evaluate
 from graphc.ops.constant import PLACED
 
 KINDS = {"random": 1.0, "ramps": 1.0, "large": 100.0, "positive": 1.0}

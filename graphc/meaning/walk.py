@@ -39,10 +39,10 @@ from graphc.ops.constant import PLACED, Constant, Elements, Iota
 from graphc.ops.fused import Fused
 from graphc.ops.join import Concat, Pad
 from graphc.ops.layout import Relayout
-from graphc.ops.logic import Cast
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
+from graphc.ops.pointwise.logic import Cast
+from graphc.ops.pointwise.widen import Widen
 from graphc.ops.view import Reshape
-from graphc.ops.widen import Widen
 
 FOLDED = 65536
 """Elements: what is made of constants alone is a constant, up to so many."""

@@ -3,27 +3,27 @@ class of modules and parameters below whose name has no underscore in front."""
 
 from typing import TYPE_CHECKING
 
-from graphc.nn.activation import *
-from graphc.nn.attention import *
-from graphc.nn.batch_norm import *
 from graphc.nn.buffer import *
 from graphc.nn.container import *
-from graphc.nn.convolution import *
-from graphc.nn.dropout import *
-from graphc.nn.embedding import *
-from graphc.nn.linear import *
-from graphc.nn.loss import *
+from graphc.nn.layers.activation import *
+from graphc.nn.layers.attention import *
+from graphc.nn.layers.batch_norm import *
+from graphc.nn.layers.convolution import *
+from graphc.nn.layers.dropout import *
+from graphc.nn.layers.embedding import *
+from graphc.nn.layers.linear import *
+from graphc.nn.layers.loss import *
+from graphc.nn.layers.normalization import *
+from graphc.nn.layers.padding import *
+from graphc.nn.layers.pooling import *
+from graphc.nn.layers.quantized import *
+from graphc.nn.layers.recurrent import *
+from graphc.nn.layers.shape import *
+from graphc.nn.layers.transformer import *
 from graphc.nn.missing import missing as _missing
 from graphc.nn.module import *
-from graphc.nn.normalization import *
-from graphc.nn.padding import *
 from graphc.nn.parameter import *
-from graphc.nn.pooling import *
-from graphc.nn.quantized import *
-from graphc.nn.recurrent import *
-from graphc.nn.shape import *
 from graphc.nn.stacking import *
-from graphc.nn.transformer import *
 
 _NAMES = [
     name

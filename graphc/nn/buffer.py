@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphc import functions
+from graphc.base.source_lines import error
 from graphc.ir import FLOATS, INTEGERS, Type
-from graphc.lines import error
 from graphc.nn.parameter import Parameter
 from graphc.trace import Builder, Operand, Tensor, current_builder, innermost_builder
 

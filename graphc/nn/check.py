@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from graphc.errors import GraphError
-from graphc.lines import user_line
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import user_line
 from graphc.trace import Tensor
 
 

@@ -1,4 +1,4 @@
-"""What to use for a name of torch.nn that is not here."""
+"""Hints for names of torch.nn that are not here."""
 
 from __future__ import annotations
 

@@ -16,17 +16,16 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, Self, TypeVar
 
-from graphc import tree
-from graphc.dlpack import host_array
-from graphc.dtypes import can_hold
-from graphc.errors import GraphError
-from graphc.ir import FLOATS, Array, Type, dtype_name
-from graphc.lines import user_line
+from graphc.base.dlpack import host_array
+from graphc.base.dtypes import can_hold
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import user_line
+from graphc.ir import FLOATS, Array, Type, dtype_name, tree
+from graphc.ir.state import StateBuffer, overwrite, snapshot
 from graphc.nn.buffer import Buffer, as_read
 from graphc.nn.missing import device_hint, missing_method
 from graphc.nn.parameter import Parameter, changes
 from graphc.nn.summary import Summary, summary_of
-from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, current_builder, innermost_builder
 
 T = TypeVar("T")

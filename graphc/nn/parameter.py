@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dlpack import host_array
-from graphc.errors import GraphError
+from graphc.base.dlpack import host_array
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error, user_line
 from graphc.ir import FLOATS, Array, Type
-from graphc.lines import error, user_line
-from graphc.state import StateBuffer
+from graphc.ir.state import StateBuffer
 from graphc.trace import Builder, Operand, Size, Tensor, innermost_builder
 
 

@@ -1,12 +1,11 @@
-"""Which parameters are meant: those of modules, listed ones, or those whose names a function
-accepts."""
+"""Select parameters: those of modules, listed ones, or those whose names a function accepts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from graphc.lines import error
+from graphc.base.source_lines import error
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from graphc.base.source_lines import error
 from graphc.ir import Array
-from graphc.lines import error
+from graphc.ir.state import StateBuffer
 from graphc.nn.module import Module
-from graphc.state import StateBuffer
 
 
 def stack_modules(modules: Sequence[Module]) -> Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from graphc import html
+from graphc.base import html
 from graphc.nn.parameter import Parameter
 
 Owned = tuple[str, str, Sequence[tuple[str, Parameter]]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 
 DTYPES: dict[int, str] = {
     TensorProto.BOOL: "bool",

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, helper
 
-from graphc.errors import BUGS, GraphError, described
+from graphc.base.errors import BUGS, GraphError, described
 from graphc.functions import as_tensor
-from graphc.interpret import evaluate
 from graphc.ir import Where
+from graphc.ir.interpret import evaluate
 from graphc.nn import Parameter
 from graphc.onnx.needed import needed
 from graphc.onnx.operators import rule_of

@@ -15,12 +15,12 @@ import numpy as np
 from onnx import ModelProto, ValueInfoProto
 
 from graphc import nn
-from graphc.dlpack import host_array
-from graphc.errors import BUGS, GraphError, described
+from graphc.base.dlpack import host_array
+from graphc.base.errors import BUGS, GraphError, described
+from graphc.base.source_lines import error
 from graphc.functions import as_tensor
 from graphc.ir import Array, Type
 from graphc.ir.names import Names
-from graphc.lines import error
 from graphc.onnx.dtypes import dtype_from
 from graphc.onnx.interpret import Interpreter
 from graphc.onnx.needed import needed, not_offered

@@ -1,4 +1,5 @@
-"""Which values of a graph must be known when it is traced, and which operators have no rule."""
+"""Find the values of a graph that must be known when it is traced, and the operators without a
+rule."""
 
 from __future__ import annotations
 

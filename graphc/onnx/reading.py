@@ -14,8 +14,8 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from graphc.dtypes import BFLOAT16
-from graphc.errors import GraphError
+from graphc.base.dtypes import BFLOAT16
+from graphc.base.errors import GraphError
 from graphc.ir import Array
 
 LARGEST = 2**31
@@ -145,16 +145,16 @@ def dense(sparse: Any, folder: Path | None) -> Array:
 
 def _with_external(tensor: TensorProto, folder: Path | None, about: str) -> TensorProto:
     """The tensor with the bytes of its file, which lies in the folder of the model or below it."""
-    told = {entry.key: entry.value for entry in tensor.external_data}
-    location = told.get("location", "")
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
     if folder is None:
         raise GraphError(f"{about} lies in {location!r}: load the model by its path")
     path = (folder / location).resolve()
     if "\0" in location or not path.is_relative_to(folder) or not path.is_file():
         raise GraphError(f"{about} lies in {location!r}, which is no file in the model's folder")
     try:
-        start = int(told.get("offset") or 0)
-        length = int(told["length"]) if told.get("length") else path.stat().st_size - start
+        start = int(entries.get("offset") or 0)
+        length = int(entries["length"]) if entries.get("length") else path.stat().st_size - start
     except ValueError:
         start = length = -1
     if start < 0 or length < 0 or start + length > path.stat().st_size:

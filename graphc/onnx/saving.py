@@ -9,15 +9,14 @@ from typing import Any
 
 from onnx import ModelProto, helper
 
-from graphc import tree
-from graphc.errors import GraphError
-from graphc.files import write_whole
-from graphc.ir import Array, Graph, Value
+from graphc.base.errors import GraphError
+from graphc.base.files import write_whole
+from graphc.base.source_lines import error
+from graphc.ir import Array, Graph, Value, tree
 from graphc.ir.names import Names
-from graphc.lines import error
 from graphc.onnx.writers.rules import Writer, tensor_of
 from graphc.onnx.writers.structure import names_read, not_offered, value_info, write_graph
-from graphc.tracing import trace_function
+from graphc.program.tracing import trace_function
 
 OPSET, IR_VERSION = 18, 10
 """The version of the operators, and that of the format, that are written."""

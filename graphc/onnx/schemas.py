@@ -1,4 +1,4 @@
-"""What ONNX itself says of operators: versions, and their definitions in other operators."""
+"""ONNX's own descriptions of operators: versions, and definitions in other operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
-from graphc.dtypes import BFLOAT16
+from graphc.base.dtypes import BFLOAT16
 from graphc.ir import Array
 from graphc.onnx.dtypes import NUMBERS
 from graphc.onnx.operators.rules import NotOffered, Values

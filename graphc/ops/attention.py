@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphc.dtypes import convert, widened
-from graphc.errors import GraphError
+from graphc.base.dtypes import convert, widened
+from graphc.base.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, folded, repeated, unfolded
 from graphc.ops.base import Array, Flags, Op, check_dtype, same_dtype
+from graphc.ops.pointwise.tf32 import nearest_tf32
 from graphc.ops.random import PhiloxUniform
-from graphc.ops.tf32 import nearest_tf32
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,4 @@
-"""Where axes go, and tensors of many samples: what the rules `axis_map` and `batched` are written
-with."""
+"""Helpers for the rules `axis_map` and `batched`: where axes go, and tensors of many samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an op is: its attributes, its type rule, its meaning in NumPy, its gradient, its lowering.
+"""Base classes of ops, by family: attributes, type rule, meaning in NumPy, gradient, lowering.
 
 An op is a frozen dataclass; its fields are its attributes. The families below say how a kernel
 may compute it, which is all that fusion and lowering need to know about it:
@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphc.errors import BUGS, GraphError, described
+from graphc.base.errors import BUGS, GraphError, described
 from graphc.ir import DTYPES, FLOATS, INTEGERS, Type
 from graphc.ir import REGISTRY as REGISTRY
 from graphc.ir import Array as Array
@@ -58,8 +58,8 @@ class Pointwise(Op):
 
     Ops without attributes need no decorator of their own: two of one class are equal.
 
-    `expression` names the inputs a, b, c and may use the functions of kernels/cpu/simd.h, which
-    kernels/cuda has too, and the op's fields through `{field}`. `"{a} + {b}"`, `"relu({a})"`.
+    `expression` names the inputs a, b, c and may use the functions of kernels/cpu/shared/simd.h,
+    which kernels/cuda has too, and the op's fields through `{field}`. `"{a} + {b}"`, `"relu({a})"`.
     """
 
     pointwise: ClassVar[bool] = True
@@ -74,7 +74,7 @@ class Pointwise(Op):
     """The largest error of a float32 result on a CPU, in units of its last place; 0.5 is exact but
     for the rounding."""
     operations: ClassVar[int] = 1
-    """What an element costs, in operations of `graphc.target.CPU`: its time on a core with
+    """What an element costs, in operations of `graphc.base.target.CPU`: its time on a core with
     AVX-512 in units of 5 picoseconds, as measured (docs/ops.md). 1 is an operator of one
     instruction; an op whose expression calls a function says more."""
 

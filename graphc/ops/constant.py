@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphc.dtypes import BFLOAT16, array_of, is_bfloat16
-from graphc.errors import GraphError
+from graphc.base.dtypes import BFLOAT16, array_of, is_bfloat16
+from graphc.base.errors import GraphError
 from graphc.ir import DTYPES, Type, dtype_name
 from graphc.ops.base import Array, Source
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import all_stacked, folded, unfolded

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.ir.affine import Sections
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import aligned
@@ -22,7 +22,7 @@ from graphc.ops.base import (
     check_dtype,
     same_dtype,
 )
-from graphc.ops.logic import Cast
+from graphc.ops.pointwise.logic import Cast
 
 
 @dataclass(frozen=True)

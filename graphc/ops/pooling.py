@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_stacked, folded, unfolded

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.ir.vocabulary import Gradients, Tensors, Vocabulary
 from graphc.ops.base import NUMBERS, Array, Reduction, check_dtype

@@ -1,10 +1,10 @@
-"""What programs of one model count together: steps, rates, draws."""
+"""Counters that the programs of one model share: steps, rates, draws."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from graphc.state import StateBuffer
+from graphc.ir.state import StateBuffer
 
 
 class Clock:

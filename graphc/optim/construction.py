@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeGuard
 
-from graphc.lines import error
+from graphc.base.source_lines import error
 from graphc.nn.module import Module
 from graphc.nn.parameter import Parameter
 

@@ -1,4 +1,4 @@
-"""How many steps each parameter has made, which is what its bias is corrected by.
+"""Steps made by each parameter, for bias correction.
 
 Parameters that begin together share a counter for as long as every program updates all or none of
 them; in the usual case it is the model's own. A program that updates some of them alone splits it,
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
-from graphc.state import StateBuffer
+from graphc.ir.state import StateBuffer
 
 
 class Counts:

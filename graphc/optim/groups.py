@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from graphc.lines import error
+from graphc.base.source_lines import error
 from graphc.nn.parameter import Parameter
 from graphc.nn.selection import Selection
 from graphc.optim.construction import holds_groups

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 
 from graphc import functions
-from graphc.errors import GraphError
-from graphc.lines import error
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error
 from graphc.optim.adam import WithMeans, correction
 from graphc.optim.groups import Rate
 from graphc.optim.rule import Groups, Rule

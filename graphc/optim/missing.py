@@ -1,4 +1,4 @@
-"""What to use for a name of torch.optim that is not here."""
+"""Hints for names of torch.optim that are not here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all update rules share: gradient clipping, averages, and one update behind the gradients.
+"""The base of all update rules: gradient clipping, averages, and one update behind the gradients.
 
 A rule writes its arithmetic into the training program's graph, so a step needs nothing from the
 host.
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphc import functions
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error, user_line
 from graphc.ir import NARROW, Type, Where
-from graphc.lines import error, user_line
+from graphc.ir.state import StateBuffer
 from graphc.nn.parameter import Parameter
 from graphc.optim.clock import Clock
 from graphc.optim.construction import checked
 from graphc.optim.groups import Group
 from graphc.optim.rows import Lookups, RowGradient
 from graphc.optim.stateful import Gradient, Groups, Stateful
-from graphc.state import StateBuffer
 from graphc.trace import Builder, Tensor
 
 __all__ = ["Gradient", "Groups", "Rule"]

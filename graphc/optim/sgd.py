@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from graphc import functions
-from graphc.errors import GraphError
-from graphc.lines import user_line
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import user_line
 from graphc.optim.groups import Rate
 from graphc.optim.rule import Groups, Rule
 from graphc.trace import Tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc import functions
-from graphc.lines import error
+from graphc.base.source_lines import error
 from graphc.optim.groups import Rate
 from graphc.optim.rule import Groups, Rule
 from graphc.trace import Tensor

@@ -1,4 +1,4 @@
-"""What an update rule remembers: rates, counters and moments, and how they are saved and loaded.
+"""The state of an update rule: rates, counters and moments, saved and loaded.
 
 What a rule remembers belongs to (model, rule): programs that update the same parameters by the
 same rule go on where the others stopped; another model given the rule begins at step 0.
@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import convert
-from graphc.errors import GraphError
+from graphc.base.dtypes import convert
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error, user_line
 from graphc.ir import Array, Names, Type
-from graphc.lines import error, user_line
+from graphc.ir.state import StateBuffer, overwrite, snapshot
 from graphc.nn.module import Module, as_array, describe, fits, mapping_of
 from graphc.nn.parameter import Parameter
 from graphc.optim.clock import Clock
 from graphc.optim.counts import Counts
 from graphc.optim.groups import Group, Rate, group_of, make_groups
-from graphc.state import StateBuffer, overwrite, snapshot
 from graphc.trace import Builder, Tensor
 
 Groups = Sequence[Mapping[str, Any]]

@@ -31,10 +31,12 @@ fuse_rows           likewise
 fuse_products       last: it looks at kernels that are finished, and changes none of them
 """
 
+from graphc.ops.loops.bodies import through_bodies
 from graphc.passes.fuse.attend import fuse_attend
 from graphc.passes.fuse.axis import fuse_axis
 from graphc.passes.fuse.columns import fuse_columns
 from graphc.passes.fuse.contract import fuse_contract
+from graphc.passes.fuse.grouped_gemm import fuse_products
 from graphc.passes.fuse.place_constants import place_constants
 from graphc.passes.fuse.pointwise import fuse_pointwise
 from graphc.passes.fuse.precision import (
@@ -43,7 +45,6 @@ from graphc.passes.fuse.precision import (
     narrow_products,
     round_products,
 )
-from graphc.passes.fuse.products import fuse_products
 from graphc.passes.fuse.rows import fuse_rows
 from graphc.passes.fuse.updates import fuse_updates
 from graphc.passes.fuse.widen import widen
@@ -55,7 +56,6 @@ from graphc.passes.layout.split_joins import split_joins
 from graphc.passes.layout.split_strides import split_strides
 from graphc.passes.loops.hoist import hoist
 from graphc.passes.loops.store_or_recompute import store_or_recompute
-from graphc.passes.rewriting.bodies import through_bodies
 from graphc.passes.rewriting.runner import Pass
 from graphc.passes.simplify.clean import clean, simplify
 from graphc.passes.simplify.commute import commute
@@ -125,7 +125,7 @@ OPTIONAL = (
     "join_launches",
 )
 """Passes that `disable` may switch off; the others make the graph executable. The last two are the
-planner's (`runtime/planner/by_step.py`, `joining.py`)."""
+planner's (`runtime/planner/time_steps.py`, `join_launches.py`)."""
 
 
 def after_gradient(precision: str) -> tuple[tuple[str, Pass], ...]:

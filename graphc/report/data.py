@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from graphc.cost import node_bytes, node_flops
-from graphc.errors import GraphError, PlanError
+from graphc.base.errors import GraphError, PlanError
 from graphc.inspect.explain import Explainer
 from graphc.inspect.memory import memory_report
 from graphc.inspect.profile import Profile, gradients_of
 from graphc.inspect.subject import Subject
 from graphc.ir import Graph
-from graphc.ops.scan import bodies
+from graphc.ops.cost import node_bytes, node_flops
+from graphc.ops.loops.scan import bodies
 from graphc.report import memory, timing
 from graphc.report.model import KernelData, ProgramData, StepData, Summary
 from graphc.report.sources import source_files
 from graphc.report.stages import Stages, phase, repeated_nodes, value_types
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Step, all_steps
-from graphc.runtime.planner.beside import Machine
+from graphc.runtime.planner.concurrency import Machine
 
 
 class Why:

@@ -1,4 +1,4 @@
-"""What a report knows of a program, as plain data that JSON can hold."""
+"""The data of a report: plain values that JSON can hold."""
 
 from __future__ import annotations
 

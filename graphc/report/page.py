@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.report.model import ProgramData
 from graphc.report.summary import strip
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from graphc.ir import Graph, Node, Value, Where
 from graphc.ops.fused import KernelNode
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.report.model import Body, NodeData, StageData
 from graphc.text import node_text
 

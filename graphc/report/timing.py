@@ -1,14 +1,14 @@
-"""When steps run: as modelled from the times of kernels, and as measured."""
+"""The times at which steps run: modelled from the times of kernels, and measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from graphc.base.target import kind_of
 from graphc.inspect.profile import Profile
 from graphc.inspect.trace_events import Span
 from graphc.report.model import Limits, SpanData
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Step, Wait, all_steps
-from graphc.target import kind_of
 
 Duration = Callable[[Launch | Copy], float]
 """Microseconds of a step."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import convert
-from graphc.errors import GraphError
+from graphc.base.dtypes import convert
+from graphc.base.errors import GraphError
 from graphc.ir import DTYPES, ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.ops.base import REGISTRY, Array, Op
 from graphc.ops.constant import Constant, Elements

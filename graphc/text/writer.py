@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import shown
+from graphc.base.dtypes import shown
 from graphc.ir import Graph, Layout, Node, Value, Where
 from graphc.ops.base import Array, Op
 from graphc.ops.constant import Constant, Elements

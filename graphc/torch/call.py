@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from graphc.compiled import Program
-from graphc.dtypes import BFLOAT16, Array
+from graphc.base.dtypes import BFLOAT16, Array
 from graphc.program import compile
+from graphc.program.program import Program
 from graphc.torch.interpret import interpret
 from graphc.torch.partition import type_of
 

@@ -1,4 +1,4 @@
-"""How PyTorch's operators are written in those that graphc has rules for."""
+"""Decompositions of PyTorch's operators into those that graphc has rules for."""
 
 from __future__ import annotations
 

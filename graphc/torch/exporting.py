@@ -14,8 +14,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
 
-from graphc.errors import GraphError
-from graphc.lines import error
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error
 from graphc.torch.decompositions import whole_decompositions
 from graphc.torch.interpret import where_of
 from graphc.torch.operators import stop_gradient

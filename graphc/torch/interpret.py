@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from graphc import functions as f
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Where
 from graphc.torch.aten import rule_of
 from graphc.torch.aten.rules import dtype_of

@@ -15,10 +15,10 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from graphc import functions as f
 from graphc import nn
-from graphc.dtypes import BFLOAT16
-from graphc.errors import GraphError
+from graphc.base.dtypes import BFLOAT16
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error
 from graphc.ir import Type
-from graphc.lines import error
 from graphc.nn.module import as_array, mapping_of
 from graphc.torch.aten.rules import DTYPES
 from graphc.torch.call import array_of

@@ -1,5 +1,6 @@
-"""Which nodes graphc takes. A node is offered if its rule can be traced with the node's own
-arguments: what graphc refuses is left to PyTorch, with graphc's words as the reason."""
+"""Choose the nodes of a PyTorch graph that graphc takes. A node is offered if its rule can be
+traced with the node's own arguments: what graphc refuses is left to PyTorch, with graphc's words as
+the reason."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from torch.fx.node import map_arg
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.torch.aten.rules import dtype_of
 from graphc.torch.aten.strides import order_of, reads_strides

@@ -1,4 +1,4 @@
-"""What of a PyTorch model graphc takes."""
+"""Report which operators of a PyTorch model graphc takes."""
 
 from __future__ import annotations
 

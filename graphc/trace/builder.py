@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error, user_call, user_line
 from graphc.ir import Graph, Names, Node, Type, Value, Where, dtype_name, infer_types
-from graphc.lines import error, user_call, user_line
+from graphc.ir.state import StateBuffer
 from graphc.ops.base import Op
-from graphc.state import StateBuffer
 from graphc.trace.operand import Tensor
 
 

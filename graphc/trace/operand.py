@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import user_line
 from graphc.ir import TensorLike, Value
-from graphc.lines import user_line
 
 
 class Operand:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from graphc.kernels.cpu.attend import lower_attend
-from graphc.kernels.cpu.contract import lower_contract
-from graphc.kernels.cpu.index import lower_index
-from graphc.kernels.cpu.pointwise import lower_pointwise
-from graphc.kernels.cpu.prefix import lower_prefix
-from graphc.kernels.cpu.reduce_text import lower_reduce
-from graphc.kernels.cpu.scatter import lower_scatter
-from graphc.kernels.cpu.shell import entry, make_kernel
-from graphc.kernels.cpu.sort import lower_sort
+from graphc.base.target import Target
+from graphc.kernels.cpu.attention.attend import lower_attend
+from graphc.kernels.cpu.contract.contract import lower_contract
+from graphc.kernels.cpu.index.index import lower_index
+from graphc.kernels.cpu.index.scatter import lower_scatter
+from graphc.kernels.cpu.pointwise.pointwise import lower_pointwise
+from graphc.kernels.cpu.prefix.prefix import lower_prefix
+from graphc.kernels.cpu.prefix.sort import lower_sort
+from graphc.kernels.cpu.reduce.reduction_kernel import lower_reduce
+from graphc.kernels.cpu.shared.kernel_source import entry, make_kernel
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.offsets import moved_inputs
 from graphc.ops.fused import KernelNode
-from graphc.target import Target
 
 TEMPLATES = {
     "attend": lower_attend,
@@ -34,4 +34,4 @@ def lower_cpu(node: KernelNode, target: Target) -> Kernel:
         return make_kernel(node, [entry(node, [])], phases=(1,))
     moved, offsets = moved_inputs(node)
     kernel = TEMPLATES[node.op.template](moved, target)
-    return kernel if not offsets else kernel.behind(offsets)
+    return kernel if not offsets else kernel.at_offsets(offsets)

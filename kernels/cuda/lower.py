@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import Node, Type
-from graphc.kernels.cuda.attend import lower_attend
-from graphc.kernels.cuda.contract_text import contract_candidates, lower_contract
-from graphc.kernels.cuda.finishing import Finishes
-from graphc.kernels.cuda.group import lower_group, members_of
-from graphc.kernels.cuda.index import lower_index
-from graphc.kernels.cuda.pointwise import lower_pointwise
-from graphc.kernels.cuda.prefix import lower_prefix
-from graphc.kernels.cuda.reduction import lower_reduce
-from graphc.kernels.cuda.relayout import conversion, lower_relayout
-from graphc.kernels.cuda.scatter import lower_scatter
-from graphc.kernels.cuda.shell import Launches
-from graphc.kernels.cuda.sort import lower_sort
+from graphc.kernels.cuda.attention.attend import lower_attend
+from graphc.kernels.cuda.contract.contract_kernel import contract_candidates, lower_contract
+from graphc.kernels.cuda.contract.grouped_gemm import lower_group, members_of
+from graphc.kernels.cuda.contract.options import ContractOptions
+from graphc.kernels.cuda.index.index import lower_index
+from graphc.kernels.cuda.index.scatter import lower_scatter
+from graphc.kernels.cuda.pointwise.pointwise import lower_pointwise
+from graphc.kernels.cuda.pointwise.relayout import conversion, lower_relayout
+from graphc.kernels.cuda.prefix.prefix import lower_prefix
+from graphc.kernels.cuda.prefix.sort import lower_sort
+from graphc.kernels.cuda.reduce.reduction_kernel import lower_reduce
+from graphc.kernels.cuda.shared.kernel_source import Launches
 from graphc.kernels.program.counts import check_grids
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.kernels.program.offsets import moved_inputs
 from graphc.ops.fused import KernelNode, kernels_in
-from graphc.target import Target
 
 TEMPLATES: dict[str, Callable[..., Kernel]] = {
     "attend": lower_attend,
@@ -63,7 +63,7 @@ def lower_cuda(
     elif lower is lower_attend:
         kernel = lower_attend(node, target.draws_tickets and not looped)
     elif lower is lower_contract:
-        kernel = lower_contract(node, *_asked(target, order, looped))
+        kernel = lower_contract(node, ContractOptions.of(target, order, looped))
     else:
         kernel = lower(node)
     return _complete(node, kernel, offsets)
@@ -84,24 +84,15 @@ def cuda_candidates(node: KernelNode, target: Target, looped: bool = False) -> l
     if not any(v.type.size for v in node.outputs):
         return [lower_cuda(node, target)]
     node, offsets = (node, ()) if looped else moved_inputs(node)
-    found = contract_candidates(node, *_asked(target, "", looped))
+    found = contract_candidates(node, ContractOptions.of(target, looped=looped))
     return [_complete(node, kernel, offsets) for kernel in found]
-
-
-def _asked(
-    target: Target, order: str, looped: bool
-) -> tuple[bool, bool, str, bool, bool, Finishes]:
-    """What `lower_contract` is told besides the node."""
-    finishes = Finishes(target.draws_tickets, target.adds_in_clusters)
-    products = target.splits_products, target.multiplies_groups
-    return *products, order, looped, target.copies_in_bulk, finishes
 
 
 def _complete(node: KernelNode, kernel: Kernel, offsets: tuple[int, ...] = ()) -> Kernel:
     """The kernel with the offsets of its inputs and the gaps of its outputs; CompileError if its
     grids are too large."""
     check_grids(node, kernel.launches)
-    kernel = kernel.behind(offsets) if offsets else kernel
+    kernel = kernel.at_offsets(offsets) if offsets else kernel
     return replace(kernel, gaps=gaps_of(node))
 
 

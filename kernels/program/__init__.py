@@ -1,2 +1,2 @@
-"""What a kernel computes, apart from any device: the walk from outputs to inputs, statements,
-accesses, windows, sections, pieces."""
+"""Kernels apart from any device: domains and accesses, bodies as statements, nests of contractions,
+rows of reductions."""

@@ -1,4 +1,4 @@
-"""Where a kernel's reads and writes fall: affine functions of the indices of its domain.
+"""Accesses of a kernel: affine functions of the indices of its domain.
 
 A kernel walks a `Domain`: axes with extents, one of which may be the lane axis. Along the lane
 axis a register holds `width` neighbours, so its index steps by `width` and names the first of

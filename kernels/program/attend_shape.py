@@ -1,4 +1,4 @@
-"""What an attention is to its kernels, on every device: operands, extents, constants."""
+"""The problem that attention kernels solve, on every device: operands, extents, constants."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphc.cost import node_flops
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.access import row_major_strides
+from graphc.kernels.program.body.literals import literal
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.literals import literal
 from graphc.kernels.program.operands import Operand, constant_operands, find_operands
 from graphc.ops.attention import Attention
 from graphc.ops.base import Array
+from graphc.ops.cost import node_flops
 from graphc.ops.fused import KernelNode
 from graphc.ops.join import Concat
-from graphc.ops.logic import C_TYPES
+from graphc.ops.pointwise.logic import C_TYPES
 
 EXTENTS = ("n", "heads", "key_heads", "queries", "keys", "features", "values")
 """What the problem's extents are called."""

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from graphc.ir import Node, Op, Value
 from graphc.kernels.program.access import Domain, access_cost, merge_axes
-from graphc.kernels.program.expression import Walk
-from graphc.kernels.program.names import Names
-from graphc.kernels.program.statement import Program, joined
+from graphc.kernels.program.body.expression import Walk
+from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.statement import Program, joined
 from graphc.ops.fused import KernelNode
 
 OpT = TypeVar("OpT", bound=Op)

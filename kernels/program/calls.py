@@ -1,4 +1,4 @@
-"""What libraries of kernels are asked for: matrix products and convolutions."""
+"""Descriptions of calls of libraries: matrix products and convolutions."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ class Convolution:
     def text(self, names: Sequence[str]) -> str:
         """As steps, of these names of arguments."""
         a, b, y = (tensor.text(names) for tensor in self.tensors[:3])
-        told = f"stride {self.stride}, padding {self.padding}, dilation {self.dilation}"
+        settings = f"stride {self.stride}, padding {self.padding}, dilation {self.dilation}"
         tf32 = ", operands of tf32" if self.tf32 else ""
-        lines = [f"{y} = {self.op}({a}, {b}), {told}, groups {self.groups}{tf32}"]
+        lines = [f"{y} = {self.op}({a}, {b}), {settings}, groups {self.groups}{tf32}"]
         for step in self.epilogue:
             operands = ", ".join(self.tensors[i].text(names) for i in step.inputs)
             lines.append(f"{self.tensors[step.output].text(names)} = {step.op}({operands})")

@@ -1,4 +1,4 @@
-"""What generated kernels count with 32 bits, and the error where there is more of it.
+"""Limits of what generated kernels count with 32 bits, and the error beyond them.
 
 Offsets of elements have 64 bits where an array is large; rows, columns, terms of a sum and places
 along an axis do not, because 64-bit indices cost registers and time in every kernel.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphc.errors import CompileError
+from graphc.base.errors import CompileError
 from graphc.kernels.program.kernel import GridLaunch
 from graphc.ops.fused import KernelNode
 

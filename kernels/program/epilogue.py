@@ -1,4 +1,4 @@
-"""What a contraction's kernel does with its sums: the pointwise rest of the body, as a program."""
+"""The epilogue of a contraction: the pointwise rest of the body, as a program on its sums."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
+from graphc.ir.sections import sections_of_sums
 from graphc.kernels.program.access import Domain, Place, linear_index, merge_axes
-from graphc.kernels.program.expression import Walk
+from graphc.kernels.program.body.expression import Walk
+from graphc.kernels.program.body.names import Names, Pointers
+from graphc.kernels.program.body.statement import Address, Function, Program
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.names import Names, Pointers
 from graphc.kernels.program.nest import Nest
 from graphc.kernels.program.pieces import every_section, pieces
-from graphc.kernels.program.statement import Address, Function, Program
 from graphc.ops.pooling import MaxPool2d
-from graphc.passes.fuse.sections import sections_of_sums
 
 
 @dataclass(frozen=True)

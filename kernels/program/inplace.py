@@ -1,4 +1,4 @@
-"""Which outputs of a kernel may lie in the memory of its inputs."""
+"""Find the outputs of a kernel that may overwrite its inputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
 from graphc.ir import Graph, Value
-from graphc.kernels.program.statement import Load, Program, Statement, Store
+from graphc.kernels.program.body.statement import Load, Program, Statement, Store
 
 MOST, NEAR = 4096, 64
 """Pairs up to which all are looked at; of a larger kernel only those of an output and what it is

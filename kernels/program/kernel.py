@@ -1,4 +1,4 @@
-"""What lowering makes of a fused node."""
+"""The result of lowering: a kernel and its launches."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Kernel:
     held: int = 0
     """On CUDA: bytes of an input that the blocks of a launch of which this is a part may read once,
     before a loop, and hold on to: by the function of its launch's symbol and `_hold`."""
-    turns: bool = False
+    double_buffered: bool = False
     """On CUDA: in a loop its workspace lies in two places that take turns, so that blocks that are
     an iteration ahead of others do not write what those still read."""
     draws: bool = False
@@ -103,7 +103,7 @@ class Kernel:
         """On CUDA: whether blocks that hold what they read fill a multiprocessor each."""
         return self.held > 0 and any(launch.patches for launch in self.launches)
 
-    def behind(self, offsets: tuple[int, ...]) -> Kernel:
+    def at_offsets(self, offsets: tuple[int, ...]) -> Kernel:
         """The kernel whose inputs begin so many bytes behind those of its node."""
         pairs = tuple((i, o) for i, o in self.inplace if not any(offsets[i : i + 1]))
         moved = {i for i, offset in enumerate(offsets) if offset}

@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from graphc.ir import Graph, Node, Type, Value
+from graphc.ir.sections import Sections
 from graphc.ops.base import Affine, Contraction, Op, View
 from graphc.ops.base import Operand as OperandIndex
-from graphc.ops.bf16 import ReadBf16
+from graphc.ops.pointwise.bf16 import ReadBf16
+from graphc.ops.pointwise.tf32 import ReadTf32
 from graphc.ops.pooling import MaxPool2d
-from graphc.ops.tf32 import ReadTf32
-from graphc.passes.fuse.sections import Sections
 
 Window = tuple[tuple[int, int], tuple[int, int]]
 """The iteration axes of output rows and columns, and the window's extent along each."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Node, Value
+from graphc.ir.state import ALIGNMENT
 from graphc.ops.fused import KernelNode
 from graphc.ops.view import Slice
-from graphc.state import ALIGNMENT
 
 
 def moved_inputs(node: KernelNode) -> tuple[KernelNode, tuple[int, ...]]:

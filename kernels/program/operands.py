@@ -1,5 +1,5 @@
-"""What lies behind the operands of an op with a template of its own: memory that it reads in place,
-through affine views."""
+"""Operands of ops with a template of their own: memory that they read in place, through affine
+views."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from graphc.ir import Graph, Value
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.expression import Walk
-from graphc.kernels.program.names import Names
+from graphc.kernels.program.body.expression import Walk
+from graphc.kernels.program.body.names import Names
 from graphc.ops.base import Array, Op, Source, View
-from graphc.ops.logic import C_TYPES
-from graphc.ops.tf32 import ReadTf32
+from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.pointwise.tf32 import ReadTf32
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Value
 from graphc.kernels.program.access import Domain, merge_axes
-from graphc.kernels.program.expression import Walk
-from graphc.kernels.program.names import Names, Pointers
+from graphc.kernels.program.body.expression import Walk
+from graphc.kernels.program.body.names import Names, Pointers
+from graphc.kernels.program.body.statement import Program
 from graphc.kernels.program.pieces import pieces, space
-from graphc.kernels.program.statement import Program
 
 MOST = 32
 """Outputs of a part: reading an array once more costs less than a compiler takes for a function of

@@ -1,12 +1,12 @@
-"""Which places of an output one index of a kernel's domain computes: one, or one per section."""
+"""The places of an output that one index of a kernel's domain computes: one, or one per section."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from graphc.ir import Graph, Value
+from graphc.ir.sections import Sections, sections_joined
 from graphc.kernels.program.access import Place
-from graphc.passes.fuse.sections import Sections, sections_joined
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ import numpy as np
 
 from graphc.ir import DTYPES, FLOATS, Graph, Node, Value
 from graphc.kernels.program.access import Access, Domain, merge_axes
-from graphc.kernels.program.expression import Walk
-from graphc.kernels.program.names import Names
+from graphc.kernels.program.body.expression import Walk
+from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.statement import Program, joined
 from graphc.kernels.program.pieces import element_at
-from graphc.kernels.program.statement import Program, joined
 from graphc.ops.axes import SUMMED, Axes
 from graphc.ops.base import Reduction
 
@@ -85,7 +85,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Held:
+class CachedRow:
     """Memory for `size` elements of one row, which a loop writes and later ones read."""
 
     name: str
@@ -111,7 +111,7 @@ class Rows:
     loops: tuple[Loop, ...]
     after: Program
     pointers: Mapping[Value, str] = field(compare=False)
-    held: tuple[Held, ...] = ()
+    held: tuple[CachedRow, ...] = ()
 
     @property
     def kept_axes(self) -> tuple[int, ...]:

@@ -1,5 +1,5 @@
-"""What surrounds a call on the CPU: arguments looked at, outputs made, addresses given, the player
-begun. It is part of the player's library (`native/caller.h`) where there are the headers of Python
+"""The native caller: it checks arguments, makes outputs, passes addresses and starts the player. It
+is part of the player's library (`native/caller.h`) where there are the headers of Python
 and NumPy to build it with; elsewhere a call takes some microseconds longer."""
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.arguments import exact
-from graphc.dtypes import Array
-from graphc.runtime.build import player_library
+from graphc.base.dtypes import Array
+from graphc.runtime.compilers.shared_objects import player_library
+from graphc.trace.arguments import exact
 
 Kind = tuple[tuple[int, ...], Any]
 """The shape and the NumPy dtype of an array."""

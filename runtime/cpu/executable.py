@@ -10,14 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from graphc.dtypes import Array
-from graphc.errors import RunError
+from graphc.base.dtypes import Array
+from graphc.base.errors import RunError
+from graphc.base.locks import HOST, refuse_reentry
 from graphc.ir import Graph, Node, Type
-from graphc.locks import HOST, refuse_reentry
-from graphc.runtime.build import begin_player
-from graphc.runtime.cpu.caller import find_caller
-from graphc.runtime.cpu.player import Address, Player, Task, resolve
-from graphc.runtime.nan import (
+from graphc.ir.state import PackedBuffer, StateBuffer, aligned_empty, elements, wrote
+from graphc.runtime.checks.nan import (
     Nan,
     Reads,
     has_nan,
@@ -26,10 +24,12 @@ from graphc.runtime.nan import (
     value_types,
     written_nan,
 )
+from graphc.runtime.compilers.shared_objects import begin_player
+from graphc.runtime.compilers.translation_units import build_kernels
+from graphc.runtime.cpu.caller import find_caller
+from graphc.runtime.cpu.player import Address, Player, Task, resolve
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
-from graphc.runtime.timing import Timing, timing
-from graphc.runtime.units import build_kernels
-from graphc.state import PackedBuffer, StateBuffer, aligned_empty, elements, wrote
+from graphc.runtime.tuning.timing import Timing, timing
 
 BYTES = Type((), "u8")
 ABSOLUTE, WORK, IO = 0, 1, 2

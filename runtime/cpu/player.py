@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.config import denormals
-from graphc.errors import PlanError, RunError
-from graphc.runtime.build import player_library
+from graphc.base.config import denormals
+from graphc.base.errors import PlanError, RunError
+from graphc.runtime.compilers.shared_objects import player_library
 from graphc.runtime.cpu.caller import find_caller
 from graphc.runtime.plan.plan import (
     Copy,

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import Array
+from graphc.base.dtypes import Array
 from graphc.ir import Node
+from graphc.ir.state import aligned_empty
 from graphc.kernels.program.calls import Call
 from graphc.kernels.program.kernel import Kernel
-from graphc.runtime.build import cpu_target
-from graphc.runtime.chooser import filled
-from graphc.runtime.timing import Play
-from graphc.runtime.units import build_kernels
-from graphc.state import aligned_empty
+from graphc.runtime.compilers.shared_objects import cpu_target
+from graphc.runtime.compilers.translation_units import build_kernels
+from graphc.runtime.tuning.stream_autotuner import filled
+from graphc.runtime.tuning.timing import Play
 
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 

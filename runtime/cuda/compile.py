@@ -3,10 +3,10 @@
 NVRTC, the compiler as a library (cuda-bindings and nvidia-cuda-nvrtc of `pip install
 'graphc[cuda]'`), needs no toolkit and takes a quarter of nvcc's time; nvcc is the other way. One
 kernel makes one `NAME-KEY.cubin`, whose key is the digest of the text, the headers that it
-includes, the options and the compiler's version, in the cache of `runtime/cache.py`. Beside it lie
-the text and the compiler's log, which says how many registers the kernel takes. NVRTC works within
-this process, so GRAPHC_COMPILE_SECONDS ends nvcc alone. With GRAPHC_CUBINS a kernel that was
-compiled elsewhere needs no compiler (`cubins.py`).
+includes, the options and the compiler's version, in the cache of `runtime/compilers/cache.py`.
+Beside it lie the text and the compiler's log, which says how many registers the kernel takes. NVRTC
+works within this process, so GRAPHC_COMPILE_SECONDS ends nvcc alone. With GRAPHC_CUBINS a kernel
+that was compiled elsewhere needs no compiler (`cubins.py`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphc import config
-from graphc.config import denormals, early_launch
-from graphc.errors import CompileError
-from graphc.runtime import cache
-from graphc.runtime.compilers import run
+from graphc.base import config
+from graphc.base.config import denormals, early_launch
+from graphc.base.errors import CompileError
+from graphc.runtime.compilers import cache
+from graphc.runtime.compilers.compiler import run
 from graphc.runtime.cuda import cubins
 
 HEADERS = Path(__file__).parent.parent.parent / "kernels"

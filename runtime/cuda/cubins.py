@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphc.runtime import cache
+from graphc.runtime.compilers import cache
 
 _SIZE = struct.Struct("<I")
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from graphc.errors import CompileError
+from graphc.base.errors import CompileError
+from graphc.ir.state import ALIGNMENT
 from graphc.kernels.program.calls import Matrix, Product
-from graphc.state import ALIGNMENT
 
 TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 """cudaDataType_t."""

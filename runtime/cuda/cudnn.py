@@ -20,9 +20,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from graphc.errors import CompileError
+from graphc.base.errors import CompileError
+from graphc.ir.state import ALIGNMENT
 from graphc.kernels.program.calls import Convolution, Pointwise, Tensor
-from graphc.state import ALIGNMENT
 
 NAME = "libcudnn.so.9"
 OLDEST = 90000

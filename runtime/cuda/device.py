@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from graphc.config import cubins
-from graphc.dtypes import Array
-from graphc.errors import CompileError, RunError
+from graphc.base.config import cubins
+from graphc.base.dtypes import Array
+from graphc.base.errors import CompileError, RunError
+from graphc.base.locks import new_lock
 from graphc.ir import ROW_MAJOR, Layout, Type
-from graphc.locks import new_lock
+from graphc.ir.state import StateBuffer, elements, stored
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.staging import Staging
-from graphc.state import StateBuffer, elements, stored
 
 NON_BLOCKING = 1
 """The flag of streams that do not wait for the default stream."""

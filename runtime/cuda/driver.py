@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partialmethod
 from typing import Any
 
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.kernels.program.kernel import TensorMap
 from graphc.runtime.cuda.compile import Usage, compile_cuda
 from graphc.runtime.cuda.cublas import CublasLt, find_cublas

@@ -1,20 +1,20 @@
-"""What a plan becomes on a GPU: played, checked for NaN, or measured."""
+"""A plan on a GPU: played, checked for NaN, or measured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphc.dtypes import Array
-from graphc.errors import RunError
+from graphc.base.dtypes import Array
+from graphc.base.errors import RunError
+from graphc.base.locks import refuse_reentry
 from graphc.ir import Graph
-from graphc.locks import refuse_reentry
+from graphc.ir.state import StateBuffer
 from graphc.runtime.cuda import measure
 from graphc.runtime.cuda.device import find_device
 from graphc.runtime.cuda.player import CudaPlayer, Input
 from graphc.runtime.plan.plan import Plan
-from graphc.runtime.timing import Timing
-from graphc.state import StateBuffer
+from graphc.runtime.tuning.timing import Timing
 
 
 def load(

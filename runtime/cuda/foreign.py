@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dlpack import read_capsule
-from graphc.errors import GraphError
+from graphc.base.dlpack import read_capsule
+from graphc.base.errors import GraphError
 from graphc.runtime.cuda.driver import LEGACY_STREAM
 
 CUDA, CUDA_MANAGED = 2, 13

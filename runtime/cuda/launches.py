@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from graphc.cores import usable_cores
-from graphc.kernels.cuda.shell import RESIDENT
+from graphc.base.cores import usable_cores
 from graphc.kernels.program.calls import Call, Product
+from graphc.kernels.program.joined import RESIDENT
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.cuda.room import work_start

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import Array
-from graphc.errors import RunError
+from graphc.base.dtypes import Array
+from graphc.base.errors import RunError
 from graphc.ir import Type
-from graphc.runtime.cuda.player import CudaPlayer, Input
-from graphc.runtime.nan import (
+from graphc.ir.state import aligned_empty, elements
+from graphc.runtime.checks.nan import (
     Nan,
     Reads,
     has_nan,
@@ -23,10 +23,10 @@ from graphc.runtime.nan import (
     value_types,
     written_nan,
 )
+from graphc.runtime.cuda.player import CudaPlayer, Input
 from graphc.runtime.plan.plan import Copy, Launch, Range
 from graphc.runtime.plan.unroll import Unrolled
-from graphc.runtime.timing import Timing, timing
-from graphc.state import aligned_empty, elements
+from graphc.runtime.tuning.timing import Timing, timing
 
 
 def run_checked(executable: CudaPlayer, inputs: Sequence[Input]) -> None:

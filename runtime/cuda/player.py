@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphc import config
-from graphc.dtypes import Array
+from graphc.base import config
+from graphc.base.dtypes import Array
+from graphc.base.locks import refuse_reentry
+from graphc.base.messages import log
 from graphc.ir import Graph
-from graphc.locks import refuse_reentry
-from graphc.messages import log
+from graphc.ir.state import StateBuffer
 from graphc.runtime.cuda.device import Device
 from graphc.runtime.cuda.foreign import ForeignArray, foreign_array
 from graphc.runtime.cuda.launches import (
@@ -32,7 +33,6 @@ from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserv
 from graphc.runtime.cuda.slot import Slot
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
-from graphc.state import StateBuffer
 
 Input = Array | ForeignArray
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphc.errors import RunError
+from graphc.base.errors import RunError
+from graphc.ir.state import StateBuffer
 from graphc.runtime.cuda.device import Device, DeviceCopy
 from graphc.runtime.plan.plan import Launch, Plan, all_steps
 from graphc.runtime.plan.text import megabytes
-from graphc.state import StateBuffer
 
 SECTION = 256
 """Bytes: where the arena's parts start is a multiple of it, as the driver's allocations are."""

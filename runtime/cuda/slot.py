@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import Array
+from graphc.base.dtypes import Array
 from graphc.runtime.cuda.device import Device
 from graphc.runtime.cuda.room import input_span, output_span
 from graphc.runtime.plan.plan import Binding, Plan

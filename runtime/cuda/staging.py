@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.cores import usable_cores
-from graphc.dtypes import Array
-from graphc.state import ALIGNMENT
+from graphc.base.cores import usable_cores
+from graphc.base.dtypes import Array
+from graphc.ir.state import ALIGNMENT
 
 HALF_BYTES = 8 << 20
 SHARED = 4 << 20

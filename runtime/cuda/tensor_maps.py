@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.kernels.program.kernel import GridLaunch, TensorMap
 
 MAP_BYTES = 128

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from graphc.cores import usable_cores
-from graphc.errors import CompileError
+from graphc.base.cores import usable_cores
+from graphc.base.errors import CompileError
+from graphc.base.messages import log
 from graphc.ir import Graph, Node
 from graphc.kernels.program.calls import Call
 from graphc.kernels.program.kernel import Kernel
-from graphc.messages import log
-from graphc.runtime.chooser import filled
 from graphc.runtime.cuda.compile import find_compiler
 from graphc.runtime.cuda.device import Device, find_device, gpu_name
 from graphc.runtime.cuda.launches import Issue, library_for
 from graphc.runtime.cuda.player import CudaPlayer
 from graphc.runtime.planner.planner import make_plan
-from graphc.runtime.timing import Play
+from graphc.runtime.tuning.stream_autotuner import filled
+from graphc.runtime.tuning.timing import Play
 
 SAMPLE = 5e-4
 """Seconds that a play takes about, so that what begins and ends it does not count: an event is

@@ -1,4 +1,4 @@
-"""What the verifier says of a plan that it has proved."""
+"""The verifier's certificate of a plan."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class Plan:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from graphc.html import details
+        from graphc.base.html import details
 
         launches = sum(isinstance(step, Launch) for step in all_steps(self.steps))
         title = f"plan {self.name}: {launches} launches on {self.streams} stream(s), "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, all_steps
 
 MEASURED = "measured"

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from graphc.bits import bits
-from graphc.errors import PlanError
+from graphc.base.bits import bits
+from graphc.base.errors import PlanError
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.scan import BoundScan, Scan
-from graphc.runtime.planner.loops import (
+from graphc.ops.loops.scan import BoundScan, Scan
+from graphc.runtime.planner.loop_body import (
     Body,
     LoopTask,
     Part,

@@ -8,10 +8,10 @@ from functools import partial
 
 from graphc.ir import Value
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import STILL, Move
 from graphc.runtime.planner.assembly import Assembly, PlanBody
-from graphc.runtime.planner.loops import Body, Slot, paired_slot, slot_in_place, stacked_slot
+from graphc.runtime.planner.loop_body import Body, Slot, paired_slot, slot_in_place, stacked_slot
 from graphc.runtime.planner.schedule import Arrangement
 from graphc.runtime.planner.tasks import NEW, OLD, Access, Buffer, Tasks, aligned
 
@@ -85,7 +85,7 @@ class _Body(Assembly):
         self.home[value] = Access(buffer, value.name, turn=OLD)
 
     def workspace(self, kernel: Kernel, name: str) -> Access:
-        if not kernel.turns:
+        if not kernel.double_buffered:
             return super().workspace(kernel, name)
         size, step = kernel.workspace, aligned(kernel.workspace)
         both = self.add_buffer(Buffer("work", step + size, None, Move(step, 2)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from graphc.base.target import kind_of
 from graphc.ir import Graph, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.planner.assembly import Assembly, PlanBody
-from graphc.runtime.planner.beside import Machine
 from graphc.runtime.planner.body import plan_body
+from graphc.runtime.planner.concurrency import Machine
 from graphc.runtime.planner.schedule import arrange
 from graphc.runtime.planner.tasks import OLD, Access, Tasks
-from graphc.target import kind_of
 
 
 def make_tasks(

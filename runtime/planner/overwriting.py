@@ -1,4 +1,4 @@
-"""Which values may be written over others, and the order of nodes that follows from it."""
+"""Find values that may be overwritten by others, and the order of nodes that follows from it."""
 
 from __future__ import annotations
 

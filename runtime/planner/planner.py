@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphc.config import MAX_STREAMS
-from graphc.errors import PlanError
+from graphc.base.config import MAX_STREAMS
+from graphc.base.errors import PlanError
 from graphc.ir import Graph
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import (
@@ -23,9 +23,9 @@ from graphc.runtime.plan.plan import (
     Step,
     Wait,
 )
-from graphc.runtime.planner.beside import Machine
+from graphc.runtime.planner.concurrency import Machine
 from graphc.runtime.planner.graph_tasks import make_tasks
-from graphc.runtime.planner.loops import LoopTask, operand_name
+from graphc.runtime.planner.loop_body import LoopTask, operand_name
 from graphc.runtime.planner.schedule import Arrangement, arrange
 from graphc.runtime.planner.tasks import Access, Task, Tasks
 from graphc.runtime.planner.wavefront import merge_wavefronts

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphc.bits import bits
-from graphc.kernels.cuda.joined import joinable
+from graphc.base.bits import bits
+from graphc.kernels.program.joined import joinable
 from graphc.runtime.plan.plan import Estimate
-from graphc.runtime.planner.beside import Demand, Machine, joined, makespan
-from graphc.runtime.planner.memory import Packing, lower_bound, plan_memory, reuse_edges
-from graphc.runtime.planner.memory_packing import BRIEF, LONG
-from graphc.runtime.planner.order import ancestors, memory_order
+from graphc.runtime.planner.concurrency import Demand, Machine, joined, makespan
+from graphc.runtime.planner.memory.arena import Packing, lower_bound, plan_memory, reuse_edges
+from graphc.runtime.planner.memory.packing import BRIEF, LONG
+from graphc.runtime.planner.serial_order import ancestors, memory_order
 from graphc.runtime.planner.streams import (
     Event,
     Schedule,

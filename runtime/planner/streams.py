@@ -1,15 +1,14 @@
-"""Which task runs on which stream, in which order the tasks are issued, and which events order
-the streams.
+"""Assign tasks to streams, order them, and place the events between streams.
 
 Streams, after Nimble (Kwon et al., NeurIPS 2020): the transitive reduction of the dependencies is
 cut into the fewest chains by a maximum matching between tasks and their successors. With a stream
 for each chain no task would wait for want of a stream. List scheduling folds the chains onto the
-streams there are, by the times of kernels alone and beside each other (`beside.py`): as time goes
-on, the ready task with the longest way to the end (dgrad before wgrad, which may lag) begins on a
-stream that is free, if all that runs then ends sooner than it would one after another. That is a
-stream where it needs no event, or its chain's. The dgrad and the wgrad of a layer never share one,
-whatever they gain. Stream 0 becomes that of the critical path, of dgrads where there are any: on
-CUDA it has the higher priority.
+streams there are, by the times of kernels alone and beside each other (`concurrency.py`): as time
+goes on, the ready task with the longest way to the end (dgrad before wgrad, which may lag) begins
+on a stream that is free, if all that runs then ends sooner than it would one after another. That is
+a stream where it needs no event, or its chain's. The dgrad and the wgrad of a layer never share
+one, whatever they gain. Stream 0 becomes that of the critical path, of dgrads where there are any:
+on CUDA it has the higher priority.
 
 Events: to the dependencies come the order of each stream, a beginning on stream 0 before all and
 an end on stream 0 after all. An edge of the transitive reduction of this whole that crosses
@@ -24,9 +23,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from graphc.bits import bits
-from graphc.runtime.planner.beside import Clock, Demand, spent
-from graphc.runtime.planner.order import ancestors
+from graphc.base.bits import bits
+from graphc.runtime.planner.concurrency import Clock, Demand, spent
+from graphc.runtime.planner.serial_order import ancestors
 from graphc.runtime.planner.tasks import Tasks
 
 LOOKAHEAD = 2

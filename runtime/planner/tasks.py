@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from graphc.bits import bits
+from graphc.base.bits import bits
 from graphc.ir import Value, Where
+from graphc.ir.state import ALIGNMENT
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import STILL, Move
-from graphc.runtime.planner.beside import Demand
-from graphc.state import ALIGNMENT
+from graphc.runtime.planner.concurrency import Demand
 
 OLD, FIRST, NEW = 0, 1, 2
 """Turns in a buffer: what lies there before anything is written, what a loop begins with, what is
@@ -45,7 +45,7 @@ class Access:
 
 
 class Repeated(Protocol):
-    """A loop among the tasks, as far as they know it: see `loops.py`."""
+    """A loop among the tasks, as far as they know it: see `loop_body.py`."""
 
     @property
     def name(self) -> str: ...

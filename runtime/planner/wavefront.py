@@ -2,9 +2,9 @@
 
 A loop that scans what another one of its length and direction stacks needs of it, in its iteration
 t, what the other made in its own iteration t. So the two may be one loop with an iteration more,
-whose second stage plays iteration t - 1 while the first plays iteration t, on streams of its own:
-a wavefront through layers and time. Its values lie where they did, and move an iteration later,
-but for what one stage alone passes to the next (`passing.py`). A third loop behind the second
+whose second stage plays iteration t - 1 while the first plays iteration t, on streams of its own: a
+wavefront through layers and time. Its values lie where they did, and move an iteration later, but
+for what one stage alone passes to the next (`wavefront_buffers.py`). A third loop behind the second
 becomes a third stage.
 
 Loops become one where that is estimated to take less time, streams waiting for each other once in
@@ -19,16 +19,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from graphc.bits import bits
+from graphc.base.bits import bits
+from graphc.base.target import kind_of
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Move
-from graphc.runtime.planner.beside import Machine
-from graphc.runtime.planner.loops import LoopTask, Part, operand_name
-from graphc.runtime.planner.order import ancestors
-from graphc.runtime.planner.passing import pass_on
+from graphc.runtime.planner.concurrency import Machine
+from graphc.runtime.planner.loop_body import LoopTask, Part, operand_name
 from graphc.runtime.planner.schedule import arrange
+from graphc.runtime.planner.serial_order import ancestors
 from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, executable_order
-from graphc.target import kind_of
+from graphc.runtime.planner.wavefront_buffers import pass_on
 
 GAIN = 0.9
 """The share of the time of loops one after another that a wavefront must not exceed."""

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import (
     Copy,
     Joined,

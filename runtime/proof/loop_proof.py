@@ -33,7 +33,7 @@ from itertools import combinations
 
 import numpy as np
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import (
     STILL,
     Carry,

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 

@@ -12,15 +12,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphc.config import denormals
-from graphc.errors import CompileError
-from graphc.runtime.build import (
+from graphc.base.config import denormals
+from graphc.base.errors import CompileError
+from graphc.runtime.compilers.compiler import Compiler, find_compiler
+from graphc.runtime.compilers.shared_objects import (
     KERNEL_HEADERS,
     Source,
     build_object,
     headers_digest,
 )
-from graphc.runtime.compilers import Compiler, find_compiler
 
 NATIVE = Path(__file__).parent / "host"
 
@@ -126,6 +126,6 @@ def simulator_object() -> bytes:
 @functools.cache
 def _headers() -> str:
     """The digest of everything that kernels and the simulator include."""
-    files = [*sorted((KERNEL_HEADERS / "cuda").glob("*.cuh")), *sorted(KERNEL_HEADERS.glob("*.h"))]
+    files = [*sorted((KERNEL_HEADERS / "cuda").rglob("*.cuh")), *sorted(KERNEL_HEADERS.glob("*.h"))]
     files.append(NATIVE / "simulator.cpp")
     return headers_digest(NATIVE) + "".join(path.read_text() for path in files)

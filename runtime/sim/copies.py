@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.dtypes import Array
+from graphc.base.dtypes import Array
 from graphc.runtime.sim import native
 from graphc.runtime.sim.errors import LogicError
 from graphc.runtime.sim.machine import Machine

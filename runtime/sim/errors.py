@@ -1,6 +1,6 @@
 """The errors of the simulated driver, with PyCUDA's names."""
 
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 
 
 class Error(RunError):

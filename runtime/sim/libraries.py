@@ -1,4 +1,4 @@
-"""What libraries compute on the simulated GPU: by NumPy, in a stream's order."""
+"""Library calls on the simulated GPU: computed by NumPy, in a stream's order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from graphc.dtypes import Array, convert, widened
+from graphc.base.dtypes import Array, convert, widened
 from graphc.ir import Type
 from graphc.kernels.program.calls import Call, Convolution, Matrix, Product, Tensor
 from graphc.ops.convolution import Conv2d, Conv2dDgrad, Conv2dWgrad
-from graphc.ops.elementary import Relu, ReluGrad
-from graphc.ops.tf32 import nearest_tf32
+from graphc.ops.pointwise.elementary import Relu, ReluGrad
+from graphc.ops.pointwise.tf32 import nearest_tf32
 from graphc.runtime.sim import native
 from graphc.runtime.sim.machine import Machine
 from graphc.runtime.sim.objects import Stream

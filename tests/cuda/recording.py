@@ -15,7 +15,7 @@ import numpy as np
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError, RunError
+from graphc.base.errors import GraphError, RunError
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device
 from graphc.runtime.cuda.driver import PycudaDriver

@@ -11,14 +11,14 @@ import pytest
 
 import graphc
 from graphc import optim
-from graphc.errors import CompileError
+from graphc.base.errors import CompileError
 from graphc.runtime.cuda import compile as compiling
 from graphc.runtime.cuda.compile import HEADERS, Compiler, compile_cuda, find_compiler
 from tests.small_models import MODELS, loss_fn
 from tests.tools import first_quick, need_command, need_cuda_compiler, need_nvcc, need_nvrtc
 
 TEXT = """\
-#include "cuda/memory.cuh"
+#include "cuda/shared/memory.cuh"
 extern "C" __global__ void twice(const float* x, float* y) {
   y[threadIdx.x] = 2 * x[threadIdx.x];
 }
@@ -107,7 +107,7 @@ def test_a_header_that_changed_makes_another_cubin_of_what_includes_it_alone(
     compiler, tmp_path: Path, monkeypatch
 ):
     headers = tmp_path / "headers"
-    (headers / "cuda").mkdir(parents=True)
+    (headers / "cuda" / "shared").mkdir(parents=True)
     monkeypatch.setattr(compiling, "HEADERS", headers)
     monkeypatch.setattr(compiling, "OPTIONS", ("-std=c++20", f"-I{headers}"))
     files = counted(monkeypatch, compiler)
@@ -115,9 +115,9 @@ def test_a_header_that_changed_makes_another_cubin_of_what_includes_it_alone(
     def compiled(times: int, other: int) -> list[int]:
         """Which of three texts are compiled, whose factors stand so in headers."""
         (headers / "times.h").write_text(f"constexpr int times = {times};\n")
-        (headers / "cuda" / "far.cuh").write_text('#pragma once\n#include "times.h"\n')
-        (headers / "cuda" / "near.cuh").write_text('#pragma once\n#include "far.cuh"\n')
-        (headers / "cuda" / "other.cuh").write_text(f"constexpr int times = {other};\n")
+        (headers / "cuda" / "shared" / "far.cuh").write_text('#pragma once\n#include "times.h"\n')
+        (headers / "cuda" / "shared" / "near.cuh").write_text('#pragma once\n#include "far.cuh"\n')
+        (headers / "cuda" / "shared" / "other.cuh").write_text(f"constexpr int times = {other};\n")
         compiling._headers_digest.cache_clear()
         texts = [TEXT.replace("memory", name).replace("2 *", "times *") for name in names]
         files.clear()

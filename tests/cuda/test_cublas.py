@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import Array, convert, widened
-from graphc.errors import CompileError
+from graphc.base.dtypes import Array, convert, widened
+from graphc.base.errors import CompileError
 from graphc.ir import Node
-from graphc.kernels.cuda.library import call_kernel
-from graphc.kernels.cuda.product import product_of
+from graphc.ir.state import aligned_empty
+from graphc.kernels.cuda.library.library_call import call_kernel
+from graphc.kernels.cuda.library.product import product_of
 from graphc.kernels.program.calls import Product
 from graphc.runtime.cuda.cublas import WORKSPACE, CublasLt
-from graphc.state import aligned_empty
 from tests.kernels.cuda_harness import traced
 from tests.sim.playing import fetch, place, simulator
 from tests.tools import need_command

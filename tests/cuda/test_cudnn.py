@@ -16,15 +16,15 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.dtypes import Array
-from graphc.errors import CompileError
+from graphc.base.dtypes import Array
+from graphc.base.errors import CompileError
 from graphc.ir import Node
-from graphc.kernels.cuda.convolution import convolution_of
-from graphc.kernels.cuda.library import call_kernel
+from graphc.ir.state import aligned_empty
+from graphc.kernels.cuda.library.convolution import convolution_of
+from graphc.kernels.cuda.library.library_call import call_kernel
 from graphc.kernels.program.calls import Convolution
 from graphc.runtime.cuda import cudnn
 from graphc.runtime.cuda.cudnn import PROPOSED, Cudnn
-from graphc.state import aligned_empty
 from tests.cuda import test_cublas
 from tests.cuda.test_cublas import aligned, close, given, spec
 from tests.kernels.cuda_harness import traced

@@ -12,11 +12,11 @@ import pytest
 
 import graphc
 from graphc import nn, optim
+from graphc.ir.state import StateBuffer
 from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, Device, slot, staging
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.sim import Simulator
-from graphc.state import StateBuffer
 from tests.small_models import MODELS, loss_fn
 from tests.tools import need_command
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.runtime.cuda import find_device
 from graphc.runtime.cuda.foreign import CUDA, foreign_array, from_capsule
 from tests.tools import need_command, need_module

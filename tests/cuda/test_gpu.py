@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,17 @@ import pytest
 
 import graphc
 from graphc.ir import Graph
-from graphc.kernels.cuda import finishing, tiles
-from graphc.kernels.cuda.bulk_tiles import BULK_TILES, BulkTile
-from graphc.kernels.cuda.tiles import GROUP_TILES, GroupTile
+from graphc.kernels.cuda.contract import split_k
+from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
+from graphc.kernels.cuda.contract.tiles.bulk_tiles import BULK_TILES, BulkTile
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import GROUP_TILES, GroupTile
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
 from graphc.program import Program
-from graphc.runtime import tuner
 from graphc.runtime.cuda import CudaExecutable, find_device, gpu_found, trial
 from graphc.runtime.planner.planner import make_plan
+from graphc.runtime.tuning import kernel_autotuner
 from tests.cuda.test_executable import batch, trainer
 from tests.kernels.cuda_harness import TARGET, assert_close
 from tests.kernels.test_cuda_tensor import of_products, prefer, products
@@ -109,7 +112,7 @@ def test_a_tuned_model_trains_as_on_the_reference(
     if device == "sim":  # whose times say nothing, and are not asked for
         found = trial.CudaTrial(find_device("sim"), "simulated")
         monkeypatch.setattr(trial, "trial_on", lambda device: found)
-        monkeypatch.setattr(tuner, "SECONDS", 0.01)
+        monkeypatch.setattr(kernel_autotuner, "SECONDS", 0.01)
         monkeypatch.setattr(trial, "MOST_REPEATS", 1)
     train = trainer("mlp", device, streams=2)
     notes = [note for note in train.plan.notes if "takes candidate" in note]
@@ -173,7 +176,8 @@ def test_what_the_last_block_adds_is_exact(
 
     for tickets in ("1", "0"):
         monkeypatch.setenv("GRAPHC_TICKETS", tickets)
-        monkeypatch.setattr(finishing, "LAUNCH", 1e9 if tickets == "1" else 0)
+        launch = 1e9 if tickets == "1" else 0
+        monkeypatch.setattr(split_k, "GPU", replace(GPU, launch=launch))
         specs = [graphc.spec(a.shape) for a in arrays]
         options: dict[str, Any] = {"precision": precision, "disable": "fuse_products"}
         program = graphc.compile(fn, *specs, device=device, streams=streams, **options)
@@ -235,7 +239,9 @@ def test_an_op_means_the_same_by_a_library(
     fn = partial(convolved, **settings)
     expected = graphc.compile(fn, *specs, device="reference", precision=precision)(*arrays)
     for last in range(1, 4):
-        monkeypatch.setattr(tuner, "measure", lambda plays, clock, n=last: (-n % len(plays), ""))
+        monkeypatch.setattr(
+            kernel_autotuner, "measure", lambda plays, clock, n=last: (-n % len(plays), "")
+        )
         options: dict[str, Any] = {"device": device, "precision": precision, "tune": "libraries"}
         program = graphc.compile(fn, *specs, **options)
         assert program.plan is not None

@@ -13,8 +13,8 @@ import pytest
 import graphc
 from benchmarks.workloads import WORKLOADS
 from graphc import nn, optim, spec
-from graphc.config import early_launch
-from graphc.errors import CompileError
+from graphc.base.config import early_launch
+from graphc.base.errors import CompileError
 from graphc.runtime.cuda.compile import Compiler
 from graphc.trace import current_builder
 from tests.tools import first_quick, need_nvcc, need_nvrtc

@@ -96,7 +96,7 @@ def test_a_gpu_that_is_too_old_is_named(monkeypatch):
 
 def test_the_cpu_is_the_default_where_no_gpu_is_found(monkeypatch):
     monkeypatch.delenv("GRAPHC_DEVICE", raising=False)
-    monkeypatch.setattr("graphc.loading.find_spec", lambda name: object())
+    monkeypatch.setattr("graphc.program.loading.find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "pycuda.driver", pycuda(0))
     program = graphc.compile(lambda x: x + 1.0, graphc.spec((2,)))
     assert program.target.device == "cpu"
@@ -104,7 +104,7 @@ def test_the_cpu_is_the_default_where_no_gpu_is_found(monkeypatch):
 
 def test_a_gpu_is_the_default_where_one_is_found(monkeypatch):
     monkeypatch.delenv("GRAPHC_DEVICE", raising=False)
-    monkeypatch.setattr("graphc.loading.find_spec", lambda name: object())
+    monkeypatch.setattr("graphc.program.loading.find_spec", lambda name: object())
     monkeypatch.setattr("graphc.runtime.cuda.gpu_found", lambda: True)
     monkeypatch.setitem(sys.modules, "pycuda.driver", None)
     program = graphc.compile(lambda x: x + 1.0, graphc.spec((2,)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.trace import Builder
 

@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc import nn
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from tests.tools import need_module
 
 rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from tests.functions.failing import Failure
 
 MATRIX = "f32[2,3]"

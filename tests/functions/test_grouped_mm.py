@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from tests.tools import need_module, need_nvrtc
 
 TWO = (

@@ -12,9 +12,9 @@ import pytest
 
 import graphc
 from graphc import functions as f
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ops.fused import kernels_in
-from graphc.ops.scan import bodies
+from graphc.ops.loops.scan import bodies
 from tests.functions.comparison import Case, compare, labels, normal
 from tests.tools import need_module
 
@@ -93,7 +93,7 @@ def test_no_value_holds_all_logits(device: str) -> None:
 
 
 def test_chunks_are_chosen_so_that_none_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphc.functions.network.linear_loss.CHUNK_LOGITS", 30 * 300)
+    monkeypatch.setattr("graphc.functions.network.losses.linear_loss.CHUNK_LOGITS", 30 * 300)
     (one, *_) = bodies(step(None, "reference").stages["trace"])
     assert one.inputs and {v.type.shape for v in one.inputs} >= {(16, 8), (16,)}
 

@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc import functions as f
-from graphc.dtypes import convert, shown
+from graphc.base.dtypes import convert, shown
 from graphc.ir import DTYPES, NARROW
 
 EPSILON = {"f16": 2.0**-10, "bf16": 2.0**-7}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
-from graphc.state import StateBuffer
+from graphc.ir.state import StateBuffer
 from tests.functions.failing import Failure
 
 IMAGE, MATRIX = "f32[1,4,8,8]", "f32[2,3]"

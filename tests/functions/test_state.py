@@ -11,9 +11,9 @@ import pytest
 import graphc
 from graphc import functions as f
 from graphc import nn
-from graphc.interpret import evaluate
 from graphc.ir import Type
-from graphc.state import StateBuffer
+from graphc.ir.interpret import evaluate
+from graphc.ir.state import StateBuffer
 from graphc.trace import Builder, Tensor
 from tests.tools import need_module
 

@@ -1,5 +1,5 @@
 // fc1_relu: permute_dims; matmul; add; relu
-#include "cpu/contract.h"
+#include "cpu/contract/contract.h"
 using namespace graphc;
 
 namespace fc1_relu_space {

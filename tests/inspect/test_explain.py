@@ -9,10 +9,10 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.inspect.explanation import TOPICS, Explanation, Reason
 from graphc.ops.fused import KernelNode, kernels_in
-from graphc.ops.scan import bodies
+from graphc.ops.loops.scan import bodies
 from graphc.passes.rewriting.reasons import joined, reasons
 from graphc.runtime.plan.lives import at_peak, lives
 from graphc.runtime.plan.plan import Launch, Range, Record, Wait, all_steps

@@ -14,11 +14,11 @@ import pytest
 
 import graphc
 from graphc import optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.inspect.profile import Profile, ProfileRow, gradients_of
 from graphc.inspect.trace_events import Span
-from graphc.runtime.limits import Limits, limits_of
 from graphc.runtime.plan.plan import Launch, Record
+from graphc.runtime.tuning.device_limits import Limits, limits_of
 from tests.small_models import MODELS, loss_fn
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc import functions as F
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
 from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad, Matmul
 from graphc.trace import Tensor, emit

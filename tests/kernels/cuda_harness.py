@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 import graphc
+from graphc.base.target import Target
 from graphc.ir import FLOATS, Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused, KernelNode
-from graphc.target import Target
 
 HERE = Path(__file__).parent
 KERNELS = HERE.parent.parent / "kernels"
@@ -74,18 +74,19 @@ def mistaken(header: str, *changes: tuple[str, str]) -> Callable[[str], str]:
         met: set[str] = set()
 
         def text(found: re.Match[str]) -> str:
-            name = found[1]
+            path = KERNELS / found[1]
+            name = path.stem
             if name in met:
                 return ""
             met.add(name)
-            lines = (KERNELS / "cuda" / f"{name}.cuh").read_text().replace("#pragma once", "")
+            lines = path.read_text().replace("#pragma once", "")
             for right, wrong in changes if name == header else ():
                 assert right in lines, f"{name}.cuh no longer has {right!r}"
                 lines = lines.replace(right, wrong, 1)
             return whole(lines)
 
         def whole(part: str) -> str:
-            return re.sub(r'#include "(?:cuda/)?(\w+)\.cuh"', text, part)
+            return re.sub(r'#include "(cuda/[\w/]+\.cuh)"', text, part)
 
         result = whole(source)
         assert header in met, f"the kernel does not include {header}.cuh"

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused, KernelNode
 from graphc.passes.fuse.widen import widen
-from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_target, find_compiler
-from graphc.target import Target
+from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, cpu_target, find_compiler
 from graphc.trace import Builder
 
 GUARD = 256

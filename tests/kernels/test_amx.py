@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import convert, shown
+from graphc.base.dtypes import convert, shown
 from graphc.ir import DTYPES
-from graphc.runtime import build
-from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
+from graphc.runtime.compilers import shared_objects
+from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, find_compiler
 from tests.kernels.test_pairs import EPS, FORMS, numbers, played, recurrent, turned
 from tests.tools import first_quick
 
-SOURCE = """#include "cpu/amx.h"
+SOURCE = """#include "cpu/shared/amx.h"
 using namespace graphc;
 extern "C" void add(const uint32_t* x, const uint32_t* y, float* sums, long stride) {
   TileRegisters tiles;
@@ -40,8 +40,10 @@ INSTRUCTIONS = ("ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored",
 
 @pytest.fixture
 def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = replace(build.cpu_target(), lanes=16, multiplies_pairs=True, multiplies_tiles=True)
-    monkeypatch.setattr(build, "cpu_target", lambda: target)
+    target = replace(
+        shared_objects.cpu_target(), lanes=16, multiplies_pairs=True, multiplies_tiles=True
+    )
+    monkeypatch.setattr(shared_objects, "cpu_target", lambda: target)
 
 
 def built(folder: Path, *flags: str) -> Path:
@@ -363,15 +365,15 @@ def test_the_system_is_asked_where_the_cpu_has_tiles(
     allowed: bool, monkeypatch: pytest.MonkeyPatch
 ):
     features = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512bw", "avx512f")
-    monkeypatch.setattr(build, "cpu_features", lambda: features)
-    monkeypatch.setattr(build, "allows_tiles", lambda: allowed)
-    target = build.cpu_target.__wrapped__()
+    monkeypatch.setattr(shared_objects, "cpu_features", lambda: features)
+    monkeypatch.setattr(shared_objects, "allows_tiles", lambda: allowed)
+    target = shared_objects.cpu_target.__wrapped__()
     assert (target.multiplies_pairs, target.multiplies_tiles) == (True, allowed)
-    monkeypatch.setattr(build, "cpu_features", lambda: features[1:])
-    assert not build.cpu_target.__wrapped__().multiplies_tiles
+    monkeypatch.setattr(shared_objects, "cpu_features", lambda: features[1:])
+    assert not shared_objects.cpu_target.__wrapped__().multiplies_tiles
 
 
 def test_a_system_that_refuses_is_no_error():
-    if "amx_tile" in build.cpu_features():
+    if "amx_tile" in shared_objects.cpu_features():
         pytest.skip("this system allows it")
-    assert build.allows_tiles() is False
+    assert shared_objects.allows_tiles() is False

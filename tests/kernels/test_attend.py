@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
+from graphc.base.target import Target
 from graphc.ir import Node, Type
 from graphc.kernels.lower import lower
 from graphc.ops import Attention, AttentionGrad
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
-from graphc.runtime.build import cpu_target
-from graphc.target import Target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from graphc.trace import Tensor, current_builder
 from tests.kernels.harness import Built, build, single, traced
 from tests.ops.samples_attention import ATTENTIONS

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from graphc import functions as F
+from graphc.base.target import Target
 from graphc.ir import Layout, Node, Type
-from graphc.kernels.cpu.contract import lower_contract
-from graphc.kernels.cpu.tile_cost import CHUNK_CYCLES
+from graphc.kernels.cpu.contract.contract import lower_contract
+from graphc.kernels.cpu.contract.tile_cost import CHUNK_CYCLES
 from graphc.kernels.program.nest import contraction_nest
 from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad, Matmul, MaxPool2d
 from graphc.ops.base import Array
 from graphc.ops.fused import Fused
-from graphc.runtime.build import KERNEL_HEADERS, cpu_target, find_compiler
-from graphc.target import Target
+from graphc.runtime.compilers.shared_objects import KERNEL_HEADERS, cpu_target, find_compiler
 from graphc.trace import Tensor, current_builder, emit
 from tests.kernels.contract_samples import convolutions, matmuls
 from tests.kernels.harness import Built, build, single, traced
@@ -214,7 +214,7 @@ def test_a_contraction_pools_its_output_in_registers(monkeypatch: pytest.MonkeyP
     # 3 x 3 windows of doubles fill more than the 16 registers that AVX2 has.
     expected = [WIDTH == 16 or number != 6 for number in range(8)]
     assert ["struct Shape" in b.kernel.source for b in tiled[:8]] == expected
-    monkeypatch.setattr("graphc.kernels.cpu.contract.ranked", lambda *_: [])
+    monkeypatch.setattr("graphc.kernels.cpu.contract.contract.ranked", lambda *_: [])
     for built in [*tiled, *build(nodes)]:
         assert isinstance(built.node.op, Fused)
         inputs = [np.rint(4 * a) for a in _inputs(built.node)]
@@ -240,7 +240,7 @@ def test_a_pooled_epilogue_reads_what_lies_at_each_pixel_of_a_window(
         return largest * 2.0, places
 
     if plain:
-        monkeypatch.setattr("graphc.kernels.cpu.contract.ranked", lambda *_: [])
+        monkeypatch.setattr("graphc.kernels.cpu.contract.contract.ranked", lambda *_: [])
     (built,) = build([traced("residual_pool", function, types, [LANES] * 2)])
     assert ("struct Shape" in built.kernel.source) != plain
     assert isinstance(built.node.op, Fused)
@@ -366,7 +366,7 @@ def test_equal_nodes_give_equal_text(golden: pytest.FixtureRequest) -> None:
 
 def test_the_header_compiles_alone() -> None:
     command = [*find_compiler().command, "-std=c++20", "-fsyntax-only", "-Wall", "-Wno-psabi"]
-    file = f"{KERNEL_HEADERS}/cpu/contract.h"
+    file = f"{KERNEL_HEADERS}/cpu/contract/contract.h"
     result = subprocess.run(
         [*command, "-Wno-pragma-once-outside-header", "-x", "c++", f"-I{KERNEL_HEADERS}", file],
         capture_output=True,

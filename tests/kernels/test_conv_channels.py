@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from graphc import functions as F
+from graphc.base.target import Caches, Target
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
 from graphc.kernels.lower import lower
 from graphc.ops import Conv2d, Conv2dDgrad, Conv2dWgrad
 from graphc.ops.fused import Fused
-from graphc.runtime.build import cpu_target
-from graphc.target import Caches, Target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from graphc.trace import Tensor, emit
 from tests.kernels.harness import Built, build, traced
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from graphc import functions as F
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
-from graphc.kernels.cpu import contract
-from graphc.kernels.cpu.conv_winograd import AMPLIFICATION, ROUNDINGS, choices, winograd
+from graphc.kernels.cpu.contract import contract
+from graphc.kernels.cpu.convolution.conv_winograd import AMPLIFICATION, ROUNDINGS, choices, winograd
 from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.nest import contraction_nest
 from graphc.ops import Conv2d, Conv2dDgrad
-from graphc.runtime.build import cpu_target
-from graphc.target import Target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from graphc.trace import Tensor, emit
 from tests.kernels.harness import Built, build, traced
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import graphc
-from graphc.errors import CompileError
+from graphc.base.errors import CompileError
+from graphc.base.target import Target
 from graphc.ir import Node, Type, Value
 from graphc.kernels.lower import lower
 from graphc.kernels.program.counts import MOST
 from graphc.ops.attention import Attention
 from graphc.ops.indexing import TakeGrad
-from graphc.target import Target
 from tests.kernels.cuda_harness import single, traced
 
 CUDA, CPU = Target("cuda", lanes=1, arch="sm_90a"), Target("cpu", lanes=8)

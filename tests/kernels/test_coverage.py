@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
+from graphc.base.target import Target
 from graphc.ir import Type
-from graphc.kernels.cpu.contract import order_loops
-from graphc.kernels.cpu.contract_epilogue import tile_epilogue
-from graphc.kernels.cpu.contract_text import plain_loops
-from graphc.kernels.cpu.coverage import check_plain, check_tiled
-from graphc.kernels.cpu.schedule import ranked
+from graphc.ir.sections import sections_of_sums
+from graphc.kernels.cpu.contract.contract import order_loops
+from graphc.kernels.cpu.contract.coverage import check_plain, check_tiled
+from graphc.kernels.cpu.contract.epilogue import tile_epilogue
+from graphc.kernels.cpu.contract.kernel_text import plain_loops
+from graphc.kernels.cpu.contract.schedule import ranked
 from graphc.kernels.program.nest import contraction_nest, sectioned_nest
 from graphc.ops import Conv2dDgrad, Matmul
 from graphc.ops.fused import Fused
-from graphc.passes.fuse.sections import sections_of_sums
-from graphc.target import Target
 from graphc.trace import Tensor, emit
 from tests.kernels.harness import build, single, traced
 

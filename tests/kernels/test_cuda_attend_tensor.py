@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.dtypes import convert, widened
+from graphc.base.dtypes import convert, widened
 from graphc.ir import Node, Type
-from graphc.kernels.cuda.attend import MOST_SHARED
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.lower import lower
 from graphc.ops import Attention, AttentionGrad
 from graphc.ops.base import Array, Op
-from graphc.ops.tf32 import ReadTf32
-from graphc.ops.widen import Widen
+from graphc.ops.pointwise.tf32 import ReadTf32
+from graphc.ops.pointwise.widen import Widen
 from graphc.runtime.sim.native import BACKWARD, FORWARD
 from graphc.trace import Tensor, current_builder
 from tests.kernels.cuda_harness import TARGET, build_device, traced
@@ -199,5 +199,5 @@ def test_heads_of_real_models_fit_a_multiprocessor(arch: str, tmp_path: Path) ->
     usage = build_device(kernels, tmp_path, compiler, arch)
     assert {symbol for symbol, u in usage.items() if u.spilled} == set()
     for kernel in kernels:
-        assert all(grid.shared_bytes <= MOST_SHARED for grid in kernel.launches)
+        assert all(grid.shared_bytes <= GPU.block_shared for grid in kernel.launches)
         assert "tensor cores" in kernel.note

@@ -11,17 +11,25 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import convert
+from graphc.base.dtypes import convert
 from graphc.ir import DTYPES, Node
-from graphc.kernels.cuda import finishing, tiles
-from graphc.kernels.cuda.contract_text import lower_contract
-from graphc.kernels.cuda.finishing import Finishes
-from graphc.kernels.cuda.register_tiles import TILES
-from graphc.kernels.cuda.tiles import GROUP_TILES, LONG_TILES, SHORT_TILES, AnyTile
+from graphc.kernels.cuda.contract import split_k
+from graphc.kernels.cuda.contract.contract_kernel import lower_contract
+from graphc.kernels.cuda.contract.options import ContractOptions
+from graphc.kernels.cuda.contract.split_k import SplitKOptions
+from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
+from graphc.kernels.cuda.contract.tiles.register_tiles import TILES
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import (
+    GROUP_TILES,
+    LONG_TILES,
+    SHORT_TILES,
+    GeneralTile,
+)
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.lower import candidates
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.tf32 import ReadTf32
-from graphc.ops.widen import Widen
+from graphc.ops.pointwise.tf32 import ReadTf32
+from graphc.ops.pointwise.widen import Widen
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import ORDERS
@@ -37,7 +45,7 @@ from tests.kernels.cuda_harness import (
 from tests.sim.playing import Played, simulator
 from tests.tools import need_command, need_nvrtc
 
-CLUSTERS = Finishes(clusters=True)
+CLUSTERS = SplitKOptions(clusters=True)
 
 
 def transposed(x: Any) -> Any:
@@ -57,7 +65,7 @@ def product(m: int, n: int, k: int, read: Any = None, dtype: str = "float32") ->
 
 
 LONG, SHORT = LONG_TILES, SHORT_TILES
-CASES: dict[str, tuple[Node, AnyTile, int]] = {
+CASES: dict[str, tuple[Node, GeneralTile, int]] = {
     "runs": (product(40, 72, 700), TILES[6], 3),
     "columns that are no runs": (product(37, 41, 700), TILES[6], 8),
     "groups of threads": (product(20, 36, 1500), TILES[10], 4),
@@ -80,7 +88,7 @@ CASES: dict[str, tuple[Node, AnyTile, int]] = {
 }
 
 
-def take(tile: AnyTile, splits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def take(tile: GeneralTile, splits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let contractions take this tile, with k in so many parts."""
     for name in ("TILES", "LONG_TILES", "SHORT_TILES", "GROUP_TILES"):
         found = [t for t in getattr(tiles, name) if t == tile]
@@ -100,11 +108,11 @@ def operands(node: Node) -> list[Any]:
 
 
 def clustered(node: Node) -> Kernel:
-    return lower_contract(node, groups=True, finishes=CLUSTERS)
+    return lower_contract(node, ContractOptions(warp_groups=True, split_k=CLUSTERS))
 
 
 def launched_twice(node: Node) -> Kernel:
-    return lower_contract(node, groups=True)
+    return lower_contract(node, ContractOptions(warp_groups=True))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -150,7 +158,7 @@ def test_what_clusters_cannot_add_takes_a_second_launch(monkeypatch: pytest.Monk
     take(TILES[6], 4, monkeypatch)
     specs = graphc.spec((9, 300), "float64"), graphc.spec((300, 12), "float64")
     assert len(clustered(traced("doubles", graphc.matmul, *specs)).launches) == 2
-    looped = lower_contract(product(40, 72, 1000), finishes=CLUSTERS, looped=True)
+    looped = lower_contract(product(40, 72, 1000), ContractOptions(split_k=CLUSTERS, looped=True))
     assert "cluster" not in looped.source
 
 
@@ -168,8 +176,7 @@ def test_programs_leave_the_same_bits_with_and_without_clusters(
     monkeypatch.setenv("GRAPHC_CHECK", "race")
     take(TILES[6], 4, monkeypatch)
     monkeypatch.setattr(tiles, "_parts", lambda tile, count: [1, 4])
-    for cost in ("LAUNCH", "CLUSTERED"):
-        monkeypatch.setattr(finishing, cost, 0)
+    monkeypatch.setattr(split_k, "GPU", replace(GPU, launch=0, cluster=0))
     shapes = [(600, 48), (20, 36), (48, 36)]
     random = np.random.default_rng(0)
     values = [random.standard_normal(s).astype(np.float32) for s in shapes]

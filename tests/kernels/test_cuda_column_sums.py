@@ -10,8 +10,10 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.kernels.cuda import column_sums, contract_text, patch, reduce, reduce_text
-from graphc.kernels.cuda.patch_tile import PatchTile
+from graphc.kernels.cuda.contract import column_sums, contract_kernel
+from graphc.kernels.cuda.convolution import halo
+from graphc.kernels.cuda.convolution.halo_tile import HaloTile
+from graphc.kernels.cuda.reduce import reduce, stage_text
 from graphc.ops.fused import kernels_in
 from tests.tools import need_command
 
@@ -100,11 +102,11 @@ def steps(program: Any, count: int = 2) -> dict[str, Any]:
 
 
 def cut(*arguments: Any) -> Any:
-    """Every way with k in two parts."""
-    return [replace(way, splits=2) for way in WAYS(*arguments) if way.tile.k <= 32]
+    """Every schedule with k in two parts."""
+    return [replace(each, splits=2) for each in SCHEDULES(*arguments) if each.tile.k <= 32]
 
 
-WAYS = contract_text.ways
+SCHEDULES = contract_kernel.schedules
 
 
 @pytest.fixture(autouse=True)
@@ -124,9 +126,9 @@ def test_training_is_as_by_the_reference(
     clean_environment.setenv("GRAPHC_CHECK", "race")
     clean_environment.setenv("GRAPHC_TICKETS", "0")
     if gathers:
-        clean_environment.setattr(reduce_text, "GATHERED_BYTES", 0)
+        clean_environment.setattr(stage_text, "GATHERED_BYTES", 0)
     if splits > 1:
-        clean_environment.setattr(contract_text, "ways", cut)
+        clean_environment.setattr(contract_kernel, "schedules", cut)
     here = compiled("sim", precision=precision, streams=1)
     kernels = [here.plan.kernels[name] for name in joined(here)]
     assert [len(kernel.launches) for kernel in kernels] == [
@@ -148,10 +150,10 @@ def patches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patches are taken wherever they can be, those of parts, and of few columns and
     lines, first."""
 
-    def cycles(tile: PatchTile, *_: Any) -> float:
+    def cycles(tile: HaloTile, *_: Any) -> float:
         return tile.n + tile.lines / 100 - 100 * tile.splits
 
-    monkeypatch.setattr(patch, "_cycles", cycles)
+    monkeypatch.setattr(halo, "_cycles", cycles)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +166,13 @@ def test_patches_add_up_columns(
     need_command("g++", "clang++")
     clean_environment.setenv("GRAPHC_CHECK", "race")
     clean_environment.setenv("GRAPHC_TICKETS", str(int(tickets)))
-    clean_environment.setattr(reduce_text, "GATHERED_BYTES", 0)
+    clean_environment.setattr(stage_text, "GATHERED_BYTES", 0)
     clean_environment.setattr(column_sums, "JOINED", 3)
     here = compiled("sim", model, precision="tf32", streams=1)
     kernels = [here.plan.kernels[name] for name in joined(here)]
     assert len(kernels) >= 2
     for kernel in kernels:
-        assert "PatchProduct" in kernel.source
+        assert "HaloProduct" in kernel.source
         assert "Results& results" in kernel.source
         assert ("unsigned* counters" in kernel.source) == tickets
     cut = sum("StorePartial" in kernel.source for kernel in kernels)

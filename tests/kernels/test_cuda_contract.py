@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda import tiles
-from graphc.kernels.cuda.register_tiles import TILES, Tile
-from graphc.kernels.cuda.tiles import best_tile, choose_tile
+from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
+from graphc.kernels.cuda.contract.tiles.register_tiles import TILES, Tile
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import best_tile, choose_tile
 from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.sim.native import BACKWARD, FORWARD

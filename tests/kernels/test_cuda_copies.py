@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 import graphc
-from graphc.kernels.cuda.contract import Problem, in_parts, make_problem
-from graphc.kernels.cuda.copies import Copies
-from graphc.kernels.cuda.tiles import (
+from graphc.kernels.cuda.contract.contract import Problem, in_parts, make_problem
+from graphc.kernels.cuda.contract.copies import Copies
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import (
     LONG_TILES,
-    MULTIPROCESSORS,
     Operand,
     TensorTile,
     choose_tile,
     room_in_l1,
     tensor_tiles,
 )
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.program.nest import contraction_nest
 from graphc.ops.fused import kernels_in
 
@@ -88,5 +88,5 @@ def test_parts_of_k_fill_all_multiprocessors(m: int, n: int, k: int) -> None:
     operand = Operand(4, 4, False)
     found, splits = choose_tile(1, m, n, k, tensor=tensor_tiles("tf32", operand, operand))
     blocks = -(-m // found.m) * -(-n // found.n) * splits
-    rounds = -(-blocks // MULTIPROCESSORS)
-    assert 0.93 * rounds * MULTIPROCESSORS <= blocks <= found.blocks * MULTIPROCESSORS
+    rounds = -(-blocks // GPU.multiprocessors)
+    assert 0.93 * rounds * GPU.multiprocessors <= blocks <= found.blocks * GPU.multiprocessors

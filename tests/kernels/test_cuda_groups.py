@@ -11,10 +11,10 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.cost import node_bytes
+from graphc.ops.cost import node_bytes
 from graphc.ops.fused import KernelNode, kernels_in
-from graphc.passes.fuse import products
-from graphc.passes.fuse.products import groups_in
+from graphc.passes.fuse import grouped_gemm
+from graphc.passes.fuse.grouped_gemm import groups_in
 from tests.tools import need_command
 
 SHAPE = (8, 1, 20, 20)
@@ -131,8 +131,8 @@ def test_what_is_not_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not groups(compiled("cuda"))
     grouped = {m.op.kernel for n in groups(compiled("cuda")) for m in kernels_in(n.body)}
     assert not any("dgrad" in name or "relu" in name for name in grouped)  # which others wait for
-    monkeypatch.setattr(products, "SMALL_FLOPS", 10**3)
-    monkeypatch.setattr(products, "MOST_FLOPS", 10**3)
+    monkeypatch.setattr(grouped_gemm, "SMALL_FLOPS", 10**3)
+    monkeypatch.setattr(grouped_gemm, "MOST_FLOPS", 10**3)
     assert not groups(compiled("cuda"))
 
 
@@ -163,8 +163,8 @@ def test_larger_contractions_are_beside_those_that_are_alike(
         program(x)
         return dict(program.state_dict())
 
-    clean_environment.setattr(products, "SMALL_FLOPS", 10**3)
-    clean_environment.setattr(products, "MOST_SUMMED", 0)
+    clean_environment.setattr(grouped_gemm, "SMALL_FLOPS", 10**3)
+    clean_environment.setattr(grouped_gemm, "MOST_SUMMED", 0)
     made = program("cuda", 56)
     (node,) = groups(made)
     members = [n.op.kernel for n in kernels_in(node.body)]
@@ -181,7 +181,7 @@ def test_larger_contractions_are_beside_those_that_are_alike(
 
 def test_a_group_keeps_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     (whole,) = groups(compiled("cuda"))
-    monkeypatch.setattr(products, "MOST_BYTES", 3 * node_bytes(whole) // 4)
+    monkeypatch.setattr(grouped_gemm, "MOST_BYTES", 3 * node_bytes(whole) // 4)
     found = groups(compiled("cuda"))
     assert len(found) == 2
     for node in found:
@@ -192,7 +192,7 @@ def test_what_several_members_read_counts_once(monkeypatch: pytest.MonkeyPatch) 
     (whole,) = groups(compiled("sim"))
     assert sum(map(node_bytes, kernels_in(whole.body))) > node_bytes(whole)
     for most, together in ((node_bytes(whole), True), (node_bytes(whole) - 1, False)):
-        monkeypatch.setattr(products, "MOST_BYTES", most)
+        monkeypatch.setattr(grouped_gemm, "MOST_BYTES", most)
         first = groups(compiled("sim"))[0]
         assert (len(first.body.nodes) == len(whole.body.nodes)) == together
 

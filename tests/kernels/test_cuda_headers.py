@@ -14,7 +14,7 @@ from tests.kernels.test_cuda_contract import NODES as CONTRACTIONS
 from tests.kernels.test_cuda_reduce import NODES as REDUCTIONS
 from tests.tools import first_quick, need_command
 
-HEADERS = sorted((KERNELS / "cuda").glob("*.cuh"))
+HEADERS = sorted((KERNELS / "cuda").rglob("*.cuh"))
 LATER = ["bulk.cuh", "cluster_sums.cuh", "warp_groups.cuh", "wgmma.cuh", "wgmma_bulk.cuh"]
 """Those that need sm_90a."""
 SOURCES = [lower(node, TARGET).source for node in (*CONTRACTIONS, *REDUCTIONS)]
@@ -26,7 +26,7 @@ def test_each_header_compiles_alone(arch: str, tmp_path):
 
     def build(header):
         text = tmp_path / f"{header.stem}.cu"
-        text.write_text(f'#include "cuda/{header.name}"\n')
+        text.write_text(f'#include "{header.relative_to(KERNELS)}"\n')
         command = [compiler, "-std=c++17", f"-arch={arch}", "-cubin", "-Werror", "all-warnings"]
         command += ["-I", str(KERNELS), str(text), "-o", str(text.with_suffix(".cubin"))]
         return subprocess.run(command, capture_output=True, text=True).stderr
@@ -41,10 +41,10 @@ PTX = ["bulk.cuh", "intrinsics.cuh", "warp_groups.cuh"]
 
 
 def test_ptx_stands_in_three_headers_and_has_twins():
-    with_ptx = [h.name for h in HEADERS if re.search(r"\basm\b", h.read_text())]
+    with_ptx = sorted(h.name for h in HEADERS if re.search(r"\basm\b", h.read_text()))
     assert with_ptx == PTX
     for name, first in zip(PTX, (1, 2, 1), strict=True):  # behind what defines the macro
-        for part in (KERNELS / "cuda" / name).read_text().split("GRAPHC_INLINE")[first:]:
+        for part in (KERNELS / "cuda" / "shared" / name).read_text().split("GRAPHC_INLINE")[first:]:
             if "asm" in part:
                 assert part.index("GRAPHC_SIM") < part.index("asm"), part
 
@@ -52,7 +52,7 @@ def test_ptx_stands_in_three_headers_and_has_twins():
 @pytest.mark.parametrize("header", PTX)
 def test_ptx_names_each_of_its_operands_and_no_other(header: str):
     """No compiler says so: an operand that is left out is a wrong result on a device alone."""
-    text = (KERNELS / "cuda" / header).read_text()
+    text = (KERNELS / "cuda" / "shared" / header).read_text()
     for sums in re.findall(r"#define GRAPHC_SUMS\(i\) (.*)", text):
         text = text.replace(" GRAPHC_SUMS(", f" {sums}(")
     statements = re.findall(r"\basm(?: volatile)?\((.*?)\);\n", text, re.DOTALL)
@@ -68,8 +68,8 @@ def test_ptx_names_each_of_its_operands_and_no_other(header: str):
 def test_only_our_own_headers_are_included():
     texts = [*(h.read_text() for h in HEADERS), *SOURCES]
     included = {name for t in texts for name in re.findall(r"#\s*include\s+(\S+)", t)}
-    names = {h.name for h in (*HEADERS, *KERNELS.glob("*.h"))}
-    assert {n.strip('"').removeprefix("cuda/") for n in included} <= names
+    names = {str(h.relative_to(KERNELS)) for h in (*HEADERS, *KERNELS.glob("*.h"))}
+    assert {n.strip('"') for n in included} <= names
 
 
 def test_kernels_are_plain_functions_with_shared_arrays_of_fixed_size():

@@ -10,13 +10,14 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.kernels.cuda import column_sums, contract_text
+from graphc.kernels.cuda.contract import column_sums, contract_kernel
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from tests.cuda.test_spills import NEEDED
 from tests.tools import first_quick, need_command
 from tools.spills.compiling import spills, usages
 
 SHAPE = (8, 8, 7, 7)
-WAYS = contract_text.ways
+SCHEDULES = contract_kernel.schedules
 
 
 class Normed(nn.Module):
@@ -34,8 +35,8 @@ class Normed(nn.Module):
 
 
 def cut(*arguments: Any) -> Any:
-    """Every way with k in three parts, which a second launch adds, as far as there are such."""
-    found = list(WAYS(*arguments))
+    """Every schedule with k in three parts, which a second launch adds, if there are such."""
+    found = list(SCHEDULES(*arguments))
     return [replace(w, splits=3) for w in found if w.tile.k <= 32] or found
 
 
@@ -65,7 +66,7 @@ def adding(program: Any) -> list[Any]:
 @pytest.fixture
 def parts(clean_environment: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     clean_environment.setenv("GRAPHC_TICKETS", "0")
-    clean_environment.setattr(contract_text, "ways", cut)
+    clean_environment.setattr(contract_kernel, "schedules", cut)
     return clean_environment
 
 
@@ -88,8 +89,8 @@ def test_blocks_that_would_read_more_than_in_the_time_of_a_launch_add_none(
     parts: pytest.MonkeyPatch,
 ):
     read = 3 * 8 * 7 * 7 * 8 * 4  # three parts of eight columns
-    for cycles, count in ((read / column_sums.ALONE, 2), (read / column_sums.ALONE - 1, 0)):
-        parts.setattr(column_sums, "LAUNCH", cycles)
+    for cycles, count in ((read / GPU.l2_rate_of_one, 2), (read / GPU.l2_rate_of_one - 1, 0)):
+        parts.setattr(column_sums, "GPU", replace(GPU, launch=cycles))
         program = compiled("sim", streams=1)
         assert len(adding(program)) == count
 

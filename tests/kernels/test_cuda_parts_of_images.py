@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda import contract_ways
+from graphc.kernels.cuda.convolution import halo_gradient, halo_tile
 from tests.kernels.test_cuda_tensor import arrays
 from tests.tools import need_command
 
@@ -32,8 +32,9 @@ def held(clean_environment: pytest.MonkeyPatch) -> None:
     """Blocks hold pixels wherever they can."""
     need_command("g++", "clang++")
     clean_environment.setenv("GRAPHC_CHECK", "race")
-    for name in ("PATCH_WORTH", "SKIPPING_WORTH", "GRADIENT_WORTH"):
-        clean_environment.setattr(contract_ways, name, 1e9)
+    for name in ("WORTH", "SKIPPING_WORTH"):
+        clean_environment.setattr(halo_tile, name, 1e9)
+    clean_environment.setattr(halo_gradient, "WORTH", 1e9)
 
 
 def assert_right(function: Any, shapes: list[tuple[int, ...]]) -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda.reduce import choose_shape
+from graphc.kernels.cuda.reduce.reduce import choose_shape
 from graphc.kernels.lower import lower
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.rows import find_rows, reduced_shape
-from graphc.ops.elementary import ReluGrad
 from graphc.ops.fused import Fused
+from graphc.ops.pointwise.elementary import ReluGrad
 from graphc.runtime.sim.native import BACKWARD, FORWARD
 from graphc.trace import emit
 from tests.kernels.cuda_harness import (

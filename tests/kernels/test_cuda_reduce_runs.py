@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import convert, shown
+from graphc.base.dtypes import convert, shown
 from graphc.ir import DTYPES
-from graphc.kernels.cuda.reduce import HELD_BYTES, MOST_THREADS, Shape, choose_shape
-from graphc.kernels.cuda.shell import BLOCKS, THREADS
+from graphc.kernels.cuda.reduce.reduce import HELD_BYTES, MOST_THREADS, Shape, choose_shape
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, THREADS
 from graphc.kernels.lower import lower
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.rows import find_rows, reduced_shape

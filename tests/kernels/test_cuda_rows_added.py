@@ -10,8 +10,9 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.kernels.cuda import column_sums, contract_text, finishing
-from graphc.kernels.cuda.finishing import BY_LAUNCH, Finish, Finishes, Partial
+from graphc.kernels.cuda.contract import column_sums, contract_kernel
+from graphc.kernels.cuda.contract.split_k import BY_LAUNCH, Partial, SplitK, SplitKOptions
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.ops.fused import kernels_in
 from graphc.passes.fuse import rows
 from tests.cuda.test_spills import NEEDED
@@ -19,7 +20,7 @@ from tests.tools import first_quick, need_command
 from tools.spills.compiling import spills, usages
 
 SHAPE = (3, 7, 96)
-WAYS = contract_text.ways
+SCHEDULES = contract_kernel.schedules
 
 
 class Normed(nn.Module):
@@ -36,8 +37,8 @@ class Normed(nn.Module):
 
 
 def cut(*arguments: Any) -> Any:
-    """Every way with k in three parts, which a second launch adds, as far as there are such."""
-    found = list(WAYS(*arguments))
+    """Every schedule with k in three parts, which a second launch adds, if there are such."""
+    found = list(SCHEDULES(*arguments))
     return [replace(w, splits=3) for w in found if w.tile.k <= 32] or found
 
 
@@ -67,7 +68,7 @@ def adding(program: Any) -> list[Any]:
 @pytest.fixture
 def parts(clean_environment: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     clean_environment.setenv("GRAPHC_TICKETS", "0")
-    clean_environment.setattr(contract_text, "ways", cut)
+    clean_environment.setattr(contract_kernel, "schedules", cut)
     clean_environment.setattr(rows, "LEAST_BYTES", 0)
     clean_environment.setattr(rows, "LEAST_SUMMED", 0)
     return clean_environment
@@ -121,8 +122,8 @@ def test_blocks_that_would_read_more_than_in_the_time_of_a_launch_add_none(
     parts: pytest.MonkeyPatch,
 ):
     read = 3 * 8 * 132 * 4  # three parts of eight rows
-    for cycles, count in ((read / column_sums.ALONE, 4), (read / column_sums.ALONE - 1, 2)):
-        parts.setattr(column_sums, "LAUNCH", cycles)
+    for cycles, count in ((read / GPU.l2_rate_of_one, 4), (read / GPU.l2_rate_of_one - 1, 2)):
+        parts.setattr(column_sums, "GPU", replace(GPU, launch=cycles))
         assert len(adding(compiled("sim", streams=1))) == count
 
 
@@ -159,10 +160,10 @@ def test_sums_of_few_products_stay_apart(parts: pytest.MonkeyPatch):
 
 def test_a_launch_that_is_behind_anyway_adds_parts_for_what_moving_them_takes():
     partial = Partial(4, 1 << 18, 4, 32, 128 * 64, True, False)
-    moved = 4 * (1 << 20) / finishing.BYTES
-    behind = Finishes(tickets=True, behind=True)
-    assert behind.best(partial) == (2 * moved + 4 * finishing.WAIT, Finish.LAUNCH)
-    assert BY_LAUNCH.best(partial)[0] - behind.best(partial)[0] >= finishing.GAP
+    moved = 4 * (1 << 20) / GPU.l2_rate
+    behind = SplitKOptions(tickets=True, behind=True)
+    assert behind.best(partial) == (2 * moved + 4 * GPU.partial_wait, SplitK.LAUNCH)
+    assert BY_LAUNCH.best(partial)[0] - behind.best(partial)[0] >= GPU.launch_gap
 
 
 @pytest.mark.parametrize("needed", NEEDED)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.kernels.cuda.shell import BLOCKS, THREADS
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, THREADS
 from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
 from graphc.runtime.cuda.compile import OPTIONS, parse_usage

@@ -9,8 +9,8 @@ import pytest
 
 import graphc
 from graphc.ir import Type, Value
-from graphc.kernels.cuda.index import SCANNED
-from graphc.kernels.cuda.segments import TILE
+from graphc.kernels.cuda.index.index import SCANNED
+from graphc.kernels.cuda.index.segments import TILE
 from graphc.kernels.lower import lower
 from graphc.ops.fused import Fused
 from graphc.ops.indexing import TakeGrad

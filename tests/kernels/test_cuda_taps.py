@@ -11,8 +11,8 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.ir import Graph
-from graphc.kernels.cuda.contract import Problem
-from graphc.kernels.cuda.taps import Taps, problems_by_taps
+from graphc.kernels.cuda.contract.contract import Problem
+from graphc.kernels.cuda.contract.taps import Taps, problems_by_taps
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.nest import Nest, contraction_nest
 from graphc.ops.fused import kernels_in
@@ -125,9 +125,9 @@ def test_gradients_are_right(
         found = problems_by_taps(nest, body)
         return [found[order]] if found else []
 
-    monkeypatch.setattr("graphc.kernels.cuda.contract_text.problems_by_taps", one)
+    monkeypatch.setattr("graphc.kernels.cuda.contract.contract_kernel.problems_by_taps", one)
     monkeypatch.setenv("GRAPHC_CHECK", "race")
-    monkeypatch.setattr("graphc.kernels.cuda.contract_ways.WORTH", 10)
+    monkeypatch.setattr("graphc.kernels.cuda.contract.schedules.WORTH", 10)
     x = np.random.default_rng(0).standard_normal((case[0], case[1], *case[3])).astype("float32")
     states = []
     for device in ("reference", "sim"):

@@ -11,10 +11,17 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.dtypes import convert
+from graphc.base.dtypes import convert
 from graphc.ir import DTYPES
-from graphc.kernels.cuda import tiles
-from graphc.kernels.cuda.tiles import LONG_TILES, SHORT_TILES, Operand, TensorTile, tensor_tiles
+from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import (
+    LONG_TILES,
+    SHORT_TILES,
+    Operand,
+    TensorTile,
+    tensor_tiles,
+)
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.ops.base import Array
 from tests.kernels.cuda_harness import build_device
 from tests.sim.playing import fetch, packed, place, simulator
@@ -112,7 +119,7 @@ def prefer(
     best = replace(tile, speed=1e6)
     monkeypatch.setattr(tiles, name, (best, known[-1]))
     monkeypatch.setattr(tiles, "TILES", ())
-    monkeypatch.setattr(tiles, "BYTES", 1e12)
+    monkeypatch.setattr(tiles, "GPU", replace(GPU, l2_rate=1e12))
     monkeypatch.setattr(tiles, "SUM", 0)
     monkeypatch.setattr(tiles, "ISSUE", 0)
     monkeypatch.setenv("GRAPHC_CHECK", "race")
@@ -282,7 +289,7 @@ def test_tiles_of_tensor_cores_stay_in_registers(arch: str, tmp_path):
 
 
 PLACES = """
-#include "cuda/tensor.cuh"
+#include "cuda/contract/tiles/tensor.cuh"
 template <class T, bool AlongK> struct Access {
   using element = T;
   static constexpr bool along_k = AlongK;

@@ -12,18 +12,22 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Node
-from graphc.kernels.cuda import column_sums, contract_ways, finishing, reduce, reduce_text, tiles
-from graphc.kernels.cuda.contract_text import lower_contract
-from graphc.kernels.cuda.finishing import Finish, Finishes, Partial
-from graphc.kernels.cuda.reduction import lower_reduce
-from graphc.kernels.cuda.register_tiles import TILES
-from graphc.kernels.cuda.tiles import GROUP_TILES, LONG_TILES, SHORT_TILES
+from graphc.kernels.cuda.contract import column_sums, schedules, split_k
+from graphc.kernels.cuda.contract.contract_kernel import lower_contract
+from graphc.kernels.cuda.contract.options import ContractOptions
+from graphc.kernels.cuda.contract.split_k import Partial, SplitK, SplitKOptions
+from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
+from graphc.kernels.cuda.contract.tiles.register_tiles import TILES
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import GROUP_TILES, LONG_TILES, SHORT_TILES
+from graphc.kernels.cuda.reduce import reduce, stage_text
+from graphc.kernels.cuda.reduce.reduction_kernel import lower_reduce
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.tf32 import ReadTf32
-from graphc.ops.widen import Widen
+from graphc.ops.pointwise.tf32 import ReadTf32
+from graphc.ops.pointwise.widen import Widen
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.proof.verify import verify
 from graphc.runtime.sim.errors import LaunchError
@@ -73,16 +77,18 @@ REDUCTIONS = {
 def cheap(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Tickets wherever they can be drawn."""
     need_command("g++", "clang++")
-    monkeypatch.setattr(finishing, "LAUNCH", 1e9)
+    monkeypatch.setattr(split_k, "GPU", replace(GPU, launch=1e9))
     return monkeypatch
 
 
 def drawn(node: Node) -> Kernel:
-    return lower_contract(node, groups=True, finishes=Finishes(tickets=True))
+    return lower_contract(
+        node, ContractOptions(warp_groups=True, split_k=SplitKOptions(tickets=True))
+    )
 
 
 def launched_twice(node: Node) -> Kernel:
-    return lower_contract(node, groups=True)
+    return lower_contract(node, ContractOptions(warp_groups=True))
 
 
 def ended(node: Node) -> Kernel:
@@ -140,7 +146,7 @@ def test_partial_sums_of_columns_are_joined_by_tiles(
     clean_environment.setenv("GRAPHC_CHECK", "race")
     clean_environment.setattr(reduce, "ALONE_BYTES", 0)
     clean_environment.setattr(column_sums, "JOINED", 4)
-    clean_environment.setattr(reduce_text, "GATHERED_BYTES", 200 << 10)
+    clean_environment.setattr(stage_text, "GATHERED_BYTES", 200 << 10)
     here = compiled("sim", precision=precision, streams=1)
     kernels = [here.plan.kernels[name] for name in joined(here)]
     for kernel in kernels:
@@ -157,16 +163,16 @@ def test_partial_sums_of_columns_are_joined_by_tiles(
 
 
 def test_who_adds_parts_is_who_takes_least() -> None:
-    both = Finishes(tickets=True)
+    both = SplitKOptions(tickets=True)
     few = Partial(
         parts=2, sums=4096, itemsize=4, tiles=4, tile_sums=1024, draws=True, clusters=True
     )
-    assert both.best(few) == (few.by_block(), Finish.BLOCK)
+    assert both.best(few) == (few.by_block(), SplitK.BLOCK)
     many = replace(few, parts=64)
-    assert both.best(many) == (many.by_launch(), Finish.LAUNCH)
-    assert Finishes().best(few) == (few.by_launch(), Finish.LAUNCH)
-    assert both.best(replace(few, draws=False))[1] is Finish.LAUNCH
-    assert replace(both, clusters=True).best(few) == (few.by_cluster(), Finish.CLUSTER)
+    assert both.best(many) == (many.by_launch(), SplitK.LAUNCH)
+    assert SplitKOptions().best(few) == (few.by_launch(), SplitK.LAUNCH)
+    assert both.best(replace(few, draws=False))[1] is SplitK.LAUNCH
+    assert replace(both, clusters=True).best(few) == (few.by_cluster(), SplitK.CLUSTER)
     assert few.workspace == 2 * 4 * 1024 * 4
 
 
@@ -182,8 +188,10 @@ def test_what_cannot_draw_takes_a_second_launch(cheap: pytest.MonkeyPatch) -> No
             take(tile, 2, patch)
             assert len(drawn(node).launches) == 2 and not drawn(node).draws
     take(TILES[6], 4, cheap)
-    cheap.setattr(contract_ways, "_persistent", lambda problem: None)  # whose blocks hold weights
-    looped = lower_contract(product(40, 72, 1000), finishes=Finishes(True), looped=True)
+    cheap.setattr(schedules, "_persistent", lambda problem: None)  # whose blocks hold weights
+    looped = lower_contract(
+        product(40, 72, 1000), ContractOptions(split_k=SplitKOptions(True), looped=True)
+    )
     assert len(looped.launches) == 2 and not looped.draws
     target = replace(TARGET, draws_tickets=True)
     assert lower(REDUCTIONS["rows"], target).draws
@@ -216,8 +224,8 @@ def test_programs_leave_the_same_bits_with_and_without_tickets(
     results = []
     for tickets, streams in (("0", 1), ("", 1), ("1", 2), ("1", 4)):
         cheap.setenv("GRAPHC_TICKETS", tickets)
-        cheap.setattr(finishing, "LAUNCH", 0 if tickets == "0" else 1e9)
-        cheap.setattr(finishing, "GAP", -1e9)
+        launch = 0 if tickets == "0" else 1e9
+        cheap.setattr(split_k, "GPU", replace(GPU, launch=launch, launch_gap=-1e9))
         specs = [graphc.spec(s) for s in shapes]
         options: dict[str, Any] = {"device": "sim", "streams": streams, "precision": precision}
         program = graphc.compile(trained, *specs, **options, disable="fuse_products")

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import convert, widened
-from graphc.errors import CompileError
+from graphc.base.dtypes import convert, widened
+from graphc.base.errors import CompileError
 from graphc.ir import DTYPES, Node
-from graphc.kernels.cuda.contract_text import lower_contract
-from graphc.kernels.cuda.tiles import GROUP_TILES, GroupTile
+from graphc.kernels.cuda.contract.contract_kernel import lower_contract
+from graphc.kernels.cuda.contract.options import ContractOptions
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import GROUP_TILES, GroupTile
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.widen import Widen
+from graphc.ops.pointwise.widen import Widen
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.trace import emit
@@ -81,7 +82,7 @@ def kernels(*sizes: int) -> list[Kernel]:
         shapes = (k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)
         specs = [graphc.spec(s, "bfloat16") for s in shapes]
         node = traced(f"product_{turned[0]:d}{turned[1]:d}", product, *specs)
-        found.append(lower_contract(node, groups=True))
+        found.append(lower_contract(node, ContractOptions(warp_groups=True)))
     return found
 
 
@@ -144,7 +145,10 @@ def test_the_protocol_as_it_is_computes_the_product(tile: GroupTile) -> None:
     product = node()
     whole = mistaken("wgmma")
     kernel = Played(
-        simulator(check=True), [product], whole, lambda n: lower_contract(n, groups=True)
+        simulator(check=True),
+        [product],
+        whole,
+        lambda n: lower_contract(n, ContractOptions(warp_groups=True)),
     )
     arrays = operands(product)
     a, b = (widened(x) for x in arrays)
@@ -158,6 +162,8 @@ def test_a_broken_protocol_is_found(mistake: str, tile: GroupTile) -> None:
     product = node()
     changed = mistaken(header, (right, wrong))
     device = simulator(check=True)
-    kernel = Played(device, [product], changed, lambda n: lower_contract(n, groups=True))
+    kernel = Played(
+        device, [product], changed, lambda n: lower_contract(n, ContractOptions(warp_groups=True))
+    )
     with pytest.raises(LaunchError):
         kernel.run(product, operands(product))

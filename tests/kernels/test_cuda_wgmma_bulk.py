@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import widened
+from graphc.base.dtypes import widened
 from graphc.ir import Node
-from graphc.kernels.cuda import contract_ways, tiles
-from graphc.kernels.cuda.bulk_tiles import BULK_TILES, BulkTile
-from graphc.kernels.cuda.contract_text import lower_contract
-from graphc.kernels.cuda.tiles import GROUP_TILES
+from graphc.kernels.cuda.contract import schedules
+from graphc.kernels.cuda.contract.contract_kernel import lower_contract
+from graphc.kernels.cuda.contract.options import ContractOptions
+from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
+from graphc.kernels.cuda.contract.tiles.bulk_tiles import BULK_TILES, BulkTile
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import GROUP_TILES
 from graphc.kernels.program.kernel import Kernel, TensorMap
-from graphc.ops.widen import Widen
+from graphc.ops.pointwise.widen import Widen
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.trace import emit
@@ -41,7 +43,7 @@ def take(tile: BulkTile, monkeypatch: pytest.MonkeyPatch) -> BulkTile:
     monkeypatch.setenv("GRAPHC_TMA", "1")
     prefer(GROUP_TILES[-1], "GROUP_TILES", GROUP_TILES[-1:], monkeypatch)
     monkeypatch.setattr(tiles, "GROUP_TILES", GROUP_TILES[-1:])
-    monkeypatch.setattr(contract_ways, "BULK_TILES", (replace(tile, speed=1e6),))
+    monkeypatch.setattr(schedules, "BULK_TILES", (replace(tile, speed=1e6),))
     return tile
 
 
@@ -70,7 +72,7 @@ def test_parts_of_k_leave_the_same_bits_on_every_number_of_streams(
     for name in ("TILES", "SHORT_TILES", "GROUP_TILES"):
         monkeypatch.setattr(tiles, name, ())
     tile = BULK_TILES[0]
-    monkeypatch.setattr(contract_ways, "BULK_TILES", (tile,))
+    monkeypatch.setattr(schedules, "BULK_TILES", (tile,))
     results = []
     for streams in (1, 2):
         specs = [graphc.spec(s, "bfloat16") for s in of_products(136, 264, 4104)]
@@ -132,7 +134,7 @@ def kernels(*sizes: int) -> list[Kernel]:
 
 
 def in_bulk(node: Node) -> Kernel:
-    return lower_contract(node, groups=True, bulk=True)
+    return lower_contract(node, ContractOptions(warp_groups=True, bulk_copies=True))
 
 
 @pytest.mark.parametrize("nvrtc", [True, False], ids=["NVRTC", "nvcc"])

@@ -12,7 +12,8 @@ import graphc
 from graphc import nn, optim
 from graphc.ir import Type, Value
 from graphc.ir.types import Layout
-from graphc.kernels.cuda import pointwise, reduce, reduction
+from graphc.kernels.cuda.pointwise import pointwise
+from graphc.kernels.cuda.reduce import reduce, reduction_kernel
 from graphc.kernels.lower import lower
 from graphc.ops.base import Op
 from graphc.ops.pooling import AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad
@@ -161,7 +162,7 @@ def test_gradients_of_overlapping_windows_are_computed_once(
         scale = np.abs(want[key]).max()
         np.testing.assert_allclose(array, want[key], rtol=0, atol=2e-2 * scale, err_msg=key)
         assert array.tobytes() == streams[key].tobytes()
-    clean_environment.setattr(reduction, "DEAR", np.inf)
+    clean_environment.setattr(reduction_kernel, "DEAR", np.inf)
     again, twice = trained("sim", pool, precision="tf32", streams=1)
     assert calls(again, name) == [2]
     assert all(array.tobytes() == twice[key].tobytes() for key, array in got.items())
@@ -177,5 +178,5 @@ def test_what_an_output_holds_before_is_not_stored_over_an_image_that_is_read_ag
         return kernel.inplace
 
     assert pairs() == ()
-    monkeypatch.setattr(reduction, "DEAR", np.inf)
+    monkeypatch.setattr(reduction_kernel, "DEAR", np.inf)
     assert len(pairs()) == 1  # the gradient may lie over the image

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from graphc.ops import REGISTRY, Pointwise
-from graphc.ops import special_values as values
-from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
+from graphc.ops.pointwise import special_values as values
+from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, find_compiler
 
 Array = np.ndarray
 
@@ -73,7 +73,7 @@ def symbol(name: str) -> str:
 
 
 SOURCE = (
-    '#include "cpu/special.h"\nusing namespace graphc;\n'
+    '#include "cpu/shared/special.h"\nusing namespace graphc;\n'
     + "".join(
         f'extern "C" void one_{symbol(name)}(const float* x, float* y, long n) '
         f"{{ for (long i = 0; i < n; i += W) store(y + i, {name}(load(x + i))); }}\n"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.target import Target
+from graphc.base.target import Target
 
 WIDTHS = (15, 16, 17, 29, 30, 31, 32, 33, 47, 63, 64, 65)
 

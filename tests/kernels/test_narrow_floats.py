@@ -11,9 +11,9 @@ import pytest
 import graphc
 from graphc import functions as f
 from graphc import nn, optim
-from graphc.dtypes import convert, shown
+from graphc.base.dtypes import convert, shown
 from graphc.ir import DTYPES, NARROW
-from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
+from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, find_compiler
 from tests.kernels.cuda_harness import build_device
 from tests.tools import first_quick, need_command
 
@@ -51,7 +51,7 @@ def test_ties_go_to_even_everywhere(dtype: str, device: str):
     np.testing.assert_array_equal(program(wide), shown(convert(wide, DTYPES[dtype])))
 
 
-SOURCE = """#include "cpu/simd.h"
+SOURCE = """#include "cpu/shared/simd.h"
 using namespace graphc;
 """
 SOURCE += "".join(

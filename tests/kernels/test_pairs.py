@@ -17,13 +17,13 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.dtypes import convert, shown
+from graphc.base.dtypes import convert, shown
 from graphc.ir import DTYPES
-from graphc.runtime import build
-from graphc.runtime.build import FLAGS, KERNEL_HEADERS, find_compiler
+from graphc.runtime.compilers import shared_objects
+from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, find_compiler
 
 EPS = 2.0**-24
-SOURCE = """#include "cpu/contract_pairs.h"
+SOURCE = """#include "cpu/contract/contract_pairs.h"
 using namespace graphc;
 using namespace graphc::contract;
 extern "C" void add(const bfloat* x, const bfloat* y, float* sums, long n) {
@@ -38,8 +38,8 @@ extern "C" void add(const bfloat* x, const bfloat* y, float* sums, long n) {
 
 @pytest.fixture
 def pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = replace(build.cpu_target(), multiplies_pairs=True, multiplies_tiles=False)
-    monkeypatch.setattr(build, "cpu_target", lambda: target)
+    target = replace(shared_objects.cpu_target(), multiplies_pairs=True, multiplies_tiles=False)
+    monkeypatch.setattr(shared_objects, "cpu_target", lambda: target)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -177,7 +177,7 @@ def test_convolutions_and_their_gradients(
         all_three, *(graphc.spec(v.shape) for v in (x, w, dy)), device="reference"
     )
     magnitudes = sizes_of(*map(np.abs, (x, w, dy)))
-    if build.cpu_target().lanes == 16:  # of fewer, these batches may fill registers
+    if shared_objects.cpu_target().lanes == 16:  # of fewer, these batches may fill registers
         # The data gradient of three channels has no whole registers of them.
         assert sum(in_pairs(program)) == 2 if c == 3 else all(in_pairs(program))
     for one, other, magnitude in zip(got, want, magnitudes, strict=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import graphc
+from graphc.base.target import Target
 from graphc.ir import Type
-from graphc.kernels.cpu import contract
+from graphc.kernels.cpu.contract import contract
 from graphc.kernels.lower import lower
 from graphc.ops import Matmul
 from graphc.runtime.plan.plan import Plan
-from graphc.target import Target
 from tests.kernels.harness import single
 
 pytestmark = pytest.mark.usefixtures("unbuilt")

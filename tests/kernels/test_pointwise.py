@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
-from graphc.dtypes import convert, shown
+from graphc.base.dtypes import convert, shown
+from graphc.base.target import Target
 from graphc.ir import NARROW, ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
 from graphc.kernels.lower import lower
 from graphc.ops.base import Contraction, Reduction
 from graphc.ops.indexing import TakeGrad
 from graphc.ops.join import Pad
-from graphc.runtime.build import cpu_target
-from graphc.target import Target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from graphc.trace import Builder, Tensor, emit
 from tests.kernels.harness import Built, build, fuse, single, traced
 from tests.ops.samples import CORE, Sample

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
-from graphc.interpret import evaluate
+from graphc.base.target import Target
 from graphc.ir import Type
+from graphc.ir.interpret import evaluate
 from graphc.ops import Cummax, Cumsum, Logcumsumexp
 from graphc.ops.prefix import Prefix
-from graphc.target import Target
 from tests.kernels.cuda_harness import assert_close
 from tests.kernels.harness import Built, build, single, traced
 from tests.ops.samples_order import ORDERS

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.gradients.reverse import gradients
 from graphc.ir import FLOATS, Graph, Node, Type
 from graphc.passes.pipeline import AFTER_GRADIENT, BEFORE_GRADIENT
 from graphc.passes.rewriting.runner import run_passes
-from graphc.runtime.build import cpu_target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from graphc.trace import Builder, Tensor
 from tests.kernels.harness import Built, build
 

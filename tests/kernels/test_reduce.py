@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
 from graphc.kernels.lower import lower
-from graphc.ops.elementary import ReluGrad
+from graphc.ops.pointwise.elementary import ReluGrad
 from graphc.ops.pooling import MaxPool2dGrad
-from graphc.runtime.build import cpu_target
-from graphc.target import Target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from graphc.trace import emit
 from tests.kernels.harness import Built, build, single, traced
 from tests.ops.samples import REDUCTIONS

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from graphc.base.target import Target
 from graphc.ir import Layout, Node, Type, Value
 from graphc.ops.layout import Relayout
-from graphc.runtime.build import cpu_target
-from graphc.target import Target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from tests.kernels.harness import build
 
 W = cpu_target().lanes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.interpret import evaluate
+from graphc.ir.interpret import evaluate
 from graphc.ops.fused import Fused
 from tests.kernels.cells import sections
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from graphc import functions as F
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Layout, Node, Type
 from graphc.ops.fused import Fused
-from graphc.runtime.build import cpu_target
-from graphc.target import Target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from graphc.trace import Tensor
 from tests.kernels.cells import gru, lstm, lstm_backward, peephole
 from tests.kernels.harness import Built, build, traced
@@ -59,7 +59,7 @@ def test_cells_of_any_size_equal_the_reference(width: int, monkeypatch: pytest.M
     nodes = [_cell(c, *size) for c in cells for size in sizes]
     for built in build(nodes, target):
         _assert_right(built)
-    monkeypatch.setattr("graphc.kernels.cpu.contract.ranked", lambda *_: [])
+    monkeypatch.setattr("graphc.kernels.cpu.contract.contract.ranked", lambda *_: [])
     plain = [_cell(c, 5, 9, layout) for c in cells for layout in (lanes, ROW_MAJOR)]
     for built in build(plain, target):
         _assert_right(built)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from graphc import functions as f
-from graphc.interpret import evaluate
+from graphc.base.target import Target
 from graphc.ir import Type, Value
+from graphc.ir.interpret import evaluate
 from graphc.kernels.lower import lower
 from graphc.ops import Sort
-from graphc.target import Target
 from tests.kernels import cuda_harness
 from tests.kernels.harness import Built, build, single, traced
 from tests.ops.samples_order import ORDERS

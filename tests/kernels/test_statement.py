@@ -3,8 +3,8 @@
 import graphc
 from graphc.ir import Type
 from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.names import Names
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.names import Names
 from graphc.kernels.program.parts import Part, grouped, make_part
 from tests.kernels.harness import traced
 

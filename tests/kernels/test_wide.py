@@ -12,7 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphc.runtime.build import FLAGS, KERNEL_HEADERS, cpu_features, find_compiler
+from graphc.runtime.compilers.shared_objects import (
+    FLAGS,
+    KERNEL_HEADERS,
+    cpu_features,
+    find_compiler,
+)
 
 Array = np.ndarray
 
@@ -80,7 +85,7 @@ def each(name: str, arguments: str, body: str) -> str:
 
 
 def source() -> str:
-    lines = ['#include "cpu/prefix.h"\nusing namespace graphc;\n']
+    lines = ['#include "cpu/prefix/prefix.h"\nusing namespace graphc;\n']
     for kind in ("f64", "i64"):
         c = TYPES[kind][0]
         two, one = f"const {c}* x, const {c}* z", f"const {c}* x"

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import graphc
-from graphc import nn, optim, program
+from graphc import nn, optim
 from graphc.ir import Graph
+from graphc.program import compiler
 from graphc.runtime.reference import ReferenceExecutable
 
 Stages = dict[str, Graph]
@@ -77,8 +78,8 @@ def stages_of(name: str, rule: Any = None) -> Stages:
 @contextmanager
 def without_kernels() -> Iterator[None]:
     """Programs end with their graphs, which NumPy plays."""
-    load = program.load
-    program.load = lambda graph, device, target, state, *rest: (
+    load = compiler.load
+    compiler.load = lambda graph, device, target, state, *rest: (
         ReferenceExecutable(graph, state),
         None,
         None,
@@ -86,4 +87,4 @@ def without_kernels() -> Iterator[None]:
     try:
         yield
     finally:
-        program.load = load
+        compiler.load = load

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import GraphError
-from graphc.interpret import evaluate
+from graphc.base.errors import GraphError
 from graphc.ir import Graph, Node, Value, verify
-from graphc.ops.arithmetic import StopGradient
+from graphc.ir.interpret import evaluate
 from graphc.ops.constant import PLACED, Constant
 from graphc.ops.fused import Fused
+from graphc.ops.loops.scan import Scan
+from graphc.ops.pointwise.arithmetic import StopGradient
 from graphc.ops.reduction import Max, Sum
-from graphc.ops.scan import Scan
 
 Mutant = tuple[str, Graph]
 """(what is wrong, the graph)."""

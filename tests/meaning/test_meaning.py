@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Graph
 from graphc.meaning.check import check
 from graphc.text import parse

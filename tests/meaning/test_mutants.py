@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.meaning.check import check
 from tests.meaning.models import MODELS, stages_of
 from tests.meaning.mutants import mutants

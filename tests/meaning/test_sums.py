@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Type, Value
 from graphc.meaning.check import check
 from graphc.meaning.index import quotient, remainder
 from graphc.meaning.terms import Terms
 from graphc.ops.convolution import Conv2dDgrad
 from graphc.passes.layout.split_strides import split_strides
-from graphc.target import Target
 
 STRIDED = [
     ((stride, 2), padding, taps, size)

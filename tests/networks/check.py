@@ -13,9 +13,10 @@ import pytest
 
 import graphc
 from benchmarks.differences import Results
-from graphc import optim, program
-from graphc.kernels.cuda import reduce, reduce_text
+from graphc import optim
+from graphc.kernels.cuda.reduce import reduce, stage_text
 from graphc.passes.pipeline import OPTIONAL
+from graphc.program import compiler
 from graphc.runtime.reference import ReferenceExecutable
 from tests.networks.kinds.heads import Array
 from tests.networks.network import Network
@@ -128,20 +129,20 @@ def _heads(network: Network, values: Any) -> dict[str, Any]:
 def _planned() -> Iterator[None]:
     """Programs are planned for their device and played in NumPy; what the passes made of them is
     compared with their traces."""
-    load, check = program.load, os.environ.get("GRAPHC_CHECK", "")
+    load, check = compiler.load, os.environ.get("GRAPHC_CHECK", "")
 
     def plan(
         graph: Any, device: Any, target: Any, state: Any, settings: Any, notes: Any, key: Any
     ) -> Any:
-        program.make_plan_of(graph, target, 3, notes)
-        planned = program.make_plan_of(graph, target, 1, notes)
+        compiler.make_plan_of(graph, target, 3, notes)
+        planned = compiler.make_plan_of(graph, target, 1, notes)
         return ReferenceExecutable(graph, state), planned, None
 
-    program.load, os.environ["GRAPHC_CHECK"] = plan, "meaning"
+    compiler.load, os.environ["GRAPHC_CHECK"] = plan, "meaning"
     try:
         yield
     finally:
-        program.load, os.environ["GRAPHC_CHECK"] = load, check
+        compiler.load, os.environ["GRAPHC_CHECK"] = load, check
 
 
 @contextmanager
@@ -150,6 +151,6 @@ def _large() -> Iterator[None]:
     add up the columns that are summed first."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reduce, "ALONE_BYTES", 0)
-        patch.setattr(reduce_text, "GATHERED_BYTES", 0)
+        patch.setattr(stage_text, "GATHERED_BYTES", 0)
         patch.setenv("GRAPHC_PLAN_CACHE", "0")
         yield

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphc import nn
-from graphc.interpret import evaluate
 from graphc.ir import Graph, Type, dtype_name, verify
+from graphc.ir.interpret import evaluate
 from graphc.trace import Builder, Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphc import functions, nn
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.nn.initialize import seed
 from tests.nn.running import play, random, run, traced
 from tests.nn.test_layers_against_torch import compare_with_gradients, twins

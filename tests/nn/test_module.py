@@ -13,7 +13,7 @@ import pytest
 
 import graphc
 from graphc import functions, nn
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.nn import module as module_file
 from graphc.nn.initialize import seed
 from tests.nn.running import random, run, traced

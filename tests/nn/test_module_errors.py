@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphc import nn
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.nn.initialize import seed
 from tests.nn.running import random, traced
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphc import nn
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from tests.nn.running import random, run
 
 

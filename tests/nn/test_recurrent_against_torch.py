@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim, tree
-from graphc.errors import GraphError
+from graphc import nn, optim
+from graphc.base.errors import GraphError
+from graphc.ir import tree
 from tests.nn.recurrent import Case, compare
 from tests.nn.running import random
 from tests.tools import need_command, need_module

@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc import nn
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 
 
 def test_stacked_parameters_are_those_of_all_and_come_apart_again() -> None:

@@ -1,4 +1,4 @@
-"""How long an element of an op takes on this CPU, in operations of `graphc.target.CPU`.
+"""How long an element of an op takes on this CPU, in operations of `graphc.base.target.CPU`.
 
 `python -m tests.ops.operation_costs` prints the figure of every op beside the one it states.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 import graphc
+from graphc.base.target import CPU
 from graphc.functions.array.tensors import cast
 from graphc.ir import Type
 from graphc.ops.base import Op, Pointwise, Random
 from graphc.ops.random import PhiloxUniform
-from graphc.target import CPU
 from graphc.trace import Tensor, emit
 from tests.ops.sample import Sample, of
 from tests.ops.samples import SAMPLES

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from graphc.dtypes import convert
+from graphc.base.dtypes import convert
 from graphc.ir import FLOATS, Type
 from graphc.ops import Op
 

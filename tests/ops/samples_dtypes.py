@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import DTYPES, FLOATS, NARROW, Type
 from graphc.ops import Cast
 from tests.ops.sample import Sample

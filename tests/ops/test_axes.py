@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from graphc.gradients.vocabulary import Vocabulary
-from graphc.interpret import evaluate
 from graphc.ir import Type, dtype_name, verify
+from graphc.ir.interpret import evaluate
 from graphc.ops import Op, PhiloxUniform, Reduction
 from graphc.ops.axes import SUMMED
 from graphc.ops.base import REGISTRY

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import Array, convert, shown
+from graphc.base.dtypes import Array, convert, shown
 from graphc.ir import DTYPES, FLOATS, NARROW
 from graphc.ops.base import Contraction
 from graphc.trace import Tensor, current_builder

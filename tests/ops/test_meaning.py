@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphc import ops
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.ops.random import philox
 

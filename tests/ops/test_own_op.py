@@ -11,7 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import Type
 from graphc.ops.base import REGISTRY, Affine, Contraction, Op, Pointwise, Reduction, View
 from graphc.ops.view import PermuteDims
@@ -167,14 +167,14 @@ def test_a_gradient_that_fails_is_named(own_op: Callable[..., Any]) -> None:
 
 def test_an_own_op_has_a_name_of_its_own() -> None:
     message = (
-        "an op named 'relu' exists, graphc.ops.elementary.Relu: "
+        "an op named 'relu' exists, graphc.ops.pointwise.elementary.Relu: "
         r"give Mine another name \(test_own_op\.py:\d+\)"
     )
     with pytest.raises(GraphError, match=f"^{message}$"):
         type("Mine", (Pointwise,), {"name": "relu"})
     with pytest.raises(GraphError, match=r"give Relu another name"):
         type("Relu", (Pointwise,), {"name": "relu"})
-    assert REGISTRY["relu"].__module__ == "graphc.ops.elementary"
+    assert REGISTRY["relu"].__module__ == "graphc.ops.pointwise.elementary"
 
 
 def test_an_op_is_made_of_its_class_and_of_attributes_that_fit(own_op: Callable[..., Any]) -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from graphc.gradients.reverse import gradients
-from graphc.interpret import evaluate
 from graphc.ir import FLOATS, Graph, dtype_name, verify
+from graphc.ir.interpret import evaluate
 from graphc.ops.base import REGISTRY, Affine, Contraction, Operand, View
 from graphc.trace import Builder
 from tests.ops.sample import for_each_op

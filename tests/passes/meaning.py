@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 import graphc
-from graphc.interpret import evaluate
+from graphc.base.target import Target
 from graphc.ir import Graph, Type, verify
+from graphc.ir.interpret import evaluate
 from graphc.ops.constant import PLACED, Constant
 from graphc.passes.pipeline import AFTER_GRADIENT, BEFORE_GRADIENT
-from graphc.target import Target
 
 CPU = Target("cpu", lanes=16)
 

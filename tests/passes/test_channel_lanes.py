@@ -13,7 +13,7 @@ import graphc
 from graphc import nn, optim
 from graphc.ir import Graph
 from graphc.passes.layout import channels
-from graphc.runtime.build import cpu_target
+from graphc.runtime.compilers.shared_objects import cpu_target
 from tests.passes.meaning import assert_same_meaning
 
 WIDTH = cpu_target().lanes

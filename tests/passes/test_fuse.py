@@ -222,7 +222,7 @@ def test_gradients_agree_with_finite_differences():
     specs = graphc.spec((3, 4), "float64"), graphc.spec((4, 2), "float64")
     graph = graphc.trace(graphc.grad(fn, argnums=(0, 1)), *specs)
     value = graphc.trace(fn, *specs)
-    from graphc.interpret import evaluate
+    from graphc.ir.interpret import evaluate
 
     generator = np.random.default_rng(0)
     arrays = [generator.standard_normal(s.shape) for s in specs]

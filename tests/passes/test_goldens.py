@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from graphc.base.target import Target
 from graphc.ir import Graph, verify
 from graphc.passes.pipeline import AFTER_GRADIENT, BEFORE_GRADIENT
 from graphc.passes.rewriting.runner import Pass
-from graphc.target import Target
 from graphc.text import graph_text, parse
 from tests.passes.meaning import CPU, assert_same_meaning
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import graphc
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.passes.loops.hoist import hoist
 from tests.passes.meaning import CPU, assert_same_meaning, ops
 

@@ -7,7 +7,7 @@ import numpy as np
 import graphc
 from graphc import optim
 from graphc.nn import LSTM
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from tests.passes.meaning import assert_same_meaning
 
 

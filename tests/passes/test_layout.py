@@ -10,11 +10,11 @@ import pytest
 
 import graphc
 from graphc import Tensor
-from graphc.interpret import evaluate
 from graphc.ir import Graph, Value
+from graphc.ir.interpret import evaluate
 from graphc.ops.fused import Fused
-from graphc.ops.scan import Scan
-from graphc.runtime.build import cpu_target
+from graphc.ops.loops.scan import Scan
+from graphc.runtime.compilers.shared_objects import cpu_target
 
 W = cpu_target().lanes
 

@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.target import Target
+from graphc.base.target import Target
 from tests.meaning.models import without_kernels
 
 

@@ -12,15 +12,15 @@ import pytest
 import graphc
 from benchmarks.limit import limited
 from graphc import nn, optim
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Graph, Node, Type, Value
-from graphc.ops.arithmetic import Add
-from graphc.ops.elementary import Relu
+from graphc.ir.rewrite import resolve, topological
+from graphc.ops.loops.bodies import through_bodies
+from graphc.ops.pointwise.arithmetic import Add
+from graphc.ops.pointwise.elementary import Relu
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.pipeline import AFTER_GRADIENT
-from graphc.passes.rewriting.bodies import through_bodies
 from graphc.passes.rewriting.measure import measure
-from graphc.passes.rewriting.rewrite import resolve, topological
 from graphc.passes.rewriting.runner import run_passes
 from graphc.passes.simplify import algebra
 from graphc.passes.simplify.clean import clean

@@ -6,9 +6,9 @@ import networkx
 import pytest
 
 from graphc.ir import Graph, Node, Type, Value, verify
-from graphc.ops.arithmetic import Add
+from graphc.ir.rewrite import drop_dead, substitute
+from graphc.ops.pointwise.arithmetic import Add
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.rewriting.rewrite import drop_dead, substitute
 
 F = Type((2,))
 

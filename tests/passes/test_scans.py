@@ -10,13 +10,13 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, verify
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.passes.layout.layout import layout
 from graphc.passes.loops.hoist import hoist
 from graphc.passes.simplify.clean import clean
-from graphc.target import Target
 from tests.nn.running import random
 from tests.passes.meaning import CPU, assert_same_meaning, run_all
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.base.target import Target
 from graphc.ir import Graph, Type
 from graphc.passes.layout.split_strides import split_strides
-from graphc.target import Target
 from tests.passes.meaning import CPU, assert_same_meaning, ops
 
 # Extent, taps, stride, padding.

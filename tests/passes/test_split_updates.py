@@ -8,8 +8,8 @@ import numpy as np
 
 import graphc
 from graphc import nn, optim
-from graphc.interpret import evaluate
 from graphc.ir import Graph, verify
+from graphc.ir.interpret import evaluate
 from graphc.passes.fuse.split_updates import split_updates
 
 

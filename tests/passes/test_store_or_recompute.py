@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import graphc
+from graphc.base.messages import decisions
+from graphc.base.target import Target
 from graphc.ir import Graph
-from graphc.messages import decisions
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.passes.loops.store_or_recompute import store_or_recompute
-from graphc.target import Target
 
 STEPS, BATCH = 6, 32
 CHEAP = ("square", "tanh", "exp")

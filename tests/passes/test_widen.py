@@ -7,15 +7,15 @@ import pytest
 
 import graphc
 from graphc import functions as f
-from graphc.dtypes import convert
-from graphc.errors import GraphError
-from graphc.interpret import evaluate
+from graphc.base.dtypes import convert
+from graphc.base.errors import GraphError
+from graphc.base.target import Target
 from graphc.ir import NARROW, Graph, Type, verify
+from graphc.ir.interpret import evaluate
 from graphc.ops.fused import Fused
-from graphc.ops.widen import Widen
+from graphc.ops.pointwise.widen import Widen
 from graphc.passes.fuse.widen import widen
 from graphc.passes.pipeline import AFTER_GRADIENT
-from graphc.target import Target
 
 CPU, GPU = Target("cpu"), Target("cuda", lanes=1, arch="sm_90a")
 

@@ -14,9 +14,9 @@ from graphc.inspect.trace_events import Span
 from graphc.report.data import program_data, summary
 from graphc.report.sources import source_files
 from graphc.report.stages import body_of, phase
-from graphc.runtime.limits import Limits
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record, Wait, all_steps
 from graphc.runtime.plan.unroll import unrolled
+from graphc.runtime.tuning.device_limits import Limits
 from graphc.text import graph_text
 from tests.report.programs import training
 

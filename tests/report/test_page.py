@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.base.errors import GraphError
 from graphc.cli import main
-from graphc.errors import GraphError
 from graphc.report.data import program_data
 from graphc.report.page import page
 from graphc.report.summary import byte_text, figures, time_text

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait
 
 Words = np.ndarray[Any, np.dtype[np.int64]]

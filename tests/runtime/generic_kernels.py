@@ -14,7 +14,7 @@ import numpy as np
 
 from graphc.ir import Graph, Node
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.runtime.build import Source, build
+from graphc.runtime.compilers.shared_objects import Source, build
 from graphc.runtime.sim import Simulator
 from graphc.runtime.sim.queues import Bytes, Operation
 from tests.runtime.test_played_plans import mixed, seed_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.scan import Scan, stacked
+from graphc.ops.loops.scan import Scan, stacked
 from graphc.ops.view import Reshape
 from tests.runtime.random_graphs import kernel_node, opaque_kernel
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from graphc.base.errors import CompileError
 from graphc.cli import main
-from graphc.errors import CompileError
-from graphc.runtime import build, cache, compilers
-from graphc.runtime.build import Source
-from graphc.runtime.units import build_kernels
+from graphc.runtime.compilers import cache, compiler, shared_objects
+from graphc.runtime.compilers.shared_objects import Source
+from graphc.runtime.compilers.translation_units import build_kernels
 from tests.runtime.compiling import calls, objects, own_cache
 from tests.runtime.handmade import kernel
-from tests.runtime.test_units import ANSWER, answer_of, many, results
+from tests.runtime.test_translation_units import ANSWER, answer_of, many, results
 
 __all__ = ["own_cache"]
 
@@ -29,7 +29,9 @@ def test_folders_and_files_are_their_users_alone_whatever_the_umask(folder: Path
     before = os.umask(0)
     try:
         build_kernels({"answer": ANSWER})
-        build.build([Source("one", 'extern "C" int one() { return 1; }', "a test")], "headers")
+        shared_objects.build(
+            [Source("one", 'extern "C" int one() { return 1; }', "a test")], "headers"
+        )
     finally:
         os.umask(before)
     assert {p.stat().st_mode & 0o777 for p in (folder.parent, folder)} == {0o700}
@@ -123,11 +125,11 @@ def test_an_object_of_another_source_is_built_again(folder: Path, tmp_path: Path
         text = f'extern "C" int one{number}() {{ return {number}; }}'
         return Source(f"one{number}", text, "a test")
 
-    first = build.build_object(source(1), "headers", "cpu")
-    second = build.build_object(source(2), "headers", "cpu")
+    first = shared_objects.build_object(source(1), "headers", "cpu")
+    second = shared_objects.build_object(source(2), "headers", "cpu")
     (path,) = folder.glob("one1-*.so")
     path.write_bytes(second)
-    assert build.build_object(source(1), "headers", "cpu") == first
+    assert shared_objects.build_object(source(1), "headers", "cpu") == first
     assert calls(tmp_path) == 3
 
 
@@ -228,7 +230,7 @@ def test_the_words_of_cxx_are_part_of_the_key(
     flagged = Source("one", 'extern "C" int one() { return ANSWER; }', "a test")
     for number in (41, 42, 41):
         monkeypatch.setenv("CXX", f"{compiler} -DANSWER={number}")
-        (library,) = build.build([flagged], "headers")
+        (library,) = shared_objects.build([flagged], "headers")
         assert library.one() == number
     assert len(objects(tmp_path)) == 2
 
@@ -245,5 +247,5 @@ def test_a_compiler_behind_a_tool_is_part_of_the_key(
         behind.write_text(f"#!/bin/sh\necho g++ {number}.0\n")
         behind.chmod(0o700)
         monkeypatch.setenv("CXX", f"{tool} {behind}")
-        versions.add(compilers.find_compiler().version)
+        versions.add(compiler.find_compiler().version)
     assert versions == {"g++ 1.0", "g++ 2.0"}

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import arguments
-from graphc.runtime.build import _caller_flags
+from graphc.runtime.compilers.shared_objects import _caller_flags
 from graphc.runtime.cpu import caller
 from graphc.runtime.cpu.caller import find_caller
+from graphc.trace import arguments
 
 F32, F64, I64 = np.dtype("float32"), np.dtype("float64"), np.dtype("int64")
 KINDS = (((2, 3), F32), ((), I64))
@@ -87,9 +87,9 @@ def test_calls_hold_no_references() -> None:
 def test_without_the_headers_programs_run_as_well(tmp_path: Path) -> None:
     script = (
         "import graphc, numpy as np\n"
-        "from graphc.runtime import build\n"
+        "from graphc.runtime.compilers import shared_objects\n"
         "from graphc.runtime.cpu import caller\n"
-        "build._caller_flags = tuple\n"
+        "shared_objects._caller_flags = tuple\n"
         "p = graphc.compile(lambda x: x + 1, graphc.spec((3,)), device='cpu')\n"
         "print(p(np.arange(3, dtype=np.float32)), caller.find_caller().bind is caller.bind)\n"
     )

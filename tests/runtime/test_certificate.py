@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Graph, Type, Value
 from graphc.runtime.plan.plan import Binding, Wait
 from graphc.runtime.planner.planner import make_plan

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.runtime.plan.plan import Launch, Loop, all_steps
 
 LENGTH = 5

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graphc.errors import CompileError
-from graphc.runtime.build import find_compiler
+from graphc.base.errors import CompileError
+from graphc.runtime.compilers.shared_objects import find_compiler
 from tests.cuda.test_executable import batch, trainer
 from tests.ops.samples import CORE
 from tests.ops.test_sweep import differences, on_cpu

@@ -11,13 +11,13 @@ import warnings
 import numpy as np
 import pytest
 
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.ir import Graph, Type, Value, Where
+from graphc.ir.state import StateBuffer, wrote
 from graphc.ops.fused import Fused, KernelNode
 from graphc.runtime.cpu import executable as cpu
 from graphc.runtime.cpu.executable import load
 from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
-from graphc.state import StateBuffer, wrote
 from tests.runtime.handmade import binding, kernel, launch, plan
 
 N = 1000
@@ -159,7 +159,7 @@ def test_every_worker_computes_in_the_programs_mode_and_the_caller_keeps_its_own
     monkeypatch.setenv("GRAPHC_DENORMALS", denormals)
     import ctypes
 
-    from graphc.runtime.build import Source, build
+    from graphc.runtime.compilers.shared_objects import Source, build
 
     (library,) = build([Source("mode", MODE, "a test")], "")
     library.get_mode.restype = ctypes.c_uint

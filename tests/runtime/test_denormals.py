@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.dtypes import flushed
+from graphc.base.dtypes import flushed
 
 DEVICES = ("cpu", "reference", "sim")
 X = np.array([1e-40, -1e-40, 1.5e-38, -1.5e-38, 1.0, -0.0, np.nan, np.inf] * 3, np.float32)

@@ -4,6 +4,7 @@ same bits, and cut no run of steps."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,17 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import PlanError
-from graphc.kernels.cuda import finishing
-from graphc.kernels.cuda.column_sums import Behind
-from graphc.kernels.cuda.register_tiles import TILES
+from graphc.base.errors import PlanError
+from graphc.kernels.cuda.contract import split_k
+from graphc.kernels.cuda.contract.column_sums import FusedReduction
+from graphc.kernels.cuda.contract.tiles.register_tiles import TILES
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.program.kernel import Kernel
 from graphc.passes.fuse import rows
 from graphc.program import Program
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Part, Plan, Repeat, Step, all_steps
 from tests.kernels.test_cuda_clusters import take
-from tests.runtime.test_joining import joins, step_of, waiting, without
+from tests.runtime.test_join_launches import joins, step_of, waiting, without
 from tests.tools import first_quick, need_command
 
 __all__ = ["joins"]
@@ -172,8 +174,8 @@ def program_of(name: str, patch: pytest.MonkeyPatch, **options: Any) -> Program:
     """The program between others, with which it is joined."""
     function, shapes, splits = PROGRAMS[name]
     need_command("g++", "clang++")
-    patch.setattr(finishing, "LAUNCH", 1e9)
-    patch.setattr(Behind, "adding", lambda *_: None)
+    patch.setattr(split_k, "GPU", replace(GPU, launch=1e9))
+    patch.setattr(FusedReduction, "adding", lambda *_: None)
     patch.setattr(rows, "LEAST_BYTES", 0)
     patch.setattr(rows, "LEAST_SUMMED", 0)
     take(TILES[6], splits, patch)

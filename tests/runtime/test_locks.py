@@ -17,12 +17,12 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.errors import RunError
-from graphc.locks import HOST, new_lock, refuse_reentry
+from graphc.base.errors import RunError
+from graphc.base.locks import HOST, new_lock, refuse_reentry
+from graphc.ir.state import StateBuffer
 from graphc.program import Program
 from graphc.runtime.cpu.executable import load
 from graphc.runtime.cuda.device import find_device
-from graphc.state import StateBuffer
 from tests.runtime.handmade import kernel, launch, plan
 
 DEVICES = ("cpu", "reference", "sim")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Graph
 from graphc.runtime.plan.plan import Copy, all_steps
 from graphc.runtime.planner.planner import make_plan

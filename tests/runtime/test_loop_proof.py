@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Type, Value
 from graphc.runtime.plan.plan import (
     Binding,

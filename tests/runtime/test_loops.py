@@ -10,7 +10,7 @@ import pytest
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ir import verify as verify_graph
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import Copy, Loop, Plan, Range, all_steps
 from graphc.runtime.planner.planner import make_plan
 from tests.runtime.brute_force import graph_meaning, is_ordered, plan_meaning

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Graph
+from graphc.ir.state import StateBuffer
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.cpu.executable import CpuExecutable
 from graphc.runtime.cuda.device import Device
@@ -22,7 +23,6 @@ from graphc.runtime.plan.plan import Plan, Record, Wait
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.proof.verify import verify
 from graphc.runtime.sim.queues import POLICIES
-from graphc.state import StateBuffer
 from tests.runtime.generic_kernels import GenericSimulator, cpu_functions, played_kernels
 from tests.runtime.random_graphs import add_updates, random_graph, training_graph
 from tests.tools import need_command

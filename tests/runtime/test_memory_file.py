@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from graphc.runtime.memory import main
-from graphc.runtime.planner import memory_exact
+from graphc.runtime.planner.memory import exact
 
 TRAP = """\
 id,lower,upper,size
@@ -84,7 +84,7 @@ def test_exact_search_finds_the_least_there_is(tmp_path, capsys):
 
 
 def test_exact_search_without_or_tools_says_what_to_install(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("graphc.runtime.planner.memory_exact.find_spec", lambda name: None)
+    monkeypatch.setattr("graphc.runtime.planner.memory.exact.find_spec", lambda name: None)
     assert main([write(tmp_path, hard(0, 60)), "--exact", "1"]) == 1
     message = "graphc: an exact search needs OR-tools: pip install 'graphc[exact]'\n"
     assert capsys.readouterr().err.endswith(message)
@@ -97,12 +97,12 @@ def test_exact_search_counts_in_units_of_the_alignment(monkeypatch):
     model.new_int_var.side_effect = lambda low, high, name: high
     solver.value.side_effect = lambda start: start
     solver.solve.return_value = solver_of.OPTIMAL
-    monkeypatch.setattr(memory_exact, "find_spec", lambda name: name)
+    monkeypatch.setattr(exact, "find_spec", lambda name: name)
     for name in ("ortools", "ortools.sat"):
         monkeypatch.setitem(sys.modules, name, MagicMock())
     monkeypatch.setitem(sys.modules, "ortools.sat.python", MagicMock(cp_model=solver_of))
     lives, sizes, known = [(0, 5), (5, 9), (0, 9)], [64, 100, 1000], [0, 0, 128]
-    starts = memory_exact.pack_exactly(lives, sizes, known, 1024, 1.0, lambda height: None)
+    starts = exact.pack_exactly(lives, sizes, known, 1024, 1.0, lambda height: None)
     assert starts == ([17 * 64, 16 * 64, 2 * 64], True)
     across, units, top = model.add_cumulative.call_args.args
     assert (len(across), units, top) == (3, [1, 2, 16], 18)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.ir import Layout, Type
+from graphc.ir.state import elements
 from graphc.ops.fused import Fused
-from graphc.runtime.nan import has_nan, kernels_of, reads_of
+from graphc.runtime.checks.nan import has_nan, kernels_of, reads_of
 from graphc.runtime.plan.plan import Launch
-from graphc.state import elements
 
 DEVICES = ("cpu", "sim", "reference")
 

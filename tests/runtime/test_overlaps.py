@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import Copy, Launch, Plan, Range, Step
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.proof.verify import verify

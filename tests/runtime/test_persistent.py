@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim, target
-from graphc.errors import PlanError
-from graphc.kernels.cuda import joined as text
-from graphc.kernels.cuda import persistent_tile as tiles
-from graphc.kernels.cuda.persistent_tile import persistent_tile
+from graphc import nn, optim
+from graphc.base import target
+from graphc.base.errors import PlanError
+from graphc.kernels.cuda.joined import joined_launch as text
+from graphc.kernels.cuda.recurrent import persistent_tile as tiles
+from graphc.kernels.cuda.recurrent.persistent_tile import persistent_tile
+from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.program import Program
 from graphc.runtime.plan.plan import Part, Plan, Repeat
-from graphc.runtime.planner.joining import joined
+from graphc.runtime.planner.joined.join_launches import joined
 from graphc.runtime.sim import LaunchError
 from tests.kernels.cuda_harness import KERNELS
 from tests.tools import first_quick, need_command
@@ -81,7 +83,7 @@ def test_all_blocks_wait_once_in_an_iteration(plan: Plan) -> None:
     assert (waits(forward), waits(backward)) == ([True], [False, False, True])
     assert not forward.waits and not backward.waits  # each is the first part of its launch
     held = [kernel for kernel in plan.kernels.values() if kernel.held]
-    assert [kernel.turns for kernel in held] == [False, True]
+    assert [kernel.double_buffered for kernel in held] == [False, True]
     plan.verify()
 
 
@@ -117,7 +119,7 @@ def test_partial_sums_take_turns(plan: Plan) -> None:
     """In one place the next iteration's would be written while others still read the last one's."""
     (step,) = (s for s in loops(plan)[1].parts if isinstance(s, Part) and s.waits)
     launch = next(s for loop in plan.steps for s in getattr(loop, "steps", ())
-                  if plan.kernels[s.kernel].turns)  # fmt: skip
+                  if plan.kernels[s.kernel].double_buffered)  # fmt: skip
     assert step.launch == 1 and [m.period for m in launch.writes[-1].moves] == [2]
     still = replace(launch.writes[-1], moves=())
     changed = replace(launch, writes=(*launch.writes[:-1], still))
@@ -170,7 +172,8 @@ def test_products_of_whole_numbers_are_exact(
     joins.setenv("GRAPHC_CHECK", "race")
     joins.setattr(tiles, "NEAR_BYTES", 0)
     if strips > 1:
-        joins.setattr(tiles, "MULTIPROCESSORS", 2 * -(-k // strips // 16))
+        few = 2 * -(-k // strips // 16)
+        joins.setattr(tiles, "GPU", replace(GPU, multiprocessors=few))
     random = np.random.default_rng(k)
     h = random.integers(-1, 2, (rows, k)).astype(np.float32)
     w = random.integers(-1, 2, (k, k)) * (random.random((k, k)) < 12 / k)

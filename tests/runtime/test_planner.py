@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Graph, Node, Type, Value
 from graphc.ops.view import Reshape
 from graphc.runtime.plan.plan import Copy, Launch, Plan, Record, Wait

@@ -7,14 +7,14 @@ import ctypes
 import numpy as np
 import pytest
 
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.ir import Graph, Node, Type, Value
+from graphc.ir.state import StateBuffer
 from graphc.ops.fused import Fused, KernelNode
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 from graphc.runtime.cpu.executable import CpuExecutable, load
 from graphc.runtime.cpu.player import resolve
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Move, Plan, Range, Record, Step, Wait
-from graphc.state import StateBuffer
 from tests.runtime.handmade import binding, kernel
 
 COUNT = 6

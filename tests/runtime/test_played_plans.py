@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from graphc.ir import Graph, Node, Value
+from graphc.ir.state import StateBuffer
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.scan import Scan
-from graphc.runtime.build import Source, build
+from graphc.ops.loops.scan import Scan
+from graphc.runtime.compilers.shared_objects import Source, build
 from graphc.runtime.cpu.executable import CpuExecutable
 from graphc.runtime.plan.plan import Loop
 from graphc.runtime.planner.planner import make_plan
-from graphc.state import StateBuffer
 from tests.runtime.random_graphs import add_updates, random_graph, training_graph
 from tests.runtime.random_loops import layered_loops, random_loops
 

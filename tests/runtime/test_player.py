@@ -10,14 +10,14 @@ import subprocess
 import numpy as np
 import pytest
 
-from graphc.errors import PlanError, RunError
+from graphc.base.errors import PlanError, RunError
 from graphc.ir import Type
-from graphc.runtime.build import PLAYER_SOURCE
+from graphc.ir.state import StateBuffer
+from graphc.runtime.compilers.shared_objects import PLAYER_SOURCE
 from graphc.runtime.cpu import player
 from graphc.runtime.cpu.executable import CpuExecutable, load
 from graphc.runtime.cpu.player import COPY_CHUNK, resolve
 from graphc.runtime.plan.plan import Copy, Launch, Plan, Range, Record, Step, Wait
-from graphc.state import StateBuffer
 from tests.runtime.handmade import binding, kernel, launch, plan
 from tests.tools import ROOT, need_command
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim, target
-from graphc.ops.bf16 import nearest_bf16
-from graphc.ops.tf32 import nearest_tf32
+from graphc import nn, optim
+from graphc.base import target
+from graphc.ops.pointwise.bf16 import nearest_bf16
+from graphc.ops.pointwise.tf32 import nearest_tf32
 from graphc.program import Program
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.plan.plan import Launch, Plan, Repeat

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.ir import Graph, Node, Type, Value, Where
+from graphc.ir.state import StateBuffer
 from graphc.ops.base import REGISTRY
 from graphc.ops.fused import Fused, KernelNode
-from graphc.runtime.nan import first_nan
+from graphc.runtime.checks.nan import first_nan
 from graphc.runtime.reference import ReferenceExecutable
-from graphc.state import StateBuffer
 
 VECTOR = Type((4,), "f32")
 

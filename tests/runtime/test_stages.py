@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import Carry, Link, Move, Plan, Range, Stack, Step
 from graphc.runtime.proof.verify import verify
 from tests.runtime.test_loop_proof import (

@@ -10,8 +10,8 @@ import pytest
 
 import graphc
 from graphc import nn, optim
-from graphc.cost import node_bytes
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
+from graphc.ops.cost import node_bytes
 from graphc.program import Program
 from graphc.runtime.plan.plan import Launch, Record, Wait
 from graphc.runtime.proof.verify import verify, verify_sequence

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.elementary import Exp
+from graphc.ops.pointwise.elementary import Exp
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Plan, Range, Record, Step, Wait
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.proof.verify import verify

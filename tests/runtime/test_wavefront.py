@@ -12,7 +12,7 @@ import pytest
 import graphc
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
-from graphc.ops.scan import Scan, stacked
+from graphc.ops.loops.scan import Scan, stacked
 from graphc.ops.view import Reshape
 from graphc.runtime.plan.plan import Launch, Loop, Plan
 from graphc.runtime.plan.unroll import unrolled

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.base.target import Target
 from graphc.ir import Node, Type
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
@@ -19,7 +20,6 @@ from graphc.runtime.sim import Simulator
 from graphc.runtime.sim.module import Function
 from graphc.runtime.sim.native import ORDERS
 from graphc.runtime.sim.objects import DeviceAllocation, Stream
-from graphc.target import Target
 
 TARGET = Target("sim", lanes=1, arch="sm_90a")
 PER_FILE = 40

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from graphc.errors import RunError
+from graphc.base.errors import RunError
 from graphc.kernels.program.kernel import GridLaunch, TensorMap
 from graphc.runtime.cuda.tensor_maps import encode_tiled
 from graphc.runtime.cuda.tensor_maps import packed as arguments
@@ -23,7 +23,7 @@ X = np.arange(LINES * PITCH, dtype=np.uint16).reshape(LINES, PITCH)
 PANEL = 64
 MAP = TensorMap(0, "bf16", 0, LENGTH, LINES, 2 * PITCH)
 
-HEAD = """#include "cuda/bulk.cuh"
+HEAD = """#include "cuda/shared/bulk.cuh"
 extern __shared__ __align__(1024) unsigned char panels[];
 namespace graphc {
 extern "C" __global__ void __launch_bounds__(64) CLUSTER

@@ -10,8 +10,8 @@ from graphc.runtime.sim import LaunchError, Simulator
 from graphc.runtime.sim.native import ORDERS
 from tests.sim.playing import InOrder, fetch, packed, simulator, whole
 
-HEAD = """#include "cuda/bulk.cuh"
-#include "cuda/memory.cuh"
+HEAD = """#include "cuda/shared/bulk.cuh"
+#include "cuda/shared/memory.cuh"
 namespace graphc {
 extern "C" __global__ void __launch_bounds__(64) __cluster_dims__(BLOCKS, 1, 1) kernel(float* y) {
   __shared__ __align__(16) float own[256];

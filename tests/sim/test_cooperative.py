@@ -12,7 +12,7 @@ from tests.sim.playing import InOrder, fetch, packed, place, simulator, whole
 BLOCKS, THREADS = 6, 64
 X = np.arange(BLOCKS * THREADS, dtype=np.float32)
 
-HEAD = """#include "cuda/intrinsics.cuh"
+HEAD = """#include "cuda/shared/intrinsics.cuh"
 extern "C" __global__ void kernel(const float* x, float* y, float* z) {
   const int t = threadIdx.x, i = blockIdx.x * blockDim.x + t, n = blockDim.x * gridDim.x;
 """

@@ -11,7 +11,7 @@ from tests.sim.playing import fetch, launch_twice, place, simulator, whole
 
 BLOCKS, THREADS = 5, 64
 X = np.arange(BLOCKS * THREADS, dtype=np.float32)
-HEAD = """#include "cuda/intrinsics.cuh"
+HEAD = """#include "cuda/shared/intrinsics.cuh"
 __device__ unsigned drawn;
 extern "C" __global__ void kernel(const float* x, float* y, float* z, unsigned* word) {
   __shared__ int last;

@@ -17,7 +17,7 @@ X = np.arange(256, dtype=np.float32)
 
 def joined(wrong: bool) -> str:
     parts = [f'#line 1 "{bug.name}.cu"\n{bug.text(wrong)}' for bug in BUGS if not bug.alone]
-    return "\n".join(['#include "cuda/intrinsics.cuh"', *parts])
+    return "\n".join(['#include "cuda/shared/intrinsics.cuh"', *parts])
 
 
 @pytest.fixture(scope="module")

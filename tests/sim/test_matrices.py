@@ -8,14 +8,14 @@ import itertools
 import numpy as np
 import pytest
 
-from graphc.dtypes import convert
+from graphc.base.dtypes import convert
 from graphc.ir import BFLOAT16
 from graphc.runtime.sim.module import Module
 from graphc.runtime.sim.native import ORDERS
 from tests.sim.playing import InOrder, fetch, packed, place, simulator
 
 TEXT = """
-#include "cuda/intrinsics.cuh"
+#include "cuda/shared/intrinsics.cuh"
 
 // Lane l names row l of the 32 rows of 8 elements; matrix j gets rows 8 j to 8 j + 7.
 template <bool Turned>

@@ -13,10 +13,9 @@ import pytest
 
 import graphc
 from graphc.ops.indexing import TakeGrad
-from graphc.runtime.build import KERNEL_HEADERS
 from graphc.runtime.sim import LaunchError
 from graphc.trace import emit
-from tests.kernels.cuda_harness import arrays_of, assert_close, traced
+from tests.kernels.cuda_harness import arrays_of, assert_close, mistaken, traced
 from tests.sim.playing import Played, simulator
 
 
@@ -95,14 +94,14 @@ MUTANTS = (
     Mutant("contract", "copy_wait<0>();\n    block.sync();", "copy_wait<0>();", "few_sums"),
     Mutant("contract", "    });\n    block.sync();", "    });", "few_sums"),
     Mutant(
-        "splits",
+        "split_k",
         "split < (lane + 1) * Problem::splits / Lanes;",
         "split <= (lane + 1) * Problem::splits / Lanes;",
         "split",
     ),
-    Mutant("splits", "if (lane || i >= count) return;", "if (lane) return;", "long_split"),
+    Mutant("split_k", "if (lane || i >= count) return;", "if (lane) return;", "long_split"),
     Mutant("contract", "least + (part < more)", "least + (part <= more)", "split", False),
-    Mutant("splits", "(split) * Problem::batches", "(0) * Problem::batches", "split"),
+    Mutant("split_k", "(split) * Problem::batches", "(0) * Problem::batches", "split"),
     Mutant(
         "loader",
         "int pitch = along_k ? BK + quad : Outer",
@@ -148,23 +147,13 @@ MUTANTS = (
 )
 
 
-CONTRACT = ("loader", "registers", "splits", "contract")
-"""The header that kernels include, behind its parts."""
+PRODUCTS = ("contract", "loader", "registers", "split_k")
+"""The headers of products."""
 
 
 def edited(mutant: Mutant, text: str) -> str:
-    """The text with the header in place of its inclusion, changed."""
-    chain = CONTRACT if mutant.header in CONTRACT else (mutant.header,)
-    parts = {h: (KERNEL_HEADERS / "cuda" / f"{h}.cuh").read_text() for h in chain}
-    whole = parts[mutant.header]
-    assert mutant.right in whole, f"{mutant.header}.cuh no longer has {mutant.right!r}"
-    parts[mutant.header] = whole.replace(mutant.right, mutant.wrong, 1)
-    header = "".join(parts.values()).replace("#pragma once", "")
-    for part in chain:
-        header = header.replace(f'#include "{part}.cuh"', "")
-    include = f'#include "cuda/{chain[-1]}.cuh"'
-    assert include in text
-    return text.replace(include, header.replace('#include "', '#include "cuda/'))
+    """The text with headers in place of their inclusion, one of them changed."""
+    return mistaken(mutant.header, (mutant.right, mutant.wrong))(text)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
@@ -184,7 +173,7 @@ def test_a_mistake_in_a_template_is_found(mutant: Mutant):
 
 
 def test_copies_that_a_failed_launch_leaves_are_not_held_against_the_next():
-    contracts = [m for m in MUTANTS if m.header in CONTRACT and m.found]
+    contracts = [m for m in MUTANTS if m.header in PRODUCTS and m.found]
     node = NODES["gather"]
     for mutant in contracts:
         played = Played(

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from graphc.errors import CompileError
+from graphc.base.errors import CompileError
 from graphc.runtime.sim import LaunchError, LogicError, MemoryError, Simulator
 from graphc.runtime.sim.build import exports
 from graphc.runtime.sim.elf import variable_name

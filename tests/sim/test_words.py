@@ -11,7 +11,7 @@ from tests.sim.playing import fetch, launch_twice, packed, place, simulator, who
 
 BLOCKS, THREADS = 11, 64
 X = np.arange(BLOCKS * THREADS, dtype=np.float32) % 7
-HEAD = """#include "cuda/intrinsics.cuh"
+HEAD = """#include "cuda/shared/intrinsics.cuh"
 using namespace graphc;
 __device__ unsigned counter;
 extern "C" __global__ void kernel(const float* x, float* z, unsigned* word) {

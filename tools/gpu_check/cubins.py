@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from graphc.cores import usable_cores
+from graphc.base.cores import usable_cores
 from tests.cuda.records import FAKES
 from tools.driver_stub import build_stub, find_headers
 from tools.gpu_check import goals

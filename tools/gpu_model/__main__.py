@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from graphc.errors import CompileError, GraphError, PlanError
+from graphc.base.errors import CompileError, GraphError, PlanError
 from tools.gpu_model.compiled import Images, compiled
 from tools.gpu_model.figures import figures
 from tools.gpu_model.machine import FORMULA, MACHINES, SOURCES, Machine, changed

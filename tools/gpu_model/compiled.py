@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.run import compiled as compiled_step
 from benchmarks.workload import Workload
-from graphc.cores import usable_cores
+from graphc.base.cores import usable_cores
 from graphc.kernels.program.kernel import GridLaunch
 from graphc.kernels.program.kernel import Kernel as Printed
 from graphc.runtime.cuda.compile import Usage, compile_cuda

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphc.kernels.cuda.shell import RESIDENT
+from graphc.kernels.cuda.shared.kernel_source import RESIDENT
 from tools.gpu_model.compiled import Launch, Sizes
 from tools.gpu_model.counts import SUMMED, Array, Counts, counted, counts_of, row_of
 from tools.gpu_model.launch_time import PIPES, Timed, Traffic, cycles

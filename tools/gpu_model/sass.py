@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphc.config import cache_dir
+from graphc.base.config import cache_dir
 
 PREDICATE = re.compile(r"^!?U?P(\d+|T)$")
 REGISTER = re.compile(r"^U?R(\d+|Z)$")

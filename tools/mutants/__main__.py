@@ -51,7 +51,8 @@ _OTHER = _named(
     "kernels/", "attend", "prefix", "conv_channels", "conv_winograd", "sections", "relayout"
 )
 _PROGRAMS = _named("", "random_programs", "recurrent_programs", "training_programs")
-_PLANS = ("planner", "memory", "order", "streams", "loop_plans", "training_plans", "wavefront")
+_PLANS = ("planner", "arena", "serial_order", "streams", "loop_plans", "training_plans")
+_PLANS += ("wavefront",)
 _PROOFS = ("verify", "checked_loops", "loop_proof", "certificate", "track", "training_plans")
 AREAS = {
     "passes": Area(
@@ -65,7 +66,7 @@ AREAS = {
     ),
     "generators": Area(
         30,
-        ("kernels/cpu/*.py", "kernels/cuda/*.py", "kernels/program/*.py"),
+        ("kernels/cpu/**/*.py", "kernels/cuda/**/*.py", "kernels/program/*.py"),
         (_CPU, _CUDA, _OTHER, ("tests/sim/test_sim_programs.py", *_PROGRAMS)),
     ),
     "ops": Area(
@@ -80,11 +81,11 @@ AREAS = {
         ),
     ),
     "headers": Area(
-        20, ("kernels/cpu/*.h", "kernels/cuda/*.cuh"), (_CPU, _CUDA, _OTHER, _PROGRAMS)
+        20, ("kernels/cpu/**/*.h", "kernels/cuda/**/*.cuh"), (_CPU, _CUDA, _OTHER, _PROGRAMS)
     ),
     "planner": Area(
         12,
-        ("runtime/planner/*.py",),
+        ("runtime/planner/**/*.py",),
         (_named("runtime/", *_PLANS), ("tests/runtime",), ("tests/networks",)),
     ),
     "layers": Area(
@@ -95,7 +96,7 @@ AREAS = {
     ),
     "gradients": Area(
         6,
-        ("graphc/gradients/*.py", "graphc/batching.py"),
+        ("graphc/gradients/*.py", "graphc/program/vmap.py"),
         (
             ("tests/ops/test_meaning.py", *_named("functions/", "second_gradients", "scan")),
             ("tests/functions", "tests/test_vmap.py"),

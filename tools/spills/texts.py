@@ -38,7 +38,7 @@ def plain(text: str) -> tuple[str, dict[str, str]]:
 
 @functools.cache
 def _of_headers() -> frozenset[str]:
-    files = (*(HEADERS / "cuda").glob("*.cuh"), *HEADERS.glob("*.h"))
+    files = (*(HEADERS / "cuda").rglob("*.cuh"), *HEADERS.glob("*.h"))
     words = {word for path in files for word in WORDS.findall(path.read_text())}
     assert not any(re.fullmatch(r"name_\d+", word) for word in words)
     return frozenset(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from graphc import ops
-from graphc.functions.array.elementwise import multiply, square, stop_gradient, subtract
+from graphc.functions.array.elementwise.elementwise import multiply, square, stop_gradient, subtract
 from graphc.trace import Tensor, emit
 
 

@@ -7,8 +7,14 @@ import math
 import numpy as np
 
 from graphc import ops
-from graphc.functions.array.elementwise import add, greater_equal, less_equal, multiply, where
-from graphc.functions.array.shapes import broadcast_to
+from graphc.functions.array.elementwise.elementwise import (
+    add,
+    greater_equal,
+    less_equal,
+    multiply,
+    where,
+)
+from graphc.functions.array.shape.shapes import broadcast_to
 from graphc.functions.array.tensors import (
     Scalar,
     Shape,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphc import ops
-from graphc.functions.array.no_axes import or_without_axes
+from graphc.functions.array.shape.no_axes import or_without_axes
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, floating, summable
 from graphc.ir import DTypeLike, TensorLike
 from graphc.ops.base import Op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc import ops
-from graphc.functions.array.elementwise import log, maximum, negative
+from graphc.functions.array.elementwise.elementwise import log, maximum, negative
 from graphc.trace import Tensor, current_builder, emit
 
 MOST = 2**24

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphc import ops, tree
+from graphc import ops
 from graphc.functions.array.tensors import as_tensor, error, is_integer
-from graphc.ir import Type, Value
+from graphc.ir import Type, Value, tree
+from graphc.ir.state import StateBuffer
 from graphc.ops.base import Op
-from graphc.ops.scan import Scan
-from graphc.state import StateBuffer
+from graphc.ops.loops.scan import Scan
 from graphc.trace import Builder, Tensor, current_builder
 
 

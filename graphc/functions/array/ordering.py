@@ -9,7 +9,7 @@ import numpy as np
 from graphc import ops
 from graphc.functions.array.creation import arange
 from graphc.functions.array.cumulative import cummax
-from graphc.functions.array.elementwise import (
+from graphc.functions.array.elementwise.elementwise import (
     floor,
     floor_divide,
     isnan,
@@ -18,12 +18,12 @@ from graphc.functions.array.elementwise import (
     not_equal,
     where,
 )
-from graphc.functions.array.gathering import take_along_axis
-from graphc.functions.array.no_axes import or_without_axes
-from graphc.functions.array.numeric import ceil, lerp, round
-from graphc.functions.array.rearrange import moveaxis
+from graphc.functions.array.elementwise.numeric import ceil, lerp, round
+from graphc.functions.array.indexing.gathering import take_along_axis
 from graphc.functions.array.reductions import any, argmax, sum
-from graphc.functions.array.shapes import broadcast_to, expand_dims, reshape, squeeze
+from graphc.functions.array.shape.no_axes import or_without_axes
+from graphc.functions.array.shape.rearrange import moveaxis
+from graphc.functions.array.shape.shapes import broadcast_to, expand_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, promoted
 from graphc.functions.array.values_alone import values_alone
 from graphc.ir import FLOATS, TensorLike

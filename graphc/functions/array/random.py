@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from graphc.functions.array.draws import MOST, gumbel, uniform
-from graphc.functions.array.elementwise import (
+from graphc.functions.array.elementwise.elementwise import (
     add,
     cos,
     floor,
@@ -21,7 +21,7 @@ from graphc.functions.array.elementwise import (
 )
 from graphc.functions.array.ordering import argsort, topk
 from graphc.functions.array.reductions import argmax
-from graphc.functions.array.shapes import broadcast_to, expand_dims
+from graphc.functions.array.shape.shapes import broadcast_to, expand_dims
 from graphc.functions.array.tensors import (
     Shape,
     as_tensor,

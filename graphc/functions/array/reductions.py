@@ -6,7 +6,7 @@ import math
 
 from graphc import ops
 from graphc.functions.array.averages import average, biased_variance
-from graphc.functions.array.elementwise import (
+from graphc.functions.array.elementwise.elementwise import (
     abs,
     equal,
     isnan,
@@ -18,8 +18,8 @@ from graphc.functions.array.elementwise import (
     square,
     where,
 )
-from graphc.functions.array.precision import in_float32
-from graphc.functions.array.shapes import reshape
+from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.shape.shapes import reshape
 from graphc.functions.array.tensors import (
     Axes,
     as_tensor,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphc import ops
 from graphc.functions.array.cumulative import cumsum
-from graphc.functions.array.elementwise import (
+from graphc.functions.array.elementwise.elementwise import (
     add,
     clip,
     divide,
@@ -19,11 +19,11 @@ from graphc.functions.array.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.array.indices import checked_indices
-from graphc.functions.array.matrix_product import matmul
-from graphc.functions.array.rearrange import diagonal
+from graphc.functions.array.indexing.indices import checked_indices
+from graphc.functions.array.linear.matrix_product import matmul
 from graphc.functions.array.reductions import max, mean, min, std, sum, var
-from graphc.functions.array.shapes import concat, expand_dims, matrix_transpose, reshape
+from graphc.functions.array.shape.rearrange import diagonal
+from graphc.functions.array.shape.shapes import concat, expand_dims, matrix_transpose, reshape
 from graphc.functions.array.tensors import Axes, as_tensor, axis_of, cast, error, floating, part
 from graphc.ir import FLOATS, DTypeLike, TensorLike
 from graphc.trace import Tensor, emit

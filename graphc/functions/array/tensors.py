@@ -7,14 +7,14 @@ from typing import TypeGuard
 
 import numpy as np
 
-from graphc.dlpack import host_array
-from graphc.dtypes import array_of, convert
-from graphc.errors import GraphError
+from graphc.base.dlpack import host_array
+from graphc.base.dtypes import array_of, convert
+from graphc.base.errors import GraphError
+from graphc.base.source_lines import error as error
 from graphc.ir import DTYPES, FLOATS, DTypeLike, TensorLike, dtype_name
-from graphc.lines import error as error
+from graphc.ir.state import StateBuffer
 from graphc.ops.constant import Constant
-from graphc.ops.logic import Cast
-from graphc.state import StateBuffer
+from graphc.ops.pointwise.logic import Cast
 from graphc.trace import Operand, Tensor, current_builder, emit
 
 Scalar = bool | int | float

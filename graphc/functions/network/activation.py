@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from graphc.functions.array.elementwise import (
+from graphc.functions.array.elementwise.elementwise import (
     abs,
     add,
     divide,
@@ -29,10 +29,10 @@ from graphc.functions.array.elementwise import (
     tanh,
     where,
 )
-from graphc.functions.array.places import shifted
-from graphc.functions.array.precision import in_float32
+from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.indexing.places import shifted
 from graphc.functions.array.reductions import max, sum
-from graphc.functions.array.shapes import reshape
+from graphc.functions.array.shape.shapes import reshape
 from graphc.functions.array.tensors import (
     Axes,
     as_tensor,

@@ -10,11 +10,11 @@ import numpy as np
 
 from graphc import ops
 from graphc.functions.array import reductions
-from graphc.functions.array.elementwise import equal, where
-from graphc.functions.array.matrix_product import matmul
-from graphc.functions.array.precision import in_float32
-from graphc.functions.array.rearrange import repeat
-from graphc.functions.array.shapes import broadcast_to, permute_dims, reshape
+from graphc.functions.array.elementwise.elementwise import equal, where
+from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.linear.matrix_product import matmul
+from graphc.functions.array.shape.rearrange import repeat
+from graphc.functions.array.shape.shapes import broadcast_to, permute_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, floating, promoted
 from graphc.functions.network.activation import softmax
 from graphc.functions.network.dropouts import dropout

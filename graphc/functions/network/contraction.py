@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from graphc import ops
-from graphc.functions.array.elementwise import add, multiply
-from graphc.functions.array.matrix_product import matmul
-from graphc.functions.array.padding import pad
-from graphc.functions.array.precision import biased
-from graphc.functions.array.shapes import expand_dims, matrix_transpose, reshape
+from graphc.functions.array.elementwise.elementwise import add, multiply
+from graphc.functions.array.elementwise.precision import biased
+from graphc.functions.array.linear.matrix_product import matmul
+from graphc.functions.array.shape.padding import pad
+from graphc.functions.array.shape.shapes import expand_dims, matrix_transpose, reshape
 from graphc.functions.array.tensors import as_tensor, error, promoted
 from graphc.functions.network.windows import (
     Size,

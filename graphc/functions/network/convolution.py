@@ -7,10 +7,10 @@ from functools import reduce
 import numpy as np
 
 from graphc import ops
-from graphc.functions.array.elementwise import add
-from graphc.functions.array.precision import in_float32
-from graphc.functions.array.rearrange import swapaxes
-from graphc.functions.array.shapes import concat, expand_dims, permute_dims, reshape, squeeze
+from graphc.functions.array.elementwise.elementwise import add
+from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.shape.rearrange import swapaxes
+from graphc.functions.array.shape.shapes import concat, expand_dims, permute_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, error, promoted
 from graphc.functions.network.contraction import conv2d, conv_transpose2d
 from graphc.functions.network.windows import (

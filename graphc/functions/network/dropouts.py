@@ -10,7 +10,7 @@ import math
 from graphc import ops
 from graphc.functions.array.creation import zeros_like
 from graphc.functions.array.draws import gumbel, uniform
-from graphc.functions.array.elementwise import (
+from graphc.functions.array.elementwise.elementwise import (
     add,
     divide,
     equal,

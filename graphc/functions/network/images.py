@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphc import ops
-from graphc.functions.array.elementwise import (
+from graphc.functions.array.elementwise.elementwise import (
     abs,
     add,
     floor,
@@ -22,11 +22,11 @@ from graphc.functions.array.elementwise import (
     subtract,
     where,
 )
-from graphc.functions.array.matrix_product import matmul
-from graphc.functions.array.numeric import round
-from graphc.functions.array.precision import in_float32
-from graphc.functions.array.rearrange import swapaxes
-from graphc.functions.array.shapes import expand_dims, permute_dims, reshape
+from graphc.functions.array.elementwise.numeric import round
+from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.linear.matrix_product import matmul
+from graphc.functions.array.shape.rearrange import swapaxes
+from graphc.functions.array.shape.shapes import expand_dims, permute_dims, reshape
 from graphc.functions.array.tensors import as_tensor, cast, error, promoted, shape_of
 from graphc.ir import Array, TensorLike
 from graphc.trace import Tensor, emit

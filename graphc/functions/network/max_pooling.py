@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
-from graphc.functions.array.elementwise import add, floor_divide, multiply
-from graphc.functions.array.gathering import take_along_axis
-from graphc.functions.array.padding import pad
-from graphc.functions.array.places import first_largest, pixel_of
-from graphc.functions.array.shapes import expand_dims, reshape, squeeze
+from graphc.functions.array.elementwise.elementwise import add, floor_divide, multiply
+from graphc.functions.array.indexing.gathering import take_along_axis
+from graphc.functions.array.indexing.places import first_largest, pixel_of
+from graphc.functions.array.shape.padding import pad
+from graphc.functions.array.shape.shapes import expand_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor
 from graphc.functions.network.convolution import unfold
 from graphc.functions.network.windows import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc.functions.array.averages import biased_variance
-from graphc.functions.array.elementwise import (
+from graphc.functions.array.elementwise.elementwise import (
     add,
     divide,
     maximum,
@@ -21,13 +21,13 @@ from graphc.functions.array.elementwise import (
     stop_gradient,
     subtract,
 )
-from graphc.functions.array.padding import pad
-from graphc.functions.array.precision import in_float32
+from graphc.functions.array.elementwise.precision import in_float32
 from graphc.functions.array.reductions import mean, norm
-from graphc.functions.array.shapes import reshape
+from graphc.functions.array.shape.padding import pad
+from graphc.functions.array.shape.shapes import reshape
 from graphc.functions.array.tensors import as_tensor, axis_of, cast, error, floating, shape_of
 from graphc.ir import DTYPES, TensorLike
-from graphc.state import StateBuffer
+from graphc.ir.state import StateBuffer
 from graphc.trace import Tensor, current_builder
 
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from graphc import ops
-from graphc.functions.array.elementwise import greater, multiply, pow, relu, where
-from graphc.functions.array.shapes import expand_dims, squeeze
+from graphc.functions.array.elementwise.elementwise import greater, multiply, pow, relu, where
+from graphc.functions.array.shape.shapes import expand_dims, squeeze
 from graphc.functions.array.tensors import as_tensor, error, floating
 from graphc.functions.network.windows import (
     Size,

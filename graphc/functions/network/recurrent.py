@@ -7,8 +7,15 @@ are computed where the recurrent product is.
 
 from __future__ import annotations
 
-from graphc.functions.array.elementwise import add, multiply, relu, sigmoid, subtract, tanh
-from graphc.functions.array.rearrange import split
+from graphc.functions.array.elementwise.elementwise import (
+    add,
+    multiply,
+    relu,
+    sigmoid,
+    subtract,
+    tanh,
+)
+from graphc.functions.array.shape.rearrange import split
 from graphc.functions.array.tensors import as_tensor, error
 from graphc.functions.network.contraction import linear
 from graphc.ir import TensorLike

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
-from graphc.functions.array.elementwise import divide, where
-from graphc.functions.array.matrix_product import matmul
-from graphc.functions.array.places import first_largest
-from graphc.functions.array.precision import in_float32
-from graphc.functions.array.rearrange import moveaxis
+from graphc.functions.array.elementwise.elementwise import divide, where
+from graphc.functions.array.elementwise.precision import in_float32
+from graphc.functions.array.indexing.places import first_largest
+from graphc.functions.array.linear.matrix_product import matmul
 from graphc.functions.array.reductions import sum
-from graphc.functions.array.shapes import broadcast_to, concat
+from graphc.functions.array.shape.rearrange import moveaxis
+from graphc.functions.array.shape.shapes import broadcast_to, concat
 from graphc.functions.array.tensors import as_tensor, error, floating
 from graphc.functions.network.max_pooling import max_pool1d, max_pool2d, max_pool3d
 from graphc.functions.network.pooling import avg_pool1d, avg_pool2d, avg_pool3d

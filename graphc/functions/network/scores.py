@@ -1,4 +1,4 @@
-"""How much each position of attention takes of each other."""
+"""Attention scores, and their softmax."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from graphc import ops
-from graphc.functions.array.elementwise import add, less_equal, multiply, where
-from graphc.functions.array.matrix_product import matmul
-from graphc.functions.array.shapes import matrix_transpose
+from graphc.functions.array.elementwise.elementwise import add, less_equal, multiply, where
+from graphc.functions.array.linear.matrix_product import matmul
+from graphc.functions.array.shape.shapes import matrix_transpose
 from graphc.functions.array.tensors import as_tensor
 from graphc.functions.network.activation import softmax
 from graphc.functions.network.dropouts import dropout

@@ -7,11 +7,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from graphc import tree
-from graphc.functions.array.padding import pad
-from graphc.functions.array.shapes import expand_dims, reshape, squeeze
+from graphc.functions.array.shape.padding import pad
+from graphc.functions.array.shape.shapes import expand_dims, reshape, squeeze
 from graphc.functions.array.tensors import as_tensor, error, is_integer, promoted
-from graphc.ir import TensorLike
+from graphc.ir import TensorLike, tree
 from graphc.trace import Tensor
 
 P = ParamSpec("P")

@@ -1,4 +1,4 @@
-"""What ONNX's operators are in graphc: a rule for each, by family."""
+"""Rules for ONNX's operators, by family."""
 
 from graphc.onnx.operators import (
     control,

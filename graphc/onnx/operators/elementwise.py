@@ -10,7 +10,7 @@ import numpy as np
 from onnx import helper
 
 from graphc import functions as f
-from graphc.dtypes import convert
+from graphc.base.dtypes import convert
 from graphc.ir import DTYPES, dtype_name
 from graphc.onnx.dtypes import dtype_from
 from graphc.onnx.operators.rules import NotOffered, Values, is_float, number, operator

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphc import functions as f
-from graphc.dtypes import shown
-from graphc.errors import GraphError
+from graphc.base.dtypes import shown
+from graphc.base.errors import GraphError
 from graphc.ir import Array
 from graphc.trace import Tensor
 

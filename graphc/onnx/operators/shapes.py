@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc import functions as f
-from graphc.dtypes import convert, widened
+from graphc.base.dtypes import convert, widened
 from graphc.ir import Array
 from graphc.onnx.dtypes import dtype_from
 from graphc.onnx.operators.rules import (

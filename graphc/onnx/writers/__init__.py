@@ -1,4 +1,4 @@
-"""What graphc's ops are in ONNX: a writer for each, by family."""
+"""Writers of graphc's ops as ONNX, by family."""
 
 from graphc.onnx.writers import pointwise, structure
 from graphc.onnx.writers.rules import writer_of as writer_of

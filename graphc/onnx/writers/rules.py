@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from graphc.dtypes import array_of
+from graphc.base.dtypes import array_of
 from graphc.ir import DTYPES, NARROW, Array, Node, Type, Value, dtype_name
 from graphc.ir.names import Names
 from graphc.onnx.dtypes import NUMBERS

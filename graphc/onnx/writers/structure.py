@@ -10,12 +10,12 @@ import numpy as np
 from onnx import helper
 
 from graphc import ops
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.ir import NARROW, Graph, Node, Value
 from graphc.onnx.dtypes import NUMBERS
 from graphc.onnx.writers.rules import Writer, in_i32, writer_of, writes
 from graphc.ops.attention import Attention
-from graphc.ops.scan import Scan
+from graphc.ops.loops.scan import Scan
 
 
 @writes(ops.Constant)

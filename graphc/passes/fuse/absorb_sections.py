@@ -12,7 +12,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
+from graphc.ir.sections import MOST_SECTIONS, Sections, section_read, sections_joined
 from graphc.ops.view import Slice
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import (
@@ -24,9 +26,7 @@ from graphc.passes.fuse.places import (
     readers,
     stored,
 )
-from graphc.passes.fuse.sections import MOST_SECTIONS, Sections, section_read, sections_joined
 from graphc.passes.rewriting.reasons import apart, joined
-from graphc.target import Target
 
 
 class _Without(Mapping[Value, Node]):

@@ -6,11 +6,11 @@ kernel writes each where it belongs.
 
 from __future__ import annotations
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node
 from graphc.ops.join import Concat
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.rewriting.reasons import joined
-from graphc.target import Target
 
 
 def fuse_attend(graph: Graph, target: Target) -> Graph:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.rewriting.reasons import joined
-from graphc.target import Target
 
 
 def fuse_axis(graph: Graph, target: Target) -> Graph:

@@ -1,4 +1,4 @@
-"""Which convolutions have kernels with channels in the lanes, as far as their shapes say."""
+"""Decide by shapes which convolutions have kernels with channels in the lanes."""
 
 from __future__ import annotations
 

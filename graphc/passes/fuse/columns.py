@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
+from graphc.ir.rewrite import topological
+from graphc.ir.sections import sections_of_sums
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.passes.fuse.groups import as_one, keep_outputs
 from graphc.passes.fuse.partition import Partition
-from graphc.passes.fuse.sections import sections_of_sums
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.reasons import joined
-from graphc.passes.rewriting.rewrite import topological
-from graphc.target import Target
 
 RUN = 16
 """Bytes of channels that are whole runs."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
 from graphc.passes.fuse.absorb_sections import absorb_operands, absorb_sections, refusal
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import LARGE, LARGEST, OF_RULE, misfit, readers, size
 from graphc.passes.rewriting.reasons import apart, joined
-from graphc.target import Target
 
 
 def fuse_contract(graph: Graph, target: Target) -> Graph:

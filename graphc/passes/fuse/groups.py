@@ -13,9 +13,9 @@ from functools import reduce
 
 from graphc.ir import Graph, Node, Value, Where
 from graphc.ir.op import Op
+from graphc.ir.rewrite import drop_dead, reading, substitute, topological
 from graphc.ops.fused import Fused, KernelNode
 from graphc.passes.rewriting.naming import KernelNames, principal
-from graphc.passes.rewriting.rewrite import drop_dead, reading, substitute, topological
 
 
 def fuse_groups(graph: Graph, groups: Sequence[Sequence[Node]], notes: Sequence[str] = ()) -> Graph:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from graphc.bits import bits
-from graphc.errors import PlanError
+from graphc.base.bits import bits
+from graphc.base.errors import PlanError
 from graphc.ir import Graph, Node, Value
 
 

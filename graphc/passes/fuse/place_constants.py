@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
-from graphc.ops.arithmetic import StopGradient
+from graphc.ir.rewrite import names_of, substitute
 from graphc.ops.constant import PLACED, Constant
-from graphc.passes.rewriting.rewrite import names_of, substitute
-from graphc.target import Target
+from graphc.ops.pointwise.arithmetic import StopGradient
 
 
 def place_constants(graph: Graph, target: Target) -> Graph:

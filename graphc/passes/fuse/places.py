@@ -1,11 +1,11 @@
-"""Whether a node reads a value where it makes its own: what decides if both fit into one kernel."""
+"""Decide whether a node reads a value where it makes its own, so that both fit into one kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphc.ir import Node, Value
-from graphc.passes.fuse.sections import sections_joined
+from graphc.ir.sections import sections_joined
 
 OF_RULE = "update rules stay among themselves, so that one launch updates all parameters"
 ELSEWHERE = "it reads values of that kernel at other places, through a view, a window or a gather"

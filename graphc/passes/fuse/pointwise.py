@@ -21,7 +21,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
+from graphc.ir.sections import sections_joined
 from graphc.passes.fuse.groups import fuse_groups
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.fuse.places import (
@@ -34,10 +36,8 @@ from graphc.passes.fuse.places import (
     size,
     through_unit_reshapes,
 )
-from graphc.passes.fuse.sections import sections_joined
 from graphc.passes.rewriting.measure import must_fall
 from graphc.passes.rewriting.reasons import apart, joined
-from graphc.target import Target
 
 Shape = tuple[int, ...]
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import NARROW, Graph, Node, Value
+from graphc.ir.rewrite import drop_dead, names_of, resolve, substitute
 from graphc.ops.base import Op
-from graphc.ops.bf16 import ReadBf16
-from graphc.ops.logic import Cast
-from graphc.ops.tf32 import ReadTf32, RoundTf32
-from graphc.ops.widen import Widen
-from graphc.passes.rewriting.rewrite import drop_dead, names_of, resolve, substitute
-from graphc.target import Target
+from graphc.ops.pointwise.bf16 import ReadBf16
+from graphc.ops.pointwise.logic import Cast
+from graphc.ops.pointwise.tf32 import ReadTf32, RoundTf32
+from graphc.ops.pointwise.widen import Widen
 
 
 def narrow_products(graph: Graph, target: Target) -> Graph:

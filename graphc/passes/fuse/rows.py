@@ -8,11 +8,11 @@ one, without a launch between them.
 
 from __future__ import annotations
 
-from graphc.cost import node_flops
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Value
+from graphc.ops.cost import node_flops
 from graphc.ops.fused import KernelNode
 from graphc.passes.fuse.columns import RUN, fuse_behind
-from graphc.target import Target
 
 LEAST_BYTES = 256 * 2**10
 """Of a value whose sums are cut: those of fewer are shared by the threads of a block."""

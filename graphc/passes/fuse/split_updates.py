@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
+from graphc.ir.rewrite import drop_dead, topological
 from graphc.ops.fused import KernelNode
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.rewrite import drop_dead, topological
 
 LARGE = 1 / 256
 """The share of what the launch reads from which on a parameter has a launch of its own. A choice:

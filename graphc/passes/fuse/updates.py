@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Where
+from graphc.ir.rewrite import topological
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.passes.fuse.groups import as_one
 from graphc.passes.fuse.partition import Partition
 from graphc.passes.rewriting.naming import KernelNames
 from graphc.passes.rewriting.reasons import joined
-from graphc.passes.rewriting.rewrite import topological
-from graphc.target import Target
 
 
 def fuse_updates(graph: Graph, target: Target) -> Graph:

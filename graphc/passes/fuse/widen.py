@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import NARROW, Graph, Node, Value
+from graphc.ir.rewrite import drop_dead, names_of
 from graphc.ops.base import Op
-from graphc.ops.logic import Cast
-from graphc.ops.widen import Widen
+from graphc.ops.pointwise.logic import Cast
+from graphc.ops.pointwise.widen import Widen
 from graphc.passes.fuse.channels import has_kernels
-from graphc.passes.rewriting.rewrite import drop_dead, names_of
-from graphc.target import Target
 
 FEW_READS = 64
 """On the CPU an element that a contraction reads more often is better converted once for all: dense

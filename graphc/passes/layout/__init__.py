@@ -1,1 +1,1 @@
-"""Where elements lie in memory."""
+"""Passes that choose layouts."""

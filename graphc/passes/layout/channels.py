@@ -15,20 +15,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from graphc.cost import node_flops
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
+from graphc.ir.rewrite import drop_dead, names_of
+from graphc.ir.sections import sections_of_sums
 from graphc.ops.axes import SUMMED
 from graphc.ops.base import Index, Op
+from graphc.ops.cost import node_flops
 from graphc.ops.fused import Fused, KernelNode
 from graphc.ops.layout import Relayout
+from graphc.ops.pointwise.widen import Widen
 from graphc.ops.view import PermuteDims, Slice
-from graphc.ops.widen import Widen
 from graphc.passes.fuse.channels import has_kernels
-from graphc.passes.fuse.sections import sections_of_sums
 from graphc.passes.layout.layout import with_types
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.rewrite import drop_dead, names_of
-from graphc.target import Target
 
 PEAK_SHARE = 0.75
 """Of the multiply-add peak that convolutions with channels in the lanes reach. Batch 8, a core of

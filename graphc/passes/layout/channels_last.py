@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from graphc.cost import node_flops
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value
+from graphc.ir.rewrite import drop_dead, names_of
+from graphc.ir.sections import sections_of_sums
+from graphc.ops.cost import node_flops
 from graphc.ops.fused import Fused, KernelNode, kernels_in
 from graphc.ops.layout import Relayout
-from graphc.passes.fuse.sections import sections_of_sums
 from graphc.passes.layout.filters import grown, lasting
 from graphc.passes.layout.layout import with_types
 from graphc.passes.rewriting.naming import KernelNames
-from graphc.passes.rewriting.rewrite import drop_dead, names_of
-from graphc.target import Target
 
 TEMPLATES = ("contract", "pointwise", "reduce")
 """Of kernels that find every element by its layout."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Value
+from graphc.ir.rewrite import names_of
 from graphc.ops.fused import KernelNode
 from graphc.ops.layout import Relayout
-from graphc.ops.scan import BoundScan, Scan
+from graphc.ops.loops.scan import BoundScan, Scan
 from graphc.passes.layout.layout import with_types
-from graphc.passes.rewriting.rewrite import names_of
-from graphc.target import Target
 
 LEAST_CACHES = 2
 """Second-level caches that a weight fills which is worth it; half of a smaller one would stay."""

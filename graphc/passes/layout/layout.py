@@ -17,14 +17,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import ROW_MAJOR, Graph, Layout, Node, Type, Value, Where
+from graphc.ir.rewrite import drop_dead, names_of
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.layout import Relayout
-from graphc.ops.scan import BoundScan, Scan
+from graphc.ops.loops.bodies import unique_names
+from graphc.ops.loops.scan import BoundScan, Scan
 from graphc.passes.layout.batch import carries_batch
-from graphc.passes.rewriting.bodies import unique_names
-from graphc.passes.rewriting.rewrite import drop_dead, names_of
-from graphc.target import Target
 
 LARGE_WEIGHT = 16384
 """Elements: the gradient of a dense layer's weight at least as large as this is computed with

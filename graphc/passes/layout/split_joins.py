@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Names, Node, Value
-from graphc.passes.rewriting.rewrite import names_of, substitute
-from graphc.target import Target
+from graphc.ir.rewrite import names_of, substitute
 
 WIDEST, GROUP = 32, 16
 """A concat of more values than `WIDEST` is split into groups of `GROUP`."""

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Names, Node, Value
-from graphc.ops.arithmetic import Add
+from graphc.ir.rewrite import names_of, substitute
 from graphc.ops.base import Op
 from graphc.ops.constant import Constant
 from graphc.ops.convolution import Conv2dDgrad
 from graphc.ops.join import Pad
+from graphc.ops.pointwise.arithmetic import Add
 from graphc.ops.view import BroadcastTo, Slice
-from graphc.passes.rewriting.rewrite import names_of, substitute
-from graphc.target import Target
 
 Emit = Callable[..., Value]
 """Appends a node of an op on values and gives its output."""

@@ -19,18 +19,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.gradients.vocabulary import Known, Vocabulary
 from graphc.ir import Graph, Names, Node, Value
+from graphc.ir.rewrite import drop_dead, resolve, substitute, topological
+from graphc.ops.loops.bodies import unique_names, values_of
+from graphc.ops.loops.scan import BoundScan, Scan, bodies, stacked
 from graphc.ops.reduction import Sum
-from graphc.ops.scan import BoundScan, Scan, bodies, stacked
 from graphc.ops.view import BroadcastTo
 from graphc.passes.loops.over_time import Totals, can_stack, summed_axes
 from graphc.passes.loops.split_concats import split_concats
-from graphc.passes.rewriting.bodies import unique_names, values_of
 from graphc.passes.rewriting.measure import must_fall
-from graphc.passes.rewriting.rewrite import drop_dead, resolve, substitute, topological
 from graphc.passes.simplify.prune_scans import prune_scans
-from graphc.target import Target
 from graphc.trace import Builder, Tensor
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from graphc.ir import Node, Value
-from graphc.ops.arithmetic import Add
 from graphc.ops.base import Op
 from graphc.ops.join import Concat
-from graphc.ops.scan import BoundScan, Scan
+from graphc.ops.loops.scan import BoundScan, Scan
+from graphc.ops.pointwise.arithmetic import Add
 from graphc.ops.view import Slice
 from graphc.passes.loops.over_time import can_stack, summed_axes
 from graphc.trace import Builder

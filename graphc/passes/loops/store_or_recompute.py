@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from graphc.base.messages import decide
+from graphc.base.target import Target
 from graphc.ir import Graph, Names, Node, Value
-from graphc.messages import decide
+from graphc.ir.rewrite import drop_dead, substitute, topological
 from graphc.ops.join import Concat
-from graphc.ops.scan import Scan, bodies, stacked
+from graphc.ops.loops.bodies import unique_names, values_of
+from graphc.ops.loops.scan import Scan, bodies, stacked
 from graphc.ops.view import Slice
-from graphc.passes.rewriting.bodies import unique_names, values_of
-from graphc.passes.rewriting.rewrite import drop_dead, substitute, topological
 from graphc.passes.simplify.prune_scans import prune_scans
-from graphc.target import Target
 
 
 def store_or_recompute(graph: Graph, target: Target) -> Graph:

@@ -1,1 +1,1 @@
-"""What passes are written with: substitution, names, measures that fall, bodies, the runner."""
+"""Tools for passes: names, measures that fall, reasons, the runner."""

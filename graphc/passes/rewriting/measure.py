@@ -22,9 +22,9 @@ second number, for which a reshape doubles and everything else adds 1.
 
 from __future__ import annotations
 
-from graphc.errors import PlanError
+from graphc.base.errors import PlanError
 from graphc.ir import Graph, Node, Value
-from graphc.ops.scan import bodies
+from graphc.ops.loops.scan import bodies
 from graphc.ops.view import PermuteDims, Reshape
 
 Weight = tuple[int, int]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphc.errors import BUGS, GraphError, described
+from graphc.base.errors import BUGS, GraphError, described
 from graphc.ir import Graph
-from graphc.ops.scan import bodies
+from graphc.ops.loops.scan import bodies
 
 
 def check_own_ops(graph: Graph) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from graphc.failures import stage
+from graphc.base.messages import log
+from graphc.base.target import Target
 from graphc.ir import Graph, verify
-from graphc.messages import log
-from graphc.target import Target
+from graphc.ir.failures import stage
 
 Pass = Callable[[Graph, Target], Graph]
 Hook = Callable[[str, Graph], None]

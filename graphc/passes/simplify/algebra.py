@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from graphc.dtypes import widened
+from graphc.base.dtypes import widened
 from graphc.ir import Node, Value
-from graphc.ops.arithmetic import Add, Negative, StopGradient
 from graphc.ops.base import Op, Pointwise
 from graphc.ops.join import Concat
-from graphc.ops.logic import Cast
 from graphc.ops.matmul import Matmul
+from graphc.ops.pointwise.arithmetic import Add, Negative, StopGradient
+from graphc.ops.pointwise.logic import Cast
 from graphc.ops.reduction import NumberReduction
 from graphc.ops.view import BroadcastTo, PermuteDims, Reshape, Slice
 from graphc.passes.simplify.padded import concat_of_padded, joined_neighbours

@@ -13,15 +13,15 @@ from collections import Counter
 
 import numpy as np
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
+from graphc.ir.rewrite import drop_dead, names_of, reading, resolve, substitute
 from graphc.ops.base import Op
 from graphc.ops.constant import Constant
 from graphc.passes.rewriting.measure import measure, must_fall
-from graphc.passes.rewriting.rewrite import drop_dead, names_of, reading, resolve, substitute
 from graphc.passes.simplify.algebra import rules_of
 from graphc.passes.simplify.prune_scans import prune_scans
 from graphc.passes.simplify.sweep import Sweep
-from graphc.target import Target
 
 FOLD_LIMIT = 65536
 """Elements: a larger result of constants is left to the device."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from graphc.base.target import Target
 from graphc.ir import Graph, Node, Value
+from graphc.ir.rewrite import drop_dead, names_of, substitute
 from graphc.passes.rewriting.measure import must_fall
-from graphc.passes.rewriting.rewrite import drop_dead, names_of, substitute
-from graphc.target import Target
 
 
 def commute(graph: Graph, target: Target) -> Graph:

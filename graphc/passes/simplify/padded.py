@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphc.ir import Node, Value
-from graphc.ops.arithmetic import Add
 from graphc.ops.join import Concat, Pad
+from graphc.ops.pointwise.arithmetic import Add
 from graphc.passes.simplify.sweep import Sweep
 
 MOST_TERMS = 16

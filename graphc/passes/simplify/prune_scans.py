@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphc.ir import Graph, Node, Value
-from graphc.ops.scan import Scan, bodies
-from graphc.passes.rewriting.rewrite import drop_dead, substitute
+from graphc.ir.rewrite import drop_dead, substitute
+from graphc.ops.loops.scan import Scan, bodies
 
 
 def prune_scans(graph: Graph) -> Graph:

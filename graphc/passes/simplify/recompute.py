@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from graphc.base.target import Rates, Target
 from graphc.ir import Graph, Node, Value
-from graphc.passes.rewriting.rewrite import names_of, topological
-from graphc.target import Rates, Target
+from graphc.ir.rewrite import names_of, topological
 
 STORED = 3
 """Accesses to memory that storing a value is worth: it is written, read, and drives others out of

@@ -1,4 +1,4 @@
-"""What a rewrite of one node may look at, and how it adds others."""
+"""The view of a graph that a rewrite of one node gets, and how it adds others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyTorch's core operators are in graphc: a rule for each, by family.
+"""Rules for PyTorch's core operators, by family.
 
 A rule is a function of the operator's arguments in PyTorch's order, tensors being traced ones; it
 returns what the operator does. `rule_of` finds it by the operator's name: `aten.add.Tensor`.

@@ -7,8 +7,8 @@ import math
 
 from graphc import functions as f
 from graphc import ops
+from graphc.base.source_lines import error
 from graphc.functions.network.attention import MOST_FEATURES
-from graphc.lines import error
 from graphc.torch.aten.rules import aten
 from graphc.trace import Tensor, current_builder
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphc import functions as f
-from graphc.lines import error
+from graphc.base.source_lines import error
 from graphc.torch.aten.rules import aten, pull
 from graphc.trace import Tensor
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphc import functions as f
-from graphc.lines import error
+from graphc.base.source_lines import error
 from graphc.torch.aten.rules import aten
 from graphc.trace import Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from graphc import functions as f
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.torch.aten.rules import aten, dtype_of
 from graphc.trace import Tensor
 

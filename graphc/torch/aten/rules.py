@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from graphc import functions as f
-from graphc.errors import GraphError
+from graphc.base.errors import GraphError
 from graphc.gradients.reverse import value_and_grad
 from graphc.trace import Tensor
 

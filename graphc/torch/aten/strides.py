@@ -12,7 +12,7 @@ import torch
 from torch.fx import Node
 
 from graphc import functions as f
-from graphc.lines import error
+from graphc.base.source_lines import error
 from graphc.torch.aten.rules import aten
 from graphc.trace import Tensor
 

@@ -1,7 +1,7 @@
 // device.h: what a CUDA compiler knows by itself, for g++. Included before the text of a kernel, it
 // lets that text compile unchanged; what threads do together, and what the simulator observes,
 // calls into simulator.cpp. It includes no header, so that a kernel compiles in a few hundredths
-// of a second. PTX has twins under GRAPHC_SIM in kernels/cuda/intrinsics.cuh.
+// of a second. PTX has twins under GRAPHC_SIM in kernels/cuda/shared/intrinsics.cuh.
 #pragma once
 
 #define GRAPHC_SIM 1
@@ -72,7 +72,7 @@ void graphc_sim_device_fence();
 }
 #pragma GCC visibility pop
 
-// Not in the namespace of any text, and declared again by kernels/cuda/intrinsics.cuh.
+// Not in the namespace of any text, and declared again by kernels/cuda/shared/intrinsics.cuh.
 __attribute__((visibility("default"))) void graphc_sim_copy_async(void* shared, const void* global,
                                                                   int bytes, int from_global);
 __attribute__((visibility("default"))) void graphc_sim_copy_commit();

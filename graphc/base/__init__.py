@@ -1,0 +1,1 @@
+"""Foundations of every other package: errors, settings, dtypes, files, source lines."""

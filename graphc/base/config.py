@@ -1,0 +1,305 @@
+"""Every setting that comes from the environment, checked in one place.
+
+The variables are read at use, never at import. An argument of the same meaning beats its
+variable; an empty variable counts as unset. Anything else is a GraphError that names the variable
+(or the argument), what was expected and what was got.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from graphc.base.cores import usable_cores
+from graphc.base.errors import GraphError
+
+CHECKS = ("nan", "race", "bounds", "meaning")
+DENORMALS = ("flush", "keep")
+LOG_LEVELS = ("error", "warning", "info", "debug")
+LIBRARIES = "libraries"
+"""What `tune` is for measurements that try libraries too."""
+MAX_STREAMS = 8
+"""Queues of kernels that a plan may have."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of one compile or call. The defaults are those of an empty environment."""
+
+    streams: int | str = "auto"
+    """1 to 8, or "auto"."""
+    threads: int = 1
+    """Workers of the CPU device, the calling thread included; default: the cores that this
+    process may use."""
+    device: str | None = None
+    """"cpu", "cuda", "cuda:N", "sim" or "reference"; None: a GPU if there is one, else the CPU."""
+    dump: Path | None = None
+    """A folder that every compile writes its stages, kernels and plan to."""
+    cache_dir: Path = Path()
+    """Where compiled kernels and measurements are kept."""
+    plan_cache: bool = True
+    """Whether programs are found in the cache that were planned before."""
+    cache_limit: int = 4 << 30
+    """Bytes beyond which what was used the longest ago leaves the cache."""
+    compile_seconds: float = 600.0
+    """How long one command of a compiler may take."""
+    tune: bool = False
+    """Whether to choose among candidate kernels by measurement."""
+    libraries: bool = False
+    """Whether calls of libraries are among them."""
+    memory_limit: int | None = None
+    """The most bytes that a plan's work memory may take; None: no limit."""
+    memory_search: bool = False
+    """Whether to look for a tighter packing for some seconds."""
+    memory_lean: bool = False
+    """Whether kernels run again, within a share of the time, so that less is held."""
+    check: frozenset[str] = frozenset()
+    """Checks that calls make, and of what passes do: a subset of `CHECKS`."""
+    denormals: str = "flush"
+    """One of `DENORMALS`: whether kernels take numbers below the smallest normal one for zeros."""
+    early_launch: bool = False
+    """Whether a GPU may begin launches before those that they wait for have ended."""
+    multiplies_groups: bool = False
+    """Whether kernels for a GPU may multiply by wgmma."""
+    copies_in_bulk: bool = False
+    """Whether TMA may copy what they multiply so."""
+    adds_in_clusters: bool = False
+    """Whether blocks of a cluster may add the parts of a product on a GPU."""
+    draws_tickets: bool = True
+    """Whether the last of a GPU's blocks to end may add what others have left."""
+    profile: bool = False
+    """Whether to print the profile of every program that was called when the process ends."""
+    disable: tuple[str, ...] = ()
+    """Names of optional passes that are left out."""
+    log: str = "warning"
+    """One of `LOG_LEVELS`."""
+
+
+def read(
+    streams: int | str | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    tune: bool | str | None = None,
+    disable: Iterable[str] = (),
+    optional: Collection[str] | None = None,
+    memory: int | str | None = None,
+) -> Config:
+    """The settings now: each argument that is given, else its variable, else the default.
+
+    Raises GraphError for a bad value. `disable` adds to GRAPHC_DISABLE; both hold names of
+    `optional`, if it is given.
+    """
+
+    def names(text: str) -> tuple[str, ...]:
+        return _names(text, optional)
+
+    dump = _setting("GRAPHC_DUMP", Path)
+    wanted = None if memory is None else _parsed("memory", memory, _memory)
+    tuning = _choose("tune", tune, "GRAPHC_TUNE", _tuning)
+    named = tuple(name for entry in disable for name in _parsed("disable", entry, names))
+    return Config(
+        streams=_choose("streams", streams, "GRAPHC_NUM_STREAMS", _streams) or "auto",
+        threads=_choose("threads", threads, "GRAPHC_NUM_THREADS", _threads) or usable_cores(),
+        device=_choose("device", device, "GRAPHC_DEVICE", _device),
+        dump=dump.expanduser() if dump else None,
+        cache_dir=cache_dir(),
+        plan_cache=_given(_setting("GRAPHC_PLAN_CACHE", _flag), Config.plan_cache),
+        cache_limit=cache_limit(),
+        compile_seconds=compile_seconds(),
+        tune=bool(tuning),
+        libraries=tuning == LIBRARIES,
+        memory_limit=wanted if isinstance(wanted, int) else _setting("GRAPHC_MEMORY_LIMIT", _bytes),
+        memory_search=wanted == "search",
+        memory_lean=wanted == "lean",
+        check=_setting("GRAPHC_CHECK", _checks) or frozenset(),
+        denormals=denormals(),
+        early_launch=early_launch(),
+        multiplies_groups=multiplies_groups(),
+        copies_in_bulk=copies_in_bulk(),
+        adds_in_clusters=adds_in_clusters(),
+        draws_tickets=draws_tickets(),
+        profile=bool(_setting("GRAPHC_PROFILE", _flag)),
+        disable=tuple(dict.fromkeys((*named, *(_setting("GRAPHC_DISABLE", names) or ())))),
+        log=log_level(),
+    )
+
+
+def cache_dir() -> Path:
+    """The folder of the caches, which need not exist yet: GRAPHC_CACHE_DIR, else `graphc` in
+    XDG_CACHE_HOME, else `~/.cache/graphc`."""
+    chosen = os.environ.get("GRAPHC_CACHE_DIR")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "graphc"
+
+
+def cubins() -> Path | None:
+    """A folder of compiled CUDA kernels that may travel to another machine, by GRAPHC_CUBINS."""
+    chosen = os.environ.get("GRAPHC_CUBINS")
+    return Path(chosen).expanduser().absolute() if chosen else None
+
+
+def cache_limit() -> int:
+    """The most bytes that the cache may hold, by GRAPHC_CACHE_LIMIT."""
+    return _given(_setting("GRAPHC_CACHE_LIMIT", _bytes), Config.cache_limit)
+
+
+def compile_seconds() -> float:
+    """How long one command of a compiler may take, by GRAPHC_COMPILE_SECONDS."""
+    return _given(_setting("GRAPHC_COMPILE_SECONDS", _seconds), Config.compile_seconds)
+
+
+def denormals() -> str:
+    """What kernels do with numbers below the smallest normal one, by GRAPHC_DENORMALS."""
+    return _setting("GRAPHC_DENORMALS", _denormals) or Config.denormals
+
+
+def early_launch() -> bool:
+    """Whether a GPU may begin launches early, by GRAPHC_EARLY_LAUNCH."""
+    return bool(_setting("GRAPHC_EARLY_LAUNCH", _flag))
+
+
+def multiplies_groups() -> bool:
+    """Whether kernels for a GPU may multiply by wgmma, by GRAPHC_WGMMA."""
+    return bool(_setting("GRAPHC_WGMMA", _flag))
+
+
+def copies_in_bulk() -> bool:
+    """Whether TMA may copy what kernels multiply by wgmma, by GRAPHC_TMA."""
+    return bool(_setting("GRAPHC_TMA", _flag))
+
+
+def adds_in_clusters() -> bool:
+    """Whether blocks of a cluster may add the parts of a product's k, by GRAPHC_CLUSTERS."""
+    return bool(_setting("GRAPHC_CLUSTERS", _flag))
+
+
+def draws_tickets() -> bool:
+    """Whether the last of a GPU's blocks may add what others have left, by GRAPHC_TICKETS."""
+    return _given(_setting("GRAPHC_TICKETS", _flag), Config.draws_tickets)
+
+
+def log_level() -> str:
+    """How much to say: one of `LOG_LEVELS`, by GRAPHC_LOG."""
+    return _setting("GRAPHC_LOG", _log_level) or "warning"
+
+
+def _setting(variable: str, parse: Callable[[str], T]) -> T | None:
+    text = os.environ.get(variable, "").strip()
+    return _parsed(variable, text, parse) if text else None
+
+
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+def _choose(argument: str, value: object, variable: str, parse: Callable[[str], T]) -> T | None:
+    if value is None:
+        return _setting(variable, parse)
+    return _parsed(argument, value, parse)
+
+
+def _parsed(name: str, value: object, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(str(value))
+    except _Expected as expected:
+        raise GraphError(f"{name}: expected {expected}, got {value!r}") from None
+
+
+class _Expected(ValueError):
+    """What a parser would have accepted."""
+
+
+def _streams(text: str) -> int | str:
+    if text == "auto":
+        return text
+    if text.isdecimal() and 1 <= int(text) <= MAX_STREAMS:
+        return int(text)
+    raise _Expected(f"a whole number from 1 to {MAX_STREAMS} or auto")
+
+
+def _threads(text: str) -> int:
+    if text.isdecimal() and 1 <= int(text) <= 1024:
+        return int(text)
+    raise _Expected("a whole number from 1 to 1024")
+
+
+def _device(text: str) -> str:
+    if text in ("cpu", "cuda", "sim", "reference") or re.fullmatch(r"cuda:\d{1,3}", text):
+        return text
+    raise _Expected("cpu, cuda, cuda:N, sim or reference")
+
+
+def _flag(text: str) -> bool:
+    values = {"0": False, "1": True, "False": False, "True": True}
+    if text in values:
+        return values[text]
+    raise _Expected("0 or 1")
+
+
+def _tuning(text: str) -> bool | str:
+    if text == LIBRARIES:
+        return text
+    try:
+        return _flag(text)
+    except _Expected as expected:
+        raise _Expected(f"{expected}, or {LIBRARIES}") from None
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text)
+    if match is None:
+        raise _Expected("a number of bytes such as 1500000, 512M or 2G")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
+
+
+def _memory(text: str) -> int | str:
+    if text in ("search", "lean"):
+        return text
+    try:
+        return _bytes(text)
+    except _Expected as expected:
+        raise _Expected(f"{expected}, or search or lean") from None
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) == 0:
+        raise _Expected("a number of seconds such as 600")
+    return float(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+
+
+def _names(text: str, known: Collection[str] | None) -> tuple[str, ...]:
+    names = _words(text)
+    if known is not None and not set(names) <= set(known):
+        raise _Expected(f"names of {', '.join(known)}")
+    return names
+
+
+def _checks(text: str) -> frozenset[str]:
+    names = frozenset(_words(text))
+    if not names <= set(CHECKS):
+        raise _Expected(f"a comma-separated list of {', '.join(CHECKS)}")
+    return names
+
+
+def _denormals(text: str) -> str:
+    if text in DENORMALS:
+        return text
+    raise _Expected(" or ".join(DENORMALS))
+
+
+def _log_level(text: str) -> str:
+    if text in LOG_LEVELS:
+        return text
+    raise _Expected(f"one of {', '.join(LOG_LEVELS)}")

@@ -1,0 +1,34 @@
+"""Files that are whole or not there, folders that are new."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+from graphc.base.errors import GraphError
+
+_saves = itertools.count()
+"""Numbers of this process's files: threads that write one path write partial files of their own."""
+
+
+def write_whole(action: str, target: Path, data: bytes) -> None:
+    """Write a file, replacing one that is there at once at the end: a failure leaves it as it is.
+    GraphError, which begins with the action, if it cannot be written."""
+    partial = target.with_name(f"{target.name}.{os.getpid()}-{next(_saves)}.partial")
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, target)
+    except OSError as error:
+        raise GraphError(f"{action}: cannot write {target}: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def unused_folder(parent: Path, name: str) -> Path:
+    """`parent/name`, or with `-2`, `-3`, ... behind it where there is one already."""
+    number, folder = 1, parent / name
+    while folder.exists():
+        number += 1
+        folder = parent / f"{name}-{number}"
+    return folder

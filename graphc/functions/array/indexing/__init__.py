@@ -1,0 +1,1 @@
+"""Elements named by indices: taken, put, subscripts."""

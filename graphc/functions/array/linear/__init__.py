@@ -1,0 +1,1 @@
+"""Products, parts and traces of matrices."""

@@ -1,0 +1,1 @@
+"""Losses, by the names of torch.nn.functional."""

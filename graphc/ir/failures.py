@@ -1,0 +1,46 @@
+"""Report a failing stage of the compiler as a bug in graphc, with the stage, the node at hand and
+the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from graphc.base.errors import BUGS, PlanError, described
+from graphc.ir import Node
+
+
+@contextmanager
+def stage(name: str, node: Node | None = None) -> Iterator[None]:
+    """Let a bug met inside be a PlanError about the stage `name` and about `node`, or about the
+    node that the code that failed had in its hands. The four exceptions of graphc pass."""
+    try:
+        yield
+    except BUGS as bug:
+        found = node or _at_hand(bug)
+        about = "" if found is None else f" at {_shown(found)}"
+        raise PlanError(
+            f"{name}: graphc failed{about} by a bug of its own: {described(bug)}; "
+            "device='reference' computes the program without kernels"
+        ) from bug
+
+
+def _at_hand(bug: BaseException) -> Node | None:
+    """The node among the local variables of the innermost function called in the stage that has
+    one."""
+    frames = []
+    trace = bug.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    for frame in reversed(frames[2:]):  # behind `stage` and the function that it stands in
+        nodes = [v for v in frame.f_locals.values() if isinstance(v, Node)]
+        if nodes:
+            return nodes[-1]
+    return None
+
+
+def _shown(node: Node) -> str:
+    lines = f" ({', '.join(node.where.lines)})" if node.where.lines else ""
+    name = getattr(node.op, "kernel", node.op.name)
+    return f"{', '.join(map(str, node.outputs))} = {name}{lines}"

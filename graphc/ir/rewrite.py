@@ -1,0 +1,83 @@
+"""Small helpers that passes share: substitution of values and removal of dead nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from graphc.base.errors import PlanError
+from graphc.ir import Graph, Names, Node, Value
+
+
+def resolve(value: Value, substitution: Mapping[Value, Value]) -> Value:
+    """Where a chain of substitutions ends; PlanError if it does not."""
+    first, left = value, len(substitution)
+    while value in substitution:
+        value, left = substitution[value], left - 1
+        if left < 0:
+            raise PlanError(f"the substitutions of {first.name} go in a circle")
+    return value
+
+
+def substitute(graph: Graph, nodes: Iterable[Node], substitution: Mapping[Value, Value]) -> Graph:
+    """`graph` with these nodes, every use of a substituted value replaced."""
+
+    def new(value: Value) -> Value:
+        return resolve(value, substitution)
+
+    return replace(
+        graph,
+        nodes=tuple(reading(n, tuple(map(new, n.inputs))) for n in nodes),
+        outputs=tuple(map(new, graph.outputs)),
+        updates=tuple((old, new(value)) for old, value in graph.updates),
+    )
+
+
+def reading(node: Node, inputs: tuple[Value, ...]) -> Node:
+    """`node` with these inputs: itself where it has them, so that what is known of it stays."""
+    return node if inputs == node.inputs else replace(node, inputs=inputs)
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Without the nodes whose results nobody needs, and without state that nothing reads."""
+    live = set(graph.results)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(v in live for v in node.outputs):
+            live.update(node.inputs)
+            kept.append(node)
+    updated = {old for old, _ in graph.updates}
+    state = tuple(v for v in graph.state if v in live or v in updated)
+    return replace(graph, nodes=tuple(reversed(kept)), state=state)
+
+
+def names_of(graph: Graph) -> Names:
+    """What hands out further names of values in a graph."""
+    values = (*graph.inputs, *graph.state, *(v for n in graph.nodes for v in n.outputs))
+    return Names(v.name for v in values)
+
+
+def topological(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """The nodes in an executable order that keeps the given order where it can; PlanError if there
+    is none."""
+    pending = list(nodes)
+    producer = {v: i for i, n in enumerate(pending) for v in n.outputs}
+    order: list[Node] = []
+    placed = [False] * len(pending)
+    for root in range(len(pending)):
+        stack = [root]
+        while stack:
+            node = pending[stack[-1]]
+            missing = [
+                producer[v] for v in node.inputs if v in producer and not placed[producer[v]]
+            ]
+            if len(stack) > len(pending):
+                raise PlanError(f"a cycle through {node.outputs[0].name}, a {node.op.name}")
+            if missing:
+                stack.append(missing[0])
+                continue
+            if not placed[stack[-1]]:
+                placed[stack[-1]] = True
+                order.append(node)
+            stack.pop()
+    return tuple(order)

@@ -1,0 +1,197 @@
+"""State that lives on devices between calls: parameters, moments, running statistics, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from graphc.base.dlpack import host_array
+from graphc.base.dtypes import can_hold, convert, long_name, shown
+from graphc.base.errors import GraphError
+from graphc.base.locks import HOST, Lock, holding, refuse_reentry
+from graphc.ir import DTYPES, Array, Layout, Type, dtype_name
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector register. Every buffer starts on a multiple of it, in
+every segment."""
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Array:
+    """An uninitialised row-major array whose first byte lies on a multiple of ALIGNMENT, with at
+    least one vector of readable bytes behind it."""
+    return _aligned(np.empty, shape, np.dtype(dtype))
+
+
+def _aligned(make: Callable[..., Array], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = make(nbytes + 2 * ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    array: Array = raw[start : start + nbytes].view(dtype).reshape(shape)
+    return array
+
+
+class StateBuffer:
+    """One piece of state. `array` is its host form (row-major, aligned) and never moves, so that
+    programs on the CPU may hold its address. Programs on other devices keep copies, which may lie
+    under a layout: `copies` maps a copy's name to it, and `current` names that which was written
+    last ("host" is the CPU). bf16 lies in it as two opaque bytes; `numpy` and `assign` speak of
+    float32."""
+
+    def __init__(self, value: Any, dtype: Any = None) -> None:
+        source = host_array(value)
+        kind = DTYPES[dtype_name(source.dtype if dtype is None else dtype)]
+        source = convert(source, kind)
+        self.array = aligned_empty(source.shape, kind)
+        self.array[...] = source
+        self._begin()
+
+    @classmethod
+    def zeros(cls, type: Type) -> StateBuffer:
+        """A buffer of zeros, whose memory the system hands out as it is touched."""
+        buffer = cls.__new__(cls)
+        buffer.array = _aligned(np.zeros, type.shape, DTYPES[type.dtype])
+        buffer._begin()
+        return buffer
+
+    def _begin(self) -> None:
+        self.version = 0
+        self.copies: dict[str, Any] = {}
+        self.current = "host"
+        self._packed: WeakValueDictionary[Layout, PackedBuffer] = WeakValueDictionary()
+
+    def packed(self, layout: Layout) -> PackedBuffer:
+        """The contents as they lie under `layout`, which all programs on the CPU share."""
+        found = self._packed.get(layout)
+        if found is None:
+            found = self._packed[layout] = PackedBuffer(self, layout)
+        return found
+
+    @property
+    def type(self) -> Type:
+        return Type(self.array.shape, dtype_name(self.array.dtype))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A deep copy or an unpickled buffer must be aligned and lie on the host, as every one does.
+        with between_calls([self], "state"):
+            self.refresh_host()
+            return StateBuffer, (self.array.copy(),)
+
+    def numpy(self) -> Array:
+        """A fresh copy of the contents as of the last finished call; of bf16 as float32."""
+        return snapshot({"": self}, "numpy")[""]
+
+    def assign(self, value: Any, name: str = "state") -> None:
+        """Overwrite the contents; GraphError if shape or dtype do not fit."""
+        source = host_array(value)
+        if source.shape != self.array.shape or not can_hold(self.array.dtype, source.dtype):
+            got = f"{long_name(source.dtype)}{list(source.shape)}"
+            expected = f"{long_name(self.array.dtype)}{list(self.array.shape)}"
+            raise GraphError(f"{name}: expected {expected}, got {got}")
+        overwrite({name: self}, {name: source}, name)
+
+    def refresh_host(self) -> None:
+        """Bring the newest contents into `array`."""
+        if self.current != "host":
+            self.copies[self.current].read_into(self.array)
+            self.current = "host"
+
+
+class PackedBuffer(StateBuffer):
+    """What another buffer holds as it lies under a layout, whose blocks zeros fill: state that
+    nothing writes but `refresh`."""
+
+    def __init__(self, source: StateBuffer, layout: Layout) -> None:
+        self.source, self.layout = source, layout
+        self.array = aligned_empty(self.type.storage_shape, source.array.dtype)
+        self.version, self.copies, self.current = -1, {}, "host"
+
+    @property
+    def type(self) -> Type:
+        return self.source.type.with_layout(self.layout)
+
+    def refresh_host(self) -> None:
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Bring the newest contents of the source into `array`."""
+        if self.version == self.source.version:
+            return
+        self.source.refresh_host()
+        self.array[...] = stored(self.source.array, self.layout)
+        self.version = self.source.version
+
+
+def stored(array: Array, layout: Layout) -> Array:
+    """What `array` holds as it lies in memory under a layout, of the type's `storage_shape`; zeros
+    fill its last block. Row-major it is the array itself, else it may be a view of it."""
+    axis, width = layout.axis, layout.width
+    if axis is None:
+        return array
+    shape, lack = array.shape, -array.shape[axis] % width
+    if lack:
+        array = np.pad(array, [(0, lack if d == axis else 0) for d in range(len(shape))])
+    split = (*shape[:axis], -1, width, *shape[axis + 1 :])
+    return np.moveaxis(array.reshape(split), axis + 1, -1)
+
+
+def elements(array: Array, type: Type) -> Array:
+    """What a value holds, of its elements as they lie in memory: without the padding of its layout,
+    which may hold anything."""
+    whole, axis = array.reshape(type.storage_shape), type.layout.axis
+    if axis is None:
+        return whole
+    blocks = np.moveaxis(whole, -1, axis + 1)
+    whole = blocks.reshape(*type.shape[:axis], -1, *type.shape[axis + 1 :])
+    return whole[(*[slice(None)] * axis, slice(type.shape[axis]))]
+
+
+def wrote(buffers: Iterable[StateBuffer], copy: str) -> None:
+    """The newest contents of all have just been written to the copies of that name."""
+    for buffer in buffers:
+        buffer.version += 1
+        buffer.current = copy
+
+
+def snapshot(buffers: Mapping[str, StateBuffer], what: str = "state_dict") -> dict[str, Array]:
+    """Fresh copies of the contents of all buffers as of one moment between calls, by their names;
+    of bf16 as float32. RunError, saying `what` was called, from within a call."""
+    with between_calls(buffers.values(), what):
+        for buffer in buffers.values():
+            buffer.refresh_host()
+        return {name: shown(buffer.array.copy()) for name, buffer in buffers.items()}
+
+
+def overwrite(
+    buffers: Mapping[str, StateBuffer],
+    arrays: Mapping[str, Array],
+    what: str = "load_state_dict",
+) -> None:
+    """Overwrite the contents of all buffers, in one moment between calls. The arrays, of the same
+    names, have the buffers' shapes and dtypes that these can hold. RunError, saying `what` was
+    called, from within a call."""
+    contents = {name: convert(arrays[name], b.array.dtype) for name, b in buffers.items()}
+    with between_calls(buffers.values(), what):
+        for name, buffer in buffers.items():
+            buffer.array[...] = contents[name]
+        wrote(buffers.values(), "host")
+
+
+@contextmanager
+def between_calls(buffers: Collection[StateBuffer], what: str) -> Iterator[None]:
+    """Hold the locks of every device that may write the buffers."""
+    refuse_reentry(what)
+    while True:
+        locks = _locks_of(buffers)
+        with holding(locks):
+            if len(_locks_of(buffers)) == len(locks):  # else one more device has got a copy
+                yield
+                return
+
+
+def _locks_of(buffers: Collection[StateBuffer]) -> list[Lock]:
+    copies = {id(c.lock): c.lock for b in buffers for c in tuple(b.copies.values())}
+    return [HOST, *copies.values()]

@@ -1,0 +1,1 @@
+"""Layers, by the names and arguments of torch.nn."""

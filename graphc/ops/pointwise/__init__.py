@@ -1,0 +1,1 @@
+"""Ops that compute each element from elements at the same place."""

@@ -1,0 +1,5 @@
+"""From a Python function to a program that can be called: tracing, compiling, playing."""
+
+from graphc.program.compiler import compile as compile
+from graphc.program.loading import make_plan_of as make_plan_of
+from graphc.program.program import Program as Program

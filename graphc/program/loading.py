@@ -1,0 +1,304 @@
+"""From the graph after all passes to a program's executable: lowering, planning, loading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import reduce
+from importlib.util import find_spec
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+from graphc.base import config
+from graphc.base.errors import RunError
+from graphc.base.target import Target
+from graphc.ir import Graph
+from graphc.ir.failures import stage
+from graphc.ir.state import StateBuffer
+from graphc.ops.loops.scan import bodies
+from graphc.program.program import Executable
+
+if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.kernels.program.kernel import GridLaunch, Kernel
+    from graphc.runtime.plan.plan import Plan
+
+
+def default_device() -> str:
+    """A GPU if there is one, else the CPU. Without PyCUDA nobody looks for one."""
+    if find_spec("pycuda") is None:
+        return "cpu"
+    from graphc.runtime import cuda
+
+    return "cuda" if cuda.gpu_found() else "cpu"
+
+
+def target_of(device: str) -> Target:
+    """The machine that `device` is; of a GPU the smallest that kernels are made for."""
+    if device == "cpu":
+        from graphc.runtime.compilers.shared_objects import begin_player, cpu_target
+
+        begin_player()  # which takes as long as tracing and the passes
+        return cpu_target().with_denormals(config.denormals())
+    kind = device.partition(":")[0]
+    if kind not in ("cuda", "sim"):
+        return Target(kind, lanes=1)
+    groups, bulk = config.multiplies_groups(), config.copies_in_bulk()
+    return Target(
+        kind,
+        lanes=1,
+        arch="sm_90a",
+        multiplies_groups=groups,
+        copies_in_bulk=groups and bulk,
+        adds_in_clusters=config.adds_in_clusters(),
+        draws_tickets=config.draws_tickets(),
+    )
+
+
+def check_ops(graph: Graph, target: Target) -> None:
+    """GraphError for an op of the user's own that no kernel of the target can compute."""
+    if target.device != "reference":
+        from graphc.passes.rewriting.own_ops import check_own_ops
+
+        check_own_ops(graph)
+
+
+def key_of(
+    graph: Graph,
+    trainable: Mapping[str, bool] | None,
+    target: Target,
+    settings: config.Config,
+    precision: str,
+) -> str | None:
+    """What the program of a traced graph is remembered by, but for how its parameters are updated;
+    None if it is not to be."""
+    if target.device != "cpu":
+        return None
+    from graphc.runtime.plan_store import plan_key
+
+    return plan_key(graph, trainable, target, settings, precision)
+
+
+def load(
+    graph: Graph,
+    device: str,
+    target: Target,
+    state: Mapping[str, StateBuffer],
+    settings: config.Config,
+    notes: Iterable[str],
+    key: str | None = None,
+) -> tuple[Executable, Plan | None, tuple[str, Graph] | None]:
+    """The graph on its device, its plan, and by name what planning made of the graph, if that is
+    what runs: `lean` has repetitions, `by_step` more loops. The plan is remembered by its `key`, if
+    it has one."""
+    if target.device == "reference":
+        from graphc.runtime.reference import ReferenceExecutable
+
+        return ReferenceExecutable(graph, state), None, None
+    from graphc.runtime.compilers.translation_units import building
+    from graphc.runtime.memory_limit import plan_within, refusal
+    from graphc.runtime.planner.schedule import ROOM
+    from graphc.runtime.planner.time_steps import ByStep
+
+    graph, state = _packed(graph, state, target)
+    kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
+    room = ROOM if limit is None and not search else 0
+    if settings.tune:
+        with stage("tune"):
+            kernels = _tuned(graph, kernels, target, device, settings.libraries)
+    lean: Graph | None = None
+    steps = ByStep(graph, kernels, None if "by_step" in settings.disable else target)
+
+    def plan_for(
+        streams: int, measured: Mapping[str, float] | None = None, search: bool = search
+    ) -> Plan:
+        fixed = (target, streams, notes, settings.threads)
+        return steps.best(lambda g, k, times: _planned(g, k, *fixed, times, search, room), measured)
+
+    def leaner(limit: int | None = None) -> Plan:
+        nonlocal lean
+        lean, plan = _leaner(graph, kernels, target, settings, notes, limit)
+        return plan
+
+    def planned(plan: Plan) -> Graph:
+        return lean or steps.graph_of(plan)
+
+    def played(plan: Plan, state: Mapping[str, StateBuffer]) -> Executable:
+        if target.device == "cpu":
+            from graphc.runtime.cpu import executable
+
+            built()
+            return executable.load(plan, state, settings.threads, planned(plan))
+        from graphc.runtime import cuda
+
+        return cuda.load(plan, state, device, planned(plan), "race" in settings.check)
+
+    # Which kernels there are is known; when they run is not needed to build them.
+    with building(kernels) if device == "cpu" else nullcontext(lambda: None) as built:
+        if settings.memory_lean:
+            plan = leaner()
+            if limit is not None and plan.peak_bytes > limit:
+                plan = leaner(limit)
+        elif settings.streams == "auto":
+            from graphc.runtime.tuning.stream_autotuner import choose_plan
+
+            plan = choose_plan(plan_for, played, _machine(device, settings.threads), limit)
+        else:
+            plan = plan_for(int(settings.streams))
+        if lean is None:
+            plan = plan_within(limit, plan, lambda n, s: plan_for(n, None, s), search, leaner)
+        elif limit is not None and plan.peak_bytes > limit:
+            raise RunError(refusal(plan, limit))
+        with stage("load"):
+            executable = played(plan, state)
+            if key is not None:
+                from graphc.runtime import plan_store
+
+                plan_store.keep(key, plan, state)
+            made = "lean" if lean else "by_step"
+            return executable, plan, None if planned(plan) is graph else (made, planned(plan))
+
+
+def _leaner(
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    target: Target,
+    settings: config.Config,
+    notes: Iterable[str],
+    limit: int | None,
+) -> tuple[Graph, Plan]:
+    """`graph` with groups apart and kernels that run again, within `limit` bytes or as lean as time
+    allows, and its plan of as many streams as are asked for and the limit allows."""
+    from graphc.kernels.lower import lower_members
+    from graphc.passes.fuse.grouped_gemm import groups_in, split_products
+    from graphc.passes.fuse.split_updates import split_updates
+    from graphc.runtime.memory_budget import MemoryBudget, leanest
+    from graphc.runtime.planner.concurrency import Machine
+
+    asked = 1 if settings.streams == "auto" else int(settings.streams)
+
+    def plan_of(graph: Graph, kernels: Mapping[str, Kernel]) -> Plan:
+        for streams in range(asked, 0, -1):
+            plan = _planned(graph, kernels, target, streams, notes, settings.threads)
+            if limit is None or plan.peak_bytes <= limit:
+                break
+        return plan
+
+    machine = Machine(target.device, settings.threads)
+
+    def leaner(graph: Graph, known: Mapping[str, Kernel], *notes: str) -> MemoryBudget:
+        return MemoryBudget(graph, _lowered(graph, target, known), machine, plan_of, notes)
+
+    with stage("lean"):
+        graph = split_updates(graph)
+        leaners = [leaner(graph, kernels)]
+        if groups := groups_in(graph):
+            apart = reduce(or_, map(lower_members, groups))
+            notes_of_parts = [
+                f"memory: {g.op.kernel} apart: its kernels wait for none of each other"
+                for g in groups
+            ]
+            leaners.append(leaner(split_products(graph), {**kernels, **apart}, *notes_of_parts))
+        found = leanest(leaners, limit)
+        return found.graph, found.plan
+
+
+def _tuned(
+    graph: Graph, kernels: dict[str, Kernel], target: Target, device: str, libraries: bool
+) -> dict[str, Kernel]:
+    """`kernels`, those that were measured to be the fastest where the device can be measured; with
+    `libraries` some are calls of one."""
+    from graphc.runtime.cpu.trial import CpuTrial
+    from graphc.runtime.cuda.trial import trial_on
+    from graphc.runtime.tuning.kernel_autotuner import tuned
+
+    trial = CpuTrial() if target.device == "cpu" else trial_on(device)
+    return kernels if trial is None else tuned(graph, kernels, target, trial, libraries)
+
+
+def _machine(device: str, threads: int) -> str | None:
+    """What the times of kernels on the device depend on; None if they cannot be measured."""
+    if device == "cpu":
+        from graphc.runtime.tuning.stream_autotuner import cpu_name
+
+        return cpu_name(threads)
+    from graphc.runtime.cuda.device import gpu_name
+
+    return gpu_name(device)
+
+
+def _packed(
+    graph: Graph, state: Mapping[str, StateBuffer], target: Target
+) -> tuple[Graph, Mapping[str, StateBuffer]]:
+    """`graph` with the relayouts of state that it leaves alone as state of its own, and the buffers
+    of all its state: those are converted once for each change, not in each call. Elsewhere than on
+    the CPU copies of a buffer lie as programs want them."""
+    from graphc.ir.rewrite import drop_dead
+
+    kept = set(graph.state) - {old for old, _ in graph.updates}
+    packed = [n for n in graph.nodes if n.op.name == "relayout" and n.inputs[0] in kept]
+    if not packed:
+        return graph, state
+    buffers = {n.output.name: state[n.inputs[0].name] for n in packed}
+    if target.device == "cpu":
+        layouts = {n.output.name: n.output.type.layout for n in packed}
+        buffers = {name: b.packed(layouts[name]) for name, b in buffers.items()}
+    nodes = tuple(n for n in graph.nodes if n not in packed)
+    values = (*graph.state, *(n.output for n in packed))
+    return drop_dead(replace(graph, state=values, nodes=nodes)), {**state, **buffers}
+
+
+def make_plan_of(graph: Graph, target: Target, streams: int, decided: Iterable[str] = ()) -> Plan:
+    """The verified plan of a graph after all passes; `decided` goes to its notes."""
+    return _planned(graph, _lowered(graph, target), target, streams, decided)
+
+
+def _lowered(
+    graph: Graph, target: Target, known: Mapping[str, Kernel] | None = None
+) -> dict[str, Kernel]:
+    """The kernels by the first output of their nodes; some are `known`."""
+    from graphc.kernels.lower import lower
+
+    kernels: dict[str, Kernel] = {}
+    for each in (graph, *bodies(graph)):
+        along: GridLaunch | None = None
+        # Contractions first: the other kernels of a loop go along with what blocks of one own.
+        for node in sorted(each.nodes, key=lambda n: getattr(n.op, "template", "") != "contract"):
+            name = node.outputs[0].name
+            if known and name in known and known[name].name == getattr(node.op, "kernel", name):
+                kernels[name] = known[name]
+            elif node.op.name not in ("reshape", "scan"):
+                with stage("lower", node):
+                    kernels[name] = lower(node, target, each is not graph, along)
+            else:
+                continue
+            if each is not graph:
+                along = along or next((x for x in kernels[name].launches if x.owned), None)
+    return kernels
+
+
+def _planned(
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    target: Target,
+    streams: int,
+    decided: Iterable[str],
+    workers: int | None = None,
+    measured: Mapping[str, float] | None = None,
+    search: bool = False,
+    room: int = 0,
+) -> Plan:
+    """The verified plan for so many `workers`, by the `measured` times of kernels."""
+    from graphc.runtime.planner.joined.join_launches import joined
+    from graphc.runtime.planner.planner import make_plan
+
+    notes = (*decided, *(f"{k.name}: {k.note}" for k in kernels.values() if k.note))
+    options: dict[str, Any] = {"streams": streams, "workers": workers, "measured": measured}
+    options |= {"search": search, "room": room}
+    with stage("plan"):
+        plan = make_plan(graph, kernels, device=target.device, notes=notes, **options)
+        if target.joins_launches:
+            plan = joined(plan)
+    with stage("verify"):
+        plan.verify()
+    return plan

@@ -1,0 +1,98 @@
+"""Look up whether a program was planned before, by its trace alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from graphc.base import config
+from graphc.base.target import Target
+from graphc.ir import Graph
+from graphc.ir.failures import stage
+from graphc.ir.state import StateBuffer
+from graphc.program.loading import check_ops, key_of
+from graphc.program.program import Executable
+from graphc.program.update import Differentiated, Update
+
+if TYPE_CHECKING:  # nothing of it is needed before something is compiled
+    from graphc.runtime.plan.plan import Plan
+
+Recalled = tuple[Executable, "Plan", dict[str, StateBuffer]]
+
+
+class PlanCache:
+    """What a program is remembered by: its traced graph, what was asked of `compile`, the machine,
+    and the text of its update. Which parameters have a gradient only differentiation says, so that
+    is remembered too, by all but the update."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        buffers: Mapping[str, StateBuffer],
+        update: Update | None,
+        target: Target,
+        settings: config.Config,
+        precision: str,
+    ) -> None:
+        self._graph, self._buffers, self._update = graph, buffers, update
+        self._target, self._settings, self._precision = target, settings, precision
+
+    def find(self) -> Recalled | None:
+        """The program, loaded, and its state; None if it was not planned yet."""
+        if self._traced is None:
+            return None
+        from graphc.runtime import plan_store
+        from graphc.runtime.compilers import cache
+        from graphc.runtime.cpu import executable
+
+        with stage("recall"):
+            key, buffers = self._traced, self._buffers
+            if self._update is not None:
+                names = cache.recalled(key)
+                outlined = names and self._outlined(names["updated"])
+                if not outlined:
+                    return None
+                key, buffers = outlined
+            found = plan_store.recall(key, buffers, [self._graph])
+            if found is None:
+                return None
+            if self._update is not None:
+                self._update.note(names["read"])
+            state, threads = {**found.state, **found.packed}, self._settings.threads
+            loaded = executable.load(found.plan, state, threads, keys=found.keys)
+        return loaded, found.plan, dict(found.state)
+
+    def key(self, whole: Differentiated) -> str | None:
+        """What the plan of the differentiated graph is to be kept by; None if it is not to be.
+        GraphError for an op of the user's own that no kernel can compute."""
+        check_ops(whole.graph, self._target)
+        if self._traced is None or self._update is None:
+            return self._traced
+        outlined = self._outlined(whole.updated)
+        if outlined is None:
+            return None
+        key, buffers = outlined
+        if any(buffers.get(name) is not buffer for name, buffer in whole.buffers.items()):
+            return None
+        from graphc.runtime.compilers import cache
+
+        cache.remember(self._traced, {"read": whole.read, "updated": whole.updated})
+        return key
+
+    @cached_property
+    def _traced(self) -> str | None:
+        """The digest of all but the update; None for what is not remembered."""
+        trainable = None if self._update is None else self._update.trainable
+        return key_of(self._graph, trainable, self._target, self._settings, self._precision)
+
+    def _outlined(self, updated: Sequence[str]) -> tuple[str, Mapping[str, StateBuffer]] | None:
+        """The digest of everything, and the buffers of the state, moments included."""
+        assert self._update is not None
+        outline = self._update.outline(self._graph, updated)
+        if outline is None:
+            return None
+        from graphc.runtime.compilers import cache
+
+        graph, buffers = outline
+        return cache.choice_key(self._traced, updated, str(graph)), buffers

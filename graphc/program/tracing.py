@@ -1,0 +1,187 @@
+"""Tracing a function with its modules and specs: what compile() begins with."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from graphc.base.source_lines import error
+from graphc.functions.array.linear.matrix_trace import trace as matrix_trace
+from graphc.functions.array.tensors import as_tensor
+from graphc.ir import Graph, Type, dtype_name, tree
+from graphc.nn.initialize import draw_key
+from graphc.nn.module import Module
+from graphc.nn.parameter import Parameter
+from graphc.trace import Builder, Operand, Tensor, current_builder
+from graphc.trace.arguments import Static
+
+
+@dataclass
+class Traced:
+    """A function's graph under construction and what its arguments and results look like."""
+
+    builder: Builder
+    arguments: list[tuple[str, Any]] = field(default_factory=list)
+    """(name, tree of types and static values) of each argument that the program is called with;
+    modules in a tree are None."""
+    outputs: Any = None
+    """The tree of tensors that the function returned."""
+    holders: list[tuple[str, Module | Parameter]] = field(default_factory=list)
+    """(name, module or parameter) of the module that is traced and of the arguments."""
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    """The arguments that are parameters and those of modules among them, by state name."""
+
+    @property
+    def closures(self) -> list[tuple[Parameter, tuple[str, ...]]]:
+        """The parameters that the function reads and that no argument holds, and the user's lines
+        that read them first."""
+        held = {id(p.state) for p in self.parameters.values()}
+        return [
+            (p, at) for p, at in self.builder.parameters_read.values() if id(p.state) not in held
+        ]
+
+
+@overload
+def trace(fn: Operand, offset: int = 0) -> Tensor: ...
+@overload
+def trace(fn: Callable[..., Any], *args: Any, training: bool = False, seed: int = 0) -> Graph: ...
+def trace(fn: Any, *args: Any, training: bool = False, seed: int = 0, **more: Any) -> Any:
+    """The graph of `fn(*args)`; `args` are modules, specs, static values (numbers, strings, None),
+    and tuples, lists and dicts of them.
+
+    Of a tensor or a parameter it is the matrix's trace, as in the table of functions: the sum along
+    diagonal number `offset` of the last two axes.
+    """
+    if isinstance(fn, Operand):
+        return matrix_trace(fn, *args, **more)
+    if more:
+        raise error(f"trace: got {next(iter(more))}=, expected training= or seed=")
+    traced = trace_function(fn, args, training, seed)
+    return traced.builder.graph([t for _, t in tree.leaves(traced.outputs)])
+
+
+def trace_function(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    training: bool,
+    seed: int | None,
+    bounds: bool = False,
+) -> Traced:
+    """Run `fn` on symbolic tensors in place of the specs; `bounds` keeps what its indices must
+    lie in. Without a seed the program draws a key of its own, if it has random ops."""
+    if isinstance(fn, type) or not callable(fn):
+        got = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
+        raise error(f"expected a function or a module, got {got}")
+    name = getattr(fn, "__name__", type(fn).__name__)
+    builder = Builder(name if name.isidentifier() else "function")
+    builder.training, builder.seed = training, seed or 0
+    builder.draw_key = draw_key if seed is None else None
+    builder.bounds = [] if bounds else None
+    owner = _owner(fn)
+    if owner is not None and owner is not fn:  # a call of a module says so by itself
+        with builder.building():
+            builder.training = owner.training
+    traced = Traced(builder)
+    with builder.building():
+        _name_parameters(fn, args, traced)
+        symbolic = []
+        for arg, argument in zip(args, _argument_names(fn, len(args)), strict=True):
+            types = tree.map_leaves(_type_of, arg, argument)
+            if any(isinstance(leaf, Type) for _, leaf in tree.leaves(types)):
+                traced.arguments.append((argument, types))
+            symbolic.append(tree.map_leaves(_symbol, arg, argument))
+        traced.outputs = tree.map_leaves(_result, fn(*symbolic))
+    return traced
+
+
+STATIC = (bool, int, float, str)
+"""Arguments that the traced function gets as they are: constants of the program."""
+
+
+def _type_of(path: str, value: Any) -> Type | Static | None:
+    """The type of an argument's leaf, or its static value; None for a module or parameter."""
+    if isinstance(value, Module | Operand):
+        return None
+    if isinstance(value, STATIC):
+        return Static(value)
+    if isinstance(value, np.ndarray):
+        return Type(value.shape, dtype_name(value.dtype))
+    if isinstance(value, Type):
+        return value
+    got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    raise error(f"argument {path}: expected a module, a graphc.spec or an array, got {got}")
+
+
+def _symbol(path: str, value: Any) -> Any:
+    """What the traced function gets for a leaf."""
+    kind = _type_of(path, value)
+    return current_builder().input(path, kind) if isinstance(kind, Type) else value
+
+
+def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """The names of the function's positional parameters; `argN` where it has none."""
+    whole = inspect.unwrap(fn)
+    function = whole.forward if isinstance(whole, Module) else fn
+    try:
+        names = [
+            p.name
+            for p in inspect.signature(function).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        names = []
+    return [names[i] if i < len(names) else f"arg{i}" for i in range(count)]
+
+
+def _name_parameters(fn: Callable[..., Any], args: Sequence[Any], traced: Traced) -> None:
+    """Give the state its names: those of the module's state_dict, behind the argument's name
+    where there are several modules or parameters."""
+    owner = _owner(fn)
+    found: list[tuple[str, Any]] = [] if owner is None else [("model", owner)]
+    for arg, name in zip(args, _argument_names(fn, len(args)), strict=True):
+        found += [(path, leaf) for path, leaf in tree.leaves(arg, name)]
+    traced.holders += [(p, leaf) for p, leaf in found if isinstance(leaf, Module | Parameter)]
+    for name, parameter in state_of(traced.holders):
+        traced.parameters.setdefault(name, parameter)
+        traced.builder.name_state(parameter.state, name)
+
+
+def state_of(holders: Sequence[tuple[str, Module | Parameter]]) -> Iterator[tuple[str, Parameter]]:
+    """(state name, parameter) of what named modules and parameters hold."""
+    for prefix, holder in holders:
+        inner = [("", holder)] if isinstance(holder, Parameter) else holder.named_parameters()
+        for name, parameter in inner:
+            whole = name if name and len(holders) == 1 else f"{prefix}.{name}".strip(".")
+            yield whole, parameter
+
+
+def _owner(fn: Callable[..., Any]) -> Module | None:
+    """The module that is traced, or whose method is."""
+    fn = inspect.unwrap(fn)
+    owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
+    return owner if isinstance(owner, Module) else None
+
+
+def _result(path: str, value: Any) -> Tensor:
+    if isinstance(value, Operand | int | float | np.ndarray | np.generic):
+        return current_builder().own(as_tensor(value))
+    raise error(f"the function returns tensors, got {type(value).__name__} at {path or '0'}")
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Python's collector of cycles would walk through a growing graph again and again, a tenth of
+    the time of a compile, and find nothing: graphs have no cycles."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()

@@ -1,0 +1,1 @@
+"""Contractions: register tiles, their costs, and the text of their kernels."""

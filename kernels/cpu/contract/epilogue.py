@@ -1,0 +1,47 @@
+"""Over which registers a contraction's epilogue runs: those of a tile, or sums of its parts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from graphc.ir import Graph
+from graphc.ir.sections import sections_of_sums
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.epilogue import Epilogue, epilogue_of, pooling
+from graphc.kernels.program.nest import Nest
+
+FINISH_CHUNK = 8192
+"""Elements of the output per chunk of the second phase, divided by the partial sums."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The second phase: partial sums from the workspace, then the epilogue."""
+
+    epilogue: Epilogue
+    chunks: int
+
+
+def tile_epilogue(body: Graph, nest: Nest, lane: int, width: int) -> Epilogue:
+    """The epilogue on the registers of a tile, along the iteration axis `lane`."""
+    (axis,) = (d for d, place in enumerate(nest.output) if place.coefficients[lane])
+    domain = Domain(_shape(body, nest), axis, width)
+    return epilogue_of(body, nest, domain, domain.identity())
+
+
+def finish_of(body: Graph, nest: Nest, parts: int, width: int) -> Finish:
+    """The epilogue on `parts` partial sums that lie in the workspace in the output's order."""
+    shape = _shape(body, nest)
+    domain = Domain(shape, len(shape) - 1, width)
+    epilogue, _ = epilogue_of(body, nest, domain, domain.identity(), parts).merged()
+    registers = math.prod(map(epilogue.domain.steps, range(epilogue.domain.rank)))
+    size = nest.node.output.type.size
+    return Finish(epilogue, max(1, min(size * parts // FINISH_CHUNK, registers)))
+
+
+def _shape(body: Graph, nest: Nest) -> tuple[int, ...]:
+    """What the epilogue makes: pooled pixels, or the output, or a section of it."""
+    pool, sections = pooling(body), sections_of_sums(body)
+    shape = (pool or nest.node).outputs[0].type.shape
+    return sections.shape(shape) if sections else shape

@@ -1,0 +1,1 @@
+"""Convolutions with channels in the vector lanes, by AMX, and by the algorithm of Winograd."""

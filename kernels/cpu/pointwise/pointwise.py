@@ -1,0 +1,237 @@
+"""Lowering of pointwise bodies: one loop per part, several parts per launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphc.base.target import Target
+from graphc.ir import Graph, Value
+from graphc.kernels.cpu.shared.kernel_source import (
+    argument_order,
+    array_text,
+    chunk_count,
+    domain_text,
+    entry,
+    make_kernel,
+    program_cost,
+    share,
+    wrapped,
+)
+from graphc.kernels.program.access import Access, Domain, access_cost
+from graphc.kernels.program.body.names import Names, Pointers
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.parts import Part, grouped, make_part
+from graphc.kernels.program.pieces import space
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+
+
+def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
+    """The kernel of a body without reductions and contractions."""
+    body = node.body
+    parts = [p for p in find_parts(body, target.lanes) if _units(p)]
+    groups: dict[object, list[Part]] = {}
+    for part in parts:
+        groups.setdefault(part.likeness, []).append(part)
+    costs = [program_cost(p.program, target.lanes) for p in parts]
+    total = sum(c * _units(p) for c, p in zip(costs, parts, strict=True))
+    chunks = chunk_count(total, sum(_units(p) for p in parts))
+    functions = [_Function(f"part{i}", group) for i, group in enumerate(groups.values())]
+    order = argument_order(node)
+    if len(parts) == 1:
+        cut = share(_units(parts[0]), chunks)
+        shell = entry(node, [f"part0(arguments, slots_part0[0], {cut});"])
+    else:
+        pieces = _cut(parts, costs, total / chunks)
+        chunks = len(pieces)
+        shell = _pieces_shell(node, functions, parts, pieces)
+    return make_kernel(
+        node,
+        [*(f.text(order) for f in functions), shell],
+        (chunks,),
+        flops=sum(p.domain.size * p.program.work for p in parts),
+        inplace=inplace_pairs(body, [p.program for p in parts], Names().pointers(body)),
+    )
+
+
+def find_parts(body: Graph, width: int) -> list[Part]:
+    """The parts of a pointwise body, in the order of the outputs."""
+    names = Names()
+    pointers = names.pointers(body)
+    places = {v: i for i, v in enumerate(body.inputs)}
+    return [_laned(body, outputs, places, pointers, width) for outputs in grouped(body)]
+
+
+def _laned(
+    body: Graph,
+    outputs: tuple[Value, ...],
+    places: Mapping[Value, int],
+    pointers: Pointers,
+    width: int,
+) -> Part:
+    """The part with the cheapest axis in the lanes."""
+    shape = space(body, outputs[0])
+    laned = [v for v in outputs if v.type.layout.axis is not None]
+    lanes = lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs, places)))
+    best, least = None, math.inf
+    for lane in lanes:
+        part = make_part(body, outputs, Domain(shape or (1,), lane, width), pointers)
+        cost = lane_cost(part.program.accesses, part.domain)
+        if cost < least:
+            best, least = part, cost
+        if least <= 0.5 * width * len(outputs):
+            break  # any other axis than the last one makes every store a strided one
+    assert best is not None
+    return best.merged
+
+
+def _read(body: Graph, outputs: Sequence[Value], places: Mapping[Value, int]) -> list[Value]:
+    """The inputs of the body that these outputs depend on; `places` numbers all."""
+    needed, producers, waiting = set(outputs), body.producers, list(outputs)
+    while waiting:
+        producer = producers.get(waiting.pop())
+        new = () if producer is None else set(producer.inputs) - needed
+        needed.update(new)
+        waiting.extend(new)
+    return sorted((v for v in needed if v in places), key=places.__getitem__)
+
+
+def lane_candidates(shape: Sequence[int], values: Sequence[Value]) -> tuple[int, ...]:
+    """Axes that may lie in the lanes: the batch's where a value that is read or written has lanes,
+    else any, last first."""
+    laned = [v.type for v in values if v.type.layout.axis is not None]
+    if laned:
+        widest = max(laned, key=lambda t: t.rank)
+        assert widest.layout.axis is not None
+        return (len(shape) - widest.rank + widest.layout.axis,)
+    wide = [d for d in reversed(range(len(shape))) if shape[d] != 1]
+    return tuple(wide) or (len(shape) - 1,)
+
+
+def lane_cost(accesses: Sequence[Access], domain: Domain) -> float:
+    """Loads and stores per element, in contiguous registers, with the tail's waste."""
+    assert domain.lane is not None
+    extent = max(domain.extents[domain.lane], 1)
+    waste = domain.steps(domain.lane) * domain.width / extent
+    return waste * sum(access_cost(a, domain.width) for a in accesses)
+
+
+def _units(part: Part) -> int:
+    """Registers to compute."""
+    return math.prod(map(part.domain.steps, range(part.domain.rank)))
+
+
+def _indices(part: Part) -> list[str]:
+    return [*(f"i[{d}]" for d in range(part.domain.rank - 1)), "j"]
+
+
+@dataclass(frozen=True)
+class _Function:
+    """The C++ function of one or more parts that are alike."""
+
+    name: str
+    parts: Sequence[Part]
+
+    @property
+    def sized(self) -> bool:
+        """Whether the extent is a constant of the function."""
+        return len(self.parts) == 1 or not self.parts[0].domain.rank == 1
+
+    def text(self, order: Mapping[Value, int]) -> str:
+        part = self.parts[0]
+        last = part.domain.rank - 1
+        outer, rest = part.program.split(frozenset())
+        middle, inner = rest.split(frozenset(range(last)))
+        step = "W" if part.domain.lane == last else "1"
+        call = f"pointwise<Domain_{self.name}>" if self.sized else "pointwise"
+        lines = [
+            f"static void {self.name}(void* const* arguments, const short* slots, long begin, "
+            "long end) {",
+            *(f"  {line}" for line in self._pointers(part)),
+            *(f"  {line}" for line in outer.lines(_indices(part), "W")),
+            f"  {call}(begin, end, [=]<int N>(const long* i, long first, long stop)"
+            " __attribute__((always_inline)) {",
+            *(f"    {line}" for line in middle.lines(_indices(part))),
+            f"    for (long j = first; j < stop; j += {'N' if not self.sized else step}) {{",
+            *(f"      {line}" for line in inner.lines(_indices(part))),
+            "    }",
+            "  });",
+            "}",
+        ]
+        text = "".join(f"{line}\n" for line in lines)
+        arrays = array_text(part.program.arrays)
+        domain = domain_text(f"Domain_{self.name}", part.domain) if self.sized else ""
+        return arrays + domain + self._slots(order) + text
+
+    def _pointers(self, part: Part) -> list[str]:
+        outputs = set(part.outputs)
+        return [
+            f"{'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "
+            f"({C_TYPES[value.type.dtype]}*)arguments[slots[{i}]];"
+            for i, (name, value) in enumerate(part.used.items())
+        ]
+
+    def _slots(self, order: Mapping[Value, int]) -> str:
+        """The arguments of each part, one row per part."""
+        rows = [[str(order[v]) for v in p.used.values()] for p in self.parts]
+        names = ", ".join(p.outputs[0].name for p in self.parts)
+        comment = wrapped(f"// {names}", "//   ") if len(rows) > 1 else []
+        width = len(rows[0])
+        table = ", ".join(f"{{{', '.join(r)}}}" for r in rows)
+        lines = wrapped(
+            f"static const short slots_{self.name}[][{max(width, 1)}] = {{{table}}};", "  "
+        )
+        return "".join(f"{line}\n" for line in [*comment, *lines])
+
+
+def _cut(
+    parts: Sequence[Part], costs: Sequence[float], budget: float
+) -> list[list[tuple[int, int, int]]]:
+    """Chunks of pieces (part, first unit, end), each of about `budget` nanoseconds."""
+    chunks: list[list[tuple[int, int, int]]] = [[]]
+    left = budget
+    for i, (part, cost) in enumerate(zip(parts, costs, strict=True)):
+        done = 0
+        while done < _units(part):
+            if left <= 0:
+                chunks.append([])
+                left = budget
+            end = min(_units(part), done + max(1, round(left / cost)))
+            chunks[-1].append((i, done, end))
+            left -= (end - done) * cost
+            done = end
+    return chunks
+
+
+def _pieces_shell(
+    node: KernelNode,
+    functions: Sequence[_Function],
+    parts: Sequence[Part],
+    chunks: Sequence[Sequence[tuple[int, int, int]]],
+) -> str:
+    home = {id(p): (f, i) for f in functions for i, p in enumerate(f.parts)}
+    rows, firsts = [], [0]
+    for chunk in chunks:
+        for which, begin, end in chunk:
+            part = parts[which]
+            function, slot = home[id(part)]
+            if not function.sized:
+                width, extent = part.domain.width, part.domain.extents[0]
+                begin, end = begin * width, min(end * width, extent)
+            name = function.name
+            rows.append(f"{{{name}, slots_{name}[{slot}], {begin}, {end}}}")
+        firsts.append(len(rows))
+    tables = [
+        *wrapped(f"static const Piece pieces[] = {{{', '.join(rows)}}};", "  "),
+        *wrapped(f"static const int firsts[] = {{{', '.join(map(str, firsts))}}};", "  "),
+    ]
+    loop = [
+        "for (int p = firsts[chunk]; p < firsts[chunk + 1]; p++) {",
+        "  const Piece& piece = pieces[p];",
+        "  piece.part(arguments, piece.slots, piece.begin, piece.end);",
+        "}",
+    ]
+    return "".join(f"{line}\n" for line in tables) + entry(node, loop)

@@ -1,0 +1,216 @@
+// prefix: running results along one axis.
+//
+// A state holds what a register's worth of elements have come to: `value`, for extremes also `place`. join(a, b) is the state of
+// a's elements and then b's; it is associative. Where the lanes hold neighbouring rows, each step joins one register to the state.
+// Where they lie along the axis, a register is first scanned by itself, log2(W) joins of shifted copies that no other register
+// waits for, and then joined to the carry.
+//
+// `Kept` is the domain of the rows (see pointwise.h). A strip is U registers of neighbouring rows, so that each step reads a long
+// run of memory. Where strips are too few to make chunks, the axis is cut into PIECES: phase 0 stores what each comes to, phase 1
+// joins those before its own in ascending order and goes on from there.
+#pragma once
+#include "cpu/pointwise/pointwise.h"
+#include "cpu/shared/transpose.h"
+
+namespace graphc {
+template <class V> constexpr element<V> lowest() {
+  using E = element<V>;
+  if (E(0.5) != E(0)) return E(-__builtin_inf());
+  return E(-1) > E(0) ? E(0) : E(uint64_t(1) << (8 * sizeof(E) - 1));
+}
+template <class V> constexpr element<V> highest() {
+  using E = element<V>;
+  return E(0.5) != E(0) ? E(__builtin_inf()) : E(~uint64_t(lowest<V>()));
+}
+
+template <class T> struct RunningSum {
+  vec<T> value = vec<T>{};
+  INLINE static RunningSum join(const RunningSum& a, const RunningSum& b) {
+    return {a.value + b.value};
+  }
+};
+template <class T> struct RunningProd {
+  vec<T> value = splat<element<vec<T>>>(1);
+  INLINE static RunningProd join(const RunningProd& a, const RunningProd& b) {
+    return {a.value * b.value};
+  }
+};
+template <class T> struct RunningLogsumexp {
+  vec<T> value = splat<element<vec<T>>>(-__builtin_inf());
+  INLINE static RunningLogsumexp join(const RunningLogsumexp& a, const RunningLogsumexp& b) {
+    const vec<T> high = maximum(a.value, b.value), low = minimum(a.value, b.value);
+    const mask same = as_mask(high == low);  // infinities, whose difference is NaN
+    const vec<T> distance = select(same, vec<T>{}, low - high);
+    return {high + log1p(exp(distance))};
+  }
+};
+// The last of equal elements; NaN goes before anything.
+template <class T> struct RunningMax {
+  vec<T> value = splat(lowest<vec<T>>());
+  vec<int32_t> place = vec<int32_t>{};
+  INLINE static RunningMax join(const RunningMax& a, const RunningMax& b) {
+    const mask later = as_mask((b.value >= a.value) | (b.value != b.value));
+    return {select(later, b.value, a.value), select(later, b.place, a.place)};
+  }
+};
+template <class T> struct RunningMin {
+  vec<T> value = splat(highest<vec<T>>());
+  vec<int32_t> place = vec<int32_t>{};
+  INLINE static RunningMin join(const RunningMin& a, const RunningMin& b) {
+    const mask later = as_mask((b.value <= a.value) | (b.value != b.value));
+    return {select(later, b.value, a.value), select(later, b.place, a.place)};
+  }
+};
+
+// f of each register of two states.
+template <class S, class F> INLINE S apply(const S& a, const S& b, const F& f) {
+  if constexpr (requires { a.place; }) return {f(a.value, b.value), f(a.place, b.place)};
+  else return {f(a.value, b.value)};
+}
+// The state of single elements at `place` and, if ALONG, at the places behind it.
+template <class S, bool ALONG, class V> INLINE S single(V value, long place) {
+  if constexpr (requires(S s) { s.place; })
+    return {value, splat(int32_t(place)) + (ALONG ? lanes() : vec<int32_t>{})};
+  else return {value};
+}
+
+template <bool REVERSE, int S, class V, int... L> INLINE V shifted(V v, V none, Lanes<L...>) {
+  return shuffle(v, none,
+                 Lanes<(REVERSE ? (L + S < W ? L + S : W + L) : (L >= S ? L - S : W + L))...>{});
+}
+template <int FROM, class V, int... L> INLINE V repeated(V v, Lanes<L...>) {
+  return shuffle(v, v, Lanes<(L * 0 + FROM)...>{});
+}
+
+// Each lane joins those before it, at the distances S.
+template <bool REVERSE, class State, int... S> INLINE State across(State state, Lanes<S...>) {
+  ((state = State::join(apply(state, State{},
+                              [](auto v, auto none) __attribute__((always_inline)) {
+                                return shifted<REVERSE, S>(v, none, AllLanes{});
+                              }),
+                        state)),
+   ...);
+  return state;
+}
+#if GRAPHC_LANES == 16
+using Doublings = Lanes<1, 2, 4, 8>;
+#elif GRAPHC_LANES == 8
+using Doublings = Lanes<1, 2, 4>;
+#else
+using Doublings = Lanes<1, 2>;
+#endif
+
+// Steps [begin, end) of U registers of rows.
+template <class State, bool REVERSE, long EXTENT, int U, class Element, class Write>
+INLINE void down(long begin, long end, State (&states)[U], const Element& read,
+                 const Write& write) {
+  for (long step = begin; step < end; step++) {
+    const long j = REVERSE ? EXTENT - 1 - step : step;
+#pragma GCC unroll 16
+    for (int u = 0; u < U; u++) {
+      states[u] = State::join(states[u], single<State, false>(read(u, j), j));
+      write(u, j, states[u]);
+    }
+  }
+}
+
+// Steps [begin, end) of one row, whose elements lie in the lanes.
+template <class State, bool REVERSE, long EXTENT, class Element, class Write>
+INLINE void along(long begin, long end, State& carry, const Element& read, const Write& write) {
+  constexpr long full = EXTENT / W, all = (EXTENT + W - 1) / W;
+  constexpr int rest = EXTENT % W;
+  auto step = [&]<int M>(long j) __attribute__((always_inline)) {
+    State state = single<State, true>(read.template operator()<M>(j), j);
+    if constexpr (M < W)
+      state = apply(state, State{}, [](auto v, auto none) __attribute__((always_inline)) {
+        return keep<M>(v, none);
+      });
+    state = State::join(carry, across<REVERSE>(state, Doublings{}));
+    write.template operator()<M>(j, state);
+    carry = apply(state, state, [](auto v, auto) __attribute__((always_inline)) {
+      return repeated<REVERSE ? 0 : W - 1>(v, AllLanes{});
+    });
+  };
+  if constexpr (REVERSE) {
+    if (rest && begin == 0 && end > 0) step.template operator()<rest ? rest : W>(full * W);
+    for (long s = most(begin, rest ? 1 : 0); s < end; s++)
+      step.template operator()<W>((all - 1 - s) * W);
+  } else {
+    for (long s = begin; s < least(end, full); s++) step.template operator()<W>(s * W);
+    if (rest && end > full && begin <= full) step.template operator()<rest ? rest : W>(full * W);
+  }
+}
+
+// Body<U, N>(i, r, number) for the registers of strips [begin, end): U of them from index r of the last kept axis on, N of whose
+// lanes are live; `number` counts registers.
+template <class Kept, int U, class Body> INLINE void strips(long begin, long end,
+                                                            const Body& body) {
+  constexpr int last = Kept::RANK - 1, width = Kept::LANE < 0 ? 1 : W;
+  constexpr long extent = Kept::EXTENT[last],
+                 length = most((extent + U * width - 1) / (U * width), 1);
+  for (long strip = begin; strip < end; strip++) {
+    long i[Kept::RANK], outer = strip / length, r = strip % length * U * width, number = strip * U;
+    for (int d = last - 1; d >= 0; d--) {
+      i[d] = outer % most(Kept::EXTENT[d], 1);
+      outer /= most(Kept::EXTENT[d], 1);
+    }
+    if constexpr (Kept::LANE < 0) body.template operator()<1, W>(i, r, number);
+    else {
+      if (r + U * W <= extent) {
+        body.template operator()<U, W>(i, r, number);
+        continue;
+      }
+      for (; r + W <= extent; r += W) body.template operator()<1, W>(i, r, number++);
+      if constexpr (extent % W != 0) body.template operator()<1, extent % W>(i, r, number);
+    }
+  }
+}
+
+// Unit: a strip, or a piece of one. read<M>(i, r, j) gives a register of elements, write<M>(i, r, j, state) stores one.
+template <class Kept, class State, bool REVERSE, long EXTENT, int U, int PIECES, class Read,
+          class Write>
+INLINE void prefix(long begin, long end, int phase, long piece, char* workspace, const Read& read,
+                   const Write& write) {
+  constexpr bool in_lanes = Kept::LANE < 0;
+  constexpr long total = in_lanes ? (EXTENT + W - 1) / W : EXTENT;
+  strips<Kept, U>(
+      begin, end,
+      [&]<int R, int N>(const long* i, long r, long number) __attribute__((always_inline)) {
+        const long first = total * piece / PIECES, stop = total * (piece + 1) / PIECES;
+        State states[R];
+        State* const partials = (State*)workspace + number * PIECES;
+        auto run = [&](const auto& store) __attribute__((always_inline)) {
+          if constexpr (in_lanes)
+            along<State, REVERSE, EXTENT>(
+                first, stop, states[0],
+                [&]<int M>(long j)
+                    __attribute__((always_inline)) { return read.template operator()<M>(i, r, j); },
+                [&]<int M>(long j, const State& s)
+                    __attribute__((always_inline)) { store.template operator()<M>(0, j, s); });
+          else
+            down<State, REVERSE, EXTENT>(
+                first, stop, states,
+                [&](int u, long j) __attribute__((always_inline)) {
+                  return read.template operator()<N>(i, r + u * W, j);
+                },
+                [&](int u, long j, const State& s)
+                    __attribute__((always_inline)) { store.template operator()<N>(u, j, s); });
+        };
+        if (PIECES > 1 && phase == 0) {
+          run([]<int M>(int, long, const State&) __attribute__((always_inline)) {});
+          for (int u = 0; u < R; u++)
+            __builtin_memcpy(partials + u * PIECES + piece, states + u, sizeof(State));
+          return;
+        }
+        for (int u = 0; u < R; u++)
+          for (long p = 0; p < (PIECES > 1 ? piece : 0); p++) {
+            State part;
+            __builtin_memcpy(&part, partials + u * PIECES + p, sizeof part);
+            states[u] = State::join(states[u], part);
+          }
+        run([&]<int M>(int u, long j, const State& s) __attribute__((always_inline)) {
+          write.template operator()<M>(i, r + u * W, j, s);
+        });
+      });
+}
+}  // namespace graphc

@@ -1,0 +1,95 @@
+"""Lowering of running results along an axis."""
+
+from __future__ import annotations
+
+from graphc.base.target import Target
+from graphc.kernels.cpu.prefix.axis_text import functor_lines, rows_text
+from graphc.kernels.cpu.shared.kernel_source import (
+    FEW_STEPS,
+    argument_order,
+    chunk_count,
+    entry,
+    make_kernel,
+    pointer_lines,
+    program_cost,
+    share,
+)
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import PLACED, STATES, Space, lane_axes, only_node, space_of
+from graphc.kernels.program.counts import check_counts
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.prefix import Prefix
+
+STRIPS = (16, 8, 4)
+"""Registers of neighbouring rows that a sweep may take together, the most first."""
+ENOUGH_STRIPS = 16
+"""Where there are so many, no axis is cut: its elements would be joined twice."""
+_JOIN_NANOSECONDS = {"logsumexp": 12.0}
+"""Of joining a register of states, where that is no single instruction; an estimate."""
+_LANE_BYTES = 12
+"""Bytes per lane of a state at most: a double and a place."""
+
+
+def lower_prefix(node: KernelNode, target: Target) -> Kernel:
+    """The kernel of a body of one running result; it reads row-major inputs through views."""
+    inner, op = only_node(node, Prefix)
+    x = inner.inputs[0]
+    if op.combine in PLACED:
+        check_counts(node, elements_per_row=x.type.shape[op.axis])
+    spaces = (
+        space_of(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
+        for lane in lane_axes(x.type.shape, op.axis)
+    )
+    space = min(spaces, key=lambda s: s.cost + s.waste * _joins(op, s))
+    strip = _strip(space)
+    steps = space.domain.steps(space.axis)
+    strips = space.strips(strip)
+    per_strip = (program_cost(space.whole, target.lanes) + _joins(op, space)) * steps * strip
+    wanted = chunk_count(per_strip * strips, strips * max(steps // FEW_STEPS, 1))
+    pieces = -(-wanted // strips) if strips < ENOUGH_STRIPS and wanted >= 2 * strips else 1
+    chunks = strips * pieces if pieces > 1 else min(wanted, strips)
+    state_bytes = _LANE_BYTES * target.lanes
+    return make_kernel(
+        node,
+        [rows_text(space), _shell(node, op, space, strip, strips, pieces, chunks)],
+        (chunks,) * (2 if pieces > 1 else 1),
+        strips * strip * pieces * state_bytes if pieces > 1 else 0,
+        x.type.size,
+        inplace_pairs(node.body, [space.whole], space.pointers),
+    )
+
+
+def _strip(space: Space) -> int:
+    """Registers of neighbouring rows that go down the axis together: long runs of memory, as long
+    as there are enough strips."""
+    if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.whole.accesses):
+        return 1
+    registers = space.domain.steps(space.kept[-1])
+    enough = (s for s in STRIPS if space.strips(s) >= ENOUGH_STRIPS)
+    return next(enough, min(STRIPS[-1], registers))
+
+
+def _joins(op: Prefix, space: Space) -> float:
+    """Nanoseconds per register: in the lanes a register joins copies of itself."""
+    return _JOIN_NANOSECONDS.get(op.combine, 0.3) * (5 if space.in_lanes else 1)
+
+
+def _shell(
+    node: KernelNode, op: Prefix, space: Space, strip: int, strips: int, pieces: int, chunks: int
+) -> str:
+    state = f"{STATES[op.combine]}<{C_TYPES[space.dtype]}>"
+    settings = f"Kept, {state}, {str(op.reverse).lower()}, {space.extent}, {strip}, {pieces}"
+    if pieces == 1:
+        span, piece = share(strips, chunks), "0"
+    else:
+        span, piece = f"chunk / {pieces}, chunk / {pieces} + 1", f"chunk % {pieces}"
+    workspace = f"(char*)arguments[{len(argument_order(node))}]" if pieces > 1 else "nullptr"
+    lines = [
+        *pointer_lines(node, space.whole, space.pointers),
+        f"prefix<{settings}>({span}, phase, {piece}, {workspace},",
+        *functor_lines(space, state),
+    ]
+    return entry(node, lines, "phase")

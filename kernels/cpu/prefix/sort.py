@@ -1,0 +1,113 @@
+"""Lowering of sort: the first elements of rows in order, and their places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphc.base.target import Target
+from graphc.ir import DTYPES
+from graphc.kernels.cpu.prefix.axis_text import functor_lines, rows_text
+from graphc.kernels.cpu.shared.kernel_source import (
+    argument_order,
+    chunk_count,
+    entry,
+    make_kernel,
+    pointer_lines,
+    share,
+)
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import Space, lane_axes, only_node, space_of
+from graphc.kernels.program.counts import check_counts
+from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.sort import Sort
+
+SHORT = 256
+"""Rows of at most so many elements are sorted in the lanes, if there are enough of them."""
+ENOUGH_STRIPS = 4
+"""So many registers of long rows are worth reading together."""
+BUFFER = 48
+"""Elements, at least, of the buffer of a selection."""
+MOST_CHUNKS = 32
+"""Each chunk of long rows has memory of its own."""
+MOST_BYTES = 1 << 25
+"""Of the memory of all chunks, where a chunk has that of a register of rows."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """The function of sort.h that sorts, and the rows or registers of rows there are. Each chunk
+    has memory for `buffers` times `room` entries."""
+
+    name: str
+    space: Space
+    units: int
+    chunks: int
+    room: int = 0
+    buffers: int = 0
+
+
+def lower_sort(node: KernelNode, target: Target) -> Kernel:
+    """The kernel of a body of one sort; it reads row-major inputs through views."""
+    inner, op = only_node(node, Sort)
+    x = inner.inputs[0]
+    check_counts(node, elements_per_row=x.type.shape[op.axis])
+    along, *across = (
+        space_of(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
+        for lane in lane_axes(x.type.shape, op.axis)
+    )
+    way = _choose(op, along, across[0] if across and across[0].waste <= 2 else None)
+    sections = [rows_text(way.space), _shell(node, op, way)]
+    workspace = way.chunks * way.buffers * way.room * _entry_bytes(along)
+    return make_kernel(node, sections, (way.chunks,), workspace, x.type.size)
+
+
+def _choose(op: Sort, along: Space, across: Space | None) -> Way:
+    """The fastest way; `across` has the rows in the lanes, if there are enough of them."""
+    extent, entry = along.extent, _entry_bytes(along)
+    room = _room(extent, op.count)
+    passes = 1 if room < extent else 8 if entry == 16 else 4
+    long_row = extent * (2 + 2 * passes)
+    if across is not None:
+        width, units = across.domain.width, across.strips(1)
+        if extent <= SHORT * 8 // entry:
+            pairs = extent * max(extent.bit_length(), 1) ** 2 / 4
+            nanoseconds = units * (pairs * 3 + 20 * extent)
+            return Way("sort_columns", across, units, chunk_count(nanoseconds, units))
+        most = min(MOST_CHUNKS, MOST_BYTES // ((width + 1) * room * entry))
+        if across.cost < along.cost and units >= ENOUGH_STRIPS <= most:
+            chunks = min(chunk_count(units * width * long_row, units), most)
+            return Way("sort_apart", across, units, chunks, room, width + 1)
+    units = along.strips(1)
+    return Way(
+        "sort_rows", along, units, min(chunk_count(units * long_row, units), MOST_CHUNKS), room, 2
+    )
+
+
+def _entry_bytes(space: Space) -> int:
+    return 16 if DTYPES[space.dtype].itemsize == 8 else 8
+
+
+def _room(extent: int, count: int) -> int:
+    """Elements of the memory that a row is sorted in: all, or a buffer for the first ones."""
+    buffer = max(2 * count, BUFFER) if count <= BUFFER // 2 else 4 * count
+    return buffer if 2 * buffer <= extent else max(extent, 1)
+
+
+def _shell(node: KernelNode, op: Sort, way: Way) -> str:
+    kind = C_TYPES[way.space.dtype]
+    settings = f"Kept, {kind}, {str(op.descending).lower()}, {way.space.extent}, {op.count}"
+    span = share(way.units, way.chunks)
+    if way.room:
+        entries = f"chunk * {way.buffers * way.room}L * sizeof(Entry<{kind}>)"
+        memory = f"(char*)arguments[{len(argument_order(node))}] + {entries}"
+        call = f"{way.name}<{settings}, {way.room}>({span},\n      {memory},"
+    else:
+        call = f"{way.name}<{settings}>({span},"
+    lines = [
+        *pointer_lines(node, way.space.whole, way.space.pointers),
+        call,
+        *functor_lines(way.space, f"Ordered<{kind}>"),
+    ]
+    return entry(node, lines)

@@ -1,0 +1,1 @@
+"""Reductions: rows in the lanes, sums over all rows."""

@@ -1,0 +1,84 @@
+"""Sums over all rows beside the reductions along each: every chunk of rows adds its own in memory
+of a row's length, and a second phase adds those of the chunks in ascending order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.ir import DTYPES
+from graphc.kernels.cpu.shared.kernel_source import argument_order, chunk_count, share
+from graphc.kernels.program.rows import Column, Loop, Rows
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+
+FEWEST_ROWS = 32
+"""Rows of a chunk: its sums are set to zero, written and read once more."""
+
+
+class Columns:
+    """The sums of columns of one kernel that plays its rows in `chunks`."""
+
+    def __init__(self, node: KernelNode, rows: Rows, chunks: int) -> None:
+        self.node, self.rows, self.chunks = node, rows, chunks
+        self.across = rows.domain.lane in rows.reduced
+        self._offsets, self.nbytes = dict[Column, int](), 0
+        for column in rows.columns:
+            self._offsets[column] = self.nbytes
+            self.nbytes += rows.length * DTYPES[column.output.type.dtype].itemsize
+        self._registers = rows.length // rows.domain.width
+        nanoseconds = (chunks + 1.0) * len(rows.columns) * self._registers
+        self._shares = chunk_count(nanoseconds, self._registers) if rows.columns else 0
+
+    @property
+    def phases(self) -> tuple[int, ...]:
+        """The chunks of the second phase, if there is one."""
+        return (self._shares,) if self._shares else ()
+
+    @property
+    def workspace(self) -> int:
+        """Bytes."""
+        return self.nbytes * self.chunks
+
+    def pointers(self) -> list[str]:
+        """Where the chunk `piece` adds."""
+        return [
+            f"{_kind(c)}* const {self._name(c)} = ({_kind(c)}*)({self._memory} + "
+            f"piece * {self.nbytes}L + {offset});"
+            for c, offset in self._offsets.items()
+        ]
+
+    def lines(self, loop: Loop, indices: Sequence[str]) -> list[str]:
+        """What the loop's body adds of one register."""
+        place, found = self.rows.place, list[str]()
+        at = place.text(indices) if place else ""
+        for column in loop.columns:
+            name, operand = self._name(column), column.operand
+            live = operand if self.across else f"keep<M>({operand}, splat<{_kind(column)}>(0))"
+            found.append(f"store<W, 1>({name} + {at}, load<W, 1>({name} + {at}) + {live});")
+        return found
+
+    def clear(self) -> str:
+        """What a chunk begins with."""
+        return f"__builtin_memset({self._memory} + chunk * {self.nbytes}L, 0, {self.nbytes});"
+
+    def last_phase(self) -> list[str]:
+        """What adds the sums of all chunks."""
+        extent = self.rows.domain.extents[self.rows.reduced_axes[-1]]
+        order = argument_order(self.node)
+        return [
+            f"add_columns<{_kind(c)}, {self.chunks}, {self.nbytes}, {extent}, "
+            f"{str(self.across).lower()}>({self._memory} + {offset}, "
+            f"({_kind(c)}*)arguments[{order[c.output]}], {share(self._registers, self._shares)});"
+            for c, offset in self._offsets.items()
+        ]
+
+    @property
+    def _memory(self) -> str:
+        return f"(char*)arguments[{len(argument_order(self.node))}]"
+
+    def _name(self, column: Column) -> str:
+        return f"column{list(self._offsets).index(column)}"
+
+
+def _kind(column: Column) -> str:
+    return C_TYPES[column.output.type.dtype]

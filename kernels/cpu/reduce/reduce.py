@@ -1,0 +1,59 @@
+"""Choose the axis of a reduction that lies in the lanes, and the rows swept side by side."""
+
+from __future__ import annotations
+
+from graphc.ir import Graph
+from graphc.kernels.cpu.pointwise.pointwise import lane_candidates, lane_cost
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.rows import Rows, find_rows, reduced_shape, row_axes
+
+
+def laned_rows(body: Graph, width: int) -> Rows:
+    """The rows of `body` with the cheapest axis in the lanes."""
+    shape = reduced_shape(body) or (1,)
+    lanes = _batch_axes(body) or lane_candidates(shape, (*body.outputs, *body.inputs))
+    choices = [find_rows(body, Domain(shape, lane, width)) for lane in lanes]
+    if choices[0].columns:  # whose lanes are rows, or neighbours in one
+        choices = [rows for rows in choices if rows.place]
+        choices = choices or [find_rows(body, Domain(shape, len(shape) - 1, width))]
+    return min(choices, key=lambda r: sum(lane_cost(x.body.accesses, r.domain) for x in r.loops))
+
+
+def _batch_axes(body: Graph) -> list[int]:
+    """The axes of the rows that lie in the lanes of what is read or written: one, or none. A view
+    may have moved it since, so that a value's own rank does not tell."""
+    known = row_axes(body)
+    found = {
+        known[v][v.type.layout.axis]
+        for v in (*body.outputs, *body.inputs)
+        if v in known and v.type.layout.axis is not None
+    }
+    return [axis for axis in found if axis is not None]
+
+
+def neighbours(rows: Rows) -> int:
+    """Rows that one sweep over the reduced axes computes side by side: where the elements of
+    neighbouring rows are neighbours in memory and those of one row are far apart, as in the sum
+    of a matrix's columns, each piece of memory is then read in one go."""
+    kept, reduced = rows.kept_axes, rows.reduced_axes
+    if (
+        rows.columns
+        or len(rows.loops) != 1
+        or not kept
+        or not reduced
+        or rows.loops[0].before.statements
+    ):
+        return 1
+    (loop,), domain, last = rows.loops, rows.domain, kept[-1]
+    step, far = (domain.width if d == domain.lane else 1 for d in (last, reduced[-1]))
+    near = any(
+        0 < a.strides[last] * step <= domain.width
+        and abs(a.strides[reduced[-1]]) * far > 4 * domain.width
+        for a in loop.body.accesses
+    )
+    if not near or not loop.sums:
+        return 1
+    statements = len(loop.body.statements) + len(loop.sums)
+    extent = domain.extents[last]
+    fitting = (g for g in (8, 4, 2) if extent % (g * step) == 0 and g * statements <= 48)
+    return next(fitting, 1)

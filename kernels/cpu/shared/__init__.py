@@ -1,0 +1,1 @@
+"""Shared by all CPU templates: vectors, conversions, elementary functions, random numbers."""

@@ -1,0 +1,166 @@
+"""The source around the loops of a CPU kernel: provenance, constants, pointers, chunks, and the
+costs that chunks are cut by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphc.ir import Value, dtype_name
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.literals import memory_literal
+from graphc.kernels.program.body.statement import Call, Compute, Load, Program, Statement, Store
+from graphc.kernels.program.kernel import Kernel, moved_bytes
+from graphc.ops.base import Array
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+
+CHUNK_NANOSECONDS = 20_000.0
+"""Long enough that taking a chunk costs nothing, short enough that workers end together."""
+FEW_STEPS = 64
+"""The fewest registers per piece of a row or axis that is cut: the pieces are joined afterwards."""
+_LIBRARY = frozenset(
+    "abs cos erf exp expm1 floor fmod fmodf log log1p main memcpy memset pow remainder sin sqrt "
+    "sqrtf tanh".split()
+)
+HEADERS = {
+    "attend": "attention/attend",
+    "contract": "contract/contract",
+    "index": "index/index",
+    "pointwise": "pointwise/pointwise",
+    "prefix": "prefix/prefix",
+    "reduce": "reduce/reduce",
+    "scatter": "index/scatter",
+    "sort": "prefix/sort",
+}
+"""The header of each template, below kernels/cpu."""
+FUNCTION = 30
+"""Operations per element from which on a statement is a function of many instructions."""
+
+
+def symbol(node: KernelNode) -> str:
+    """The kernel's name, which must not be that of a function that kernels call."""
+    name = node.op.kernel
+    return f"{name}_kernel" if name in _LIBRARY else name
+
+
+def make_kernel(
+    node: KernelNode,
+    sections: Sequence[str],
+    phases: tuple[int, ...],
+    workspace: int = 0,
+    flops: int = 0,
+    inplace: tuple[tuple[int, int], ...] = (),
+    header: str = "",
+) -> Kernel:
+    """The kernel whose file is a comment, its template's header, or that of another name, and the
+    sections in a namespace, where their names hide those of the header."""
+    name, template = symbol(node), node.op.template
+    ops = "; ".join(n.op.name for n in node.op.body.nodes)
+    head = wrapped(f"// {name}: {ops}  {node.where}".rstrip(), "//   ")
+    head += [f'#include "cpu/{header or HEADERS[template]}.h"', "using namespace graphc;", ""]
+    text = "\n".join([*head, f"namespace {name}_space {{", f"{''.join(sections)}}}", ""])
+    return Kernel(name, template, text, phases, workspace, flops, moved_bytes(node), inplace)
+
+
+def entry(node: KernelNode, lines: Sequence[str], phase: str = "") -> str:
+    """The kernel's function; `phase` is what the lines call the phase."""
+    parameters = "void* const*, int, int"
+    if lines:
+        parameters = f"void* const* arguments, int{phase and f' {phase}'}, int chunk"
+    body = "".join(f"  {line}\n" for line in lines)
+    return f'extern "C" void {symbol(node)}({parameters}) {{\n{body}}}\n'
+
+
+def share(units: int, chunks: int) -> str:
+    """The first of a chunk's units of work, and the end."""
+    return f"chunk * {units}L / {chunks}, (chunk + 1) * {units}L / {chunks}"
+
+
+def pointer_lines(node: KernelNode, program: Program, pointers: Mapping[Value, str]) -> list[str]:
+    """Definitions of those `pointers` that the program uses."""
+    used, order, outputs = program.pointers, argument_order(node), node.body.outputs
+    return [
+        f"{'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "
+        f"({C_TYPES[value.type.dtype]}*)arguments[{order[value]}];"
+        for value, name in pointers.items()
+        if name in used
+    ]
+
+
+def wrapped(text: str, indent: str) -> list[str]:
+    """`text` in lines of at most 120 columns, all but the first beginning with `indent`."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and len(line) + 1 + len(word) > 120:
+            lines.append(line.rstrip())
+            line = indent + word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]
+
+
+def domain_text(name: str, domain: Domain) -> str:
+    """A constexpr struct of the extents. The domain has a lane axis."""
+    extents = ", ".join(map(str, domain.extents))
+    return (
+        f"struct {name} {{\n"
+        f"  static constexpr int RANK = {domain.rank}, LANE = {domain.lane};\n"
+        f"  static constexpr long EXTENT[] = {{{extents}}};\n"
+        "};\n"
+    )
+
+
+def array_text(arrays: Mapping[str, Array]) -> str:
+    """Constants of more than one element, as the kernel's own memory."""
+    lines = []
+    for name, array in arrays.items():
+        dtype = dtype_name(array.dtype)
+        elements = ", ".join(memory_literal(x, dtype) for x in array.ravel())
+        kind = C_TYPES[dtype]
+        lines += wrapped(f"alignas(64) static const {kind} {name}[] = {{{elements}}};", "  ")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def argument_order(node: KernelNode) -> dict[Value, int]:
+    """The number of the kernel's argument for each of the body's inputs and outputs."""
+    body = node.body
+    values = (*body.inputs, *body.outputs)
+    order = {v: i for i, v in enumerate(values)}
+    assert len(order) == len(values), f"{symbol(node)}: a value is two of its arguments"
+    return order
+
+
+def statement_cost(statement: Statement, width: int) -> float:
+    """Nanoseconds per register, roughly: what chunks are cut by."""
+    if isinstance(statement, Load | Store):
+        (access,) = statement.accesses
+        guarded = isinstance(statement, Load) and not statement.plain
+        return 1.0 if access.lane_stride in (0, 1) and not guarded else 0.5 * width
+    if isinstance(statement, Call):
+        return 0.5 * width + 5.0
+    # 16 elements of 5 picoseconds per operation; short functions take longer beside others.
+    assert isinstance(statement, Compute)
+    return max(6.0, 0.08 * statement.operations) if statement.operations >= FUNCTION else 0.3
+
+
+def program_cost(program: Program, width: int) -> float:
+    """Nanoseconds per register of all statements."""
+    return sum(statement_cost(s, width) for s in program.statements)
+
+
+def chunk_count(nanoseconds: float, units: int) -> int:
+    """How many chunks to cut `units` of work into that take `nanoseconds` together: of about
+    CHUNK_NANOSECONDS, but at least 8 where each still has a quarter of that."""
+    few = min(8, int(nanoseconds / (CHUNK_NANOSECONDS / 4)))
+    return balanced(max(1, min(units, max(few, int(nanoseconds / CHUNK_NANOSECONDS)))), units)
+
+
+def balanced(chunks: int, units: int) -> int:
+    """A count near `chunks`, at most `units`, that few workers share evenly: of three chunks one
+    worker of two has two thirds, and chunks of unequal size wait for the largest."""
+    if chunks < 3 or chunks >= 64:
+        return chunks
+    step = 4 if chunks >= 8 else 2
+    near = (chunks + step // 2) // step * step
+    counts = [c for c in (near, near + step) if c <= units]
+    return min(counts, key=lambda c: -(-units // c) * c, default=chunks // step * step)

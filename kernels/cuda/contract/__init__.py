@@ -1,0 +1,1 @@
+"""Contractions: operand accesses, schedules, split-k reductions, epilogues, grouped products."""

@@ -1,0 +1,182 @@
+"""The schedules by which a contraction may be computed: which tile, how often k is cut, with or
+without taps, and what they are estimated to take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from graphc.kernels.cuda.contract.contract import Problem
+from graphc.kernels.cuda.contract.copies import Copies
+from graphc.kernels.cuda.contract.options import ContractOptions
+from graphc.kernels.cuda.contract.split_k import BY_LAUNCH, Partial, SplitK, SplitKOptions
+from graphc.kernels.cuda.contract.taps import Taps
+from graphc.kernels.cuda.contract.tiles.bulk_tiles import BULK_TILES
+from graphc.kernels.cuda.contract.tiles.register_tiles import REGISTERS
+from graphc.kernels.cuda.contract.tiles.tensor_tiles import (
+    GeneralTile,
+    Keeps,
+    Operand,
+    choices,
+    every_step,
+    several,
+    tensor_tiles,
+)
+from graphc.kernels.cuda.contract.tiles.tile import parts_of
+from graphc.kernels.cuda.convolution.halo_gradient import HaloGradientTile
+from graphc.kernels.cuda.convolution.halo_tile import HaloTile
+from graphc.kernels.cuda.recurrent.persistent_tile import PersistentTile, persistent_tile
+from graphc.kernels.cuda.recurrent.row_tile import RowTile, row_tile
+from graphc.kernels.cuda.shared.gpu_model import GPU
+
+MOST = 5
+"""Schedules that are worth a measurement: what the model puts further behind is rarely the fastest,
+and each is a kernel to compile."""
+WORTH = 0.8
+"""The share of its time that a contraction is to take without the steps that its tiles do not need:
+finding them, and rows that are further apart, take time too."""
+SHORT = ("half", "bfloat", "tf32", "as_bfloat")
+"""The elements of operands that tensor cores multiply as exactly as registers do."""
+ContractTile = GeneralTile | HaloTile | HaloGradientTile | RowTile | PersistentTile
+"""A tile of any kind."""
+
+
+@dataclass(frozen=True)
+class ContractSchedule:
+    """`problem` in tiles, with k in so many `splits`, estimated to take `cycles`; `taps` say which
+    steps a tile leaves out, if it does. `split_k` are what may add the parts."""
+
+    cycles: float
+    tile: ContractTile
+    splits: int
+    problem: Problem
+    taps: Taps | None = None
+    split_k: SplitKOptions = BY_LAUNCH
+
+    @property
+    def finish(self) -> SplitK | None:
+        """Who adds the parts of k; None if there is one."""
+        return None if self.splits == 1 else self.split_k.best(self.partial)[1]
+
+    @property
+    def partial(self) -> Partial:
+        """The parts of k."""
+        batches, m, n, _ = self.problem.sizes
+        itemsize = self.problem.nest.node.output.type.numpy_dtype.itemsize
+        tiles = self.tile.tiles(self.problem)
+        return parts_of(self.tile, tiles, self.splits, batches * m * n, itemsize)
+
+
+HaloFound = tuple[float, Problem, HaloTile | HaloGradientTile, int]
+"""Cycles, the problem, a tile whose blocks hold the pixels that they read, and parts of k."""
+
+
+def schedules(
+    problem: Problem,
+    by_taps: Sequence[tuple[Problem, Taps]],
+    options: ContractOptions,
+    patches: Sequence[HaloFound] = (),
+) -> list[ContractSchedule]:
+    """The schedules that should be fastest, the best by the model first, at most `MOST`.
+    `by_taps` are the problem with its rows ordered by taps, if it has them, and `patches` the tiles
+    whose blocks hold the pixels that they read. In a loop each schedule whose blocks do not own
+    their rows, or keep what they read in each iteration, takes a wait of all blocks more; joined
+    launches know the second launch alone, so that adds the parts of k there."""
+    if options.looped:
+        options = replace(options, split_k=BY_LAUNCH)
+    choose = partial(_schedules, options=options)
+    found = choose(problem, None)
+    others = [found for each in by_taps for found in choose(*each)]
+    best = min(others, key=lambda each: each.cycles, default=found[0])
+    first = best if best.cycles < WORTH * found[0].cycles else found[0]
+    held = [ContractSchedule(cycles, tile, splits, p) for cycles, p, tile, splits in patches]
+    held.sort(key=lambda each: each.cycles)
+    if held:
+        worth = held[0].tile.worth(first.taps is not None)
+        first = held[0] if held[0].cycles < worth * first.cycles else first
+    own = _by_rows(problem) or _persistent(problem) if options.looped else None
+    if own and own.cycles < first.cycles + GPU.grid_barrier:
+        first = own
+    rest = [each for each in found + others + held if each is not first]
+    return [first, *sorted(rest, key=lambda each: each.cycles)][:MOST]
+
+
+def _by_rows(problem: Problem) -> ContractSchedule | None:
+    """The schedule by which blocks own rows of the output, if there is one: of float32, or what
+    becomes float32 where it is read, without borders, of which four are copied at a time, the rows'
+    along k."""
+    batches, m, n, k = problem.sizes
+    a, b = problem.a, problem.b
+    plain = all(
+        x.element in ("float", *SHORT) and x.vector % 4 == 0 and not x.borders for x in (a, b)
+    )
+    sums = problem.nest.node.output.type.dtype == "f32"
+    if batches != 1 or problem.limits or not (plain and sums and a.along_k):
+        return None
+    first = tuple(int(i == 0) for i in range(len(problem.nest.axes)))
+    places = [(a.coefficients, a.offset) for a in problem.nest.output[:1]]
+    if problem.rows != (0,) or places != [(first, 0)]:
+        return None
+    found = row_tile(m, n, k, problem.nest.section_count, b.along_k)
+    return ContractSchedule(*found, 1, problem) if found else None
+
+
+def _persistent(problem: Problem) -> ContractSchedule | None:
+    """The schedule by which blocks hold the columns' operand, if there is one: of float32, or an
+    element that tensor cores multiply exactly, without borders, whose sums are of one axis of rows
+    and one of columns."""
+    batches, m, n, k = problem.sizes
+    element = problem.a.element
+    plain = element == problem.b.element in ("float", *SHORT)
+    plain = plain and not (problem.a.borders or problem.b.borders)
+    sums = problem.nest.node.output.type.dtype == "f32"
+    if batches != 1 or problem.limits or problem.batch or not (plain and sums):
+        return None
+    if len(problem.rows) != 1 or len(problem.columns) != 1:
+        return None
+    found = persistent_tile(m, n, k, problem.nest.section_count, element)
+    return ContractSchedule(*found, 1, problem) if found else None
+
+
+def _schedules(
+    problem: Problem, taps: Taps | None, options: ContractOptions
+) -> list[ContractSchedule]:
+    element, lack = products(problem, options.splits_products)
+    a, b = problem.a, problem.b
+    both = Operand.of(a), Operand.of(b)
+    copied = BULK_TILES if options.bulk_copies and taps is None else ()
+    tensor = [] if lack else tensor_tiles(element, *both, options.warp_groups, copied)
+    narrow = min(x.read.type.numpy_dtype.itemsize for x in (a, b))
+    itemsize = problem.nest.node.output.type.numpy_dtype.itemsize
+    sections = problem.nest.section_count
+    share = every_step if taps is None else taps.share
+    keeps: Keeps | None = None
+    if options.order:
+        keeps = partial(_keeps, options.order, bool(tensor))
+    (batches, m, n, k), moved = problem.sizes, Copies(problem)
+    sizes, split_k = (batches * options.concurrent, m, n, k), options.split_k
+    found = choices(*sizes, itemsize, sections, narrow, tensor, share, keeps, moved, split_k)
+    return [ContractSchedule(*choice, problem, taps, split_k) for choice in several(found)]
+
+
+def _keeps(order: str, tensor: bool, tile: GeneralTile) -> bool:
+    """Whether a tile adds in the wanted order; where there are no `tensor` tiles for one of theirs,
+    registers add one product after another."""
+    if order.startswith("registers") or not tensor:
+        wanted = order if order.startswith("registers") else REGISTERS
+        return tile.unit == "registers" and tile.order("", 0) == wanted
+    return tile.unit == ("wgmma" if order.startswith("wgmma") else "tensor cores")
+
+
+def products(problem: Problem, splits: bool) -> tuple[str, str]:
+    """The element that both operands have for tensor cores, or what keeps them away."""
+    sums = problem.nest.node.output.type.dtype
+    a, b = (x.element for x in (problem.a, problem.b))
+    if sums != "f32":
+        return "", f"its sums are of {sums}"
+    if a != b:
+        return "", f"its operands are of {a} and {b}"
+    if a in SHORT or (splits and a == "float"):
+        return a, ""
+    return "", f"its operands are of {a}"

@@ -1,0 +1,1 @@
+"""Convolutions whose blocks hold the pixels that they read, and their gradients."""

@@ -1,0 +1,201 @@
+"""The text of joined launches, which are cooperative: the launches of several kernels as parts.
+
+Each part is the device function that the kernel's text has for it (`Kernel.parts`). The blocks of
+the launch play its blocks in turn, by their first threads, and wait for each other (`grid_barrier`)
+where a part reads what others wrote. No pointer is `__restrict__`: what other blocks write within
+the launch must not be read through a cache that does not see it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from graphc.kernels.cuda.joined.shared_staging import loop_text, staged_text
+from graphc.kernels.cuda.shared.kernel_source import (
+    DYNAMIC,
+    SHARED_BYTES,
+    entry,
+    included,
+    part_space,
+    within,
+    wrapped,
+)
+from graphc.kernels.program.joined import (
+    COPIED_AT_ONCE,
+    RESIDENT,
+    THREADS,
+    JoinedLoop,
+    JoinedPart,
+    JoinedStep,
+    Place,
+    StagedPlace,
+    StagedRows,
+)
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+
+
+def place_text(place: Place) -> str:
+    terms = [f" + {place.offset}ll"] if place.offset else []
+    terms += [
+        f" + {f't{n}' if period >= count else f't{n} % {period}'} * {stride}ll"
+        for n, (stride, period, count) in enumerate(place.moves)
+        if stride and period > 1
+    ]
+    return f"Argument{{p{place.argument}{''.join(terms)}}}"
+
+
+def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Kernel:
+    """The kernel that plays `parts` and takes so many addresses. Its one launch has as many blocks
+    as can have something to do at once; fewer do as well. Kernels of one text share functions."""
+    played = {p.kernel.name: p.kernel for p in _flat(parts) if p.kernel}
+    firsts: dict[str, Kernel] = {}
+    shared = {name: firsts.setdefault(k.canonical_parts, k) for name, k in played.items()}
+    kernels = {kernel.name: kernel for kernel in firsts.values()}
+    headers = dict.fromkeys(h for k in kernels.values() if k.parts for h in k.parts.headers)
+    if any(isinstance(part, JoinedLoop) and part.near for part in parts):
+        headers["joined/shared_staging"] = None
+    symbol = f"{name}_joined"
+    lines, most = _Lines(shared).written(parts, 0)
+    holding = [p.holds for p in parts if isinstance(p, JoinedLoop) and p.holds]
+    multiples = (p.kernel.joined[p.launch].multiple for p in holding if p.kernel)
+    alone = any(p.kernel.fills for p in holding if p.kernel)
+    bounds = f"__launch_bounds__({THREADS}, {1 if alone else RESIDENT})"
+    spaces = [part_space(k, k.joined[-1]) for k in kernels.values()]
+    parameters = [f"unsigned char* p{i}" for i in range(arguments)]
+    function = entry(symbol, bounds, parameters, lines)
+    body = "\n".join(["__device__ unsigned joined_word;", "", *function])
+    text = [
+        f"// {name}: {', '.join(kernels)}",
+        f"{included(list(headers) or ['shared/memory'])}\n\n{DYNAMIC}",
+        *spaces,
+        within("graphc", body),
+    ]
+    multiple = math.lcm(*multiples)
+    launch = GridLaunch(symbol, (most, 1, 1), (THREADS, 1, 1), SHARED_BYTES, multiple=multiple)
+    flops, nbytes = (sum(getattr(k, f) for k in played.values()) for f in ("flops", "bytes"))
+    return Kernel(
+        symbol, "joined", "\n\n".join(text) + "\n", (), 0, flops, nbytes, launches=(launch,)
+    )
+
+
+def _flat(parts: Sequence[JoinedStep]) -> list[JoinedPart]:
+    found: list[JoinedPart] = []
+    for part in parts:
+        found += [part] if isinstance(part, JoinedPart) else _flat(part.parts)
+    return found
+
+
+class _Lines:
+    """Statements, and how many blocks have been given parts since all waited. In the place of a
+    kernel, by its name, the functions of a `shared` one are called."""
+
+    def __init__(self, shared: Mapping[str, Kernel]) -> None:
+        self.shared = shared
+        self.first = self.most = 0
+        self.holds: JoinedPart | None = None
+
+    def written(self, parts: Sequence[JoinedStep], depth: int) -> tuple[list[str], int]:
+        """The statements of parts within so many loops, and the most blocks between two waits."""
+        lines: list[str] = []
+        for part in parts:
+            if isinstance(part, JoinedLoop):
+                lines += self.wait() if part.waits else []
+                loop = self.loop(part, depth) if part.near is None else self.near(part, part.near)
+                if part.holds:
+                    loop = ["{", *(f"  {x}" for x in (*self.hold(part.holds), *loop)), "}"]
+                lines += loop
+            else:
+                lines += self.part(part, depth)
+        return lines, self.most
+
+    def loop(self, repeat: JoinedLoop, depth: int) -> list[str]:
+        self.holds = repeat.holds
+        inner, _ = self.written(repeat.parts, depth + 1)
+        self.holds = None
+        head = f"for (int t{depth} = 0; t{depth} < {repeat.count}; t{depth}++) {{"
+        return ["#pragma unroll 1", head, *(f"  {x}" for x in inner), "}"]
+
+    def near(self, repeat: JoinedLoop, near: StagedRows) -> list[str]:
+        """A loop of parts of one grid, which each block goes through by itself."""
+        shared, calls = SHARED_BYTES - near.nbytes, []
+        for part, places in zip(repeat.parts, near.places, strict=True):
+            assert isinstance(part, JoinedPart) and part.kernel, (
+                "a part of a kernel, whose rows are near"
+            )
+            call = self.call(part.kernel, part, part is repeat.holds, places)
+            settings = f"<{part.kernel.joined[part.launch].block[0]}, {shared}>"
+            calls.append([call[0].replace("play(", f"near.play{settings}(", 1), *call[1:]])
+        self.first = max(self.first, near.blocks)
+        self.most = max(self.most, self.first)
+        return loop_text(near, repeat.count, "t0", shared, calls)
+
+    def part(self, part: JoinedPart, depth: int) -> list[str]:
+        lines = []
+        if part.waits:
+            lines += self.wait()
+        elif self.first or part.own:
+            lines.append("__syncthreads();")
+        holds = part is self.holds
+        call = _copy(part) if part.kernel is None else self.call(part.kernel, part, holds)
+        if part.plays:
+            t, (first, count) = f"t{depth - 1}", part.plays
+            call[0] = f"if ({t} >= {first} && {t} < {first + count}) {call[0]}"
+        threads = part.kernel.joined[part.launch].block[0] if part.kernel else THREADS
+        x, y = part.grid
+        settings = f"<{threads}, {SHARED_BYTES}, {x}, {y}>"
+        alone = part.own or part.blocks == 1  # the block is the same for each such part
+        call[0] = call[0].replace("play(", f"play{settings}({0 if alone else self.first}, ", 1)
+        self.first = max(self.first, part.blocks) if part.own else self.first + part.blocks
+        self.most = max(self.most, self.first)
+        return [*lines, *call]
+
+    def wait(self) -> list[str]:
+        """All blocks wait for each other, so that the next part may begin at any."""
+        self.first = 0
+        return ["grid_barrier(&joined_word);"]
+
+    def hold(self, part: JoinedPart) -> list[str]:
+        assert part.kernel is not None, "a copy holds nothing"
+        kernel = self.shared[part.kernel.name]
+        function = f"{kernel.name}_part::{kernel.joined[part.launch].symbol}_hold("
+        # What it reads is the same in all iterations; of the others it gets the first one's.
+        places = [
+            "held",
+            "blockIdx.x",
+            *(place_text(replace(place, moves=())) for place in part.places),
+        ]
+        return [f"{kernel.name}_part::Held held;", *wrapped(function, places, ");")]
+
+    def call(
+        self,
+        kernel: Kernel,
+        part: JoinedPart,
+        holds: bool = False,
+        near: Sequence[StagedPlace | None] = (),
+    ) -> list[str]:
+        kernel = self.shared[kernel.name]
+        symbol = kernel.joined[part.launch].symbol
+        block = "HoldingBlock(block, held)" if holds else "block"
+        found = near or [None] * len(part.places)
+        places = [
+            place_text(place) if line is None else staged_text(line, "t0")
+            for place, line in zip(part.places, found, strict=True)
+        ]
+        places = [f"NearBlock({block})" if near else block, *places]
+        return [
+            "play(dynamic_shared, [&](const auto& block) {",
+            *(f"  {x}" for x in wrapped(f"{kernel.name}_part::{symbol}(", places, ");")),
+            "});",
+        ]
+
+
+def _copy(part: JoinedPart) -> list[str]:
+    source, target = map(place_text, part.places)
+    size = COPIED_AT_ONCE if part.aligned else 1
+    return [
+        "play(dynamic_shared, [&](const auto& block) {",
+        f"  copy_part<{size}>(block, {source}, {target}, {part.nbytes});",
+        "});",
+    ]

@@ -1,0 +1,46 @@
+"""The text of a joined launch's loop whose blocks keep their rows in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.kernels.program.joined import Moves, StagedLine, StagedPlace, StagedRows
+
+
+def line_text(line: StagedLine) -> str:
+    apart = 0 if line.whole else line.nbytes
+    numbers = f"p{line.argument}, {line.step}, {line.nbytes}, {apart}, {line.slot}"
+    return f"{{Moves::{line.moves.value}, {numbers}}}"
+
+
+def staged_text(place: StagedPlace, t: str) -> str:
+    """Where a part finds its block's share in iteration `t`."""
+    if place.whole:
+        return f"near.whole({place.slot}, {place.nbytes})"
+    return f"near.line({place.slot}, {place.nbytes}, {t}{' + 1' * place.late})"
+
+
+def loop_text(
+    near: StagedRows, count: int, t: str, shared: int, calls: Sequence[Sequence[str]]
+) -> list[str]:
+    """The loop over `t` of which `calls` are the parts' statements; `shared` bytes of shared memory
+    are the parts', and the lines lie behind them."""
+    ahead, behind = (near.sixteens(moves) for moves in (Moves.AHEAD, Moves.BEHIND))
+    lines = [f"    {line_text(line)}," for line in near.lines]
+    body: list[str] = []
+    for call in calls:
+        body += [*(["__syncthreads();"] if body else []), *call]
+    return [
+        f"play<256, {shared}, {near.blocks}, 1>(0, dynamic_shared, [&](const auto& own) {{",
+        "  const Line lines[] = {",
+        *lines,
+        "  };",
+        f"  Near<{ahead}, {behind}> near(dynamic_shared + {shared}, lines, own.x(), {count});",
+        "  #pragma unroll 1",
+        f"  for (int {t} = 0; {t} < {count}; {t}++) {{",
+        f"    near.begin({t});",
+        *(f"    {x}" for x in body),
+        "  }",
+        "  near.end(lines);",
+        "});",
+    ]

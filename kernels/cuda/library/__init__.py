@@ -1,0 +1,1 @@
+"""Kernels whose launch is a call of cuBLASLt or cuDNN."""

@@ -1,0 +1,40 @@
+"""Kernels whose launch is a call of a library."""
+
+from __future__ import annotations
+
+from graphc.ir import Node
+from graphc.kernels.cuda.library.convolution import convolution_of
+from graphc.kernels.cuda.library.product import product_of
+from graphc.kernels.cuda.lower import gaps_of
+from graphc.kernels.cuda.shared.kernel_source import provenance
+from graphc.kernels.program.calls import Call
+from graphc.kernels.program.kernel import Kernel, moved_bytes
+from graphc.kernels.program.nest import contraction_nest
+from graphc.ops.fused import KernelNode
+
+
+def call_of(node: Node) -> Call | None:
+    """What a library can be asked for in place of a node's kernel, if it can."""
+    return product_of(node) or convolution_of(node)
+
+
+def call_kernel(node: KernelNode, call: Call, library: str, rank: int, room: int) -> Kernel:
+    """The kernel whose launch is a call of the `library`, by the algorithm that its heuristic puts
+    at place `rank`, which takes so many bytes of workspace."""
+    names = [f"%{v.name}" for v in (*node.body.inputs, *node.body.outputs)]
+    described = f"{library}, algorithm {rank + 1} of its heuristic, {room} bytes of workspace"
+    lines = [f"// {described}:", *(f"//   {line}" for line in call.text(names).splitlines())]
+    return Kernel(
+        node.op.kernel,
+        node.op.template,
+        "\n".join([provenance(node), *lines, ""]),
+        phases=(),
+        workspace=room,
+        flops=contraction_nest(node.body, lanes=False).flops,
+        bytes=moved_bytes(node),
+        gaps=gaps_of(node),
+        call=call,
+        rank=rank,
+        choice=described,
+        note=f"a call of {described}",
+    )

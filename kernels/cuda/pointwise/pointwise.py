@@ -1,0 +1,246 @@
+"""Pointwise bodies for pointwise.cuh: each part is a range of blocks of the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from graphc.ir import Graph, Value
+from graphc.kernels.cuda.pointwise.nhwc_to_nchw import turned
+from graphc.kernels.cuda.shared.block_partition import owned
+from graphc.kernels.cuda.shared.kernel_source import (
+    BLOCKS,
+    RESIDENT,
+    THREADS,
+    Launches,
+    constant_arrays,
+    decomposed,
+    index_type,
+    loads_first,
+    memory_order,
+    wrapped,
+)
+from graphc.kernels.cuda.shared.patch_partition import count
+from graphc.kernels.cuda.shared.patch_partition import owned as owned_patches
+from graphc.kernels.cuda.shared.runs import Runs, runs_of
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.names import Names, Pointers
+from graphc.kernels.program.body.statement import Program, joined
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.kernel import GridLaunch, Kernel
+from graphc.kernels.program.parts import Part, grouped, make_part
+from graphc.kernels.program.pieces import space
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+
+
+@dataclass(frozen=True)
+class _Text:
+    """What the threads of a part do."""
+
+    part: Part
+    index: str
+    per_thread: int
+    runs: Runs | None = None
+    patches: tuple[int, ...] = ()
+    threads: int = THREADS
+
+    @staticmethod
+    def of(part: Part, index: str, large: bool, runs: bool) -> _Text:
+        """A thread has a run of elements if that is wanted and memory allows it. In a `large`
+        launch it has several at least, but where there is one alone: all that it reads would wait
+        in registers."""
+        several = part.domain.size > 1
+        elements = _scalars_and_elements(part)[1]
+        found = runs_of(part, elements, shortest=not large) if several and runs else None
+        return _Text(part, index, found.length if found else 4 if several and large else 1, found)
+
+    @property
+    def likeness(self) -> object:
+        """Equal for parts of one function."""
+        return self.part.likeness, self.runs is not None and self.per_thread
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.part.domain.size // (self.threads * self.per_thread))
+
+    def lines(self, block: str, count: str) -> list[str]:
+        """The statements of a thread: what is the same for all elements, then each element. A
+        single element is read by the thread that stores it alone: it may be in place."""
+        index = self.index
+        scalars, elements = _scalars_and_elements(self.part)
+        head = scalars.lines(self._names, "1")
+        if self.runs:
+            lines = self.runs.lines(self._names, index, self._define)
+            body = [line if line[0] == "#" else f"  {line}" for line in lines]
+            call = f"each_run<{self.per_thread}>({count}, {block}, [&]({index} i) {{"
+            return [*head, call, *body, "});"]
+        if self.per_thread == 1:
+            lines = elements.lines(self._names, "1")
+            body = [f"  {line}" for line in (*self._define(elements), *lines)]
+            threads = f"<{self.threads}>" if self.threads != THREADS else ""
+            call = f"each{threads}({count}, {block}, [&]({index} i) {{"
+            if self.patches:
+                rows, columns = self.patches
+                call = f"each_of_patch<{rows}, {columns}>({block}, [&]({index} i) {{"
+            return [*head, call, *body, "});"]
+        loads, functors = loads_first(elements, self._names, f"{index} i", self._define)
+        return [*head, *loads, f"each<{self.per_thread}>({count}, {block},", *functors]
+
+    @property
+    def _names(self) -> list[str]:
+        """The domain's indices."""
+        rank = self.part.domain.rank
+        return [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
+
+    def _define(self, program: Program) -> list[str]:
+        """The definitions of the indices that `program` uses, from i."""
+        names, extents = self._names, self.part.domain.extents
+        return decomposed("i", names, extents, self.index, program.used(names) - {"i"})
+
+
+def _scalars_and_elements(part: Part) -> tuple[Program, Program]:
+    """The statements that are the same for all elements, and the others; a single element has the
+    others alone."""
+    if part.domain.size == 1:
+        return replace(part.program, statements=()), part.program
+    return part.program.split(frozenset())
+
+
+def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel:
+    """The kernel of a fused node without a reduction. Where it has one element for each of as many
+    rows and columns as the patches of a launch `along` with it, a block takes a patch of them; else
+    it takes equal parts, as many as that launch has blocks that own rows, if it has threads."""
+    body = node.body
+    names = Names()
+    pointers = names.pointers(body)
+    parts, groups, patches = [], grouped(body), along.patches if along else ()
+    if len(groups) == 1 and len(patches) == 2 and space(body, groups[0][0]) == patches:
+        return _by_patches(node, groups[0], patches, names, pointers)
+    if not along and (images := turned(body, groups, pointers, names)) is not None:
+        launches = Launches(node, pointers)
+        launches.add(images.lines, images.images, threads=images.threads)
+        return launches.kernel(("pointwise/pointwise",), [constant_arrays(images.program)])
+    for group in groups:
+        order = memory_order(group)
+        domain = Domain(tuple(space(body, group[0])[d] for d in order))
+        if domain.size:
+            parts.append(make_part(body, group, domain, pointers, names, order).merged)
+    whole = joined(p.program for p in parts)
+    inplace = inplace_pairs(body, [p.program for p in parts], pointers)
+    size, own = sum(p.domain.size for p in parts), bool(along and along.owned)
+    large, index = size >= BLOCKS * THREADS * 4, index_type(body)
+    runs = large or (size >= BLOCKS * THREADS and not own)
+    texts = [_Text.of(part, index, large, runs) for part in parts]
+    threads = THREADS
+    if len(parts) == 1 and along and own and not large:
+        threads = _equal_share(parts[0].domain.size, along.grid[0])
+        texts = [replace(text, threads=threads) for text in texts]
+    if len(parts) == 1:
+        functors: list[list[str]] = []
+        lines = texts[0].lines("block.x()", f"{index}({parts[0].domain.size})")
+    else:
+        functors, lines = _together(texts)
+    launches = Launches(node, pointers, inplace=inplace)
+    resident = RESIDENT if large else 1
+    launches.add(
+        lines,
+        sum(text.blocks for text in texts),
+        threads=threads,
+        resident=resident,
+        owned=_owned(body, groups, texts),
+    )
+    return launches.kernel(("pointwise/pointwise",), [constant_arrays(whole), *functors])
+
+
+def _by_patches(
+    node: KernelNode,
+    group: tuple[Value, ...],
+    patches: tuple[int, ...],
+    names: Names,
+    pointers: Pointers,
+) -> Kernel:
+    body, (rows, columns) = node.body, patches
+    part = make_part(body, group, Domain(patches), pointers, names)
+    text = _Text(part, index_type(body), 1, patches=patches)
+    inplace = inplace_pairs(body, [part.program], pointers)
+    launches = Launches(node, pointers, inplace=inplace)
+    lines = text.lines("block.x()", "")
+    own = owned_patches(body, part.program, pointers, (rows, columns))
+    launches.add(lines, count(rows, columns), owned=own)
+    launches.through_patches((rows, columns))
+    return launches.kernel(("pointwise/pointwise",), [constant_arrays(part.program)])
+
+
+def _owned(
+    body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[_Text]
+) -> tuple[int, ...]:
+    """The arguments that blocks own, if each computes whole rows of the outputs."""
+    if len(texts) != 1 or len(groups) != 1:
+        return ()
+    ((group,), (text,)) = groups, texts
+    shape, rows = space(body, group[0]), group[0].type.shape[:1]
+    whole = text.part.domain.size == text.blocks * text.threads * text.per_thread
+    in_order = memory_order(group) == tuple(range(len(shape)))
+    return owned(body, text.blocks) if whole and in_order and shape[:1] == rows else ()
+
+
+def _equal_share(size: int, blocks: int) -> int:
+    """The threads of a block of so many, each with one element, if they are whole warps; else as
+    many as blocks have that go along with none."""
+    share = size // blocks
+    return share if size % blocks == share % 32 == 0 and 0 < share <= THREADS else THREADS
+
+
+def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:
+    """The functors of the parts, one for all that are alike, and the kernel's statements."""
+    alike: dict[object, list[_Text]] = {}
+    for text in texts:
+        alike.setdefault(text.likeness, []).append(text)
+    functors, lines, first = [], [], 0
+    for number, group in enumerate(alike.values()):
+        name, example = f"Part{number}", group[0]
+        functors.append(_functor(name, example))
+        last = first + sum(text.blocks for text in group)
+        lines += [f"if (block.x() < {last}) {{", f"  {name} part;"]
+        lines.append(f"  {example.index} count, first;")
+        lines += [f"  {line}" for line in _chosen(group, first)]
+        first = last
+        lines += ["  part.run(count, block.x() - first);", "  return;", "}"]
+    return functors, lines
+
+
+def _chosen(texts: Sequence[_Text], first: int) -> list[str]:
+    """The statements that take one of parts that are alike, whose blocks begin at `first`: as many
+    tests as halve them again and again."""
+    if len(texts) == 1:
+        (text,) = texts
+        assign = wrapped("part = {", tuple(text.part.used), "};")
+        return [*assign, f"count = {text.part.domain.size}, first = {first};"]
+    half = len(texts) // 2
+    middle = first + sum(text.blocks for text in texts[:half])
+    lower, upper = _chosen(texts[:half], first), _chosen(texts[half:], middle)
+    return [
+        f"if (block.x() < {middle}) {{",
+        *(f"  {line}" for line in lower),
+        "} else {",
+        *(f"  {line}" for line in upper),
+        "}",
+    ]
+
+
+def _functor(name: str, text: _Text) -> list[str]:
+    """The struct of the arrays of a part, with what is done to them."""
+    used, outputs = text.part.used, text.part.outputs
+    return [
+        f"struct {name} {{",
+        *(
+            f"  {'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* {member};"
+            for member, value in used.items()
+        ),
+        "",
+        f"  GRAPHC_INLINE void run({text.index} count, int block) const {{",
+        *(f"    {x}" for x in text.lines("block", "count")),
+        "  }",
+        "};",
+    ]

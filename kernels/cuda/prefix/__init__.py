@@ -1,0 +1,1 @@
+"""Running results along an axis, and sorting."""

@@ -1,0 +1,210 @@
+// prefix.cuh: running results along Columns elements for each of Rows rows.
+//
+// A state is what elements have come to: `value`, for extremes also `place`. join(a, b) is the
+// state of a's elements and then b's; it is associative.
+// Threads: a block covers Across rows with Along threads each, 1 or whole warps. A row's threads
+// take Along neighbouring columns at a time: lanes join by doubling distances, then a row's warps
+// in ascending order, then what came before.
+// Pieces: blockIdx.y covers its share of the columns. A first launch stores what each share comes
+// to; the second joins those before its own, in ascending order, and goes on from there.
+//
+// Block: Across * Along threads. Grid: (ceil(Rows / Across), Pieces). Shared memory: static, two
+// states per warp where a row has several. Workspace: [Pieces][Rows] states.
+#pragma once
+#include "cuda/shared/memory.cuh"
+
+namespace graphc {
+
+// What holds a T in registers that lanes exchange: whole words.
+template <class T, bool Small = (sizeof(T) < 4)>
+struct Word {
+  using type = T;
+};
+template <class T>
+struct Word<T, true> {
+  using type = int;
+};
+template <class T>
+using word = typename Word<T>::type;
+
+template <class T>
+GRAPHC_INLINE constexpr T infinity() {
+  return T(0.5) != T(0) ? T(__builtin_inf()) : T(~(1ull << (8 * sizeof(T) - 1)));
+}
+template <class T>
+GRAPHC_INLINE constexpr T minus_infinity() {
+  return T(0.5) != T(0) ? T(-__builtin_inf()) : T(1ull << (8 * sizeof(T) - 1));
+}
+
+template <class T>
+struct RunningSum {
+  word<T> value = 0;
+  GRAPHC_INLINE static RunningSum join(const RunningSum& a, const RunningSum& b) {
+    return {word<T>(a.value + b.value)};
+  }
+};
+template <class T>
+struct RunningProd {
+  word<T> value = 1;
+  GRAPHC_INLINE static RunningProd join(const RunningProd& a, const RunningProd& b) {
+    return {word<T>(T(a.value) * T(b.value))};
+  }
+};
+template <class T>
+struct RunningLogsumexp {
+  T value = minus_infinity<T>();
+  GRAPHC_INLINE static RunningLogsumexp join(const RunningLogsumexp& a, const RunningLogsumexp& b) {
+    const T high = maximum(a.value, b.value), low = minimum(a.value, b.value);
+    const T distance = high == low ? T(0) : low - high;  // of infinities it is NaN
+    return {high + log1p(exp(distance))};
+  }
+};
+// The last of equal elements; NaN goes before anything.
+template <class T>
+struct RunningMax {
+  word<T> value = minus_infinity<word<T>>();
+  int place = 0;
+  GRAPHC_INLINE static RunningMax join(const RunningMax& a, const RunningMax& b) {
+    return b.value >= a.value || b.value != b.value ? b : a;
+  }
+};
+template <class T>
+struct RunningMin {
+  word<T> value = infinity<word<T>>();
+  int place = 0;
+  GRAPHC_INLINE static RunningMin join(const RunningMin& a, const RunningMin& b) {
+    return b.value <= a.value || b.value != b.value ? b : a;
+  }
+};
+
+// f of each register of a state.
+template <class T, class F>
+GRAPHC_INLINE RunningSum<T> each_register(const RunningSum<T>& a, const F& f) {
+  return {f(a.value)};
+}
+template <class T, class F>
+GRAPHC_INLINE RunningProd<T> each_register(const RunningProd<T>& a, const F& f) {
+  return {f(a.value)};
+}
+template <class T, class F>
+GRAPHC_INLINE RunningLogsumexp<T> each_register(const RunningLogsumexp<T>& a, const F& f) {
+  return {f(a.value)};
+}
+template <class T, class F>
+GRAPHC_INLINE RunningMax<T> each_register(const RunningMax<T>& a, const F& f) {
+  return {f(a.value), f(a.place)};
+}
+template <class T, class F>
+GRAPHC_INLINE RunningMin<T> each_register(const RunningMin<T>& a, const F& f) {
+  return {f(a.value), f(a.place)};
+}
+
+// What a register holds in the warp's last lane, and `distance` lanes below. (NVRTC takes the call
+// of a generic lambda for a function of the host.)
+struct OfLastLane {
+  template <class T>
+  GRAPHC_INLINE T operator()(T x) const {
+    return __shfl_sync(0xffffffffu, x, 31);
+  }
+};
+struct OfLaneBelow {
+  int distance;
+  template <class T>
+  GRAPHC_INLINE T operator()(T x) const {
+    return __shfl_up_sync(0xffffffffu, x, distance);
+  }
+};
+
+// The state of one element.
+template <class State, class T>
+GRAPHC_INLINE auto single(T value, int place) -> decltype(State{value, place}) {
+  return {value, place};
+}
+template <class State, class T>
+GRAPHC_INLINE State single(T value, long long) {
+  return {value};
+}
+
+template <class Index, Index Rows, Index Columns, int Across, int Along, bool Reverse, int Pieces,
+          class State>
+struct Prefix {
+  static constexpr int warps = Along / 32;
+  static_assert(Along == 1 || Along % 32 == 0, "whole warps");
+
+  const int across, along;
+  const Index place;        // the row's number; may be past the end
+  const Index row;          // the row that this thread reads: the last one if it has none
+  const Index first, last;  // of the block's share of the columns
+
+  GRAPHC_INLINE Prefix()
+      : across(threadIdx.x / Along),
+        along(threadIdx.x % Along),
+        place(static_cast<Index>(blockIdx.x) * Across + across),
+        row(place < Rows ? place : Rows - 1),
+        first(static_cast<long long>(Columns) * blockIdx.y / Pieces),
+        last(static_cast<long long>(Columns) * (blockIdx.y + 1) / Pieces) {}
+
+  // Stores what the share's elements, read(column), come to.
+  template <class Read>
+  GRAPHC_INLINE void totals(State* workspace, const Read& read) const {
+    const State state = go(State{}, read, [](Index, const State&) {});
+    if (along == 0 && place < Rows)
+      workspace[static_cast<long long>(blockIdx.y) * Rows + row] = state;
+  }
+  // Calls write(column, state) for each of the share's columns.
+  template <class Read, class Write>
+  GRAPHC_INLINE void run(const State* workspace, const Read& read, const Write& write) const {
+    State state{};
+    if constexpr (Pieces > 1)
+      for (unsigned piece = 0; piece < blockIdx.y; piece++)
+        state = State::join(state, workspace[static_cast<long long>(piece) * Rows + row]);
+    go(state, read, [&](Index column, const State& result) {
+      if (place < Rows) write(column, result);
+    });
+  }
+
+ private:
+  template <class Read, class Write>
+  GRAPHC_INLINE State go(State carry, const Read& read, const Write& write) const {
+    for (Index step = first; step < last; step += Along) {
+      const Index column = Reverse ? Columns - 1 - (step + along) : step + along;
+      // A thread without a row reads none: the output may lie where the input does.
+      const bool exists = step + along < last && place < Rows;
+      State state{};
+      if (exists) state = single<State>(read(column), static_cast<int>(column));
+      if constexpr (Along > 1) {
+        state = warp(state);
+        const State total = each_register(state, OfLastLane{});
+        if constexpr (warps == 1) {
+          state = State::join(carry, state);
+          carry = State::join(carry, total);
+        } else {
+          __shared__ State slots[2][Across * warps];
+          State* const mine = slots[(step - first) / Along % 2] + across * warps;
+          if (along % 32 == 0) mine[along / 32] = total;
+          __syncthreads();
+#pragma unroll
+          for (int w = 0; w < warps; w++) {
+            if (w == along / 32) state = State::join(carry, state);
+            carry = State::join(carry, mine[w]);
+          }
+        }
+      } else {
+        state = carry = State::join(carry, state);
+      }
+      if (exists) write(column, state);
+    }
+    return carry;
+  }
+  // Each lane joins those before it.
+  GRAPHC_INLINE State warp(State state) const {
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const State before = each_register(state, OfLaneBelow{distance});
+      if (along % 32 >= distance) state = State::join(before, state);
+    }
+    return state;
+  }
+};
+
+}  // namespace graphc

@@ -1,0 +1,88 @@
+"""Running results along an axis for prefix.cuh."""
+
+from __future__ import annotations
+
+import math
+
+from graphc.kernels.cuda.prefix.axis_text import read_lines, row_indices, write_lines
+from graphc.kernels.cuda.shared.kernel_source import (
+    BLOCKS,
+    THREADS,
+    Launches,
+    constant_arrays,
+    index_type,
+)
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import PLACED, STATES, Space, only_node, space_of
+from graphc.kernels.program.counts import check_counts
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.prefix import Prefix
+
+FEW_COLUMNS = 16
+"""So many columns of a row are one thread's."""
+LEAST_COLUMNS = 32
+"""Columns per thread that a piece is worth."""
+_STATE_BYTES = 16
+"""Bytes of a state at most: a value and a place of eight bytes each."""
+
+
+def lower_prefix(node: KernelNode) -> Kernel:
+    """The kernel of a body of one running result; every value is row-major."""
+    (inner, prefix), body = only_node(node, Prefix), node.body
+    space = space_of(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
+    rows = math.prod(space.domain.extents[d] for d in space.kept)
+    columns = space.extent
+    if prefix.combine in PLACED:
+        check_counts(node, elements_per_row=columns)
+    along = _along(space, columns)
+    across = THREADS // along
+    blocks = -(-rows // across)
+    most = columns // (along * LEAST_COLUMNS)
+    pieces = max(1, min(most, -(-BLOCKS // blocks))) if 2 * blocks <= BLOCKS else 1
+    inplace = inplace_pairs(body, [space.whole], space.pointers)
+    workspace = _STATE_BYTES * rows * pieces if pieces > 1 else 0
+    index, state = index_type(body), f"{STATES[prefix.combine]}<{C_TYPES[space.dtype]}>"
+    settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(prefix.reverse).lower()}"
+    kinds = [f"using Rows = Prefix<{settings}, {pieces}, {state}>;"]
+    parts = ("kernel", "finish") if pieces > 1 else ("kernel",)
+    launches = Launches(node, space.pointers, workspace, inplace)
+    for part in parts:
+        lines = _lines(space, index, state, pieces, part == parts[-1])
+        launches.add(lines, blocks, part, pieces)
+    sections = [constant_arrays(space.whole), kinds]
+    return launches.kernel(("prefix/prefix",), sections, space.domain.size)
+
+
+def _along(space: Space, columns: int) -> int:
+    """Threads per row: neighbours read neighbours in memory."""
+    accesses = space.whole.accesses
+    last = space.kept[-1] if space.kept else space.axis
+    by_column = sum(a.strides[space.axis] == 1 for a in accesses)
+    by_row = sum(a.strides[last] == 1 for a in accesses) if space.kept else 0
+    if columns <= FEW_COLUMNS or by_row > by_column:
+        return 1
+    return 32 if columns <= THREADS else THREADS
+
+
+def _lines(space: Space, index: str, state: str, pieces: int, last: bool) -> list[str]:
+    """The statements of one launch; the last one writes."""
+    states = f"reinterpret_cast<{state}*>(workspace)" if pieces > 1 else "nullptr"
+    used = [space.read]
+    call = [
+        f"rows.{'run' if last else 'totals'}(",
+        f"    {states},",
+        f"    [&]({index} j) {{",
+        *(f"      {line}" for line in read_lines(space)),
+        "    }" + ("," if last else ");"),
+    ]
+    if last:
+        used.append(space.write)
+        call += [
+            f"    [&]({index} j, const {state}& state) {{",
+            *(f"      {line}" for line in write_lines(space)),
+            "    });",
+        ]
+    return ["const Rows rows;", *row_indices(space, "rows.row", index, *used), *call]

@@ -1,0 +1,131 @@
+"""Sorted rows for sort.cuh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphc.ir import DTYPES
+from graphc.kernels.cuda.prefix.axis_text import read_lines, row_indices, write_lines
+from graphc.kernels.cuda.shared.kernel_source import (
+    THREADS,
+    Launches,
+    constant_arrays,
+    index_type,
+)
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.axis import Space, only_node, space_of
+from graphc.kernels.program.body.statement import Program
+from graphc.kernels.program.counts import check_counts
+from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+from graphc.ops.sort import Sort
+
+TILE_BYTES = 16384
+"""Bytes of entries that a block sorts in shared memory: a third of what static arrays may take."""
+PER_BLOCK = 512
+"""Entries that a block sorts at least, if there are so many."""
+PER_THREAD = 4
+"""Entries that a thread merges."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A launch that makes runs of `run` entries from twice as many; it reads workspace `half`."""
+
+    runs: int
+    run: int
+    next: int
+    half: int
+
+    @property
+    def last(self) -> bool:
+        return self.runs <= 2
+
+
+def lower_sort(node: KernelNode) -> Kernel:
+    """The kernel of a body of one sort; every value is row-major."""
+    inner, op = only_node(node, Sort)
+    x = inner.inputs[0]
+    text = _Text(node, op, space_of(node, inner, op.axis, Domain(x.type.shape)))
+    check_counts(node, elements_per_row=text.space.extent, tiles=text.rows * text.per_row)
+    launches = Launches(node, text.space.pointers, text.workspace)
+    for part, blocks, lines in text.launches():
+        launches.add(lines, blocks, part)
+    return launches.kernel(("prefix/sort",), [constant_arrays(text.space.whole)], x.type.size)
+
+
+def merges(runs: int, run: int, most: int) -> Iterator[Merge]:
+    """The launches that make one run of at most `most` entries from each row's `runs` of `run`."""
+    half = 0
+    while runs > 1:
+        yield Merge(runs, run, min(2 * run, most), half)
+        runs, run, half = -(-runs // 2), min(2 * run, most), 1 - half
+
+
+class _Text:
+    def __init__(self, node: KernelNode, op: Sort, space: Space) -> None:
+        self.space, self.count = space, op.count
+        self.index = index_type(node.body)
+        self.kind, self.descending = C_TYPES[space.dtype], str(op.descending).lower()
+        self.entry_bytes = 16 if DTYPES[space.dtype].itemsize == 8 else 8
+        self.rows = math.prod(space.domain.extents[d] for d in space.kept)
+        power = 1 << max(space.extent - 1, 0).bit_length()
+        self.size = min(power, TILE_BYTES // self.entry_bytes)
+        self.per_row = -(-space.extent // self.size)
+        self.run = min(self.size, self.count)
+        self._merges = tuple(merges(self.per_row, self.run, self.count))
+        self.half = self.rows * max((m.runs * m.run for m in self._merges), default=0)
+        """Entries of half the workspace. Of an odd number of runs the last is merged with none and
+        takes the room of a pair."""
+        self.workspace = 2 * self.half * self.entry_bytes
+
+    def launches(self) -> Iterator[tuple[str, int, list[str]]]:
+        """For each launch its part of the kernel's name, its blocks and its statements."""
+        tiles = max(1, min(PER_BLOCK // self.size, self.rows * self.per_row))
+        tiles = 1 << (tiles.bit_length() - 1)
+        yield "kernel", -(-self.rows * self.per_row // tiles), self._sort(tiles)
+        for number, merge in enumerate(self._merges):
+            threads = self.rows * -(-merge.runs // 2) * -(-merge.next // PER_THREAD)
+            yield f"merge{number}", -(-threads // THREADS), self._merge(merge)
+
+    def _sort(self, tiles: int) -> list[str]:
+        extents = f"{self.rows}, {self.space.extent}, {self.per_row}, {tiles}, {self.size}"
+        lines = [
+            f"sort_tiles<{self.kind}, {self.descending}, {extents}, {self.run}>(",
+            "    [&](int row, int j) {",
+            *self._row("row", self.space.read, read_lines(self.space)),
+            "    },",
+            f"    [&](int tile, int j, const Entry<{self.kind}>& entry) {{",
+        ]
+        if self.per_row == 1:
+            return [*lines, *self._write("tile"), "    });"]
+        place = f"static_cast<long long>(tile) * {self.run} + j"
+        return [*lines, f"      {self._entries(0)}[{place}] = entry;", "    });"]
+
+    def _merge(self, merge: Merge) -> list[str]:
+        sizes = f"{self.rows}, {merge.runs}, {merge.run}, {merge.next}, {PER_THREAD}"
+        lines = [
+            f"merge_runs<{sizes}>(",
+            f"    {self._entries(merge.half)},",
+            f"    [&](int row, int run, int j, const Entry<{self.kind}>& entry) {{",
+        ]
+        if merge.last:
+            return [*lines, *self._write("row"), "    });"]
+        runs = -(-merge.runs // 2)
+        place = f"(static_cast<long long>(row) * {runs} + run) * {merge.next} + j"
+        return [*lines, f"      {self._entries(1 - merge.half)}[{place}] = entry;", "    });"]
+
+    def _write(self, row: str) -> list[str]:
+        state = f"const Ordered<{self.kind}> state = unpack<{self.kind}, {self.descending}>(entry);"
+        return [f"      {state}", *self._row(row, self.space.write, write_lines(self.space))]
+
+    def _row(self, row: str, program: Program, lines: list[str]) -> list[str]:
+        indices = row_indices(self.space, row, self.index, program)
+        return [f"      {x}" for x in (*indices, *lines)]
+
+    def _entries(self, half: int) -> str:
+        offset = f" + {half * self.half * self.entry_bytes}ll" if half else ""
+        return f"reinterpret_cast<Entry<{self.kind}>*>(workspace{offset})"

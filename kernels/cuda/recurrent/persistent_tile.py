@@ -1,0 +1,173 @@
+"""Tiles of persistent.cuh, whose blocks hold their columns' operand in registers for all iterations
+of a loop, and which products in loops take them.
+
+The way of Persistent RNNs (Diamos et al., 2016), and of FlashRNN (Poeppel et al., 2024), which has
+the cell's pointwise part behind products of two bytes by tensor cores: the weights of all units are
+on the chip, a share in each block, and what the units exchange once per iteration goes through the
+second-level cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphc.ir import ROW_MAJOR
+from graphc.kernels.cuda.contract.contract import Problem
+from graphc.kernels.cuda.contract.tiles.tile import PRODUCTS, TileAnswers
+from graphc.kernels.cuda.recurrent.row_tile import NEAR_BYTES
+from graphc.kernels.cuda.shared.gpu_model import GPU
+from graphc.kernels.cuda.shared.kernel_source import THREADS, Launches
+from graphc.kernels.cuda.shared.patch_partition import PATCH, count, owned
+from graphc.kernels.program.epilogue import Epilogue
+
+WARPS = THREADS // 32
+"""Of a block, among which k, or columns, are dealt out."""
+PAIRED = ("half", "bfloat", "as_bfloat")
+"""Elements of which a register holds two."""
+MOST_HELD = 16
+"""Pairs of fragments, of 16 of k, that a warp holds: of each eight registers, 128 of 255; twice as
+many of pairs of elements."""
+MOST_SECTIONS = 5
+"""The sums of all warps take 8 KB of shared memory for each section."""
+LEAST_PARTS = 3
+"""Parts of k from which on to store sums of all columns and read those of 16 takes fewer bytes than
+to read all of k."""
+ALONE = 2000
+"""Cycles of a block beside its loads: products, sums of all warps, epilogue, latencies."""
+
+
+@dataclass(frozen=True)
+class PersistentTile(TileAnswers):
+    """As `Tile`: `m` rows and as many columns of each section, whose operand the block holds; `n`
+    are the columns of all blocks and sections. Of several `parts` of k, as long as the columns are
+    many, a block takes 16 of each, for all columns, and its sums are added in a second launch. Of
+    several `strips`, into which the columns of a product of one section are divided, it takes 16 of
+    each. `exact` products are those of registers, of float32."""
+
+    n: int
+    parts: int = 1
+    exact: bool = False
+    strips: int = 1
+    m: ClassVar[int] = PATCH
+    groups: ClassVar[int] = 1
+    threads: ClassVar[int] = THREADS
+    blocks: ClassVar[int] = 1
+    looped: ClassVar[bool] = True
+    sums_columns: ClassVar[bool] = False
+    template: ClassVar[str] = ""
+    """None: its launches call what they need."""
+
+    @property
+    def header(self) -> str:
+        """As of `Tile`."""
+        return "recurrent/persistent_exact" if self.exact else "recurrent/persistent"
+
+    def units(self, sections: int) -> int:
+        """Columns of each of `sections` among all blocks'."""
+        return self.n // sections
+
+    def workspace(self, rows: int) -> int:
+        """Bytes of the sums of all blocks."""
+        across = -(-self.n // PATCH)
+        return count(rows, self.n) * across * PATCH * PATCH * 4 if self.parts > 1 else 0
+
+    @property
+    def double_buffered(self) -> bool:
+        return self.parts > 1
+
+    def kept_bytes(self, problem: Problem) -> int:
+        return problem.weights * (2 if problem.b.element in PAIRED else 4)
+
+    def declaration(self) -> list[str]:
+        return []
+
+    def add_launches(
+        self,
+        launches: Launches,
+        problem: Problem,
+        epilogue: Epilogue,
+        operands: Sequence[str],
+        whole: str,
+    ) -> bool:
+        """Add the launch, or those of partial sums and of what adds them, and what blocks hold."""
+        (_, m, columns, _), body, (rows, weights) = problem.sizes, launches.node.body, operands
+        n = columns // self.strips
+        across, blocks = -(-n // PATCH), count(m, n)
+        a, b = (x.read.input for x in (problem.a, problem.b))
+        name = "Exact" if self.exact else "Persistent"
+        own = owned(body, epilogue.program, epilogue.pointers, (m, n))
+        if self.parts == 1:
+            product = f"{name}Product<Problem, {self.strips}>"
+            launches.add(
+                [f"multiply_held<{product}>(block, {rows}, {weights}, {whole});"],
+                blocks,
+                owned=tuple(i for i in own if i not in (a, b)),
+            )
+        else:
+            product = f"{name}Parts<Problem, {self.parts}>"
+            partial = "const auto partial = reinterpret_cast<float*>(workspace);"
+            parts = f"multiply_held<{product}>(block, {rows}, {weights}, partial);"
+            # Arguments that a launch does not touch at all are owned too.
+            values = range(len(body.inputs) + len(body.outputs))
+            others = (b,) if _by_patches(problem) else (a, b)
+            launches.add([partial, parts], blocks, owned=tuple({*values} - {*others}))
+        launches.through_patches((m, n), multiple=across)
+        launches.hold([f"{product}::hold(held, block, {weights});"], f"{product}::Weights")
+        if self.parts > 1:
+            finish = f"{product}::finish(block, partial, {whole});"
+            launches.add([partial, finish], blocks, "finish", owned=own)
+            launches.through_patches((m, n), multiple=across)
+        return True
+
+    def multiplied(self, element: str) -> tuple[str, str, str] | None:
+        if self.exact:
+            return None
+        packed = "bfloat" if element == "as_bfloat" else element  # where they are read
+        return "tensor cores", PRODUCTS[packed], f"{self.m} x {self.m} of each section"
+
+    def describe(self, cut: str) -> str:
+        rows = f"blocks of {self.m} rows that hold their columns' operand"
+        return f"{rows} in registers in a loop"
+
+
+def _by_patches(problem: Problem) -> bool:
+    """Whether the rows' operand has a row for each row, with all of k side by side."""
+    a, (_, m, _, k) = problem.a, problem.sizes
+    steps = [[(f.step, f.stride) for f in factors] for factors in (a.outer, a.depth)]
+    plain = a.read.type.layout == ROW_MAJOR and a.read.offset == 0 and a.read.type.size == m * k
+    return plain and steps == [[(1, k)], [(1, 1)]]
+
+
+def persistent_tile(
+    m: int, n: int, k: int, sections: int, element: str = "tf32"
+) -> tuple[float, PersistentTile] | None:
+    """The tile of a product in a loop, with the cycles that it takes there; None where a block's
+    part of the columns' operand does not fit its registers, or all parts do not fit the
+    multiprocessors. Tensor cores take less time than what they read; registers, which multiply
+    "float", take theirs, and none where the operand is so small that it stays in L1: loops of
+    float32 then are parts of launches that do more."""
+    exact, most_held = element == "float", MOST_HELD * (2 if element in PAIRED else 1)
+    if exact and n * sections * k * 4 <= NEAR_BYTES:
+        return None
+    parts = k // n if sections == 1 and k % n == 0 and k // n >= LEAST_PARTS else 1
+    if max(sections, parts) > MOST_SECTIONS:
+        return None
+    shares = -(-(n if parts > 1 else k) // (PATCH * WARPS))
+    moved = 2 * n if parts > 1 else k
+    divided = range(1, MOST_SECTIONS + 1) if sections == 1 and parts == 1 else (1,)
+    best: tuple[float, PersistentTile] | None = None
+    for strips in (s for s in divided if n % s == 0):
+        across = -(-n // (strips * PATCH))
+        if shares * max(sections, parts, strips) > most_held or across > GPU.multiprocessors:
+            continue
+        blocks = count(m, n // strips)
+        rounds = -(-blocks // (GPU.multiprocessors // across * across))
+        products = PATCH * PATCH * sections * strips * k / GPU.multiply_adds if exact else 0.0
+        cycles = rounds * (ALONE + products) + blocks * PATCH * moved * 4 / GPU.l2_rate
+        if best is None or cycles < best[0]:
+            best = cycles, PersistentTile(n * sections, parts, exact, strips)
+        if rounds == 1:
+            break
+    return best

@@ -1,0 +1,1 @@
+"""Reductions: how rows are divided, stages, statistics in one pass."""

@@ -1,0 +1,28 @@
+"""The launches of a kernel with reductions: see stage_text.py."""
+
+from __future__ import annotations
+
+from graphc.kernels.cuda.reduce.stage_text import ReduceText
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, RESIDENT, THREADS, Launches, Played
+
+
+def add_reduction(text: ReduceText, launches: Launches, name: str = "{}") -> None:
+    """Add the launches of `text`, of which each is called by what it does in `name`. Blocks that
+    draw tickets do so in launches of their own: of a joined launch all blocks wait, and the part
+    behind combines the same partial results in the same order."""
+    if not text.draws:
+        return _add(text, launches, name, "", Played.EITHER)
+    counters = launches.counters(text.shape.blocks, Played.ALONE)
+    _add(text, launches, name, counters, Played.ALONE)
+    _add(text, launches, name, "", Played.JOINED)
+
+
+def _add(text: ReduceText, launches: Launches, name: str, counters: str, played: Played) -> None:
+    """Of large blocks one per multiprocessor is enough where there are no more."""
+    shape, resident = text.shape, RESIDENT * THREADS // text.shape.threads
+    for part, lines, splits in text.launches(counters):
+        blocks = text.gathering.blocks if part == "gather" else shape.blocks
+        if resident == 1 and blocks * splits > BLOCKS // RESIDENT:
+            resident = 0
+        more = splits, shape.threads, resident, text.shared_bytes
+        launches.add(lines, blocks, name.format(part), *more, played=played)

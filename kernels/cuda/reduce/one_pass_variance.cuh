@@ -1,0 +1,32 @@
+// one_pass_variance.cuh: sums of squared deviations from a mean in one pass, about one of the elements
+// (one_pass_variance.py says how exact they are).
+#pragma once
+#include "cuda/shared/memory.cuh"
+
+namespace graphc {
+
+template <class T>
+struct Deviations {
+  T first, sum, squares, count;  // sum and squares of the differences from `first`, if any
+
+  GRAPHC_INLINE void add(T x) {
+    first = count == 0 ? x : first;
+    const T difference = x - first;
+    sum += difference;
+    squares += difference * difference;
+    count += 1;
+  }
+  GRAPHC_INLINE void add(const Deviations& other) {
+    first = count == 0 ? other.first : first;
+    const T difference = other.first - first;
+    squares += other.squares + difference * (2 * other.sum + other.count * difference);
+    sum += other.sum + other.count * difference;
+    count += other.count;
+  }
+  GRAPHC_INLINE explicit operator T() const {
+    const T spread = squares - sum * (sum / count);
+    return spread < 0 ? T(0) : spread;  // not a number stays so
+  }
+};
+
+}  // namespace graphc

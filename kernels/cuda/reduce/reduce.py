@@ -1,0 +1,281 @@
+"""Divide the rows and columns of a reduction among threads and blocks; see reduce.cuh.
+
+A row is a kept index, its columns the reduced ones. Elements move in runs of 16 bytes where those
+that are neighbours in memory, columns or rows, are whole aligned runs for all that is read and
+written. What a thread reads of a short row stays in its registers for all loops. Where there are
+few rows the columns are split among blocks. Each loop of the body is a launch of its own then: it
+begins by adding the partial results of the loops before it, in a fixed order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphc.ir import DTYPES, Value
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, SHARED_BYTES, THREADS
+from graphc.kernels.cuda.shared.runs import NARROW_RUN, RUN, aligned
+from graphc.kernels.program.body.statement import Address, Load, Statement, Store
+from graphc.kernels.program.rows import Rows, Sum
+
+LEAST_COLUMNS = 8
+"""Columns, or runs of them, per thread that a split is worth."""
+LEAST_ACROSS = 8
+"""Threads side by side where rows lie so; of runs of 16 bytes they read a line of memory."""
+UNSPLIT_COLUMNS = 32
+"""Columns per thread up to which adding them takes less time than a second launch."""
+MANY_SPLITS = 64
+"""Parts of a row from which on narrower blocks read less: each adds the parts of its own rows."""
+HELD_BYTES = 128
+"""Bytes of a row that a thread holds in registers: half of what 1024 threads of a multiprocessor
+have."""
+FEW_BLOCKS = 66
+"""Blocks that are few enough to be twice as many, of twice as many threads: half of a large
+device's multiprocessors."""
+KEEPING_THREADS, KEEPING_ALONG = 512, 256
+"""Threads of a block that keeps its columns, and how many of them share one: of a run of 16 bytes,
+so that they read sectors of 32."""
+KEPT_BYTES = 256
+"""Bytes of registers in which such a thread keeps what it loads: half of what it has."""
+KEPT_BESIDE = 480
+"""Bytes for that, for what is added up of two threads, which are joined, and for what there is once
+for a row: with more registers spill."""
+KEPT_SHARED = 80 << 10
+"""Bytes of shared memory for that: with what sums take not more than the 96 KiB that every GPU of
+compute capability 8.0 and more has."""
+ALONE_BYTES = 128 << 10
+"""Bytes that a block loads in the time of a second launch, where few others load."""
+MOST_THREADS = 1024
+"""Threads of a block that holds one row."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`across` rows, or runs of rows, and `along` columns, or runs of columns, are a block's; each
+    of `splits` blocks has a part of a row. `rows_apart`: neighbouring threads have neighbouring
+    columns, of which `length` make a run; else rows do. Of its steps through a row a thread keeps
+    what it loads in the first `own` in registers, and in the next `shared` in shared memory."""
+
+    rows: int
+    columns: int
+    across: int
+    along: int
+    rows_apart: bool
+    splits: int
+    length: int = 1
+    own: int = 0
+    shared: int = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether a thread loads its row once, but for what is more than it can keep."""
+        return self.own > 0
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.across * self.along
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that share the rows."""
+        return -(-self.rows // (self.across * (1 if self.rows_apart else self.length)))
+
+
+def choose_shape(found: Rows) -> Shape:
+    """The fixed sharing of rows and columns: neighbouring threads read neighbours in memory, and
+    columns are split where rows alone do not fill a large device."""
+    kept, reduced, extents = found.kept_axes, found.reduced_axes, found.domain.extents
+    accesses = found.elements.accesses
+    rows, columns = (math.prod(extents[d] for d in axes) for axes in (kept, reduced))
+    read = [math.prod(n for n, s in zip(extents, a.strides, strict=True) if s) for a in accesses]
+    """The elements of each operand: a value for each row has but few."""
+
+    def along_axis(axis: int) -> int:
+        return sum(n for n, a in zip(read, accesses, strict=True) if a.strides[axis] == 1)
+
+    by_column = along_axis(reduced[-1]) if columns > 1 else 0
+    by_row = along_axis(kept[-1]) if rows > 1 else 0
+    rows_apart = columns > 1 and by_column >= by_row
+    if rows_apart:
+        length = _run_length(found, reduced[-1])
+        return _of_rows(rows, columns, length, _bytes_of_column(found))
+    length = _run_length(found, kept[-1]) if rows > 1 else 1
+    shape = _of_columns(rows, columns, length, _results(found))
+    if shape.splits == 1:
+        return shape
+    if 2 * THREADS * _results(found) > SHARED_BYTES:  # of so many sums there is no room beside them
+        return shape
+    beside = length * (2 * _results(found) + _bytes_of_row(found))
+    return _keeping_columns(rows, columns, length, bytes_again(found, length), beside) or shape
+
+
+def shape_behind(found: Rows) -> Shape | None:
+    """The sharing of rows that lie side by side in runs, and whose first sums are known: as many
+    blocks as fill a device twice. None where rows do not lie so."""
+    kept, reduced, extents = found.kept_axes, found.reduced_axes, found.domain.extents
+    rows, columns = (math.prod(extents[d] for d in axes) for axes in (kept, reduced))
+    if not kept or not found.loops or _run_length(found, kept[-1]) != RUN:
+        return None
+    across, along = LEAST_ACROSS, THREADS // LEAST_ACROSS
+    blocks = -(-rows // (RUN * across))
+    splits = max(1, min(-(-columns // along), BLOCKS // blocks))
+    return Shape(rows, columns, across, along, False, splits, RUN)
+
+
+def values_of(found: Rows) -> dict[str, Value]:
+    """The values whose memory the body touches, by pointer."""
+    return {name: value for value, name in found.pointers.items()}
+
+
+def plain_address(statement: Statement, values: Mapping[str, Value]) -> Address | None:
+    """The memory of a load or store of every element; None where it is another statement."""
+    if not isinstance(statement, Load | Store) or not isinstance(statement.arguments[0], Address):
+        return None
+    address = statement.arguments[0]
+    return address if address.access and address.pointer in values else None
+
+
+def result_bytes(sum: Sum) -> int:
+    """Bytes of a result: whole words, so that lanes can exchange them."""
+    size = max(4, DTYPES[sum.dtype].itemsize)
+    return 4 * size if sum.combine == "deviations" else size
+
+
+def _of_rows(rows: int, columns: int, length: int, column_bytes: int) -> Shape:
+    """Threads of a row are neighbours; `column_bytes` are read of each column."""
+    runs = columns // length
+    least = min(32, _power(runs))
+
+    def held_bytes(along: int) -> int:
+        return -(-runs // along) * length * column_bytes
+
+    along = least
+    while along < THREADS and rows * along < BLOCKS * THREADS and 2 * along <= runs:
+        along *= 2
+    while along < MOST_THREADS and held_bytes(along) > HELD_BYTES:
+        along *= 2
+    if 0 < held_bytes(along) <= HELD_BYTES:
+        across = max(1, THREADS // along)
+        return Shape(rows, columns, across, along, True, 1, length, -(-runs // along))
+    along = least
+    while (
+        along < THREADS
+        and 8 * along <= runs
+        and (rows * along < BLOCKS * THREADS or runs > 64 * along)
+    ):
+        along *= 2
+    across = THREADS // along
+    splits = _splits(-(-rows // across), runs, along)
+    return Shape(rows, columns, across, along, True, splits, length)
+
+
+def _of_columns(rows: int, columns: int, length: int, result: int) -> Shape:
+    """Neighbouring threads have neighbouring rows, or runs of them; of each row `result` bytes are
+    summed."""
+    places = rows // length
+    widest = 32 if length == 1 else LEAST_ACROSS
+    along = (
+        1 if columns <= LEAST_COLUMNS else THREADS // min(widest, max(LEAST_ACROSS, _power(places)))
+    )
+    across = THREADS // along
+    blocks = -(-places // across)
+    narrow, wide = across // 2, 4 * along
+    few = along > 1 and blocks < FEW_BLOCKS and columns >= along * LEAST_COLUMNS
+    if few and columns <= wide * LEAST_COLUMNS and narrow * wide * length * result <= SHARED_BYTES:
+        return Shape(rows, columns, narrow, wide, False, 1, length)
+    if columns <= along * UNSPLIT_COLUMNS:
+        return Shape(rows, columns, across, along, False, 1, length)
+    splits = _splits(blocks, columns, along)
+    if splits > MANY_SPLITS:
+        across, along = narrow, 2 * along
+        splits = _splits(-(-places // across), columns, along)
+    return Shape(rows, columns, across, along, False, splits, length)
+
+
+def _keeping_columns(
+    rows: int, columns: int, length: int, step_bytes: int, beside: int
+) -> Shape | None:
+    """Blocks that keep nearly all of the 32 bytes of each of their columns, of which a thread loads
+    `step_bytes` in a step and has `beside` bytes of results and rows' values in registers, for
+    loops that read them again; None where that is too much, or where all threads of the device have
+    less to load."""
+    across, along = KEEPING_THREADS // KEEPING_ALONG, KEEPING_ALONG
+    blocks, steps = -(-rows // (length * across)), -(-columns // along)
+    if not step_bytes or length == 1:
+        return None
+    own = max(0, min(steps, min(KEPT_BYTES, KEPT_BESIDE - beside) // step_bytes))
+    shared = min(steps - own, KEPT_SHARED // (KEEPING_THREADS * step_bytes))
+    most = steps if blocks >= FEW_BLOCKS else ALONE_BYTES // (KEEPING_THREADS * step_bytes)
+    if own == 0 or steps > most or (own + shared) * 4 < steps * 3:
+        return None
+    return Shape(rows, columns, across, along, False, 1, length, own, shared)
+
+
+def bytes_again(found: Rows, length: int) -> int:
+    """Bytes of registers for what a step loads, if several loops load some of it; else 0."""
+    values = values_of(found)
+    loads = [
+        {
+            address
+            for s in loop.body.statements
+            if isinstance(s, Load) and (address := plain_address(s, values))
+        }
+        for loop in found.loops
+    ]
+    if sum(map(len, loads)) == len(set().union(*loads)):
+        return 0
+    sizes = (values[a.pointer].type.numpy_dtype.itemsize * length for a in set().union(*loads))
+    return sum(-(-size // 16) * 16 for size in sizes)
+
+
+def _splits(blocks: int, steps: int, along: int) -> int:
+    """Blocks that share each row, of `steps` columns or runs."""
+    most = steps // (along * LEAST_COLUMNS)
+    return max(1, min(most, BLOCKS // (blocks or 1)))
+
+
+def _run_length(found: Rows, inner: int) -> int:
+    """Neighbours along the axis `inner` that move at once: 1 where any element that varies along it
+    is not in whole aligned runs, or where a block has no room for the results of so many rows."""
+    values = values_of(found)
+    addresses = [a for s in found.elements.statements if (a := plain_address(s, values))]
+    moved = [
+        (a.access, values[a.pointer]) for a in addresses if a.access and a.access.strides[inner]
+    ]
+    if not moved or not found.domain.size:
+        return 1
+    widest = max(value.type.numpy_dtype.itemsize for _, value in moved)
+    results = 0 if inner in found.reduced else THREADS * _results(found)
+    for length in (NARROW_RUN, RUN) if widest <= 2 else (RUN,):
+        whole = found.domain.extents[inner] % length == 0 and results * length <= SHARED_BYTES
+        if whole and all(aligned(access, value, inner, length) for access, value in moved):
+            return length
+    return 1
+
+
+def _results(found: Rows) -> int:
+    """Bytes of what is summed of a row."""
+    return sum(result_bytes(s) for loop in found.loops for s in loop.sums)
+
+
+def _bytes_of_column(found: Rows) -> int:
+    """What loops read of each column, each element of memory once."""
+    values = values_of(found)
+    loads = [s for loop in found.loops for s in loop.body.statements if isinstance(s, Load)]
+    addresses = {a for s in loads if (a := plain_address(s, values))}
+    return sum(values[a.pointer].type.numpy_dtype.itemsize for a in addresses)
+
+
+def _bytes_of_row(found: Rows) -> int:
+    """What loops read once for a row."""
+    values = values_of(found)
+    loads = [s for loop in found.loops for s in loop.before.statements if isinstance(s, Load)]
+    addresses = {a for s in loads if (a := plain_address(s, values))}
+    return sum(values[a.pointer].type.numpy_dtype.itemsize for a in addresses)
+
+
+def _power(number: int) -> int:
+    """The least power of two that is not below `number`."""
+    return 1 << max(number - 1, 0).bit_length()

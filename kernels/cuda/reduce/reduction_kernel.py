@@ -1,0 +1,82 @@
+"""From a fused node with reductions to its kernel: see reduce.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphc.ir import Graph
+from graphc.kernels.cuda.reduce.hoist_factors import factored
+from graphc.kernels.cuda.reduce.launches import add_reduction
+from graphc.kernels.cuda.reduce.one_pass_variance import in_one_pass
+from graphc.kernels.cuda.reduce.reduce import Shape, bytes_again, choose_shape, values_of
+from graphc.kernels.cuda.reduce.stage_text import ReduceText
+from graphc.kernels.cuda.shared.kernel_source import (
+    Launches,
+    constant_arrays,
+    index_type,
+    memory_order,
+)
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.statement import Call, Statement
+from graphc.kernels.program.cached_rows import hold_in_outputs
+from graphc.kernels.program.inplace import inplace_pairs
+from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
+from graphc.ops.fused import KernelNode
+
+DEAR = 8.0
+"""Bytes that an element asks for to be computed again, from which on it is stored and read: four
+bytes each."""
+
+
+def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
+    """The kernel of a fused node with reductions, whose last blocks may draw `tickets`."""
+    body, extents = node.body, reduced_shape(node.body)
+    whole = [v for v in (*body.inputs, *body.outputs) if v.type.shape == extents]
+    order = memory_order(whole) if whole else tuple(range(len(extents)))
+    domain = Domain(tuple(extents[d] for d in order))
+    rows = find_rows(body, domain, apart=True, order=order)
+    shape = choose_shape(rows)
+    for form in _forms(body, shape):
+        if form is body:
+            break
+        of_form = find_rows(form, domain, apart=True, order=order)
+        chosen = choose_shape(of_form)
+        if chosen.held or not shape.held or not bytes_again(of_form, 1):
+            rows, shape = of_form, chosen
+            break
+    if not shape.held:
+        rows = _dear_held(rows)
+    inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
+    text = ReduceText(rows, shape, index_type(body), tickets=tickets)
+    launches = Launches(node, rows.pointers, text.workspace, inplace)
+    add_reduction(text, launches)
+    headers = ("reduce/reduce", "shared/tickets") if text.draws else ("reduce/reduce",)
+    return launches.kernel(headers, [constant_arrays(rows.whole), *text.types])
+
+
+def _forms(body: Graph, shape: Shape) -> Iterator[Graph]:
+    """Forms of `body` that read the rows fewer times, the best first: of those that blocks keep
+    some sum so much that no room is left for rows."""
+    if shape.rows_apart and shape.held:
+        return
+    once = in_one_pass(body)
+    if shape.held or shape.splits > 1:
+        yield factored(once)
+    if shape.held:
+        yield factored(body)
+    yield once
+
+
+def _dear_held(rows: Rows) -> Rows:
+    """`rows` whose loops do not compute again what takes longer than to store and read it: what
+    reads several elements for one, as the gradients of windows that overlap."""
+    values = values_of(rows)
+
+    def asked(statement: Statement) -> float:
+        if not isinstance(statement, Call):
+            return 0.0
+        read = (values[p].type.numpy_dtype.itemsize for p in statement.pointers if p in values)
+        return float(statement.taps * sum(read))
+
+    return hold_in_outputs(rows, asked, DEAR) if len(rows.loops) > 1 else rows

@@ -1,0 +1,403 @@
+"""The text of kernels with reductions: a struct per stage, and a kernel per launch."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from graphc.ir import Value
+from graphc.kernels.cuda.reduce.reduce import Shape, plain_address, values_of
+from graphc.kernels.cuda.reduce.stages import bytes_of_stage, operand_of, stage_struct
+from graphc.kernels.cuda.shared.kernel_source import decomposed, wrapped
+from graphc.kernels.cuda.shared.runs import call_of_run, element_of_run, makes_runs
+from graphc.kernels.program.body.statement import (
+    Address,
+    Call,
+    Load,
+    Program,
+    Statement,
+    Store,
+    joined,
+)
+from graphc.kernels.program.rows import Loop, Rows
+from graphc.ops.pointwise.logic import C_TYPES
+
+AHEAD_BYTES, HELD_BYTES = 128, 192
+"""Bytes that a thread loads before it computes with the first of them, and at most with those of
+sums that it has of the loops before: more do not fit its registers."""
+GATHERED_BYTES = 12 << 20
+"""Bytes of partial results that all blocks read, from the second-level cache, in less time than a
+launch takes."""
+GATHERING = 2
+"""Threads side by side of a launch that joins partial results: they read sectors of 32 bytes, and
+there are as many blocks as can be."""
+
+
+@dataclass(frozen=True)
+class ReduceText:
+    """The statements of the launches. A stage is a loop that has sums. The partial results of the
+    first may be `given` as so many parts, which lie in the workspace from byte `start` on. With
+    `tickets` the last block of a row to have stored partial results does what is left where that
+    is once per row (tickets.cuh). The threads of a single launch do what `begins` says first."""
+
+    rows: Rows
+    shape: Shape
+    index: str
+    given: int = 0
+    start: int = 0
+    tickets: bool = False
+    begins: tuple[str, ...] = ()
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of the workspace."""
+        return self.offsets[-1] if self.shape.splits > 1 or self.given else 0
+
+    @property
+    def types(self) -> list[list[str]]:
+        """The definitions of what the launches name."""
+        shapes = {"Rows": self.shape} | ({"Parts": self.gathering} if self.gathers else {})
+        settings = [
+            f"using {name} = Reduce<Block, {self.index}, {x.rows}, {x.columns}, {x.across}, "
+            f"{x.along}, {str(x.rows_apart).lower()}, {x.splits}, {x.length}>;"
+            for name, x in shapes.items()
+        ]
+        return [*(stage_struct(k, loop) for k, loop in enumerate(self.stages)), settings]
+
+    @property
+    def stages(self) -> list[Loop]:
+        return [loop for loop in self.rows.loops if loop.sums]
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each stage's partial results begin in the workspace, and its size, in bytes."""
+        offsets = [self.start + self.given * self.part_bytes]
+        for number, loop in enumerate(self.stages):
+            parts = 1 if self.given and number == 0 else self.shape.splits
+            size = bytes_of_stage(loop) * self.shape.rows * parts
+            offsets.append(offsets[-1] + -(-size // 16) * 16)
+        return offsets
+
+    @property
+    def part_bytes(self) -> int:
+        """Of one of the parts that are given, for all rows."""
+        return bytes_of_stage(self.stages[0]) * self.shape.rows
+
+    @property
+    def gathers(self) -> bool:
+        """Whether a launch joins the parts that are given, of which every block would read all."""
+        bytes_again = self.given * self.part_bytes * self.shape.splits
+        return bytes_again > GATHERED_BYTES
+
+    @property
+    def gathering(self) -> Shape:
+        """The sharing of the parts that are given among blocks that join them."""
+        along = self.shape.threads // GATHERING
+        return replace(self.shape, across=GATHERING, along=along, splits=1)
+
+    @property
+    def names(self) -> list[str]:
+        """The domain's indices: i of the row, j of the column."""
+        kept, reduced = self.rows.kept_axes, self.rows.reduced_axes
+        return [
+            f"i{kept.index(d)}" if d in kept else f"j{reduced.index(d)}"
+            for d in range(self.rows.domain.rank)
+        ]
+
+    @property
+    def draws(self) -> bool:
+        """Whether the last blocks finish: there is no loop without sums, and a launch before."""
+        looped = len(self.stages) > (1 if self.given else 0)
+        once = len(self.rows.loops) == len(self.stages) and self.rows.after.statements
+        return self.tickets and self.shape.splits > 1 and looped and bool(once)
+
+    def launches(self, counters: str = "") -> list[tuple[str, list[str], int]]:
+        """For each launch its part of the kernel's name, its statements and its splits. Blocks that
+        draw tickets do so by `counters` of this name."""
+        rows, splits = self.rows, self.shape.splits
+        count = len(self.stages)
+        finish = self._row_outputs("first_of_row" if counters else "stores")
+        rest = [x for k in range(count, len(rows.loops)) for x in self._loop(k)]
+        if splits == 1 and not self.given:
+            lines = [x for k in range(count) for x in self._loop(k)]
+            lines = [*self.begins, *self._hold(), *lines, *rest, *finish]
+            return [("kernel", self._kernel(lines, [rows.whole]), 1)]
+        launches, known, before = [], list[str](), 0
+        for k, loop in enumerate(self.stages):
+            kind, place = self._stage(k), f"workspace + {self.offsets[k]}"
+            lines, part = (
+                [f"rows.store_partial({place}, stage{k});"],
+                f"stage{k}" if k else "kernel",
+            )
+            how, given = "combine", f"workspace + {self.start}, {self.given}"
+            if k or not self.given:
+                lines = self._kernel([*known, *self._loop(k), *lines], [loop.whole])
+                launches.append((part, lines, splits))
+            elif self.gathers:
+                first = f"const auto stage0 = rows.combine_partial<{kind}>({given});"
+                launches.append(("gather", ["const Parts rows(block);", first, *lines], 1))
+                how = "load"
+            else:
+                place = given
+            before = len(known)
+            known.append(f"const {kind} stage{k} = rows.{how}_partial<{kind}>({place});")
+            known += self._results(k)
+        if counters:
+            name, lines, splits = launches[-1]
+            last = f"if (!draws_last({counters} + block.x(), {splits})) return;"
+            ends = [*known[before:], *finish]
+            launches[-1] = name, [*lines, last, "{", *(f"  {x}" for x in ends), "}"], splits
+        elif finish or rest:
+            programs = [*(loop.whole for loop in rows.loops[count:]), rows.after]
+            lines = self._kernel([*known, *rest, *finish], programs)
+            launches.append(("finish", lines, splits if rest else 1))
+        return launches
+
+    @cached_property
+    def _values(self) -> Mapping[str, Value]:
+        return values_of(self.rows)
+
+    @property
+    def _several(self) -> bool:
+        """Whether a thread has a run of rows."""
+        return self.shape.length > 1 and not self.shape.rows_apart
+
+    @property
+    def _inner(self) -> int:
+        """The axis along which runs lie."""
+        rows = self.rows
+        return (rows.reduced_axes if self.shape.rows_apart else rows.kept_axes)[-1]
+
+    @property
+    def _lane(self) -> list[str]:
+        """The indices of an element of a run."""
+        return ["lane" if d == self._inner else name for d, name in enumerate(self.names)]
+
+    def _stage(self, number: int) -> str:
+        """The type of a stage's results."""
+        return f"Several<Stage{number}, {self.shape.length}>" if self._several else f"Stage{number}"
+
+    def _kernel(self, lines: Sequence[str], programs: Iterable[Program]) -> list[str]:
+        """The statements of a kernel, with the row's indices that its programs use before them."""
+        row = self._indices("rows.row", self.rows.kept_axes, joined(programs))
+        return ["const Rows rows(block);", *row, *lines]
+
+    def _indices(self, whole: str, axes: Sequence[int], program: Program) -> list[str]:
+        """Definitions of the indices along `axes` that the program uses, from the linear index."""
+        names, extents = self.names, [self.rows.domain.extents[d] for d in axes]
+        return decomposed(whole, [names[d] for d in axes], extents, self.index, program.used(names))
+
+    def _address(self, statement: Statement) -> Address | None:
+        return plain_address(statement, self._values)
+
+    def _loads(self, program: Program) -> dict[Address, str]:
+        """What the program loads of every element, each with the register that it is for first."""
+        loads: dict[Address, str] = {}
+        for s in program.statements:
+            if isinstance(s, Load) and (address := self._address(s)):
+                loads.setdefault(address, s.results[0].name)
+        return loads
+
+    def _run(self, address: Address) -> str:
+        """The type of what is moved at once."""
+        element = C_TYPES[self._values[address.pointer].type.dtype]
+        return f"Run<{element}, {self.shape.length if self._varies(address) else 1}>"
+
+    def _varies(self, address: Address) -> bool:
+        """Whether the elements of a run have neighbours there."""
+        assert address.access is not None
+        return self.shape.length > 1 and address.access.strides[self._inner] != 0
+
+    def _place(self, address: Address, const: str = "const ") -> str:
+        """The memory of a run, from its first element on."""
+        assert address.access is not None
+        offset = address.access.text(self.names)
+        return f"*reinterpret_cast<{const}{self._run(address)}*>({address.pointer} + {offset})"
+
+    def _loading(self, name: str, loads: Mapping[Address, str]) -> tuple[list[str], list[str]]:
+        """The struct `name` of what is loaded at once, and the functor that loads it."""
+        fields = [f"  {self._run(address)} {field};" for address, field in loads.items()]
+        accesses = tuple(Load((), (address,)) for address in loads)
+        functor = [
+            f"[&]({self.index} column) {{",
+            *(f"  {x}" for x in self._column(Program(accesses, {}, {}))),
+            *wrapped(f"  return {name}{{", list(map(self._place, loads)), "};"),
+            "}",
+        ]
+        return [f"struct {name} {{", *fields, "};"], functor
+
+    def _column(self, program: Program) -> list[str]:
+        return self._indices("column", self.rows.reduced_axes, program)
+
+    def _hold(self) -> list[str]:
+        """The statements that load what all loops read."""
+        if not self.shape.held:
+            return []
+        struct, functor = self._loading("Loads", self._held)
+        kept = f"Held<Loads, {self.shape.own}, {self.shape.shared}, Rows::threads> held;"
+        named = [f"const auto load_step = {functor[0]}", *functor[1:-1], "};"]
+        lines = [*struct, *named, kept]
+        if self.shape.shared:
+            lines.append(f"static_assert(sizeof(Loads) == {self._bytes_held});")
+            lines.append("held.memory = dynamic_shared;")
+        return [*lines, "rows.hold(held, load_step);"]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of shared memory that holds elements."""
+        return self.shape.shared and self.shape.shared * self.shape.threads * self._bytes_held
+
+    @property
+    def _bytes_held(self) -> int:
+        """Of what is held of a step, as a struct."""
+        end = widest = 0
+        for size in map(self._bytes, self._held):
+            own = min(size, 16)
+            end, widest = -(-end // own) * own + size, max(widest, own)
+        return -(-end // widest) * widest
+
+    @cached_property
+    def _held(self) -> dict[Address, str]:
+        return self._loads(joined(loop.body for loop in self.rows.loops))
+
+    def _loop(self, number: int) -> list[str]:
+        """The statements of a loop: what is the same for a whole row, then each column."""
+        loop, held = self.rows.loops[number], self.shape.held
+        head, program, sources = self._before(loop)
+        loads = self._held if held else self._loads(loop.body)
+        sources |= {address: f"loads.{field}" for address, field in loads.items()}
+        kind = "Loads" if held else f"Loads{number}"
+        stage, settings = self._stage(number), [self._stage(number)] if loop.sums else []
+        first = ["held,", "load_step,"]
+        if not held:
+            struct, functor = self._loading(kind, loads)
+            head, first = [*head, *struct], [*functor[:-1], "},"]
+            size = sum(map(self._bytes, loads))
+            taps = sum(s.taps for s in loop.body.statements if isinstance(s, Call))
+            size += 4 * taps * self.shape.length  # what calls load waits in registers as well
+            settings.append(str(max(1, min(4, self._ahead(number) // max(size, 1)))))
+        call = f"rows.{'reduce' if loop.sums else 'each'}"
+        call += f"<{', '.join(settings)}>(" if settings else "("
+        call = f"const {stage} stage{number} = {call}" if loop.sums else call
+        results = f", {stage}& results" if loop.sums else ""
+        body = [f"[&]({self.index} column, const {kind}& loads{results}) {{"]
+        body += [f"  {x}" for x in self._elements(loop, program, sources, number)]
+        known = self._results(number) if loop.sums and self.shape.splits == 1 else ()
+        return [*head, call, *(f"    {x}" for x in (*first, *body)), "    });", *known]
+
+    def _ahead(self, number: int) -> int:
+        """The bytes that a thread loads ahead in a loop."""
+        sums = [s for loop in self.rows.loops[:number] for s in loop.sums]
+        held = sum(s.value.type.numpy_dtype.itemsize for s in sums) * self.shape.length
+        return min(AHEAD_BYTES, HELD_BYTES - held)
+
+    def _bytes(self, address: Address) -> int:
+        size = self._values[address.pointer].type.numpy_dtype.itemsize
+        return size * self.shape.length if self._varies(address) else size
+
+    def _before(self, loop: Loop) -> tuple[list[str], Program, dict[Address, str]]:
+        """The statements before a loop, the loop's own, and the registers that hold runs of what
+        there is once per row. Of a run of rows, only loads come before the loop: the compiler moves
+        what is computed."""
+        if not self._several:
+            return loop.before.lines(self.names, "1"), loop.body, {}
+        runs = {a: name for a, name in self._loads(loop.before).items() if self._varies(a)}
+        head = [f"const auto {name}run = {self._place(a)};" for a, name in runs.items()]
+        return head, loop.whole, {a: f"{name}run" for a, name in runs.items()}
+
+    def _elements(
+        self, loop: Loop, program: Program, sources: Mapping[Address, str], number: int
+    ) -> list[str]:
+        """The statements of a run, or of an element."""
+        sums, length = loop.sums, self.shape.length
+        computed = program.only(
+            lambda s: not isinstance(s, Load) or self._address(s) not in sources
+        )
+        lines = self._column(computed)
+        if length == 1:
+            lines += [self._statement(s, sources, {}) for s in program.statements]
+            return [*lines, *(s.joined("results.", operand_of(s)) for s in sums)]
+        others = frozenset(range(self.rows.domain.rank)) - {self._inner}
+        once, each = program.split(others)
+        stores = [a for s in each.statements if isinstance(s, Store) if (a := self._address(s))]
+        runs = {a: f"run{i}" for i, a in enumerate(stores)}
+        lines += [self._statement(s, sources, {}) for s in once.statements]
+        lines += [call_of_run(s, self.names, length) for s in each.statements if self._calls(s)]
+        lines += [f"{self._run(a)} {run};" for a, run in runs.items()]
+        lines += self._steps(
+            [
+                *self._known(each, [s.operand for s in sums], number),
+                *(self._statement(s, sources, runs) for s in each.statements),
+                *(s.joined(f"results{self._at}", operand_of(s)) for s in sums),
+            ],
+            each.only(lambda s: self._address(s) is None and not self._calls(s)),
+        )
+        return [*lines, *(f"{self._place(a, '')} = {run};" for a, run in runs.items())]
+
+    @property
+    def _at(self) -> str:
+        return ".at[step]." if self._several else "."
+
+    def _steps(self, lines: Iterable[str], program: Program) -> list[str]:
+        """A loop over the elements of a run, which has `lane` where the program uses it."""
+        name, index = self.names[self._inner], self.index
+        own = "lane" in program.used(self._lane)
+        return [
+            "#pragma unroll",
+            f"for (int step = 0; step < {self.shape.length}; step++) {{",
+            *([f"  const {index} lane = {name} + step;"] if own else []),
+            *(f"  {x}" for x in lines),
+            "}",
+        ]
+
+    def _calls(self, statement: Statement) -> bool:
+        """Whether it is a call for a whole run."""
+        length = self.shape.length
+        return length > 1 and makes_runs(statement, self._values, self._inner, length)
+
+    def _statement(
+        self, statement: Statement, sources: Mapping[Address, str], runs: Mapping[Address, str]
+    ) -> str:
+        """A statement of one element; `sources` and `runs` are registers in the place of memory."""
+        address = self._address(statement)
+        if address and address in sources and isinstance(statement, Load):
+            ((name, dtype),) = statement.results
+            step = " + step" if self._varies(address) else ""
+            return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({sources[address]}.at{step});"
+        if address and address in runs:
+            return f"store<1, 0>({runs[address]}.at + step, {statement.arguments[1]});"
+        if self._calls(statement):
+            return element_of_run(statement)
+        return statement.text(self._lane if self.shape.length > 1 else self.names, "1")
+
+    def _row_outputs(self, which: str) -> list[str]:
+        """The statements that compute and store what there is once per row, by the threads of
+        `which` rows says so."""
+        after = self.rows.after
+        if not after.statements:
+            return []
+        if self._several:
+            lines = [*self._known(after, (), len(self.stages)), *after.lines(self._lane, "1")]
+            lines = self._steps(lines, after)
+        else:
+            lines = after.lines(self.names, "1")
+        return [f"if (rows.{which}()) {{", *(f"  {x}" for x in lines), "}"]
+
+    def _results(self, number: int) -> list[str]:
+        """The results of a stage as registers, where a thread has one row."""
+        return [] if self._several else list(self._registers(number))
+
+    def _known(self, program: Program, operands: Iterable[str], count: int) -> Iterator[str]:
+        """The results of the first `count` stages that the program or one of `operands` names, of
+        one row of a run."""
+        used = {*operands, *(r for s in program.statements for r in s.operands)}
+        for number in range(count if self._several else 0):
+            yield from self._registers(number, used)
+
+    def _registers(self, number: int, used: Container[str] | None = None) -> Iterator[str]:
+        for s in self.stages[number].sums:
+            kind = C_TYPES[s.dtype]
+            if used is None or s.result in used:
+                place = f"stage{number}{self._at}{s.result}"
+                yield f"const vec<{kind}> {s.result} = static_cast<{kind}>({place});"

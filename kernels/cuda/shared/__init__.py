@@ -1,0 +1,1 @@
+"""Shared by all CUDA templates: kernel sources, vector runs, block partitions, PTX, memory."""

@@ -1,0 +1,391 @@
+"""The source around the body of a CUDA kernel: provenance, includes, signatures."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import Graph, Value, dtype_name
+from graphc.kernels.program.body.literals import memory_literal
+from graphc.kernels.program.body.names import identifier
+from graphc.kernels.program.body.statement import Load, Program
+from graphc.kernels.program.body.window import WINDOWS
+from graphc.kernels.program.joined import RESIDENT as RESIDENT
+from graphc.kernels.program.joined import THREADS as THREADS
+from graphc.kernels.program.kernel import GridLaunch, Kernel, Parts, TensorMap, moved_bytes
+from graphc.ops.fused import KernelNode
+from graphc.ops.pointwise.logic import C_TYPES
+
+FEW_THREADS = 128
+"""Threads of a block whose threads or warps work alone, each on rows of its own."""
+SHARED_BYTES = 48 * 1024
+"""Bytes of shared memory that static arrays of a block may take, by CUDA's programming guide."""
+BLOCKS = 264
+"""Blocks that fill a large device: two for each of 132 multiprocessors. A constant, so that
+kernels, and with them results, do not depend on the device."""
+
+
+JOINABLE = (
+    "contract/contract",
+    "recurrent/persistent",
+    "recurrent/persistent_exact",
+    "pointwise/pointwise",
+    "reduce/reduce",
+    "recurrent/rows",
+)
+"""The headers whose templates take the block that they do the work of: several such kernels can be
+parts of one launch (joined_launch.py)."""
+TENSOR_HEADERS = (
+    "convolution/halo",
+    "convolution/halo_gradient",
+    "convolution/im2col_gradient",
+    "convolution/single_channel",
+    "contract/tiles/tensor",
+    "contract/tiles/wgmma",
+    "contract/tiles/wgmma_bulk",
+)
+"""Those whose templates take the block as well, and cannot be parts of a joined launch."""
+GROUPABLE = (
+    "convolution/halo",
+    "convolution/halo_gradient",
+    "convolution/im2col_gradient",
+    "contract/tiles/tensor",
+)
+"""Those of them whose blocks may be some of a launch (grouped_gemm.py)."""
+DYNAMIC = "extern __shared__ __align__(16) unsigned char dynamic_shared[];"
+PANELS = DYNAMIC.replace("16", "1024")
+"""For wgmma, whose panels begin at multiples of 1024."""
+"""The shared memory whose size a launch gives."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of a kernel: C types and names of the body's inputs, its outputs and, last,
+    the workspace. Those of `inplace` pairs are not `__restrict__`."""
+
+    pointers: Mapping[Value, str]
+    body: Graph
+    inplace: tuple[tuple[int, int], ...] = ()
+    workspace: bool = False
+
+    def types(self, restrict: bool = True) -> tuple[str, ...]:
+        """`restrict` says that no other parameter, and no other block of the launch, has what is
+        read through one: the compiler may then read by way of a cache that sees no writes."""
+        inputs, outputs = ({pair[side] for pair in self.inplace} for side in (0, 1))
+        values = [("const ", v, i in inputs) for i, v in enumerate(self.body.inputs)]
+        values += [("", v, o in outputs) for o, v in enumerate(self.body.outputs)]
+        return tuple(
+            f"{const}{C_TYPES[v.type.dtype]}*{'' if shared or not restrict else ' __restrict__'}"
+            for const, v, shared in values
+        ) + ((f"unsigned char*{' __restrict__' * restrict}",) if self.workspace else ())
+
+    def names(self) -> tuple[str, ...]:
+        names = tuple(self.pointers[v] for v in (*self.body.inputs, *self.body.outputs))
+        return names + (("workspace",) if self.workspace else ())
+
+    def parameters(self, restrict: bool = True) -> tuple[str, ...]:
+        return tuple(f"{t} {n}" for t, n in zip(self.types(restrict), self.names(), strict=True))
+
+
+def kernel_text(
+    symbol: str,
+    signature: Signature,
+    threads: int,
+    lines: Sequence[str],
+    blocks: int = 0,
+    maps: Sequence[str] = (),
+    cluster: int = 1,
+) -> list[str]:
+    """The lines of an `extern "C"` kernel of `threads` per block with `lines` as its body, of which
+    a multiprocessor shall hold at least `blocks` blocks. It takes tensor maps of these names behind
+    its arguments; so many blocks are a `cluster`."""
+    bounds = launch_bounds(threads, blocks)
+    bounds += f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
+    constants = [f"const __grid_constant__ TensorMap {name}" for name in maps]
+    parameters = [*signature.parameters(), *constants]
+    return entry(symbol, bounds, parameters, ["begin_launch();", *lines])
+
+
+def launch_bounds(threads: int, blocks: int) -> str:
+    """The bounds of a kernel of so many threads per block, of which a multiprocessor shall hold at
+    least `blocks` (0: any number); one block of `THREADS` or more is said, as ptxas makes room
+    for two of them otherwise."""
+    said = blocks > 1 or (blocks == 1 and threads >= THREADS)
+    return f"__launch_bounds__({threads}{f', {blocks}' * said})"
+
+
+def entry(symbol: str, bounds: str, parameters: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """The lines of an `extern "C"` kernel of these bounds with `lines` as its body."""
+    return [
+        f'extern "C" __global__ void {bounds}',
+        *wrapped(f"{symbol}(", parameters, ") {"),
+        *(f"  {line}" for line in lines),
+        "}",
+    ]
+
+
+def wrapped(head: str, items: Sequence[str], tail: str) -> list[str]:
+    """`head`, the items with commas, `tail`: on one line if they fit, else on further ones."""
+    indent = " " * (len(head) - len(head.lstrip()) + 4)
+    lines, line = [], head
+    for i, item in enumerate(items):
+        word = item + ("," if i + 1 < len(items) else tail)
+        if len(line) + 1 + len(word) > 96:
+            lines.append(line)
+            line = indent
+        line += word if i == 0 or line == indent else f" {word}"
+    return [*lines, line if items else head + tail]
+
+
+def source(
+    node: KernelNode,
+    headers: Sequence[str],
+    sections: Sequence[Sequence[str]],
+    dynamic: bool = False,
+) -> str:
+    """The text of a kernel's file. It lies within the namespace of the headers, whose functions
+    hide the toolkit's of the same name, and in one of its own, so that files can be joined. What is
+    `dynamic` of shared memory lies outside of both, where it has one name for all."""
+    body = joined_lines(sections)
+    includes = included(headers)
+    panels = any(header.startswith("contract/tiles/wgmma") for header in headers)
+    includes += f"\n\n{PANELS if panels else DYNAMIC}" if dynamic else ""
+    space = f"graphc::{symbol_of(node, 'text')}"
+    return f"{provenance(node)}\n{includes}\n\n{within(space, body)}\n"
+
+
+def joined_lines(sections: Sequence[Sequence[str]]) -> str:
+    """Sections of lines, with an empty line between two."""
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def included(headers: Sequence[str]) -> str:
+    """The directives that include the headers of these names."""
+    return "\n".join(f'#include "cuda/{h}.cuh"' for h in headers)
+
+
+def within(space: str, body: str) -> str:
+    """`body` in a namespace."""
+    return f"namespace {space} {{\n\n{body}\n\n}}  // namespace {space}"
+
+
+def part_space(kernel: Kernel, last: GridLaunch) -> str:
+    """The functions of a kernel's parts, in a namespace of their own; its `Block` is one of the
+    `last` launch."""
+    assert kernel.parts is not None, f"{kernel.name} may be part of a launch"
+    block = f"using Block = PartBlock<{last.block[0]}, {SHARED_BYTES}>;"
+    return within(f"graphc::{kernel.name}_part", f"{block}\n\n{kernel.parts.text}")
+
+
+def provenance(node: KernelNode) -> str:
+    """A comment: the kernel's name, its ops and where in the user's program they come from."""
+    ops = "; ".join(dict.fromkeys(n.op.name for n in node.leaves))
+    text = " ".join(part for part in (f"{node.op.kernel}: {ops}", str(node.where)) if part)
+    return textwrap.fill(text, 98, initial_indent="// ", subsequent_indent="// ")
+
+
+def constant_arrays(program: Program) -> list[str]:
+    """Definitions of a program's constants of more than one element."""
+    lines = []
+    for name, array in program.arrays.items():
+        dtype = dtype_name(array.dtype)
+        items = ", ".join(memory_literal(x, dtype) for x in np.ravel(array))
+        lines.append(f"__device__ const {C_TYPES[dtype]} {name}[] = {{{items}}};")
+    return lines
+
+
+def loads_first(
+    program: Program, names: Sequence[str], argument: str, define: Callable[[Program], list[str]]
+) -> tuple[list[str], list[str]]:
+    """The type `Loads` of what an element's plain loads give, and the end of a call with two
+    functors of `argument`: one loads, the other does the rest. `define` gives the definitions of
+    the indices that a program uses."""
+    loads, rest = loads_apart(program)
+    results = [r for s in loads.statements for r in s.results]
+    registers = ", ".join(r.name for r in results)
+    unpacked = [f"const auto [{registers}] = loads;"] if results else []
+    fields = [f"  vec<{C_TYPES[r.dtype]}> {r.name};" for r in results]
+    first, second = loads.lines(names, "1"), rest.lines(names, "1")
+    functors = [
+        f"    [&]({argument}) {{",
+        *(f"      {line}" for line in (*define(loads), *first, f"return Loads{{{registers}}};")),
+        "    },",
+        f"    [&]({argument}, const Loads& loads) {{",
+        *(f"      {line}" for line in (*unpacked, *define(rest), *second)),
+        "    });",
+    ]
+    return ["struct Loads {", *fields, "};"], functors
+
+
+def loads_apart(program: Program) -> tuple[Program, Program]:
+    """The loads that depend on nothing that is computed, and the rest."""
+    loads = program.only(lambda s: isinstance(s, Load) and not s.operands)
+    return loads, program.only(lambda s: s not in loads.statements)
+
+
+def decomposed(
+    whole: str, names: Sequence[str], extents: Sequence[int], index: str, used: Collection[str]
+) -> list[str]:
+    """Definitions of the indices `names`, of these extents, from the linear index `whole`; only of
+    those that are `used`."""
+    size, step = math.prod(extents), math.prod(extents)
+    definitions = []
+    for name, extent in zip(names, extents, strict=True):
+        first, step = step == size, step // max(extent, 1)
+        text = f"{whole} / {step}" if step > 1 else whole
+        if name in used:
+            definitions.append(f"const {index} {name} = {text if first else f'{text} % {extent}'};")
+    return definitions
+
+
+def memory_order(values: Collection[Value]) -> tuple[int, ...]:
+    """The axes of values of one shape, slowest first as most of their bytes lie in memory."""
+    bytes_of: dict[tuple[int, ...], int] = {}
+    for value in values:
+        order = value.type.layout.order(value.type.rank)
+        bytes_of[order] = bytes_of.get(order, 0) + value.type.nbytes
+    return max(bytes_of, key=lambda order: bytes_of[order])
+
+
+def index_type(body: Graph) -> str:
+    """The C++ type of element indices and offsets in a kernel of `body`. A thread past the end may
+    compute an index beyond the last one: int has room for that."""
+    values = (*body.inputs, *(v for n in body.nodes for v in n.outputs))
+    return "int" if all(v.type.size < 2**30 for v in values) else "int64_t"
+
+
+class Played(Enum):
+    """How a launch is played: by a kernel of its own, as part of a joined launch, or as either."""
+
+    ALONE = auto()
+    JOINED = auto()
+    EITHER = auto()
+
+
+class Launches:
+    """The launches of a kernel, one after another, each of a function of the same parameters."""
+
+    def __init__(
+        self,
+        node: KernelNode,
+        pointers: Mapping[Value, str],
+        workspace: int = 0,
+        inplace: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        self.node, self.workspace, self.inplace = node, workspace, inplace
+        self._signature = Signature(pointers, node.body, inplace, workspace > 0)
+        self._own: list[tuple[Any, ...]] = []
+        self._parts: list[list[str]] = []
+        self._grids: list[tuple[GridLaunch, int, Played]] = []
+        self._counters: list[tuple[str, Played]] = []
+
+    def add(
+        self,
+        lines: Sequence[str],
+        blocks: int,
+        part: str = "kernel",
+        splits: int = 1,
+        threads: int = THREADS,
+        resident: int = 0,
+        shared: int = 0,
+        owned: tuple[int, ...] = (),
+        maps: Mapping[str, TensorMap] = MappingProxyType({}),
+        cluster: int = 1,
+        played: Played = Played.EITHER,
+    ) -> None:
+        """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
+        shall hold at least `resident`; `shared` bytes are `dynamic_shared`; `owned` as of
+        `GridLaunch`; `maps` by the names of parameters. So many blocks are a `cluster`. What is
+        `played` in one way alone has others in its place for the other way, of the same bits."""
+        symbol = symbol_of(self.node, part)
+        if played is not Played.JOINED:
+            own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
+            self._own.append(own)
+        if played is not Played.ALONE:
+            parameters = ("const Own& block", *self._signature.parameters(restrict=False))
+            head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
+            self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
+        grid, block = (blocks, splits, 1), (threads, 1, 1)
+        launch = GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),))
+        self._grids.append((launch, resident, played))
+
+    def counters(self, count: int, played: Played = Played.EITHER) -> str:
+        """The name of new counters, of tickets that the blocks of one launch that is so `played`
+        draw (tickets.cuh). They are variables of the kernel's file: no launch of another file has
+        them, and those of one file must not be at once."""
+        name = f"counters{len(self._counters) or ''}"
+        self._counters.append((f"__device__ unsigned {name}[{count}];", played))
+        return name
+
+    def through_patches(self, patches: tuple[int, int], multiple: int = 1) -> None:
+        """Say of the last launch that its blocks go through `patches` and, as part of another, are
+        to be played by a `multiple` of so many blocks."""
+        launch, resident, played = self._grids[-1]
+        launch = replace(launch, patches=patches, multiple=multiple)
+        self._grids[-1] = launch, resident, played
+
+    def hold(self, lines: Sequence[str], type: str) -> None:
+        """Let `lines` make what block number `block` of the last launch may hold, a `Held`."""
+        symbol = f"{self._grids[-1][0].symbol}_hold"
+        parameters = ("Held& held", "unsigned block", *self._signature.parameters(restrict=False))
+        head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
+        self._parts.append([f"using Held = {type};", *head, *(f"  {x}" for x in lines), "}"])
+
+    def kernel(
+        self,
+        headers: Sequence[str],
+        sections: Sequence[Sequence[str]],
+        flops: int = 0,
+        choice: str = "",
+        note: str = "",
+        block: str = "WholeBlock",
+    ) -> Kernel:
+        """The kernel, whose text has `sections` before its functions, the first of which may say
+        what a `block` of this type does. Whole ones that draw no tickets can be parts of a
+        launch."""
+        alone = [x for x, _, played in self._grids if played is not Played.JOINED]
+        op, dynamic = self.node.op, any(launch.shared_bytes for launch in alone)
+        pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
+        headers = [*headers, "shared/window"] if pools and headers else headers
+        parts, kind, given = None, [], []
+        plain = block == "WholeBlock" and all(p is Played.ALONE for _, p in self._counters)
+        if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
+            text = joined_lines([*sections, *self._parts])
+            within = [(x, resident) for x, resident, p in self._grids if p is not Played.ALONE]
+            others = tuple(x for x, _ in within) if self._counters else ()
+            parts = Parts(tuple(headers), text, tuple(r for _, r in within), others)
+        if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
+            kind, given = [f"using Block = {block};"], ["const Block block;"]
+        functions = (
+            kernel_text(symbol, signature, threads, [*given, *lines], *rest)
+            for symbol, signature, threads, lines, *rest in self._own
+        )
+        whole = [kind, [line for line, _ in self._counters], *sections, *functions]
+        return Kernel(
+            op.kernel,
+            op.template,
+            source(self.node, headers, whole, dynamic),
+            phases=(),
+            workspace=self.workspace,
+            flops=flops,
+            bytes=moved_bytes(self.node),
+            inplace=self.inplace,
+            launches=tuple(alone),
+            parts=parts,
+            choice=choice,
+            note=note,
+            draws=bool(self._counters),
+        )
+
+
+def symbol_of(node: KernelNode, part: str = "kernel") -> str:
+    """The name of a kernel of the node. It always says which part it is: a kernel that is called
+    `exp` must not be taken for the function."""
+    return f"{identifier(node.op.kernel)}_{part}"

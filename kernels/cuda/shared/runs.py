@@ -1,0 +1,205 @@
+"""Pointwise bodies whose threads do runs of neighbours, which move between memory and registers as
+one access of up to 16 bytes. What does not vary along a run is read and computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from graphc.ir import Value
+from graphc.kernels.program.access import Access
+from graphc.kernels.program.body.statement import (
+    Address,
+    Call,
+    Load,
+    Program,
+    Register,
+    Statement,
+    Store,
+)
+from graphc.kernels.program.body.window import WINDOWS
+from graphc.kernels.program.parts import Part
+from graphc.ops.pointwise.logic import C_TYPES
+
+RUN = 4
+"""Elements of a run: 16 bytes of float32."""
+NARROW_RUN = 8
+"""Where some elements have at most two bytes: 16 bytes of float16, two times as many of float32."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """`once` holds what is the same for all elements of a run of `length` along the last axis of a
+    part, `each` what differs. Memory of `each` begins a run at a multiple of its size."""
+
+    length: int
+    once: Program
+    each: Program
+    used: Mapping[str, Value]
+
+    @property
+    def vectors(self) -> list[Load]:
+        """The loads of a vector that is not aligned."""
+        statements = self.each.statements
+        inner = max(d for s in statements for a in s.accesses for d in range(len(a.strides)))
+        loads = [s for s in statements if isinstance(s, Load)]
+        return [s for s in loads if _is_vector(s, inner) and not self._whole(s, inner)]
+
+    def lines(
+        self,
+        names: list[str],
+        index: str,
+        define: Callable[[Program], list[str]],
+        given: str = "",
+        last: Sequence[str] = (),
+        vectors: str = "",
+    ) -> list[str]:
+        """The statements of the run at the indices `names` of its first element. `define` gives
+        the definitions of those of the indices that a program uses; `given` is a statement that
+        comes first for element `step`, `last` are some that come last. `vectors` names a struct
+        that has the elements of vectors that are not aligned."""
+        inner = len(names) - 1
+        loads = [s for s in self.each.statements if isinstance(s, Load) and self._whole(s, inner)]
+        stores = [s for s in self.each.statements if isinstance(s, Store) and self._whole(s, inner)]
+        runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
+        lane = [*names[:-1], "lane"]
+        known = {id(s): f"{vectors}.{s.results[0].name}" for s in self.vectors if vectors}
+        whole = Program((*self.once.statements, *self.each.statements), {}, {})
+        lines = [*define(whole), *self.once.lines(names, "1")]
+        lines += [call_of_run(s, names, self.length) for s in self.each.statements if _calls(s)]
+        for load in loads:
+            kind, place = self._memory(load, names)
+            lines.append(
+                f"const auto {runs[id(load)]} = *reinterpret_cast<const {kind}*>({place});"
+            )
+        lines += [f"{self._memory(store, names)[0]} {runs[id(store)]};" for store in stores]
+        lines += ["#pragma unroll", f"for (int step = 0; step < {self.length}; step++) {{"]
+        alone = self.each.only(lambda s: id(s) not in {*runs, *known} and not _calls(s))
+        if alone.used(lane) & {"lane"}:
+            lines.append(f"  const {index} lane = {names[-1]} + step;")
+        lines += [f"  {given}"] if given else []
+        for statement in self.each.statements:
+            name = known.get(id(statement)) or runs.get(id(statement), "")
+            lines.append(f"  {_step(statement, name, lane)}")
+        lines += [*(f"  {line}" for line in last), "}"]
+        for store in stores:
+            kind, place = self._memory(store, names)
+            lines.append(f"*reinterpret_cast<{kind}*>({place}) = {runs[id(store)]};")
+        return lines
+
+    def _whole(self, statement: Statement, inner: int) -> bool:
+        """Whether a load or store is of aligned runs; else it is one of each element."""
+        address = _address(statement)
+        known = address.pointer in self.used
+        return known and aligned(address.access, self.used[address.pointer], inner, self.length)
+
+    def _memory(self, statement: Statement, names: list[str]) -> tuple[str, str]:
+        """The type and the address of what a load or store moves."""
+        address = _address(statement)
+        element = C_TYPES[self.used[address.pointer].type.dtype]
+        assert address.access is not None
+        return f"Run<{element}, {self.length}>", f"{address.pointer} + {address.access.text(names)}"
+
+
+def runs_of(
+    part: Part, program: Program, shortest: bool = False, tails: bool = False
+) -> Runs | None:
+    """How `program` goes through `part` in runs, of `RUN` elements if the `shortest` are wanted;
+    None where memory is not read and written in whole aligned ones. Where `tails` are allowed, as
+    what is behind the last whole run is done apart, so are loads of a vector that is not aligned,
+    of which an element is read at a time."""
+    inner = part.domain.rank - 1
+    if inner < 0:
+        return None
+    once, each = program.split(frozenset(range(inner)))
+    moves = [s for s in each.statements if _moves(s)]
+    calls = [s for s in each.statements if not _moves(s) and s.pointers]
+    used = part.used
+    if not all(_address(s).access and _address(s).pointer in used for s in moves):
+        return None
+    sizes = {used[_address(s).pointer].type.numpy_dtype.itemsize for s in moves}
+    long = min(sizes) <= 2 and max(sizes) <= 4 and not shortest
+    for length in (NARROW_RUN, RUN) if long else (RUN,):
+        extent = part.domain.extents[inner]
+        if (
+            (extent % length == 0 or (tails and extent > length))
+            and all(
+                aligned(a.access, used[a.pointer], inner, length)
+                or (tails and _is_vector(s, inner))
+                for s in moves
+                for a in (_address(s),)
+            )
+            and all(makes_runs(s, used, inner, length) for s in calls)
+        ):
+            return Runs(length, once, each, used)
+    return None
+
+
+def aligned(access: Access | None, value: Value, inner: int, length: int) -> bool:
+    """Whether neighbours along the axis `inner` are so in memory, and runs begin at multiples of
+    `length` elements. So must the value itself, which may be a slice of a loop's stack."""
+    if access is None or access.divisor != 1 or access.strides[inner] != 1:
+        return False
+    starts = (value.type.size, access.offset, *access.strides[:inner])
+    return not any(start % length for start in starts)
+
+
+def _is_vector(statement: Statement, inner: int) -> bool:
+    """Whether it loads neighbours along the axis `inner` that are the same for all others."""
+    access = _address(statement).access
+    if not isinstance(statement, Load) or access is None or access.divisor != 1:
+        return False
+    return access.strides[inner] == 1 and not any(access.strides[:inner])
+
+
+def makes_runs(statement: Statement, values: Mapping[str, Value], inner: int, length: int) -> bool:
+    """Whether a statement is a call for windows that makes elements of `length` neighbours along
+    the axis `inner` at once: those have the same pixels, and whole aligned runs in memory."""
+    if not isinstance(statement, Call) or statement.function not in WINDOWS:
+        return False
+    for a in statement.arguments:
+        if isinstance(a, Address):
+            if a.pointer not in values or not aligned(a.access, values[a.pointer], inner, length):
+                return False
+        elif isinstance(a, Access) and a.strides[inner]:
+            return False
+    return not any(step % length for step in statement.steps)
+
+
+def call_of_run(call: Statement, names: Sequence[str], length: int) -> str:
+    """The statement that makes a run of a call's results, at the indices `names` of its first."""
+    results = tuple(Register(f"{r.name}run", "auto") for r in call.results)
+    return replace(call, results=results).text(names, str(length))
+
+
+def element_of_run(call: Statement) -> str:
+    """The statements that take element `step` of what `call_of_run` has made."""
+    taken = (f"vec<{C_TYPES[r.dtype]}> {r.name} = {r.name}run.at[step];" for r in call.results)
+    return " ".join(f"const {text}" for text in taken)
+
+
+def _calls(statement: Statement) -> bool:
+    """Whether it is a call that makes a run, as all do that read memory."""
+    return isinstance(statement, Call) and bool(statement.pointers)
+
+
+def _moves(statement: Statement) -> bool:
+    return isinstance(statement, Load | Store)
+
+
+def _address(statement: Statement) -> Address:
+    """The memory that a load or store moves; without an offset where a condition guards it."""
+    return next(a for a in statement.arguments if isinstance(a, Address))
+
+
+def _step(statement: Statement, run: str, lane: list[str]) -> str:
+    """A statement of one element, in the loop over `run`."""
+    if _calls(statement):
+        return element_of_run(statement)
+    if isinstance(statement, Load) and run:
+        ((name, dtype),) = statement.results
+        return f"const vec<{C_TYPES[dtype]}> {name} = load<1, 0>({run}.at + step);"
+    if isinstance(statement, Store) and run:
+        (value,) = (a for a in statement.arguments if not isinstance(a, Address))
+        return f"store<1, 0>({run}.at + step, {value});"
+    return statement.text(lane, "1")

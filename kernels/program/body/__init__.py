@@ -1,0 +1,1 @@
+"""A body as straight-line code: statements over registers, names, literals, special ops."""

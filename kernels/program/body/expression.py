@@ -1,0 +1,195 @@
+"""Turning a body graph into straight-line code: statements over registers, each written once.
+
+`Walk` goes from a wanted value at an index of the domain up to the body's inputs and composes
+index maps on the way: views cost nothing, operands are read where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from graphc.ir import Graph, Node, Type, Value
+from graphc.kernels.program.access import (
+    Access,
+    Domain,
+    Place,
+    broadcast_places,
+    linear_index,
+    memory_access,
+    place_of,
+)
+from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.special import SPECIAL
+from graphc.kernels.program.body.statement import Formula, Function, Literal, Masked
+from graphc.kernels.program.body.writer import Guards, Places, Writer
+from graphc.kernels.program.pieces import Piece
+from graphc.ops.base import Affine, Array, Pointwise, Source, View
+from graphc.ops.pointwise.logic import C_TYPES
+
+
+class Walk(Writer):
+    """Collects the statements that compute values of `body` at indices of `domain`.
+
+    `pointers` names the memory of the body's inputs and of the outputs to be stored. `inputs` are
+    further values that lie in memory.
+    """
+
+    def __init__(
+        self,
+        body: Graph,
+        domain: Domain,
+        pointers: Mapping[Value, str],
+        names: Names | None = None,
+        inputs: Iterable[Value] = (),
+    ) -> None:
+        super().__init__(domain, pointers, names)
+        self.body = body
+        self._given: dict[Value, dict[Places, str]] = {}
+        self._more_inputs = frozenset(inputs)
+
+    def _in_memory(self, value: Value) -> bool:
+        return value in self.body.input_set or value in self._more_inputs
+
+    def value(self, value: Value, places: Places, guards: Guards = ()) -> str:
+        if value in self._given:
+            at = self._settled(value, places)
+            assert at in self._given[value], f"{value} is read at {at}"
+            return self._given[value][at]
+        key = (value, places, guards)
+        if key not in self._known:
+            if self._in_memory(value):
+                self._known[key] = self.load(value, value.type, places, guards)
+            else:
+                self._compute(self.body.producers[value], value, places, guards)
+        return self._known[key]
+
+    def give(
+        self,
+        value: Value,
+        places: Places,
+        register: str,
+        axes: frozenset[int] | None = None,
+    ) -> None:
+        """Say that `value` at `places`, and nowhere else that was not said, is in `register`
+        already, which varies along `axes`, or all."""
+        self._given.setdefault(value, {})[self._settled(value, places)] = register
+        self.axes[register] = frozenset(range(self.domain.rank)) if axes is None else axes
+
+    def forget(self, but: frozenset[int] | None) -> None:
+        """Compute anew from here on what depends on domain axes other than `but`; None: all."""
+        known = self._known.items()
+        self._known = {k: r for k, r in known if but is not None and self.axes[r] <= but}
+
+    def _settled(self, value: Value, places: Sequence[Place]) -> Places:
+        """`places` of `value` without the indices that are always 0: of an axis of one element all
+        are, where a guard leaves out the others."""
+        extents = self.domain.extents
+        return tuple(
+            Place(
+                tuple(c * (n > 1) for c, n in zip(p.coefficients, extents, strict=True)),
+                p.offset, p.divisor,
+            )
+            if own > 1
+            else self.domain.constant(0)
+            for p, own in zip(places, value.type.shape, strict=True)
+        )  # fmt: skip
+
+    def store_all(self, wanted: Sequence[tuple[Value, Piece]]) -> None:
+        """Store pieces of outputs; all are computed first, so that any may overwrite an input."""
+        registers = [self.value(piece.value, piece.source) for _, piece in wanted]
+        for (value, piece), register in zip(wanted, registers, strict=True):
+            self.store(value, piece.target, register)
+
+    def source(self, value: Value, places: Places) -> tuple[Value, Type, Places]:
+        if self._in_memory(value):
+            return value, value.type, places
+        node = self.body.producers[value]
+        (inner,) = node.inputs
+        if node.op.converts_reads:
+            return self.source(inner, places)
+        assert isinstance(node.op, View), f"{node.op.name} of {value} is not read in place"
+        index = node.op.index(inner.type)
+        if index is not None:
+            return self.source(inner, self._through(index, places))
+        return self._reshaped(value, inner), value.type, places
+
+    def address(self, value: Value, places: Places) -> Access:
+        """Where the elements of `value`, a view of an input, lie in the input's memory."""
+        _, type, inner = self.source(value, places)
+        return memory_access(type, inner, self.domain)
+
+    def _reshaped(self, value: Value, inner: Value) -> Value:
+        """The input that is read as if it had the shape of `value`: a reshape moves nothing."""
+        while not self._in_memory(inner):
+            node = self.body.producers[inner]
+            affine = node.op.name == "reshape" or node.op.converts_reads
+            assert affine, f"a reshape of {node.op.name} is not affine"
+            (inner,) = node.inputs
+        assert inner.type.layout.axis is None, f"a reshape of {inner.type} moves elements"
+        return inner
+
+    def _through(self, index: Sequence[Affine], places: Sequence[Place]) -> Places:
+        return tuple(place_of(a, places, self.domain.rank) for a in index)
+
+    def _compute(self, node: Node, value: Value, places: Places, guards: Guards) -> None:
+        """Put the register of `value` at (places, guards) into `_known`."""
+        op = node.op
+        if op.name in SPECIAL:
+            registers = SPECIAL[op.name](self, node, places, guards)
+            for output, register in zip(node.outputs, registers, strict=True):
+                self._known[output, places, guards] = register
+            return
+        if isinstance(op, View):
+            register = self._view(node, value, places, guards)
+        elif isinstance(op, Source):
+            register = self._constant(value, op.reference()[0], places)
+        else:
+            assert isinstance(op, Pointwise), f"{op.name} is not part of a pointwise body"
+            register = self._pointwise(op, node, value, places, guards)
+        self._known[value, places, guards] = register
+
+    def _view(self, node: Node, value: Value, places: Places, guards: Guards) -> str:
+        (inner,) = node.inputs
+        index = node.op.index(inner.type)
+        if index is not None:
+            return self.value(inner, self._through(index, places), guards)
+        return self.load(self._reshaped(value, inner), value.type, places, guards)
+
+    def _constant(self, value: Value, array: Array, places: Sequence[Place]) -> str:
+        dtype = value.type.dtype
+        if array.size == 1:
+            return self.constant(value.name, dtype, array.reshape(())[()])
+        pointer = self.names.fresh(value.name, "data")
+        self.arrays[pointer] = array
+        access = linear_index(value.type.shape, places, self.domain)
+        return self._load(value.name, dtype, pointer, access, Literal("true"))
+
+    def _pointwise(
+        self,
+        op: Pointwise,
+        node: Node,
+        value: Value,
+        places: Places,
+        guards: Guards,
+    ) -> str:
+        shape = value.type.shape
+        operands = [
+            self.value(v, broadcast_places(v.type.shape, shape, places, self.domain), guards)
+            for v in node.inputs
+        ]
+        dtype, formula = value.type.dtype, _formula(op, node)
+        return self.compute(value.name, dtype, formula, *operands, operations=op.operations)
+
+
+def _formula(op: Pointwise, node: Node) -> Formula:
+    dtypes, dtype = [v.type.dtype for v in node.inputs], node.output.type.dtype
+    if op.name in ("cast", "widen"):
+        return _cast(dtypes[0], dtype)
+    return Masked(op) if dtype == "bool" and any(d != "bool" for d in dtypes) else op
+
+
+def _cast(source: str, target: str) -> Function:
+    """A conversion: booleans are masks, not numbers."""
+    if target == "bool":
+        return Function() if source == "bool" else Function("to_bool")
+    return Function("from_bool" if source == "bool" else "convert", (C_TYPES[target],))

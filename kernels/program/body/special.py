@@ -1,0 +1,148 @@
+"""The ops of a body that are more than an expression: elements from one of several inputs or
+none (pad, concat), indices (iota, Philox), places named by data (take), and windows.
+
+Each function emits the statements of one node at `places` under `guards` and returns the register
+of each output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphc.ir import Node
+from graphc.kernels.program.access import Guard, Place, inside, linear_index, place_access, place_of
+from graphc.kernels.program.body.literals import splat
+from graphc.kernels.program.body.statement import Address, Function, Literal
+from graphc.kernels.program.body.window import WINDOWS, strides, window
+from graphc.kernels.program.body.writer import Guards, Places, Writer
+from graphc.ops.base import Affine
+from graphc.ops.pointwise.logic import C_TYPES
+
+
+def iota(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The index along the op's axis."""
+    op: Any = node.op
+    access = place_access(places[op.axis], walk.domain)
+    dtype = node.output.type.dtype
+    iota = Function("iota", (C_TYPES[dtype], access.lane_stride, access.divisor))
+    return (walk.compute(node.output.name, dtype, iota, access, operations=0),)
+
+
+def philox_uniform(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """A uniform number keyed by the op's seed and number, counted by step and element index."""
+    op: Any = node.op
+    step = walk.value(node.inputs[0], (), guards)
+    access = linear_index(node.output.type.shape, places, walk.domain)
+    lanes = (access.lane_stride, access.divisor)
+    key = Literal(f"{int(op.seed) & 0xFFFFFFFF}u"), Literal(f"{op.number}u")
+    results = [(node.output.name, "f32")]
+    return walk.call(results, "philox_uniform", lanes, *key, step, access, live=False)
+
+
+def pad(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The input's element, or the op's value where there is none."""
+    op: Any = node.op
+    x = node.inputs[0]
+    name, dtype = node.output.name, x.type.dtype
+    inner: list[Place] = []
+    added: list[Guard] = []
+    for d, place in enumerate(places):
+        gap = op.interior[d] + 1
+        shifted = place_of(Affine((1,), -op.low[d]), (place,), walk.domain.rank)
+        shifted = Place(shifted.coefficients, shifted.offset, shifted.divisor * gap)
+        verdict = inside(shifted, x.type.shape[d], walk.domain)
+        if verdict is False:
+            return (walk.constant(name, dtype, op.value),)
+        if isinstance(verdict, Guard):
+            added.append(verdict)
+        inner.append(shifted)
+    whole = guards + tuple(g for g in added if g not in guards)
+    register = walk.value(x, tuple(inner), whole)
+    if not added:
+        return (register,)
+    condition = walk.condition(tuple(added))
+    outside = Literal(splat(op.value, dtype))
+    return (walk.compute(name, dtype, Function("select"), condition, register, outside),)
+
+
+def concat(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The element of the one input that has it."""
+    op: Any = node.op
+    dtype, start = node.output.type.dtype, 0
+    candidates: list[tuple[Guard | None, str]] = []
+    for value in node.inputs:
+        extent = value.type.shape[op.axis]
+        place = place_of(Affine((1,), -start), (places[op.axis],), walk.domain.rank)
+        start += extent
+        at = (*places[: op.axis], place, *places[op.axis + 1 :])
+        verdict = inside(place, extent, walk.domain)
+        if isinstance(verdict, Guard):
+            # Exactness is the business of the guard that brought the divisor.
+            whole = guards if verdict in guards else (*guards, verdict)
+            candidates.append((verdict, walk.value(value, at, whole)))
+        elif verdict:
+            candidates.append((None, walk.value(value, at, guards)))
+    result = candidates.pop()[1]
+    for guard, register in reversed(candidates):
+        assert guard is not None
+        operands = (walk.condition((guard,)), register, result)
+        result = walk.compute(node.output.name, dtype, Function("select"), *operands)
+    return (result,)
+
+
+def take(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The table's element at the index that the second input names along the op's axis."""
+    op: Any = node.op
+    indices = node.inputs[1]
+    last = op.axis + indices.type.rank
+    index = walk.value(indices, places[op.axis : last], guards)
+    return _taken(walk, node, op.axis, index, places[: op.axis], places[last:], guards)
+
+
+def _taken(
+    walk: Writer, node: Node, axis: int, index: str, before: Places, after: Places, guards: Guards
+) -> tuple[str, ...]:
+    """The element of the node's first input at the register `index` along `axis`."""
+    table = node.inputs[0]
+    lane = walk.domain.lane
+    uniform = lane is None or lane not in walk.axes[index]
+    pointer, accesses = strides(walk, table, (*before, None, *after))
+    extent = table.type.shape[axis]
+    base, stride = accesses[0], accesses[1].offset
+    shape = (base.lane_stride, base.divisor, stride, extent, str(uniform).lower())
+    condition = walk.condition(guards) if guards else Literal("true")
+    results = [(node.output.name, table.type.dtype)]
+    return walk.call(results, "take", shape, condition, Address(pointer), base, index)
+
+
+def take_along_axis(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The table's element at the index that the second input holds for this very element."""
+    op: Any = node.op
+    index = walk.value(node.inputs[1], places, guards)
+    return _taken(walk, node, op.axis, index, places[: op.axis], places[op.axis + 1 :], guards)
+
+
+def searchsorted(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+    """The place of an element of the second input in the row of the first."""
+    op: Any = node.op
+    table, values = node.inputs
+    register = walk.value(values, places, guards)
+    pointer, (base, step) = strides(walk, table, (*places[:-1], None))
+    right, extent = str(op.right).lower(), table.type.shape[-1]
+    shape = (base.lane_stride, base.divisor, step.offset, extent, right)
+    condition = walk.condition(guards) if guards else Literal("true")
+    results = [(node.output.name, "i64")]
+    return walk.call(results, "search", shape, condition, Address(pointer), base, register)
+
+
+SPECIAL: Mapping[str, Callable[[Writer, Node, Places, Guards], tuple[str, ...]]] = {
+    "iota": iota,
+    "philox_uniform": philox_uniform,
+    "pad": pad,
+    "concat": concat,
+    "take": take,
+    "take_along_axis": take_along_axis,
+    "searchsorted": searchsorted,
+    **dict.fromkeys(WINDOWS, window),
+}

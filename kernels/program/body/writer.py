@@ -1,0 +1,132 @@
+"""Statements over registers, appended one after another: what a walk writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphc.ir import Type, Value
+from graphc.kernels.program.access import Access, Domain, Guard, Place, memory_access
+from graphc.kernels.program.body.literals import splat
+from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.statement import (
+    Address,
+    Argument,
+    Call,
+    Compute,
+    Formula,
+    Function,
+    Literal,
+    Load,
+    Program,
+    Register,
+    Statement,
+    Store,
+)
+from graphc.ops.base import Array
+
+Places = tuple[Place, ...]
+Guards = tuple[Guard, ...]
+
+
+class Writer:
+    """Statements at indices of `domain`. `pointers` names the memory of values."""
+
+    def __init__(self, domain: Domain, pointers: Mapping[Value, str], names: Names | None) -> None:
+        self.domain, self.pointers = domain, pointers
+        self.names = names or Names(pointers.values())
+        self.arrays: dict[str, Array] = {}
+        self.axes: dict[str, frozenset[int]] = {}
+        self._statements: list[Statement] = []
+        self._known: dict[object, str] = {}
+
+    def value(self, value: Value, places: Places, guards: Guards = ()) -> str:
+        """The register that holds `value` at `places`; anything where a guard does not pass."""
+        raise NotImplementedError
+
+    def source(self, value: Value, places: Places) -> tuple[Value, Type, Places]:
+        """The body input that `value` is a view of, as what type it is read, and where."""
+        raise NotImplementedError
+
+    def taken(self) -> Program:
+        """The statements since the last call."""
+        statements, self._statements = tuple(self._statements), []
+        own = (register.name for s in statements for register in s.results)
+        return Program(statements, self.arrays, {name: self.axes[name] for name in own})
+
+    def store(self, value: Value, places: Sequence[Place], register: str) -> None:
+        """Write `register` to the output `value`, at `places`."""
+        address = Address(self.pointers[value], memory_access(value.type, places, self.domain))
+        lanes = value.type.layout.axis is not None and self.domain.lane is not None
+        self._statements.append(Store((), (address, register), lanes))
+
+    def compute(
+        self, name: str, dtype: str, formula: Formula, *operands: Argument, operations: int = 1
+    ) -> str:
+        """Append a formula of one register; its name."""
+        return self._append(Compute(self._fresh((name, dtype)), operands, formula, operations))[0]
+
+    def compute_all(
+        self, results: Sequence[tuple[str, str]], formula: Formula, *operands: Argument
+    ) -> tuple[str, ...]:
+        """Append a formula of several registers, given as (name, dtype); their names."""
+        return self._append(Compute(self._fresh(*results), operands, formula))
+
+    def call(
+        self,
+        results: Sequence[tuple[str, str]],
+        function: str,
+        settings: Sequence[object],
+        *arguments: Argument,
+        live: bool = True,
+        taps: int = 1,
+        steps: tuple[int, ...] = (),
+    ) -> tuple[str, ...]:
+        """Append a call; the names of its registers, which are given as (name, dtype)."""
+        made = self._fresh(*results)
+        return self._append(Call(made, arguments, function, tuple(settings), live, taps, steps))
+
+    def _fresh(self, *results: tuple[str, str]) -> tuple[Register, ...]:
+        return tuple(Register(self.names.fresh(name), dtype) for name, dtype in results)
+
+    def _append(self, statement: Statement) -> tuple[str, ...]:
+        self._statements.append(statement)
+        accesses, registers = statement.accesses, tuple(r.name for r in statement.results)
+        axes = {d for a in accesses for d, s in enumerate(a.strides) if s}
+        if self.domain.lane is not None and any(a.lane_stride for a in accesses):
+            axes.add(self.domain.lane)
+        depends = frozenset(axes.union(*(self.axes[r] for r in statement.operands)))
+        self.axes.update(dict.fromkeys(registers, depends))
+        return registers
+
+    def load(self, value: Value, type: Type, places: Sequence[Place], guards: Guards) -> str:
+        """A register with the memory of the body input `value`, seen as a `type`, at `places`."""
+        access = memory_access(type, places, self.domain)
+        condition = self.condition(guards) if guards or access.divisor != 1 else None
+        return self._load(value.name, type.dtype, self.pointers[value], access, condition)
+
+    def _load(
+        self, name: str, dtype: str, pointer: str, access: Access, condition: Argument | None
+    ) -> str:
+        plain = (Address(pointer, access),)
+        arguments = plain if condition is None else (condition, Address(pointer), access)
+        return self._append(Load(self._fresh((name, dtype)), arguments))[0]
+
+    def condition(self, guards: Sequence[Guard]) -> str:
+        """A register that says where all of `guards` pass: bool, or a mask if lanes differ."""
+        whole = ""
+        for i, guard in enumerate(guards):
+            key = ("guard", guard)
+            if key not in self._known:
+                a = guard.access
+                inside = Function("inside", (a.lane_stride, guard.high, a.divisor))
+                self._known[key] = self.compute("inside", "auto", inside, a, operations=0)
+            one, joint = self._known[key], ("guards", tuple(guards[: i + 1]))
+            if whole and joint not in self._known:
+                self._known[joint] = self.compute("inside", "auto", Function("both"), whole, one)
+            whole = self._known[joint] if whole else one
+        return whole
+
+    def constant(self, name: str, dtype: str, number: object) -> str:
+        """A register that holds `number` in every lane."""
+        literal = Literal(splat(number, dtype))
+        return self.compute(name, dtype, Function(), literal, operations=0)

@@ -1,0 +1,1 @@
+"""Compilers, their cache, and the shared objects that they make."""

@@ -1,0 +1,277 @@
+"""The cache of what compilers made: a folder for each kind of it, in `config.cache_dir()`.
+
+Who can write there decides what code runs here. So the folders are made for their user alone, and
+a folder or file that belongs to another user, or that others may write, is refused. What is loaded
+ends in the keys that it was built for and a digest of all before it: a file that was cut short or
+changed, or that lies in another's place, is seen and built again. Files come into place by
+renaming, so any number of processes may build the same thing. When the cache grows beyond
+GRAPHC_CACHE_LIMIT, what was used the longest ago is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphc.base.config import cache_dir, cache_limit, compile_seconds
+from graphc.base.errors import CompileError
+
+KINDS = ("cpu", "cuda", "sim", "choices", "plans")
+OURS = re.compile(r"(.+-)?[0-9a-f]{32}\.(so|cpp|cu|cubin|log|choice|plan)")
+"""The names of the files that are made here."""
+
+_SCRATCH = "building-"
+_DIGEST = hashlib.sha256().digest_size
+_LENGTH = 4
+"""Bytes that say how long the keys are."""
+_HOUR = 3600.0
+
+
+@contextlib.contextmanager
+def opened(kind: str) -> Iterator[Path]:
+    """The folder of that kind, which exists and is its user's alone. Raises CompileError for one
+    that is not, and for errors of writing there."""
+    folder = cache_dir() / kind
+    try:
+        for path in (folder.parent, folder):
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(mode=0o700, parents=True)
+            status = path.stat()
+            if not stat.S_ISDIR(status.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            _refuse_others(path, status)
+        yield folder
+        _tidy()
+    except OSError as error:
+        raise CompileError(
+            f"cannot write the cache of compiled kernels in {folder}: {error.strerror}; "
+            "make room there, or let GRAPHC_CACHE_DIR name another folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """A folder to build in, removed at the end; that of a killed process is removed later."""
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as made:
+        yield Path(made)
+
+
+def place(content: bytes, target: Path) -> Path:
+    """Put a file into the cache, at once and readable by its user alone; its path."""
+    with scratch(target.parent) as folder:
+        written = folder / "written"
+        written.write_bytes(content)
+        written.chmod(0o600)
+        return written.replace(target)
+
+
+def sealed(body: bytes, keys: Iterable[str]) -> bytes:
+    """`body` with the keys that it was built for, and the digest of both, behind it."""
+    text = " ".join(keys).encode()
+    content = body + text + len(text).to_bytes(_LENGTH, "little")
+    return content + hashlib.sha256(content).digest()
+
+
+def seal(path: Path, keys: Iterable[str]) -> None:
+    """`sealed`, of a file that is about to come into the cache."""
+    content = sealed(path.read_bytes(), keys)
+    path.write_bytes(content)
+    path.chmod(0o600)
+    _cache.grew(len(content))
+
+
+def unsealed(content: bytes | None) -> tuple[bytes, frozenset[str]]:
+    """The body and the keys of what was sealed; no keys if it is not whole."""
+    if content is None or len(content) < _DIGEST + _LENGTH:
+        return b"", frozenset()
+    content, digest = content[:-_DIGEST], content[-_DIGEST:]
+    if hashlib.sha256(content).digest() != digest:
+        return b"", frozenset()
+    end = len(content) - _LENGTH
+    start = end - int.from_bytes(content[end:], "little")
+    return content[:start], frozenset(content[start:end].decode(errors="replace").split())
+
+
+def intact(path: Path, key: str) -> bool:
+    """Whether `path` holds what was built for the key, as it was built."""
+    return key in unsealed(read(path))[1]
+
+
+def read(path: Path) -> bytes | None:
+    """What is in a file of the cache, which counts as used now; None if there is no such regular
+    file. CompileError for a file of another user, or that others may write."""
+    try:
+        # Opening a pipe that nobody writes to would wait for ever.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(file, "rb") as opened_file:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        _refuse_others(path, status)
+        if time.time() - status.st_mtime > _HOUR:
+            os.utime(file)
+        return opened_file.read()
+
+
+def choice_key(*parts: object) -> str:
+    """The key of a choice that depends on `parts`, by what they print as."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def recalled(key: str) -> Any:
+    """What `remember` kept by that key, as JSON has it; None if there is nothing."""
+    with opened("choices") as folder:
+        body, keys = unsealed(read(folder / f"{key}.choice"))
+    return json.loads(body) if key in keys else None
+
+
+def remember(key: str, choice: Any) -> None:
+    """Keep a choice that was made by measurement, by the digest of all that it depends on."""
+    with opened("choices") as folder:
+        place(sealed(json.dumps(choice).encode(), [key]), folder / f"{key}.choice")
+
+
+@dataclass
+class Entry:
+    """What is removed as a whole: one file by all its names, or all files of one key."""
+
+    paths: list[Path] = field(default_factory=list)
+    files: int = 0
+    nbytes: int = 0
+    used: float = 0.0
+    """When it was used last, to the hour; seconds since 1970."""
+
+
+def entries() -> list[Entry]:
+    """All that graphc has put into the cache."""
+    found: dict[object, Entry] = {}
+    for path in (p for kind in KINDS for p in _listed(cache_dir() / kind)):
+        status = _status(path)
+        if status is None or not OURS.fullmatch(path.name):
+            continue
+        several = status.st_nlink > 1
+        identity = (status.st_dev, status.st_ino) if several else path.with_suffix("")
+        entry = found.setdefault(identity, Entry())
+        if not several or not entry.paths:  # kernels that were built together: names of one file
+            entry.files += 1
+            entry.nbytes += status.st_size
+        entry.paths.append(path)
+        entry.used = max(entry.used, status.st_mtime)
+    return list(found.values())
+
+
+def clear() -> list[Path]:
+    """Remove what graphc has put into the cache, and folders that are empty then; what is left."""
+    _remove(entries())
+    _sweep(0.0)
+    base = cache_dir()
+    for folder in (*(base / kind for kind in KINDS), base):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    return _listed(base)
+
+
+class _Cache:
+    """What this process knows of the cache's size."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.grown = 0
+        """Bytes that have come since the size was last looked at."""
+        self.sizes: dict[Path, int] = {}
+
+    def grew(self, nbytes: int) -> None:
+        with self.lock:
+            self.grown += nbytes
+
+
+_cache = _Cache()
+
+
+def _tidy() -> None:
+    """If anything was built, see to it that the cache is not too large; the first time that folders
+    of killed builds go."""
+    with _cache.lock:
+        if not _cache.grown:
+            return
+        base, limit = cache_dir(), cache_limit()
+        if base not in _cache.sizes:
+            _sweep(2 * compile_seconds())
+            _cache.sizes[base] = sum(entry.nbytes for entry in entries())
+        else:
+            _cache.sizes[base] += _cache.grown
+        _cache.grown = 0
+        if _cache.sizes[base] > limit:
+            _cache.sizes[base] = _shrink(0.8 * limit)
+
+
+def _shrink(limit: float) -> int:
+    """Remove what was used the longest ago until no more than `limit` bytes are left; how many."""
+    kept = sorted(entries(), key=lambda entry: -entry.used)
+    total = sum(entry.nbytes for entry in kept)
+    while kept and total > limit:
+        total -= kept[-1].nbytes
+        _remove([kept.pop()])
+    return total
+
+
+def _sweep(age: float) -> None:
+    """Remove the folders of builds that nothing was written to for so many seconds."""
+    for path in (p for kind in KINDS for p in _listed(cache_dir() / kind)):
+        if path.name.startswith(_SCRATCH):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.lstat().st_mtime >= age:
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove(unwanted: Collection[Entry]) -> None:
+    for path in (path for entry in unwanted for path in entry.paths):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """None for what is no regular file, and for what another process has just removed."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def _refuse_others(path: Path, status: os.stat_result) -> None:
+    own = os.geteuid()
+    if status.st_uid != own:
+        raise CompileError(
+            f"the cache of compiled kernels is not used: {path} belongs to user {status.st_uid}, "
+            f"not to {own}, and what lies there is run; remove it, or let GRAPHC_CACHE_DIR name a "
+            "folder of your own"
+        )
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise CompileError(
+            f"the cache of compiled kernels is not used: others may write {path} (mode "
+            f"{stat.S_IMODE(status.st_mode):o}), and what lies there is run; chmod go-w it if you "
+            "trust what is there, else remove it, or let GRAPHC_CACHE_DIR name another folder"
+        )

@@ -1,0 +1,260 @@
+"""C++ compilers: which one there is, running several side by side, and ending them.
+
+A compiler's command starts others: g++ starts cc1plus, as and ld, ccache starts g++. So each
+command is a process group of its own, and is ended as a whole: when it has taken the seconds that
+GRAPHC_COMPILE_SECONDS allows, when what it works for is given up, as by Ctrl-C, and when this
+process ends in whatever way. For the last, each group has a watchdog that reads from a pipe: the
+kernel closes our end when we are killed. Each process of the group may also use no more CPU time
+than the command has seconds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from graphc.base.config import compile_seconds
+from graphc.base.cores import usable_cores
+from graphc.base.errors import CompileError
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+WATCHED = """ulimit -t "$1"; shift
+exec 3<&0 < /dev/null
+(read -r _ <&3; kill -KILL 0) > /dev/null 2>&1 &
+exec "$@" 3<&-"""
+"""A shell script: run the arguments behind the first, which limits the CPU seconds of each process,
+until the standard input ends."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: the words of its command and the first line of its `--version`. Where the
+    command begins with a tool such as ccache, the version is that of the compiler behind it."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def is_clang(self) -> bool:
+        return "clang" in self.version
+
+
+class Jobs:
+    """The compilers that run for one purpose at this moment, and the parts of that purpose."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str] | Jobs] = set()
+        self.ended = False
+
+    @contextlib.contextmanager
+    def including(self, job: subprocess.Popen[str] | Jobs) -> Iterator[None]:
+        """Inside, `job` ends with these."""
+        with self._lock:
+            self._running.add(job)
+            if self.ended:
+                _end(job)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.discard(job)
+
+    def end(self) -> None:
+        """End those that run, and any that begin from now on."""
+        with self._lock:
+            self.ended = True
+            for job in self._running:
+                _end(job)
+
+
+class _Here(threading.local):
+    """The jobs that this thread's compilers belong to."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs()
+
+
+_here = _Here()
+
+
+class BackgroundThread(threading.Thread):
+    """Calls a function beside whatever else there is to do. Its compilers end when waiting for it
+    is interrupted, and when the interpreter ends."""
+
+    def __init__(self, function: Callable[[], object], name: str, jobs: Jobs | None = None) -> None:
+        super().__init__(name=name, daemon=True)
+        self._function, self._jobs = function, jobs or Jobs()
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        _here.jobs = self._jobs
+        atexit.register(self.end)
+        try:
+            self._function()
+        finally:
+            atexit.unregister(self.end)
+            self._over.set()
+
+    def finish(self) -> None:
+        """Wait until the function has returned."""
+        # Not `join`: interrupted, that takes the thread for ended (Python 3.11).
+        try:
+            self._wait()
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """End its compilers, and wait until it has tidied up."""
+        self._jobs.end()
+        self._wait()
+
+    def _wait(self) -> None:
+        while self.is_alive() and not self._over.wait(
+            0.2
+        ):  # the child of a fork has no such thread
+            pass
+
+
+def side_by_side(function: Callable[[S], T], items: Iterable[S]) -> list[T]:
+    """What the function gives for each item, worked out by as many threads as there are cores. If
+    one of them fails, or on Ctrl-C, the compilers of all are ended at once."""
+    todo, jobs = deque(enumerate(items)), Jobs()
+    results: dict[int, T] = {}
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not failures and (next_one := _pop(todo)):
+                number, item = next_one
+                results[number] = function(item)
+        except BaseException as error:
+            failures.append(error)
+            jobs.end()
+
+    # Threads of our own: those of a pool keep the interpreter from ending until they have ended.
+    count = min(usable_cores(), len(todo))
+    threads = [BackgroundThread(work, "graphc-build", jobs) for _ in range(count)]
+    with _here.jobs.including(jobs):
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.finish()
+        except BaseException:
+            for thread in threads:
+                thread.end()
+            raise
+    if failures:
+        raise failures[0]
+    return [results[number] for number in sorted(results)]
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """What the command says, in English. CompileError if it does not end in time."""
+    seconds, jobs = compile_seconds(), _here.jobs
+    with _watch() as watched:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", WATCHED, "sh", str(math.ceil(seconds)), *command],
+            stdin=watched,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
+            process_group=0,
+        )
+        with process:
+            try:
+                with jobs.including(process):
+                    output, errors = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                raise CompileError(
+                    f"the compiler did not end within {seconds:g} s and was stopped; "
+                    "GRAPHC_COMPILE_SECONDS sets how long it may take"
+                    f"\ncommand: {shlex.join(command)}"
+                ) from None
+            finally:
+                if process.returncode is None:
+                    _end(process)
+    if jobs.ended:
+        raise CompileError(f"given up\ncommand: {shlex.join(command)}")
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def find_compiler() -> Compiler:
+    """The compiler that CXX names, else g++, else clang++. Raises CompileError with the remedy."""
+    chosen = os.environ.get("CXX", "").strip()
+    for words in [shlex.split(chosen)] if chosen else [["g++"], ["clang++"]]:
+        path = shutil.which(words[0])
+        if path:
+            command = (path, *words[1:])
+            return Compiler(command, _version(command))
+    missing = f"CXX names {chosen!r}, which is" if chosen else "g++ and clang++ are"
+    raise CompileError(
+        f"no C++ compiler: {missing} not on the PATH. Install one (Debian and Ubuntu: "
+        "apt install g++; macOS: xcode-select --install) or let CXX name it; "
+        'device="reference" runs without a compiler'
+    )
+
+
+def failure(
+    what: str, where: str, command: list[str], done: subprocess.CompletedProcess[str]
+) -> CompileError:
+    """The error of a compiler's command that ended like this."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\berror: ", line)]
+    first = (errors or lines or [f"the compiler ended with status {done.returncode}"])[0]
+    whose = f"{what} ({where})" if where else what
+    return CompileError(f"{whose} does not compile: {first}\ncommand: {shlex.join(command)}")
+
+
+@functools.cache
+def _version(command: tuple[str, ...]) -> str:
+    done = run([*command, "--version"])
+    return done.stdout.splitlines()[0] if done.stdout else command[0]
+
+
+@contextlib.contextmanager
+def _watch() -> Iterator[int]:
+    """The end to read from of a pipe whose other end is open inside, in this process alone."""
+    watched, watch = os.pipe()
+    try:
+        yield watched
+    finally:
+        os.close(watched)
+        os.close(watch)
+
+
+def _pop(items: deque[T]) -> T | None:
+    """The first of the items, which other threads take too; None if there is none left."""
+    try:
+        return items.popleft()
+    except IndexError:
+        return None
+
+
+def _end(job: subprocess.Popen[str] | Jobs) -> None:
+    """End jobs, or a command and all that it started."""
+    if isinstance(job, Jobs):
+        job.end()
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)

@@ -1,0 +1,224 @@
+"""Building C++ sources into shared objects.
+
+One source makes one object, `NAME-KEY.so`, whose key is the digest of everything that it is made
+of: the source, the headers, the flags, the compiler's own ones and version, and the CPU's features.
+The source stays beside it. What the objects lie in is `cache.py`. The CPU's kernels are built many
+at once: see `translation_units.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import re
+import sys
+import sysconfig
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from graphc.base.errors import CompileError
+from graphc.base.messages import log
+from graphc.base.target import Target
+from graphc.runtime.compilers import cache
+from graphc.runtime.compilers.compiler import (
+    BackgroundThread,
+    Compiler,
+    failure,
+    find_compiler,
+    run,
+    side_by_side,
+)
+from graphc.runtime.compilers.core_caches import read_caches
+
+FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-Wno-psabi",
+    "-fPIC",
+    "-shared",
+)
+"""Never -ffast-math: it breaks NaN, and turns on flush-to-zero in the whole process."""
+
+_PACKAGE = Path(__file__).parent.parent.parent
+KERNEL_HEADERS = _PACKAGE / "kernels"
+"""The folder that kernels include `cpu/....h` from."""
+PLAYER_SOURCE = _PACKAGE / "runtime" / "cpu" / "native" / "player.cpp"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One C++ file to be built. `what` and `where` say in errors whose it is."""
+
+    name: str
+    text: str
+    what: str
+    where: str = ""
+    flags: tuple[str, ...] = ()
+
+
+def player_library() -> ctypes.CDLL:
+    """The native player, built where not in the cache. Raises CompileError."""
+    begin_player().finish()
+    return _player()
+
+
+@functools.cache
+def begin_player() -> BackgroundThread:
+    """Builds the player beside whatever else there is to do, once per process. An error comes to
+    who asks for the player."""
+
+    def build_player() -> None:
+        with contextlib.suppress(CompileError):
+            _player()
+
+    thread = BackgroundThread(build_player, "graphc-player")
+    thread.start()
+    return thread
+
+
+@functools.cache
+def _player() -> ctypes.CDLL:
+    # -O3 takes half as long again, the headers of C++20 three times as long as those of C++17.
+    flags = (f"-I{PLAYER_SOURCE.parent}", "-pthread", "-O2", "-std=c++17")
+    source = Source("player", PLAYER_SOURCE.read_text(), "the CPU player", flags=flags)
+    headers, more = headers_digest(PLAYER_SOURCE.parent), _caller_flags()
+    if more:
+        with contextlib.suppress(CompileError):  # the player does without the module
+            return build([replace(source, flags=flags + more)], headers)[0]
+    return build([source], headers)[0]
+
+
+def _caller_flags() -> tuple[str, ...]:
+    """What builds the player with a module of Python in it, if there are the headers."""
+    folders = sysconfig.get_path("include"), np.get_include()
+    headers = [Path(folders[0], "Python.h"), Path(folders[1], "numpy", "arrayobject.h")]
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not all(map(Path.exists, headers)):
+        return ()
+    versions = f"-DGRAPHC_CALLER={sys.hexversion:#x} -DGRAPHC_NUMPY={np.__version__!r}"
+    return tuple(f"-I{folder}" for folder in folders) + tuple(versions.split())
+
+
+def build(sources: list[Source], headers: str) -> list[ctypes.CDLL]:
+    """The loaded shared object of each source. `headers` is the digest of what they include."""
+    compiler = find_compiler()
+    with cache.opened("cpu") as folder:
+        return side_by_side(lambda s: _library(s, headers, compiler, folder), sources)
+
+
+def build_object(source: Source, headers: str, kind: str) -> bytes:
+    """The shared object of one source, not loaded, from the cache of that `kind` ("sim")."""
+    compiler = find_compiler()
+    with cache.opened(kind) as folder:
+        return _object(source, headers, compiler, folder).read_bytes()
+
+
+@functools.cache
+def cpu_target() -> Target:
+    """The CPU of this machine, from what the system says of it: no compiler is asked."""
+    features = cpu_features()
+    if "avx512f" in features:
+        lanes, vectors = 16, "avx512"
+    elif "avx2" in features:
+        lanes, vectors = 8, "avx2"
+    else:
+        lanes, vectors = 4, "128 bit"
+    digest = hashlib.sha256(" ".join(features).encode()).hexdigest()[:12]
+    pairs = lanes == 16 and "avx512_bf16" in features and "avx512bw" in features
+    tiles = pairs and {"amx_tile", "amx_bf16"} <= set(features) and allows_tiles()
+    arch = f"{platform.machine()} {vectors} {digest}"
+    return Target("cpu", lanes, arch, read_caches(), pairs, tiles)
+
+
+def allows_tiles() -> bool:
+    """Whether Linux lets this process use AMX's tile registers, which it must be asked for once:
+    for all threads, those that there are and those that come."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    allowed: bool = call(*map(ctypes.c_long, (arch_prctl, request_permission, tile_data))) == 0
+    if not allowed:
+        why = os.strerror(ctypes.get_errno())
+        log("info", f"the system refuses AMX's registers ({why}): products of bf16 go in pairs")
+    return allowed
+
+
+@functools.cache
+def cpu_features() -> tuple[str, ...]:
+    """The CPU's model and instruction sets, sorted, as far as the system tells."""
+    words = {platform.machine(), platform.processor()}
+    try:
+        description = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        description = ""
+    pattern = r"^(flags|Features|vendor_id|cpu family|model|CPU part)\s*:(.*)$"
+    seen = set()
+    for key, value in re.findall(pattern, description, re.MULTILINE):
+        if key in ("flags", "Features"):
+            words.update(value.split())
+        elif key not in seen:
+            words.add(f"{key}={value.strip()}")
+        seen.add(key)
+    return tuple(sorted(words - {""}))
+
+
+def headers_digest(folder: Path) -> str:
+    """The digest of the names and contents of all headers below `folder`, and beside it."""
+    digest = hashlib.sha256()
+    for path in sorted((*folder.rglob("*.h"), *folder.parent.glob("*.h"))):
+        digest.update(f"{os.path.relpath(path, folder)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def key(text: str, headers: str, flags: tuple[str, ...], compiler: Compiler) -> str:
+    """The digest of all that an object is made of."""
+    own = compiler.command[1:]
+    parts = (text, headers, *FLAGS, *flags, *own, compiler.version, *cpu_features())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _library(source: Source, headers: str, compiler: Compiler, folder: Path) -> ctypes.CDLL:
+    path = _object(source, headers, compiler, folder)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:  # intact, but of another system
+        _compile(source, path, compiler)
+        return ctypes.CDLL(str(path))
+
+
+def _object(source: Source, headers: str, compiler: Compiler, folder: Path) -> Path:
+    """The file of the shared object, built if there is none or if it was changed."""
+    # Comments name the user's lines: a line added above a model is no reason to compile again.
+    text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
+    found = key(text, headers, source.flags, compiler)
+    path = folder / f"{source.name}-{found}.so"
+    if not cache.intact(path, found):
+        _compile(source, path, compiler)
+    return path
+
+
+def _compile(source: Source, path: Path, compiler: Compiler) -> None:
+    file = cache.place(source.text.encode(), path.with_suffix(".cpp"))
+    with cache.scratch(path.parent) as scratch:
+        built = scratch / "object"
+        command = [*compiler.command, *FLAGS, *source.flags, str(file), "-o"]
+        begin = time.perf_counter()
+        done = run([*command, str(built)])
+        if done.returncode != 0:
+            raise failure(source.what, source.where, [*command, os.devnull], done)
+        cache.seal(built, [path.stem[-32:]])
+        built.replace(path)
+        log("info", f"{source.what}: built in {time.perf_counter() - begin:.2f} s")

@@ -1,0 +1,234 @@
+"""Building the CPU's kernels: equal ones once, and many in one translation unit.
+
+A compiler takes 0.15 s to start, to read the headers and to link, as long as for a small kernel
+itself. So what is not in the cache is cut into units of several kernels, each in a namespace of
+its own, which the cores build side by side. Each kernel is found again by itself, whatever was
+built beside it: `KEY.so` is one more name of its unit's object, and the function in it is
+`kernel_KEY`. The key is the digest of the kernel's canonical text, so kernels that differ in names
+alone share one function. All functions of the headers are inlined always or never, or compiled
+with no look at who calls them (SHARED): a kernel's instructions do not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphc.base.cores import usable_cores
+from graphc.base.errors import CompileError
+from graphc.base.messages import log, progress
+from graphc.kernels.program.kernel import Kernel
+from graphc.runtime.compilers import cache, shared_objects
+from graphc.runtime.compilers.compiler import (
+    BackgroundThread,
+    Compiler,
+    failure,
+    find_compiler,
+    run,
+    side_by_side,
+)
+from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, headers_digest, key
+
+UNIT_COST = 60.0
+"""What one unit is worth at most, in simple kernels: some seconds of compiling."""
+
+_COSTS = {"attend": 30.0, "contract": 4.0, "reduce": 3.0}
+"""What a kernel of a template costs to compile, in simple kernels: 30 ms each, without headers."""
+
+_INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A kernel to be built: the first of those of one key."""
+
+    kernel: Kernel
+    where: str
+    key: str
+
+    @property
+    def symbol(self) -> str:
+        return f"kernel_{self.key}"
+
+    @property
+    def cost(self) -> float:
+        return _COSTS.get(self.kernel.template, 1.0)
+
+    def text(self) -> str:
+        """The kernel's text without includes, its function under its symbol."""
+        text = _INCLUDE.sub("", self.kernel.source)
+        text = re.sub(rf"\bvoid {self.kernel.name}\(", f"void {self.symbol}(", text)
+        return f"namespace {self.symbol}_space {{\n{text}}}\n"
+
+
+def build_kernels(
+    kernels: Mapping[str, Kernel],
+    wheres: Mapping[str, object] | None = None,
+    lanes: int | None = None,
+    keys: Mapping[str, str] | None = None,
+) -> dict[str, int]:
+    """The address of each kernel's function, by the kernel's name; built where not in the cache.
+
+    Kernels that do the same have the same address. `wheres` says what a kernel comes from, for
+    errors; `lanes` are those of the target that the kernels were made for, by default those of
+    this CPU; `keys` are what `kernel_keys` gives, if that is known. Raises CompileError.
+    """
+    if not kernels:
+        return {}
+    keys = keys or kernel_keys(kernels, lanes)
+    wanted: dict[str, _Wanted] = {}
+    for name, kernel in kernels.items():
+        found = keys[name]
+        wanted.setdefault(found, _Wanted(kernel, str((wheres or {}).get(name, "")), found))
+    with cache.opened("cpu") as folder:
+        functions = _Builder(find_compiler(), _flags(lanes), folder).functions([*wanted.values()])
+    return {name: functions[found] for name, found in keys.items()}
+
+
+def kernel_keys(kernels: Mapping[str, Kernel], lanes: int | None = None) -> dict[str, str]:
+    """What each kernel's object is called in the cache, by the kernel's name."""
+    compiler, headers = find_compiler(), headers_digest(KERNEL_HEADERS / "cpu")
+    flags = _flags(lanes)[:1]
+    return {n: key(kernel.canonical, headers, flags, compiler) for n, kernel in kernels.items()}
+
+
+def toolchain() -> str:
+    """The digest of what kernels are built with: compiler, flags, headers, the CPU's features."""
+    return key("", headers_digest(KERNEL_HEADERS / "cpu"), _flags(None)[:1], find_compiler())
+
+
+def _flags(lanes: int | None) -> tuple[str, ...]:
+    return (f"-DGRAPHC_LANES={lanes or shared_objects.cpu_target().lanes}", f"-I{KERNEL_HEADERS}")
+
+
+@contextlib.contextmanager
+def building(kernels: Mapping[str, Kernel]) -> Iterator[Callable[[], None]]:
+    """Inside, the kernels are built beside whatever else there is to do; gives what waits for
+    them. An error comes to who asks `build_kernels` for them; one met inside ends the compilers."""
+
+    def build() -> None:
+        with contextlib.suppress(CompileError):
+            build_kernels(kernels)
+
+    thread = BackgroundThread(build, "graphc-kernels")
+    thread.start()
+    try:
+        yield thread.finish
+    except BaseException:
+        thread.end()
+        raise
+
+
+@dataclass(frozen=True)
+class _Builder:
+    compiler: Compiler
+    flags: tuple[str, ...]
+    folder: Path
+
+    def functions(self, wanted: Sequence[_Wanted]) -> dict[str, int]:
+        """The address of each kernel's function by its key."""
+        seen: dict[tuple[int, int], frozenset[str]] = {}
+        missing = [w for w in wanted if not self._there(w, seen)]
+        with progress("building kernels", len(missing)) as advance:
+
+            def build(unit: Sequence[_Wanted]) -> None:
+                self._build(unit)
+                advance(len(unit))
+
+            side_by_side(build, _units(missing))
+        return {w.key: self._address(w) for w in wanted}
+
+    def _path(self, wanted: _Wanted) -> Path:
+        return self.folder / f"{wanted.key}.so"
+
+    def _there(self, wanted: _Wanted, seen: dict[tuple[int, int], frozenset[str]]) -> bool:
+        """Whether the cache holds the kernel. `seen` has the keys of objects that were read."""
+        path = self._path(wanted)
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            return False
+        file = (status.st_dev, status.st_ino)
+        if file not in seen:
+            _, seen[file] = cache.unsealed(cache.read(path))
+        return wanted.key in seen[file]
+
+    def _address(self, wanted: _Wanted) -> int:
+        path = str(self._path(wanted))
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:  # intact, but of another system
+            self._build([wanted])
+            library = ctypes.CDLL(path)
+        address = ctypes.cast(library[wanted.symbol], ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def _build(self, unit: Sequence[_Wanted]) -> None:
+        """Put the kernels of a unit into the cache. If it does not compile as a whole, each of
+        them alone: the error is that of one kernel."""
+        begin = time.perf_counter()
+        with cache.scratch(self.folder) as scratch:
+            file, built = scratch / "unit.cpp", scratch / "object"
+            file.write_text(_unit_text(unit))
+            done = run(self._command(file, str(built)))
+            if done.returncode == 0:
+                cache.seal(built, [wanted.key for wanted in unit])
+                for wanted in unit:
+                    name = scratch / "name"
+                    _link(built, name)
+                    name.replace(self._path(wanted))
+        if done.returncode != 0 and len(unit) > 1:
+            for wanted in unit:
+                self._build([wanted])
+        elif done.returncode != 0:
+            raise self._failure(unit[0])
+        else:
+            seconds = time.perf_counter() - begin
+            for wanted in unit:
+                log("info", f"kernel {wanted.kernel.name}: built in {seconds / len(unit):.2f} s")
+
+    def _command(self, file: Path, output: str) -> list[str]:
+        return [*self.compiler.command, *FLAGS, *self.flags, str(file), "-o", output]
+
+    def _failure(self, wanted: _Wanted) -> CompileError:
+        """The error of compiling a kernel's own text, which stays in the cache for a look."""
+        name = wanted.kernel.name
+        source = wanted.kernel.source.encode()
+        file = cache.place(source, self.folder / f"{name}-{wanted.key}.cpp")
+        command = self._command(file, os.devnull)
+        return failure(f"kernel {name}", wanted.where, command, run(command))
+
+
+def _units(wanted: Sequence[_Wanted]) -> list[list[_Wanted]]:
+    """The kernels in units of about equal cost, at least one for each core, longest first."""
+    whole = sum(w.cost for w in wanted)
+    cores = usable_cores()
+    count = min(len(wanted), cores * max(1, round(whole / UNIT_COST / cores)))
+    units: list[list[_Wanted]] = [[] for _ in range(count)]
+    costs = [0.0] * count
+    for each in sorted(wanted, key=lambda w: -w.cost):
+        least = costs.index(min(costs))
+        units[least].append(each)
+        costs[least] += each.cost
+    return units
+
+
+def _unit_text(unit: Sequence[_Wanted]) -> str:
+    includes = dict.fromkeys(i for w in unit for i in _INCLUDE.findall(w.kernel.source))
+    return "".join([*includes, *(w.text() for w in unit)])
+
+
+def _link(source: Path, target: Path) -> None:
+    """One more name for a file, or a copy where the file system has no such thing."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)

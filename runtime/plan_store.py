@@ -1,0 +1,167 @@
+"""Programs of the CPU that are remembered: what was planned once is found again, not planned.
+
+The key is the digest of all that a plan follows from: the text of the traced graph (and of its
+update, where there is one), what was asked of `compile`, the machine, the compiler, and this
+package's own sources. Found are the plan, which is verified again,
+the keys of its kernels in the cache, and what its state is: the model's, packed copies of it, or
+constants. The passes run only if somebody looks at what they made.
+
+Nothing is remembered of a program with ops of the user's own, whose code no key can hold, nor of
+one that is checked, tuned or held to an amount of memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from graphc.base.config import Config
+from graphc.base.dtypes import Array
+from graphc.base.target import Target
+from graphc.ir import DTYPES, Graph, Layout, dtype_name
+from graphc.ir.state import PackedBuffer, StateBuffer
+from graphc.ops.constant import PLACED, Constant
+from graphc.ops.loops.scan import bodies
+from graphc.runtime.compilers import cache
+from graphc.runtime.compilers.translation_units import kernel_keys, toolchain
+from graphc.runtime.plan.plan import Plan
+from graphc.runtime.plan.saved import decoded, encoded
+from graphc.runtime.tuning.stream_autotuner import cpu_name
+
+FORMAT = 1
+"""Of what is kept in the cache."""
+CONSTANT_BYTES = 1 << 16
+"""Up to here a constant is kept beside the plan. A larger one must be in the graph that is asked
+for, as it is unless a pass has computed it."""
+
+_PACKAGE = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Found:
+    """A program that was remembered."""
+
+    plan: Plan
+    keys: Mapping[str, str]
+    """Kernel -> its key in the cache."""
+    state: Mapping[str, StateBuffer]
+    """The buffers of the graph's state, by name."""
+    packed: Mapping[str, StateBuffer]
+    """Those that the plan has besides, made of them."""
+
+
+def plan_key(
+    graph: Graph,
+    trainable: Mapping[str, bool] | None,
+    target: Target,
+    settings: Config,
+    precision: str,
+) -> str | None:
+    """What the program of a traced graph is remembered by, but for how its parameters are updated,
+    where `trainable` says which; None if it is not to be."""
+    asked = settings.check or settings.tune or settings.memory_lean or settings.memory_search
+    if not settings.plan_cache or asked or settings.memory_limit is not None:
+        return None
+    if any(n.op.is_own() for g in (graph, *bodies(graph)) for n in g.nodes):
+        return None
+    chosen = settings.streams, settings.threads, sorted(settings.disable), precision
+    machine = target, cpu_name(settings.threads), toolchain()
+    versions = FORMAT, sys.version, np.__version__, _networkx(), sources_digest()
+    return cache.choice_key(str(graph), trainable, chosen, machine, versions)
+
+
+@functools.cache
+def sources_digest() -> str:
+    """The digest of this package's Python files, as they were when it was first asked for."""
+    digest = hashlib.sha256()
+    for folder, folders, files in os.walk(_PACKAGE, followlinks=True):
+        folders.sort()
+        for name in sorted(name for name in files if name.endswith(".py")):
+            path = os.path.join(folder, name)
+            digest.update(f"{os.path.relpath(path, _PACKAGE)}\0".encode())
+            with open(path, "rb") as file:
+                digest.update(file.read())
+    return digest.hexdigest()
+
+
+def _networkx() -> tuple[object, ...]:
+    """Which NetworkX there is. Importing it takes as long as all else of finding a plan."""
+    spec = find_spec("networkx")
+    if spec is None or spec.origin is None:
+        return ()
+    status = os.stat(spec.origin)
+    return spec.origin, status.st_size, status.st_mtime_ns
+
+
+def keep(key: str, plan: Plan, state: Mapping[str, StateBuffer]) -> None:
+    """Remember a plan and what its `state` is."""
+    names = {id(buffer): name for name, buffer in state.items()}
+    packed = [
+        (name, names[id(b.source)], b.layout.axis, b.layout.width)
+        for name, b in state.items()
+        if isinstance(b, PackedBuffer)
+    ]
+    own = [name for name, buffer in state.items() if not isinstance(buffer, PackedBuffer)]
+    constants = {
+        name: _written(state[name].array)
+        for name in own
+        if name.startswith(PLACED) and state[name].array.nbytes <= CONSTANT_BYTES
+    }
+    whole = {
+        "plan": encoded(plan),
+        "keys": kernel_keys(plan.kernels),
+        "state": own,
+        "packed": packed,
+        "constants": constants,
+    }
+    body = json.dumps(whole, separators=(",", ":")).encode()
+    with cache.opened("plans") as folder:
+        cache.place(cache.sealed(body, [key]), folder / f"{key}.plan")
+
+
+def recall(key: str, buffers: Mapping[str, StateBuffer], graphs: Iterable[Graph]) -> Found | None:
+    """What `keep` remembered by that key, verified and bound to the model's `buffers`; None if
+    there is nothing. `graphs` are those that may hold its constants."""
+    with cache.opened("plans") as folder:
+        body, keys = cache.unsealed(cache.read(folder / f"{key}.plan"))
+    if key not in keys:
+        return None
+    whole = json.loads(body)
+    state = dict(buffers)
+    state |= {n: StateBuffer(_read(*parts)) for n, parts in whole["constants"].items()}
+    missing = [name for name in whole["state"] if name not in state]
+    if missing:
+        state |= {
+            PLACED + n.op.value.digest: StateBuffer(n.op.array)
+            for whole_graph in graphs
+            for graph in (whole_graph, *bodies(whole_graph))
+            for n in graph.nodes
+            if isinstance(n.op, Constant) and PLACED + n.op.value.digest in missing
+        }
+        if any(name not in state for name in missing):
+            return None
+    plan: Plan = decoded(whole["plan"])
+    plan.verify()
+    packed = {
+        name: state[source].packed(Layout(axis, width))
+        for name, source, axis, width in whole["packed"]
+    }
+    return Found(plan, whole["keys"], {name: state[name] for name in whole["state"]}, packed)
+
+
+def _written(array: Array) -> tuple[str, list[int], str]:
+    return dtype_name(array.dtype), [*array.shape], base64.b64encode(array.tobytes()).decode()
+
+
+def _read(dtype: str, shape: list[int], content: str) -> Array:
+    return np.frombuffer(base64.b64decode(content), DTYPES[dtype]).reshape(shape)

@@ -1,0 +1,1 @@
+"""Join steps of a plan into cooperative launches."""

@@ -1,0 +1,67 @@
+"""Order the parts of a joined launch so that blocks wait for each other as seldom as possible. So a
+wait is that of all who need one there: the second launches of several kernels, say, which add what
+their first ones left. Loops stay where they are, and what is before or behind one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_steps
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A launch of the step of this number, a copy, or a whole loop; one block plays it `alone`, or
+    several do."""
+
+    number: int
+    step: Step
+    launch: int = 0
+    alone: bool = False
+
+    @property
+    def reads(self) -> tuple[Range, ...]:
+        step = self.step
+        return (step.source,) if isinstance(step, Copy) else getattr(step, "reads", ())
+
+    @property
+    def writes(self) -> tuple[Range, ...]:
+        step = self.step
+        return (step.target,) if isinstance(step, Copy) else getattr(step, "writes", ())
+
+
+def phases(plan: Plan, steps: Sequence[Step], number: int) -> Iterator[Phase]:
+    """What `steps` launch and copy, in their order; the first has this number."""
+    for step in steps:
+        if isinstance(step, Launch):
+            for n, launch in enumerate(plan.kernels[step.kernel].joined):
+                yield Phase(number, step, n, math.prod(launch.grid) == 1)
+        else:
+            yield Phase(number, step)
+        number += len(all_steps([step]))
+
+
+def early(found: Iterator[Phase]) -> Iterator[Phase]:
+    """Turns, each as early as it can be between the loops before and behind it."""
+    levels: list[tuple[int, Phase]] = []
+    for turn in found:
+        if isinstance(turn.step, Loop):
+            yield from _by_level(levels)
+            yield turn
+            levels = []
+            continue
+        behind = (n + (not (turn.alone and x.alone)) for n, x in levels if _clash(turn, x))
+        levels.append((max(behind, default=0), turn))
+    yield from _by_level(levels)
+
+
+def _by_level(levels: Sequence[tuple[int, Phase]]) -> list[Phase]:
+    return [turn for _, turn in sorted(levels, key=lambda level: level[0])]
+
+
+def _clash(a: Phase, b: Phase) -> bool:
+    """Whether one writes a byte that the other touches."""
+    pairs = [(a.writes, (*b.reads, *b.writes)), (a.reads, b.writes)]
+    return any(x.overlaps(y) for mine, others in pairs for x in mine for y in others)

@@ -1,0 +1,1 @@
+"""Pack buffers into an arena."""

@@ -1,0 +1,163 @@
+"""Choose the tasks that run again so that less memory is needed, as cheaply as we can find.
+
+What a training step holds at its peak is what the forward pass has made for the backward pass. A
+value may instead be let go and made again before the backward pass reads it, from what is still
+there or is made again in turn. To choose the least expensive set of tasks is NP-hard (Jain et al.,
+Checkmate, MLSys 2020). Here
+
+1. a family of choices is tried: all tasks run again whose time per byte held is below a
+   threshold, but for those whose results cross one of some cuts through the forward pass. Cuts lie
+   where little crosses, a segment of so many held bytes apart: sqrt(n) of them are the classic
+   choice (Chen et al., 2016), and one size after another is tried;
+2. of those below the limit the cheapest are improved: results are kept after all, those first that
+   cost most per byte to make again, as long as the peak stays below the limit;
+3. where none is below it, the whole is repeated on the sequence of the least peak, so that what has
+   been made again may be let go and be made a third time.
+
+Each choice is judged by what lives, byte by byte, in the sequence that it leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from graphc.runtime.planner.rematerialize.sequence import Repeater, Serial
+
+LARGE = 1 / 2000
+"""The share of the peak that a value takes that is worth letting go."""
+SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Numbers of parts that a step is cut into, between which values are kept: the family."""
+THRESHOLDS = 6
+"""Prices per byte up to which values are let go, for each of them: quantiles of what there is."""
+REFINED = 2
+"""Choices of the family that are improved."""
+ROUNDS = 3
+"""How often the whole is repeated."""
+HALVINGS = 5
+"""Of the range in which the least peak is sought that so much time allows."""
+
+
+class Repeats:
+    """The choices for one sequence. `times` are those of its tasks, in microseconds."""
+
+    def __init__(
+        self, base: Serial, repeatable: Mapping[int, frozenset[int]], times: Sequence[float]
+    ) -> None:
+        self.base, self.times = base, times
+        self.repeater = Repeater(base, repeatable)
+        self.known: dict[frozenset[int], Serial] = {}
+        room, writer = base.room, self.repeater.writer
+        self.large = [v for v in self.repeater.values if room[v] >= LARGE * base.peak]
+        held = {v: room[v] if self.repeater.waits(v) else 0 for v in self.large}
+        """The bytes that keeping a value takes."""
+        together: dict[int, int] = {}
+        for v in self.large:
+            together[writer[v]] = together.get(writer[v], 0) + (held[v] or room[v])
+        self.held = held
+        self.price = {
+            v: times[base.steps[writer[v]].task] / together[writer[v]] for v in self.large
+        }
+        self.family = [(choice, self.sequence(choice)) for choice in self._family()]
+
+    @property
+    def least(self) -> Serial:
+        """The sequence of the family with the least peak."""
+        return min((s for _, s in self.family), key=lambda s: (s.peak, s.cost(self.times)))
+
+    def sequence(self, choice: frozenset[int]) -> Serial:
+        if choice not in self.known:
+            self.known[choice] = self.repeater.repeat(choice)
+        return self.known[choice]
+
+    def cheapest(self, limit: int) -> Serial | None:
+        """The sequence of least cost that was found with a peak of at most `limit` bytes."""
+        fitting = [c for c, s in self.family if s.peak <= limit]
+        fitting.sort(key=lambda choice: self.sequence(choice).cost(self.times))
+        improved = [self._improved(choice, limit) for choice in fitting[:REFINED]]
+        return min(improved, key=lambda s: (s.cost(self.times), s.peak), default=None)
+
+    def _family(self) -> Iterator[frozenset[int]]:
+        yield frozenset()
+        prices = sorted(self.price.values())
+        thresholds = {
+            prices[-1 - len(prices) * n // THRESHOLDS] for n in range(THRESHOLDS) if prices
+        }
+        for kept in {self._crossing(n) for n in SEGMENTS}:
+            for most in sorted(thresholds):
+                yield frozenset(v for v in self.large if self.price[v] <= most) - kept
+
+    def _crossing(self, segments: int) -> frozenset[int]:
+        """The values that cross one of the cuts between so many segments."""
+        live, repeater, room = self.base.live, self.repeater, self.base.room
+        middle = live.index(max(live))
+        lives = {
+            v: (place, min(repeater.last[v], middle))
+            for v, place in repeater.writer.items()
+            if place < middle and place < repeater.last[v]
+        }
+        change, held = [0] * (middle + 1), [0] * (middle + 1)
+        for v, (begin, end) in lives.items():
+            change[begin] += room[v]
+            change[end] -= room[v]
+            held[begin] += self.held.get(v, 0)
+        cuts, since, crossing = list[int](), 0, 0
+        best: tuple[int, int] | None = None
+        for place in range(middle):
+            crossing += change[place]
+            best = min(best or (crossing, place), (crossing, place), key=lambda cut: cut[0])
+            since += held[place]
+            if segments * since >= sum(held) and segments > 1:
+                cuts.append(best[1])
+                best, since = None, 0
+        return frozenset(
+            v for v, (begin, end) in lives.items() if any(begin <= cut < end for cut in cuts)
+        )
+
+    def _improved(self, choice: frozenset[int], limit: int) -> Serial:
+        """`choice` with as much kept as the limit allows, the dearest first."""
+        found = self.sequence(choice)
+        repeated = {found.buffer[v] for s in found.steps if s.again for v in s.writes}
+        choice = frozenset(v for v in choice if self.base.buffer[v] in repeated)
+        groups = [sorted(choice, key=lambda v: (-self.price[v], v))]
+        while groups:
+            group = groups.pop()
+            trial = choice.difference(group)
+            kept = self.repeater.repeat(trial)
+            if kept.peak <= limit:
+                choice, found = trial, kept
+            elif len(group) > 1:
+                half = len(group) // 2
+                groups += [group[half:], group[:half]]
+        return found
+
+
+def repeat_within(
+    base: Serial, repeatable: Mapping[int, frozenset[int]], times: Sequence[float], limit: int
+) -> Serial:
+    """The cheapest sequence found with a peak of at most `limit` bytes, or that of the least."""
+    for _ in range(ROUNDS):
+        repeats = Repeats(base, repeatable, times)
+        found = repeats.cheapest(limit)
+        if found is not None:
+            return found
+        if repeats.least.peak >= base.peak:
+            break
+        base = repeats.least
+    return base
+
+
+def repeat_for(
+    base: Serial, repeatable: Mapping[int, frozenset[int]], times: Sequence[float], most: float
+) -> Serial:
+    """The sequence of the least peak found whose repetitions take at most `most` microseconds."""
+    repeats = Repeats(base, repeatable, times)
+    affordable = [s for _, s in repeats.family if s.cost(times) <= most]
+    found = min(affordable, key=lambda s: (s.peak, s.cost(times)), default=base)
+    low = repeats.least.peak
+    for _ in range(HALVINGS):
+        trial = repeats.cheapest((low + found.peak) // 2)
+        if trial is not None and trial.cost(times) <= most:
+            found = trial
+        else:
+            low = (low + found.peak) // 2
+    return found

@@ -1,0 +1,151 @@
+"""A graph in which some kernels run again, from the sequence that says which and when.
+
+A kernel that runs again is the same kernel, launched on what it read the first time or on what has
+been made again in its place: its results have the same bits. What it makes beside, such as the
+running statistics of a batch norm, stays unread, and state is updated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from graphc.ir import Graph, Node, Value
+from graphc.ir.rewrite import drop_dead, names_of, topological
+from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import KernelNode
+from graphc.runtime.planner.loop_body import body_roots, is_alias
+from graphc.runtime.planner.rematerialize.sequence import Serial
+from graphc.runtime.planner.tasks import Tasks
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The node of each task that is a launch, by task number, and the work buffer of each value
+    that one writes, if it is not empty."""
+
+    graph: Graph
+    tasks: Tasks
+    nodes: Mapping[int, Node]
+    buffers: Mapping[Value, int]
+
+    @classmethod
+    def of(cls, graph: Graph, kernels: Mapping[str, Kernel], tasks: Tasks) -> Launched:
+        named = {
+            kernels[n.outputs[0].name].name: n for n in graph.nodes if n.outputs[0].name in kernels
+        }
+        nodes = {
+            i: named[t.kernel.name]
+            for i, t in enumerate(tasks.tasks)
+            if t.kernel is not None and t.kernel.name in named
+        }
+        buffers = {
+            v: a.buffer
+            for i, n in nodes.items()
+            for v, a in zip(n.outputs, tasks.tasks[i].writes, strict=False)
+            if tasks.buffers[a.buffer].segment == "work" and a.part is None and v.type.nbytes
+        }
+        return cls(graph, tasks, nodes, buffers)
+
+    def repeatable(self) -> dict[int, frozenset[int]]:
+        """The tasks that may run again, with the buffers of the state that they then need: launches
+        that no loop takes the place of."""
+        roots = body_roots(self.graph)
+        scans = [n for n in self.graph.nodes if n.op.name == "scan"]
+        looped = {roots[v] for n in scans for v in (*n.inputs, *n.outputs)}
+        found = {}
+        for i, node in self.nodes.items():
+            if looped.intersection(node.outputs):
+                continue
+            instead = self.idle(node)
+            found[i] = frozenset(
+                a.buffer
+                for v, a in zip(node.inputs, self.tasks.tasks[i].reads, strict=True)
+                if v not in instead and self.tasks.buffers[a.buffer].segment == "state"
+            )
+        return found
+
+    def idle(self, node: Node) -> dict[Value, Value]:
+        """The state that only its own update is made from, and the update: when the node runs
+        again, nothing that is read depends on it, and it may as well be the new contents."""
+        if not isinstance(node, KernelNode):
+            return {}
+        read = {v for n in self.graph.nodes for v in n.inputs} | set(self.graph.outputs)
+        kept = tuple(
+            inner
+            for inner, v in zip(node.body.outputs, node.outputs, strict=True)
+            if v in read
+        )  # fmt: skip
+        body = drop_dead(replace(node.body, outputs=kept))
+        needed = {v for n in body.nodes for v in n.inputs} | set(kept)
+        unneeded = {
+            v
+            for inner, v in zip(node.body.inputs, node.inputs, strict=True)
+            if inner not in needed
+        }  # fmt: skip
+        return {
+            old: new
+            for old, new in self.graph.updates
+            if old in unneeded and new in node.outputs and old.type == new.type
+        }
+
+
+def graph_again(launched: Launched, found: Serial) -> tuple[Graph, dict[str, Node]]:
+    """The graph whose nodes run as `found` says, and the nodes that run again: the first one by the
+    name of the first output of the other."""
+    graph, roots = launched.graph, body_roots(launched.graph)
+    names, first = names_of(graph), len(launched.tasks.buffers)
+    made: dict[tuple[Value, int], Value] = {}
+    """What stands for a value, by the occurrence of its bytes."""
+    nodes: list[Node] = []
+    repeated: dict[str, Node] = {}
+
+    def instead(value: Value, given: Mapping[int, int]) -> Value:
+        occurrence = given.get(launched.buffers.get(roots[value], -1), 0)
+        if occurrence < first:
+            return value
+        if (value, occurrence) not in made:
+            alias = graph.producers[value]
+            assert is_alias(alias), f"{value} is no alias"
+            twin = Value(names.fresh(f"{value.name}.again"), value.type)
+            made[value, occurrence] = twin
+            nodes.append(
+                replace(alias, inputs=(instead(alias.inputs[0], given),), outputs=(twin,))
+            )  # fmt: skip
+        return made[value, occurrence]
+
+    for step in found.steps:
+        node = launched.nodes.get(step.task)
+        given = {found.buffer[v]: v for v in step.reads}
+        if node is None:
+            continue
+        inputs = tuple(instead(v, given) for v in node.inputs)
+        if not step.again:
+            nodes.append(node if inputs == node.inputs else _renamed(node, inputs, node.outputs))
+            continue
+        idle = launched.idle(node)
+        written = {found.buffer[v]: v for v in step.writes}
+        outputs = tuple(Value(names.fresh(f"{v.name}.again"), v.type) for v in node.outputs)
+        for v, twin in zip(node.outputs, outputs, strict=True):
+            if v in launched.buffers:
+                made[v, written[launched.buffers[v]]] = twin
+        nodes.append(_renamed(node, tuple(idle.get(v, v) for v in inputs), outputs))
+        repeated[outputs[0].name] = node
+    known = {id(n) for n in launched.nodes.values()}
+    rest = [n for n in graph.nodes if id(n) not in known]
+    return replace(graph, nodes=topological([*nodes, *rest])), repeated
+
+
+def _renamed(node: Node, inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> Node:
+    """The node on other values, which its body then goes by as well."""
+    if not isinstance(node, KernelNode):
+        return replace(node, inputs=inputs, outputs=outputs)
+    body = node.body
+    names = dict(zip((*body.inputs, *body.outputs), (*inputs, *outputs), strict=True))
+
+    def new(values: Iterable[Value]) -> tuple[Value, ...]:
+        return tuple(names.get(v, v) for v in values)
+
+    inner = tuple(replace(n, inputs=new(n.inputs), outputs=new(n.outputs)) for n in body.nodes)
+    body = replace(body, inputs=new(body.inputs), nodes=inner, outputs=new(body.outputs))
+    return replace(node, op=replace(node.op, body=body), inputs=inputs, outputs=outputs)

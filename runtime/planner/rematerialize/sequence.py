@@ -1,0 +1,287 @@
+"""Tasks in a serial order, some of which run again: what lives when, and what that costs.
+
+A sequence is in single assignment. A task that runs again writes values of its own, which are what
+later tasks read. So a value may be let go after its first readers and be made again for the last
+ones. What is counted is work memory as it is allocated: rounded up to the alignment, one buffer for
+an output that may overwrite an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+from graphc.base.bits import bits
+from graphc.runtime.planner.serial_order import overwritable
+from graphc.runtime.planner.tasks import Tasks
+
+FAR = 1 / 16
+"""The share of all tasks that runs between two uses of a value that may be let go meanwhile. A
+choice: where fewer run, little else comes and goes."""
+
+PASSES = 8
+"""Through the order, in which neighbours are exchanged. A choice: most are in place after two."""
+SMALL = 4096
+"""Bytes that may be held from the beginning on, so that what needs them can run early. A choice."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A task, by number, and the values that it reads and writes; `again` if it has run before.
+    `overwrites` are pairs of values, the first one read, that may be one memory."""
+
+    task: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    overwrites: tuple[tuple[int, int], ...] = ()
+    again: bool = False
+
+    @cached_property
+    def touched(self) -> frozenset[int]:
+        return frozenset((*self.reads, *self.writes))
+
+    def repeated(self, names: Mapping[int, int]) -> Occurrence:
+        """The same task once more, on the values that `names` gives in place of its own."""
+        return replace(self.reading(names), writes=_named(self.writes, names), again=True)
+
+    def reading(self, names: Mapping[int, int]) -> Occurrence:
+        pairs = tuple((names.get(a, a), names.get(b, b)) for a, b in self.overwrites)
+        return replace(self, reads=_named(self.reads, names), overwrites=pairs)
+
+
+@dataclass(frozen=True)
+class Serial:
+    """Occurrences in the order in which they run. `buffer` has the buffer of each value: values of
+    one buffer are the same, made by one task at several times. `beside` are the bytes of work
+    memory that each task needs when it runs again, for what it once wrote elsewhere."""
+
+    tasks: Tasks
+    steps: tuple[Occurrence, ...]
+    buffer: tuple[int, ...]
+    beside: tuple[int, ...]
+
+    @cached_property
+    def room(self) -> list[int]:
+        """Bytes of each value."""
+        rooms = self.tasks.rooms
+        return [rooms[b] for b in self.buffer]
+
+    @cached_property
+    def live(self) -> list[int]:
+        """The bytes that live while each occurrence runs."""
+        room = self.room
+        left, new = [0] * len(room), [True] * len(room)
+        for step in self.steps:
+            for v in step.touched:
+                left[v] += 1
+        total, result = 0, []
+        for step in self.steps:
+            ended = 0
+            for v in step.touched:
+                if new[v]:
+                    new[v] = False
+                    total += room[v]
+                left[v] -= 1
+                if not left[v]:
+                    ended += room[v]
+            beside = self.beside[step.task] if step.again else 0
+            result.append(total + beside - (self._shared(step, left) if step.overwrites else 0))
+            total -= ended
+        return result
+
+    def _shared(self, step: Occurrence, left: Sequence[int]) -> int:
+        """The bytes of dying values that are written over."""
+        shared, taken = 0, set[int]()
+        for old, new in step.overwrites:
+            if not left[old] and old not in taken and new not in taken:
+                shared += self.room[old]
+                taken |= {old, new}
+        return shared
+
+    @cached_property
+    def peak(self) -> int:
+        return max(self.live, default=0)
+
+    def cost(self, times: Sequence[float]) -> float:
+        """What runs again takes, by the time of each task."""
+        return sum(times[s.task] for s in self.steps if s.again)
+
+
+def serial(tasks: Tasks, order: Sequence[int]) -> Serial:
+    """The tasks in `order`, each once; those that only end the lives of values run as soon as they
+    can, and of two neighbours that may run either way the one that leads to less."""
+    order = _exchanged(tasks, _released_early(tasks, order))
+    used = tasks.work_uses()
+    steps = []
+    for i in order:
+        task = tasks.tasks[i]
+        reads = tuple(dict.fromkeys(a.buffer for a in task.reads if a.buffer in used))
+        writes = tuple(a.buffer for a in task.writes if a.buffer in used)
+        steps.append(Occurrence(i, reads, writes, tuple(overwritable(tasks, i))))
+    beside = tuple(
+        sum(tasks.rooms[a.buffer] for a in t.writes if tasks.buffers[a.buffer].segment != "work")
+        for t in tasks.tasks
+    )
+    return Serial(tasks, tuple(steps), tuple(range(len(tasks.buffers))), beside)
+
+
+def _exchanged(tasks: Tasks, order: list[int]) -> list[int]:
+    """`order` with neighbours exchanged, as long as fewer bytes then live at once between them."""
+    work, rooms = tasks.work_uses(), tasks.rooms
+    touched = [{a.buffer for a in (*t.reads, *t.writes) if a.buffer in work} for t in tasks.tasks]
+    for _ in range(PASSES):
+        left = {b: mask.bit_count() for b, mask in work.items()}
+        seen, before = set[int](), list(order)
+
+        def most(i: int, j: int, seen: set[int] = seen, left: Mapping[int, int] = left) -> int:
+            """The bytes that live while i runs and then j, beyond those before."""
+            first = sum(rooms[b] for b in touched[i] - seen)
+            ended = sum(rooms[b] for b in touched[i] if left[b] == 1)
+            return max(first, first - ended + sum(rooms[b] for b in touched[j] - seen - touched[i]))
+
+        for place in range(len(order)):
+            pair = order[place : place + 2]
+            if len(pair) == 2 and not tasks.predecessors[pair[1]] >> pair[0] & 1:
+                if most(pair[1], pair[0]) < most(pair[0], pair[1]):
+                    order[place : place + 2] = reversed(pair)
+            i = order[place]
+            seen |= touched[i]
+            for b in touched[i]:
+                left[b] -= 1
+        if order == before:
+            break
+    return order
+
+
+def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
+    work = tasks.work_uses()
+    makes = [any(a.buffer in work for a in t.writes) for t in tasks.tasks]
+    frees = [any(a.buffer in work for a in t.reads) for t in tasks.tasks]
+    ends = {i for i in order if frees[i] and not makes[i]}
+    wanted = {j for i in ends for j in bits(tasks.predecessors[i])}
+    small = {
+        i
+        for i in wanted
+        if not frees[i] and sum(tasks.rooms[a.buffer] for a in tasks.tasks[i].writes) <= SMALL
+    }  # such as the scalars of an update rule
+    waiting = [i for i in order if i in ends or i in small]
+    found: list[int] = []
+    done = 0
+
+    def release() -> None:
+        nonlocal done
+        for i in list(waiting):
+            if not tasks.predecessors[i] & ~done:
+                waiting.remove(i)
+                found.append(i)
+                done |= 1 << i
+
+    release()
+    for i in [i for i in order if i not in ends and i not in small]:
+        found.append(i)
+        done |= 1 << i
+        release()
+    return found
+
+
+class Repeater:
+    """Makes sequences of one in which some values are made again, by tasks that are `repeatable`,
+    each as long as the state that it needs is what it was.
+
+    A value that may be made again is let go after the use that its longest wait follows, and made
+    again, once, before the first use behind that; so is what this needs in turn, if it may be and
+    has had its last use.
+    """
+
+    def __init__(self, base: Serial, repeatable: Mapping[int, frozenset[int]]) -> None:
+        self.base, self.repeatable = base, repeatable
+        self.touches: list[list[int]] = [[] for _ in base.buffer]
+        self.writer: dict[int, int] = {}
+        several = set()
+        for place, step in enumerate(base.steps):
+            for v in dict.fromkeys((*step.reads, *step.writes)):
+                self.touches[v].append(place)
+            for v in step.writes:
+                if self.writer.setdefault(v, place) != place:
+                    several.add(v)
+        self.values = [
+            v
+            for v, place in self.writer.items()
+            if base.steps[place].task in repeatable
+            and not several.intersection(base.steps[place].writes)
+        ]
+        """What may be made again."""
+        far = max(4, int(FAR * len(base.steps)))
+        self.last = [_first_life(touches, far) for touches in self.touches]
+        """The place of the last use before a value may be let go."""
+        self.held: set[int] = set()
+        """What cannot be made again when it is needed, as far as that is known."""
+        self.state = [
+            {a.buffer for a in t.writes if base.tasks.buffers[a.buffer].segment == "state"}
+            for t in base.tasks.tasks
+        ]
+
+    def waits(self, value: int) -> bool:
+        """Whether there is a time in which a value is held and not used."""
+        touches = self.touches[value]
+        return bool(touches) and self.last[value] < touches[-1]
+
+    def repeat(self, again: Collection[int]) -> Serial:
+        """The sequence in which the values `again` are made again where they are needed, but for
+        those that would have to be made from state that has changed by then."""
+        while True:
+            found = self._repeat(frozenset(again) - self.held)
+            if found is not None:
+                return found
+
+    def _repeat(self, again: Collection[int]) -> Serial | None:
+        """That sequence, or None after one more value has turned out to be such."""
+        base, names, steps = self.base, dict[int, int](), list[Occurrence]()
+        buffer, changed = list(base.buffer), set[int]()
+
+        def at_hand(value: int, place: int) -> bool:
+            return place <= self.last[value] or value not in again or value in names
+
+        for place, step in enumerate(base.steps):
+            waiting = [v for v in step.reads if v in again and not at_hand(v, place)]
+            while waiting:
+                value = waiting[-1]
+                if at_hand(value, place):
+                    waiting.pop()
+                    continue
+                first = base.steps[self.writer[value]]
+                missing = [v for v in first.reads if not at_hand(v, place)]
+                if missing:
+                    waiting += missing
+                    continue
+                if changed & self.repeatable[first.task]:
+                    self.held.update(first.writes)
+                    return None
+                given = self._names(first.reads, place, names)
+                for v in first.writes:
+                    given[v] = len(buffer)
+                    buffer.append(base.buffer[v])
+                    if v in again:
+                        names[v] = given[v]
+                steps.append(first.repeated(given))
+            given = self._names(step.reads, place, names)
+            steps.append(step.reading(given) if given else step)
+            changed |= self.state[step.task]
+        return replace(base, steps=tuple(steps), buffer=tuple(buffer))
+
+    def _names(self, reads: Iterable[int], place: int, names: Mapping[int, int]) -> dict[int, int]:
+        """What stands for the values that are read at `place`."""
+        return {v: names[v] for v in reads if v in names and place > self.last[v]}
+
+
+def _first_life(touches: Sequence[int], far: int) -> int:
+    """The touch before the longest wait, or the last one if no wait is as long as `far`."""
+    waits = [(after - before, before) for before, after in pairwise(touches)]
+    longest, place = max(waits, default=(0, 0))
+    return place if longest >= far else (touches[-1] if touches else 0)
+
+
+def _named(values: Iterable[int], names: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(names.get(v, v) for v in values)

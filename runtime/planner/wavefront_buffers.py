@@ -1,0 +1,125 @@
+"""Buffers between the stages of a wavefront, which often need no stack.
+
+The second of two loops reads an element of a stack one iteration after the first has made it. Where
+nothing else reads the stack, the last two elements are enough, in two places that take turns, as
+for a carry; a carry that lies in the stack does so by itself then. Where the second loop writes a
+stack of its own over what it has read, the first one's is none that anybody finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from graphc.ir import Value
+from graphc.runtime.plan.plan import Move
+from graphc.runtime.planner.loop_body import LoopTask, Part, paired_slot
+from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, aligned
+
+Place = tuple[int | None, Move]
+"""Where a buffer of a body begins in its operand, and how it moves."""
+
+
+def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks:
+    """The tasks in which loop `a`, whose last stage makes `value`, passes it to loop `b`, which
+    scans it as `element`, in as little memory as can be; right only where they become one."""
+    first, second = tasks.tasks[a].loop, tasks.tasks[b].loop
+    assert isinstance(first, LoopTask) and isinstance(second, LoopTask)
+    before, behind = first.parts[-1], second.parts[0]
+    passed = dict(behind.scanned)[element]
+    kept = replace(before, stacks=tuple(s for s in before.stacks if s[1] != passed))
+    if any(y.place == passed.place for _, y in behind.stacks):
+        return _with_part(tasks, a, kept)
+    writer, reader = (_operands(loop, passed.buffer) for loop in (first, second))
+    if first.length < 3 or len(writer) != 1 or len(reader) != 1:
+        return tasks
+    size, ring = element.type.nbytes, len(tasks.buffers)
+    turns = Move(aligned(size), 2)
+    swaps = {passed: Access(ring, f"{value.name}.passed")}
+    moves: dict[Place, Place] = {}
+    place: Place = (0, turns)
+    for slot, initial, last in before.carries:
+        if last.buffer == passed.buffer and slot.stacked:
+            if slot.new != value:
+                return tasks
+            pair = paired_slot(slot.old, slot.new, first.length)
+            ends = pair.first_access(ring, initial.value), pair.last_access(ring, last.value)
+            own = before.operands[writer[0]]
+            swaps |= {initial: ends[0], last: ends[1], own: replace(own, buffer=ring)}
+            old, new = pair.moves(first.length, first.reverse)
+            moves = dict(zip(slot.moves(first.length, first.reverse), (old, new), strict=True))
+            place = new
+    if not _is_private(tasks, a, b, passed, swaps):
+        return tasks
+    tasks = replace(tasks, buffers=(*tasks.buffers, Buffer("work", aligned(size) + size)))
+    tasks = _with_part(tasks, a, _moved(kept, writer[0], moves, place))
+    tasks = _with_part(tasks, b, _moved(behind, reader[0], {}, place))
+    return replace(tasks, tasks=tuple(_swapped(task, swaps) for task in tasks.tasks))
+
+
+def _operands(loop: LoopTask, buffer: int) -> list[str]:
+    """The operands of all stages that lie there."""
+    return [n for part in loop.parts for n, x in part.operands.items() if x.buffer == buffer]
+
+
+def _is_private(
+    tasks: Tasks, a: int, b: int, passed: Access, swaps: Mapping[Access, Access]
+) -> bool:
+    """Whether nothing but the two loops needs the stack; what a carry begins with and what is left
+    of it may be anybody's."""
+    bound = (*tasks.inputs, *tasks.outputs, *tasks.state)
+    if any(access.buffer == passed.buffer for _, access in bound):
+        return False
+    for i, task in enumerate(tasks.tasks):
+        used = {x for x in (*task.reads, *task.writes) if x.buffer == passed.buffer}
+        allowed = swaps.keys() if i == a else {passed} if i == b else swaps.keys() - {passed}
+        if not used <= allowed:
+            return False
+    return tasks.buffers[passed.buffer].segment == "work"
+
+
+def _swapped(task: Task, swaps: Mapping[Access, Access]) -> Task:
+    """The task that finds things elsewhere, in a loop's parts too."""
+
+    def swap(access: Access) -> Access:
+        return swaps.get(access, access)
+
+    reads, writes = (tuple(map(swap, accesses)) for accesses in (task.reads, task.writes))
+    task = replace(task, reads=reads, writes=writes)
+    if not isinstance(task.loop, LoopTask):
+        return task
+    parts = tuple(
+        replace(
+            part,
+            operands={n: swap(x) for n, x in part.operands.items()},
+            carries=tuple((slot, swap(x), swap(y)) for slot, x, y in part.carries),
+            scanned=tuple((v, swap(x)) for v, x in part.scanned),
+            stacks=tuple((v, swap(y)) for v, y in part.stacks),
+        )
+        for part in task.loop.parts
+    )
+    return replace(task, loop=replace(task.loop, parts=parts))
+
+
+def _moved(part: Part, name: str, moves: Mapping[Place, Place], place: Place) -> Part:
+    """The part whose buffers in the operand `name` lie where `moves` say, or else at `place`."""
+
+    def moved(buffer: Buffer) -> Buffer:
+        if buffer.segment != name:
+            return buffer
+        start, move = moves.get((buffer.start, buffer.move), place)
+        return replace(buffer, start=start, move=move)
+
+    own = part.body.tasks
+    body = replace(part.body, tasks=replace(own, buffers=tuple(map(moved, own.buffers))))
+    return replace(part, body=body)
+
+
+def _with_part(tasks: Tasks, number: int, part: Part) -> Tasks:
+    """The tasks with another last stage of a loop."""
+    task = tasks.tasks[number]
+    assert isinstance(task.loop, LoopTask)
+    loop = replace(task.loop, parts=(*task.loop.parts[:-1], part))
+    listed = list(tasks.tasks)
+    listed[number] = replace(task, loop=loop)
+    return replace(tasks, tasks=tuple(listed))

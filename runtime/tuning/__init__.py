@@ -1,0 +1,1 @@
+"""Choices by measurement: the number of streams, and which kernel computes a node."""

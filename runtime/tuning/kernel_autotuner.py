@@ -1,0 +1,146 @@
+"""Choose among the kernels that could compute a node by measurement (`tune=True`).
+
+Lowering ranks its candidates by a model of the machine, whose constants are those of one core, or
+those of no GPU that was measured. Here the first of them are built and played one after another on
+scratch arrays, and the model's first is replaced by another only where that is faster by more than
+the noise. A choice is kept in the cache by machine and by the candidates' text, so a layer is
+measured once. It is made for each kernel alone, before anything knows of streams: the bits of
+results are those of every number of streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from graphc.base.errors import RunError
+from graphc.base.messages import decide as tell
+from graphc.base.messages import log, progress
+from graphc.base.target import Target
+from graphc.ir import Graph, Node
+from graphc.kernels.lower import call_kernel, call_of, candidates
+from graphc.kernels.program.calls import Call, Product
+from graphc.kernels.program.kernel import Kernel
+from graphc.ops.fused import KernelNode
+from graphc.ops.loops.scan import bodies
+from graphc.runtime.compilers import cache
+from graphc.runtime.tuning.stream_autotuner import compare, decide, ratio
+from graphc.runtime.tuning.timing import Play
+
+SECONDS = 0.5
+"""What the measurement of one node may take, beside one call of each candidate."""
+FEWEST_ROUNDS = 3
+"""Rounds of measurement: fewer say nothing."""
+FORMAT = 4
+"""Of what is kept in the cache."""
+
+
+class Trial(Protocol):
+    """A device on which kernels are played. `machine` is all that their times depend on, `clock`
+    says what they have taken so far. `library` is what takes such calls there, "" if nothing does;
+    `rooms` says for each algorithm that it has for one how many bytes of workspace that takes."""
+
+    machine: str
+
+    def clock(self) -> float: ...
+    def library(self, call: Call) -> str: ...
+    def rooms(self, call: Call) -> list[int]: ...
+    def plays(self, node: Node, found: Sequence[Kernel]) -> AbstractContextManager[list[Play]]: ...
+
+
+def measure(plays: Sequence[Play], clock: Callable[[], float]) -> tuple[int, str]:
+    """The index of the fastest, 0 unless another is faster by more than the noise, and why."""
+    for play in plays:
+        play()
+    samples = compare(plays[0], dict(enumerate(plays[1:], 2)), SECONDS, clock)
+    if len(samples[1]) < FEWEST_ROUNDS:
+        return 0, "a call takes too long to be measured"
+    chosen, noise = decide(samples)
+    if chosen == 1:
+        return 0, f"no other was faster by more than the noise of {noise:.1%}"
+    return chosen - 1, f"{ratio(samples, chosen):.3f} of the first's time, noise {noise:.1%}"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A node and the kernels that may compute it, the model's first; behind them those that are a
+    `call` of a library, if one takes such calls."""
+
+    node: Node
+    own: Sequence[Kernel]
+    call: Call | None
+
+    def candidates(self, trial: Trial) -> list[Kernel]:
+        """All of them."""
+        found = list(self.own)
+        if self.call is not None:
+            assert isinstance(self.node, KernelNode)
+            title = trial.library(self.call)
+            rooms = enumerate(trial.rooms(self.call))
+            found += [call_kernel(self.node, self.call, title, n, room) for n, room in rooms]
+        return found
+
+    def kernel(self, index: int, trial: Trial) -> Kernel:
+        """Candidate number `index`."""
+        return self.own[index] if index < len(self.own) else self.candidates(trial)[index]
+
+    def key(self, trial: Trial) -> str:
+        """What a choice depends on."""
+        asked = self.call and (self.call, trial.library(self.call))
+        return cache.choice_key(FORMAT, trial.machine, asked, *(k.canonical for k in self.own))
+
+
+def tuned(
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    target: Target,
+    trial: Trial,
+    libraries: bool = False,
+) -> dict[str, Kernel]:
+    """`kernels`, by their nodes' first outputs, with what is fastest in place of what the model
+    takes for it. Only contractions have candidates; with `libraries` some are calls of one. In
+    loops, where each iteration's operands lie behind those of the last, those are not asked."""
+    lacking: set[str] = set()
+    equal: dict[str, list[Layer]] = {}
+    for each in (graph, *bodies(graph)):
+        for node in (n for n in each.nodes if n.outputs[0].name in kernels):
+            call = call_of(node) if libraries and each is graph else None
+            if call is not None and not trial.library(call):
+                lacking.add("matrix products" if isinstance(call, Product) else "convolutions")
+                call = None
+            layer = Layer(node, candidates(node, target, looped=each is not graph), call)
+            if len(layer.own) > 1 or call is not None:
+                equal.setdefault(layer.key(trial), []).append(layer)
+    for kind in sorted(lacking):
+        tell(f"tune: no library for {kind} is installed: pip install 'graphc[libraries]'")
+    chosen = dict(kernels)
+    with progress("tuning kernels", len(equal)) as advance:
+        for number, (key, layers) in enumerate(equal.items(), 1):
+            name = layers[0].own[0].name
+            log("info", f"tune: {name}, {number} of {len(equal)}")
+            index, count, why = _choice(key, layers[0], trial)
+            tell(f"tune: {name} takes candidate {index + 1} of {count}: {why}")
+            chosen |= {x.node.outputs[0].name: x.kernel(index, trial) for x in layers}
+            advance(1)
+    return chosen
+
+
+def _choice(key: str, layer: Layer, trial: Trial) -> tuple[int, int, str]:
+    """The number of the kernel to take, how many there are, and why: as it was remembered, else by
+    measurement."""
+    remembered = cache.recalled(key)
+    if remembered is not None:
+        index, count, why = remembered
+        return index, count, why
+    try:
+        found = layer.candidates(trial)
+        with trial.plays(layer.node, found) as plays:
+            index, why = measure(plays, trial.clock)
+    except RunError as error:
+        log("warning", f"tune: {layer.own[0].name} was not measured: {error}")
+        return 0, len(layer.own), "the device could not measure it"
+    choice = index, len(found), why
+    cache.remember(key, choice)
+    return choice

@@ -1,0 +1,165 @@
+"""Convolutions whose blocks hold the pixels that they read: in the simulator against the reference,
+with its race check, and compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.kernels.cuda.convolution import halo
+from graphc.kernels.cuda.convolution.halo_tile import Axle, Halo, HaloTile
+from graphc.kernels.program.kernel import Kernel
+from tests.kernels.test_cuda_tensor import EPS, arrays
+from tests.tools import need_command
+
+TILES: dict[str, list[Any]] = {
+    "unpadded": [(5, 4, 24, 24), (20, 4, 3, 3), (50, 20, 5, 5), (24, 50, 3, 3)],
+    "of images": [(17, 8, 10, 8), (16, 8, 3, 3), (32, 16, 3, 3), (24, 32, 3, 3)],
+    "in parts": [(2, 8, 14, 22), (64, 8, 3, 3), (64, 64, 3, 3), (24, 64, 3, 3)],
+    "dilated": [(5, 4, 12, 8), (36, 4, 3, 3), (40, 36, 3, 3), (24, 40, 3, 3)],
+    "strided": [(2, 4, 34, 34), (32, 4, 3, 3), (40, 32, 3, 3), (24, 40, 3, 3)],
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "unpadded": {},
+    "of images": {"padding": 1},
+    "in parts": {"padding": 1},
+    "dilated": {"padding": (0, 2), "dilation": (1, 2)},
+    "strided": {"padding": 1, "stride": 2},
+}
+
+
+def gradients(name: str) -> Any:
+    """The gradients of three convolutions, the second of the case's settings."""
+
+    def loss(x: Any, *filters: Any) -> Any:
+        y = graphc.max_pool2d(graphc.relu(graphc.conv2d(x, filters[0], padding=1)), 2)
+        y = graphc.relu(graphc.conv2d(y, filters[1], **SETTINGS[name]))
+        y = graphc.conv2d(y, filters[2], padding=1)
+        return graphc.sum(y * y)
+
+    return graphc.grad(loss, (0, 1, 2, 3))
+
+
+def compiled(name: str, device: str, precision: str, streams: int = 1) -> Any:
+    specs = [graphc.spec(shape) for shape in TILES[name]]
+    options = {} if device == "reference" else {"streams": streams}
+    return graphc.compile(gradients(name), *specs, device=device, precision=precision, **options)
+
+
+def patched(program: Any) -> list[Kernel]:
+    return [k for k in program.plan.kernels.values() if "HaloProduct" in k.source]
+
+
+@pytest.fixture
+def preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patches are taken wherever they can be, those with the most fragments of a warp first."""
+
+    def cycles(tile: HaloTile, problem: Any, held: int, read: int) -> float:
+        return 1 / (held + tile.images + tile.parts + tile.taps)
+
+    monkeypatch.setattr(halo, "_cycles", cycles)
+    monkeypatch.setenv("GRAPHC_CHECK", "race")
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"), [*((name, "tf32") for name in TILES), ("of images", "bfloat16")]
+)
+def test_convolutions_of_patches_are_right(preferred: None, name: str, precision: str):
+    values = arrays(TILES[name], "float32")
+    program = compiled(name, "sim", precision)
+    assert len(patched(program)) >= 3
+    wanted = compiled(name, "reference", precision)(*values)
+    rounding = 2.0**-11 if precision == "tf32" else EPS["bfloat16"]
+    for got, want in zip(program(*values), wanted, strict=True):
+        # A number that lies between two others may be rounded to either: few of a sum are.
+        scale = float(np.abs(want).max())
+        np.testing.assert_allclose(got, want, rtol=0, atol=2 * rounding * scale)
+
+
+@pytest.mark.parametrize("name", ["of images", "in parts"])
+def test_blocks_share_the_channels(name: str, monkeypatch: pytest.MonkeyPatch):
+    """A launch adds what the blocks of the parts leave."""
+
+    def cycles(tile: HaloTile, *_: Any) -> float:
+        return 1 / (tile.splits + tile.taps / 10)
+
+    monkeypatch.setattr(halo, "_cycles", cycles)
+    monkeypatch.setenv("GRAPHC_CHECK", "race")
+    values = arrays(TILES[name], "float32")
+    program = compiled(name, "sim", "tf32")
+    cut = [k for k in patched(program) if "StorePartial" in k.source]
+    assert cut and all("added in order" in k.choice for k in cut)
+    wanted = compiled(name, "reference", "tf32")(*values)
+    for got, want in zip(program(*values), wanted, strict=True):
+        scale = float(np.abs(want).max())
+        np.testing.assert_allclose(got, want, rtol=0, atol=2.0**-10 * scale)
+
+
+def biased(device: str) -> Any:
+    """A convolution of 22 channels and their bias, whose image lies with its channels last."""
+
+    def both(x: Any, first: Any, bias: Any, second: Any) -> Any:
+        y = graphc.relu(graphc.conv2d(x, first, padding=1) + graphc.reshape(bias, (22, 1, 1)))
+        return graphc.conv2d(y, second, padding=1)
+
+    specs = [graphc.spec(s) for s in BIASED]
+    return graphc.compile(both, *specs, device=device, precision="tf32")
+
+
+BIASED = ((3, 8, 10, 9), (22, 8, 3, 3), (22,), (8, 22, 3, 3))
+
+
+@pytest.mark.parametrize("patches", [False, True])
+def test_columns_that_are_no_whole_runs_leave_in_runs(patches: bool, request: Any):
+    if patches:
+        request.getfixturevalue("preferred")
+    values = arrays(BIASED, "float32")
+    program = biased("sim")
+    (first,) = (k for k in program.plan.kernels.values() if "N = 22," in k.source)
+    assert "int run = 4;" in first.source and ("HaloProduct" in first.source) == patches
+    wanted = biased("reference")(*values)
+    np.testing.assert_allclose(
+        program(*values), wanted, rtol=0, atol=2.0**-10 * np.abs(wanted).max()
+    )
+
+
+def test_results_have_the_same_bits_for_every_number_of_streams(preferred: None):
+    values = arrays(TILES["of images"], "float32")
+    first, *others = (compiled("of images", "sim", "tf32", n)(*values) for n in (1, 2, 4))
+    for other in others:
+        for a, b in zip(first, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_patches_compile_without_spills(preferred: None, arch: str):
+    need_command("nvcc")
+    from graphc.runtime.cuda.compile import compile_cuda
+
+    kernels = [k for name in TILES for k in patched(compiled(name, "cuda", "tf32"))]
+    for kernel in {k.canonical: k for k in kernels}.values():
+        used = compile_cuda(kernel.source, kernel.name, arch).usage
+        assert not any(u.spilled for u in used.values()), kernel.name
+
+
+def test_fragments_that_meet_no_pixel_are_left_out():
+    rows = Axle(12, 5, 1, -1, 0, 8)
+    assert rows.met().sum() == 40
+    image = Halo(100, rows, rows, 50, (3328, 416, 52), 4)
+    assert halo._met(image, 16, 12, 144) == pytest.approx(40 * 40 / 144 / 25)
+    assert halo._met(image, 1, 12, 9) > 0.5
+
+
+def test_a_contraction_without_taps_has_no_patch():
+    x, w = graphc.spec((8, 32, 8, 8)), graphc.spec((32, 32, 1, 1))
+    program = graphc.compile(
+        lambda x, w: graphc.relu(graphc.conv2d(graphc.conv2d(x, w), w)),
+        x,
+        w,
+        device="cuda",
+        precision="tf32",
+    )
+    assert not patched(program)
