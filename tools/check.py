@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import subprocess
 import sys
 import time
@@ -61,17 +62,21 @@ def changed_files() -> list[Path]:
 
 def tests_of(changed: Iterable[Path]) -> list[Path]:
     """The test files of changed files: themselves first, then those called after one, then those
-    that import one."""
+    that import one, or that name a changed header in quotes."""
     files = [path.resolve() for path in changed]
     modules = {name for path in files for name in module_names(path)}
     stems = {f"test_{path.stem}" for path in files}
+    headers = [path.stem for path in files if path.suffix in (".h", ".cuh")]
+    quoted = re.compile(
+        "|".join(rf'"{re.escape(stem)}(\.cuh|\.h)?"' for stem in headers) or r"(?!)"
+    )
     ranked: list[tuple[int, Path]] = []
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
         if test in files:
             ranked.append((0, test))
         elif test.stem in stems:
             ranked.append((1, test))
-        elif modules & set(imported(test)):
+        elif modules & set(imported(test)) or quoted.search(test.read_text()):
             ranked.append((2, test))
     return [test for _, test in sorted(ranked)]
 

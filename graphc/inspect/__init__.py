@@ -1,1 +1,1 @@
-"""Looking at programs: dumps, the profile table."""
+"""Looking at programs: explanations, the profile table, memory, dumps."""

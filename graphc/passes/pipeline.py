@@ -1,21 +1,27 @@
-"""The passes, and the order in which they run.
+"""The passes, in the order in which they run, with the reason for each place.
 
-store_or_recompute  right behind differentiation, be it the function's own (`_traced`) or that of
-                    compile, while backward scans still repeat the forward ones node by node
-commute             before differentiation, so that the backward pass sees the cheaper order
-hoist               before differentiation, so that what is hoisted has an ordinary gradient; and
-                    after it, where the sums of weight gradients leave their loops
+Before differentiation (`BEFORE_GRADIENT`):
+store_or_recompute  right behind a gradient that the function itself takes, while backward scans
+                    still repeat the forward ones node by node
+simplify            fewer nodes to differentiate
+commute             so that the backward pass sees the cheaper order
+hoist               so that what is hoisted has an ordinary gradient
+
+After it (`AFTER_GRADIENT`; passes of a precision from `PRECISIONS` stand before the one they name):
+store_or_recompute  right behind differentiation, as above
+narrow_products     with precision="bfloat16", before clean and hoist: what several read, or every
+                    iteration, is rounded once
 clean               fewer nodes for everything that follows
+hoist               where the sums of weight gradients leave their loops; then clean again
 recompute           behind the last clean, which would join again what it repeats
 split_strides       before fusion, which gathers what belongs to each part
 split_joins         likewise, and behind what makes concats
-narrow_products     with precision="bfloat16", before clean and hoist: what several read, or every
-                    iteration, is rounded once
-narrow_hoisted      the same once more for what hoisting stacked as f32, and in loops, where weights
-                    that blocks hold are rounded as they are read: behind all that might move it
+place_constants     before fusion, which treats large constants as memory
+narrow_hoisted      with precision="bfloat16", the same once more for what hoisting stacked as f32,
+                    and in loops, where weights that blocks hold are rounded as they are read:
+                    behind all that might move it
 round_products      with precision="tf32", right before widen, as the rounding of a read must not
                     be hoisted away from its contraction
-place_constants     before fusion, which treats large constants as memory
 widen               before fusion, which lets conversions vanish into their readers
 fuse_contract       first of the fusions: an epilogue saves most, a pointwise op has one home
 fuse_attend         likewise: the concat is of no use to others
@@ -24,11 +30,12 @@ fuse_pointwise      what is left; every node is a kernel afterwards
 fuse_updates        after fusion, when an update rule is one kernel per parameter
 layout              late: it needs to know the kernels, and decides once for each
 lane_weights        behind layout: it looks at kernels with the batch in the lanes
-channel_lanes       last: it looks at kernels that the batch's lanes left row-major
+channel_lanes       it looks at kernels that the batch's lanes left row-major
 channels_last       likewise, for devices whose kernels copy several elements at once
 fuse_columns        behind layouts, which look at kernels of one contraction or of reductions alone
 fuse_rows           likewise
-fuse_products       last: it looks at kernels that are finished, and changes none of them
+fuse_products       last: small contractions become grouped products; it looks at kernels that are
+                    finished, and changes none of them
 """
 
 from graphc.ops.loops.bodies import through_bodies

@@ -219,7 +219,7 @@ class Sin(Pointwise):
 
 
 class Cos(Pointwise):
-    """y = f.cos(a), a in radians."""
+    """y = cos(a), a in radians."""
 
     name: ClassVar[str] = "cos"
     operations: ClassVar[int] = 180

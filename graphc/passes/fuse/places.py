@@ -1,4 +1,5 @@
-"""Decide whether a node reads a value where it makes its own, so that both fit into one kernel."""
+"""Helpers of the fusions: whether a node reads a value where it makes its own, and how costly a
+kernel's text would be."""
 
 from __future__ import annotations
 

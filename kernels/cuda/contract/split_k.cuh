@@ -1,5 +1,9 @@
 // split_k.cuh: contractions whose k is cut in parts: the first launch stores partial sums, the second
-// adds them, or the one of a reduction that reads what they make.
+// adds them (finish_splits), or the one of a reduction that reads what they make (add_parts). The last
+// block of a tile adds them in shared/tickets.cuh (adds_parts), the blocks of a cluster in
+// contract/cluster_sums.cuh (add_parts). All four add the parts of a sum in one order, so that kernels
+// have the same bits whoever adds: tests/kernels/test_cuda_tickets.py, test_cuda_clusters.py and
+// test_cuda_rows_added.py compare them. (Only the second launch may have lanes, where nothing else adds.)
 #pragma once
 #include "cuda/shared/memory.cuh"
 
