@@ -55,13 +55,13 @@ def marks(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mark]]:
         row.setdefault(result["entry"], []).append(result["median_ms"])
         peers[result["entry"]] = result["peer"]
     found: dict[str, list[Mark]] = {}
-    for row, entries in times.items():
+    for name, entries in times.items():
         medians = {entry: statistics.median(values) for entry, values in entries.items()}
         own = medians.pop(OWN)
         best: dict[str, Mark] = {}
         for entry, time in sorted(medians.items(), key=lambda item: item[1]):
             best.setdefault(peers[entry], Mark(peers[entry], time / own, entry))
-        found[row] = list(best.values())
+        found[name] = list(best.values())
     return found
 
 

@@ -23,7 +23,7 @@ import graphc
 from graphc import nn, optim
 from graphc.program import Program
 
-COLUMNS = {"1 stream": 1, "A/A": 1, "2 streams": 2, "auto": "auto"}
+COLUMNS: dict[str, int | str] = {"1 stream": 1, "A/A": 1, "2 streams": 2, "auto": "auto"}
 
 
 class Convolutions(nn.Module):

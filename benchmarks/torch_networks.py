@@ -41,7 +41,8 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         n, t, c = x.shape
         parts = self.attend(self.ln_1(x)).view(n, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(*parts, is_causal=True)
+        query, key, value = parts
+        y = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.project(y.transpose(1, 2).reshape(n, t, c))
         result: torch.Tensor = x + self.mlp(self.ln_2(x))
         return result

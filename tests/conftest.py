@@ -12,6 +12,8 @@ import pytest
 
 from tests.resume import register
 
+pytest.register_assert_rewrite("tests.support")
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-from tests.tools import ROOT, need_command, need_module, need_package, run_python
+from tests.support.examples import EXAMPLES, load
+from tests.tools import need_command, need_module, need_package, run_python
 
-EXAMPLES = ROOT / "examples"
 TESTED = {
     "char_lstm",
     "digits",
@@ -26,16 +23,6 @@ TESTED = {
     "two_streams",
     "vmap",
 }
-
-
-def load(name: str) -> ModuleType:
-    """The example as a module."""
-    need_command("g++", "clang++")
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_example_is_tested_here():

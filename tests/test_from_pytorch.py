@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.test_guide import blocks
+from tests.support.guide import blocks
 from tests.tools import need_module
 
 PAGE = "docs/from-pytorch.md"

@@ -11,6 +11,7 @@ import pytest
 
 import graphc
 from graphc import nn, optim
+from tests.support.guide import blocks
 from tests.tools import ROOT, need_module
 
 SECTIONS = [
@@ -30,18 +31,6 @@ SECTIONS = [
     "Randomness",
     "Debugging",
 ]
-
-
-def blocks(document: str) -> list[tuple[str, str]]:
-    """(section, text) of each Python block."""
-    found, section = [], ""
-    text = (ROOT / document).read_text()
-    for part in re.findall(r"^## [^\n]*$|^```python\n.*?^```$", text, re.M | re.S):
-        if part.startswith("## "):
-            section = part[3:]
-        else:
-            found.append((section, part.removeprefix("```python\n").removesuffix("```")))
-    return found
 
 
 @pytest.fixture

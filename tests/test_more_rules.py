@@ -11,7 +11,7 @@ import pytest
 import graphc
 from graphc import nn, optim
 from graphc.base.errors import GraphError
-from tests.test_optim import SHAPES, STEPS, Training, Weights, assert_same, gradient
+from tests.support.optim import SHAPES, STEPS, Training, Weights, assert_same, gradient
 from tests.tools import need_module
 
 # fmt: off

@@ -10,7 +10,7 @@ import pytest
 
 from graphc import optim
 from graphc.base.errors import GraphError
-from tests.test_optim import SHAPES, Training, Weights, gradient
+from tests.support.optim import SHAPES, Training, Weights, gradient
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["before compile", "after compile"])

@@ -6,35 +6,12 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim
-
-
-class Mlp(nn.Module):
-    def __init__(self):
-        self.fc1, self.fc2 = nn.Linear(6, 5), nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.fc2(graphc.relu(self.fc1(x)))
-
-
-def loss_fn(model, x, y):
-    return graphc.cross_entropy(model(x), y)
-
-
-X, Y = graphc.spec((4, 6)), graphc.spec((4,), "int32")
-RNG = np.random.default_rng(0)
-XS = RNG.standard_normal((4, 6)).astype(np.float32)
-YS = RNG.integers(0, 3, 4).astype(np.int32)
-
-
-def trainer(**options):
-    options = {"update": optim.SGD(lr=0.1), "device": "reference", **options}
-    graphc.seed(0)
-    return graphc.compile(loss_fn, Mlp(), X, Y, **options)
+from graphc import optim
+from tests.support.program import XS, YS, Mlp, X, Y, loss_fn, trainer
 
 
 def message(error):
-    return re.sub(r"test_program\.py:\d+", "test_program.py:N", str(error.value))
+    return re.sub(r"(test_)?program\.py:\d+", "test_program.py:N", str(error.value))
 
 
 def test_a_wrong_shape_names_the_input_and_what_was_expected():
@@ -314,7 +291,7 @@ def test_a_memory_limit_is_known_before_anything_runs(monkeypatch):
         first,
     )
     assert re.fullmatch(r"  at its peak, step \d+ \(\w+\), it holds:", second)
-    assert all(re.fullmatch(r" +\d+ bytes  \S+  # .*test_program\.py:\d+.*", line) for line in held)
+    assert all(re.fullmatch(r" +\d+ bytes  \S+  # .*program\.py:\d+.*", line) for line in held)
 
 
 def test_memory_is_a_limit_or_asks_for_a_search(monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import graphc
-from tests.test_program import XS, YS, X, trainer
+from tests.support.program import XS, YS, X, trainer
 
 
 def test_stages_hold_the_graph_after_each_pass():

@@ -13,7 +13,7 @@ import graphc
 from graphc import nn, optim
 from graphc.program import Program
 from graphc.runtime.plan.plan import Launch, Range
-from tests.test_against_torch import LeNet, batch_norm_cnn
+from tests.support.against_torch import LeNet, batch_norm_cnn
 from tests.tools import first_quick
 
 BATCH = 20

@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from driver_stub import build_stub, find_headers
+from driver_stub import build_stub, find_headers  # type: ignore[import-not-found]
 
 VERSION = "2026.1"
 HEADER_WHEELS = (

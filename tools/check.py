@@ -33,12 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     tools = Path(sys.executable).parent
     texts = [str(f) for f in changed if any(f.match(p) for p in CPP)]
-    commands = [
+    commands: list[list[str | Path]] = [
         [tools / "ruff", "format", "--check", "."],
         [tools / "ruff", "check", "."],
-        *([[tools / "clang-format", "--dry-run", "--Werror", *texts]] if texts else []),
         [tools / "mypy"],
     ]
+    if texts:
+        commands.append([tools / "clang-format", "--dry-run", "--Werror", *texts])
     failed = sum(subprocess.run(list(map(str, c)), cwd=ROOT).returncode != 0 for c in commands)
     if tests:
         command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "not slow", *tests]

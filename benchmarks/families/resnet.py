@@ -44,6 +44,7 @@ class ResNet(Workload):
             inner = 64 << stage
             for i in range(count):
                 stride = 2 if i == 0 and stage > 0 else 1
+                convolutions: tuple[tuple[int, int, int], ...]
                 convolutions = ((inner, 3, stride), (inner, 3, 1))
                 if self.depth == 50:
                     convolutions = ((inner, 1, 1), (inner, 3, stride), (4 * inner, 1, 1))

@@ -103,7 +103,7 @@ _encoder_decoder = {
     "eos_token_id": 2,
     "decoder_start_token_id": 1,
 }
-_kv = {"num_key_value_heads": 2, "head_dim": 8}
+_kv: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 8}
 
 _add("bert", "Bert", "BertForMaskedLM", _masked)
 _add("roberta", "Roberta", "RobertaForSequenceClassification", _classified)

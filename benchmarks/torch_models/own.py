@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -34,7 +36,7 @@ class UNet(nn.Module):
 class Tagger(nn.Module):
     """A score of each tag for each symbol of a text."""
 
-    def __init__(self, layer: type[nn.RNNBase], layers: int, both: bool) -> None:
+    def __init__(self, layer: Callable[..., nn.RNNBase], layers: int, both: bool) -> None:
         super().__init__()
         self.embedding = nn.Embedding(WORDS, 16)
         self.recurrent = layer(16, 24, layers, batch_first=True, bidirectional=both)

@@ -39,9 +39,9 @@ def truth(subject: Subject) -> Truth:
         signs = torch.randint(0, 2, tensor.shape, generator=random) * 2 - 1
         return tensor * (1 + EPSILON * signs)
 
-    runs = (*[moved] * TRIALS, torch.clone)
+    changes: list[Callable[[torch.Tensor], torch.Tensor]] = [*[moved] * TRIALS, torch.clone]
     spread = dict.fromkeys(exact, 0.0)
-    for change in runs:
+    for change in changes:
         other = results(subject.module, subject, change)
         spread = {n: max(s, off(other[n], exact[n])) for n, s in spread.items()}
     gradients = [a for name, a in exact.items() if name.startswith("gradient")]

@@ -8,7 +8,7 @@ import json
 import os
 
 from graphc.runtime.cuda.cudnn import Cudnn
-from tests.cuda.test_cudnn import NODES, convolution
+from tests.support.cudnn import NODES, convolution
 
 H200 = {
     "deviceName": "NVIDIA H200",

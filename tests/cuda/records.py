@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.cuda import test_cublas, test_cudnn
+from tests.support import cublas, cudnn
 from tests.tools import missing, need_command, need_package, run_python
 from tools.driver_stub import build_stub, find_headers
 
@@ -23,8 +23,8 @@ def recorded(module: str, folder: Path) -> dict[str, Any]:
         missing("there is no cuda.h: neither a CUDA toolkit nor nvidia-cuda-runtime")
     build_stub(headers, folder, FAKES)
     places = {"LD_LIBRARY_PATH": str(folder), "GRAPHC_CACHE_DIR": str(folder / "cache")}
-    places["FAKE_CUBLAS"] = str(test_cublas.build_fake(folder))
-    places["FAKE_CUDNN"] = str(test_cudnn.build_fake(folder))
+    places["FAKE_CUBLAS"] = str(cublas.build_fake(folder))
+    places["FAKE_CUDNN"] = str(cudnn.build_fake(folder))
     printed = run_python("-m", f"tests.cuda.{module}", environment=places)
     return json.loads(printed)
 

@@ -11,8 +11,8 @@ import sys
 from dataclasses import astuple
 
 from graphc.runtime.cuda import find_device
-from tests.cuda.test_executable import batch, trainer
 from tests.small_models import MODELS
+from tests.support.executable import batch, trainer
 
 
 def main(device: str) -> None:

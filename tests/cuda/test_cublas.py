@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.base.dtypes import Array, convert, widened
 from graphc.base.errors import CompileError
 from graphc.ir import Node
 from graphc.ir.state import aligned_empty
@@ -22,13 +19,7 @@ from graphc.kernels.program.calls import Product
 from graphc.runtime.cuda.cublas import WORKSPACE, CublasLt
 from tests.kernels.cuda_harness import traced
 from tests.sim.playing import fetch, place, simulator
-from tests.tools import need_command
-
-FAKE = Path(__file__).with_name("fake_cublas.c")
-
-
-def spec(*shape: int, dtype: str = "float32") -> Any:
-    return graphc.spec(shape, dtype)
+from tests.support.cublas import aligned, build_fake, close, given, spec
 
 
 def turned(x: Any) -> Any:
@@ -93,33 +84,6 @@ def product(node: Node) -> Product:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> CublasLt:
     return CublasLt(ctypes.CDLL(str(build_fake(tmp_path_factory.mktemp("cublas")))))
-
-
-def build_fake(folder: Path) -> Path:
-    made = folder / "libcublasLt.so.13"
-    command = [need_command("gcc"), "-shared", "-fPIC", "-O1", str(FAKE), "-ldl", "-o", str(made)]
-    subprocess.run(command, check=True)
-    return made
-
-
-def aligned(array: Array) -> Array:
-    found = aligned_empty(array.shape, array.dtype)
-    found[...] = array
-    return found
-
-
-def given(node: Node) -> list[Array]:
-    """An array per input, of normal numbers."""
-    random = np.random.default_rng(0)
-    types = [v.type for v in node.inputs]
-    return [
-        convert(random.standard_normal(t.shape).astype(np.float32), t.numpy_dtype) for t in types
-    ]
-
-
-def close(got: Array, want: Array) -> None:
-    bits = 7 if got.itemsize == 2 else 21
-    np.testing.assert_allclose(widened(got), widened(want), rtol=2**-bits, atol=2**-18)
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.op.kernel)

@@ -5,83 +5,41 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
-import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim
 from graphc.base.dtypes import Array
 from graphc.base.errors import CompileError
 from graphc.ir import Node
 from graphc.ir.state import aligned_empty
 from graphc.kernels.cuda.library.convolution import convolution_of
 from graphc.kernels.cuda.library.library_call import call_kernel
-from graphc.kernels.program.calls import Convolution
 from graphc.runtime.cuda import cudnn
 from graphc.runtime.cuda.cudnn import PROPOSED, Cudnn
-from tests.cuda import test_cublas
-from tests.cuda.test_cublas import aligned, close, given, spec
 from tests.kernels.cuda_harness import traced
 from tests.sim.playing import elements, fetch, laid, place, simulator
-from tests.tools import need_command, run_python
+from tests.support import cublas as fake_cublas
+from tests.support.cublas import aligned, close, given, spec
+from tests.support.cudnn import (
+    IMAGES,
+    NODES,
+    STEPS,
+    build_fake,
+    conv,
+    convolution,
+)
+from tests.tools import run_python
 from tools.driver_stub import build_stub, find_headers
 
-FAKE = Path(__file__).with_name("fake_cudnn.c")
 ROOMS = [32, 48, 80]
 """Bytes that the fake's engines take which may be had by tensor cores; without them the last."""
 
 
-class Net(nn.Module):
-    """Convolutions with what follows them in networks: a bias and relu, nothing, a sum and relu.
-    Pixels of three channels have room for more, and so have their weights."""
-
-    def __init__(self) -> None:
-        graphc.seed(0)
-        self.first = nn.Conv2d(3, 8, 3, padding=1)
-        self.wide = nn.Conv2d(8, 8, 1)
-        self.second = nn.Conv2d(8, 8, (3, 2), stride=(2, 1), padding=1, bias=False)
-        self.third = nn.Conv2d(8, 8, 3, dilation=2, padding=2, groups=2)
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
-        x = self.second(graphc.relu(self.wide(graphc.relu(self.first(x)))))
-        x = graphc.relu(self.third(graphc.relu(x)) + x)
-        return self.head(graphc.max(x, axis=(2, 3)))
-
-
-def loss_fn(net: Net, x: graphc.Tensor, y: graphc.Tensor) -> graphc.Tensor:
-    return graphc.cross_entropy(net(x), y)
-
-
-def contractions(precision: str) -> list[Node]:
-    """Those of a training step."""
-    specs = spec(2, 3, 7, 6), spec(2, dtype="int32")
-    options = {"update": optim.SGD(lr=0.1), "device": "cuda", "precision": precision}
-    # As is done where libraries are tried:
-    options["disable"] = ["fuse_columns", "fuse_rows", "fuse_products"]
-    step = graphc.compile(loss_fn, Net(), *specs, **options)
-    found = [n for n in step.graph.nodes if getattr(n.op, "template", "") == "contract"]
-    return [n for n in found if any("conv" in inner.op.name for inner in n.op.body.nodes)]
-
-
-def conv(**settings: Any) -> Any:
-    return lambda x, w: graphc.conv2d(x, w, **settings)
-
-
-IMAGES = spec(2, 4, 7, 6)
-STEPS = {precision: contractions(precision) for precision in ("float32", "tf32", "bfloat16")}
-NODES = [
-    traced("rows", conv(), IMAGES, spec(6, 4, 3, 2)),
-    traced("strided", conv(stride=2, padding=(2, 1), dilation=(1, 2)), IMAGES, spec(6, 4, 3, 2)),
-    traced("grouped", conv(groups=2), IMAGES, spec(6, 2, 3, 2)),
-    *(node for nodes in STEPS.values() for node in nodes[1:]),
-]
 WEIGHTS = spec(6, 4, 3, 2)
 DOUBLES = [spec(*x, dtype="float64") for x in ((2, 4, 7, 6), (6, 4, 3, 2))]
 OTHERS = [
@@ -95,22 +53,9 @@ OTHERS = [
 ]
 
 
-def convolution(node: Node) -> Convolution:
-    found = convolution_of(node)
-    assert found is not None, f"{node.op.kernel} is a convolution"
-    return found
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Cudnn:
     return Cudnn(ctypes.CDLL(str(build_fake(tmp_path_factory.mktemp("cudnn")))))
-
-
-def build_fake(folder: Path) -> Path:
-    made = folder / "libcudnn.so.9"
-    command = [need_command("gcc"), "-shared", "-fPIC", "-O1", str(FAKE), "-ldl", "-o", str(made)]
-    subprocess.run(command, check=True)
-    return made
 
 
 def memory(node: Node) -> tuple[list[Array], list[Array], list[Array]]:
@@ -267,7 +212,7 @@ def test_cudnn_itself_takes_them_for_a_gpu_that_is_not_here(tmp_path: Path):
         pytest.skip("cuDNN, or a header of the driver, is not installed")
     (folder,) = package.submodule_search_locations or ()
     build_stub(headers, tmp_path)
-    test_cublas.build_fake(tmp_path).rename(tmp_path / "libcublasLt.so.13")
+    fake_cublas.build_fake(tmp_path).rename(tmp_path / "libcublasLt.so.13")
     real = Path(folder) / "lib"
     places = {"LD_LIBRARY_PATH": f"{tmp_path}:{real}", "REAL_CUDNN": str(real / "libcudnn.so.9")}
     lines = run_python("-m", "tests.cuda.real_cudnn", environment=places).splitlines()

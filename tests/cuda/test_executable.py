@@ -18,34 +18,13 @@ from graphc.runtime.cuda import CudaExecutable, Device, slot, staging
 from graphc.runtime.plan.plan import Plan
 from graphc.runtime.sim import Simulator
 from tests.small_models import MODELS, loss_fn
+from tests.support.executable import batch, trainer
 from tests.tools import need_command
-
-RULES = {
-    "mlp": lambda: optim.Adam(lr=0.01),
-    "lenet": lambda: optim.SGD(lr=0.1, momentum=0.9),
-    "norm": lambda: optim.SGD(lr=0.1, weight_decay=0.01),
-    "recurrent": lambda: optim.Adam(lr=0.01),
-}
 
 
 @pytest.fixture(autouse=True)
 def compiler() -> None:
     need_command("g++", "clang++")
-
-
-def batch(name: str) -> tuple[Any, Any]:
-    shape = MODELS[name][1]
-    random = np.random.default_rng(0)
-    x = random.standard_normal(shape).astype(np.float32)
-    return x, random.integers(0, 10, shape[0]).astype(np.int32)
-
-
-def trainer(name: str, device: str = "sim", streams: int = 1, model: Any = None) -> Program:
-    graphc.seed(0)
-    model_class, shape = MODELS[name]
-    specs = graphc.spec(shape), graphc.spec(shape[:1], "int32")
-    options = {"update": RULES[name](), "device": device, "streams": streams}
-    return graphc.compile(loss_fn, model or model_class(), *specs, **options)
 
 
 def on_device(plan: Plan, state: dict[str, StateBuffer], **settings: Any) -> CudaExecutable:

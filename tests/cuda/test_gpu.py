@@ -27,13 +27,13 @@ from graphc.program import Program
 from graphc.runtime.cuda import CudaExecutable, find_device, gpu_found, trial
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.tuning import kernel_autotuner
-from tests.cuda.test_executable import batch, trainer
 from tests.kernels.cuda_harness import TARGET, assert_close
-from tests.kernels.test_cuda_tensor import of_products, prefer, products
-from tests.kernels.test_cuda_wgmma_bulk import take
 from tests.ops.samples import CORE
-from tests.ops.test_sweep import node_of
 from tests.small_models import MODELS
+from tests.support.cuda_tensor import of_products, prefer, products
+from tests.support.cuda_wgmma_bulk import take
+from tests.support.executable import batch, trainer
+from tests.support.sweep import node_of
 from tests.tools import need_command
 
 DEVICES = ["sim", pytest.param("cuda", marks=pytest.mark.gpu)]

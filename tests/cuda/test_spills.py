@@ -17,13 +17,12 @@ from graphc.base.config import early_launch
 from graphc.base.errors import CompileError
 from graphc.runtime.cuda.compile import Compiler
 from graphc.trace import current_builder
-from tests.tools import first_quick, need_nvcc, need_nvrtc
+from tests.support.spills import NEEDED
+from tests.tools import first_quick
 from tools.spills import __main__ as command
 from tools.spills.cases import SETTINGS, asked, texts
 from tools.spills.compiling import spills, usages
 from tools.spills.texts import plain
-
-NEEDED: dict[str, Callable[[], Compiler]] = {"nvrtc": need_nvrtc, "nvcc": need_nvcc}
 
 TOO_MANY = """\
 // Each thread holds 64 sums in 32 registers.

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import graphc
+from benchmarks.limit import limited
 from graphc import nn
 from graphc.base.errors import CompileError, GraphError, PlanError, RunError
 from tests.frontends.onnx_models import declared, helper, linear, model, node, onnx
-from tests.frontends.test_onnx_backend import limited
-from tests.frontends.test_onnx_load import external, looped, reshaped
+from tests.support.onnx_load import external, looped, reshaped
 from tests.tools import need_module
 
 need_module("safetensors")

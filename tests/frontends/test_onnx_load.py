@@ -26,10 +26,10 @@ from tests.frontends.onnx_models import (
     onnx,
     run,
 )
+from tests.support.onnx_load import Y, external, looped, reshaped
 from tests.tools import run_python
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4) / 8
-Y23, Y = [declared("y", (2, 3))], [declared("y", (None, None))]
 
 
 def load(*arguments: Any, **options: Any) -> Any:
@@ -106,11 +106,6 @@ def test_shapes_are_computed_while_tracing_and_leave_nothing_behind() -> None:
     np.testing.assert_array_equal(run(module, x), x.reshape(2, 6))
 
 
-def reshaped() -> Any:
-    inputs = [declared("x", (None, None)), declared("shape", (2,), INT64)]
-    return model([node("Reshape", "x shape", "y")], inputs, Y)
-
-
 def test_inputs_that_decide_shapes_are_given_as_constants() -> None:
     module = load(reshaped(), constants={"shape": [4, 2]})
     assert module.inputs == ("x",)
@@ -131,24 +126,6 @@ def test_branches_are_chosen_where_they_are_known_else_computed_both() -> None:
         assert [n.op.name for n in graphc.trace(chosen, x).nodes if n.op.name == "where"] == []
         both = run(load(built), x, np.array(condition))
         assert run(chosen, x).tolist() == both.tolist() == [1 if condition else 2] * 3
-
-
-def looped(trips: int) -> Any:
-    """x + 0 + 1 + ... in so many iterations, each of which is stacked."""
-    body = helper.make_graph(
-        [
-            node("Cast", "i", "number", to=FLOAT),
-            node("Add", "old number", "new"),
-            node("Identity", "go", "going"),
-            node("Identity", "new", "each"),
-        ],
-        "body",
-        [declared("i", (), INT64), declared("go", (), BOOL), declared("old", (2,))],
-        [declared("going", (), BOOL), declared("new", (2,)), declared("each", (2,))],
-    )
-    nodes = [node("Loop", "trips - x", "y all", body=body)]
-    outputs = [declared("y", (2,)), declared("all", (None, 2))]
-    return model(nodes, [declared("x", (2,))], outputs, {"trips": np.array(trips)})
 
 
 def test_a_loop_is_one_scan_however_long() -> None:
@@ -187,17 +164,6 @@ def test_functions_of_the_model_and_of_onnx_are_written_out() -> None:
     y = run(load(built), X)
     np.testing.assert_allclose(y.mean(1), 0, atol=1e-6)
     np.testing.assert_allclose(y.std(1), 1, rtol=1e-3)
-
-
-def external(location: str, **told: str) -> Any:
-    """`linear` with a weight that lies in a file."""
-    built = linear()
-    tensor = built.graph.initializer[0]
-    tensor.ClearField("raw_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    for key, value in {"location": location, **told}.items():
-        tensor.external_data.add(key=key, value=value)
-    return built
 
 
 def test_external_data_lies_in_the_models_folder(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from graphc import nn
 from graphc.base.errors import GraphError
 from graphc.ir import tree
 from tests.frontends.onnx_models import onnx, run
-from tests.test_examples import load as load_example
+from tests.support.examples import load as load_example
 from tests.tools import need_module
 
 runtime = need_module("onnxruntime")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,8 @@ from graphc.base.dtypes import convert, shown
 from graphc.ir import DTYPES
 from graphc.runtime.compilers import shared_objects
 from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, find_compiler
-from tests.kernels.test_pairs import EPS, FORMS, numbers, played, recurrent, turned
+from tests.support.amx import disassembled
+from tests.support.pairs import EPS, FORMS, numbers, played, recurrent, turned
 from tests.tools import first_quick
 
 SOURCE = """#include "cpu/shared/amx.h"
@@ -101,19 +101,6 @@ def test_the_loops_do_what_the_instruction_does(flags: tuple[str, ...], tmp_path
     assert same.mean() > 0.99, "but for sums that round twice here"
     np.testing.assert_allclose(got, want, rtol=2**-20, atol=1e-5)
     assert got[1, 1] == 0 and np.isinf(got[4, 4])
-
-
-def disassembled(file: Path, *flags: str) -> str:
-    """The machine code of `file` for a CPU with AMX."""
-    compiler = [*find_compiler().command, *FLAGS, "-march=sapphirerapids", f"-I{KERNEL_HEADERS}"]
-    command = [*compiler, "-dM", "-E", "-x", "c++", "/dev/null"]
-    known = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    if shutil.which("objdump") is None or "__AMX_BF16__" not in known:
-        pytest.skip("no disassembler, or a compiler without AMX")
-    made = file.with_suffix(".so")
-    subprocess.run([*compiler, *flags, str(file), "-o", str(made)], check=True)
-    command = ["objdump", "-d", "--no-show-raw-insn", str(made)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_cpu_with_amx_gets_its_instructions(tmp_path: Path):

@@ -19,7 +19,7 @@ from graphc.ir import Type
 from graphc.runtime.compilers import shared_objects
 from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, find_compiler
 from graphc.trace import emit
-from tests.kernels.test_amx import disassembled
+from tests.support.amx import disassembled
 from tests.tools import first_quick
 
 SOURCE = """#include "cpu/contract/contract_pairs.h"

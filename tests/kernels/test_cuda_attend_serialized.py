@@ -17,10 +17,10 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import FORWARD, ORDERS
-from tests.kernels import test_cuda_attend_tensor as attend
 from tests.kernels.cuda_harness import TARGET, build_device, mistaken
-from tests.kernels.test_cuda_attend_tensor import arrays_of, assert_near, node_of
 from tests.sim.playing import Played, simulator
+from tests.support import cuda_attend_tensor as attend
+from tests.support.cuda_attend_tensor import arrays_of, assert_near, node_of
 from tests.tools import first_quick, need_command, need_nvrtc
 
 TURNS = replace(TARGET, draws_tickets=True)

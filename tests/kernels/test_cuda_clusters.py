@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.base.dtypes import convert
-from graphc.ir import DTYPES, Node
+from graphc.ir import Node
 from graphc.kernels.cuda.contract import split_k
 from graphc.kernels.cuda.contract.contract_kernel import lower_contract
 from graphc.kernels.cuda.contract.options import ContractOptions
@@ -33,7 +32,6 @@ from graphc.ops.pointwise.widen import Widen
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import ORDERS
-from graphc.trace import emit
 from tests.kernels.cuda_harness import (
     TARGET,
     arrays_of,
@@ -43,6 +41,7 @@ from tests.kernels.cuda_harness import (
     traced,
 )
 from tests.sim.playing import Played, simulator
+from tests.support.cuda_clusters import operands, product, take
 from tests.tools import need_command, need_nvrtc
 
 CLUSTERS = SplitKOptions(clusters=True)
@@ -50,18 +49,6 @@ CLUSTERS = SplitKOptions(clusters=True)
 
 def transposed(x: Any) -> Any:
     return graphc.permute_dims(x, (1, 0))
-
-
-def product(m: int, n: int, k: int, read: Any = None, dtype: str = "float32") -> Node:
-    """relu(a b + c) and its double, with `read` operands."""
-
-    def fn(a: Any, b: Any, c: Any) -> Any:
-        a, b = (emit(read, x) if read else x for x in (a, b))
-        y = graphc.relu(graphc.matmul(a, b) + c)
-        return y, y * 2
-
-    specs = graphc.spec((m, k), dtype), graphc.spec((k, n), dtype), graphc.spec((n,))
-    return traced("product", fn, *specs)
 
 
 LONG, SHORT = LONG_TILES, SHORT_TILES
@@ -86,25 +73,6 @@ CASES: dict[str, tuple[Node, GeneralTile, int]] = {
         4,
     ),
 }
-
-
-def take(tile: GeneralTile, splits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let contractions take this tile, with k in so many parts."""
-    for name in ("TILES", "LONG_TILES", "SHORT_TILES", "GROUP_TILES"):
-        found = [t for t in getattr(tiles, name) if t == tile]
-        monkeypatch.setattr(tiles, name, tuple(found))
-    monkeypatch.setattr(tiles, "_parts", lambda tile, count: [splits])
-
-
-def operands(node: Node) -> list[Any]:
-    """As `arrays_of`, also of bfloat16."""
-    random = np.random.default_rng(0)
-    return [
-        convert(random.standard_normal(v.type.shape).astype("f4"), DTYPES["bf16"])
-        if v.type.dtype == "bf16"
-        else array
-        for v, array in zip(node.inputs, arrays_of(node), strict=True)
-    ]
 
 
 def clustered(node: Node) -> Kernel:

@@ -12,7 +12,7 @@ import graphc
 from graphc.kernels.cuda.convolution import halo
 from graphc.kernels.cuda.convolution.halo_tile import Axle, Halo, HaloTile
 from graphc.kernels.program.kernel import Kernel
-from tests.kernels.test_cuda_tensor import EPS, arrays
+from tests.support.cuda_tensor import EPS, arrays
 from tests.tools import need_command
 
 TILES: dict[str, list[Any]] = {

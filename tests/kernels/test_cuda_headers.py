@@ -10,8 +10,8 @@ import pytest
 
 from graphc.kernels.lower import lower
 from tests.kernels.cuda_harness import KERNELS, TARGET
-from tests.kernels.test_cuda_contract import NODES as CONTRACTIONS
-from tests.kernels.test_cuda_reduce import NODES as REDUCTIONS
+from tests.support.cuda_contract import NODES as CONTRACTIONS
+from tests.support.cuda_reduce import NODES as REDUCTIONS
 from tests.tools import first_quick, need_command
 
 HEADERS = sorted((KERNELS / "cuda").rglob("*.cuh"))

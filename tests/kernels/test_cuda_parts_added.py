@@ -12,7 +12,7 @@ import graphc
 from graphc import nn, optim
 from graphc.kernels.cuda.contract import column_sums, contract_kernel
 from graphc.kernels.cuda.shared.gpu_model import GPU
-from tests.cuda.test_spills import NEEDED
+from tests.support.spills import NEEDED
 from tests.tools import first_quick, need_command
 from tools.spills.compiling import spills, usages
 

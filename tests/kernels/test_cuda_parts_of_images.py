@@ -10,7 +10,7 @@ import pytest
 
 import graphc
 from graphc.kernels.cuda.convolution import halo_gradient, halo_tile
-from tests.kernels.test_cuda_tensor import arrays
+from tests.support.cuda_tensor import arrays
 from tests.tools import need_command
 
 CROPS = {

@@ -15,7 +15,7 @@ from graphc.kernels.cuda.contract.split_k import BY_LAUNCH, Partial, SplitK, Spl
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.ops.fused import kernels_in
 from graphc.passes.fuse import rows
-from tests.cuda.test_spills import NEEDED
+from tests.support.spills import NEEDED
 from tests.tools import first_quick, need_command
 from tools.spills.compiling import spills, usages
 

@@ -33,10 +33,10 @@ from graphc.runtime.proof.verify import verify
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import ORDERS
 from tests.kernels.cuda_harness import TARGET, arrays_of, build_device, mistaken, traced
-from tests.kernels.test_cuda_clusters import operands, product, take
-from tests.kernels.test_cuda_column_sums import compiled, joined, steps
-from tests.runtime.test_loop_proof import CELL, SHOW, looped
 from tests.sim.playing import Played, simulator
+from tests.support.cuda_clusters import operands, product, take
+from tests.support.cuda_column_sums import compiled, joined, steps
+from tests.support.loop_proof import CELL, SHOW, looped
 from tests.tools import need_command, need_nvrtc
 
 LONG, SHORT = LONG_TILES, SHORT_TILES

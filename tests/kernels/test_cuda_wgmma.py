@@ -7,13 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import graphc
-from graphc.base.dtypes import convert, widened
+from graphc.base.dtypes import widened
 from graphc.base.errors import CompileError
-from graphc.ir import DTYPES, Node
+from graphc.ir import Node
 from graphc.kernels.cuda.contract.contract_kernel import lower_contract
 from graphc.kernels.cuda.contract.options import ContractOptions
 from graphc.kernels.cuda.contract.tiles.tensor_tiles import GROUP_TILES, GroupTile
@@ -23,9 +22,9 @@ from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.trace import emit
 from tests.kernels.cuda_harness import build_device, mistaken, traced
-from tests.kernels.test_cuda_tensor import (
+from tests.sim.playing import Played, simulator
+from tests.support.cuda_tensor import (
     CASES,
-    EPS,
     everything,
     of_products,
     played,
@@ -33,7 +32,7 @@ from tests.kernels.test_cuda_tensor import (
     products,
     transposed,
 )
-from tests.sim.playing import Played, simulator
+from tests.support.cuda_wgmma import assert_near, operands
 from tests.tools import need_command, need_nvrtc
 
 
@@ -43,13 +42,6 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gro
     monkeypatch.setenv("GRAPHC_WGMMA", "1")
     prefer(request.param, "GROUP_TILES", GROUP_TILES, monkeypatch)
     return request.param  # type: ignore[no-any-return]
-
-
-def assert_near(got: Any, want: Any, dtype: str, length: int) -> None:
-    """Up to the rounding of `length` sums of float32, and of the results to `dtype`."""
-    got, want = (np.asarray(x, np.float32) for x in (got, want))
-    tolerance = (8 * np.sqrt(length) * EPS["float32"] + 2 * EPS[dtype]) * float(np.abs(want).max())
-    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -132,12 +124,6 @@ def node() -> Node:
 
     specs = graphc.spec((70, 400), "bfloat16"), graphc.spec((400, 130), "bfloat16")
     return traced("product", product, *specs)
-
-
-def operands(product: Node) -> list[Any]:
-    random = np.random.default_rng(0)
-    shapes = [v.type.shape for v in product.inputs]
-    return [convert(random.standard_normal(s).astype("f4"), DTYPES["bf16"]) for s in shapes]
 
 
 def test_the_protocol_as_it_is_computes_the_product(tile: GroupTile) -> None:

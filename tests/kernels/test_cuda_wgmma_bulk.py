@@ -5,7 +5,6 @@ compilers make of it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +19,21 @@ from graphc.kernels.cuda.contract.contract_kernel import lower_contract
 from graphc.kernels.cuda.contract.options import ContractOptions
 from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
 from graphc.kernels.cuda.contract.tiles.bulk_tiles import BULK_TILES, BulkTile
-from graphc.kernels.cuda.contract.tiles.tensor_tiles import GROUP_TILES
 from graphc.kernels.program.kernel import Kernel, TensorMap
 from graphc.ops.pointwise.widen import Widen
 from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.trace import emit
 from tests.kernels.cuda_harness import build_device, mistaken, traced
-from tests.kernels.test_cuda_tensor import of_products, played, prefer, products, transposed
-from tests.kernels.test_cuda_wgmma import assert_near, operands
 from tests.sim.playing import Played, simulator
+from tests.support.cuda_tensor import of_products, played, products, transposed
+from tests.support.cuda_wgmma import assert_near, operands
+from tests.support.cuda_wgmma_bulk import take
 from tests.tools import need_command, need_nvrtc
 
 
 def named(tile: BulkTile) -> str:
     return f"BulkContract<Problem, Tile, {tile.cluster}>"
-
-
-def take(tile: BulkTile, monkeypatch: pytest.MonkeyPatch) -> BulkTile:
-    """Let contractions take the tile wherever TMA can copy; else the smallest of wgmma."""
-    monkeypatch.setenv("GRAPHC_WGMMA", "1")
-    monkeypatch.setenv("GRAPHC_TMA", "1")
-    prefer(GROUP_TILES[-1], "GROUP_TILES", GROUP_TILES[-1:], monkeypatch)
-    monkeypatch.setattr(tiles, "GROUP_TILES", GROUP_TILES[-1:])
-    monkeypatch.setattr(schedules, "BULK_TILES", (replace(tile, speed=1e6),))
-    return tile
-
-
-@pytest.fixture(params=BULK_TILES, ids=lambda tile: f"{tile} in clusters of {tile.cluster}")
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> BulkTile:
-    return take(request.param, monkeypatch)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

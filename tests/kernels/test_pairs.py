@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +15,13 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc import nn, optim
+from graphc import nn
 from graphc.base.dtypes import convert, shown
 from graphc.ir import DTYPES
 from graphc.runtime.compilers import shared_objects
 from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, find_compiler
+from tests.support.pairs import EPS, FORMS, numbers, played, recurrent, turned
 
-EPS = 2.0**-24
 SOURCE = """#include "cpu/contract/contract_pairs.h"
 using namespace graphc;
 using namespace graphc::contract;
@@ -40,12 +39,6 @@ extern "C" void add(const bfloat* x, const bfloat* y, float* sums, long n) {
 def pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     target = replace(shared_objects.cpu_target(), multiplies_pairs=True, multiplies_tiles=False)
     monkeypatch.setattr(shared_objects, "cpu_target", lambda: target)
-
-
-def numbers(*shape: int, seed: int = 0) -> np.ndarray:
-    """Floats that bf16 holds exactly."""
-    random = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-    return shown(convert(random, DTYPES["bf16"]))
 
 
 @pytest.mark.parametrize("lanes", [None, 16, 8, 4])
@@ -75,32 +68,12 @@ def test_a_pair_is_two_multiply_adds_the_second_product_first(lanes: int | None,
     np.testing.assert_allclose(sums, want, rtol=2 * EPS)
 
 
-def turned(x: Any) -> Any:
-    return graphc.swapaxes(x, -1, -2)
-
-
-def played(
-    function: Callable[..., Any], *arrays: np.ndarray, **settings: Any
-) -> tuple[Any, Any, Any]:
-    """The program with products of bf16, its results, and the reference's."""
-    specs = [graphc.spec(a.shape) for a in arrays]
-    program = graphc.compile(function, *specs, device="cpu", precision="bfloat16", **settings)
-    reference = graphc.compile(function, *specs, device="reference", precision="bfloat16")
-    return program, program(*arrays), reference(*arrays)
-
-
 def in_pairs(program: Any) -> list[bool]:
     """Of each contraction, whether it multiplies pairs."""
     kernels = program.plan.kernels.values()
     return ["PAIRS = true" in k.source for k in kernels if k.template == "contract"]
 
 
-FORMS = {
-    "nn": lambda a, b: a @ b,
-    "nt": lambda a, b: a @ turned(b),
-    "tn": lambda a, b: turned(a) @ b,
-    "tt": lambda a, b: turned(a) @ turned(b),
-}
 SIZES = [(64, 64, 64), (17, 33, 77), (1, 100, 51), (100, 1, 65), (40, 48, 129), (70, 9, 18)]
 
 
@@ -182,21 +155,6 @@ def test_convolutions_and_their_gradients(
         assert sum(in_pairs(program)) == 2 if c == 3 else all(in_pairs(program))
     for one, other, magnitude in zip(got, want, magnitudes, strict=True):
         assert (np.abs(one - other) <= 64 * EPS * magnitude).all()
-
-
-def recurrent(batch: int, **settings: Any) -> tuple[Any, list[float]]:
-    """Losses of three steps of a recurrent network, whose weight is read in every iteration."""
-    graphc.seed(0)
-    model = nn.LSTM(24, 32)
-
-    def loss(model: Any, x: Any, y: Any) -> Any:
-        return graphc.mean((model(x)[0] - y) ** 2)
-
-    x, y = numbers(5, batch, 24), numbers(5, batch, 32, seed=1)
-    rule = optim.SGD(lr=0.5)
-    specs = graphc.spec(x.shape), graphc.spec(y.shape)
-    step = graphc.compile(loss, model, *specs, update=rule, precision="bfloat16", **settings)
-    return step, [float(step(x, y)) for _ in range(3)]
 
 
 def test_a_recurrent_network_with_its_batch_in_the_lanes(pairs: None):

@@ -13,7 +13,7 @@ from graphc import functions, nn
 from graphc.base.errors import GraphError
 from graphc.nn.initialize import seed
 from tests.nn.running import play, random, run, traced
-from tests.nn.test_layers_against_torch import compare_with_gradients, twins
+from tests.support.layers_against_torch import compare_with_gradients, twins
 from tests.tools import need_module
 
 Make = Callable[[Any], Any]

@@ -7,7 +7,7 @@ import pytest
 
 from graphc import nn
 from tests.nn.running import random, run
-from tests.nn.test_layers_against_torch import compare_with_gradients, twins
+from tests.support.layers_against_torch import compare_with_gradients, twins
 from tests.tools import need_module
 
 BAGS = np.array([[0, 5, 3], [3, 5, 1]])

@@ -11,7 +11,7 @@ import pytest
 import graphc
 from graphc import nn
 from tests.nn.running import random
-from tests.nn.test_layers_against_torch import LAYERS, LOSSES, NORMS, Make
+from tests.support.layers_against_torch import LAYERS, LOSSES, NORMS, Make
 
 Case = tuple[Make, tuple[int, ...]]
 PER_PROGRAM = 10

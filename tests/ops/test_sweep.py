@@ -8,26 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pytest
 
-from graphc.ir import Node, Value
-from graphc.ops.base import Array
-from tests.kernels import harness
-from tests.kernels.cuda_harness import assert_close, single
-from tests.ops.samples import SAMPLES, Sample
+from graphc.ir import Node
+from tests.ops.samples import SAMPLES
 from tests.sim.playing import Played, simulator
+from tests.support.sweep import Results, differences, on_cpu
 from tests.tools import first_quick, need_command
 
 BLOCKS = -(-len(SAMPLES) // 48)
-
-Results = list[Callable[[Sequence[Array]], list[Array]]]
-"""For each node what computes its outputs."""
-
-
-def on_cpu(nodes: Sequence[Node]) -> Results:
-    """Chunks run in any order, between guards; see the harness."""
-    return [built.run for built in harness.build(nodes)]
 
 
 def on_sim(nodes: Sequence[Node], check: bool = False) -> Results:
@@ -38,11 +27,6 @@ def on_sim(nodes: Sequence[Node], check: bool = False) -> Results:
 def on_checked_sim(nodes: Sequence[Node]) -> Results:
     """Every access is checked: bounds, races, reads of what nothing has written."""
     return on_sim(nodes, check=True)
-
-
-def node_of(sample: Sample, number: int) -> Node:
-    inputs = [Value(f"x{i}", t) for i, t in enumerate(sample.inputs)]
-    return single(sample.op, inputs, f"{sample.op.name}_{number}")
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -63,22 +47,3 @@ def assert_the_same(device: Callable[[Sequence[Node]], Results], block: int) -> 
     samples = SAMPLES[block::BLOCKS]
     wrong = differences(device, samples)
     assert not wrong, f"{len(wrong)} of {len(samples)} samples\n" + "\n".join(wrong)
-
-
-def differences(
-    device: Callable[[Sequence[Node]], Results], samples: Sequence[Sample]
-) -> list[str]:
-    """The samples that give something else on the device than they mean."""
-    results = device([node_of(s, number) for number, s in enumerate(samples)])
-    wrong = []
-    for sample, result in zip(samples, results, strict=True):
-        arrays = sample.arrays()
-        with np.errstate(all="ignore"):
-            expected = sample.op.reference(*arrays)
-        try:
-            length = max([1, *(a.size for a in arrays)])
-            for got, want in zip(result(arrays), expected, strict=True):
-                assert_close(got, want, length)
-        except Exception as error:
-            wrong.append(f"{sample}: {type(error).__name__}: {error}")
-    return wrong

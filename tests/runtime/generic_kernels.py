@@ -17,7 +17,7 @@ from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.compilers.shared_objects import Source, build
 from graphc.runtime.sim import Simulator
 from graphc.runtime.sim.queues import Bytes, Operation
-from tests.runtime.test_played_plans import mixed, seed_of
+from tests.support.played_plans import mixed, seed_of
 
 CHUNKS = 3
 MOST = 64

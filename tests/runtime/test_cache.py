@@ -15,7 +15,7 @@ from graphc.runtime.compilers.shared_objects import Source
 from graphc.runtime.compilers.translation_units import build_kernels
 from tests.runtime.compiling import calls, objects, own_cache
 from tests.runtime.handmade import kernel
-from tests.runtime.test_translation_units import ANSWER, answer_of, many, results
+from tests.support.translation_units import ANSWER, answer_of, many, results
 
 __all__ = ["own_cache"]
 

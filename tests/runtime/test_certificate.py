@@ -12,7 +12,7 @@ from graphc.runtime.proof.verify import verify, verify_sequence
 from tests.runtime.random_graphs import (
     training_graph,
 )
-from tests.runtime.test_verify import (
+from tests.support.verify import (
     FIRST,
     FORK,
     IN,

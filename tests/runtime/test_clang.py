@@ -8,10 +8,10 @@ import pytest
 
 from graphc.base.errors import CompileError
 from graphc.runtime.compilers.shared_objects import find_compiler
-from tests.cuda.test_executable import batch, trainer
 from tests.ops.samples import CORE
-from tests.ops.test_sweep import differences, on_cpu
 from tests.sim.playing import simulator
+from tests.support.executable import batch, trainer
+from tests.support.sweep import differences, on_cpu
 from tests.tools import need_clang
 
 PARTS = 4

@@ -16,7 +16,7 @@ from graphc.runtime.compilers import compiler
 from graphc.runtime.compilers.shared_objects import begin_player
 from graphc.runtime.compilers.translation_units import build_kernels
 from tests.runtime.compiling import calling, objects, own_cache
-from tests.runtime.test_translation_units import ANSWER, many
+from tests.support.translation_units import ANSWER, many
 from tests.tools import ROOT
 
 __all__ = ["own_cache"]
@@ -77,7 +77,7 @@ def test_a_compiler_that_hangs_is_ended_with_all_that_it_started(
 
 KILLED = """
 from graphc.runtime.compilers.translation_units import build_kernels
-from tests.runtime.test_translation_units import many
+from tests.support.translation_units import many
 build_kernels(many(30))
 """
 
@@ -109,7 +109,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from graphc.runtime.compilers.shared_objects import begin_player, player_library
 from graphc.runtime.compilers.translation_units import build_kernels
-from tests.runtime.test_translation_units import many
+from tests.support.translation_units import many
 try:
     {call}
 except KeyboardInterrupt:

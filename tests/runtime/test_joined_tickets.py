@@ -21,8 +21,8 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.passes.fuse import rows
 from graphc.program import Program
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Part, Plan, Repeat, Step, all_steps
-from tests.kernels.test_cuda_clusters import take
-from tests.runtime.test_join_launches import joins, step_of, waiting, without
+from tests.support.cuda_clusters import take
+from tests.support.join_launches import joins, step_of, waiting, without
 from tests.tools import first_quick, need_command
 
 __all__ = ["joins"]

@@ -8,7 +8,7 @@ from graphc.base.errors import PlanError
 from graphc.ir import Graph
 from graphc.runtime.plan.plan import Copy, all_steps
 from graphc.runtime.planner.planner import make_plan
-from tests.runtime.test_loops import BYTES, SIZE, Recipe, value
+from tests.support.loops import BYTES, SIZE, Recipe, value
 
 
 @pytest.mark.parametrize("reverse", [False, True])

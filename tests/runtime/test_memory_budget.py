@@ -32,7 +32,7 @@ from tests.runtime.random_graphs import (
     training_graph,
 )
 from tests.runtime.random_loops import random_loops
-from tests.runtime.test_played_plans import CHUNKS, evaluated, functions_of
+from tests.support.played_plans import CHUNKS, evaluated, functions_of
 
 SEEDS = 60
 MANY = 2000

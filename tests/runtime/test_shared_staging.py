@@ -11,7 +11,7 @@ import pytest
 from graphc.kernels.program.joined import Moves
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Range
 from graphc.runtime.planner.joined.shared_staging import is_constant, staged_rows
-from tests.runtime.test_recurrent_loops import step_of
+from tests.support.recurrent_loops import step_of
 
 
 def plan_of(cell: str, precision: str = "float32") -> Plan:

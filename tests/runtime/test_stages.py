@@ -9,7 +9,7 @@ import pytest
 from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import Carry, Link, Move, Plan, Range, Stack, Step
 from graphc.runtime.proof.verify import verify
-from tests.runtime.test_loop_proof import (
+from tests.support.loop_proof import (
     DOWN,
     FIRST,
     IN,

@@ -15,7 +15,7 @@ from graphc.ops.cost import node_bytes
 from graphc.program import Program
 from graphc.runtime.plan.plan import Launch, Record, Wait
 from graphc.runtime.proof.verify import verify, verify_sequence
-from tests.test_against_torch import LeNet, batch_norm_cnn, mlp, torch_lenet
+from tests.support.against_torch import LeNet, batch_norm_cnn, mlp, torch_lenet
 from tests.tools import need_module
 
 pytestmark = pytest.mark.usefixtures("unbuilt")

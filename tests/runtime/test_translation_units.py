@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import shlex
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,37 +27,10 @@ from graphc.runtime.compilers.shared_objects import FLAGS, KERNEL_HEADERS, cpu_t
 from graphc.runtime.compilers.translation_units import build_kernels, building
 from tests.runtime.compiling import calling, calls, objects, own_cache
 from tests.runtime.handmade import kernel
+from tests.support.translation_units import ANSWER, answer_of, many, result_of, results
 from tests.tools import ROOT
 
 __all__ = ["own_cache"]
-
-
-def writes(name: str, number: int) -> Kernel:
-    return kernel(name, f"*(int*)arguments[0] = {number};")
-
-
-ANSWER = writes("answer", 42)
-
-
-def result_of(address: int) -> int:
-    """What a kernel writes."""
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-    result = ctypes.c_int(0)
-    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(result))
-    function(address)(arguments, 0, 0)
-    return result.value
-
-
-def results(kernels: Mapping[str, Kernel]) -> dict[str, int]:
-    return {name: result_of(address) for name, address in build_kernels(kernels).items()}
-
-
-def answer_of(kernels: Mapping[str, Kernel]) -> int:
-    return results(kernels)["answer"]
-
-
-def many(count: int) -> dict[str, Kernel]:
-    return {f"k{i}": writes(f"k{i}", i) for i in range(count)}
 
 
 def test_a_kernel_is_built_once(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphc.runtime.sim import LogicError, RaceError
-from tests.sim.test_stream_bugs import NBYTES, Setting, X, setting
+from tests.support.stream_bugs import NBYTES, Setting, X, setting
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def repeated(calls: Sequence[Callable[[], object]], place: Device) -> float:
             graph.launch(stream)
     stream.synchronize()
     times = [b.time_since(a) for a, b in pairwise(marks)]
-    return max(1000 * median(times) / REPEATS, 1e-3)
+    return max(1000 * float(median(times)) / REPEATS, 1e-3)
 
 
 if __name__ == "__main__":

@@ -83,8 +83,8 @@ def run(command: Sequence[str], seconds: float) -> Done:
             status, ended = 124, True
         finally:
             _end(process)
-        texts = [_text(file) for file in (out, err)]
-    return Done(status, *texts, time.monotonic() - begin, ended)
+        said, errors = _text(out), _text(err)
+    return Done(status, said, errors, time.monotonic() - begin, ended)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -51,8 +51,10 @@ _OTHER = _named(
     "kernels/", "attend", "prefix", "conv_channels", "conv_winograd", "sections", "relayout"
 )
 _PROGRAMS = _named("", "random_programs", "recurrent_programs", "training_programs")
-_PLANS = ("planner", "arena", "serial_order", "streams", "loop_plans", "training_plans")
-_PLANS += ("wavefront",)
+_PLANS = (
+    *("planner", "arena", "serial_order", "streams"),
+    *("loop_plans", "training_plans", "wavefront"),
+)
 _PROOFS = ("verify", "checked_loops", "loop_proof", "certificate", "track", "training_plans")
 AREAS = {
     "passes": Area(

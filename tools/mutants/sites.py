@@ -134,10 +134,12 @@ class PythonSites(ast.NodeVisitor):
         return self.raw[self._start(node) : self._stop(node)].decode()
 
     def _start(self, node: ast.AST) -> int:
-        return self._starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
+        start: int = self._starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
+        return start
 
     def _stop(self, node: ast.AST) -> int:
-        return self._starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+        stop: int = self._starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+        return stop
 
 
 def _is_call(node: ast.AST) -> bool:

@@ -1,0 +1,10 @@
+"""Helpers of test_spills.py and of tests beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graphc.runtime.cuda.compile import Compiler
+from tests.tools import need_nvcc, need_nvrtc
+
+NEEDED: dict[str, Callable[[], Compiler]] = {"nvrtc": need_nvrtc, "nvcc": need_nvcc}
