@@ -108,6 +108,29 @@ def test_an_operand_whose_lanes_lie_apart_is_packed_first() -> None:
         _assert_right(built)
 
 
+@pytest.mark.parametrize("width", sorted({4, 8, WIDTH}))
+def test_rows_whose_steps_lie_pages_apart_are_copied_first(width: int) -> None:
+    """dy^T x, as gradients of weights are, with rests of tiles of rows, of columns and of k; where
+    both operands are wide, both are copied. Several chunks share the tiles of rows."""
+
+    def gradient(dy: Tensor, x: Tensor) -> Tensor:
+        return emit(Matmul(), F.permute_dims(dy, (1, 0)), x)
+
+    shapes = [(67, 1021, 96), (40, 1500, 1029), (129, 600, 3 * width + 5), (33, 2048, 2 * width)]
+    nodes = [
+        traced("gradient", gradient, [Type((k, m), dtype), Type((k, n), dtype)])
+        for k, m, n in shapes
+        for dtype in ("f32", "f64", "i32")
+    ]
+    copied = chunks = 0
+    for built in build(nodes, Target("cpu", width)):
+        found = re.search(r"X_TILES = (\d+)", built.kernel.source)
+        copied += found is not None and int(found[1]) > 1
+        chunks += built.kernel.phases[0] > 1
+        _assert_right(built)
+    assert copied > 2 and chunks > 2
+
+
 def test_rows_that_lie_far_apart_are_packed_first() -> None:
     """dy^T x with the batch of dy in its lanes, and a plain product, with rests."""
 

@@ -39,6 +39,13 @@ from tests.support.cuda_tensor import (
 from tests.tools import need_command
 
 
+@pytest.fixture(params=often(SHORT_TILES, 0, 5))
+def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TensorTile:
+    """The tile that is taken wherever its threads can copy; else the smallest is."""
+    prefer(request.param, "SHORT_TILES", SHORT_TILES, monkeypatch)
+    return request.param  # type: ignore[no-any-return]
+
+
 def assert_near(got: Array, want: Array, dtype: str, length: int) -> None:
     """Up to the rounding of `length` sums of float32, and of the results to `dtype`."""
     got, want = (np.asarray(x, np.float32) for x in (got, want))

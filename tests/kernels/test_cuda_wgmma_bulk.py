@@ -32,6 +32,11 @@ from tests.support.cuda_wgmma_bulk import take
 from tests.tools import need_command, need_nvrtc
 
 
+@pytest.fixture(params=BULK_TILES, ids=lambda tile: f"{tile} in clusters of {tile.cluster}")
+def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> BulkTile:
+    return take(request.param, monkeypatch)
+
+
 def named(tile: BulkTile) -> str:
     return f"BulkContract<Problem, Tile, {tile.cluster}>"
 

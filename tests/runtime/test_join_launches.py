@@ -23,12 +23,15 @@ from tests.support.join_launches import (
     BATCH,
     MODELS,
     STEPS,
+    joins,
     step_of,
     unrolled,
     waiting,
     without,
 )
 from tests.tools import first_quick, need_command
+
+__all__ = ["joins"]
 
 
 def plan_of(name: str) -> Plan:

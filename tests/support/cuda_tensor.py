@@ -13,7 +13,6 @@ from graphc.base.dtypes import convert
 from graphc.ir import DTYPES
 from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
 from graphc.kernels.cuda.contract.tiles.tensor_tiles import (
-    SHORT_TILES,
     TensorTile,
 )
 from graphc.kernels.cuda.shared.gpu_model import GPU
@@ -84,13 +83,6 @@ def often(found: tuple[TensorTile, ...], *places: int) -> list[Any]:
     """Tiles as parameters; all but those at `places` are tested in the campaign."""
     marks = [() if i in places else (pytest.mark.slow,) for i in range(len(found))]
     return [pytest.param(t, id=str(t), marks=m) for t, m in zip(found, marks, strict=True)]
-
-
-@pytest.fixture(params=often(SHORT_TILES, 0, 5))
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TensorTile:
-    """The tile that is taken wherever its threads can copy; else the smallest is."""
-    prefer(request.param, "SHORT_TILES", SHORT_TILES, monkeypatch)
-    return request.param  # type: ignore[no-any-return]
 
 
 def prefer(

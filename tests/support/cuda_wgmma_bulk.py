@@ -8,7 +8,7 @@ import pytest
 
 from graphc.kernels.cuda.contract import schedules
 from graphc.kernels.cuda.contract.tiles import tensor_tiles as tiles
-from graphc.kernels.cuda.contract.tiles.bulk_tiles import BULK_TILES, BulkTile
+from graphc.kernels.cuda.contract.tiles.bulk_tiles import BulkTile
 from graphc.kernels.cuda.contract.tiles.tensor_tiles import GROUP_TILES
 from tests.support.cuda_tensor import prefer
 
@@ -21,8 +21,3 @@ def take(tile: BulkTile, monkeypatch: pytest.MonkeyPatch) -> BulkTile:
     monkeypatch.setattr(tiles, "GROUP_TILES", GROUP_TILES[-1:])
     monkeypatch.setattr(schedules, "BULK_TILES", (replace(tile, speed=1e6),))
     return tile
-
-
-@pytest.fixture(params=BULK_TILES, ids=lambda tile: f"{tile} in clusters of {tile.cluster}")
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> BulkTile:
-    return take(request.param, monkeypatch)

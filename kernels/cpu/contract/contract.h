@@ -29,8 +29,9 @@
 //                Y_BLOCKED: Y lies in blocks of W along that axis. Where the lanes are summed, it is two registers of them. LAST of the two, or of all
 //                their lanes, are in the last step.
 //   BYTES        a pair is four bytes, u8 of X and i8 of Y, whose sums are i32.
-//   AMX          ... by tile registers, 16 steps at once (contract_amx.h). X_TILES: of so many tiles
-//                a chunk keeps the rows that it has gathered.
+//   AMX          ... by tile registers, 16 steps at once (contract_amx.h).
+//   X_TILES      of so many tiles a chunk keeps the rows: gathered for AMX, else copied, as the steps of
+//                X lie pages apart.
 //   X, Y, T      what the operands hold in memory, and what is summed: float, double, or unsigned
 //                integers, which wrap. A register of elements of eight bytes is two of the machine's.
 //
@@ -86,13 +87,18 @@ struct Tile {
   static constexpr int pairs_at(int t) {
     return t == S::EXTENT - 1 ? S::LAST : S::LANES_SUMMED ? 2 * W : 2;
   }
+  // Where the rows of X are: as they lie, or copied step by step.
+  static constexpr bool COPIED = S::X_TILES != 0 && !S::AMX;
+  static constexpr long x_row(int i) { return COPIED ? i : S::row(i); }
+  static constexpr long x_step(int t) { return COPIED ? long(t) * MR : S::x_step(t); }
+  static INLINE long x_at(long z) { return COPIED ? z * MR : S::x_at(z); }
   // A row's value: a scalar where X has no lanes, which multiplies as a broadcast.
   template <int T>
   static INLINE auto row(const X* x, int i) {
     if constexpr (S::PAIRS && S::LANES_SUMMED)
       return halves<pairs_at(T), S::X_NEXT>(x + S::row(i) + S::x_step(T));
     else if constexpr (S::PAIRS) return pair<pairs_at(T), S::X_NEXT>(x + S::row(i) + S::x_step(T));
-    else if constexpr (S::X_LANE == 0 && !is_narrow<X>) return x[S::row(i) + S::x_step(T)];
+    else if constexpr (S::X_LANE == 0 && !is_narrow<X>) return x[x_row(i) + x_step(T)];
     else return fetch<x_lanes(T), S::X_LANE>(x + S::row(i) + S::x_step(T));
   }
   template <int T, int J>
@@ -195,13 +201,13 @@ struct Tile {
     if constexpr (S::AMX) return InTiles<Tile, S>::add(sums.tiles, x, y);
     steps<0>(sums, x, y, First<S::HEAD>{});
     if constexpr (S::HEAD < S::MAIN) {
-      const X* x0 = x - S::x_step(S::HEAD);
+      const X* x0 = x - x_step(S::HEAD);
       const Y* y0 = y - y_at(S::HEAD);
 #pragma GCC unroll 1
       for (long z = S::HEAD; z < S::MAIN; z += S::UNROLL) {
         if constexpr (S::AHEAD != 0)
           if (z % (S::PAIRS ? LINE / 2 : LINE) == 0) prefetch_rows(x + S::x_at(z) + S::AHEAD);
-        steps<S::HEAD>(sums, x0 + S::x_at(z), y0 + y_at(z), First<S::UNROLL>{});
+        steps<S::HEAD>(sums, x0 + x_at(z), y0 + y_at(z), First<S::UNROLL>{});
       }
     }
     steps<S::MAIN>(sums, x, y, First<S::EXTENT - S::MAIN>{});
@@ -314,7 +320,8 @@ struct Tile {
     const Y* y;
     if constexpr (S::PACKED) y = packed<S, COLUMNS>(memory, panel);
     else y = memory;
-    if constexpr (S::X_TILES != 0) x = InTiles<Tile, S>::kept(panel, x, at[S::ROWS]);
+    if constexpr (COPIED) x = copied_rows<S, ROWS>(x, panel, at[S::ROWS]);
+    else if constexpr (S::X_TILES != 0) x = InTiles<Tile, S>::kept(panel, x, at[S::ROWS]);
     if (S::begin(at)) sum<0>(sums, x, y, at);
     constexpr First<NV / (S::GROUP_OUTER * S::GROUP_COLUMNS)> groups;
     if constexpr (S::AMX) {

@@ -214,6 +214,10 @@ def _chunked(schedule: Schedule) -> Schedule:
     tiles alone are too few, or where the operands of all tiles together overflow the cache."""
     tiles = schedule.tiles
     wanted = wanted_chunks(schedule.cycles)
+    if schedule.roles.rows_apart and schedule.kept_rows:  # a chunk copies the rows that it reads
+        grain = schedule.outer.tiles * schedule.columns.tiles * schedule.kept_rows
+        units = tiles // grain
+        return replace(schedule, grain=grain, chunks=balanced(min(wanted, units), units))
     parts = _parts(schedule, wanted)
     wanted = -(-wanted // parts)
     grain = 1

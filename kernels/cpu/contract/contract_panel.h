@@ -37,12 +37,18 @@ struct alignas(64) Gathered {
   uint32_t at[TILE_ROWS][TILE_ROWS];
 };
 // The rows of X of one tile as tile registers take them, block by block of the summed axis.
-template <class S>
+template <class S, bool AMX = S::AMX>
 struct KeptRows {
   static constexpr int registers = (S::rows[0].size * S::ROW_SECTIONS + TILE_ROWS - 1) / TILE_ROWS;
   static constexpr int blocks = (S::EXTENT + TILE_ROWS - 1) / TILE_ROWS;
   const typename S::X* from = nullptr;
   Gathered at[blocks * registers];
+};
+// Copied, step by step, as they are multiplied one by one.
+template <class S>
+struct KeptRows<S, false> {
+  const typename S::X* from = nullptr;
+  alignas(64) typename S::X at[S::EXTENT * S::rows[0].size];
 };
 struct Nothing {};
 
@@ -132,6 +138,34 @@ template <class S, Cut COLUMNS>
 INLINE const auto* packed(const typename S::Y* y, Panel<S>& panel) {
   if (panel.from != y) pack<S, COLUMNS>(y, panel);
   return panel.at;
+}
+
+// The rows of a tile of ROWS, which begin at x and at index `start`, as [EXTENT][rows]. The whole tiles
+// that are kept together are copied together: their rows are neighbours in lines of memory, of which
+// those of the steps lie pages apart.
+template <class S, Cut ROWS>
+__attribute__((noinline)) void copy_rows(const typename S::X* x, Panel<S>& panel, long tile) {
+  constexpr int MR = ROWS.size;
+  long count = S::X_TILES - tile % S::X_TILES;
+  if (ROWS.start != 0 || ROWS.tiles == 1) count = 1;
+  else if (count > ROWS.tiles - tile) count = ROWS.tiles - tile;
+  auto* first = &panel.rows[tile % S::X_TILES];
+  for (long t = 0; t < S::EXTENT; t++) {
+    const typename S::X* from = x + S::x_at(t);
+    for (long n = 0; n < count * MR; n += 64 / sizeof(typename S::X))
+      __builtin_prefetch(from + S::x_at(8) + n);
+    for (long j = 0; j < count; j++)
+#pragma GCC unroll 32
+      for (int i = 0; i < MR; i++) first[j].at[t * MR + i] = from[j * MR + i];
+  }
+  for (long j = 0; j < count; j++) first[j].from = x + j * MR;
+}
+template <class S, Cut ROWS>
+INLINE const typename S::X* copied_rows(const typename S::X* x, Panel<S>& panel, long start) {
+  const long tile = start / S::rows[0].size;
+  auto& rows = panel.rows[tile % S::X_TILES];
+  if (rows.from != x) copy_rows<S, ROWS>(x, panel, tile);
+  return rows.at;
 }
 
 template <class S, bool PACKED>

@@ -57,6 +57,10 @@ FEW_ROWS = 32
 TILE = 16
 """Rows of a tile register of AMX, and floats of a row."""
 
+FEWEST_CHUNKS = 12
+"""Chunks that work which is worth an eighth as much each is cut into: 2, 3, 4 and 6 workers share
+them evenly."""
+
 STACK_BYTES = 256 * 1024
 """Bytes of packed panels at most, however large the caches are: they lie on the stack of the thread
 that plays the kernel. macOS gives threads 512 KiB, other systems more."""
@@ -240,10 +244,30 @@ class Roles:
         enough = self.bytes or self.length >= self.width
         return enough and not y.borders and self.lane_stride(self.x) == 0
 
+    @cached_property
+    def rows_apart(self) -> bool:
+        """Whether the steps of X lie half a page apart or more, neighbours in memory being rows, as
+        in a gradient of weights. Its lines then meet in few sets of the caches, so that each tile
+        of rows would read them from afar again: tiles are copied first, several at once."""
+        x, inner, rows = self.x, self.inner, self.rows
+        if self.amx or self.pairs or self.lanes_summed or inner is None or rows is None:
+            return False
+        if self.sums or self.moving or self.row_sections > 1 or inner == self.lane:
+            return False
+        plain = x.lanes is None and not (x.borders or x.quotients) and self.lane_stride(x) == 0
+        whole = x.type.numpy_dtype.itemsize == self.itemsize
+        apart = self.itemsize * x.strides[inner] >= PAGE // 2 and x.strides[rows] == 1
+        return plain and whole and apart and self.length >= self.width
+
     def kept_rows(self, rows: int, columns: int) -> int:
-        """Tiles of so many rows that have room beside a panel of so many columns as AMX's registers
-        take them. 0 where rows are read as they lie, or by outer sums."""
+        """Tiles of so many rows that have room beside a panel of so many columns, as AMX's
+        registers take them, or copied, as their steps lie apart. 0 where rows are read as they lie,
+        or by outer sums."""
         x, inner = self.x, self.inner
+        if self.rows_apart:
+            panel = columns * self.width if self.packed else 0
+            room = STACK_BYTES // (self.itemsize * self.length) - panel
+            return max(0, room) // rows
         if not self.amx or self.sums or inner is None or inner == x.lanes or x.strides[inner] == 1:
             return 0
         column = 4 * TILE * -(-self.length // TILE) * TILE
@@ -367,11 +391,16 @@ class Schedule:
 
     @property
     def kept_rows(self) -> int:
-        """Tiles of rows that a chunk keeps as it has turned them; see `Roles.kept_rows`."""
+        """Tiles of rows that a chunk keeps as it has turned or copied them; see `Roles.kept_rows`.
+        Copies are for so few tiles at once that there are chunks enough."""
         if self.outer.tiles * self.columns.tiles == 1:
             return 0
         sizes = self.rows.size, self.outer.size * self.columns.size
-        return min(self.rows.tiles, self.roles.kept_rows(*sizes))
+        kept, tiles = min(self.rows.tiles, self.roles.kept_rows(*sizes)), self.rows.tiles
+        if self.roles.amx or not kept:
+            return kept
+        groups = -(-tiles // min(kept, max(1, tiles // FEWEST_CHUNKS)))
+        return -(-tiles // groups)
 
     @property
     def steps_at_once(self) -> int:

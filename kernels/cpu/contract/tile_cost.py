@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 
+from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS as FEWEST_CHUNKS
 from graphc.kernels.cpu.contract.tile import PAGE, TILE, Roles
 from graphc.kernels.cpu.shared.kernel_source import CHUNK_NANOSECONDS
 from graphc.kernels.program.nest import Read
@@ -23,12 +24,12 @@ GIGAHERTZ = 4
 CHUNK_CYCLES = round(CHUNK_NANOSECONDS) * GIGAHERTZ
 """Work of a chunk where there is enough of it."""
 
-FEWEST_CHUNKS = 12
-"""Chunks that work which is worth an eighth as much each is cut into: 2, 3, 4 and 6 workers share
-them evenly."""
-
 KEPT_COLUMNS = 8
 """Tiles of columns for which a chunk by AMX keeps rows that it has turned: a guess."""
+
+APART, COPIED = 24.0, 8.0
+"""Cycles of a step whose row of X lies pages from the one before, and of one that is copied for
+several columns of tiles: lines of few sets come from beyond the second-level cache."""
 
 PANEL_ROWS = 128
 """Tiles of rows that pay for packing a panel, if there are so many."""
@@ -130,6 +131,10 @@ class TileCost:
         if roles.amx:
             kept = roles.kept_rows(rows, nv)
             step = self._amx_step(mr, nv, -(-self.extents[2] // nc) if kept else 1)
+        if roles.rows_apart:
+            passes = -(-self.extents[1] // no) * -(-self.extents[2] // nc)
+            kept = passes > 1 and roles.kept_rows(rows, nv)
+            step += COPIED / passes if kept else APART
         loop = 2.5 if roles.length <= 8 or roles.length >= 32 else 4.0
         loop += 4.0 if roles.moving else 0.0
         # What the epilogue reads and writes in each section lies powers of two apart.
