@@ -21,7 +21,6 @@ from graphc.kernels.cpu.contract.epilogue import finish_of, tile_epilogue
 from graphc.kernels.cpu.contract.kernel_text import plain_loops, plain_text, tiled_text
 from graphc.kernels.cpu.contract.schedule import ranked
 from graphc.kernels.cpu.contract.shape_text import SUMS
-from graphc.kernels.cpu.contract.tile import Schedule
 from graphc.kernels.cpu.contract.tile_cost import (
     CHUNK_CYCLES,
     FEW_TILES,
@@ -29,6 +28,7 @@ from graphc.kernels.cpu.contract.tile_cost import (
     PANEL_ROWS,
     wanted_chunks,
 )
+from graphc.kernels.cpu.contract.tile_schedule import Schedule
 from graphc.kernels.cpu.convolution.conv_amx import lower_conv_amx
 from graphc.kernels.cpu.convolution.conv_amx_gradient import lower_amx_gradient
 from graphc.kernels.cpu.convolution.conv_channels import (

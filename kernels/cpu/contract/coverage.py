@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from graphc.base.errors import PlanError
-from graphc.kernels.cpu.contract.tile import Schedule
+from graphc.kernels.cpu.contract.tile_schedule import Schedule
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.nest import Nest, Window
 

@@ -16,7 +16,7 @@ from graphc.kernels.cpu.contract.index_text import (
     sum_lines,
 )
 from graphc.kernels.cpu.contract.shape_text import SUMS, element, shape_lines
-from graphc.kernels.cpu.contract.tile import Schedule
+from graphc.kernels.cpu.contract.tile_schedule import Schedule
 from graphc.kernels.cpu.shared.kernel_source import argument_order, array_text, entry
 from graphc.kernels.program.body.statement import Program
 from graphc.kernels.program.epilogue import Epilogue

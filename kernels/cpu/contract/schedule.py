@@ -18,10 +18,10 @@ from graphc.kernels.cpu.contract.tile import (
     TILE,
     Cut,
     Roles,
-    Schedule,
     TileAxis,
 )
 from graphc.kernels.cpu.contract.tile_cost import TileCost
+from graphc.kernels.cpu.contract.tile_schedule import Schedule
 from graphc.kernels.program.nest import Border, Nest, Window
 
 MOST_WITH_ADDRESSES = 24

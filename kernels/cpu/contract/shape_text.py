@@ -19,7 +19,8 @@ from graphc.kernels.cpu.contract.index_text import (
     sum_lines,
     times,
 )
-from graphc.kernels.cpu.contract.tile import Roles, Schedule, TileAxis
+from graphc.kernels.cpu.contract.tile import Roles, TileAxis
+from graphc.kernels.cpu.contract.tile_schedule import Schedule
 from graphc.kernels.program.nest import Border, Nest, Quotient, Read
 from graphc.ops.pointwise.logic import C_TYPES
 
