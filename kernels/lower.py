@@ -13,8 +13,8 @@ from graphc.kernels.cpu.contract.contract import contract_candidates
 from graphc.kernels.cpu.lower import lower_cpu
 from graphc.kernels.cpu.pointwise.transpose import lower_relayout
 from graphc.kernels.cuda.joined.joined_launch import joined_kernel as joined_kernel
-from graphc.kernels.cuda.library.library_call import call_kernel as call_kernel
-from graphc.kernels.cuda.library.library_call import call_of as call_of
+from graphc.kernels.cuda.libraries.call_kernel import call_kernel as call_kernel
+from graphc.kernels.cuda.libraries.call_kernel import call_of as call_of
 from graphc.kernels.cuda.lower import cuda_candidates, lower_cuda
 from graphc.kernels.cuda.lower import lower_members as lower_members
 from graphc.kernels.program.kernel import GridLaunch, Kernel

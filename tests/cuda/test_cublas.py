@@ -13,8 +13,8 @@ import graphc
 from graphc.base.errors import CompileError
 from graphc.ir import Node
 from graphc.ir.state import aligned_empty
-from graphc.kernels.cuda.library.library_call import call_kernel
-from graphc.kernels.cuda.library.product import product_of
+from graphc.kernels.cuda.libraries.call_kernel import call_kernel
+from graphc.kernels.cuda.libraries.product import product_of
 from graphc.kernels.program.calls import Product
 from graphc.runtime.cuda.cublas import WORKSPACE, CublasLt
 from tests.kernels.cuda_harness import traced

@@ -17,8 +17,8 @@ from graphc.base.dtypes import Array
 from graphc.base.errors import CompileError
 from graphc.ir import Node
 from graphc.ir.state import aligned_empty
-from graphc.kernels.cuda.library.convolution import convolution_of
-from graphc.kernels.cuda.library.library_call import call_kernel
+from graphc.kernels.cuda.libraries.call_kernel import call_kernel
+from graphc.kernels.cuda.libraries.convolution import convolution_of
 from graphc.runtime.cuda import cudnn
 from graphc.runtime.cuda.cudnn import PROPOSED, Cudnn
 from tests.kernels.cuda_harness import traced

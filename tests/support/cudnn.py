@@ -9,7 +9,7 @@ from typing import Any
 import graphc
 from graphc import nn, optim
 from graphc.ir import Node
-from graphc.kernels.cuda.library.convolution import convolution_of
+from graphc.kernels.cuda.libraries.convolution import convolution_of
 from graphc.kernels.program.calls import Convolution
 from tests.kernels.cuda_harness import traced
 from tests.support.cublas import spec

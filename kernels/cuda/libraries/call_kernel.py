@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from graphc.ir import Node
-from graphc.kernels.cuda.library.convolution import convolution_of
-from graphc.kernels.cuda.library.product import product_of
+from graphc.kernels.cuda.libraries.convolution import convolution_of
+from graphc.kernels.cuda.libraries.product import product_of
 from graphc.kernels.cuda.lower import gaps_of
 from graphc.kernels.cuda.shared.kernel_source import provenance
 from graphc.kernels.program.calls import Call
