@@ -126,10 +126,8 @@ class ReduceText:
         launches, known, before = [], list[str](), 0
         for k, loop in enumerate(self.stages):
             kind, place = self._stage(k), f"workspace + {self.offsets[k]}"
-            lines, part = (
-                [f"rows.store_partial({place}, stage{k});"],
-                f"stage{k}" if k else "kernel",
-            )
+            lines = [f"rows.store_partial({place}, stage{k});"]
+            part = f"stage{k}" if k else "kernel"
             how, given = "combine", f"workspace + {self.start}, {self.given}"
             if k or not self.given:
                 lines = self._kernel([*known, *self._loop(k), *lines], [loop.whole])
@@ -377,11 +375,9 @@ class ReduceText:
         after = self.rows.after
         if not after.statements:
             return []
+        lines = after.lines(self._lane if self._several else self.names, "1")
         if self._several:
-            lines = [*self._known(after, (), len(self.stages)), *after.lines(self._lane, "1")]
-            lines = self._steps(lines, after)
-        else:
-            lines = after.lines(self.names, "1")
+            lines = self._steps([*self._known(after, (), len(self.stages)), *lines], after)
         return [f"if (rows.{which}()) {{", *(f"  {x}" for x in lines), "}"]
 
     def _results(self, number: int) -> list[str]:
