@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from graphc.ir import FLOATS, Graph, Node, Type, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.base import Array, Op
 from graphc.ops.fused import Fused, KernelNode
+from graphc.runtime.cuda.compile import Usage, compile_cuda, parse_usage
+from tests.tools import need_command, need_nvrtc
 
 HERE = Path(__file__).parent
 KERNELS = HERE.parent.parent / "kernels"
@@ -99,15 +100,6 @@ def joined(kernels: Sequence[Kernel]) -> str:
     return "\n".join(k.source for k in kernels)
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What a CUDA kernel takes: registers per thread, bytes spilled, bytes of shared memory."""
-
-    registers: int
-    spilled: int
-    shared: int
-
-
 def build_device(
     kernels: Sequence[Kernel], folder: Path, compiler: str, arch: str
 ) -> dict[str, Usage]:
@@ -117,15 +109,15 @@ def build_device(
     command = [compiler, "-std=c++17", f"-arch={arch}", "-cubin", "-Xptxas", "-v"]
     command += ["-Werror", "all-warnings", "-I", str(KERNELS), str(text)]
     printed = _run([*command, "-o", str(text.with_suffix(".cubin"))])
-    usage = {}
-    for part in printed.split("Compiling entry function '")[1:]:
-        symbol = part.partition("'")[0]
-        numbers = [
-            int(found.group(1)) if (found := re.search(rf"(\d+) {what}", part)) else 0
-            for what in ("registers", "bytes spill stores", "bytes smem")
-        ]
-        usage[symbol] = Usage(*numbers)
-    return usage
+    return parse_usage(printed)
+
+
+def usage_of(kernel: Kernel, nvrtc: bool, arch: str, folder: Path) -> dict[str, Usage]:
+    """The usage of each symbol of a kernel, built by NVRTC or by nvcc."""
+    if not nvrtc:
+        return build_device([kernel], folder, need_command("nvcc"), arch)
+    need_nvrtc()
+    return compile_cuda(kernel.source, kernel.name, arch).usage
 
 
 def _run(command: Sequence[str]) -> str:

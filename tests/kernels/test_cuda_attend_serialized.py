@@ -14,14 +14,13 @@ from graphc.ir import Node
 from graphc.kernels.cuda.attention import attend_serialized
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
-from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import FORWARD, ORDERS
-from tests.kernels.cuda_harness import TARGET, build_device, mistaken
+from tests.kernels.cuda_harness import TARGET, mistaken, usage_of
 from tests.sim.playing import Played, simulator
 from tests.support import cuda_attend_tensor as attend
 from tests.support.cuda_attend_tensor import arrays_of, assert_near, node_of
-from tests.tools import first_quick, need_command, need_nvrtc
+from tests.tools import first_quick, need_command
 
 TURNS = replace(TARGET, draws_tickets=True)
 CASES = {
@@ -204,9 +203,5 @@ def test_heads_of_real_models_spill_nothing(
 ) -> None:
     monkeypatch.setattr(attend, "CASES", {**attend.CASES, **LARGE})
     kernel = taken(node_of(name, "bf16", gradient=True))
-    if nvrtc:
-        need_nvrtc()
-        usage = compile_cuda(kernel.source, kernel.name, arch).usage
-    else:
-        usage = build_device([kernel], tmp_path, need_command("nvcc"), arch)
+    usage = usage_of(kernel, nvrtc, arch, tmp_path)
     assert {symbol for symbol, used in usage.items() if used.spilled} == set()

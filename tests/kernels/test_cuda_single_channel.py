@@ -18,12 +18,11 @@ from graphc.kernels.cuda.convolution.single_channel import SingleChannelTile
 from graphc.kernels.lower import lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import kernels_in
-from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import ORDERS
-from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, build_device, mistaken
+from tests.kernels.cuda_harness import TARGET, arrays_of, assert_close, mistaken, usage_of
 from tests.sim.playing import Played, simulator
-from tests.tools import need_command, need_nvrtc
+from tests.tools import need_command
 
 Case = tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], int, int]
 CASES: dict[str, Case] = {
@@ -123,12 +122,8 @@ def test_kernels_compile_and_spill_nothing(
     node = first(name)
     take(name, monkeypatch)
     kernel = lowered(node)
-    if nvrtc:
-        need_nvrtc()
-        monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
-        usage = compile_cuda(kernel.source, kernel.name, arch).usage
-    else:
-        usage = build_device([kernel], tmp_path, need_command("nvcc"), arch)
+    monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
+    usage = usage_of(kernel, nvrtc, arch, tmp_path)
     assert not any(u.spilled for u in usage.values())
 
 

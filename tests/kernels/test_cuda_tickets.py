@@ -28,16 +28,15 @@ from graphc.kernels.lower import candidates, lower
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.pointwise.tf32 import ReadTf32
 from graphc.ops.pointwise.widen import Widen
-from graphc.runtime.cuda.compile import compile_cuda
 from graphc.runtime.proof.verify import verify
 from graphc.runtime.sim.errors import LaunchError
 from graphc.runtime.sim.native import ORDERS
-from tests.kernels.cuda_harness import TARGET, arrays_of, build_device, mistaken, traced
+from tests.kernels.cuda_harness import TARGET, arrays_of, mistaken, traced, usage_of
 from tests.sim.playing import Played, simulator
 from tests.support.cuda_clusters import operands, product, take
 from tests.support.cuda_column_sums import compiled, joined, steps
 from tests.support.loop_proof import CELL, SHOW, looped
-from tests.tools import need_command, need_nvrtc
+from tests.tools import need_command
 
 LONG, SHORT = LONG_TILES, SHORT_TILES
 DOUBLES = [graphc.spec(s, "float64") for s in [(9, 300), (300, 12)]]
@@ -341,11 +340,6 @@ def test_kernels_compile_and_spill_nothing(
     else:
         kernel = ended(REDUCTIONS[name])
     assert kernel.draws
-    if nvrtc:
-        need_nvrtc()
-        cheap.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
-        usage = compile_cuda(kernel.source, kernel.name, arch).usage
-        assert [u.spilled for u in usage.values()] == [0]
-        return
-    found = build_device([kernel], tmp_path, need_command("nvcc"), arch)
-    assert [u.spilled for u in found.values()] == [0]
+    cheap.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
+    usage = usage_of(kernel, nvrtc, arch, tmp_path)
+    assert [u.spilled for u in usage.values()] == [0]
