@@ -18,9 +18,10 @@ from graphc.kernels.program.access import (
     memory_access,
     place_of,
 )
+from graphc.kernels.program.body.literals import TRUE
 from graphc.kernels.program.body.names import Names
 from graphc.kernels.program.body.special import SPECIAL
-from graphc.kernels.program.body.statement import Formula, Function, Literal, Masked
+from graphc.kernels.program.body.statement import Formula, Function, Masked
 from graphc.kernels.program.body.writer import Guards, Places, Writer
 from graphc.kernels.program.pieces import Piece
 from graphc.ops.base import Affine, Array, Pointwise, Source, View
@@ -162,7 +163,7 @@ class Walk(Writer):
         pointer = self.names.fresh(value.name, "data")
         self.arrays[pointer] = array
         access = linear_index(value.type.shape, places, self.domain)
-        return self._load(value.name, dtype, pointer, access, Literal("true"))
+        return self._load(value.name, dtype, pointer, access, TRUE)
 
     def _pointwise(
         self,

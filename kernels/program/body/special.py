@@ -12,8 +12,8 @@ from typing import Any
 
 from graphc.ir import Node
 from graphc.kernels.program.access import Guard, Place, inside, linear_index, place_access, place_of
-from graphc.kernels.program.body.literals import splat
-from graphc.kernels.program.body.statement import Address, Function, Literal
+from graphc.kernels.program.body.literals import TRUE, splat_literal, word_literal
+from graphc.kernels.program.body.statement import Address, Function
 from graphc.kernels.program.body.window import WINDOWS, strides, window
 from graphc.kernels.program.body.writer import Guards, Places, Writer
 from graphc.ops.base import Affine
@@ -35,7 +35,7 @@ def philox_uniform(walk: Writer, node: Node, places: Places, guards: Guards) -> 
     step = walk.value(node.inputs[0], (), guards)
     access = linear_index(node.output.type.shape, places, walk.domain)
     lanes = (access.lane_stride, access.divisor)
-    key = Literal(f"{int(op.seed) & 0xFFFFFFFF}u"), Literal(f"{op.number}u")
+    key = word_literal(int(op.seed) & 0xFFFFFFFF), word_literal(op.number)
     results = [(node.output.name, "f32")]
     return walk.call(results, "philox_uniform", lanes, *key, step, access, live=False)
 
@@ -62,7 +62,7 @@ def pad(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, 
     if not added:
         return (register,)
     condition = walk.condition(tuple(added))
-    outside = Literal(splat(op.value, dtype))
+    outside = splat_literal(op.value, dtype)
     return (walk.compute(name, dtype, Function("select"), condition, register, outside),)
 
 
@@ -111,7 +111,7 @@ def _taken(
     extent = table.type.shape[axis]
     base, stride = accesses[0], accesses[1].offset
     shape = (base.lane_stride, base.divisor, stride, extent, str(uniform).lower())
-    condition = walk.condition(guards) if guards else Literal("true")
+    condition = walk.condition(guards) if guards else TRUE
     results = [(node.output.name, table.type.dtype)]
     return walk.call(results, "take", shape, condition, Address(pointer), base, index)
 
@@ -131,7 +131,7 @@ def searchsorted(walk: Writer, node: Node, places: Places, guards: Guards) -> tu
     pointer, (base, step) = strides(walk, table, (*places[:-1], None))
     right, extent = str(op.right).lower(), table.type.shape[-1]
     shape = (base.lane_stride, base.divisor, step.offset, extent, right)
-    condition = walk.condition(guards) if guards else Literal("true")
+    condition = walk.condition(guards) if guards else TRUE
     results = [(node.output.name, "i64")]
     return walk.call(results, "search", shape, condition, Address(pointer), base, register)
 

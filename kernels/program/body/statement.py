@@ -17,6 +17,10 @@ from graphc.ops.base import Array
 from graphc.ops.pointwise.logic import C_TYPES
 
 
+Number = bool | int | float
+"""A literal's value. There is one NaN, `literals.NAN`, so that equal literals compare equal."""
+
+
 class Register(NamedTuple):
     """What a statement makes; the dtype "auto" is left to the compiler."""
 
@@ -26,9 +30,12 @@ class Register(NamedTuple):
 
 @dataclass(frozen=True)
 class Literal:
-    """A value that is the same wherever it is printed."""
+    """A number that is known when a kernel is printed, and its C++ text: what a register of `dtype`
+    holds in every lane, or, without one, an argument of a function."""
 
     text: str
+    value: Number
+    dtype: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir import Type, Value
 from graphc.kernels.program.access import Access, Domain, Guard, Place, memory_access
-from graphc.kernels.program.body.literals import splat
+from graphc.kernels.program.body.literals import splat_literal
 from graphc.kernels.program.body.names import Names
 from graphc.kernels.program.body.statement import (
     Address,
@@ -15,7 +15,6 @@ from graphc.kernels.program.body.statement import (
     Compute,
     Formula,
     Function,
-    Literal,
     Load,
     Program,
     Register,
@@ -128,5 +127,4 @@ class Writer:
 
     def constant(self, name: str, dtype: str, number: object) -> str:
         """A register that holds `number` in every lane."""
-        literal = Literal(splat(number, dtype))
-        return self.compute(name, dtype, Function(), literal, operations=0)
+        return self.compute(name, dtype, Function(), splat_literal(number, dtype), operations=0)

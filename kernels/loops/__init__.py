@@ -1,0 +1,1 @@
+"""The loop language: kernels as values, their rewrites, their check and their interpreter."""

@@ -1,0 +1,233 @@
+"""Nests computed in NumPy: what a schedule means, whatever the target.
+
+The iterations of a loop are computed side by side, statement after statement, which is the same as
+one after another for a nest without races (`verify.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from graphc.base.dtypes import convert, is_narrow
+from graphc.base.errors import GraphError
+from graphc.ir import DTYPES, FLOATS
+from graphc.kernels.loops.language import Alloc, Barrier, Loop, Nest, Step
+from graphc.kernels.program.access import Access, Domain
+from graphc.kernels.program.body.statement import (
+    Address,
+    Argument,
+    Call,
+    Compute,
+    Formula,
+    Function,
+    Literal,
+    Load,
+    Masked,
+    Statement,
+    Store,
+)
+from graphc.ops.base import Array, Op
+from graphc.ops.random import philox
+
+DTYPE_OF = {"uint8_t": "u8", "int8_t": "i8", "int32_t": "i32", "int64_t": "i64", "bool": "bool"}
+DTYPE_OF |= {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}
+"""Of each type of C++ that a function is given."""
+
+
+def interpret(nest: Nest, memory: Mapping[str, Array]) -> None:
+    """Runs `nest` on flat arrays by name, of which it changes those that it writes; constants need
+    not be given. Raises GraphError for a call that has no meaning here."""
+    known = {m.name: m.array for m in nest.memory if m.elements is not None}
+    _Run(nest.domain, {**known, **memory}).steps(nest.body)
+
+
+class _Run:
+    """The state at a place in the text: `indices`, for each iteration of the loops around it the
+    index of each axis, that of an element in the lanes; and the registers, a number for each."""
+
+    def __init__(self, domain: Domain, memory: Mapping[str, Array]) -> None:
+        self.domain, self.memory = domain, dict(memory)
+        self.indices = np.zeros((1, domain.rank), np.int64)
+        self.registers: dict[str, Array] = {}
+
+    def steps(self, body: Iterable[Step]) -> None:
+        for step in body:
+            if isinstance(step, Loop):
+                self.loop(step)
+            elif isinstance(step, Alloc):
+                self.memory[step.name] = np.zeros(step.size, DTYPES[step.dtype])
+            elif not isinstance(step, Barrier):
+                self.statement(step)
+
+    def loop(self, loop: Loop) -> None:
+        """The body, at the indices of all iterations; what is outside of the loop is as before. A
+        loop in steps goes through all elements unless one of lanes within it does so."""
+        indices, registers = self.indices, self.registers
+        counts = [self._count(loop, axis) for axis in loop.axes]
+        size = int(np.prod(counts))
+        self.indices = np.repeat(indices, size, axis=0)
+        self.registers = {name: np.repeat(x, size) for name, x in registers.items()}
+        numbers = np.tile(np.arange(size), len(indices))
+        for axis, count in zip(reversed(loop.axes), reversed(counts), strict=True):
+            step = self._step(loop, axis)
+            self.indices[:, axis] += numbers % max(count, 1) * step
+            numbers //= max(count, 1)
+        extents = np.array(self.domain.extents)
+        inside = (self.indices < extents).all(axis=1)
+        self.indices = self.indices[inside]
+        self.registers = {name: x[inside] for name, x in self.registers.items()}
+        self.steps(loop.body)
+        self.indices, self.registers = indices, registers
+
+    def _step(self, loop: Loop, axis: int) -> int:
+        runs = any(isinstance(s, Loop) and s.kind == "lane" for s in loop.body)
+        return loop.step if runs and axis == loop.axes[-1] else 1
+
+    def _count(self, loop: Loop, axis: int) -> int:
+        if loop.kind == "lane":
+            return loop.step
+        return -(-self.domain.extents[axis] // self._step(loop, axis))
+
+    def place(self, access: Access) -> Array:
+        """The numerator of the access in each iteration."""
+        place = np.full(len(self.indices), access.offset, np.int64)
+        for axis, stride in enumerate(access.strides):
+            index = self.indices[:, axis]
+            if axis == self.domain.lane:
+                lane = index % self.domain.width
+                place += stride * (index - lane) + access.lane_stride * lane
+            else:
+                place += stride * index
+        return place
+
+    def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Store):
+            address, value = statement.arguments
+            assert isinstance(address, Address) and address.access is not None
+            array = self.memory[address.pointer]
+            array[self.place(address.access)] = convert(self.argument(value), array.dtype)
+            return
+        if isinstance(statement, Load):
+            made: tuple[Array, ...] = (self._load(statement),)
+        elif isinstance(statement, Compute):
+            values = [self.argument(a) for a in statement.arguments]
+            made = _computed(statement.formula, values)
+        else:
+            assert isinstance(statement, Call)
+            made = self._call(statement)
+        for register, value in zip(statement.results, made, strict=True):
+            wide = np.broadcast_to(value, (len(self.indices),))
+            self.registers[register.name] = _in_register(wide, register.dtype)
+
+    def _load(self, load: Load) -> Array:
+        *condition, address = load.arguments[:2]
+        assert isinstance(address, Address)
+        array, (access,) = self.memory[address.pointer], load.accesses
+        place = self.place(access)
+        if load.plain:
+            return array[place]
+        return _where_passes(array, place // access.divisor, self.argument(condition[0]))
+
+    def _call(self, call: Call) -> tuple[Array, ...]:
+        if call.function not in CALLS:
+            raise GraphError(f"{call.function} has no meaning in NumPy as part of a nest")
+        return (CALLS[call.function](self, call),)
+
+    def argument(self, argument: Argument) -> Array:
+        if isinstance(argument, str):
+            return self.registers[argument]
+        if isinstance(argument, Literal):
+            value = np.asarray(argument.value)
+            return _in_register(value, argument.dtype) if argument.dtype else value
+        assert isinstance(argument, Access)
+        return self.place(argument)
+
+
+def _in_register(value: Array, dtype: str) -> Array:
+    """As a register of `dtype` holds it: floats of two bytes are f32 there."""
+    if dtype == "auto":
+        return value
+    kind = DTYPES[dtype]
+    value = convert(value, kind)
+    return convert(value, np.dtype(np.float32)) if is_narrow(kind) else value
+
+
+def _where_passes(array: Array, place: Array, condition: Array) -> Array:
+    """The elements at `place`, zero where the condition is false; nothing is read there."""
+    found = np.zeros(len(place), array.dtype)
+    passes = np.broadcast_to(condition, found.shape)
+    found[passes] = array[place[passes]]
+    return found
+
+
+def _computed(formula: Formula, values: list[Array]) -> tuple[Array, ...]:
+    if isinstance(formula, Masked):
+        return _computed(formula.formula, values)
+    if isinstance(formula, Function):
+        return (FUNCTIONS[formula.name](formula.settings, *values),)
+    assert isinstance(formula, Op)
+    return formula.reference(*values)
+
+
+def _inside(settings: tuple[Any, ...], place: Array) -> Array:
+    _, high, divisor = settings
+    return (place >= 0) & (place < high) & (place % divisor == 0)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Array]] = {
+    "": lambda _, x: x,
+    "to_bool": lambda _, x: x != 0,
+    "from_bool": lambda settings, x: x.astype(DTYPES[DTYPE_OF[settings[0]]]),
+    "convert": lambda settings, x: convert(x, DTYPES[DTYPE_OF[settings[0]]]),
+    "select": lambda _, condition, x, y: np.where(condition, x, y),
+    "both": lambda _, x, y: x & y,
+    "inside": _inside,
+    "iota": lambda settings, place: place // settings[2],
+}
+"""Functions of the headers, by name: of their settings and of registers."""
+
+
+def _take(run: _Run, call: Call) -> Array:
+    condition, address, base, index = call.arguments
+    assert isinstance(address, Address) and isinstance(base, Access)
+    _, divisor, stride, extent, _ = call.settings
+    chosen = run.argument(index).astype(np.int64)
+    passes = run.argument(condition) & (chosen >= 0) & (chosen < extent)
+    place = run.place(base) // divisor + stride * chosen
+    return _where_passes(run.memory[address.pointer], place, passes)
+
+
+def _search(run: _Run, call: Call) -> Array:
+    condition, address, base, value = call.arguments
+    assert isinstance(address, Address) and isinstance(base, Access)
+    _, divisor, stride, extent, right = call.settings
+    first, wanted = run.place(base) // divisor, run.argument(value)
+    rows = run.memory[address.pointer][first[:, None] + stride * np.arange(extent)]
+    side = "right" if right == "true" else "left"
+    found = [np.searchsorted(row, x, side) for row, x in zip(rows, wanted, strict=True)]
+    return np.where(run.argument(condition), np.array(found, np.int64), 0)
+
+
+def _philox(run: _Run, call: Call) -> Array:
+    seed, number, step, access = call.arguments
+    assert isinstance(seed, Literal) and isinstance(number, Literal)
+    assert isinstance(access, Access)
+    index = (run.place(access) // call.settings[1]).astype(np.uint64)
+    word = np.uint32
+    zeros = np.zeros(len(index), word)
+    counted = zeros + run.argument(step).astype(np.int32).view(word)
+    counter = index.astype(word), (index >> np.uint64(32)).astype(word), counted, zeros
+    drawn = philox(counter, (int(seed.value), int(number.value)))[0]
+    return (drawn >> word(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+CALLS: Mapping[str, Callable[[_Run, Call], Array]] = {
+    "take": _take,
+    "search": _search,
+    "philox_uniform": _philox,
+}
+"""Functions that read memory or count, by name."""
+assert set(DTYPE_OF.values()) >= set(FLOATS)

@@ -1,0 +1,125 @@
+"""The loop language: loop nests over the statements of `kernels.program.body`, as values.
+
+    nest      := domain, memory*, step*
+    step      := loop | alloc | barrier | statement
+    loop      := for AXES kind [by STEP] [each COUNT [ahead STEPS]]: step*
+    kind      := serial | chunk | block | thread | lane
+    alloc     := an array of a block, in shared memory
+    barrier   := where the threads of a block wait for each other
+    statement := Load | Store | Compute | Call, at affine accesses of the domain's indices
+
+A nest is hashable and compares by value. `text.py` prints it and parses it back, `verify.py` proves
+that it stays within its memory and has no races, and `interpret.py` computes it in NumPy. A
+schedule is what `rewrites.py` makes of a plain nest, and a target is a printer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal as Choice
+
+import numpy as np
+
+from graphc.ir import DTYPES
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.statement import Program, Statement
+from graphc.ops.base import Array
+
+Kind = Choice["serial", "chunk", "block", "thread", "lane"]
+"""Who runs the iterations of a loop:
+
+- `serial`: one worker, one after another.
+- `chunk`: workers of a CPU, each a contiguous range of the iterations of this loop and of the
+  chunk loops in it, counted as one.
+- `block`: blocks of a GPU, an iteration each.
+- `thread`: threads of a GPU, neighbours on neighbouring iterations. Outside of a block loop they
+  are the threads of all blocks.
+- `lane`: one worker, all iterations at once: a vector register on a CPU, a run of neighbours that
+  move between memory and registers as one on a GPU.
+"""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An array that a nest reads or writes: `size` elements of `dtype`. `elements` are those of a
+    constant."""
+
+    name: str
+    dtype: str
+    size: int
+    written: bool = False
+    elements: bytes | None = None
+
+    @property
+    def array(self) -> Array:
+        """The elements of a constant."""
+        assert self.elements is not None, f"{self.name} is no constant"
+        return np.frombuffer(self.elements, DTYPES[self.dtype])
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Runs `body` for each index of `axes`, which are numbers of the domain's axes, the last one
+    fastest. The index of the last of them advances by `step`; a loop of kind `lane` then goes
+    through the elements in between.
+
+    `each` iterations are a thread's own. It runs the first `ahead` steps of the body for all of
+    them before the others: loads that no store of the thread may delay.
+    """
+
+    axes: tuple[int, ...]
+    kind: Kind
+    body: tuple[Step, ...]
+    step: int = 1
+    each: int = 1
+    ahead: int = 0
+
+
+@dataclass(frozen=True)
+class Alloc:
+    """`size` elements of `dtype` that the threads of a block share."""
+
+    name: str
+    dtype: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All threads of a block arrive before one goes on, and see what the others wrote."""
+
+
+Step = Loop | Alloc | Barrier | Statement
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops over `domain`, whose lane axis is the one in vector registers."""
+
+    domain: Domain
+    memory: tuple[Memory, ...]
+    body: tuple[Step, ...]
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """All statements, in the order of the text."""
+        return tuple(s for s, _ in walk(self.body))
+
+
+def walk(
+    body: Iterable[Step], around: tuple[Loop, ...] = ()
+) -> Iterator[tuple[Statement, tuple[Loop, ...]]]:
+    """Each statement, with the loops around it, the outermost first."""
+    for step in body:
+        if isinstance(step, Loop):
+            yield from walk(step.body, (*around, step))
+        elif isinstance(step, Statement):
+            yield step, around
+
+
+def straight(body: Iterable[Step], program: Program) -> Program:
+    """The statements of `body` that are in no loop, with what `program` knows of their registers
+    and constants."""
+    own = tuple(s for s in body if isinstance(s, Statement))
+    return Program(own, program.arrays, program.axes)

@@ -1,0 +1,96 @@
+"""Schedules: rewrites of nests, each of which keeps what a nest computes.
+
+A rewrite says under which condition it applies, and asserts it. Tests interpret nests before and
+after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from graphc.kernels.loops.language import Kind, Loop, Nest, Step
+from graphc.kernels.program.access import Domain
+from graphc.kernels.program.body.statement import Load, Statement
+
+
+def bind(nest: Nest, kind: Kind) -> Nest:
+    """Let the workers of `kind` run the only loop of a plain nest. Its iterations store different
+    elements, so that their order does not matter."""
+    *before, loop = nest.body
+    assert isinstance(loop, Loop) and loop.kind == "serial", "a plain nest has one serial loop"
+    return replace(nest, body=(*before, replace(loop, kind=kind)))
+
+
+def hoist(nest: Nest) -> Nest:
+    """Move statements that use no index in front of the loop."""
+    *before, loop = nest.body
+    assert isinstance(loop, Loop), "the last step of a nest is its loop"
+    early, late = _split(loop, nest.domain, frozenset(loop.axes))
+    return replace(nest, body=(*before, *early, replace(loop, body=late)))
+
+
+def split_last(nest: Nest) -> Nest:
+    """Make a loop over the last axis of the loop over all others, with the statements that use the
+    last index; the others are computed once for all of its iterations."""
+    *before, loop = nest.body
+    assert isinstance(loop, Loop), "the last step of a nest is its loop"
+    if len(loop.axes) == 1:
+        return nest
+    last = loop.axes[-1]
+    early, late = _split(loop, nest.domain, frozenset((last,)))
+    inner = Loop((last,), loop.kind, late)
+    return replace(nest, body=(*before, Loop(loop.axes[:-1], loop.kind, (*early, inner))))
+
+
+def in_runs(nest: Nest, length: int) -> Nest:
+    """Let the loop advance by runs of `length` neighbours along its last axis, and a loop of lanes
+    go through each run, with the statements that use the last index. The axis is a multiple of a
+    run's length."""
+    *before, loop = nest.body
+    assert isinstance(loop, Loop), "the last step of a nest is its loop"
+    last = loop.axes[-1]
+    assert nest.domain.extents[last] % length == 0, f"runs of {length} divide the last axis"
+    once, each = _split(loop, nest.domain, frozenset((last,)))
+    lanes = Loop((last,), "lane", each, length)
+    return replace(nest, body=(*before, replace(loop, body=(*once, lanes), step=length)))
+
+
+def loads_ahead(nest: Nest, each: int) -> Nest:
+    """Give each thread `each` iterations of the loop, whose loads that need no computed register
+    come first, for all of them."""
+    *before, loop = nest.body
+    assert isinstance(loop, Loop) and loop.kind == "thread", "threads have iterations of their own"
+    loads = tuple(s for s in loop.body if isinstance(s, Load) and not s.operands)
+    rest = tuple(s for s in loop.body if s not in loads)
+    ahead = replace(loop, body=(*loads, *rest), each=each, ahead=len(loads))
+    return replace(nest, body=(*before, ahead))
+
+
+def axes_of(statements: Iterable[Statement], domain: Domain) -> Mapping[str, frozenset[int]]:
+    """The axes that each register depends on."""
+    known: dict[str, frozenset[int]] = {}
+    for statement in statements:
+        used = set[int]()
+        for access in statement.accesses:
+            used |= {d for d, stride in enumerate(access.strides) if stride}
+            if access.lane_stride and domain.lane is not None:
+                used.add(domain.lane)
+        axes = frozenset(used.union(*(known.get(name, ()) for name in statement.operands)))
+        known.update((register.name, axes) for register in statement.results)
+    return known
+
+
+def _split(
+    loop: Loop, domain: Domain, axes: frozenset[int]
+) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The statements of a loop's body that depend on none of `axes` and store nothing, and the
+    others."""
+    statements = [s for s in loop.body if isinstance(s, Statement)]
+    assert len(statements) == len(loop.body), "a loop of statements alone"
+    known = axes_of(statements, domain)
+
+    def early(s: Statement) -> bool:
+        return bool(s.results) and all(not known[r.name] & axes for r in s.results)
+
+    return tuple(filter(early, statements)), tuple(s for s in statements if not early(s))

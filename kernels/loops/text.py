@@ -1,0 +1,267 @@
+"""Nests as text, and back: `parse_nest(nest_text(nest)) == nest`.
+
+    nest (100, 64) lanes 1 by 16
+    memory x_data : f32[6400]
+    memory y_data : f32[6400] written
+    for i0, i1 by 16 chunk
+      x_ : f32 = load x_data[64*i0 + i1 ; lanes 1]
+      y_ : f32 = relu(x_) cost 1
+      store y_data[64*i0 + i1 ; lanes 1] = y_
+
+A statement reads: results, what it does, arguments. An argument is a register's name, a number such
+as `f32:0.5`, an access in brackets, or memory with one. A formula is an op with its attributes, a
+function `convert<float>`, or either as a mask, `mask less`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from graphc.base.errors import GraphError
+from graphc.ir import REGISTRY
+from graphc.kernels.loops.language import Alloc, Barrier, Loop, Memory, Nest, Step
+from graphc.kernels.program.access import Access, Domain
+from graphc.kernels.program.body.literals import NAN, TRUE, splat_literal, word_literal
+from graphc.kernels.program.body.statement import (
+    Address,
+    Argument,
+    Call,
+    Compute,
+    Formula,
+    Function,
+    Literal,
+    Load,
+    Masked,
+    Register,
+    Statement,
+    Store,
+)
+from graphc.ops.base import Op
+from graphc.text.literal import literal_of
+
+INDENT = "  "
+
+
+def nest_text(nest: Nest) -> str:
+    """The text of a nest, a line for each step."""
+    domain = nest.domain
+    lanes = f" lanes {domain.lane} by {domain.width}" if domain.lane is not None else ""
+    lines = [f"nest {domain.extents}{lanes}"]
+    for memory in nest.memory:
+        elements = f" = {memory.elements.hex()}" if memory.elements is not None else ""
+        mark = " written" if memory.written else ""
+        lines.append(f"memory {memory.name} : {memory.dtype}[{memory.size}]{mark}{elements}")
+    return "\n".join([*lines, *_lines(nest.body, "")])
+
+
+def _lines(body: Iterable[Step], indent: str) -> Iterator[str]:
+    for step in body:
+        if isinstance(step, Loop):
+            yield indent + _head(step)
+            yield from _lines(step.body, indent + INDENT)
+        elif isinstance(step, Alloc):
+            yield f"{indent}alloc {step.name} : {step.dtype}[{step.size}]"
+        elif isinstance(step, Barrier):
+            yield f"{indent}barrier"
+        else:
+            yield indent + _statement(step)
+
+
+def _head(loop: Loop) -> str:
+    step = f" by {loop.step}" if loop.step != 1 else ""
+    each = f" each {loop.each}" if loop.each != 1 else ""
+    ahead = f" ahead {loop.ahead}" if loop.ahead else ""
+    return f"for {', '.join(f'i{d}' for d in loop.axes)}{step} {loop.kind}{each}{ahead}"
+
+
+def _statement(statement: Statement) -> str:
+    results = ", ".join(f"{r.name} : {r.dtype}" for r in statement.results)
+    head = f"{results} = " if results else ""
+    arguments = [_argument(a) for a in statement.arguments]
+    if isinstance(statement, Load):
+        return f"{head}load {', '.join(arguments)}"
+    if isinstance(statement, Store):
+        return f"store{'_lanes' if statement.lanes else ''} {', '.join(arguments)}"
+    listed = f"({', '.join(arguments)})"
+    if isinstance(statement, Compute):
+        return f"{head}{_formula(statement.formula)}{listed} cost {statement.operations}"
+    assert isinstance(statement, Call)
+    function = Function(statement.function, statement.settings)
+    live, steps = ("live ", statement.steps) if statement.live else ("", statement.steps)
+    return f"{head}call {live}{_formula(function)}{listed} taps {statement.taps} {steps}"
+
+
+def _formula(formula: Formula) -> str:
+    if isinstance(formula, Masked):
+        return f"mask {_formula(formula.formula)}"
+    if isinstance(formula, Function):
+        return f"fn {formula.name}<{', '.join(map(_setting, formula.settings))}>"
+    assert isinstance(formula, Op)
+    pairs = (f"{k}={v!r}".replace(" ", "") for k, v in formula.attributes.items())
+    attributes = "".join(f" {pair}" for pair in pairs)
+    return f"op {formula.name}{attributes} "
+
+
+def _setting(setting: object) -> str:
+    return f"'{setting}'" if isinstance(setting, str) else str(setting)
+
+
+def _argument(argument: Argument) -> str:
+    if isinstance(argument, str):
+        return argument
+    if isinstance(argument, Literal):
+        return f"{argument.dtype or 'word'}:{argument.value!r}"
+    if isinstance(argument, Access):
+        return f"[{_access(argument)}]"
+    return argument.pointer + (f"[{_access(argument.access)}]" if argument.access else "[]")
+
+
+def _access(access: Access) -> str:
+    terms = [f"{s}*i{d}" for d, s in enumerate(access.strides) if s]
+    terms += [str(access.offset)] if access.offset or not terms else []
+    lanes = f" ; lanes {access.lane_stride}" if access.lane_stride else ""
+    return " + ".join(terms) + lanes + (f" ; over {access.divisor}" if access.divisor != 1 else "")
+
+
+_HEAD = re.compile(r"nest (?P<extents>\([\d, ]*\))(?: lanes (?P<lane>\d+) by (?P<width>\d+))?")
+_MEMORY = re.compile(r"memory (\w+) : (\w+)\[(\d+)\]( written)?(?: = ([0-9a-f]*))?")
+_LOOP = re.compile(
+    r"for (?P<axes>i\d+(?:, i\d+)*)(?: by (?P<step>\d+))? (?P<kind>\w+)"
+    r"(?: each (?P<each>\d+))?(?: ahead (?P<ahead>\d+))?"
+)
+_ALLOC = re.compile(r"alloc (\w+) : (\w+)\[(\d+)\]")
+_RESULTS = re.compile(r"(?P<results>\w+ : \w+(?:, \w+ : \w+)*) = ")
+_ARGUMENT = re.compile(r"(\w+):(-?[\w.+-]+)|(\w*)\[([^\]]*)\]|(\w+)")
+_COMPUTE = re.compile(r"(?P<formula>.*?)\((?P<arguments>[^()]*)\) cost (?P<cost>\d+)")
+_CALL = re.compile(
+    r"call (?P<live>live )?(?P<formula>fn .*>)\((?P<arguments>[^()]*)\) taps (?P<taps>\d+) "
+    r"(?P<steps>\([\d, ]*\))"
+)
+_FUNCTION = re.compile(r"fn (\w*)<(.*)>")
+
+
+def parse_nest(text: str) -> Nest:
+    """The nest that prints as `text`. Raises GraphError with the line that is not understood."""
+    lines = text.splitlines()
+    head = _HEAD.fullmatch(lines[0]) if lines else None
+    if head is None:
+        raise GraphError(f"nest text: expected nest (EXTENTS), got {lines[:1]}")
+    lane = None if head["lane"] is None else int(head["lane"])
+    domain = Domain(literal_of(head["extents"]), lane, int(head["width"] or 1))
+    memory = []
+    while len(memory) + 1 < len(lines) and lines[len(memory) + 1].startswith("memory "):
+        memory.append(_memory(lines[len(memory) + 1]))
+    parser = _Parser(lines[len(memory) + 1 :], len(domain.extents))
+    body = parser.steps("")
+    if parser.lines:
+        raise GraphError(f"nest text: expected a step, got {parser.lines[0]!r}")
+    return Nest(domain, tuple(memory), body)
+
+
+def _memory(line: str) -> Memory:
+    found = _matched(_MEMORY, line)
+    elements = None if found[5] is None else bytes.fromhex(found[5])
+    return Memory(found[1], found[2], int(found[3]), bool(found[4]), elements)
+
+
+def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    found = pattern.fullmatch(text)
+    if found is None:
+        raise GraphError(f"nest text: not understood: {text!r}")
+    return found
+
+
+class _Parser:
+    def __init__(self, lines: list[str], rank: int) -> None:
+        self.lines, self.rank = lines, rank
+
+    def steps(self, indent: str) -> tuple[Step, ...]:
+        """The steps whose lines begin with `indent`."""
+        found: list[Step] = []
+        while self.lines and self.lines[0].startswith(indent):
+            line = self.lines.pop(0)[len(indent) :]
+            found.append(self.step(line, indent))
+        return tuple(found)
+
+    def step(self, line: str, indent: str) -> Step:
+        if line.startswith("for "):
+            head = _matched(_LOOP, line)
+            axes = tuple(int(name[1:]) for name in head["axes"].split(", "))
+            numbers = (int(head[k] or d) for k, d in (("step", 1), ("each", 1), ("ahead", 0)))
+            kind: Any = head["kind"]
+            return Loop(axes, kind, self.steps(indent + INDENT), *numbers)
+        if line == "barrier":
+            return Barrier()
+        if line.startswith("alloc "):
+            found = _matched(_ALLOC, line)
+            return Alloc(found[1], found[2], int(found[3]))
+        return self.statement(line)
+
+    def statement(self, line: str) -> Statement:
+        found, results = _RESULTS.match(line), tuple[Register, ...]()
+        if found:
+            pairs = (pair.split(" : ") for pair in found["results"].split(", "))
+            results = tuple(Register(name, dtype) for name, dtype in pairs)
+            line = line[found.end() :]
+        word, _, rest = line.partition(" ")
+        if word == "load":
+            return Load(results, self.arguments(rest))
+        if word in ("store", "store_lanes"):
+            return Store((), self.arguments(rest), word == "store_lanes")
+        if word == "call":
+            call = _matched(_CALL, line)
+            function = self.formula(call["formula"])
+            assert isinstance(function, Function)
+            extra = bool(call["live"]), int(call["taps"]), literal_of(call["steps"])
+            arguments = self.arguments(call["arguments"])
+            return Call(results, arguments, function.name, function.settings, *extra)
+        made = _matched(_COMPUTE, line)
+        arguments, cost = self.arguments(made["arguments"]), int(made["cost"])
+        return Compute(results, arguments, self.formula(made["formula"]), cost)
+
+    def formula(self, text: str) -> Formula:
+        word, _, rest = text.partition(" ")
+        if word == "mask":
+            return Masked(self.formula(rest))
+        if word == "fn":
+            name, settings = _matched(_FUNCTION, text).groups()
+            return Function(name, literal_of(f"({settings},)") if settings else ())
+        name, *attributes = rest.split()
+        if word != "op" or name not in REGISTRY:
+            raise GraphError(f"nest text: expected a formula, got {text!r}")
+        pairs = (attribute.split("=", 1) for attribute in attributes)
+        op: Any = REGISTRY[name](**{key: literal_of(value) for key, value in pairs})
+        return op  # type: ignore[no-any-return]
+
+    def arguments(self, text: str) -> tuple[Argument, ...]:
+        return tuple(self.argument(*found) for found in _ARGUMENT.findall(text))
+
+    def argument(self, dtype: str, number: str, pointer: str, access: str, name: str) -> Argument:
+        if name:
+            return name
+        if not dtype:
+            place = self.access(access) if access else None
+            if pointer:
+                return Address(pointer, place)
+            assert place is not None
+            return place
+        if number in ("True", "False"):
+            return TRUE if dtype == "word" else splat_literal(number == "True", dtype)
+        value = NAN if number == "nan" else literal_of(number)
+        return word_literal(value) if dtype == "word" else splat_literal(value, dtype)
+
+    def access(self, text: str) -> Access:
+        terms, *marks = text.split(" ; ")
+        offset, strides, sizes = 0, [0] * self.rank, {"lanes": 0, "over": 1}
+        for term in terms.split(" + "):
+            factor, _, index = term.partition("*i")
+            if index:
+                strides[int(index)] = int(factor)
+            else:
+                offset = int(factor)
+        for mark in marks:
+            name, _, size = mark.partition(" ")
+            sizes[name] = int(size)
+        return Access(offset, tuple(strides), sizes["lanes"], sizes["over"])
