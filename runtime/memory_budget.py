@@ -11,11 +11,11 @@ from typing import NamedTuple
 from graphc.ir import Graph
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import Plan
-from graphc.runtime.planner.concurrency import Machine
+from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.graph_tasks import make_tasks
 from graphc.runtime.planner.rematerialize.choose import repeat_for, repeat_within
-from graphc.runtime.planner.rematerialize.rerun_graph import Launched, graph_again
-from graphc.runtime.planner.rematerialize.sequence import Serial, serial
+from graphc.runtime.planner.rematerialize.rerun_graph import LaunchedGraph, graph_again
+from graphc.runtime.planner.rematerialize.sequence import TaskSequence, serial
 from graphc.runtime.planner.serial_order import memory_order
 
 MOST_TIME = 0.25
@@ -55,7 +55,7 @@ class MemoryBudget:
 
     graph: Graph
     kernels: Mapping[str, Kernel]
-    machine: Machine
+    machine: DeviceModel
     plan_of: PlanOf
     notes: tuple[str, ...] = ()
     """How the graph came to be, for its plans."""
@@ -87,10 +87,10 @@ class MemoryBudget:
         return min(tried, key=lambda planned: max(limit, planned.plan.peak_bytes))
 
     @cached_property
-    def _begun(self) -> tuple[Serial, Launched, list[float]]:
+    def _begun(self) -> tuple[TaskSequence, LaunchedGraph, list[float]]:
         """The graph's tasks one after another, its launches, and the microseconds of each task."""
         tasks = make_tasks(self.graph, self.kernels, 1, self.machine)
-        launched = Launched.of(self.graph, self.kernels, tasks)
+        launched = LaunchedGraph.of(self.graph, self.kernels, tasks)
         times = [
             task.loop.demand.microseconds
             if task.loop is not None
@@ -101,7 +101,7 @@ class MemoryBudget:
         ]
         return serial(tasks, memory_order(tasks)), launched, times
 
-    def _planned(self, found: Serial, why: str) -> Planned:
+    def _planned(self, found: TaskSequence, why: str) -> Planned:
         base, launched, times = self._begun
         graph, repeated = graph_again(launched, found)
         kernels = {**self.kernels}
@@ -114,7 +114,7 @@ class MemoryBudget:
 
 
 def notes_of(
-    launched: Launched, found: Serial, base: Serial, times: list[float], why: str
+    launched: LaunchedGraph, found: TaskSequence, base: TaskSequence, times: list[float], why: str
 ) -> list[str]:
     """What runs again, why, what it saves and what it takes; the costliest first."""
     cost, tasks = found.cost(times), launched.tasks.tasks

@@ -17,8 +17,8 @@ from benchmarks.workloads import WORKLOADS
 from tests.tools import ROOT, need_command, need_module, run_python
 from tools.gpu_check import __main__ as kit
 from tools.gpu_check import benchmarks, comparison, goals, machine, process, stages
-from tools.gpu_check.process import Clock, Done
-from tools.gpu_check.report import Report, default_path
+from tools.gpu_check.process import Countdown, Done
+from tools.gpu_check.report import CheckReport, default_path
 from tools.gpu_check.stages import Kit, Stage
 
 ABOUT = {"commit": "c0ffee", "date": "2026-11-22", "machine": {"gpus": ["NVIDIA H200, 580, 9.0"]}}
@@ -26,11 +26,11 @@ HANGS = "import time; print('so far', flush=True); time.sleep(600)"
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> Report:
-    return Report(tmp_path / "found.json", ABOUT)
+def report(tmp_path: Path) -> CheckReport:
+    return CheckReport(tmp_path / "found.json", ABOUT)
 
 
-def written(report: Report) -> dict[str, Any]:
+def written(report: CheckReport) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(report.path.read_text())
     return found
 
@@ -87,7 +87,7 @@ def test_every_stage_leaves_its_result_in_the_file(report):
 
     names = ("raises", "hangs", "looks")
     made = [Stage(n, 60, run) for n, run in zip(names, (fails, hangs, looks), strict=True)]
-    stages.play(Kit("sim", report, Clock(1e6)), made)
+    stages.play(Kit("sim", report, Countdown(1e6)), made)
     (before,) = seen
     assert list(before["stages"]) == ["raises", "hangs"]
     found = written(report)
@@ -99,13 +99,13 @@ def test_every_stage_leaves_its_result_in_the_file(report):
 
 
 def test_a_stage_for_which_no_time_is_left_is_skipped_and_said_so(report):
-    stages.play(Kit("sim", report, Clock(0)), [Stage("ops", 60, fails)])
+    stages.play(Kit("sim", report, Countdown(0)), [Stage("ops", 60, fails)])
     assert written(report)["stages"] == {"ops": {"skipped": "0 s were left"}}
     assert kit.passed(written(report))
 
 
 def test_a_stage_that_the_end_of_all_time_cut_short_is_for_the_next_run(report):
-    stages.play(Kit("cuda", report, Clock(30)), [Stage("a", 60, hangs), Stage("b", 20, hangs)])
+    stages.play(Kit("cuda", report, Countdown(30)), [Stage("a", 60, hangs), Stage("b", 20, hangs)])
     found = written(report)["stages"]
     assert found["a"]["skipped"] == found["b"]["failure"] == "ended after 1 s: so far"
     assert report.stage("a") is None and report.stage("b") is not None
@@ -119,13 +119,13 @@ def test_a_stage_gets_no_more_time_than_is_left(report):
         return {}
 
     made = [Stage("a", 10, notes), Stage("b", 60, notes)]
-    stages.play(Kit("cuda", report, Clock(30)), made)
+    stages.play(Kit("cuda", report, Countdown(30)), made)
     assert given[0] == 10
     assert 20 < given[1] <= 30
 
 
 def test_a_file_of_the_same_commit_is_gone_on_with(report):
-    kit_of = lambda r: Kit("sim", r, Clock(100))  # noqa: E731
+    kit_of = lambda r: Kit("sim", r, Countdown(100))  # noqa: E731
     done: list[str] = []
 
     def stage(name: str, found: dict[str, Any]) -> Stage:
@@ -137,9 +137,9 @@ def test_a_file_of_the_same_commit_is_gone_on_with(report):
 
     both = [stage("smoke", {}), stage("ops", {"skipped": "no time"})]
     stages.play(kit_of(report), both)
-    stages.play(kit_of(Report(report.path, ABOUT)), both)
+    stages.play(kit_of(CheckReport(report.path, ABOUT)), both)
     assert done == ["smoke", "ops", "ops"]
-    stages.play(kit_of(Report(report.path, {**ABOUT, "commit": "another"})), both)
+    stages.play(kit_of(CheckReport(report.path, {**ABOUT, "commit": "another"})), both)
     assert done == ["smoke", "ops", "ops", "smoke", "ops"]
 
 
@@ -173,7 +173,7 @@ def test_memcheck_does_not_count_errors_of_the_api(report, monkeypatch):
     commands = answering(monkeypatch, Done(0, "ERROR SUMMARY: 0 errors\n", "", 1.0))
     monkeypatch.setattr(stages.shutil, "which", lambda name: f"/bin/{name}")
     for name in ("memcheck", "racecheck"):
-        found = stages.sanitizer(name)(Kit("cuda", report, Clock(9)), 60)
+        found = stages.sanitizer(name)(Kit("cuda", report, Countdown(9)), 60)
         assert found == {"summary": ["ERROR SUMMARY: 0 errors"]}
     memcheck, racecheck = (command[: command.index("-m")] for command in commands)
     assert memcheck[-2:] == ["--report-api-errors", "no"]
@@ -182,13 +182,13 @@ def test_memcheck_does_not_count_errors_of_the_api(report, monkeypatch):
 
 def test_spilling_kernels_are_named(report, monkeypatch):
     answering(monkeypatch, Done(0, 'mlp [1]\n{"a": [32, 0, 8], "b": [255, 4, 0]}\n', "", 1.0))
-    found = stages.kernels(Kit("cuda", report, Clock(9)), 60)
+    found = stages.kernels(Kit("cuda", report, Countdown(9)), 60)
     assert found == {"spilled": ["b"], "a": [32, 0, 8], "b": [255, 4, 0]}
 
 
-def taken(report: Report, workloads: list[str], seconds: float = 1e6) -> int:
+def taken(report: CheckReport, workloads: list[str], seconds: float = 1e6) -> int:
     each = goals.measurements(workloads)
-    return benchmarks.take_all(report, Clock(seconds), "cuda:1", each)
+    return benchmarks.take_all(report, Countdown(seconds), "cuda:1", each)
 
 
 def test_measurements_are_taken_by_value_and_failures_kept(report, monkeypatch):
@@ -360,7 +360,7 @@ def test_the_smoke_stage_finds_a_wrong_layout(
 
 
 def test_a_device_that_is_missing_is_a_failure_of_the_smoke_stage(report):
-    found = stages.smoke(Kit("cuda:77", report, Clock(60)), 60)
+    found = stages.smoke(Kit("cuda:77", report, Countdown(60)), 60)
     assert "RunError" in found["failure"]
 
 

@@ -12,7 +12,7 @@ from graphc.kernels.program.kernel import GridLaunch
 from graphc.runtime.cuda.compile import compile_cuda
 from tests.tools import need_cuda_compiler, need_nvdisasm
 from tools.gpu_model import __main__ as command
-from tools.gpu_model.compiled import Launch, edges_of
+from tools.gpu_model.compiled import CompiledLaunch, edges_of
 from tools.gpu_model.constants import tables
 from tools.gpu_model.counts import counts_of
 from tools.gpu_model.joined_time import joined_timed, launched, work_of
@@ -247,12 +247,12 @@ def test_tables_of_a_compiled_kernel_are_read(block: int, turns: int) -> None:
     assert not walk.unknown
 
 
-def launch_of(text: str, blocks: int, edges: tuple[int, ...] = ()) -> Launch:
+def launch_of(text: str, blocks: int, edges: tuple[int, ...] = ()) -> CompiledLaunch:
     """A launch of blocks of a warp."""
-    return Launch("f", (blocks, 1, 1), (32, 1, 1), 32, 0, 0, 0, code_of(text), edges)
+    return CompiledLaunch("f", (blocks, 1, 1), (32, 1, 1), 32, 0, 0, 0, code_of(text), edges)
 
 
-def time(launch: Launch) -> Timed:
+def time(launch: CompiledLaunch) -> Timed:
     """A launch that moves nothing."""
     return timed(launch, shares_of(launch, H200), Traffic(0, 0, 0, 0), H200)
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 from graphc.base.errors import CompileError
-from graphc.runtime.cuda.compile import Compiler, find_compiler, nvcc, nvrtc
+from graphc.runtime.cuda.compile import CudaCompiler, find_compiler, nvcc, nvrtc
 from tools.gpu_model.sass import NoDisassemblerError, find_nvdisasm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,17 +49,17 @@ def need_command(*names: str) -> str:
     return missing(f"none of these commands is on the PATH: {', '.join(names)}")
 
 
-def need_nvrtc() -> Compiler:
+def need_nvrtc() -> CudaCompiler:
     """NVRTC as a compiler of CUDA text; else skips, or fails where CI=true."""
     return nvrtc() or missing("NVRTC is not installed")
 
 
-def need_nvcc() -> Compiler:
+def need_nvcc() -> CudaCompiler:
     """nvcc as a compiler of CUDA text; else skips, or fails where CI=true."""
     return nvcc() or missing("nvcc is not on the PATH")
 
 
-def need_cuda_compiler() -> Compiler:
+def need_cuda_compiler() -> CudaCompiler:
     """NVRTC or nvcc; else skips, or fails where CI=true."""
     try:
         return find_compiler()

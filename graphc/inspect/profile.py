@@ -13,7 +13,7 @@ from graphc.inspect.trace_events import Span, trace_events, write_trace
 from graphc.ir import Graph, Where
 from graphc.ops.fused import kernels_in
 from graphc.runtime.plan.plan import Launch, Plan, all_steps
-from graphc.runtime.tuning.device_limits import Limits, limits_of
+from graphc.runtime.tuning.device_limits import DeviceLimits, limits_of
 from graphc.runtime.tuning.timing import Timing
 
 ROUNDS = 4
@@ -80,7 +80,7 @@ class Profile:
     rows: tuple[ProfileRow, ...]
     step: float = 0.0
     """Microseconds of a whole call that nobody measures inside, on all streams; 0 if unknown."""
-    limits: Limits | None = None
+    limits: DeviceLimits | None = None
     spans: tuple[Span, ...] = ()
     """When each launch began and ended in one call, as the streams really ran."""
     plan: Plan | None = field(default=None, compare=False, repr=False)
@@ -197,7 +197,7 @@ def profile_of(
 
 
 def profile_rows(
-    program: Subject, timings: Iterable[Timing], limits: Limits
+    program: Subject, timings: Iterable[Timing], limits: DeviceLimits
 ) -> tuple[ProfileRow, ...]:
     """A row per kernel, the longest first. Launches of the same kernel are added up."""
     found: dict[str, list[Timing]] = {}

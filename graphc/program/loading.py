@@ -97,17 +97,17 @@ def load(
         return ReferenceExecutable(graph, state), None, None
     from graphc.runtime.compilers.translation_units import building
     from graphc.runtime.memory_limit import plan_within, refusal
-    from graphc.runtime.planner.schedule import ROOM
-    from graphc.runtime.planner.time_steps import ByStep
+    from graphc.runtime.planner.schedule import SLACK_BYTES
+    from graphc.runtime.planner.time_steps import StepwisePlanner
 
     graph, state = _packed(graph, state, target)
     kernels, search, limit = _lowered(graph, target), settings.memory_search, settings.memory_limit
-    room = ROOM if limit is None and not search else 0
+    room = SLACK_BYTES if limit is None and not search else 0
     if settings.tune:
         with stage("tune"):
             kernels = _tuned(graph, kernels, target, device, settings.libraries)
     lean: Graph | None = None
-    steps = ByStep(graph, kernels, None if "by_step" in settings.disable else target)
+    steps = StepwisePlanner(graph, kernels, None if "by_step" in settings.disable else target)
 
     def plan_for(
         streams: int, measured: Mapping[str, float] | None = None, search: bool = search
@@ -173,7 +173,7 @@ def _leaner(
     from graphc.passes.fuse.grouped_gemm import groups_in, split_products
     from graphc.passes.fuse.split_updates import split_updates
     from graphc.runtime.memory_budget import MemoryBudget, leanest
-    from graphc.runtime.planner.concurrency import Machine
+    from graphc.runtime.planner.concurrency import DeviceModel
 
     asked = 1 if settings.streams == "auto" else int(settings.streams)
 
@@ -184,7 +184,7 @@ def _leaner(
                 break
         return plan
 
-    machine = Machine(target.device, settings.threads)
+    machine = DeviceModel(target.device, settings.threads)
 
     def leaner(graph: Graph, known: Mapping[str, Kernel], *notes: str) -> MemoryBudget:
         return MemoryBudget(graph, _lowered(graph, target, known), machine, plan_of, notes)

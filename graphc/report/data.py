@@ -19,7 +19,7 @@ from graphc.report.model import KernelData, ProgramData, StepData, Summary
 from graphc.report.sources import source_files
 from graphc.report.stages import Stages, phase, repeated_nodes, value_types
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Record, Step, all_steps
-from graphc.runtime.planner.concurrency import Machine
+from graphc.runtime.planner.concurrency import DeviceModel
 
 
 class Why:
@@ -43,7 +43,7 @@ def program_data(program: Subject, profile: Profile | None = None, workers: int 
     for graph in program.stages.values():
         types.update(value_types(graph))
     plan, why = program.plan, Why(program)
-    machine = Machine(program.target.device, workers)
+    machine = DeviceModel(program.target.device, workers)
     kernels = () if plan is None else tuple(_kernels(program, plan, stages, machine, profile, why))
     steps = () if plan is None else tuple(_steps(plan.steps, why))
     times = {k.name: k.predicted if k.measured is None else k.measured for k in kernels}
@@ -111,7 +111,7 @@ def _kernels(
     program: Subject,
     plan: Plan,
     stages: Stages,
-    machine: Machine,
+    machine: DeviceModel,
     profile: Profile | None,
     why: Why,
 ) -> Iterable[KernelData]:
@@ -151,7 +151,7 @@ def _kernels(
 def summary(program: Subject, workers: int = 1) -> Summary:
     """The figures of a program with so many workers, as far as they are known without a call."""
     plan = program.plan
-    machine = Machine(program.target.device, workers)
+    machine = DeviceModel(program.target.device, workers)
     whole = program.stages.get("differentiate", program.stages["trace"])
     ops = [(n, times) for n, times in repeated_nodes(whole) if not n.is_free]
     after = _optimised(program)
@@ -181,14 +181,14 @@ def _optimised(program: Subject) -> Graph:
     return list(program.stages.values())[-1]
 
 
-def _predicted(plan: Plan, machine: Machine) -> float:
+def _predicted(plan: Plan, machine: DeviceModel) -> float:
     """Microseconds of one call by the estimates that arranged the plan."""
     times = {name: machine.kernel(kernel).microseconds for name, kernel in plan.kernels.items()}
     spans = timing.modelled(plan, _durations(times, machine))
     return plan.estimate.microseconds or max((s.stop for s in spans), default=0.0)
 
 
-def _durations(times: Mapping[str, float], machine: Machine) -> timing.Duration:
+def _durations(times: Mapping[str, float], machine: DeviceModel) -> timing.Duration:
     """Microseconds of a step, by those of the kernels."""
 
     def duration(step: Launch | Copy) -> float:

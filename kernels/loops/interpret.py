@@ -15,17 +15,17 @@ from graphc.base.dtypes import convert, is_narrow
 from graphc.base.errors import GraphError
 from graphc.ir import DTYPES, FLOATS
 from graphc.kernels.loops.language import Alloc, Barrier, Loop, Nest, Step
-from graphc.kernels.program.access import Access, Domain
+from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.statement import (
     Address,
     Argument,
     Call,
     Compute,
     Formula,
-    Function,
     Literal,
     Load,
     Masked,
+    NamedFunction,
     Statement,
     Store,
 )
@@ -91,7 +91,7 @@ class _Run:
             return loop.step
         return -(-self.domain.extents[axis] // self._step(loop, axis))
 
-    def place(self, access: Access) -> Array:
+    def place(self, access: AffineAccess) -> Array:
         """The numerator of the access in each iteration."""
         place = np.full(len(self.indices), access.offset, np.int64)
         for axis, stride in enumerate(access.strides):
@@ -142,7 +142,7 @@ class _Run:
         if isinstance(argument, Literal):
             value = np.asarray(argument.value)
             return _in_register(value, argument.dtype) if argument.dtype else value
-        assert isinstance(argument, Access)
+        assert isinstance(argument, AffineAccess)
         return self.place(argument)
 
 
@@ -166,7 +166,7 @@ def _where_passes(array: Array, place: Array, condition: Array) -> Array:
 def _computed(formula: Formula, values: list[Array]) -> tuple[Array, ...]:
     if isinstance(formula, Masked):
         return _computed(formula.formula, values)
-    if isinstance(formula, Function):
+    if isinstance(formula, NamedFunction):
         return (FUNCTIONS[formula.name](formula.settings, *values),)
     assert isinstance(formula, Op)
     return formula.reference(*values)
@@ -192,7 +192,7 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
 
 def _take(run: _Run, call: Call) -> Array:
     condition, address, base, index = call.arguments
-    assert isinstance(address, Address) and isinstance(base, Access)
+    assert isinstance(address, Address) and isinstance(base, AffineAccess)
     _, divisor, stride, extent, _ = call.settings
     chosen = run.argument(index).astype(np.int64)
     passes = run.argument(condition) & (chosen >= 0) & (chosen < extent)
@@ -202,7 +202,7 @@ def _take(run: _Run, call: Call) -> Array:
 
 def _search(run: _Run, call: Call) -> Array:
     condition, address, base, value = call.arguments
-    assert isinstance(address, Address) and isinstance(base, Access)
+    assert isinstance(address, Address) and isinstance(base, AffineAccess)
     _, divisor, stride, extent, right = call.settings
     first, wanted = run.place(base) // divisor, run.argument(value)
     rows = run.memory[address.pointer][first[:, None] + stride * np.arange(extent)]
@@ -214,7 +214,7 @@ def _search(run: _Run, call: Call) -> Array:
 def _philox(run: _Run, call: Call) -> Array:
     seed, number, step, access = call.arguments
     assert isinstance(seed, Literal) and isinstance(number, Literal)
-    assert isinstance(access, Access)
+    assert isinstance(access, AffineAccess)
     index = (run.place(access) // call.settings[1]).astype(np.uint64)
     word = np.uint32
     zeros = np.zeros(len(index), word)

@@ -6,10 +6,10 @@ import math
 
 from graphc.ir import dtype_name
 from graphc.kernels.loops.language import Loop, Memory, Nest
-from graphc.kernels.program.parts import Part
+from graphc.kernels.program.parts import PointwiseNest
 
 
-def plain_nest(part: Part) -> Nest:
+def plain_nest(part: PointwiseNest) -> Nest:
     """The nest that stores the outputs of `part`, element after element."""
     outputs, program = set(part.outputs), part.program
     memory = [

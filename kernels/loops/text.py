@@ -22,7 +22,7 @@ from typing import Any
 from graphc.base.errors import GraphError
 from graphc.ir import REGISTRY
 from graphc.kernels.loops.language import Alloc, Barrier, Loop, Memory, Nest, Step
-from graphc.kernels.program.access import Access, Domain
+from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.literals import NAN, TRUE, splat_literal, word_literal
 from graphc.kernels.program.body.statement import (
     Address,
@@ -30,10 +30,10 @@ from graphc.kernels.program.body.statement import (
     Call,
     Compute,
     Formula,
-    Function,
     Literal,
     Load,
     Masked,
+    NamedFunction,
     Register,
     Statement,
     Store,
@@ -88,7 +88,7 @@ def _statement(statement: Statement) -> str:
     if isinstance(statement, Compute):
         return f"{head}{_formula(statement.formula)}{listed} cost {statement.operations}"
     assert isinstance(statement, Call)
-    function = Function(statement.function, statement.settings)
+    function = NamedFunction(statement.function, statement.settings)
     live, steps = ("live ", statement.steps) if statement.live else ("", statement.steps)
     return f"{head}call {live}{_formula(function)}{listed} taps {statement.taps} {steps}"
 
@@ -96,7 +96,7 @@ def _statement(statement: Statement) -> str:
 def _formula(formula: Formula) -> str:
     if isinstance(formula, Masked):
         return f"mask {_formula(formula.formula)}"
-    if isinstance(formula, Function):
+    if isinstance(formula, NamedFunction):
         return f"fn {formula.name}<{', '.join(map(_setting, formula.settings))}>"
     assert isinstance(formula, Op)
     pairs = (f"{k}={v!r}".replace(" ", "") for k, v in formula.attributes.items())
@@ -113,12 +113,12 @@ def _argument(argument: Argument) -> str:
         return argument
     if isinstance(argument, Literal):
         return f"{argument.dtype or 'word'}:{argument.value!r}"
-    if isinstance(argument, Access):
+    if isinstance(argument, AffineAccess):
         return f"[{_access(argument)}]"
     return argument.pointer + (f"[{_access(argument.access)}]" if argument.access else "[]")
 
 
-def _access(access: Access) -> str:
+def _access(access: AffineAccess) -> str:
     terms = [f"{s}*i{d}" for d, s in enumerate(access.strides) if s]
     terms += [str(access.offset)] if access.offset or not terms else []
     lanes = f" ; lanes {access.lane_stride}" if access.lane_stride else ""
@@ -213,7 +213,7 @@ class _Parser:
         if word == "call":
             call = _matched(_CALL, line)
             function = self.formula(call["formula"])
-            assert isinstance(function, Function)
+            assert isinstance(function, NamedFunction)
             extra = bool(call["live"]), int(call["taps"]), literal_of(call["steps"])
             arguments = self.arguments(call["arguments"])
             return Call(results, arguments, function.name, function.settings, *extra)
@@ -227,7 +227,7 @@ class _Parser:
             return Masked(self.formula(rest))
         if word == "fn":
             name, settings = _matched(_FUNCTION, text).groups()
-            return Function(name, literal_of(f"({settings},)") if settings else ())
+            return NamedFunction(name, literal_of(f"({settings},)") if settings else ())
         name, *attributes = rest.split()
         if word != "op" or name not in REGISTRY:
             raise GraphError(f"nest text: expected a formula, got {text!r}")
@@ -252,7 +252,7 @@ class _Parser:
         value = NAN if number == "nan" else literal_of(number)
         return word_literal(value) if dtype == "word" else splat_literal(value, dtype)
 
-    def access(self, text: str) -> Access:
+    def access(self, text: str) -> AffineAccess:
         terms, *marks = text.split(" ; ")
         offset, strides, sizes = 0, [0] * self.rank, {"lanes": 0, "over": 1}
         for term in terms.split(" + "):
@@ -264,4 +264,4 @@ class _Parser:
         for mark in marks:
             name, _, size = mark.partition(" ")
             sizes[name] = int(size)
-        return Access(offset, tuple(strides), sizes["lanes"], sizes["over"])
+        return AffineAccess(offset, tuple(strides), sizes["lanes"], sizes["over"])

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from graphc.base.errors import GraphError
 from graphc.kernels.loops.language import Alloc, Barrier, Loop, Memory, Nest, Step, walk
-from graphc.kernels.program.access import Access, Domain
+from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.statement import Address, Load, Statement, Store
 
 
@@ -22,7 +22,7 @@ def verify_nest(nest: Nest) -> None:
     some threads of a block do not reach, and elements that several iterations store."""
     memory = {m.name: m for m in nest.memory}
     _check_steps(nest.body, (), set(), memory)
-    stores: dict[str, list[tuple[Access, tuple[int, ...]]]] = {}
+    stores: dict[str, list[tuple[AffineAccess, tuple[int, ...]]]] = {}
     for statement, around in walk(nest.body):
         axes = tuple(sorted({d for loop in around for d in loop.axes}))
         for access in statement.accesses:
@@ -85,7 +85,7 @@ def _check_bounds(statement: Statement, domain: Domain, memory: dict[str, Memory
     _expect(inside, statement, f"0 to {size - 1}, not {least} to {most}, in {address.pointer}")
 
 
-def reach(access: Access, domain: Domain) -> tuple[int, int]:
+def reach(access: AffineAccess, domain: Domain) -> tuple[int, int]:
     """The least and the greatest element of a plain access."""
     least = most = access.offset
     for stride, extent in _dimensions(access, range(domain.rank), domain):
@@ -94,7 +94,7 @@ def reach(access: Access, domain: Domain) -> tuple[int, int]:
     return least, most
 
 
-def _dimensions(access: Access, axes: Sequence[int], domain: Domain) -> list[tuple[int, int]]:
+def _dimensions(access: AffineAccess, axes: Sequence[int], domain: Domain) -> list[tuple[int, int]]:
     """The strides of an access along `axes`, with the indices that there are; the lane axis is one
     of registers and one of lanes, or one alone where registers follow each other."""
     found = []
@@ -108,7 +108,7 @@ def _dimensions(access: Access, axes: Sequence[int], domain: Domain) -> list[tup
     return found
 
 
-def _injective(access: Access, axes: Sequence[int], domain: Domain) -> bool:
+def _injective(access: AffineAccess, axes: Sequence[int], domain: Domain) -> bool:
     """Whether different indices along `axes` are different elements: each stride is longer than all
     that the shorter ones reach together."""
     reached = 0
@@ -120,7 +120,7 @@ def _injective(access: Access, axes: Sequence[int], domain: Domain) -> bool:
     return True
 
 
-def _meet(one: Access, other: Access, domain: Domain) -> bool:
+def _meet(one: AffineAccess, other: AffineAccess, domain: Domain) -> bool:
     """Whether two accesses may have an element in common."""
     (low, high), (low2, high2) = reach(one, domain), reach(other, domain)
     if high < low2 or high2 < low:

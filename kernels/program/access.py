@@ -2,8 +2,8 @@
 
 A kernel walks a `Domain`: axes with extents, one of which may be the lane axis. Along the lane
 axis a register holds `width` neighbours, so its index steps by `width` and names the first of
-them. A `Place` is the index of a value along one of its axes, from the domain's indices; an
-`Access` is the offset in memory that the places of all axes come to under the value's layout.
+them. A `AffineIndex` is the index of a value along one of its axes, from the domain's indices; an
+`AffineAccess` is the offset in memory that the places of all axes come to under the value's layout.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Domain:
         extent = self.extents[axis]
         return -(-extent // self.width) if axis == self.lane else extent
 
-    def axis(self, axis: int) -> Place:
+    def axis(self, axis: int) -> AffineIndex:
         """The place that is the index of `axis` itself."""
-        return Place(tuple(int(d == axis) for d in range(self.rank)))
+        return AffineIndex(tuple(int(d == axis) for d in range(self.rank)))
 
-    def constant(self, offset: int) -> Place:
-        return Place((0,) * self.rank, offset)
+    def constant(self, offset: int) -> AffineIndex:
+        return AffineIndex((0,) * self.rank, offset)
 
-    def identity(self, order: Sequence[int] = ()) -> tuple[Place, ...]:
+    def identity(self, order: Sequence[int] = ()) -> tuple[AffineIndex, ...]:
         """The places of a value that has the domain's own axes, which are `order` of the value's;
         without it they are the same."""
         return tuple(self.axis(d) for d in self._axes(order))
@@ -61,7 +61,7 @@ class Domain:
 
 
 @dataclass(frozen=True)
-class Place:
+class AffineIndex:
     """`(sum of coefficients[d] * i[d] + offset) / divisor` over the domain's indices i. A divisor
     above 1 comes with a guard that lets only exact quotients pass."""
 
@@ -75,7 +75,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Access:
+class AffineAccess:
     """The element offset `(offset + sum of strides[d] * i[d] + lane_stride * l) / divisor` for
     lane l of the register at indices i (the lane axis's index being that of lane 0)."""
 
@@ -100,11 +100,11 @@ class Access:
 class Guard:
     """Lets an element pass where the access is exact and within [0, high)."""
 
-    access: Access
+    access: AffineAccess
     high: int
 
 
-def place_of(affine: Affine, places: Sequence[Place], rank: int) -> Place:
+def compose_index(affine: Affine, places: Sequence[AffineIndex], rank: int) -> AffineIndex:
     """`affine` over a value's indices, which lie at `places` of a domain of `rank` axes."""
     used = [(c, p) for c, p in zip(affine.coefficients, places, strict=True) if c]
     divisor = math.lcm(*(p.divisor for _, p in used))
@@ -115,12 +115,12 @@ def place_of(affine: Affine, places: Sequence[Place], rank: int) -> Place:
         offset += scale * place.offset
         for d, c in enumerate(place.coefficients):
             coefficients[d] += scale * c
-    return Place(tuple(coefficients), offset, divisor)
+    return AffineIndex(tuple(coefficients), offset, divisor)
 
 
-def broadcast_places(
-    shape: tuple[int, ...], wide: tuple[int, ...], places: Sequence[Place], domain: Domain
-) -> tuple[Place, ...]:
+def broadcast_indices(
+    shape: tuple[int, ...], wide: tuple[int, ...], places: Sequence[AffineIndex], domain: Domain
+) -> tuple[AffineIndex, ...]:
     """The places of an operand of `shape` in a NumPy broadcast to `wide`, read at `places`."""
     first = len(wide) - len(shape)
     return tuple(
@@ -129,46 +129,50 @@ def broadcast_places(
     )
 
 
-def linear_index(shape: tuple[int, ...], places: Sequence[Place], domain: Domain) -> Access:
+def linear_index(
+    shape: tuple[int, ...], places: Sequence[AffineIndex], domain: Domain
+) -> AffineAccess:
     """The row-major element index within `shape` at `places`."""
-    place = place_of(Affine(row_major_strides(shape)), places, domain.rank)
-    return place_access(place, domain)
+    place = compose_index(Affine(row_major_strides(shape)), places, domain.rank)
+    return index_access(place, domain)
 
 
-def place_access(place: Place, domain: Domain) -> Access:
+def index_access(place: AffineIndex, domain: Domain) -> AffineAccess:
     """A place as an access: for index registers and guards."""
     lane = 0 if domain.lane is None else place.coefficients[domain.lane]
-    return Access(place.offset, place.coefficients, lane, place.divisor)
+    return AffineAccess(place.offset, place.coefficients, lane, place.divisor)
 
 
-def memory_access(type: Type, places: Sequence[Place], domain: Domain) -> Access:
+def memory_access(type: Type, places: Sequence[AffineIndex], domain: Domain) -> AffineAccess:
     """Where the element of a value of `type` at `places` lies in its memory."""
     if type.layout.axis is None:
         return linear_index(type.shape, places, domain)
     axis, width = type.layout.axis, type.layout.width
     if domain.lane is None and type.layout.in_one_block(type.shape):
-        return place_access(place_of(Affine(type.strides), places, domain.rank), domain)
+        return index_access(compose_index(Affine(type.strides), places, domain.rank), domain)
     *strides, _ = row_major_strides(type.storage_shape)
     batch = places[axis]
     others = [s if d != axis else 0 for d, s in enumerate(strides)]
-    rest = place_of(Affine(tuple(others)), places, domain.rank)
+    rest = compose_index(Affine(tuple(others)), places, domain.rank)
     if batch.constant:
         assert batch.divisor == 1
         block, lane = divmod(batch.offset, width)
-        rest = Place(rest.coefficients, rest.offset + block * strides[axis] + lane, rest.divisor)
-        return place_access(rest, domain)
+        rest = AffineIndex(
+            rest.coefficients, rest.offset + block * strides[axis] + lane, rest.divisor
+        )
+        return index_access(rest, domain)
     own = domain.lane is not None and batch == domain.axis(domain.lane) and domain.width == width
     assert own, f"{type} is read away from the kernel's own batch axis: {batch} in {domain}"
     assert domain.lane is not None and rest.coefficients[domain.lane] == 0
     coefficients = list(rest.coefficients)
     # The lane axis's index steps by the width, so it is one stride per element that is left.
     coefficients[domain.lane] = strides[axis] // width * rest.divisor
-    return Access(rest.offset, tuple(coefficients), rest.divisor, rest.divisor)
+    return AffineAccess(rest.offset, tuple(coefficients), rest.divisor, rest.divisor)
 
 
-def inside(place: Place, extent: int, domain: Domain) -> Guard | bool:
+def bounds_guard(place: AffineIndex, extent: int, domain: Domain) -> Guard | bool:
     """The guard that `place` is an index below `extent`, or the answer if all indices agree."""
-    access = place_access(place, domain)
+    access = index_access(place, domain)
     reach = [c * (n - 1) for c, n in zip(place.coefficients, domain.extents, strict=True)]
     least = place.offset + sum(min(r, 0) for r in reach)
     most = place.offset + sum(max(r, 0) for r in reach)
@@ -190,7 +194,7 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def merge_axes(
-    domain: Domain, accesses: Sequence[Access], kinds: Sequence[object] = ()
+    domain: Domain, accesses: Sequence[AffineAccess], kinds: Sequence[object] = ()
 ) -> tuple[Domain, tuple[tuple[int, ...], ...]]:
     """A domain of fewer axes that visits the same elements in the same order, and for each of its
     axes the old axes that it stands for (the last of them has the new axis's strides).
@@ -213,7 +217,9 @@ def merge_axes(
     return Domain(extents, lane, domain.width), tuple(map(tuple, groups))
 
 
-def _mergeable(domain: Domain, accesses: Sequence[Access], group: Sequence[int], axis: int) -> bool:
+def _mergeable(
+    domain: Domain, accesses: Sequence[AffineAccess], group: Sequence[int], axis: int
+) -> bool:
     if domain.lane in group:
         return False
     outer, extent = group[-1], domain.extents[axis]
@@ -224,13 +230,13 @@ def _mergeable(domain: Domain, accesses: Sequence[Access], group: Sequence[int],
     )
 
 
-def merged(access: Access, groups: Sequence[Sequence[int]]) -> Access:
+def merged(access: AffineAccess, groups: Sequence[Sequence[int]]) -> AffineAccess:
     """`access` over the merged axes `groups`."""
     strides = tuple(access.strides[g[-1]] for g in groups)
-    return Access(access.offset, strides, access.lane_stride, access.divisor)
+    return AffineAccess(access.offset, strides, access.lane_stride, access.divisor)
 
 
-def access_cost(access: Access, width: int) -> float:
+def access_cost(access: AffineAccess, width: int) -> float:
     """Loads of one register, relative to a contiguous vector load."""
     if access.lane_stride == 1:
         return 1.0

@@ -10,7 +10,7 @@ from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.access import row_major_strides
 from graphc.kernels.program.body.literals import literal
 from graphc.kernels.program.counts import check_counts
-from graphc.kernels.program.operands import Operand, constant_operands, find_operands
+from graphc.kernels.program.operands import StridedOperand, constant_operands, find_operands
 from graphc.ops.attention import Attention
 from graphc.ops.base import Array
 from graphc.ops.cost import node_flops
@@ -36,7 +36,7 @@ RESULTS = {"attention": ("y", "logs"), "attention_grad": ("dq", "dk", "dv")}
 
 
 @dataclass(frozen=True)
-class Result:
+class AttentionResult:
     """Where an output lies: in `target`, an output of the body, None if nothing wants it. Element
     [n, place, head, feature] is at `offset` + n * strides[0] + place * strides[1] + head *
     strides[2] + feature; logs [n, head, place] likewise, in the order of their axes."""
@@ -47,14 +47,14 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Problem:
+class AttentionProblem:
     """An attention or its gradient: `node` in `body`, its operands by name, and the pointers'
     names and elements of those that are constants of the body."""
 
     body: Graph
     node: Node
-    operands: Mapping[str, Operand]
-    results: tuple[Result, ...]
+    operands: Mapping[str, StridedOperand]
+    results: tuple[AttentionResult, ...]
     pointers: Mapping[Value, str]
     arrays: Mapping[str, Array]
 
@@ -125,42 +125,44 @@ class Problem:
         return ["nullptr" if o is None else _pointer(o, pointers[o.source]) for o in found]
 
 
-def _pointer(operand: Operand, name: str) -> str:
+def _pointer(operand: StridedOperand, name: str) -> str:
     name = f"reinterpret_cast<const tf32*>({name})" if operand.rounded else name
     return name + (f" + {operand.offset}" if operand.offset else "")
 
 
-def find_problem(node: KernelNode) -> Problem:
+def find_problem(node: KernelNode) -> AttentionProblem:
     """The attention in a fused node: f32 or f64, of row-major inputs and constants."""
     body = node.body
     (inner,) = (n for n in body.nodes if n.op.own_template == "attend")
     op: Any = inner.op
     found = find_operands(body, inner.inputs)
     results = tuple(_results(body, inner))
-    problem = Problem(body, inner, op.operands(found), results, *constant_operands(body, found))
+    problem = AttentionProblem(
+        body, inner, op.operands(found), results, *constant_operands(body, found)
+    )
     check_counts(node, **dict(zip(EXTENTS, problem.extents, strict=True)))
     assert problem.dtype in ("f32", "f64"), f"{node.op.kernel} is not computed in {problem.dtype}"
     return problem
 
 
-def _results(body: Graph, inner: Node) -> Iterator[Result]:
+def _results(body: Graph, inner: Node) -> Iterator[AttentionResult]:
     """Where the outputs go: out of the body, or into the sections of a concat of all of them."""
     concat = next((n for n in body.nodes if isinstance(n.op, Concat)), None)
     if concat is None:
         assert all(v in inner.outputs for v in body.outputs), f"{body.name}: something follows"
         for value in inner.outputs:
             strides = row_major_strides(value.type.shape)
-            yield Result(value if value in body.outputs else None, 0, strides[:3])
+            yield AttentionResult(value if value in body.outputs else None, 0, strides[:3])
         return
     assert body.outputs == concat.outputs and set(concat.inputs) == set(inner.outputs)
     strides = row_major_strides(concat.output.type.shape)
     for value in inner.outputs:
         before = concat.inputs[: concat.inputs.index(value)]
         offset = sum(v.type.shape[2] for v in before) * strides[2]
-        yield Result(concat.output, offset, strides[:3])
+        yield AttentionResult(concat.output, offset, strides[:3])
 
 
-def shape_text(problem: Problem, **settings: int) -> list[str]:
+def shape_text(problem: AttentionProblem, **settings: int) -> list[str]:
     """The lines of the struct `Shape`: the constants that the templates are made with."""
     op: Any = problem.node.op
     numbers = {k.upper(): n for k, n in zip(EXTENTS, problem.extents, strict=True)} | settings

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from graphc.ir import Node, Op, Value
 from graphc.kernels.program.access import Domain, access_cost, merge_axes
-from graphc.kernels.program.body.expression import Walk
-from graphc.kernels.program.body.names import Names
-from graphc.kernels.program.body.statement import Program, joined
+from graphc.kernels.program.body.expression import BodyWriter
+from graphc.kernels.program.body.names import Identifiers
+from graphc.kernels.program.body.statement import RegisterProgram, joined
 from graphc.ops.fused import KernelNode
 
 OpT = TypeVar("OpT", bound=Op)
@@ -35,16 +35,16 @@ JOINS = {
 
 
 @dataclass(frozen=True)
-class Space:
+class AxisBody:
     """The rows and the axis of a body: `read` computes `operand`, an element of type `dtype`,
     `write` stores the results. The merged domain's axes other than `axis` are the rows'."""
 
     dtype: str
     domain: Domain
     axis: int
-    read: Program
+    read: RegisterProgram
     operand: str
-    write: Program
+    write: RegisterProgram
     pointers: Mapping[Value, str]
 
     @property
@@ -70,7 +70,7 @@ class Space:
         return count // last * -(-last // registers) if last else 0
 
     @property
-    def whole(self) -> Program:
+    def whole(self) -> RegisterProgram:
         return joined((self.read, self.write))
 
     @property
@@ -108,11 +108,11 @@ def lane_axes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (axis, *others[-1:])
 
 
-def space_of(node: KernelNode, inner: Node, axis: int, domain: Domain) -> Space:
+def axis_body(node: KernelNode, inner: Node, axis: int, domain: Domain) -> AxisBody:
     """What to read and to write for `inner`, whose input has the axes of `domain`."""
-    body, x, names = node.body, inner.inputs[0], Names()
+    body, x, names = node.body, inner.inputs[0], Identifiers()
     pointers = names.pointers(body)
-    walk = Walk(body, domain, pointers, names)
+    walk = BodyWriter(body, domain, pointers, names)
     operand = walk.value(x, domain.identity())
     read = walk.taken()
     for output, field in zip(inner.outputs, ("value", "place"), strict=False):
@@ -127,4 +127,4 @@ def space_of(node: KernelNode, inner: Node, axis: int, domain: Domain) -> Space:
         place, groups = len(groups), (*groups, (axis,))
         merged = Domain((*merged.extents, 1), merged.lane, merged.width)
     read, write = read.merged(groups), write.merged(groups)
-    return Space(x.type.dtype, merged, place, read, operand, write, pointers)
+    return AxisBody(x.type.dtype, merged, place, read, operand, write, pointers)

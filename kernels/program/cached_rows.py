@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from graphc.kernels.program.body.statement import Address, Load, Register, Statement, Store
-from graphc.kernels.program.rows import CachedRow, Loop, Rows
+from graphc.kernels.program.rows import CachedRow, RowLoop, Rows
 
 Cost = Callable[[Statement], float]
-Room = Callable[[Register], Address | None]
+AddressOf = Callable[[Register], Address | None]
 """Memory for all elements of a value that is to be held, if there is some."""
 
 _DTYPES = ("f32", "f64")
 
 
-def hold(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
+def cache_rows(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
     """`rows` with those values held that cost `dear` or more to compute again, as long as they
     take at most `limit` bytes together."""
     access, size, held = rows.place, rows.length, list[CachedRow]()
@@ -35,11 +35,11 @@ def hold(rows: Rows, cost: Cost, dear: float, limit: int) -> Rows:
         held.append(new)
         return Address(new.pointer, access)
 
-    loops = _loops_holding(rows, cost, dear, room)
+    loops = _loops_with_cache(rows, cost, dear, room)
     return replace(rows, loops=loops, held=tuple(held))
 
 
-def hold_in_outputs(rows: Rows, cost: Cost, dear: float) -> Rows:
+def cache_rows_in_outputs(rows: Rows, cost: Cost, dear: float) -> Rows:
     """`rows` with values held that cost `dear` or more to compute again, as far as the last loop
     stores outputs of their dtype, in whose memory they lie until then."""
     dtypes = {name: value.type.dtype for value, name in rows.pointers.items()}
@@ -58,30 +58,30 @@ def hold_in_outputs(rows: Rows, cost: Cost, dear: float) -> Rows:
             free.remove(place)
         return place
 
-    return replace(rows, loops=_loops_holding(rows, cost, dear, room))
+    return replace(rows, loops=_loops_with_cache(rows, cost, dear, room))
 
 
-def _loops_holding(rows: Rows, cost: Cost, dear: float, room: Room) -> tuple[Loop, ...]:
+def _loops_with_cache(rows: Rows, cost: Cost, dear: float, room: AddressOf) -> tuple[RowLoop, ...]:
     """The loops, of which the first to make a dear value leaves it where there is `room`, and later
     ones read it there."""
     numbers, held = _numbers(rows), dict[int, Address]()
     made: dict[int, tuple[int, Register]] = {}
-    loops: list[Loop] = []
+    loops: list[RowLoop] = []
     for k, loop in enumerate(rows.loops):
         reads: dict[str, Address] = {}
-        for register in _again(loop, lambda name: numbers[name] in made, cost, dear):
+        for register in _recomputed(loop, lambda name: numbers[name] in made, cost, dear):
             number = numbers[register.name]
             if number not in held and (place := room(register)):
                 held[number] = place
             if number in held:
                 reads[register.name] = held[number]
-        loops.append(_reading(loop, reads))
+        loops.append(_loading_cached(loop, reads))
         for statement in loops[k].body.statements:
             for register in () if isinstance(statement, Load) else statement.results:
                 made.setdefault(numbers[register.name], (k, register))
     for number, place in held.items():
         k, register = made[number]
-        loops[k] = _leaving(loops[k], register, place)
+        loops[k] = _storing_cached(loops[k], register, place)
     return tuple(loops)
 
 
@@ -97,14 +97,16 @@ def _numbers(rows: Rows) -> dict[str, int]:
     return found
 
 
-def _roots(loop: Loop) -> list[str]:
+def _roots(loop: RowLoop) -> list[str]:
     """The registers that the loop computes everything for: what it adds up and stores."""
     stores = (s.operands for s in loop.body.statements if not s.results)
     added = [*(s.operand for s in loop.sums), *(c.operand for c in loop.columns)]
     return [*added, *(name for names in stores for name in names)]
 
 
-def _again(loop: Loop, made: Callable[[str], bool], cost: Cost, dear: float) -> Iterator[Register]:
+def _recomputed(
+    loop: RowLoop, made: Callable[[str], bool], cost: Cost, dear: float
+) -> Iterator[Register]:
     """The largest values of the loop's body that an earlier loop has made and that are dear."""
     body = loop.body.statements
     makers = {s.results[0].name: s for s in body if len(s.results) == 1}
@@ -115,7 +117,7 @@ def _again(loop: Loop, made: Callable[[str], bool], cost: Cost, dear: float) -> 
             continue
         seen.add(name)
         (register,) = makers[name].results
-        taken = _behind(body, [name])
+        taken = _dependencies(body, [name])
         repeated = sum(cost(s) for s in body if any(r.name in taken for r in s.results))
         if made(name) and register.dtype in _DTYPES and repeated >= dear:
             yield register
@@ -123,7 +125,7 @@ def _again(loop: Loop, made: Callable[[str], bool], cost: Cost, dear: float) -> 
             waiting += makers[name].operands
 
 
-def _behind(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
+def _dependencies(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
     """The registers that `roots` are made of, themselves included."""
     found = set(roots)
     for s in reversed(body):
@@ -132,7 +134,7 @@ def _behind(body: Sequence[Statement], roots: Iterable[str]) -> set[str]:
     return found
 
 
-def _reading(loop: Loop, reads: Mapping[str, Address]) -> Loop:
+def _loading_cached(loop: RowLoop, reads: Mapping[str, Address]) -> RowLoop:
     """The loop with some registers read from where they are held, and what they were made of gone
     as far as nothing else needs it."""
     body = [
@@ -141,12 +143,12 @@ def _reading(loop: Loop, reads: Mapping[str, Address]) -> Loop:
         else s
         for s in loop.body.statements
     ]
-    needed = _behind(body, _roots(loop))
+    needed = _dependencies(body, _roots(loop))
     kept = (s for s in body if not s.results or any(r.name in needed for r in s.results))
     return replace(loop, body=replace(loop.body, statements=tuple(kept)))
 
 
-def _leaving(loop: Loop, register: Register, place: Address) -> Loop:
+def _storing_cached(loop: RowLoop, register: Register, place: Address) -> RowLoop:
     """The loop that writes a register to where it is held as soon as it is made."""
     body: list[Statement] = []
     for s in loop.body.statements:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Matrix:
+class CallMatrix:
     """Matrices among a kernel's arguments, at place `argument`: elements from one row, column and
     batch to the next. One of the first two is 1."""
 
@@ -32,16 +32,16 @@ class Product:
     m: int
     n: int
     k: int
-    a: Matrix
-    b: Matrix
-    d: Matrix
+    a: CallMatrix
+    b: CallMatrix
+    d: CallMatrix
     bias: int | None = None
     relu: bool = False
 
     def text(self, names: Sequence[str]) -> str:
         """As a formula, of these names of arguments."""
 
-        def matrix(x: Matrix, rows: int, columns: int) -> str:
+        def matrix(x: CallMatrix, rows: int, columns: int) -> str:
             turned = f"^T of [{columns}, {rows}]" if x.column != 1 else f"[{rows}, {columns}]"
             return f"{names[x.argument]} {x.dtype}{turned} (rows of {x.leading})"
 
@@ -54,7 +54,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class CallTensor:
     """An array at place `argument` of a kernel's arguments, its strides in elements; or one that is
     nowhere in memory, and passes from step to step alone."""
 
@@ -70,7 +70,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Pointwise:
+class PointwiseStep:
     """Tensor number `output` is `op` of those of the numbers `inputs`, which broadcast."""
 
     op: str
@@ -89,8 +89,8 @@ class Convolution:
     padding: tuple[int, int]
     dilation: tuple[int, int]
     groups: int
-    tensors: tuple[Tensor, ...]
-    epilogue: tuple[Pointwise, ...] = ()
+    tensors: tuple[CallTensor, ...]
+    epilogue: tuple[PointwiseStep, ...] = ()
     tf32: bool = False
 
     def text(self, names: Sequence[str]) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from graphc.ir import Graph, Node, Value
 from graphc.ir.sections import sections_of_sums
-from graphc.kernels.program.access import Domain, Place, linear_index, merge_axes
-from graphc.kernels.program.body.expression import Walk
-from graphc.kernels.program.body.names import Names, Pointers
-from graphc.kernels.program.body.statement import Address, Function, Program
+from graphc.kernels.program.access import AffineIndex, Domain, linear_index, merge_axes
+from graphc.kernels.program.body.expression import BodyWriter
+from graphc.kernels.program.body.names import Identifiers, Pointers
+from graphc.kernels.program.body.statement import Address, NamedFunction, RegisterProgram
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.nest import Nest
 from graphc.kernels.program.pieces import every_section, pieces
@@ -22,7 +22,7 @@ from graphc.ops.pooling import MaxPool2d
 class Epilogue:
     """`program` computes and stores the body's outputs at each index of `domain`."""
 
-    program: Program
+    program: RegisterProgram
     domain: Domain
     pointers: Pointers
     inplace: tuple[tuple[int, int], ...]
@@ -46,11 +46,11 @@ def epilogue_of(
     body: Graph,
     nest: Nest,
     domain: Domain,
-    places: tuple[Place, ...],
+    places: tuple[AffineIndex, ...],
     parts: int = 0,
     wanted: Sequence[Value] = (),
     pointers: Pointers | None = None,
-    names: Names | None = None,
+    names: Identifiers | None = None,
 ) -> Epilogue:
     """The epilogue on a register of sums named `sum`, at `places` of the contraction's output. Of a
     body that pools, on the registers `sum[0]`, `sum[1]`, ... of a window, over the pooled pixels;
@@ -58,9 +58,9 @@ def epilogue_of(
     the sums are those of so many partial ones, which lie in the workspace in the output's order.
     Values of the output's shape may be `wanted` in registers besides; `pointers` are those of a
     kernel that does more, whose other `names` are taken."""
-    names = names or Names()
+    names = names or Identifiers()
     pointers = pointers or names.pointers(body)
-    walk = Walk(body, domain, pointers, names)
+    walk = BodyWriter(body, domain, pointers, names)
     output, sections, pool = nest.node.output, sections_of_sums(body), pooling(body)
     type = pool.outputs[0].type if pool else output.type
     shape = sections.shape(type.shape) if sections else type.shape
@@ -90,7 +90,9 @@ def pooling(body: Graph) -> Node | None:
     return next((n for n in body.nodes if isinstance(n.op, MaxPool2d)), None)
 
 
-def _give_largest(walk: Walk, pool: Node, sums: Value, places: tuple[Place, ...]) -> None:
+def _give_largest(
+    walk: BodyWriter, pool: Node, sums: Value, places: tuple[AffineIndex, ...]
+) -> None:
     """Compute what `pool` makes of the window whose sums are in `sum[0]`, `sum[1]`, ..."""
     assert isinstance(pool.op, MaxPool2d)
     n, k, p, q = places
@@ -101,10 +103,10 @@ def _give_largest(walk: Walk, pool: Node, sums: Value, places: tuple[Place, ...]
         walk.give(sums, here, f"sum[{number}]")
         largest.append(walk.value(pool.inputs[0], here))
     results = [(v.name, v.type.dtype) for v in pool.outputs]
-    registers = walk.compute_all(results, Function("largest"), *largest)
+    registers = walk.compute_all(results, NamedFunction("largest"), *largest)
     for value, register in zip(pool.outputs, registers, strict=True):
         walk.give(value, places, register)
 
 
-def _scaled(place: Place, factor: int, offset: int) -> Place:
-    return Place(tuple(factor * c for c in place.coefficients), offset)
+def _scaled(place: AffineIndex, factor: int, offset: int) -> AffineIndex:
+    return AffineIndex(tuple(factor * c for c in place.coefficients), offset)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
 from graphc.ir import Graph, Value
-from graphc.kernels.program.body.statement import Load, Program, Statement, Store
+from graphc.kernels.program.body.statement import Load, RegisterProgram, Statement, Store
 
 MOST, NEAR = 4096, 64
 """Pairs up to which all are looked at; of a larger kernel only those of an output and what it is
@@ -18,7 +18,7 @@ _Places = dict[int, list[tuple[int, Statement]]]
 
 def inplace_pairs(
     body: Graph,
-    programs: Sequence[Program],
+    programs: Sequence[RegisterProgram],
     pointers: Mapping[Value, str],
     operands: Collection[Value] = (),
 ) -> tuple[tuple[int, int], ...]:

@@ -29,7 +29,7 @@ SIXTEEN = 16
 """Bytes that a thread moves at once."""
 
 
-class Moves(Enum):
+class StagingTime(Enum):
     """When a line moves between memory and shared memory."""
 
     AHEAD = "ahead"
@@ -43,7 +43,7 @@ class StagedLine:
     """The share of a block, of so many bytes, in what begins at an argument in the first iteration,
     `step` bytes further in each; its first slot begins at `slot`. All blocks have a `whole` one."""
 
-    moves: Moves
+    moves: StagingTime
     argument: int
     step: int
     nbytes: int
@@ -80,16 +80,16 @@ class StagedRows:
 
     @property
     def fits(self) -> bool:
-        moved = self.sixteens(Moves.AHEAD) + self.sixteens(Moves.BEHIND)
+        moved = self.sixteens(StagingTime.AHEAD) + self.sixteens(StagingTime.BEHIND)
         return 0 < self.nbytes <= MOST_BYTES and moved <= MOST_MOVED * THREADS
 
-    def sixteens(self, moves: Moves) -> int:
+    def sixteens(self, moves: StagingTime) -> int:
         """How many times 16 bytes of a block move so."""
         return sum(line.nbytes for line in self.lines if line.moves is moves) // SIXTEEN
 
 
 @dataclass(frozen=True)
-class Place:
+class ArgumentAddress:
     """Where a value begins: `offset` bytes behind an argument, and how far it moves in the loops
     around, the outermost first: in iteration t by (t mod period) * stride bytes, as (stride,
     period, count)."""
@@ -108,7 +108,7 @@ class JoinedPart:
 
     kernel: Kernel | None
     launch: int
-    places: tuple[Place, ...]
+    places: tuple[ArgumentAddress, ...]
     waits: bool
     nbytes: int = 0
     aligned: bool = True

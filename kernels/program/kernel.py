@@ -67,7 +67,7 @@ class Kernel:
     offsets: tuple[int, ...] = ()
     """The first byte of each input that the functions are given; () is that of all."""
     launches: tuple[GridLaunch, ...] = ()
-    parts: Parts | None = None
+    parts: DeviceFunctions | None = None
     """On CUDA: what a launch that has this kernel's as parts prints of it, if there can be one."""
     gaps: tuple[tuple[int, ...], ...] = ()
     """On CUDA, for each output: (period, live) if of every `period` bytes it writes the first
@@ -147,7 +147,7 @@ def _canonical(text: str, launches: Sequence[GridLaunch]) -> str:
 
 
 @dataclass(frozen=True)
-class Parts:
+class DeviceFunctions:
     """The text of a kernel as parts of a launch: headers, and what lies in the kernel's namespace.
     There each launch is a device function of its symbol, whose first parameter is the block that it
     does the work of; then come the kernel's arguments. The type of the last launch's blocks, and of

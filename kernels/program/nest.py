@@ -242,7 +242,7 @@ def _read(
 ) -> Read:
     """The read of `value`, given its index per axis over iteration axes of `extents`."""
     borders: list[Border] = []
-    places: list[_Place] = []
+    places: list[_NestIndex] = []
     for affine, divisor, extent in zip(
         operand.index, operand.divisors, value.type.shape, strict=True
     ):
@@ -250,7 +250,7 @@ def _read(
         # The index of an axis of extent 1 is 0; without it the border has fewer axes.
         wide = tuple(c if n > 1 else 0 for c, n in zip(affine.coefficients, extents, strict=True))
         border = Border(wide, affine.offset, extent, divisor)
-        places.append(_Place.of(place if divisor == 1 else border))
+        places.append(_NestIndex.of(place if divisor == 1 else border))
         if not _always_inside(border, extents):
             borders.append(border)
     producers = body.producers
@@ -281,7 +281,7 @@ def rounded_to(op: Op) -> str:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _NestIndex:
     """An index as the sum of coefficients[a] * i[a], of `offset` and of quotients, each so many
     times: terms that are divided by different numbers stay apart."""
 
@@ -290,18 +290,18 @@ class _Place:
     quotients: tuple[tuple[int, Border], ...] = ()
 
     @staticmethod
-    def of(border: Border) -> _Place:
+    def of(border: Border) -> _NestIndex:
         if border.divisor == 1:
-            return _Place(border.coefficients, border.offset)
+            return _NestIndex(border.coefficients, border.offset)
         nothing = (0,) * len(border.coefficients)
         if not border.axes:
-            return _Place(nothing, border.offset // border.divisor)
-        return _Place(nothing, 0, ((1, border),))
+            return _NestIndex(nothing, border.offset // border.divisor)
+        return _NestIndex(nothing, 0, ((1, border),))
 
 
-def _compose(affine: Affine, places: Sequence[_Place], rank: int) -> _Place:
+def _compose(affine: Affine, places: Sequence[_NestIndex], rank: int) -> _NestIndex:
     used = [(c, p) for c, p in zip(affine.coefficients, places, strict=True) if c]
-    return _Place(
+    return _NestIndex(
         tuple(sum(c * p.coefficients[a] for c, p in used) for a in range(rank)),
         affine.offset + sum(c * p.offset for c, p in used),
         tuple((c * factor, q) for c, p in used for factor, q in p.quotients),
@@ -313,7 +313,7 @@ def _address(
     type: Type,
     steps: Sequence[int],
     blocked: int | None,
-    places: Sequence[_Place],
+    places: Sequence[_NestIndex],
     borders: tuple[Border, ...],
     rank: int,
 ) -> Read:

@@ -30,14 +30,14 @@ def moved_inputs(node: KernelNode) -> tuple[KernelNode, tuple[int, ...]]:
     }
     if not rows:
         return node, ()
-    new = {value: _behind(value, first) for value, first in rows.items()}
+    new = {value: _without_first_rows(value, first) for value, first in rows.items()}
     nodes = tuple(
         _moved(inner, new, rows) if any(v in rows for v in inner.inputs) else inner
         for inner in body.nodes
     )
     inputs = tuple(new.get(v, v) for v in body.inputs)
     outer = tuple(
-        _behind(value, rows[own]) if own in rows else value
+        _without_first_rows(value, rows[own]) if own in rows else value
         for value, own in zip(node.inputs, body.inputs, strict=True)
     )
     offsets = tuple(rows[v] * _row_bytes(v) if v in rows else 0 for v in body.inputs)
@@ -70,7 +70,7 @@ def _first_row(value: Value, consumers: Sequence[Node]) -> int:
     return first
 
 
-def _behind(value: Value, first: int) -> Value:
+def _without_first_rows(value: Value, first: int) -> Value:
     axis, shape = _axis(value), list(value.type.shape)
     shape[axis] -= first
     return Value(value.name, replace(value.type, shape=tuple(shape)))

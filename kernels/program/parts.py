@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from graphc.ir import Graph, Value
 from graphc.kernels.program.access import Domain, merge_axes
-from graphc.kernels.program.body.expression import Walk
-from graphc.kernels.program.body.names import Names, Pointers
-from graphc.kernels.program.body.statement import Program
+from graphc.kernels.program.body.expression import BodyWriter
+from graphc.kernels.program.body.names import Identifiers, Pointers
+from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.pieces import pieces, space
 
 MOST = 32
@@ -22,12 +22,12 @@ hundreds of them."""
 
 
 @dataclass(frozen=True)
-class Part:
+class PointwiseNest:
     """One loop: `program` stores `outputs` at each index of `domain`."""
 
     outputs: tuple[Value, ...]
     domain: Domain
-    program: Program
+    program: RegisterProgram
     pointers: Pointers = field(compare=False)
 
     @property
@@ -47,13 +47,13 @@ class Part:
         return self.domain if self.domain.rank > 1 else None, dtypes, tuple(lines)
 
     @property
-    def merged(self) -> Part:
+    def merged(self) -> PointwiseNest:
         """This part over as few axes as visit the same elements in the same order."""
         domain, groups = merge_axes(self.domain, self.program.accesses)
-        return Part(self.outputs, domain, self.program.merged(groups), self.pointers)
+        return PointwiseNest(self.outputs, domain, self.program.merged(groups), self.pointers)
 
 
-def grouped(body: Graph) -> list[tuple[Value, ...]]:
+def group_outputs(body: Graph) -> list[tuple[Value, ...]]:
     """The outputs in groups of one shape (of a section, where a concat makes it) that read a common
     array of more than one element, or none; at most `MOST` together."""
     arrays: dict[Value, frozenset[Value]] = {
@@ -82,17 +82,17 @@ def grouped(body: Graph) -> list[tuple[Value, ...]]:
     return [tuple(sorted(members, key=order.__getitem__)) for members in groups.values()]
 
 
-def make_part(
+def make_pointwise_nest(
     body: Graph,
     outputs: Sequence[Value],
     domain: Domain,
     pointers: Pointers,
-    names: Names | None = None,
+    names: Identifiers | None = None,
     order: Sequence[int] = (),
-) -> Part:
+) -> PointwiseNest:
     """The part that stores these outputs of one shape, in the domain of their own axes, which are
     in `order`."""
-    walk = Walk(body, domain, pointers, names)
+    walk = BodyWriter(body, domain, pointers, names)
     here, shape = domain.identity(order), domain.shape(order)
     walk.store_all([(v, p) for v in outputs for p in pieces(body, v, here[: v.type.rank], shape)])
-    return Part(tuple(outputs), domain, walk.taken(), pointers)
+    return PointwiseNest(tuple(outputs), domain, walk.taken(), pointers)

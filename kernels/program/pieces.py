@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from graphc.ir import Graph, Value
 from graphc.ir.sections import Sections, sections_joined
-from graphc.kernels.program.access import Place
+from graphc.kernels.program.access import AffineIndex
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class Piece:
     """`value` at `source`, a place of its own, is the output's element at `target`."""
 
     value: Value
-    source: tuple[Place, ...]
-    target: tuple[Place, ...]
+    source: tuple[AffineIndex, ...]
+    target: tuple[AffineIndex, ...]
 
 
 def space(body: Graph, output: Value) -> tuple[int, ...]:
@@ -27,7 +27,7 @@ def space(body: Graph, output: Value) -> tuple[int, ...]:
 def pieces(
     body: Graph,
     output: Value,
-    here: tuple[Place, ...],
+    here: tuple[AffineIndex, ...],
     shape: tuple[int, ...],
     sections: Sections | None = None,
 ) -> list[Piece]:
@@ -42,20 +42,26 @@ def pieces(
     return [Piece(output, at, at) for at in every_section(here, sections)]
 
 
-def element_at(output: Value, places: tuple[Place, ...]) -> tuple[Value, Piece]:
+def element_at(output: Value, places: tuple[AffineIndex, ...]) -> tuple[Value, Piece]:
     """The element of `output` at `places`, to store there."""
     return output, Piece(output, places, places)
 
 
-def every_section(places: tuple[Place, ...], sections: Sections) -> list[tuple[Place, ...]]:
+def every_section(
+    places: tuple[AffineIndex, ...], sections: Sections
+) -> list[tuple[AffineIndex, ...]]:
     """The places, in a value with sections, of the index `places` of a section."""
     return [within(places, sections, number) for number in range(sections.count)]
 
 
-def within(places: tuple[Place, ...], sections: Sections, number: int) -> tuple[Place, ...]:
+def within(
+    places: tuple[AffineIndex, ...], sections: Sections, number: int
+) -> tuple[AffineIndex, ...]:
     """The place in the whole value of the index `places` of one of its sections."""
     old = places[sections.axis]
-    moved = Place(old.coefficients, old.offset + number * sections.size * old.divisor, old.divisor)
+    moved = AffineIndex(
+        old.coefficients, old.offset + number * sections.size * old.divisor, old.divisor
+    )
     return (*places[: sections.axis], moved, *places[sections.axis + 1 :])
 
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from graphc.ir import DTYPES, FLOATS, Graph, Node, Value
-from graphc.kernels.program.access import Access, Domain, merge_axes
-from graphc.kernels.program.body.expression import Walk
-from graphc.kernels.program.body.names import Names
-from graphc.kernels.program.body.statement import Program, joined
+from graphc.kernels.program.access import AffineAccess, Domain, merge_axes
+from graphc.kernels.program.body.expression import BodyWriter
+from graphc.kernels.program.body.names import Identifiers
+from graphc.kernels.program.body.statement import RegisterProgram, joined
 from graphc.kernels.program.pieces import element_at
 from graphc.ops.axes import SUMMED, Axes
 from graphc.ops.base import Reduction
@@ -36,7 +36,7 @@ _JOINS = {
 
 
 @dataclass(frozen=True)
-class Sum:
+class RowReduction:
     """A reduction of a loop: the register of its operand, and of the result; and what is summed."""
 
     combine: str
@@ -62,7 +62,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnSum:
     """A sum over all rows: the register of an element, and the output of a row's shape."""
 
     operand: str
@@ -70,17 +70,17 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Loop:
+class RowLoop:
     """`before`: statements of the row that the loop needs; `body`: those of one element, stores
     included; `columns`: what is summed over all rows."""
 
-    before: Program
-    body: Program
-    sums: tuple[Sum, ...]
-    columns: tuple[Column, ...] = ()
+    before: RegisterProgram
+    body: RegisterProgram
+    sums: tuple[RowReduction, ...]
+    columns: tuple[ColumnSum, ...] = ()
 
     @property
-    def whole(self) -> Program:
+    def whole(self) -> RegisterProgram:
         return joined((self.before, self.body))
 
 
@@ -108,8 +108,8 @@ class Rows:
 
     domain: Domain
     reduced: frozenset[int]
-    loops: tuple[Loop, ...]
-    after: Program
+    loops: tuple[RowLoop, ...]
+    after: RegisterProgram
     pointers: Mapping[Value, str] = field(compare=False)
     held: tuple[CachedRow, ...] = ()
 
@@ -122,11 +122,11 @@ class Rows:
         return tuple(sorted(self.reduced))
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[ColumnSum, ...]:
         return tuple(c for loop in self.loops for c in loop.columns)
 
     @property
-    def place(self) -> Access | None:
+    def place(self) -> AffineAccess | None:
         """Where an element lies in memory of a row's length: whole registers, one behind the
         other. None where the lanes are neither rows nor neighbours in one."""
         domain, reduced = self.domain, self.reduced_axes
@@ -136,7 +136,7 @@ class Rows:
         for axis in reversed(reduced):
             strides[axis] = step
             step *= domain.steps(axis) * (domain.width if axis == domain.lane else 1)
-        return Access(0, tuple(strides), 1)
+        return AffineAccess(0, tuple(strides), 1)
 
     @property
     def length(self) -> int:
@@ -144,12 +144,12 @@ class Rows:
         return math.prod(map(self.domain.steps, self.reduced_axes)) * self.domain.width
 
     @property
-    def elements(self) -> Program:
+    def elements(self) -> RegisterProgram:
         """The statements of all loops, in the order in which they run."""
         return joined(loop.whole for loop in self.loops)
 
     @property
-    def whole(self) -> Program:
+    def whole(self) -> RegisterProgram:
         return joined((self.elements, self.after))
 
 
@@ -163,9 +163,9 @@ def find_rows(
     """The loops of `body` over `domain`, whose axes are those of what is reduced, in `order`. What
     varies along the kept axes alone is computed once per row, or, with `apart`, by each loop for
     itself; axes of one element do not vary. `pointers` are those of a kernel that does more."""
-    names = Names(pointers.values() if pointers else ())
+    names = Identifiers(pointers.values() if pointers else ())
     pointers = pointers or names.pointers(body)
-    walk = Walk(body, domain, pointers, names)
+    walk = BodyWriter(body, domain, pointers, names)
     reductions, columns, depth = reductions_of(body), columns_of(body), _depths(body)
     whole = domain.identity(order)
     reduced = frozenset(whole[d].coefficients.index(1) for d in _axes_of(reductions[0]))
@@ -187,7 +187,7 @@ def find_rows(
         here = [whole[: n.inputs[0].type.rank] for n in own]
         operands = [walk.value(n.inputs[0], at) for n, at in zip(own, here, strict=True)]
         beside = [
-            Column(walk.value(n.inputs[0], whole[: n.inputs[0].type.rank]), n.output)
+            ColumnSum(walk.value(n.inputs[0], whole[: n.inputs[0].type.rank]), n.output)
             for n in columns
             if depth[n.output] == k + 1
         ]
@@ -198,8 +198,8 @@ def find_rows(
             walk.give(node.output, places[node.output], result, kept)
             assert isinstance(node.op, Reduction)
             dtype = node.output.type.dtype
-            sums.append(Sum(node.op.combine, dtype, operand, result, node.inputs[0]))
-        loops.append(Loop(*walk.taken().split(kept), tuple(sums), tuple(beside)))
+            sums.append(RowReduction(node.op.combine, dtype, operand, result, node.inputs[0]))
+        loops.append(RowLoop(*walk.taken().split(kept), tuple(sums), tuple(beside)))
         walk.forget(None if apart else kept)
     walk.store_all([element_at(v, places[v]) for v in outputs if v not in varying])
     return _merged(Rows(domain, reduced, tuple(loops), walk.taken(), pointers))

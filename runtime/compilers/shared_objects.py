@@ -57,7 +57,7 @@ PLAYER_SOURCE = _PACKAGE / "runtime" / "cpu" / "native" / "player.cpp"
 
 
 @dataclass(frozen=True)
-class Source:
+class CppSource:
     """One C++ file to be built. `what` and `where` say in errors whose it is."""
 
     name: str
@@ -91,7 +91,7 @@ def begin_player() -> BackgroundThread:
 def _player() -> ctypes.CDLL:
     # -O3 takes half as long again, the headers of C++20 three times as long as those of C++17.
     flags = (f"-I{PLAYER_SOURCE.parent}", "-pthread", "-O2", "-std=c++17")
-    source = Source("player", PLAYER_SOURCE.read_text(), "the CPU player", flags=flags)
+    source = CppSource("player", PLAYER_SOURCE.read_text(), "the CPU player", flags=flags)
     headers, more = headers_digest(PLAYER_SOURCE.parent), _caller_flags()
     if more:
         with contextlib.suppress(CompileError):  # the player does without the module
@@ -109,14 +109,14 @@ def _caller_flags() -> tuple[str, ...]:
     return tuple(f"-I{folder}" for folder in folders) + tuple(versions.split())
 
 
-def build(sources: list[Source], headers: str) -> list[ctypes.CDLL]:
+def build(sources: list[CppSource], headers: str) -> list[ctypes.CDLL]:
     """The loaded shared object of each source. `headers` is the digest of what they include."""
     compiler = find_compiler()
     with cache.opened("cpu") as folder:
         return side_by_side(lambda s: _library(s, headers, compiler, folder), sources)
 
 
-def build_object(source: Source, headers: str, kind: str) -> bytes:
+def build_object(source: CppSource, headers: str, kind: str) -> bytes:
     """The shared object of one source, not loaded, from the cache of that `kind` ("sim")."""
     compiler = find_compiler()
     with cache.opened(kind) as folder:
@@ -190,7 +190,7 @@ def key(text: str, headers: str, flags: tuple[str, ...], compiler: Compiler) -> 
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _library(source: Source, headers: str, compiler: Compiler, folder: Path) -> ctypes.CDLL:
+def _library(source: CppSource, headers: str, compiler: Compiler, folder: Path) -> ctypes.CDLL:
     path = _object(source, headers, compiler, folder)
     try:
         return ctypes.CDLL(str(path))
@@ -199,7 +199,7 @@ def _library(source: Source, headers: str, compiler: Compiler, folder: Path) -> 
         return ctypes.CDLL(str(path))
 
 
-def _object(source: Source, headers: str, compiler: Compiler, folder: Path) -> Path:
+def _object(source: CppSource, headers: str, compiler: Compiler, folder: Path) -> Path:
     """The file of the shared object, built if there is none or if it was changed."""
     # Comments name the user's lines: a line added above a model is no reason to compile again.
     text = re.sub(r"^//.*\n", "", source.text, flags=re.MULTILINE)
@@ -210,7 +210,7 @@ def _object(source: Source, headers: str, compiler: Compiler, folder: Path) -> P
     return path
 
 
-def _compile(source: Source, path: Path, compiler: Compiler) -> None:
+def _compile(source: CppSource, path: Path, compiler: Compiler) -> None:
     file = cache.place(source.text.encode(), path.with_suffix(".cpp"))
     with cache.scratch(path.parent) as scratch:
         built = scratch / "object"

@@ -27,7 +27,7 @@ from graphc.runtime.checks.nan import (
 from graphc.runtime.compilers.shared_objects import begin_player
 from graphc.runtime.compilers.translation_units import build_kernels
 from graphc.runtime.cpu.caller import find_caller
-from graphc.runtime.cpu.player import Address, Player, Task, resolve
+from graphc.runtime.cpu.player import Player, PlayerTask, RelativeAddress, resolve
 from graphc.runtime.plan.plan import Binding, Copy, Launch, Loop, Plan, Range, Step, all_steps
 from graphc.runtime.tuning.timing import Timing, timing
 
@@ -36,7 +36,7 @@ ABSOLUTE, WORK, IO = 0, 1, 2
 """Bases of addresses: none (state never moves), the work arena, the first input or output."""
 
 
-class Arena:
+class HostArena:
     """The work memory that all programs share, as large as the largest of them needs."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Arena:
         self.address = self.memory.ctypes.data
 
 
-ARENA = Arena()
+ARENA = HostArena()
 
 
 def load(
@@ -105,7 +105,7 @@ class CpuExecutable:
         self.threads = threads
         self._functions = functions
         self._graph = graph
-        self._places = _Places(plan, [state[b.value.name] for b in plan.state])
+        self._places = _HostAddresses(plan, [state[b.value.name] for b in plan.state])
         self._state = self._places.buffers
         self._packed = [b for b in self._state if isinstance(b, PackedBuffer)]
         self._updated = [self._state[i] for i in sorted(self._places.updated_state(plan))]
@@ -219,7 +219,7 @@ class CpuExecutable:
             buffer.array[...] = array
 
     def _load_player(self, in_order: bool) -> Player:
-        arguments: dict[int, Sequence[Address]] = {}
+        arguments: dict[int, Sequence[RelativeAddress]] = {}
         for index, step in enumerate(self.steps):
             if isinstance(step, Launch):
                 kernel = self.plan.kernels[step.kernel]
@@ -309,7 +309,7 @@ class CpuExecutable:
                 raise written_nan(step, place.value, type, iterations, reads)
 
 
-class _Places:
+class _HostAddresses:
     """Where the bytes of a plan lie: state at its buffers, work and io relative to bases."""
 
     def __init__(self, plan: Plan, buffers: list[StateBuffer]) -> None:
@@ -317,19 +317,19 @@ class _Places:
         self._state = _Segment(plan.state)
         self._io = _Segment((*plan.inputs, *plan.outputs))
 
-    def address(self, place: Range, stage: int = 0) -> Address:
+    def address(self, place: Range, stage: int = 0) -> RelativeAddress:
         """Of the first byte in the first iteration. A place may not exist before the iteration
         `stage`, in which the step plays first: it is looked for where it is then."""
         if place.segment == "work":
-            return Address(WORK, place.start, place.moves)
+            return RelativeAddress(WORK, place.start, place.moves)
         later = place.moves[-1].at(stage) if place.moves else 0
         place = replace(place, start=place.start + later, stop=place.stop + later)
         if place.segment == "state":
             index, offset = self._state.find(place)
             start = self.buffers[index].array.ctypes.data
-            return Address(ABSOLUTE, start + offset - later, place.moves)
+            return RelativeAddress(ABSOLUTE, start + offset - later, place.moves)
         index, offset = self._io.find(place)
-        return Address(IO + index, offset - later, place.moves)
+        return RelativeAddress(IO + index, offset - later, place.moves)
 
     def array(self, place: Range, type: Type, io: Sequence[Array]) -> Array:
         """The elements at `place` as they lie in memory; `io` are the call's arrays."""
@@ -378,7 +378,7 @@ def _types(plan: Plan, graph: Graph | None) -> dict[str, Type]:
     return {b.value.name: b.value.type for b in bindings} | value_types(graph)
 
 
-def _iterations(player: Player, task: Task) -> int:
+def _iterations(player: Player, task: PlayerTask) -> int:
     """How often a task is played in one call."""
     times = 1
     while task.inside >= 0:

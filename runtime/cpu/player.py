@@ -76,7 +76,7 @@ ARGUMENT = np.dtype([("base", np.int64), ("offset", np.int64)])
 
 
 @dataclass(frozen=True)
-class Task:
+class PlayerTask:
     """One phase of the launch of that number, or that copy (phase 0), in `chunks` pieces; or a loop
     of `count` iterations over the `tasks` tasks behind it.
 
@@ -97,7 +97,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Address:
+class RelativeAddress:
     """`offset` bytes from what `base` is at a call, moving with the loops around the step."""
 
     base: int
@@ -105,7 +105,7 @@ class Address:
     moves: tuple[Move, ...] = ()
 
 
-def resolve(plan: Plan, in_order: bool = False) -> list[Task]:
+def resolve(plan: Plan, in_order: bool = False) -> list[PlayerTask]:
     """The tasks of `plan` in the order of its steps, each after its predecessors.
 
     `in_order` makes each wait for the one before it, whatever its stream. Raises PlanError for a
@@ -119,7 +119,7 @@ def resolve(plan: Plan, in_order: bool = False) -> list[Task]:
 class _Resolving:
     def __init__(self, plan: Plan, in_order: bool) -> None:
         self.plan, self.in_order = plan, in_order
-        self.tasks: list[Task] = []
+        self.tasks: list[PlayerTask] = []
         self.slots: dict[tuple[int, int, int], int] = {}
         """That of each further stream of the loops of one depth that run in a slot, which is one
         after another."""
@@ -155,10 +155,12 @@ class _Resolving:
                     if chunks > 0:
                         place = (number, phase, chunks, slots[stream])
                         before_it = tuple(sorted(ahead))
-                        self.put(Task(*place, before_it, inside, _during(step, around)), ahead)
+                        self.put(
+                            PlayerTask(*place, before_it, inside, _during(step, around)), ahead
+                        )
             number += 1
 
-    def put(self, task: Task, ahead: set[int]) -> None:
+    def put(self, task: PlayerTask, ahead: set[int]) -> None:
         """Add a task; what comes behind it on its stream waits for it alone."""
         ahead.clear()
         ahead.add(len(self.tasks))
@@ -175,7 +177,7 @@ class _Resolving:
     ) -> None:
         """Add a loop, if there is anything in it to do."""
         own = len(self.tasks)
-        task = Task(number, 0, 1, slot, tuple(sorted(ahead)), inside, during, step.count)
+        task = PlayerTask(number, 0, 1, slot, tuple(sorted(ahead)), inside, during, step.count)
         self.tasks.append(task)
         slots, depth = {0: slot}, 0
         while inside >= 0:
@@ -206,9 +208,9 @@ class Player:
     def __init__(
         self,
         plan: Plan,
-        tasks: Sequence[Task],
+        tasks: Sequence[PlayerTask],
         functions: Mapping[str, int],
-        arguments: Mapping[int, Sequence[Address]],
+        arguments: Mapping[int, Sequence[RelativeAddress]],
         threads: int,
     ) -> None:
         library = _library()
@@ -292,7 +294,7 @@ def _size(place: Range) -> int:
 
 
 def _argument_table(
-    arguments: Mapping[int, Sequence[Address]],
+    arguments: Mapping[int, Sequence[RelativeAddress]],
 ) -> tuple[np.ndarray[Any, np.dtype[Any]], dict[int, int]]:
     """All arguments in one array, and the index of each step's first."""
     rows: list[tuple[int, int]] = []
@@ -303,12 +305,14 @@ def _argument_table(
     return np.array(rows, ARGUMENT), first
 
 
-def _loops(tasks: Sequence[Task]) -> list[int]:
+def _loops(tasks: Sequence[PlayerTask]) -> list[int]:
     return [index for index, task in enumerate(tasks) if task.count]
 
 
 def _loop_table(
-    tasks: Sequence[Task], arguments: Mapping[int, Sequence[Address]], first: Mapping[int, int]
+    tasks: Sequence[PlayerTask],
+    arguments: Mapping[int, Sequence[RelativeAddress]],
+    first: Mapping[int, int],
 ) -> tuple[np.ndarray[Any, np.dtype[Any]], np.ndarray[Any, np.dtype[Any]]]:
     """All loops, and the moves of the arguments with each, one loop's behind the other's."""
     moves: dict[int, list[tuple[int, int, int]]] = {index: [] for index in _loops(tasks)}

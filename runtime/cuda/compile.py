@@ -57,7 +57,7 @@ class Cubin:
 
 
 @dataclass(frozen=True)
-class Compiler:
+class CudaCompiler:
     """`compile(file, options)` gives the image and the log, or raises _Failed. `command` is what
     errors show; `version` goes into the cache's keys, `title` is its last line."""
 
@@ -72,7 +72,7 @@ class Compiler:
 
 
 def compile_cuda(
-    text: str, name: str, arch: str, where: str = "", compiler: Compiler | None = None
+    text: str, name: str, arch: str, where: str = "", compiler: CudaCompiler | None = None
 ) -> Cubin:
     """The cubin of the kernel `name` for `arch` such as "sm_90a", from the cache if it is there.
 
@@ -105,7 +105,7 @@ def compile_cuda(
 
 
 @functools.cache
-def find_compiler() -> Compiler:
+def find_compiler() -> CudaCompiler:
     """NVRTC if it is installed, else nvcc. Raises CompileError with the remedy."""
     compiler = nvrtc() or nvcc()
     if compiler is None:
@@ -120,7 +120,7 @@ class _Failed(Exception):
     """The compiler's log."""
 
 
-def nvrtc() -> Compiler | None:
+def nvrtc() -> CudaCompiler | None:
     """NVRTC, if it is installed."""
     try:
         from cuda.bindings import nvrtc as library
@@ -130,16 +130,16 @@ def nvrtc() -> Compiler | None:
         return None
     if int(error):
         return None
-    return Compiler(("nvrtc",), f"{major}.{minor}", NVRTC_OPTIONS, _run_nvrtc)
+    return CudaCompiler(("nvrtc",), f"{major}.{minor}", NVRTC_OPTIONS, _run_nvrtc)
 
 
-def nvcc() -> Compiler | None:
+def nvcc() -> CudaCompiler | None:
     """nvcc, if it is on the PATH."""
     path = shutil.which("nvcc")
     if path is None:
         return None
     version = run([path, "--version"]).stdout
-    return Compiler((path,), version, NVCC_OPTIONS, functools.partial(_run_nvcc, path))
+    return CudaCompiler((path,), version, NVCC_OPTIONS, functools.partial(_run_nvcc, path))
 
 
 def _run_nvrtc(file: Path, options: tuple[str, ...]) -> tuple[bytes, str]:
@@ -178,7 +178,7 @@ def _run_nvcc(path: str, file: Path, options: tuple[str, ...]) -> tuple[bytes, s
 
 
 def _compiled(
-    text: str, stem: Path, key: str, compiler: Compiler, options: tuple[str, ...]
+    text: str, stem: Path, key: str, compiler: CudaCompiler, options: tuple[str, ...]
 ) -> tuple[bytes, str]:
     """Compile into the cache; the image comes last. The image and the log."""
     source = cache.place(text.encode(), Path(f"{stem}.cu"))

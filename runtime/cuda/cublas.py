@@ -16,7 +16,7 @@ from typing import Any
 
 from graphc.base.errors import CompileError
 from graphc.ir.state import ALIGNMENT
-from graphc.kernels.program.calls import Matrix, Product
+from graphc.kernels.program.calls import CallMatrix, Product
 
 TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 """cudaDataType_t."""
@@ -60,9 +60,9 @@ class CublasLt:
         version = int(library.cublasLtGetVersion())
         self.title = f"cuBLASLt {version // 10000}.{version // 100 % 100}.{version % 100}"
 
-    def prepare(self, product: Product) -> Prepared:
+    def prepare(self, product: Product) -> PreparedProduct:
         """The product, ready to be put on streams. CompileError if the library does not take it."""
-        return Prepared(self, product)
+        return PreparedProduct(self, product)
 
     @functools.cached_property
     def handle(self) -> c_void_p:
@@ -87,7 +87,7 @@ class CublasLt:
         )
 
 
-class Prepared:
+class PreparedProduct:
     """A product with its layouts and algorithm. What the library made lives as long as this."""
 
     def __init__(self, library: CublasLt, product: Product) -> None:
@@ -162,7 +162,7 @@ class Prepared:
             library.set("MatmulDesc", made, BIAS_POINTER, c_void_p(bias))
         return made
 
-    def _layout(self, matrix: Matrix, rows: int, columns: int) -> c_void_p:
+    def _layout(self, matrix: CallMatrix, rows: int, columns: int) -> c_void_p:
         library, kind = self._library, TYPES[matrix.dtype]
         sizes = c_uint64(rows), c_uint64(columns), c_int64(matrix.leading)
         made = self._keep("MatrixLayout", kind, *sizes)
@@ -182,7 +182,7 @@ class Prepared:
             self._library.call(f"cublasLt{kind}Destroy", made)
 
 
-def _lying(matrix: Matrix, rows: int, columns: int) -> tuple[int, int]:
+def _lying(matrix: CallMatrix, rows: int, columns: int) -> tuple[int, int]:
     """Rows and columns of what the library takes an operand of [rows, columns] for."""
     return (columns, rows) if matrix.column == 1 else (rows, columns)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from graphc.base.errors import CompileError
 from graphc.ir.state import ALIGNMENT
-from graphc.kernels.program.calls import Convolution, Pointwise, Tensor
+from graphc.kernels.program.calls import CallTensor, Convolution, PointwiseStep
 
 NAME = "libcudnn.so.9"
 OLDEST = 90000
@@ -67,7 +67,7 @@ UNWANTED = {
 """cudnnBackendNumericalNote_t, and what it says of an engine that is not taken."""
 MOST = 32
 """Configurations that a heuristic is asked for."""
-MOST_ROOM = 64 << 20
+MOST_WORKSPACE = 64 << 20
 """Bytes of workspace that a plan may take: work memory of the program."""
 TRIED = 12
 """Those of which plans are tried: some are compiled for that, half a second each."""
@@ -84,7 +84,7 @@ class Cudnn:
 
     def __init__(self, library: Any, properties: str = "") -> None:
         self._library, self._properties = library, properties
-        self._prepared: dict[Convolution, Prepared] = {}
+        self._prepared: dict[Convolution, PreparedConvolution] = {}
         library.cudnnGetVersion.restype = c_size_t
         library.cudnnGetErrorString.restype = c_char_p
         version = int(library.cudnnGetVersion())
@@ -92,10 +92,10 @@ class Cudnn:
             raise CompileError(f"cuDNN {version}: the oldest version known is {OLDEST}")
         self.title = f"cuDNN {version // 10000}.{version // 100 % 100}.{version % 100}"
 
-    def prepare(self, convolution: Convolution) -> Prepared:
+    def prepare(self, convolution: Convolution) -> PreparedConvolution:
         """The convolution, ready to be put on streams: what is made for one layer serves all that
         are equal."""
-        return self._prepared.setdefault(convolution, Prepared(self, convolution))
+        return self._prepared.setdefault(convolution, PreparedConvolution(self, convolution))
 
     @functools.cached_property
     def handle(self) -> c_void_p:
@@ -173,7 +173,7 @@ class Descriptor:
             self._library.call("cudnnBackendDestroyDescriptor", self.pointer)
 
 
-class Prepared:
+class PreparedConvolution:
     """A convolution with the plans that there are for it, which live as long as this."""
 
     def __init__(self, library: Cudnn, convolution: Convolution) -> None:
@@ -224,7 +224,7 @@ class Prepared:
             except CompileError:
                 continue
             (room,) = plan.get(402, INTEGER)
-            if room <= MOST_ROOM:
+            if room <= MOST_WORKSPACE:
                 yield plan, room
 
     def configurations(self) -> Iterator[Descriptor]:
@@ -271,7 +271,7 @@ class Prepared:
             graph.append((800, HANDLE, [library.handle]))
         return Descriptor(library, GRAPH, *graph)
 
-    def _step(self, tensors: Sequence[Descriptor], step: Pointwise) -> Descriptor:
+    def _step(self, tensors: Sequence[Descriptor], step: PointwiseStep) -> Descriptor:
         mode, operands, result = STEPS[step.op]
         described = Descriptor(
             self._library, OF_POINTWISE, (0, POINTWISE_MODE, [mode]), (1, TYPE, [TYPES["f32"]])
@@ -280,7 +280,7 @@ class Prepared:
         places = [(number, DESCRIPTOR, [tensors[i]]) for number, i in named]
         return Descriptor(self._library, STEP, (750, DESCRIPTOR, [described]), *places)
 
-    def _tensor(self, number: int, x: Tensor) -> Descriptor:
+    def _tensor(self, number: int, x: CallTensor) -> Descriptor:
         return Descriptor(
             self._library, TENSOR, (901, TYPE, [TYPES[x.dtype]]), (902, INTEGER, x.shape),
             (903, INTEGER, x.strides), (906, INTEGER, [number]), (900, INTEGER, [ALIGNMENT]),

@@ -49,7 +49,7 @@ class Device:
         self.declares, self.captures = declares, captures
         self.lock = new_lock()
         self.streams: list[Any] = []
-        self.arena = Arena(driver)
+        self.arena = DeviceArena(driver)
         self._process = os.getpid()
         self._retired: deque[Any] = deque()
         driver.init()
@@ -150,7 +150,7 @@ class Entered:
         self._device.tell(error)
 
 
-class Arena:
+class DeviceArena:
     """The memory for inputs, outputs and work that all programs of a device share: one
     allocation, as large as the largest of them needs."""
 

@@ -20,7 +20,7 @@ from graphc.runtime.cuda.room import work_start
 from graphc.runtime.cuda.tensor_maps import packed
 from graphc.runtime.plan.plan import (
     Copy,
-    Joined,
+    JoinedLaunch,
     Launch,
     Loop,
     Plan,
@@ -200,7 +200,7 @@ class Functions:
         """Whether a kernel is launched, not a call of a library or nothing at all."""
         return bool(self._functions.get((kernel, False)))
 
-    def joined(self, joined: Joined, addresses: Addresses) -> Issue | None:
+    def joined(self, joined: JoinedLaunch, addresses: Addresses) -> Issue | None:
         """What puts a joined launch on stream 0: of as many blocks as it can use and the device
         can hold at once, but no more on a multiprocessor than it was estimated with: the more there
         are, the longer they wait for each other. None if it needs more than the device holds."""
@@ -262,7 +262,7 @@ class Functions:
             for number, (launch, function) in enumerate(functions, 1)
         ]
 
-    def _declared_joined(self, joined: Joined, addresses: Addresses) -> dict[str, Any]:
+    def _declared_joined(self, joined: JoinedLaunch, addresses: Addresses) -> dict[str, Any]:
         """The bytes that its steps touch. What one writes another may read, and what is one's
         workspace may be read as a value that another leaves there."""
         if not self._device.declares:

@@ -29,7 +29,7 @@ from graphc.runtime.cuda.launches import (
     StatePlaces,
     compile_kernels,
 )
-from graphc.runtime.cuda.room import arena_bytes, make_room, output_span, reserve
+from graphc.runtime.cuda.room import arena_bytes, output_span, reserve, reserve_memory
 from graphc.runtime.cuda.slot import Slot
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record
 from graphc.runtime.plan.unroll import WrittenOut, unrolled
@@ -85,7 +85,7 @@ class CudaPlayer:
         early = config.early_launch() and device.driver.begins_early
         images = compile_kernels(plan, device)
         with device.entered():
-            self.copies = make_room(plan, self.buffers, device)
+            self.copies = reserve_memory(plan, self.buffers, device)
             device.need_streams(plan.streams)
             functions = Functions(plan, device, images, early)
             self._kept = _Kept(functions, [Slot(plan, device, collects) for _ in range(SLOTS)])

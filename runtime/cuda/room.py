@@ -49,7 +49,7 @@ def reserve(plan: Plan, device: Device) -> None:
         raise out_of_memory(plan, device) from None
 
 
-def make_room(plan: Plan, state: Sequence[StateBuffer], device: Device) -> list[DeviceCopy]:
+def reserve_memory(plan: Plan, state: Sequence[StateBuffer], device: Device) -> list[DeviceCopy]:
     """Room for a plan: the arena, and the copies of the state, in order. RunError if the device's
     memory is too small; then no program has lost anything."""
     arena = device.arena

@@ -95,7 +95,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Carry:
+class LoopCarry:
     """What the iterations of a loop hand on. In the first one `old` is the value at `initial`, in
     any other what the one before left as `new`; what the last one leaves lies at `last`. First and
     last are meant in its stage."""
@@ -149,7 +149,7 @@ class Loop:
     steps: tuple[Step, ...]
     reads: tuple[Range, ...]
     writes: tuple[Range, ...]
-    carries: tuple[Carry, ...] = ()
+    carries: tuple[LoopCarry, ...] = ()
     scanned: tuple[Stack, ...] = ()
     stacks: tuple[Stack, ...] = ()
     reverse: bool = False
@@ -187,7 +187,7 @@ def all_steps(steps: Sequence[Step]) -> list[Step]:
 
 
 @dataclass(frozen=True)
-class Part:
+class LaunchPart:
     """A launch of a joined launch: number `launch` of the kernel of step `step`, as `all_steps`
     counts; of a copy number 0. With `waits` all blocks wait for each other before it. Blocks of one
     number of parts with `own` are played by one block, which waits for itself alone."""
@@ -199,24 +199,24 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Repeat:
+class RepeatedParts:
     """The loop that is step `step`, within a joined launch. With `waits` all blocks wait for each
     other before it, else before the first part of each iteration."""
 
     step: int
-    parts: tuple[Part | Repeat, ...]
+    parts: tuple[LaunchPart | RepeatedParts, ...]
     waits: bool = False
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedLaunch:
     """The steps from number `first` to before `stop`, as `all_steps` counts, none of which waits or
     records, as one cooperative launch: all its blocks run at once, play the `parts` in this order,
     and wait for each other where that is said. `arguments` are those of `kernel`."""
 
     first: int
     stop: int
-    parts: tuple[Part | Repeat, ...]
+    parts: tuple[LaunchPart | RepeatedParts, ...]
     kernel: Kernel
     arguments: tuple[Range, ...]
 
@@ -267,7 +267,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     """What the planner chose and why, one line each (`streams: auto chose 1 ...`)."""
     estimate: Estimate = field(default=NOT_ESTIMATED, compare=False)
-    joined: tuple[Joined, ...] = ()
+    joined: tuple[JoinedLaunch, ...] = ()
     """Runs of steps that a device may play as one launch each, in their order. The steps say what
     is computed, with these or without."""
 

@@ -15,12 +15,12 @@ from graphc.ir import Layout, Type, Value, Where
 from graphc.kernels.program.kernel import GridLaunch, Kernel, TensorMap
 from graphc.runtime.plan.plan import (
     Binding,
-    Carry,
     Copy,
     Estimate,
     Launch,
     Link,
     Loop,
+    LoopCarry,
     Move,
     Plan,
     Range,
@@ -31,7 +31,7 @@ from graphc.runtime.plan.plan import (
 
 # fmt: off
 _CLASSES: tuple[type[Any], ...] = (
-    Plan, Binding, Carry, Copy, Estimate, GridLaunch, Kernel, Launch, Layout, Link, Loop, Move,
+    Plan, Binding, LoopCarry, Copy, Estimate, GridLaunch, Kernel, Launch, Layout, Link, Loop, Move,
     Range, Record, Stack, TensorMap, Type, Value, Wait, Where,
 )
 # fmt: on

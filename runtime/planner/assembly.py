@@ -15,25 +15,25 @@ from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.loops.scan import BoundScan, Scan
 from graphc.runtime.planner.loop_body import (
-    Body,
+    CarrySlot,
+    LoopBody,
+    LoopStage,
     LoopTask,
-    Part,
-    Slot,
     body_roots,
     is_alias,
 )
 from graphc.runtime.planner.overwriting import Overwriting
 from graphc.runtime.planner.tasks import (
     NEW,
-    Access,
-    Buffer,
+    BufferAccess,
+    PlannedBuffer,
     Task,
     Tasks,
     aligned,
     executable_order,
 )
 
-PlanBody = Callable[[Scan, Collection[int], Collection[int], Collection[int]], Body]
+PlanBody = Callable[[Scan, Collection[int], Collection[int], Collection[int]], LoopBody]
 """Plans the body of a loop: see `body.plan_body`."""
 
 
@@ -49,12 +49,12 @@ class Assembly:
         self.results = {self.roots[v] for v in graph.results}
         self.producer = {v: i for i, n in enumerate(self.nodes) for v in n.outputs}
         self.overwriting = Overwriting(self.nodes, self.roots, self.producer)
-        self.buffers: list[Buffer] = []
+        self.buffers: list[PlannedBuffer] = []
         self.tasks: list[Task] = []
-        self.home: dict[Value, Access] = {}
+        self.home: dict[Value, BufferAccess] = {}
         """Where each root lies: decided once, read by every task."""
         self.ends = {"state": 0, "io": 0}
-        self.bodies: dict[Value, Body] = {}
+        self.bodies: dict[Value, LoopBody] = {}
         """The bodies of loops by the first output of their nodes."""
         for node in self.nodes:
             if isinstance(node.op, Scan):
@@ -64,17 +64,17 @@ class Assembly:
         start = self.ends.get(segment)
         if start is not None:
             self.ends[segment] = start + aligned(nbytes)
-        return self.add_buffer(Buffer(segment, nbytes, start, least=least))
+        return self.add_buffer(PlannedBuffer(segment, nbytes, start, least=least))
 
-    def add_buffer(self, buffer: Buffer) -> int:
+    def add_buffer(self, buffer: PlannedBuffer) -> int:
         self.buffers.append(buffer)
         return len(self.buffers) - 1
 
-    def settle(self, root: Value, segment: str, turn: int = NEW) -> Access:
+    def settle(self, root: Value, segment: str, turn: int = NEW) -> BufferAccess:
         """Give `root` a buffer of its own, or what it has already."""
         if root not in self.home:
             buffer = self.buffer(segment, root.type.nbytes)
-            self.home[root] = Access(buffer, root.name, turn=turn)
+            self.home[root] = BufferAccess(buffer, root.name, turn=turn)
         return self.home[root]
 
     def make_body(self, loop: BoundScan) -> None:
@@ -94,7 +94,7 @@ class Assembly:
             for start, element in ((slot.new_stack, slot.new), (slot.old_stack, slot.old)):
                 if start is not None:
                     y = outputs[_stack_of(loop.op, element, wanted)]
-                    self.home[y] = Access(buffer, y.name, (start, y.type.nbytes))
+                    self.home[y] = BufferAccess(buffer, y.name, (start, y.type.nbytes))
 
     def lies_alone(self, root: Value) -> bool:
         """Whether `root` is made here and will have a buffer of its own, not part of a carry's."""
@@ -154,8 +154,8 @@ class Assembly:
             writes.append(self.workspace(kernel, f"{node.outputs[0].name}.workspace"))
         self.tasks.append(Task(kernel, reads, tuple(writes), node.where))
 
-    def workspace(self, kernel: Kernel, name: str) -> Access:
-        return Access(self.buffer("work", kernel.workspace), name)
+    def workspace(self, kernel: Kernel, name: str) -> BufferAccess:
+        return BufferAccess(self.buffer("work", kernel.workspace), name)
 
     def loop(self, loop: BoundScan) -> None:
         """The task of a loop, after the copies of initial values to where it expects them."""
@@ -173,7 +173,7 @@ class Assembly:
                 initial = first
             carries.append((slot, initial, last))
             part = None if slot.own else last.part
-            operands[f"carry {i}"] = Access(last.buffer, f"{slot.old.name}.slots", part)
+            operands[f"carry {i}"] = BufferAccess(last.buffer, f"{slot.old.name}.slots", part)
         operands.update((f"scanned {j}", x) for j, x in enumerate(xs))
         stacks = []
         for k, (_, y) in enumerate(loop.stacks):
@@ -191,13 +191,13 @@ class Assembly:
         name, memory = node.outputs[0].name, None
         if body.arrangement.packing.peak_bytes:
             sizes = body.arrangement.packing.peak_bytes, body.arrangement.bound
-            memory = Access(self.buffer("work", *sizes), f"{name}.iteration")
+            memory = BufferAccess(self.buffer("work", *sizes), f"{name}.iteration")
         reads = [a for n, a in operands.items() if n.startswith("constant") and n in used]
         reads += [initial for _, initial, _ in carries] + [x for _, x in scanned]
         writes = [operands[f"carry {i}"] for i, slot in body.slots.items() if slot.own]
         writes += [last for _, _, last in carries] + [y for _, y in stacks]
         needed = {n: a for n, a in operands.items() if n in used}
-        whole = Part(body, needed, tuple(carries), tuple(scanned), tuple(stacks))
+        whole = LoopStage(body, needed, tuple(carries), tuple(scanned), tuple(stacks))
         task = LoopTask(name, (whole,), body.tasks, body.arrangement, memory)
         self.tasks.append(
             Task(
@@ -209,11 +209,11 @@ class Assembly:
             )
         )
 
-    def copy(self, source: Access, target: Access) -> None:
+    def copy(self, source: BufferAccess, target: BufferAccess) -> None:
         if self.buffers[source.buffer].nbytes:
             self.tasks.append(Task(None, (source,), (target,)))
 
-    def in_order(self, **bindings: Sequence[tuple[Value, Access]]) -> Tasks:
+    def in_order(self, **bindings: Sequence[tuple[Value, BufferAccess]]) -> Tasks:
         predecessors = self.order_by_accesses()
         order = executable_order(predecessors)
         number = {old: new for new, old in enumerate(order)}
@@ -227,7 +227,7 @@ class Assembly:
     def order_by_accesses(self) -> list[int]:
         """For each task the tasks before it, as bits. An empty buffer orders nothing; launches of
         one kernel that draws tickets come one after another."""
-        writer: dict[Access, int] = {}
+        writer: dict[BufferAccess, int] = {}
         readers: dict[int, list[tuple[int, int]]] = {}
         for i, task in enumerate(self.tasks):
             writer.update((access, i) for access in task.writes)
@@ -250,7 +250,7 @@ class Assembly:
         return before
 
 
-def _first_access(slot: Slot, last: Access, initial: Value) -> Access:
+def _first_access(slot: CarrySlot, last: BufferAccess, initial: Value) -> BufferAccess:
     """Where a loop expects a carry's initial value, given where it leaves the last."""
     first = slot.first_access(last.buffer, initial.name)
     return first if slot.own else replace(first, part=last.part)

@@ -11,34 +11,40 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import STILL, Move
 from graphc.runtime.planner.assembly import Assembly, PlanBody
-from graphc.runtime.planner.loop_body import Body, Slot, paired_slot, slot_in_place, stacked_slot
+from graphc.runtime.planner.loop_body import (
+    CarrySlot,
+    LoopBody,
+    paired_slot,
+    slot_in_place,
+    stacked_slot,
+)
 from graphc.runtime.planner.schedule import Arrangement
-from graphc.runtime.planner.tasks import NEW, OLD, Access, Buffer, Tasks, aligned
+from graphc.runtime.planner.tasks import NEW, OLD, BufferAccess, PlannedBuffer, Tasks, aligned
 
-Arrange = Callable[[Tasks], Arrangement]
+ArrangeTasks = Callable[[Tasks], Arrangement]
 """Orders and packs the tasks of a body."""
 
 
 def plan_body(
     kernels: Mapping[str, Kernel],
-    arrange: Arrange,
+    arrange: ArrangeTasks,
     alignment: int,
     op: Scan,
     wanted: Collection[int],
     dying: Collection[int],
     free: Collection[int],
-) -> Body:
+) -> LoopBody:
     """The planned body of `op`. Stacks begin on multiples of `alignment` bytes. `wanted` are the
     numbers of the stacks that the loop is to make, `dying` those of the scanned values that a stack
     may lie over, and `free` those of the stacks that may lie there. Raises PlanError for a node
     without a kernel."""
     within = partial(plan_body, kernels, arrange, alignment)
-    made = _Body(op, kernels, within, alignment, wanted, dying, free)
+    made = _BodyAssembly(op, kernels, within, alignment, wanted, dying, free)
     tasks = made.in_order()
-    return Body(op, tasks, arrange(tasks), made.slots, made.stacks, made.overlays)
+    return LoopBody(op, tasks, arrange(tasks), made.slots, made.stacks, made.overlays)
 
 
-class _Body(Assembly):
+class _BodyAssembly(Assembly):
     """See `plan_body`."""
 
     def __init__(
@@ -54,10 +60,10 @@ class _Body(Assembly):
         super().__init__(op.body, kernels, plan_body)
         self.op, self.alignment = op, alignment
         self.wanted, self.dying, self.free = wanted, dying, free
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, CarrySlot] = {}
         self.stacks: dict[int, Value] = {}
         self.overlays: dict[int, int] = {}
-        self.copies: list[tuple[Value, Access]] = []
+        self.copies: list[tuple[Value, BufferAccess]] = []
         for i, v in enumerate(op.constants):
             self.place(v, f"constant {i}", v.type.nbytes)
         for j, v in enumerate(op.elements):
@@ -81,15 +87,15 @@ class _Body(Assembly):
     def place(
         self, value: Value, operand: str, nbytes: int, start: int = 0, move: Move = STILL
     ) -> None:
-        buffer = self.add_buffer(Buffer(operand, nbytes, start, move))
-        self.home[value] = Access(buffer, value.name, turn=OLD)
+        buffer = self.add_buffer(PlannedBuffer(operand, nbytes, start, move))
+        self.home[value] = BufferAccess(buffer, value.name, turn=OLD)
 
-    def workspace(self, kernel: Kernel, name: str) -> Access:
+    def workspace(self, kernel: Kernel, name: str) -> BufferAccess:
         if not kernel.double_buffered:
             return super().workspace(kernel, name)
         size, step = kernel.workspace, aligned(kernel.workspace)
-        both = self.add_buffer(Buffer("work", step + size, None, Move(step, 2)))
-        return Access(both, name, (0, size))
+        both = self.add_buffer(PlannedBuffer("work", step + size, None, Move(step, 2)))
+        return BufferAccess(both, name, (0, size))
 
     def place_carry(self, i: int) -> None:
         op = self.op
@@ -112,8 +118,8 @@ class _Body(Assembly):
         self.place(old, f"carry {i}", old.type.nbytes, *old_place)
         buffer = self.home[old].buffer
         if slot.own:
-            buffer = self.add_buffer(Buffer(f"carry {i}", old.type.nbytes, *new_place))
-        target = Access(buffer, new.name)
+            buffer = self.add_buffer(PlannedBuffer(f"carry {i}", old.type.nbytes, *new_place))
+        target = BufferAccess(buffer, new.name)
         if fresh:
             self.home[new] = target
         else:
@@ -125,15 +131,16 @@ class _Body(Assembly):
         if any(slot.holds(element) for slot in self.slots.values()):
             return
         start, move = self.entries(element)
-        target = Access(
-            self.add_buffer(Buffer(f"stack {k}", element.type.nbytes, start, move)), element.name
+        target = BufferAccess(
+            self.add_buffer(PlannedBuffer(f"stack {k}", element.type.nbytes, start, move)),
+            element.name,
         )
         if element not in self.producer or element in self.home:
             self.copies.append((element, target))
             return
         self.home[element] = self.overlaid(k, element) or target
 
-    def overlaid(self, k: int, element: Value) -> Access | None:
+    def overlaid(self, k: int, element: Value) -> BufferAccess | None:
         """The scanned value that the stack may lie over."""
         if k not in self.free:
             return None

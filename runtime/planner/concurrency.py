@@ -54,7 +54,7 @@ def slowdown(demands: Iterable[Demand]) -> float:
 
 
 @dataclass(frozen=True)
-class Machine:
+class DeviceModel:
     """A device that plays plans: its name, the workers of a CPU, and the microseconds of kernels
     that were measured on it, alone."""
 
@@ -98,7 +98,7 @@ class Machine:
         return Demand(kind.rates.launch + 2 * nbytes / rate, 1.0, 1.0)
 
 
-class Clock:
+class OverlapSimulation:
     """Kernels beside each other on one device, as time goes on."""
 
     def __init__(self, demands: Sequence[Demand]) -> None:
@@ -155,7 +155,7 @@ def makespan(
             after[j].append(i)
     late = [any(streams[j] != streams[i] for j in earlier) for i, earlier in enumerate(before)]
     missing = [len(earlier) for earlier in before]
-    clock = Clock(demands)
+    clock = OverlapSimulation(demands)
     begin = [i for i, count in enumerate(missing) if not count]
     while begin or clock.left:
         for i in begin:

@@ -10,16 +10,16 @@ from graphc.ir import Graph, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.planner.assembly import Assembly, PlanBody
 from graphc.runtime.planner.body import plan_body
-from graphc.runtime.planner.concurrency import Machine
+from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.schedule import arrange
-from graphc.runtime.planner.tasks import OLD, Access, Tasks
+from graphc.runtime.planner.tasks import OLD, BufferAccess, Tasks
 
 
 def make_tasks(
     graph: Graph,
     kernels: Mapping[str, Kernel],
     streams: int = 1,
-    machine: Machine = Machine("cpu"),  # noqa: B008
+    machine: DeviceModel = DeviceModel("cpu"),  # noqa: B008
 ) -> Tasks:
     """The tasks of `graph`; `kernels` maps the name of each node's first output to its kernel,
     those of the bodies of its loops included, which are planned for `streams` and `machine`.
@@ -28,10 +28,10 @@ def make_tasks(
     """
     arrange_body = partial(arrange, streams=streams, machine=machine, looped=True)
     plan = partial(plan_body, kernels, arrange_body, kind_of(machine.device).copied_bytes)
-    return _Program(graph, kernels, plan).tasks_in_order()
+    return _GraphAssembly(graph, kernels, plan).tasks_in_order()
 
 
-class _Program(Assembly):
+class _GraphAssembly(Assembly):
     """The tasks of a whole graph."""
 
     def __init__(self, graph: Graph, kernels: Mapping[str, Kernel], plan_body: PlanBody) -> None:
@@ -59,16 +59,16 @@ class _Program(Assembly):
         chosen: set[Value] = set()
         for state, new in self.updates.items():
             if self.may_overwrite(state, new):
-                self.home[new] = Access(self.home[state].buffer, new.name)
+                self.home[new] = BufferAccess(self.home[state].buffer, new.name)
                 chosen.add(state)
         return chosen
 
-    def place_outputs(self) -> list[tuple[Value, Access]]:
+    def place_outputs(self) -> list[tuple[Value, BufferAccess]]:
         """An output's own io buffer is the home of its root, if that has none yet."""
         outputs = []
         for value in self.graph.outputs:
             root = self.roots[value]
-            access = Access(self.buffer("io", root.type.nbytes), root.name)
+            access = BufferAccess(self.buffer("io", root.type.nbytes), root.name)
             self.home.setdefault(root, access)
             outputs.append((value, access))
         return outputs
@@ -78,7 +78,7 @@ class _Program(Assembly):
         old contents of other state that is itself updated."""
         source = self.home[self.updates[state]]
         if self.updates[state] in self.updates:
-            snapshot = Access(self.buffer("work", state.type.nbytes), source.value)
+            snapshot = BufferAccess(self.buffer("work", state.type.nbytes), source.value)
             self.copy(source, snapshot)
             source = snapshot
-        self.copy(source, Access(self.home[state].buffer, source.value))
+        self.copy(source, BufferAccess(self.home[state].buffer, source.value))

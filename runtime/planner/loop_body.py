@@ -28,11 +28,11 @@ from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import Move
 from graphc.runtime.planner.concurrency import Demand
 from graphc.runtime.planner.schedule import Arrangement
-from graphc.runtime.planner.tasks import FIRST, NEW, Access, Tasks, aligned
+from graphc.runtime.planner.tasks import FIRST, NEW, BufferAccess, Tasks, aligned
 
 
 @dataclass(frozen=True)
-class Slot:
+class CarrySlot:
     """Where a carry lies: `nbytes` of which the initial value, the last one and the stacks of new
     and of old values begin at these offsets; None for a stack that is not there.
 
@@ -68,14 +68,14 @@ class Slot:
         new = self.new_stack is not None and element == self.new
         return new or (self.old_stack is not None and element == self.old)
 
-    def first_access(self, buffer: int, name: str) -> Access:
+    def first_access(self, buffer: int, name: str) -> BufferAccess:
         """The initial value, called `name`, in this buffer."""
         part = (self.initial, self.size) if self.own else None
-        return Access(buffer, name, part, FIRST)
+        return BufferAccess(buffer, name, part, FIRST)
 
-    def last_access(self, buffer: int, name: str) -> Access:
+    def last_access(self, buffer: int, name: str) -> BufferAccess:
         part = (self.last, self.size) if self.own else None
-        return Access(buffer, name, part, NEW)
+        return BufferAccess(buffer, name, part, NEW)
 
     def moves(self, count: int, reverse: bool) -> tuple[tuple[int, Move], tuple[int, Move]]:
         """Start and movement of the old value, and of the new one."""
@@ -91,7 +91,7 @@ class Slot:
 
 def stacked_slot(
     old: Value, new: Value, count: int, reverse: bool, has_new: bool, has_old: bool
-) -> Slot:
+) -> CarrySlot:
     """The slot of a carry that lies in its stack. The stack of new values, if there is one, else
     that of old ones begins on a multiple of the alignment."""
     size = old.type.nbytes
@@ -102,7 +102,7 @@ def stacked_slot(
     whole = lead + (count + 1) * size
     new_stack, old_stack = (lower, upper) if reverse else (upper, lower)
     ends = (lead + count * size, lead) if reverse else (lead, lead + count * size)
-    return Slot(
+    return CarrySlot(
         old,
         new,
         whole,
@@ -113,20 +113,20 @@ def stacked_slot(
     )
 
 
-def paired_slot(old: Value, new: Value, count: int) -> Slot:
+def paired_slot(old: Value, new: Value, count: int) -> CarrySlot:
     """The slot of a carry whose old and new values take turns in two buffers."""
     size = old.type.nbytes
     step = aligned(size)
-    return Slot(old, new, step + size, 2, 0, count % 2 * step)
+    return CarrySlot(old, new, step + size, 2, 0, count % 2 * step)
 
 
-def slot_in_place(old: Value, new: Value) -> Slot:
+def slot_in_place(old: Value, new: Value) -> CarrySlot:
     """The slot of a carry whose new value overwrites the old."""
-    return Slot(old, new, old.type.nbytes, 1, 0, 0)
+    return CarrySlot(old, new, old.type.nbytes, 1, 0, 0)
 
 
 @dataclass(frozen=True)
-class Body:
+class LoopBody:
     """The planned body of a loop.
 
     `slots` holds the slot of each carry that changes, `stacks` the body's value that is written
@@ -137,7 +137,7 @@ class Body:
     op: Scan
     tasks: Tasks
     arrangement: Arrangement
-    slots: Mapping[int, Slot]
+    slots: Mapping[int, CarrySlot]
     stacks: Mapping[int, Value]
     overlays: Mapping[int, int]
 
@@ -154,16 +154,16 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Part:
+class LoopStage:
     """A loop's body in a plan around it: the memory of each of the body's operands, and which
     accesses of it the loop begins with and leaves."""
 
-    body: Body
-    operands: Mapping[str, Access]
-    carries: tuple[tuple[Slot, Access, Access], ...]
+    body: LoopBody
+    operands: Mapping[str, BufferAccess]
+    carries: tuple[tuple[CarrySlot, BufferAccess, BufferAccess], ...]
     """(slot, initial value, last value)."""
-    scanned: tuple[tuple[Value, Access], ...]
-    stacks: tuple[tuple[Value, Access], ...]
+    scanned: tuple[tuple[Value, BufferAccess], ...]
+    stacks: tuple[tuple[Value, BufferAccess], ...]
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,10 @@ class LoopTask:
     say what each stage but the first scans of the one before."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[LoopStage, ...]
     tasks: Tasks
     arrangement: Arrangement
-    memory: Access | None
+    memory: BufferAccess | None
     links: tuple[tuple[Value, Value], ...] = ()
 
     @property

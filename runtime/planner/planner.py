@@ -11,11 +11,11 @@ from graphc.kernels.program.kernel import Kernel
 from graphc.runtime.plan.plan import (
     STILL,
     Binding,
-    Carry,
     Copy,
     Launch,
     Link,
     Loop,
+    LoopCarry,
     Plan,
     Range,
     Record,
@@ -23,11 +23,11 @@ from graphc.runtime.plan.plan import (
     Step,
     Wait,
 )
-from graphc.runtime.planner.concurrency import Machine
+from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.graph_tasks import make_tasks
 from graphc.runtime.planner.loop_body import LoopTask, operand_name
 from graphc.runtime.planner.schedule import Arrangement, arrange
-from graphc.runtime.planner.tasks import Access, Task, Tasks
+from graphc.runtime.planner.tasks import BufferAccess, Task, Tasks
 from graphc.runtime.planner.wavefront import merge_wavefronts
 
 
@@ -54,11 +54,11 @@ def make_plan(
     kernels of one name.
     """
     assert 1 <= streams <= MAX_STREAMS, f"streams (={streams}) is 1 to {MAX_STREAMS}"
-    machine = Machine(device, workers or streams, measured or {})
+    machine = DeviceModel(device, workers or streams, measured or {})
     tasks = make_tasks(graph, kernels, streams, machine)
     tasks, merged = merge_wavefronts(tasks, streams, machine)
     arrangement = arrange(tasks, streams, machine, search=search, room=room)
-    places = _Places(tasks, arrangement)
+    places = _AccessRanges(tasks, arrangement)
     return Plan(
         name=graph.name,
         device=device,
@@ -75,7 +75,7 @@ def make_plan(
     )
 
 
-class _Places:
+class _AccessRanges:
     """The bytes of each access; in a loop's body, from the ranges of its operands and of the memory
     of an iteration. `depth` is the number of loops around, `names` those of the body's constants
     outside."""
@@ -92,7 +92,7 @@ class _Places:
         self.tasks, self.starts, self.depth = tasks, arrangement.packing.starts, depth
         self.operands, self.memory, self.names = operands or {}, memory, names or {}
 
-    def range(self, access: Access) -> Range:
+    def range(self, access: BufferAccess) -> Range:
         buffer = self.tasks.buffers[access.buffer]
         start = self.starts[access.buffer] if buffer.start is None else buffer.start
         start += access.part[0] if access.part else 0
@@ -112,7 +112,7 @@ class _Places:
         return self.names.get(value, value)
 
 
-def _steps(tasks: Tasks, arrangement: Arrangement, places: _Places) -> list[Step]:
+def _steps(tasks: Tasks, arrangement: Arrangement, places: _AccessRanges) -> list[Step]:
     """The tasks in the order of issue, each after its waits and before its record."""
     events, schedule = arrangement.events, arrangement.schedule
     records = {event.source: n for n, event in enumerate(events)}
@@ -133,7 +133,7 @@ def _steps(tasks: Tasks, arrangement: Arrangement, places: _Places) -> list[Step
     return steps
 
 
-def _step(task: Task, stream: int, places: _Places) -> Step:
+def _step(task: Task, stream: int, places: _AccessRanges) -> Step:
     reads = tuple(map(places.range, task.reads))
     writes = tuple(map(places.range, task.writes))
     if isinstance(task.loop, LoopTask):
@@ -148,7 +148,7 @@ def _loop(
     task: Task,
     loop: LoopTask,
     stream: int,
-    places: _Places,
+    places: _AccessRanges,
     reads: tuple[Range, ...],
     writes: tuple[Range, ...],
 ) -> Loop:
@@ -162,7 +162,7 @@ def _loop(
         kept += [(f"constant carry {i}", v) for i, v in enumerate(op.old_carries)]
         names.update((v.name, own[name].value) for name, v in kept if name in own)
     memory = places.range(loop.memory) if loop.memory else None
-    inner = _Places(loop.tasks, loop.arrangement, places.depth + 1, operands, memory, names)
+    inner = _AccessRanges(loop.tasks, loop.arrangement, places.depth + 1, operands, memory, names)
     numbered = list(enumerate(loop.parts))
     return Loop(
         stream,
@@ -172,7 +172,7 @@ def _loop(
         reads,
         writes,
         tuple(
-            Carry(
+            LoopCarry(
                 slot.old.name,
                 inner.name(slot.new.name),
                 places.range(first),

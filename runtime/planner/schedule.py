@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from graphc.base.bits import bits
 from graphc.kernels.program.joined import joinable
 from graphc.runtime.plan.plan import Estimate
-from graphc.runtime.planner.concurrency import Demand, Machine, joined, makespan
+from graphc.runtime.planner.concurrency import Demand, DeviceModel, joined, makespan
 from graphc.runtime.planner.memory.arena import Packing, lower_bound, plan_memory, reuse_edges
 from graphc.runtime.planner.memory.packing import BRIEF, LONG
 from graphc.runtime.planner.serial_order import ancestors, memory_order
 from graphc.runtime.planner.streams import (
-    Event,
-    Schedule,
+    StreamEvent,
+    StreamSchedule,
     assign_streams,
     expected_order,
     longest_way,
@@ -23,11 +23,11 @@ from graphc.runtime.planner.streams import (
 )
 from graphc.runtime.planner.tasks import Task, Tasks
 
-ROOM = 1 << 20
+SLACK_BYTES = 1 << 20
 """Bytes that a plan of one stream may take besides, so that parts of a joined launch which need not
 wait for each other's results do not wait for each other's memory either: a choice, where memory is
 not asked to be small."""
-SHARE, MOST_ROOM = 8, 8 << 20
+SLACK_SHARE, MOST_SLACK = 8, 8 << 20
 """Where all kernels can be such parts: one part in so many of the memory, at most so many bytes."""
 
 
@@ -36,8 +36,8 @@ class Arrangement:
     """`bound` are the most bytes live at once over the serial order; `demand` estimates how long
     all tasks take on their streams, and what of the device, `estimate` what other streams take."""
 
-    schedule: Schedule
-    events: tuple[Event, ...]
+    schedule: StreamSchedule
+    events: tuple[StreamEvent, ...]
     packing: Packing
     bound: int
     demand: Demand
@@ -47,7 +47,7 @@ class Arrangement:
 def arrange(
     tasks: Tasks,
     streams: int,
-    machine: Machine,
+    machine: DeviceModel,
     looped: bool = False,
     search: bool = False,
     room: int = 0,
@@ -56,7 +56,7 @@ def arrange(
     one, in about `room` bytes more than it takes if parts of a joined launch wait less by it.
     The tasks of a loop's body need no event for the beginning and the end of an iteration."""
     serial = memory_order(tasks)
-    in_turn = stream_order(tasks.predecessors, Schedule(serial, (0,) * len(serial)))
+    in_turn = stream_order(tasks.predecessors, StreamSchedule(serial, (0,) * len(serial)))
     bound = lower_bound(tasks, serial, ancestors(in_turn, serial))
     demands = [_demand(tasks, task, machine) for task in tasks.tasks]
     schedule = assign_streams(tasks, serial, demands, streams, machine.event)
@@ -67,7 +67,7 @@ def arrange(
         # What depends on nothing of each other may share an interval between two waits.
         needed = ancestors(tasks.predecessors, schedule.order)
         apart = plan_memory(tasks, schedule.order, needed, bound, work)
-        if apart.peak_bytes <= packing.peak_bytes + _room(tasks, room, packing.peak_bytes):
+        if apart.peak_bytes <= packing.peak_bytes + _slack(tasks, room, packing.peak_bytes):
             packing = apart
     reuse = reuse_edges(tasks, packing.starts, schedule.order)
     edges = [own | extra for own, extra in zip(tasks.predecessors, reuse, strict=True)]
@@ -83,14 +83,14 @@ def arrange(
     return Arrangement(schedule, events, packing, bound, joined(demands, spent), estimate)
 
 
-def _room(tasks: Tasks, room: int, peak: int) -> int:
+def _slack(tasks: Tasks, room: int, peak: int) -> int:
     """The bytes that tasks may take besides a `peak`: `room`, or more if all can be joined."""
     if not all(joinable(task.kernel) for task in tasks.tasks if task.kernel is not None):
         return room
-    return max(room, min(peak // SHARE, MOST_ROOM))
+    return max(room, min(peak // SLACK_SHARE, MOST_SLACK))
 
 
-def _demand(tasks: Tasks, task: Task, machine: Machine) -> Demand:
+def _demand(tasks: Tasks, task: Task, machine: DeviceModel) -> Demand:
     if task.loop is not None:
         return task.loop.demand
     if task.kernel is not None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from graphc.base.bits import bits
-from graphc.runtime.planner.concurrency import Clock, Demand, spent
+from graphc.runtime.planner.concurrency import Demand, OverlapSimulation, spent
 from graphc.runtime.planner.serial_order import ancestors
 from graphc.runtime.planner.tasks import Tasks
 
@@ -39,7 +39,7 @@ the estimates are wrong by."""
 
 
 @dataclass(frozen=True)
-class Schedule:
+class StreamSchedule:
     """`order` holds the task numbers in the order of issue, `stream` the stream of each task.
 
     `done[i]` has bit j set if task j, issued before task i, is expected to have ended so early that
@@ -52,7 +52,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Event:
+class StreamEvent:
     """Recorded after task `source` (None: at the beginning, on stream 0), waited for before each
     of `targets` (None: at the end, on stream 0)."""
 
@@ -62,12 +62,12 @@ class Event:
 
 def assign_streams(
     tasks: Tasks, serial: Sequence[int], demands: Sequence[Demand], streams: int, event: float
-) -> Schedule:
+) -> StreamSchedule:
     """Spread the tasks over at most `streams` streams. `serial` is the order on one stream, which
     also breaks ties; `demands` says what each task takes, and `event` how many microseconds pass
     until a stream sees another's event."""
     if streams == 1:
-        return Schedule(tuple(serial), (0,) * len(serial))
+        return StreamSchedule(tuple(serial), (0,) * len(serial))
     reduced = transitive_reduction(tasks.predecessors, serial)
     way = longest_way(reduced, serial, [d.microseconds for d in demands])
     chain = _chains(reduced, serial, way)
@@ -75,7 +75,7 @@ def assign_streams(
     return _critical_first(folding.run(), tasks, reduced, demands, way)
 
 
-def expected_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]:
+def expected_order(predecessors: Sequence[int], schedule: StreamSchedule) -> list[int]:
     """For each task all that comes before it, or may be made to with little loss of time,
     as bits."""
     before = ancestors(stream_order(predecessors, schedule), schedule.order)
@@ -84,7 +84,7 @@ def expected_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]
     return [mask | done for mask, done in zip(before, schedule.done, strict=True)]
 
 
-def stream_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]:
+def stream_order(predecessors: Sequence[int], schedule: StreamSchedule) -> list[int]:
     """The dependencies with the order of each stream added: for each task, as bits, what comes
     directly before it."""
     edges = list(predecessors)
@@ -98,14 +98,14 @@ def stream_order(predecessors: Sequence[int], schedule: Schedule) -> list[int]:
 
 
 def needed_events(
-    predecessors: Sequence[int], schedule: Schedule, looped: bool = False
-) -> tuple[Event, ...]:
+    predecessors: Sequence[int], schedule: StreamSchedule, looped: bool = False
+) -> tuple[StreamEvent, ...]:
     """The events without which a dependency, the fork or the join would be lost; one per task
     that is waited for, in the order of issue. The tasks of a loop's body fork and join without."""
     count = len(predecessors)
     begin, end = count, count + 1
     stream = (*schedule.stream, 0, 0)
-    whole = Schedule((begin, *schedule.order, end), stream)
+    whole = StreamSchedule((begin, *schedule.order, end), stream)
     dependencies = [mask or 1 << begin for mask in predecessors] + [0, (1 << count) - 1]
     reduced = transitive_reduction(stream_order(dependencies, whole), whole.order)
     targets: dict[int, list[int]] = {}
@@ -114,7 +114,7 @@ def needed_events(
             if stream[i] != stream[j] and not (looped and (i == end or j == begin)):
                 targets.setdefault(j, []).append(i)
     return tuple(
-        Event(
+        StreamEvent(
             None if j == begin else j,
             tuple(None if i == end else i for i in targets[j]),
         )
@@ -145,12 +145,12 @@ def longest_way(
 
 
 def _critical_first(
-    schedule: Schedule,
+    schedule: StreamSchedule,
     tasks: Tasks,
     reduced: Sequence[int],
     demands: Sequence[Demand],
     way: Sequence[float],
-) -> Schedule:
+) -> StreamSchedule:
     """The schedule with streams numbered so that 0 has the most time of what is critical: of
     dgrads, or where there are none, of the longest path."""
     critical = [i for i in schedule.order if "dgrad" in tasks.tasks[i].name]
@@ -212,7 +212,7 @@ class _Folding:
         self.missing = [len(earlier) for earlier in self.before]
         self.way, self.chain, self.event = way, chain, event
         self.place = {i: n for n, i in enumerate(serial)}
-        self.clock = Clock(demands)
+        self.clock = OverlapSimulation(demands)
         self.busy: dict[int, int] = {}
         """The task that runs on a stream."""
         self.used = [0.0] * streams
@@ -227,7 +227,7 @@ class _Folding:
         self.done = [0] * len(reduced)
         self.patience = PATIENCE * max(way, default=0.0) - event
 
-    def run(self) -> Schedule:
+    def run(self) -> StreamSchedule:
         ended: list[int] = []
         early, count = 0, 0
         while self.near:
@@ -244,7 +244,7 @@ class _Folding:
                 count += 1
             self.done[i] = early | sum(1 << j for j in self.ending(latest))
             self.begin(i, stream)
-        return Schedule(tuple(self.order), tuple(self.stream), tuple(self.done))
+        return StreamSchedule(tuple(self.order), tuple(self.stream), tuple(self.done))
 
     def next(self) -> tuple[int, int] | None:
         """A task and the stream on which it begins now; None if all better wait."""

@@ -29,7 +29,7 @@ written. A stack over a scanned value comes after that."""
 
 
 @dataclass(frozen=True)
-class Access:
+class BufferAccess:
     """A task's use of `buffer` while it holds the value named `value`: of `part`, an offset and a
     size in bytes, or of the whole."""
 
@@ -44,7 +44,7 @@ class Access:
         return self.buffer, self.part
 
 
-class Repeated(Protocol):
+class LoopLike(Protocol):
     """A loop among the tasks, as far as they know it: see `loop_body.py`."""
 
     @property
@@ -60,10 +60,10 @@ class Task:
     the kernel's workspace if it has one, or with the memory of the loop's iterations."""
 
     kernel: Kernel | None
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
+    reads: tuple[BufferAccess, ...]
+    writes: tuple[BufferAccess, ...]
     where: Where = field(default_factory=Where)
-    loop: Repeated | None = None
+    loop: LoopLike | None = None
     stage: int = 0
     """Of a loop's wavefront: its steps begin that many iterations after the loop's first."""
 
@@ -75,7 +75,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Buffer:
+class PlannedBuffer:
     """`nbytes` of a segment, or of a loop's operand of that name, moving with the iterations.
 
     `start` is None in the work segment until memory is planned. `least` are the bytes that a
@@ -109,17 +109,17 @@ class Tasks:
 
     tasks: tuple[Task, ...]
     predecessors: tuple[int, ...]
-    buffers: tuple[Buffer, ...]
-    inputs: tuple[tuple[Value, Access], ...]
-    outputs: tuple[tuple[Value, Access], ...]
-    state: tuple[tuple[Value, Access], ...]
+    buffers: tuple[PlannedBuffer, ...]
+    inputs: tuple[tuple[Value, BufferAccess], ...]
+    outputs: tuple[tuple[Value, BufferAccess], ...]
+    state: tuple[tuple[Value, BufferAccess], ...]
 
     @cached_property
     def rooms(self) -> list[int]:
         """Bytes of each buffer, with alignment."""
         return [buffer.room for buffer in self.buffers]
 
-    def nbytes(self, access: Access) -> int:
+    def nbytes(self, access: BufferAccess) -> int:
         """The bytes that an access touches."""
         return access.part[1] if access.part else self.buffers[access.buffer].nbytes
 

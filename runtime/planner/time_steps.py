@@ -27,7 +27,7 @@ from graphc.ops.loops.bodies import values_of
 from graphc.ops.loops.scan import Scan, bodies
 from graphc.ops.view import Reshape, Slice
 from graphc.runtime.plan.plan import Launch, Loop, Plan
-from graphc.runtime.planner.concurrency import Machine
+from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.loop_body import body_roots
 
 TEMPLATES = ("contract", "pointwise")
@@ -39,7 +39,7 @@ PlanOf = Callable[[Graph, Kernels, Mapping[str, float]], Plan]
 
 
 @dataclass(frozen=True)
-class Between:
+class KernelBetweenLoops:
     """A kernel between a loop that stacks what it reads and one that scans what it makes, both of
     this length and direction; `over_time` are the values of its body whose first axis is time."""
 
@@ -50,16 +50,16 @@ class Between:
 
 
 @dataclass(frozen=True)
-class Step:
+class TimeStep:
     """A kernel taken step by step: the `node` of an iteration, and its `kernel`."""
 
-    all: Between
+    all: KernelBetweenLoops
     node: KernelNode
     kernel: Kernel
 
 
 @dataclass(frozen=True)
-class ByStep:
+class StepwisePlanner:
     """The plans of `graph` in which kernels between loops are loops themselves."""
 
     graph: Graph
@@ -68,23 +68,23 @@ class ByStep:
     """None where all kernels stay as they are."""
 
     @cached_property
-    def steps(self) -> dict[Value, Step]:
+    def steps(self) -> dict[Value, TimeStep]:
         """What can be taken step by step, by the output of the kernel of all steps."""
-        found: dict[Value, Step] = {}
+        found: dict[Value, TimeStep] = {}
         names = _names(self.graph)
         for between in between_loops(self.graph) if self.target else ():
             inside = _inside(between, names)
             if inside is not None and self.target is not None:
                 kernel = lower_step(inside, self.kernels[between.node.output.name], self.target)
                 if kernel is not None:
-                    found[between.node.output] = Step(between, inside, kernel)
+                    found[between.node.output] = TimeStep(between, inside, kernel)
         return found
 
     def best(self, plan_of: PlanOf, measured: Mapping[str, float] | None = None) -> Plan:
         """The plan of the graph, with loops for what lies between two others where all become
         stages of a wavefront and that is estimated to take less time."""
         measured = measured or {}
-        best, chosen = plan_of(self.graph, self.kernels, measured), dict[Value, Step]()
+        best, chosen = plan_of(self.graph, self.kernels, measured), dict[Value, TimeStep]()
         for chain in self._chains() if best.streams > 1 else ():
             steps = {**chosen, **chain}
             kernels = {n: k for n, k in self.kernels.items() if n not in {v.name for v in steps}}
@@ -96,10 +96,10 @@ class ByStep:
                 best, chosen = plan, steps
         return best
 
-    def _chains(self) -> list[dict[Value, Step]]:
+    def _chains(self) -> list[dict[Value, TimeStep]]:
         """The steps, those together that follow each other between the same loops."""
         roots = body_roots(self.graph)
-        chains: list[dict[Value, Step]] = []
+        chains: list[dict[Value, TimeStep]] = []
         for output, step in self.steps.items():
             read = {roots[v] for v in step.all.node.inputs}
             chain = next((c for c in chains if read & c.keys()), None)
@@ -113,7 +113,7 @@ class ByStep:
         steps = self.steps.items() if plan.streams > 1 else ()
         return self.with_loops({v: s for v, s in steps if s.kernel.name in plan.kernels})
 
-    def with_loops(self, steps: Mapping[Value, Step]) -> Graph:
+    def with_loops(self, steps: Mapping[Value, TimeStep]) -> Graph:
         """The graph in which these are loops."""
         if not steps:
             return self.graph
@@ -126,9 +126,9 @@ class ByStep:
 
     def _times(self, device: str, measured: Mapping[str, float]) -> dict[str, float]:
         """Of steps whose kernels of all steps were measured: as much shorter as by estimate."""
-        machine = Machine(device)
+        machine = DeviceModel(device)
 
-        def ratio(step: Step, whole: Kernel) -> float:
+        def ratio(step: TimeStep, whole: Kernel) -> float:
             return machine.kernel(step.kernel).microseconds / machine.kernel(whole).microseconds
 
         pairs = ((s, self.kernels[v.name]) for v, s in self.steps.items())
@@ -148,11 +148,11 @@ def _inner_stages(plan: Plan) -> set[str]:
     }
 
 
-def between_loops(graph: Graph) -> list[Between]:
+def between_loops(graph: Graph) -> list[KernelBetweenLoops]:
     """The kernels between two loops that can be taken step by step, in order."""
     roots = body_roots(graph)
     rhythms: dict[Value, tuple[int, bool]] = {}
-    found: dict[Value, Between] = {}
+    found: dict[Value, KernelBetweenLoops] = {}
     for node in graph.nodes:
         if isinstance(node.op, Scan):
             if not node.op.length:
@@ -166,7 +166,7 @@ def between_loops(graph: Graph) -> list[Between]:
                 rhythm = next(iter(read.values()))
                 over_time = _over_time(node.body, frozenset(read), rhythm[0])
                 if over_time is not None:
-                    found[node.output] = Between(node, *rhythm, over_time)
+                    found[node.output] = KernelBetweenLoops(node, *rhythm, over_time)
                     rhythms[node.output] = rhythm
     wanted: set[Value] = set()
     for node in reversed(graph.nodes):
@@ -205,7 +205,7 @@ def _over_time(body: Graph, begin: frozenset[Value], length: int) -> frozenset[V
     return frozenset(over_time) if cut and over_time.issuperset(body.outputs) else None
 
 
-def _inside(between: Between, names: Names) -> KernelNode | None:
+def _inside(between: KernelBetweenLoops, names: Names) -> KernelNode | None:
     """The kernel of one step; None if an op of it says how many rows there are."""
     node, length, over_time = between.node, between.length, between.over_time
     body = node.body
@@ -254,7 +254,7 @@ def _of_rows(node: Node, length: int) -> Op | None:
     return replace(op, stops=(rows // length, *stops)) if whole else None
 
 
-def _as_loop(step: Step, names: Names) -> list[Node]:
+def _as_loop(step: TimeStep, names: Names) -> list[Node]:
     """The loop that makes what the kernel of all steps makes, between views that tell time from
     rows."""
     node, inside, length = step.all.node, step.node, step.all.length

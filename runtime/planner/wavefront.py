@@ -23,18 +23,18 @@ from graphc.base.bits import bits
 from graphc.base.target import kind_of
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Move
-from graphc.runtime.planner.concurrency import Machine
-from graphc.runtime.planner.loop_body import LoopTask, Part, operand_name
+from graphc.runtime.planner.concurrency import DeviceModel
+from graphc.runtime.planner.loop_body import LoopStage, LoopTask, operand_name
 from graphc.runtime.planner.schedule import arrange
 from graphc.runtime.planner.serial_order import ancestors
-from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, executable_order
+from graphc.runtime.planner.tasks import BufferAccess, PlannedBuffer, Task, Tasks, executable_order
 from graphc.runtime.planner.wavefront_buffers import pass_on
 
 GAIN = 0.9
 """The share of the time of loops one after another that a wavefront must not exceed."""
 
 
-def merge_wavefronts(tasks: Tasks, streams: int, machine: Machine) -> tuple[Tasks, list[str]]:
+def merge_wavefronts(tasks: Tasks, streams: int, machine: DeviceModel) -> tuple[Tasks, list[str]]:
     """The tasks with loops merged, and a note about each wavefront."""
     if streams == 1:
         return tasks, []
@@ -49,7 +49,7 @@ def merge_wavefronts(tasks: Tasks, streams: int, machine: Machine) -> tuple[Task
     ]
 
 
-def _grown(tasks: Tasks, a: int, streams: int, machine: Machine) -> Tasks:
+def _grown(tasks: Tasks, a: int, streams: int, machine: DeviceModel) -> Tasks:
     """The tasks with as many loops behind loop `a` as stages of it as are estimated to gain most:
     what one does not gain may come with the next, as with a product between two layers."""
     name, best, most, apart = tasks.tasks[a].name, tasks, -math.inf, 0.0
@@ -106,7 +106,7 @@ def _has_loops(loop: LoopTask) -> bool:
 
 
 def _staged(
-    tasks: Tasks, a: int, b: int, link: tuple[Value, Value], streams: int, machine: Machine
+    tasks: Tasks, a: int, b: int, link: tuple[Value, Value], streams: int, machine: DeviceModel
 ) -> LoopTask | None:
     """The loop of the stages of loop a and behind them loop b; None where kernels take all
     threads."""
@@ -124,15 +124,17 @@ def _staged(
     return LoopTask(first.name, parts, body, arrangement, None, (*first.links, link))
 
 
-def _body(parts: tuple[Part, ...]) -> Tasks:
+def _body(parts: tuple[LoopStage, ...]) -> Tasks:
     """The tasks of all bodies, each a stage later than those before."""
     tasks: list[Task] = []
     predecessors: list[int] = []
-    buffers: list[Buffer] = []
+    buffers: list[PlannedBuffer] = []
     for stage, part in enumerate(parts):
         own, shift, start = part.body.tasks, len(buffers), len(tasks)
 
-        def moved(accesses: tuple[Access, ...], shift: int = shift) -> tuple[Access, ...]:
+        def moved(
+            accesses: tuple[BufferAccess, ...], shift: int = shift
+        ) -> tuple[BufferAccess, ...]:
             return tuple(replace(access, buffer=access.buffer + shift) for access in accesses)
 
         buffers += [_later(b, stage, part.body.op.length, len(parts)) for b in own.buffers]
@@ -144,7 +146,7 @@ def _body(parts: tuple[Part, ...]) -> Tasks:
     return Tasks(tuple(tasks), tuple(predecessors), tuple(buffers), (), (), ())
 
 
-def _later(buffer: Buffer, stage: int, length: int, stages: int) -> Buffer:
+def _later(buffer: PlannedBuffer, stage: int, length: int, stages: int) -> PlannedBuffer:
     """A buffer of a body that begins `stage` iterations later in a loop of several stages."""
     if buffer.segment == "work":
         return buffer
@@ -167,8 +169,8 @@ def _merged(tasks: Tasks, a: int, b: int, loop: LoopTask) -> Tasks:
     buffers = tasks.buffers
     if loop.arrangement.packing.peak_bytes:
         sizes = loop.arrangement.packing.peak_bytes, loop.arrangement.bound
-        loop = replace(loop, memory=Access(len(buffers), f"{loop.name}.iteration"))
-        buffers = (*buffers, Buffer("work", sizes[0], least=sizes[1]))
+        loop = replace(loop, memory=BufferAccess(len(buffers), f"{loop.name}.iteration"))
+        buffers = (*buffers, PlannedBuffer("work", sizes[0], least=sizes[1]))
     gone = {first.loop.memory, second.loop.memory}
     writes = [w for w in (*first.writes, *second.writes) if w not in gone]
     reads = [r for r in dict.fromkeys((*first.reads, *second.reads)) if r not in first.writes]

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Move
-from graphc.runtime.planner.loop_body import LoopTask, Part, paired_slot
-from graphc.runtime.planner.tasks import Access, Buffer, Task, Tasks, aligned
+from graphc.runtime.planner.loop_body import LoopStage, LoopTask, paired_slot
+from graphc.runtime.planner.tasks import BufferAccess, PlannedBuffer, Task, Tasks, aligned
 
-Place = tuple[int | None, Move]
+BufferPlace = tuple[int | None, Move]
 """Where a buffer of a body begins in its operand, and how it moves."""
 
 
@@ -35,9 +35,9 @@ def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks
         return tasks
     size, ring = element.type.nbytes, len(tasks.buffers)
     turns = Move(aligned(size), 2)
-    swaps = {passed: Access(ring, f"{value.name}.passed")}
-    moves: dict[Place, Place] = {}
-    place: Place = (0, turns)
+    swaps = {passed: BufferAccess(ring, f"{value.name}.passed")}
+    moves: dict[BufferPlace, BufferPlace] = {}
+    place: BufferPlace = (0, turns)
     for slot, initial, last in before.carries:
         if last.buffer == passed.buffer and slot.stacked:
             if slot.new != value:
@@ -51,7 +51,7 @@ def pass_on(tasks: Tasks, a: int, b: int, element: Value, value: Value) -> Tasks
             place = new
     if not _is_private(tasks, a, b, passed, swaps):
         return tasks
-    tasks = replace(tasks, buffers=(*tasks.buffers, Buffer("work", aligned(size) + size)))
+    tasks = replace(tasks, buffers=(*tasks.buffers, PlannedBuffer("work", aligned(size) + size)))
     tasks = _with_part(tasks, a, _moved(kept, writer[0], moves, place))
     tasks = _with_part(tasks, b, _moved(behind, reader[0], {}, place))
     return replace(tasks, tasks=tuple(_swapped(task, swaps) for task in tasks.tasks))
@@ -63,7 +63,7 @@ def _operands(loop: LoopTask, buffer: int) -> list[str]:
 
 
 def _is_private(
-    tasks: Tasks, a: int, b: int, passed: Access, swaps: Mapping[Access, Access]
+    tasks: Tasks, a: int, b: int, passed: BufferAccess, swaps: Mapping[BufferAccess, BufferAccess]
 ) -> bool:
     """Whether nothing but the two loops needs the stack; what a carry begins with and what is left
     of it may be anybody's."""
@@ -78,10 +78,10 @@ def _is_private(
     return tasks.buffers[passed.buffer].segment == "work"
 
 
-def _swapped(task: Task, swaps: Mapping[Access, Access]) -> Task:
+def _swapped(task: Task, swaps: Mapping[BufferAccess, BufferAccess]) -> Task:
     """The task that finds things elsewhere, in a loop's parts too."""
 
-    def swap(access: Access) -> Access:
+    def swap(access: BufferAccess) -> BufferAccess:
         return swaps.get(access, access)
 
     reads, writes = (tuple(map(swap, accesses)) for accesses in (task.reads, task.writes))
@@ -101,10 +101,12 @@ def _swapped(task: Task, swaps: Mapping[Access, Access]) -> Task:
     return replace(task, loop=replace(task.loop, parts=parts))
 
 
-def _moved(part: Part, name: str, moves: Mapping[Place, Place], place: Place) -> Part:
+def _moved(
+    part: LoopStage, name: str, moves: Mapping[BufferPlace, BufferPlace], place: BufferPlace
+) -> LoopStage:
     """The part whose buffers in the operand `name` lie where `moves` say, or else at `place`."""
 
-    def moved(buffer: Buffer) -> Buffer:
+    def moved(buffer: PlannedBuffer) -> PlannedBuffer:
         if buffer.segment != name:
             return buffer
         start, move = moves.get((buffer.start, buffer.move), place)
@@ -115,7 +117,7 @@ def _moved(part: Part, name: str, moves: Mapping[Place, Place], place: Place) ->
     return replace(part, body=body)
 
 
-def _with_part(tasks: Tasks, number: int, part: Part) -> Tasks:
+def _with_part(tasks: Tasks, number: int, part: LoopStage) -> Tasks:
     """The tasks with another last stage of a loop."""
     task = tasks.tasks[number]
     assert isinstance(task.loop, LoopTask)

@@ -17,13 +17,13 @@ from typing import Any
 from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import (
     Copy,
-    Joined,
+    JoinedLaunch,
     Launch,
+    LaunchPart,
     Loop,
-    Part,
     Plan,
     Range,
-    Repeat,
+    RepeatedParts,
     Step,
     all_steps,
 )
@@ -69,13 +69,13 @@ def _expected(
         number = behind
 
 
-def _key(part: Part | Repeat) -> Key:
-    if isinstance(part, Part):
+def _key(part: LaunchPart | RepeatedParts) -> Key:
+    if isinstance(part, LaunchPart):
         return part.step, part.launch, ()
     return part.step, -1, tuple(map(_key, part.parts))
 
 
-def _turned(plan: Plan, steps: Sequence[Step], joined: Joined, name: str) -> int:
+def _turned(plan: Plan, steps: Sequence[Step], joined: JoinedLaunch, name: str) -> int:
     """How many pairs of ranges of parts that are played in another order than the steps were
     compared: they touch no byte that one of them writes, and none is a loop."""
     pairs = 0
@@ -101,17 +101,19 @@ def _turned(plan: Plan, steps: Sequence[Step], joined: Joined, name: str) -> int
 class _Bytes:
     """What was touched since all blocks waited."""
 
-    def __init__(self, plan: Plan, steps: Sequence[Step], joined: Joined, name: str) -> None:
+    def __init__(self, plan: Plan, steps: Sequence[Step], joined: JoinedLaunch, name: str) -> None:
         self.plan, self.steps, self.name, self.pairs = plan, steps, name, 0
         self.since: list[tuple[int, bool, bool, tuple[object, ...], Range]] = []
         """Of each place the step, whether one block alone touched it, whether it was written, and
         among how many blocks with `own`, in which patches, it is shared out, or ()."""
         self.play(joined.parts, ())
 
-    def play(self, parts: Sequence[Part | Repeat], iterations: tuple[int, ...]) -> None:
+    def play(
+        self, parts: Sequence[LaunchPart | RepeatedParts], iterations: tuple[int, ...]
+    ) -> None:
         for part in parts:
             step = self.steps[part.step]
-            if isinstance(part, Repeat):
+            if isinstance(part, RepeatedParts):
                 assert isinstance(step, Loop), "a repeat is a loop's"
                 if part.waits:
                     self.since = []
@@ -120,7 +122,7 @@ class _Bytes:
             else:
                 self.part(part, step, iterations)
 
-    def part(self, part: Part, step: Step, iterations: tuple[int, ...]) -> None:
+    def part(self, part: LaunchPart, step: Step, iterations: tuple[int, ...]) -> None:
         if part.waits:
             self.since = []
         alone, owned, shares = False, set[int](), tuple[object, ...]()

@@ -36,10 +36,10 @@ import numpy as np
 from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import (
     STILL,
-    Carry,
     Copy,
     Launch,
     Loop,
+    LoopCarry,
     Plan,
     Range,
     Record,
@@ -362,7 +362,7 @@ class _Proof:
             if size and not self.is_stacked(stack, size):
                 raise self.error(f"{range_text(stack.place)} does not hold each %{stack.element}")
 
-    def is_left(self, carry: Carry) -> bool:
+    def is_left(self, carry: LoopCarry) -> bool:
         """Whether the last iteration of its stage leaves the new carry where the last one lies."""
         end = carry.stage + self.loop.length
         whole, after = self.track(carry.last), np.array([end], np.int64)

@@ -25,7 +25,7 @@ from graphc.base.errors import PlanError
 from graphc.ir import Value
 from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Record, Step, Wait, all_steps
 
-Clock = np.ndarray[Any, np.dtype[np.int32]]
+VectorClock = np.ndarray[Any, np.dtype[np.int32]]
 COUNTERS = "counters of "
 """What the names of such memory begin with."""
 NOTHING = -1
@@ -151,7 +151,7 @@ class Shadow:
             self.held[self._slice(run, binding.place)] = self._number(binding.place.value)
         self.now[0, 0] += 1
         beginning = self.now[0, 0]
-        events: dict[int, Clock] = {}
+        events: dict[int, VectorClock] = {}
         for index, step in enumerate(plan.steps):
             now = self.now[step.stream]
             if isinstance(step, Record):
@@ -171,7 +171,7 @@ class Shadow:
         self._check_join(plan)
         self._check_end(run)
 
-    def _touch(self, run: int, index: int, step: Launch | Copy | Loop, now: Clock) -> None:
+    def _touch(self, run: int, index: int, step: Launch | Copy | Loop, now: VectorClock) -> None:
         """Check and note the reads, then the writes of `step`, whose clock is `now`."""
         number = self.first[run] + index
         reads, writes = reads_of(step), writes_of(step) + counters_of(step, self.plans[run])
@@ -196,7 +196,7 @@ class Shadow:
             self.reader[cells] = NOTHING
 
     def _check_order(
-        self, number: int, place: Range, does: str, others: Clock, did: str, now: Clock
+        self, number: int, place: Range, does: str, others: VectorClock, did: str, now: VectorClock
     ) -> None:
         """Step `number`, which `does` something at `place`, comes after all steps `others`, each
         of which `did` something there."""

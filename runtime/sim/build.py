@@ -17,7 +17,7 @@ from graphc.base.errors import CompileError
 from graphc.runtime.compilers.compiler import Compiler, find_compiler
 from graphc.runtime.compilers.shared_objects import (
     KERNEL_HEADERS,
-    Source,
+    CppSource,
     build_object,
     headers_digest,
 )
@@ -84,7 +84,7 @@ def _object(texts: Sequence[tuple[str, str]], check: bool, what: str, where: str
     ends = exports("\n".join(text for text, _ in texts))
     whole = "".join([*parts, '#line 1 "exports"\n', ends])
     keeps = ("-DGRAPHC_SIM_KEEP_DENORMALS",) if denormals() == "keep" else ()
-    source = Source(texts[0][1], whole, what, where, (*flags, *keeps))
+    source = CppSource(texts[0][1], whole, what, where, (*flags, *keeps))
     return build_object(source, _headers(), "sim")
 
 
@@ -119,7 +119,7 @@ def exports(text: str) -> str:
 def simulator_object() -> bytes:
     """The shared object that runs launches and that all kernels call."""
     text = '#include "simulator.cpp"\n'
-    source = Source("simulator", text, "the simulated GPU", flags=(f"-I{NATIVE}", "-g1"))
+    source = CppSource("simulator", text, "the simulated GPU", flags=(f"-I{NATIVE}", "-g1"))
     return build_object(source, _headers(), "sim")
 
 

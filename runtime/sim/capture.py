@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from graphc.runtime.sim.errors import LogicError
-from graphc.runtime.sim.queues import Accesses, Bytes, Operation, Queue
+from graphc.runtime.sim.queues import Accesses, Bytes, Queue, StreamOperation
 
 
 class Captured(Protocol):
@@ -28,13 +28,13 @@ class Capture:
         self.open = True
         self.streams: set[Captured] = set()
         """All streams that take part."""
-        self.nodes: list[Operation] = []
-        self.ends: dict[Queue, list[Operation]] = {origin: []}
+        self.nodes: list[StreamOperation] = []
+        self.ends: dict[Queue, list[StreamOperation]] = {origin: []}
         """What the next operation on each stream that takes part comes after."""
         self._accesses = Accesses({})
         self._owner = owner
 
-    def put(self, queue: Queue, operation: Operation) -> None:
+    def put(self, queue: Queue, operation: StreamOperation) -> None:
         """Add an operation. RaceError if it is not ordered with all it must be."""
         number = len(self.nodes) + 1  # grows along every stream
         operation.place(queue, number, self.ends[queue], {})
@@ -42,7 +42,7 @@ class Capture:
         self.nodes.append(operation)
         self.ends[queue] = [operation]
 
-    def join(self, queue: Queue, operations: Iterable[Operation]) -> None:
+    def join(self, queue: Queue, operations: Iterable[StreamOperation]) -> None:
         """Let what comes on the stream be after these; the stream takes part from now on."""
         self.ends.setdefault(queue, []).extend(operations)
 
@@ -51,7 +51,7 @@ class Capture:
         self.open = False
         for stream in self.streams:
             stream.capture = None
-        reached: set[Operation] = set()
+        reached: set[StreamOperation] = set()
         stack = list(self.ends[self.origin])
         while stack:
             operation = stack.pop()
@@ -66,10 +66,10 @@ class Capture:
             )
 
 
-class Graph:
+class ReplayableGraph:
     """A finished capture. It runs as one operation; its nodes run in any order that it allows."""
 
-    def __init__(self, nodes: list[Operation], choice: random.Random, log: list[str]) -> None:
+    def __init__(self, nodes: list[StreamOperation], choice: random.Random, log: list[str]) -> None:
         self.nodes = nodes
         self._choice, self._log = choice, log
         self._reads = merged(r for node in nodes for r in node.reads)
@@ -81,16 +81,16 @@ class Graph:
         number = {node: i for i, node in enumerate(self.nodes)}
         return [(node.name, {number[other] for other in node.after}) for node in self.nodes]
 
-    def operation(self) -> Operation:
+    def operation(self) -> StreamOperation:
         """One launch of the graph."""
-        return Operation("graph", self._run, self._reads, self._writes, self._prepare)
+        return StreamOperation("graph", self._run, self._reads, self._writes, self._prepare)
 
     def _prepare(self) -> list[Any]:
         return [node.prepare() for node in self.nodes]
 
     def _run(self, prepared: list[Any]) -> None:
         remaining = {node: len(set(node.after)) for node in self.nodes}
-        following: dict[Operation, list[Operation]] = {node: [] for node in self.nodes}
+        following: dict[StreamOperation, list[StreamOperation]] = {node: [] for node in self.nodes}
         for node in self.nodes:
             for other in set(node.after):
                 following[other].append(node)

@@ -15,12 +15,12 @@ import numpy as np
 from graphc.base.dtypes import Array
 from graphc.runtime.sim import native
 from graphc.runtime.sim.errors import LogicError
-from graphc.runtime.sim.machine import Machine
+from graphc.runtime.sim.machine import SimulatedDevice
 from graphc.runtime.sim.objects import Stream
-from graphc.runtime.sim.queues import Bytes, Operation
+from graphc.runtime.sim.queues import Bytes, StreamOperation
 
 
-class Copies(Machine):
+class CopyFunctions(SimulatedDevice):
     """What `Simulator` copies with. Addresses are integers or what `int()` makes one of."""
 
     def memcpy_htod_async(self, dest: Any, src: Array, stream: Stream | None = None) -> None:
@@ -68,7 +68,7 @@ class Copies(Machine):
             raise LogicError(f"{name}: expected a page-locked array, of pagelocked_empty")
 
 
-def _to_device(address: int, source: Array) -> Operation:
+def _to_device(address: int, source: Array) -> StreamOperation:
     _contiguous("copy to the device", source)
     size = source.nbytes
 
@@ -80,10 +80,12 @@ def _to_device(address: int, source: Array) -> Operation:
 
     host = Bytes(source.ctypes.data, source.ctypes.data + size, "a host array")
     device = Bytes(address, address + size)
-    return Operation("copy to the device", copy, (host,), (device,), lambda: _checksum(source))
+    return StreamOperation(
+        "copy to the device", copy, (host,), (device,), lambda: _checksum(source)
+    )
 
 
-def _to_host(target: Array, address: int) -> Operation:
+def _to_host(target: Array, address: int) -> StreamOperation:
     _contiguous("copy to the host", target)
     size = target.nbytes
     start = target.ctypes.data
@@ -95,26 +97,26 @@ def _to_host(target: Array, address: int) -> Operation:
         ctypes.memset(target.ctypes.data, 0xFF, size)
 
     host, device = Bytes(start, start + size, "a host array"), Bytes(address, address + size)
-    return Operation("copy to the host", copy, (device,), (host,), poison)
+    return StreamOperation("copy to the host", copy, (device,), (host,), poison)
 
 
-def _on_device(target: int, source: int, size: int) -> Operation:
+def _on_device(target: int, source: int, size: int) -> StreamOperation:
     def copy(_: Any) -> None:
         ctypes.memmove(target, source, size)
         native.wrote(target, size)
 
     reads, writes = Bytes(source, source + size), Bytes(target, target + size)
-    return Operation("copy on the device", copy, (reads,), (writes,))
+    return StreamOperation("copy on the device", copy, (reads,), (writes,))
 
 
-def _fill(address: int, data: int, count: int, width: int) -> Operation:
+def _fill(address: int, data: int, count: int, width: int) -> StreamOperation:
     pattern = data.to_bytes(width, "little") * count
 
     def fill(_: Any) -> None:
         ctypes.memmove(address, pattern, len(pattern))
         native.wrote(address, len(pattern))
 
-    return Operation("memset", fill, (), (Bytes(address, address + len(pattern)),))
+    return StreamOperation("memset", fill, (), (Bytes(address, address + len(pattern)),))
 
 
 def _checksum(array: Array) -> int:

@@ -18,8 +18,8 @@ import numpy as np
 from graphc.kernels.program.kernel import TensorMap
 from graphc.runtime.sim import objects
 from graphc.runtime.sim.build import compile_text, compile_texts
-from graphc.runtime.sim.capture import Capture, Graph
-from graphc.runtime.sim.copies import Copies
+from graphc.runtime.sim.capture import Capture, ReplayableGraph
+from graphc.runtime.sim.copies import CopyFunctions
 from graphc.runtime.sim.errors import Error, LaunchError, LogicError, MemoryError
 from graphc.runtime.sim.libraries import Library
 from graphc.runtime.sim.module import CooperativeFunction, Function, Module
@@ -29,7 +29,7 @@ MAP_MARK = 0x70616D2D656C6974
 """What a simulated tensor map begins with."""
 
 
-class Simulator(Copies):
+class Simulator(CopyFunctions):
     """One simulated device and the driver that drives it.
 
     `seed` decides the order of threads, blocks and streams, `policy` is "random", "lazy" or
@@ -164,7 +164,7 @@ class CapturedGraph:
 
     def __init__(self, driver: Simulator, capture: Capture) -> None:
         self._driver = driver
-        self._graph = Graph(capture.nodes, driver.scheduler.random, driver.log)
+        self._graph = ReplayableGraph(capture.nodes, driver.scheduler.random, driver.log)
         self.nodes = tuple(node.name for node in capture.nodes)
 
     def takes(self, other: CapturedGraph) -> bool:

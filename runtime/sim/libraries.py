@@ -11,14 +11,14 @@ from numpy.lib.stride_tricks import as_strided
 
 from graphc.base.dtypes import Array, convert, widened
 from graphc.ir import Type
-from graphc.kernels.program.calls import Call, Convolution, Matrix, Product, Tensor
+from graphc.kernels.program.calls import Call, CallMatrix, CallTensor, Convolution, Product
 from graphc.ops.convolution import Conv2d, Conv2dDgrad, Conv2dWgrad
 from graphc.ops.pointwise.elementary import Relu, ReluGrad
 from graphc.ops.pointwise.tf32 import nearest_tf32
 from graphc.runtime.sim import native
-from graphc.runtime.sim.machine import Machine
+from graphc.runtime.sim.machine import SimulatedDevice
 from graphc.runtime.sim.objects import Stream
-from graphc.runtime.sim.queues import Bytes, Operation
+from graphc.runtime.sim.queues import Bytes, StreamOperation
 
 STEPS: dict[str, Callable[..., Array]] = {
     "add": np.add,
@@ -34,20 +34,20 @@ class Library:
 
     title = "NumPy"
 
-    def __init__(self, driver: Machine) -> None:
+    def __init__(self, driver: SimulatedDevice) -> None:
         self._driver = driver
 
-    def prepare(self, call: Call) -> Prepared:
+    def prepare(self, call: Call) -> PreparedCall:
         """The call, ready to be put on streams."""
-        return Prepared(self._driver, call)
+        return PreparedCall(self._driver, call)
 
 
-class Prepared:
+class PreparedCall:
     """A call; its one algorithm is NumPy's, and leaves its workspace alone."""
 
     rooms = (4096,)
 
-    def __init__(self, driver: Machine, call: Call) -> None:
+    def __init__(self, driver: SimulatedDevice, call: Call) -> None:
         self._driver, self._call = driver, call
 
     def issue(
@@ -77,7 +77,7 @@ class Prepared:
                     native.wrote(start, live)
 
         def issue() -> None:
-            operation = Operation(name, run, ranges[0], (*ranges[1], *ranges[2]))
+            operation = StreamOperation(name, run, ranges[0], (*ranges[1], *ranges[2]))
             self._driver.put(stream, operation)
 
         return issue
@@ -90,7 +90,7 @@ def _multiply(p: Product, addresses: Sequence[int]) -> None:
     )
     sums = widened(a) @ widened(b)
     if p.bias is not None:
-        sums = sums + _matrices(Matrix(p.bias, p.n, 1, 0, "f32"), addresses, 1, 1, p.n)
+        sums = sums + _matrices(CallMatrix(p.bias, p.n, 1, 0, "f32"), addresses, 1, 1, p.n)
     d = _matrices(p.d, addresses, p.batches, p.m, p.n)
     d[...] = convert(np.where(sums <= 0, np.float32(0), sums) if p.relu else sums, d.dtype)
 
@@ -117,7 +117,7 @@ def _convolve(p: Convolution, addresses: Sequence[int]) -> None:
 
 
 def _keep(
-    x: Tensor, made: Array, number: int, values: dict[int, Array], addresses: Sequence[int]
+    x: CallTensor, made: Array, number: int, values: dict[int, Array], addresses: Sequence[int]
 ) -> None:
     """Round what a step makes to its dtype, and store it if it has a place."""
     narrow = convert(made, Type((), x.dtype).numpy_dtype)
@@ -126,13 +126,15 @@ def _keep(
         _tensor(x, addresses)[...] = narrow
 
 
-def _matrices(x: Matrix, addresses: Sequence[int], batches: int, rows: int, columns: int) -> Array:
+def _matrices(
+    x: CallMatrix, addresses: Sequence[int], batches: int, rows: int, columns: int
+) -> Array:
     """The elements in the device's memory, [batches, rows, columns]."""
     strides = x.batch, x.row, x.column
     return _view(addresses[x.argument], (batches, rows, columns), strides, x.dtype)
 
 
-def _tensor(x: Tensor, addresses: Sequence[int]) -> Array:
+def _tensor(x: CallTensor, addresses: Sequence[int]) -> Array:
     """The elements in the device's memory."""
     assert x.argument is not None, "what has no place is a step's result"
     return _view(addresses[x.argument], x.shape, x.strides, x.dtype)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from graphc.runtime.sim.capture import Capture
 from graphc.runtime.sim.errors import LogicError
 from graphc.runtime.sim.memory import Memory
-from graphc.runtime.sim.queues import Bytes, Operation, Queue, Scheduler
+from graphc.runtime.sim.queues import Bytes, Queue, Scheduler, StreamOperation
 
 
 class Queued(Protocol):
@@ -18,7 +18,7 @@ class Queued(Protocol):
     capture: Capture | None
 
 
-class Machine:
+class SimulatedDevice:
     """One simulated device. Arguments are those of `Simulator`, the driver."""
 
     def __init__(self, seed: int, policy: str, memory: int, seconds: float) -> None:
@@ -48,7 +48,7 @@ class Machine:
         self.current()
         self.scheduler.wait(queue.last for queue in self.scheduler.queues)
 
-    def put(self, stream: Queued | None, operation: Operation) -> None:
+    def put(self, stream: Queued | None, operation: StreamOperation) -> None:
         """Put an operation on a stream, or add it to the graph that the stream is captured to."""
         self.current()
         if stream is None:
@@ -61,7 +61,7 @@ class Machine:
         else:
             self.scheduler.put(stream.queue, operation)
 
-    def run_now(self, operation: Operation) -> None:
+    def run_now(self, operation: StreamOperation) -> None:
         """Let the host do an operation, and wait for it."""
         self.current()
         self.scheduler.put(self.host, operation)

@@ -8,9 +8,9 @@ from typing import Any
 
 from graphc.runtime.sim import native
 from graphc.runtime.sim.errors import LaunchError, LogicError
-from graphc.runtime.sim.machine import Machine
+from graphc.runtime.sim.machine import SimulatedDevice
 from graphc.runtime.sim.objects import Stream
-from graphc.runtime.sim.queues import Bytes, Operation
+from graphc.runtime.sim.queues import Bytes, StreamOperation
 
 SHARED_BYTES = 48 * 1024
 """What a launch may take of shared memory without being allowed more."""
@@ -26,7 +26,7 @@ and has several threads' stacks in this machine's memory."""
 class Module:
     """A loaded shared object of kernels."""
 
-    def __init__(self, driver: Machine, buffer: bytes) -> None:
+    def __init__(self, driver: SimulatedDevice, buffer: bytes) -> None:
         self._driver = driver
         self._loaded = native.Loaded(buffer)
 
@@ -44,7 +44,7 @@ class Function:
 
     cooperative = False
 
-    def __init__(self, driver: Machine, kernel: native.Kernel) -> None:
+    def __init__(self, driver: SimulatedDevice, kernel: native.NativeKernel) -> None:
         self._driver = driver
         self._kernel = kernel
         self._formats: Sequence[str] = ()
@@ -119,7 +119,9 @@ class Function:
         def run(_: Any) -> None:
             self._kernel.run(extents, arguments, declared, order, seed, group, opening, completes)
 
-        operation = Operation(self.name, run, declared.reads, declared.writes + declared.scratch)
+        operation = StreamOperation(
+            self.name, run, declared.reads, declared.writes + declared.scratch
+        )
         self._driver.put(stream, operation)
 
     def _check_shape(self, extents: native.Extents) -> None:
@@ -171,10 +173,10 @@ def _three(extents: Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _group(stream: Stream | None, completes: bool) -> tuple[native.Group, bool]:
+def _group(stream: Stream | None, completes: bool) -> tuple[native.LaunchGroup, bool]:
     """The launches that this one belongs to, and whether it is the first of them."""
     group = stream.group if stream else None
     if stream:
-        stream.group = None if completes else group or native.Group()
-        return group or stream.group or native.Group(), group is None
-    return native.Group(), True
+        stream.group = None if completes else group or native.LaunchGroup()
+        return group or stream.group or native.LaunchGroup(), group is None
+    return native.LaunchGroup(), True

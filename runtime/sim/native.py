@@ -129,7 +129,7 @@ class Declared:
 
 
 @dataclass
-class Group:
+class LaunchGroup:
     """Launches that write the same outputs together."""
 
     serial: int = 0
@@ -193,10 +193,10 @@ class Loaded:
             *(_SharedVariable(offset, nbytes, n.encode()) for offset, nbytes, n in variables)
         )
 
-    def kernel(self, name: str) -> Kernel:
+    def kernel(self, name: str) -> NativeKernel:
         if not hasattr(self.library, f"graphc_sim_run_{name}"):
             raise LogicError(f"get_function: the module has no kernel {name}")
-        return Kernel(self, name)
+        return NativeKernel(self, name)
 
     def line(self, pc: int) -> str:
         """Where the instruction before `pc` comes from, innermost first: "a.cuh:3, from b.cu:7"."""
@@ -221,7 +221,7 @@ class Loaded:
 
 
 @dataclass
-class Kernel:
+class NativeKernel:
     """A kernel of a module."""
 
     module: Loaded
@@ -247,7 +247,7 @@ class Kernel:
         declared: Declared,
         order: int,
         seed: int,
-        group: Group,
+        group: LaunchGroup,
         opening: bool,
         completes: bool,
     ) -> None:
@@ -298,7 +298,7 @@ class Kernel:
         return f"{text} [{', '.join(where)}]" if where else text
 
 
-def touched(address: int, nbytes: int, group: Group) -> bytes:
+def touched(address: int, nbytes: int, group: LaunchGroup) -> bytes:
     """For each byte 1 if the launches of the group have read it, 2 if they have written it, 3 if
     both. Of check builds."""
     result = ctypes.create_string_buffer(nbytes)

@@ -10,8 +10,8 @@ from typing import Any
 from graphc.runtime.sim import native
 from graphc.runtime.sim.capture import Capture
 from graphc.runtime.sim.errors import LogicError
-from graphc.runtime.sim.machine import Machine
-from graphc.runtime.sim.queues import Operation
+from graphc.runtime.sim.machine import SimulatedDevice
+from graphc.runtime.sim.queues import StreamOperation
 
 NON_BLOCKING = 1
 DISABLE_TIMING = 2
@@ -20,7 +20,7 @@ DISABLE_TIMING = 2
 class Device:
     """The simulated device."""
 
-    def __init__(self, driver: Machine) -> None:
+    def __init__(self, driver: SimulatedDevice) -> None:
         self._driver = driver
 
     @staticmethod
@@ -51,7 +51,7 @@ class Device:
 class Context:
     """A context of the simulated device; all of them share its memory."""
 
-    def __init__(self, driver: Machine) -> None:
+    def __init__(self, driver: SimulatedDevice) -> None:
         self._driver = driver
 
     def push(self) -> None:
@@ -83,7 +83,7 @@ class Context:
 class Stream:
     """A queue of work. Nothing of it runs before the host waits for something."""
 
-    def __init__(self, driver: Machine, flags: int) -> None:
+    def __init__(self, driver: SimulatedDevice, flags: int) -> None:
         if flags != NON_BLOCKING:
             raise LogicError(
                 f"Stream: flags must be 1 (non-blocking), got {flags}; a blocking stream waits "
@@ -92,7 +92,7 @@ class Stream:
         self._driver = driver
         self.queue = driver.scheduler.new_queue()
         self.capture: Capture | None = None
-        self.group: native.Group | None = None
+        self.group: native.LaunchGroup | None = None
         """Of the launches that leave some of their outputs to the next one."""
 
     @property
@@ -141,10 +141,10 @@ class Stream:
 class Event:
     """A mark in a stream."""
 
-    def __init__(self, driver: Machine, flags: int) -> None:
+    def __init__(self, driver: SimulatedDevice, flags: int) -> None:
         self._driver, self._flags = driver, flags
-        self.operation: Operation | None = None
-        self.captured: tuple[Capture, list[Operation]] | None = None
+        self.operation: StreamOperation | None = None
+        self.captured: tuple[Capture, list[StreamOperation]] | None = None
         self._seconds = 0.0
 
     def record(self, stream: Stream | None = None) -> Event:
@@ -153,7 +153,7 @@ class Event:
         if stream is not None and stream.capture is not None:
             self.captured = stream.capture, list(stream.capture.ends[stream.queue])
             return self
-        operation = Operation("event", self._stamp)
+        operation = StreamOperation("event", self._stamp)
         self._driver.put(stream, operation)
         self.captured, self.operation = None, operation
         return self
@@ -180,7 +180,7 @@ class Event:
     def time_till(self, event: Event) -> float:
         return event.time_since(self)
 
-    def _recorded(self) -> Operation:
+    def _recorded(self) -> StreamOperation:
         if self.captured is not None:
             raise LogicError("the event was recorded in a capture: it never ends")
         if self.operation is None:
@@ -194,7 +194,7 @@ class Event:
 class DeviceAllocation:
     """Memory of the device; `int()` is its address."""
 
-    def __init__(self, driver: Machine, nbytes: int) -> None:
+    def __init__(self, driver: SimulatedDevice, nbytes: int) -> None:
         self._driver = driver
         self._address = driver.memory.allocate(nbytes)
 

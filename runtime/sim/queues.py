@@ -23,7 +23,7 @@ POLICIES = ("random", "lazy", "eager")
 LOGGED = 1_000_000
 """Names that the log holds before it drops its older half."""
 
-Clock = dict[int, int]
+VectorClock = dict[int, int]
 
 
 class Bytes(NamedTuple):
@@ -38,7 +38,7 @@ class Bytes(NamedTuple):
 
 
 @dataclass(eq=False)
-class Operation:
+class StreamOperation:
     """Work for a stream. `prepare` runs when it is put there, `run` takes what that returned."""
 
     name: str
@@ -48,11 +48,13 @@ class Operation:
     prepare: Callable[[], Any] = lambda: None
     queue: Queue | None = None
     tick: int = 0
-    clock: Clock = field(default_factory=dict)
-    after: list[Operation] = field(default_factory=list)
+    clock: VectorClock = field(default_factory=dict)
+    after: list[StreamOperation] = field(default_factory=list)
     done: bool = False
 
-    def place(self, queue: Queue, tick: int, after: Iterable[Operation], clock: Clock) -> None:
+    def place(
+        self, queue: Queue, tick: int, after: Iterable[StreamOperation], clock: VectorClock
+    ) -> None:
         """Let it be the queue's operation number `tick`, behind those of `after` and `clock`."""
         self.queue, self.tick, self.after = queue, tick, list(after)
         self.clock = dict(clock)
@@ -60,7 +62,7 @@ class Operation:
             join(self.clock, other.clock)
         self.clock[queue.number] = tick
 
-    def before(self, clock: Clock) -> bool:
+    def before(self, clock: VectorClock) -> bool:
         assert self.queue is not None
         return clock.get(self.queue.number, 0) >= self.tick
 
@@ -70,27 +72,27 @@ class Queue:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.waiting: deque[tuple[Operation, Any]] = deque()
+        self.waiting: deque[tuple[StreamOperation, Any]] = deque()
         self.tick = 0
-        self.last: Operation | None = None
-        self.joined: list[Operation] = []
+        self.last: StreamOperation | None = None
+        self.joined: list[StreamOperation] = []
 
     def __str__(self) -> str:
         return f"stream {self.number}"
 
 
-Entry = tuple[Bytes, bool, Operation]
+Entry = tuple[Bytes, bool, StreamOperation]
 """Bytes, whether they are written, and by whom."""
 
 
 class Accesses:
     """Who touched which bytes, as far as a later operation could be unordered with it."""
 
-    def __init__(self, host: Clock) -> None:
+    def __init__(self, host: VectorClock) -> None:
         self._host = host
         self._touched: dict[int, list[Entry]] = {}
 
-    def add(self, operation: Operation, owner: Callable[[Bytes, str], int]) -> None:
+    def add(self, operation: StreamOperation, owner: Callable[[Bytes, str], int]) -> None:
         """Check an operation against the earlier ones. `owner` says whose bytes they are (the
         start of an allocation, 0 for the host), and refuses those that are nobody's."""
         ranges = [(r, False) for r in operation.reads] + [(w, True) for w in operation.writes]
@@ -112,7 +114,7 @@ class Accesses:
         replaced = inside and (writes or not wrote) and other.before(operation.clock)
         return not replaced and not other.before(self._host)
 
-    def pending(self, start: int) -> Operation | None:
+    def pending(self, start: int) -> StreamOperation | None:
         """An operation that has not run and touches the allocation at `start`."""
         entries = self._touched.get(start, ())
         return next((operation for _, _, operation in entries if not operation.done), None)
@@ -130,7 +132,7 @@ class Scheduler:
         self.random = random.Random(seed)
         self.policy = policy
         self.queues: list[Queue] = []
-        self.host: Clock = {}
+        self.host: VectorClock = {}
         self.accesses = Accesses(self.host)
         self.log: list[str] = []
         """The names of the last operations in the order in which they ran."""
@@ -140,7 +142,7 @@ class Scheduler:
         self.queues.append(Queue(len(self.queues)))
         return self.queues[-1]
 
-    def put(self, queue: Queue, operation: Operation) -> Operation:
+    def put(self, queue: Queue, operation: StreamOperation) -> StreamOperation:
         """Put an operation on a queue. RaceError if it is not ordered with all it must be."""
         last = [queue.last] if queue.last else []
         operation.place(queue, queue.tick + 1, [*last, *queue.joined], self.host)
@@ -149,7 +151,7 @@ class Scheduler:
         queue.waiting.append((operation, operation.prepare()))
         return operation
 
-    def wait(self, operations: Iterable[Operation | None]) -> None:
+    def wait(self, operations: Iterable[StreamOperation | None]) -> None:
         """The host waits for these operations."""
         awaited = [o for o in operations if o is not None]
         needed = _predecessors(awaited)
@@ -169,7 +171,7 @@ class Scheduler:
         for operation in awaited:
             join(self.host, operation.clock)
 
-    def _choose(self, needed: set[Operation]) -> Queue:
+    def _choose(self, needed: set[StreamOperation]) -> Queue:
         ready = [q for q in self.queues if q.waiting and _ready(q.waiting[0][0])]
         assert ready, "operations wait for earlier ones alone"
         if self.policy == "lazy":
@@ -186,20 +188,20 @@ class Scheduler:
             queue.waiting.clear()
 
 
-def join(clock: Clock, other: Clock) -> None:
+def join(clock: VectorClock, other: VectorClock) -> None:
     """Let `clock` be after all that `other` is after."""
     for queue, tick in other.items():
         if clock.get(queue, 0) < tick:
             clock[queue] = tick
 
 
-def _ready(operation: Operation) -> bool:
+def _ready(operation: StreamOperation) -> bool:
     return all(other.done for other in operation.after)
 
 
-def _predecessors(operations: Sequence[Operation]) -> set[Operation]:
+def _predecessors(operations: Sequence[StreamOperation]) -> set[StreamOperation]:
     """The operations and all that must run before them and have not."""
-    found: set[Operation] = set()
+    found: set[StreamOperation] = set()
     stack = list(operations)
     while stack:
         operation = stack.pop()
@@ -210,7 +212,12 @@ def _predecessors(operations: Sequence[Operation]) -> set[Operation]:
 
 
 def _race(
-    old: Bytes, wrote: bool, other: Operation, new: Bytes, writes: bool, operation: Operation
+    old: Bytes,
+    wrote: bool,
+    other: StreamOperation,
+    new: Bytes,
+    writes: bool,
+    operation: StreamOperation,
 ) -> str:
     low, high = max(old.start, new.start), min(old.stop, new.stop)
     name = new.name or old.name or f"{new.start:#x}"

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from graphc.base.target import CPU, kind_of
 from graphc.runtime.compilers import cache
-from graphc.runtime.compilers.shared_objects import PLAYER_SOURCE, Source, build
+from graphc.runtime.compilers.shared_objects import PLAYER_SOURCE, CppSource, build
 from graphc.runtime.tuning.stream_autotuner import cpu_name
 
 SOURCE = PLAYER_SOURCE.parent / "limits.cpp"
 
 
 @dataclass(frozen=True)
-class Limits:
+class DeviceLimits:
     """Floating-point operations and bytes per microsecond; `origin` says where they are from."""
 
     flops: float
@@ -29,25 +29,25 @@ class Limits:
         return least / microseconds if microseconds else 0.0
 
 
-def limits_of(device: str, threads: int) -> Limits:
+def limits_of(device: str, threads: int) -> DeviceLimits:
     """The limits of a device. Those of this machine's CPU are measured for so many threads, in some
     tenths of a second; the best that was ever seen counts, since others may use the machine. Those
     of a GPU are its data sheet's."""
     if kind_of(device) is not CPU:
         rates = kind_of(device).rates
-        return Limits(rates.flops, rates.bytes, "estimated")
+        return DeviceLimits(rates.flops, rates.bytes, "estimated")
     key = cache.choice_key("limits", cpu_name(threads))
     library = _library()
     flops, nbytes = library.graphc_flops(threads) / 1e6, library.graphc_bytes(threads) / 1e6
     best = cache.recalled(key) or (0.0, 0.0)
     found = max(flops, best[0]), max(nbytes, best[1])
     cache.remember(key, found)
-    return Limits(*found, origin="measured")
+    return DeviceLimits(*found, origin="measured")
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    source = Source("limits", SOURCE.read_text(), "the machine's limits", flags=("-pthread",))
+    source = CppSource("limits", SOURCE.read_text(), "the machine's limits", flags=("-pthread",))
     (library,) = build([source], "")
     library.graphc_flops.restype = library.graphc_bytes.restype = ctypes.c_double
     return library

@@ -64,7 +64,7 @@ def measure(plays: Sequence[Play], clock: Callable[[], float]) -> tuple[int, str
 
 
 @dataclass(frozen=True)
-class Layer:
+class TunedNode:
     """A node and the kernels that may compute it, the model's first; behind them those that are a
     `call` of a library, if one takes such calls."""
 
@@ -103,14 +103,14 @@ def tuned(
     takes for it. Only contractions have candidates; with `libraries` some are calls of one. In
     loops, where each iteration's operands lie behind those of the last, those are not asked."""
     lacking: set[str] = set()
-    equal: dict[str, list[Layer]] = {}
+    equal: dict[str, list[TunedNode]] = {}
     for each in (graph, *bodies(graph)):
         for node in (n for n in each.nodes if n.outputs[0].name in kernels):
             call = call_of(node) if libraries and each is graph else None
             if call is not None and not trial.library(call):
                 lacking.add("matrix products" if isinstance(call, Product) else "convolutions")
                 call = None
-            layer = Layer(node, candidates(node, target, looped=each is not graph), call)
+            layer = TunedNode(node, candidates(node, target, looped=each is not graph), call)
             if len(layer.own) > 1 or call is not None:
                 equal.setdefault(layer.key(trial), []).append(layer)
     for kind in sorted(lacking):
@@ -127,7 +127,7 @@ def tuned(
     return chosen
 
 
-def _choice(key: str, layer: Layer, trial: Trial) -> tuple[int, int, str]:
+def _choice(key: str, layer: TunedNode, trial: Trial) -> tuple[int, int, str]:
     """The number of the kernel to take, how many there are, and why: as it was remembered, else by
     measurement."""
     remembered = cache.recalled(key)

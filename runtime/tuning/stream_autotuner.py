@@ -60,14 +60,14 @@ PlanFor = Callable[[int, Mapping[str, float]], Plan]
 """The verified plan of so many streams, by measured microseconds of kernels."""
 
 
-class Player(Protocol):
+class MeasuredProgram(Protocol):
     """What `load` of a device gives."""
 
     def run(self, inputs: Sequence[Array]) -> list[Array]: ...
     def profile(self, inputs: Sequence[Array], repeats: int) -> list[Timing]: ...
 
 
-Load = Callable[[Plan, Mapping[str, StateBuffer]], Player]
+Load = Callable[[Plan, Mapping[str, StateBuffer]], MeasuredProgram]
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,9 @@ class _Trial:
         self.left -= spent
         return spent
 
-    def kernel_times(self, player: Player, inputs: list[Array], call: float) -> dict[str, float]:
+    def kernel_times(
+        self, player: MeasuredProgram, inputs: list[Array], call: float
+    ) -> dict[str, float]:
         """Microseconds of each kernel alone; none if they would take too long."""
         repeats = int(min(10, PROFILE_SHARE * SECONDS / max(call, 1e-9) - 1))
         rows: list[Timing] = []

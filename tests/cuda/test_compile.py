@@ -13,7 +13,7 @@ import graphc
 from graphc import optim
 from graphc.base.errors import CompileError
 from graphc.runtime.cuda import compile as compiling
-from graphc.runtime.cuda.compile import HEADERS, Compiler, compile_cuda, find_compiler
+from graphc.runtime.cuda.compile import HEADERS, CudaCompiler, compile_cuda, find_compiler
 from tests.small_models import MODELS, loss_fn
 from tests.tools import first_quick, need_command, need_cuda_compiler, need_nvcc, need_nvrtc
 
@@ -26,12 +26,12 @@ extern "C" __global__ void twice(const float* x, float* y) {
 
 
 @pytest.fixture
-def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CudaCompiler:
     monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
     return need_cuda_compiler()
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, compiler: Compiler) -> list[Path]:
+def counted(monkeypatch: pytest.MonkeyPatch, compiler: CudaCompiler) -> list[Path]:
     """The files that are compiled from now on."""
     files: list[Path] = []
 
@@ -39,7 +39,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, compiler: Compiler) -> list[Path]:
         files.append(file)
         return compiler.compile(file, options)
 
-    made = Compiler(compiler.command, compiler.version, compiler.options, run)
+    made = CudaCompiler(compiler.command, compiler.version, compiler.options, run)
     monkeypatch.setattr(compiling, "find_compiler", lambda: made)
     return files
 
@@ -65,7 +65,7 @@ def test_a_kernel_that_travels_needs_no_compiler(compiler, monkeypatch, tmp_path
     made = compile_cuda(TEXT, "twice", "sm_90a")
     (file,) = (tmp_path / "cubins").iterdir()
 
-    def none() -> Compiler:
+    def none() -> CudaCompiler:
         raise CompileError("no CUDA compiler")
 
     monkeypatch.setattr(compiling, "find_compiler", none)

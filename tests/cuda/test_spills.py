@@ -15,7 +15,7 @@ from benchmarks.workloads import WORKLOADS
 from graphc import nn, optim, spec
 from graphc.base.config import early_launch
 from graphc.base.errors import CompileError
-from graphc.runtime.cuda.compile import Compiler
+from graphc.runtime.cuda.compile import CudaCompiler
 from graphc.trace import current_builder
 from tests.support.spills import NEEDED
 from tests.tools import first_quick
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(1024, 2) brimming(const float* x, f
 
 
 @pytest.fixture(params=NEEDED)
-def compiler(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+def compiler(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CudaCompiler:
     monkeypatch.setenv("GRAPHC_CACHE_DIR", str(tmp_path))
     return NEEDED[request.param]()
 
@@ -115,7 +115,7 @@ MENDED: dict[str, tuple[Callable[..., Any], str, tuple[tuple[int, ...], ...]]] =
 
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
 @pytest.mark.parametrize("name", MENDED)
-def test_shapes_that_once_spilled_fit_registers(name: str, arch: str, compiler: Compiler):
+def test_shapes_that_once_spilled_fit_registers(name: str, arch: str, compiler: CudaCompiler):
     function, precision, shapes = MENDED[name]
     options: dict[str, Any] = {"device": "cuda", "streams": 1, "precision": precision}
     program = graphc.compile(function, *map(spec, shapes), **options)
@@ -125,7 +125,7 @@ def test_shapes_that_once_spilled_fit_registers(name: str, arch: str, compiler: 
 
 
 @pytest.mark.parametrize("arch", first_quick(1, ["sm_90a", "sm_80"]))
-def test_tiles_of_narrow_columns_fit_registers(arch: str, compiler: Compiler):
+def test_tiles_of_narrow_columns_fit_registers(arch: str, compiler: CudaCompiler):
     def product(x, w, bias):
         return x @ graphc.astype(w, "float32").T + graphc.astype(bias, "float32")
 
@@ -145,7 +145,7 @@ def test_large_blocks_of_which_there_are_few_have_a_multiprocessor_each():
     assert any("__launch_bounds__(512)" in text for text in rows.kernels.values())
 
 
-def test_what_counts_batches_beside_large_updates_fits_registers(compiler: Compiler):
+def test_what_counts_batches_beside_large_updates_fits_registers(compiler: CudaCompiler):
     """One part of the launch reads a counter of each normalisation."""
 
     class Counted(nn.Module):
@@ -165,7 +165,7 @@ def test_what_counts_batches_beside_large_updates_fits_registers(compiler: Compi
     assert spills(dict(usages(update, compiler, "sm_80"))) == [] and len(update) == 1
 
 
-def test_a_kernel_that_spills_is_found_under_its_own_names(compiler: Compiler):
+def test_a_kernel_that_spills_is_found_under_its_own_names(compiler: CudaCompiler):
     found = dict(usages({"much": TOO_MANY}, compiler, "sm_90a"))
     (spill,) = spills(found)
     assert (spill.kernel, spill.symbol, spill.usage.registers) == ("much", "brimming", 32)
@@ -173,7 +173,7 @@ def test_a_kernel_that_spills_is_found_under_its_own_names(compiler: Compiler):
     assert spill.usage.spilled >= 64
 
 
-def test_the_command_lists_what_spills_and_fails(compiler: Compiler, monkeypatch, capsys):
+def test_the_command_lists_what_spills_and_fails(compiler: CudaCompiler, monkeypatch, capsys):
     made = {"much": TOO_MANY, "again": TOO_MANY.replace("brimming", "crammed")}
     monkeypatch.setattr(command, "texts", lambda workload, settings: made)
     name = "nvrtc" if compiler.command == ("nvrtc",) else "nvcc"
@@ -186,7 +186,7 @@ def test_the_command_lists_what_spills_and_fails(compiler: Compiler, monkeypatch
     assert spill.startswith("  brimming: ") and end == "1 spill"
 
 
-def test_the_command_ends_well_where_nothing_spills(compiler: Compiler, monkeypatch, capsys):
+def test_the_command_ends_well_where_nothing_spills(compiler: CudaCompiler, monkeypatch, capsys):
     made = {"few": TOO_MANY.replace("64", "4")}
     monkeypatch.setattr(command, "texts", lambda workload, settings: made)
     name = "nvrtc" if compiler.command == ("nvrtc",) else "nvcc"
@@ -214,7 +214,7 @@ def test_joined_launches_are_compiled_too():
     assert [name for name in made if name.endswith("_joined")]
 
 
-def test_launches_that_begin_early_are_compiled_as_such(compiler: Compiler, monkeypatch):
+def test_launches_that_begin_early_are_compiled_as_such(compiler: CudaCompiler, monkeypatch):
     made = texts(WORKLOADS["mlp-small-b20"], SETTINGS["tf32"])
     monkeypatch.setattr(command, "texts", lambda workload, settings: dict([*made.items()][:1]))
     name = "nvrtc" if compiler.command == ("nvrtc",) else "nvcc"
@@ -236,7 +236,7 @@ def test_an_unknown_word_is_an_error_that_lists_those_that_are_there(option: str
     assert str(ended.value) == f"{option}: expected some of {', '.join(known)}, got 'gpt5'"
 
 
-def test_a_text_that_does_not_compile_is_an_error_that_names_the_kernel(compiler: Compiler):
+def test_a_text_that_does_not_compile_is_an_error_that_names_the_kernel(compiler: CudaCompiler):
     with pytest.raises(CompileError, match=r"^kernel kernel \(much\) does not compile: "):
         list(usages({"much": TOO_MANY.replace("float plenty", "floats plenty")}, compiler, "sm_80"))
 

@@ -18,7 +18,7 @@ from graphc.base.errors import GraphError
 from graphc.inspect.profile import Profile, ProfileRow, gradients_of
 from graphc.inspect.trace_events import Span
 from graphc.runtime.plan.plan import Launch, Record
-from graphc.runtime.tuning.device_limits import Limits, limits_of
+from graphc.runtime.tuning.device_limits import DeviceLimits, limits_of
 from tests.small_models import MODELS, loss_fn
 
 
@@ -113,8 +113,8 @@ def test_limits_are_measured_and_shares_are_of_the_nearer_one() -> None:
     again = limits_of("cpu", 1)
     assert again.flops >= limits.flops and again.bytes >= limits.bytes
     assert limits_of("cuda", 1).origin == "estimated"
-    assert Limits(100.0, 10.0, "").share(500, 20, 10.0) == 0.5
-    assert Limits(100.0, 10.0, "").share(50, 20, 10.0) == 0.2
+    assert DeviceLimits(100.0, 10.0, "").share(500, 20, 10.0) == 0.5
+    assert DeviceLimits(100.0, 10.0, "").share(50, 20, 10.0) == 0.2
 
 
 def test_a_trace_has_a_bar_per_launch_and_an_arrow_per_wait(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphc.ir import Layout, Type
-from graphc.kernels.program.access import Domain, Place, memory_access, place_of
+from graphc.kernels.program.access import AffineIndex, Domain, compose_index, memory_access
 from graphc.ops.base import Affine
 
 
@@ -22,8 +22,8 @@ def test_one_sample_is_read_across_the_blocks_of_lanes(sample: int) -> None:
 
 def test_an_index_of_places_that_are_quotients_is_one_quotient() -> None:
     """2 * (i + 1) / 4 - 3 * (2 * j + 5) / 6 + 7, as one division by 12."""
-    i, j = Place((1, 0), 1, 4), Place((0, 2), 5, 6)
-    place = place_of(Affine((2, -3), 7), (i, j), 2)
+    i, j = AffineIndex((1, 0), 1, 4), AffineIndex((0, 2), 5, 6)
+    place = compose_index(Affine((2, -3), 7), (i, j), 2)
     for at in ((0, 0), (3, 1), (5, 8)):
         over = sum(c * x for c, x in zip(place.coefficients, at, strict=True)) + place.offset
         wanted = 2 * (at[0] + 1) / 4 - 3 * (2 * at[1] + 5) / 6 + 7
@@ -31,5 +31,5 @@ def test_an_index_of_places_that_are_quotients_is_one_quotient() -> None:
 
 
 def test_a_place_that_is_not_used_divides_nothing() -> None:
-    plain, quotient = Place((1,), 2), Place((1,), 0, 3)
-    assert place_of(Affine((5, 0), 1), (plain, quotient), 1) == Place((5,), 11)
+    plain, quotient = AffineIndex((1,), 2), AffineIndex((1,), 0, 3)
+    assert compose_index(Affine((5, 0), 1), (plain, quotient), 1) == AffineIndex((5,), 11)

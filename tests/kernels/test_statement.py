@@ -3,19 +3,19 @@
 import graphc
 from graphc.ir import Type
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.inplace import inplace_pairs
-from graphc.kernels.program.parts import Part, grouped, make_part
+from graphc.kernels.program.parts import PointwiseNest, group_outputs, make_pointwise_nest
 from tests.kernels.harness import traced
 
 VECTOR, MATRIX = Type((6,), "f32"), Type((4, 6), "f32")
 
 
-def part_of(fn, *inputs: Type) -> Part:
+def part_of(fn, *inputs: Type) -> PointwiseNest:
     body = traced("part", fn, inputs).op.body
-    (outputs,) = grouped(body)
+    (outputs,) = group_outputs(body)
     domain = Domain(body.outputs[0].type.shape, len(body.outputs[0].type.shape) - 1, 4)
-    return make_part(body, outputs, domain, Names().pointers(body))
+    return make_pointwise_nest(body, outputs, domain, Identifiers().pointers(body))
 
 
 def test_a_program_names_its_memory_and_its_indices():
@@ -41,11 +41,13 @@ def test_parts_that_swap_operands_or_compute_otherwise_are_not_alike():
 def test_an_output_lies_in_an_input_that_is_read_where_it_is_written():
     def pairs(fn, *inputs: Type):
         body = traced("part", fn, inputs).op.body
-        part = make_part(body, body.outputs, Domain(body.outputs[0].type.shape), pointers(body))
+        part = make_pointwise_nest(
+            body, body.outputs, Domain(body.outputs[0].type.shape), pointers(body)
+        )
         return inplace_pairs(body, [part.program], part.pointers)
 
     def pointers(body):
-        return Names().pointers(body)
+        return Identifiers().pointers(body)
 
     assert pairs(lambda x: graphc.exp(x), MATRIX) == ((0, 0),)
     assert pairs(lambda x: x + graphc.flip(x, 0), MATRIX) == ()

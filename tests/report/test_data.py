@@ -16,7 +16,7 @@ from graphc.report.sources import source_files
 from graphc.report.stages import body_of, phase
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Record, Wait, all_steps
 from graphc.runtime.plan.unroll import unrolled
-from graphc.runtime.tuning.device_limits import Limits
+from graphc.runtime.tuning.device_limits import DeviceLimits
 from graphc.text import graph_text
 from tests.report.programs import training
 
@@ -264,7 +264,7 @@ def test_a_name_that_two_files_have_is_left_out(tmp_path, monkeypatch: pytest.Mo
 def profile(times: dict[str, float], step: float = 0.0, spans: tuple[Span, ...] = ()) -> Profile:
     """Of two calls in which each kernel took so many microseconds."""
     rows = tuple(ProfileRow(name, "", 2, 2 * t, 0, 0) for name, t in times.items())
-    return Profile("p", 2, rows, step, Limits(300e3, 20e3, "measured"), spans)
+    return Profile("p", 2, rows, step, DeviceLimits(300e3, 20e3, "measured"), spans)
 
 
 def plan_of(program: object) -> Plan:

@@ -14,9 +14,9 @@ import numpy as np
 
 from graphc.ir import Graph, Node
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.runtime.compilers.shared_objects import Source, build
+from graphc.runtime.compilers.shared_objects import CppSource, build
 from graphc.runtime.sim import Simulator
-from graphc.runtime.sim.queues import Bytes, Operation
+from graphc.runtime.sim.queues import Bytes, StreamOperation
 from tests.support.played_plans import mixed, seed_of
 
 CHUNKS = 3
@@ -88,7 +88,7 @@ class Spec(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL:
-    (built,) = build([Source("generic_kernels", TEXT, "a test")], "")
+    (built,) = build([CppSource("generic_kernels", TEXT, "a test")], "")
     built.generic_function.restype = built.generic_specs.restype = ctypes.c_void_p
     return built
 
@@ -185,7 +185,7 @@ class GenericFunction:
 
         read, written = (tuple(Bytes(*r) for r in places) for places in (reads, writes))
         touched = (*written, *(Bytes(*r) for r in garbage))
-        self.driver.put(stream, Operation(self.name, run, read, touched))
+        self.driver.put(stream, StreamOperation(self.name, run, read, touched))
 
 
 def _nodes(graph: Graph) -> list[Node]:

@@ -20,7 +20,7 @@ from graphc.kernels.cuda.recurrent.row_tile import RowTile, row_tile
 from graphc.kernels.cuda.shared.block_partition import owned
 from graphc.program import Program
 from graphc.runtime.cuda.compile import compile_cuda
-from graphc.runtime.plan.plan import Joined, Launch, Loop, Part, Plan, Repeat
+from graphc.runtime.plan.plan import JoinedLaunch, Launch, LaunchPart, Loop, Plan, RepeatedParts
 from graphc.runtime.planner.joined import join_launches
 from graphc.runtime.planner.joined.join_launches import joined
 from graphc.runtime.sim import LaunchError
@@ -74,14 +74,14 @@ def plan() -> Plan:
     return found
 
 
-def loops(run: Joined) -> list[Repeat]:
-    return [part for part in run.parts if isinstance(part, Repeat)]
+def loops(run: JoinedLaunch) -> list[RepeatedParts]:
+    return [part for part in run.parts if isinstance(part, RepeatedParts)]
 
 
-def changed(plan: Plan, change: Callable[[Repeat], Repeat]) -> Plan:
+def changed(plan: Plan, change: Callable[[RepeatedParts], RepeatedParts]) -> Plan:
     """`plan` with loops of its joined launch that are another's."""
     (run,) = plan.joined
-    parts = tuple(change(p) if isinstance(p, Repeat) else p for p in run.parts)
+    parts = tuple(change(p) if isinstance(p, RepeatedParts) else p for p in run.parts)
     return replace(plan, joined=(replace(run, parts=parts),))
 
 
@@ -91,7 +91,7 @@ def test_no_block_waits_for_another_within_loops(plan: Plan) -> None:
     assert (len(forward.parts), len(backward.parts)) == (1, 2)
     for loop in (forward, backward):
         assert loop.waits
-        assert all(isinstance(p, Part) and p.own and not p.waits for p in loop.parts)
+        assert all(isinstance(p, LaunchPart) and p.own and not p.waits for p in loop.parts)
     plan.verify()
 
 
@@ -102,7 +102,7 @@ def test_all_wait_before_such_a_loop(plan: Plan) -> None:
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_parts_that_other_blocks_play_must_wait(plan: Plan, which: int) -> None:
-    def apart(loop: Repeat) -> Repeat:
+    def apart(loop: RepeatedParts) -> RepeatedParts:
         own = tuple(replace(p, own=n != which) for n, p in enumerate(loop.parts))
         return replace(loop, parts=own)
 
@@ -159,7 +159,7 @@ def test_a_race_is_found(lacks: str, joins: pytest.MonkeyPatch) -> None:
     """Without the barrier of a block's threads, or where another block plays some iterations; or
     where rows in shared memory are read before they are there."""
     joins.setenv("GRAPHC_CHECK", "race")
-    whole, loop = text._Lines.part, text.loop_text
+    whole, loop = text._JoinedText.part, text.loop_text
     if lacks in ("barrier", "place"):
         joins.setattr(join_launches, "staged_rows", lambda *_: None)
     if lacks == "near":
@@ -174,7 +174,7 @@ def test_a_race_is_found(lacks: str, joins: pytest.MonkeyPatch) -> None:
             return [line for line in lines if line != "__syncthreads();"]
         return [line.replace("(0, dynamic_shared", "(t0, dynamic_shared") for line in lines]
 
-    joins.setattr(text._Lines, "part", part)
+    joins.setattr(text._JoinedText, "part", part)
     x = np.random.default_rng(0).integers(-9, 9, (8, BATCH, WIDTH)).astype(np.float32)
     turns = graphc.compile(turning, graphc.spec(x.shape), device="sim", streams=1)
     assert turns.plan is not None and any(p.waits for run in turns.plan.joined for p in loops(run))

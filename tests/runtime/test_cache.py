@@ -11,7 +11,7 @@ import pytest
 from graphc.base.errors import CompileError
 from graphc.cli import main
 from graphc.runtime.compilers import cache, compiler, shared_objects
-from graphc.runtime.compilers.shared_objects import Source
+from graphc.runtime.compilers.shared_objects import CppSource
 from graphc.runtime.compilers.translation_units import build_kernels
 from tests.runtime.compiling import calls, objects, own_cache
 from tests.runtime.handmade import kernel
@@ -30,7 +30,7 @@ def test_folders_and_files_are_their_users_alone_whatever_the_umask(folder: Path
     try:
         build_kernels({"answer": ANSWER})
         shared_objects.build(
-            [Source("one", 'extern "C" int one() { return 1; }', "a test")], "headers"
+            [CppSource("one", 'extern "C" int one() { return 1; }', "a test")], "headers"
         )
     finally:
         os.umask(before)
@@ -121,9 +121,9 @@ def test_an_object_of_another_kernel_is_built_again(
 
 
 def test_an_object_of_another_source_is_built_again(folder: Path, tmp_path: Path) -> None:
-    def source(number: int) -> Source:
+    def source(number: int) -> CppSource:
         text = f'extern "C" int one{number}() {{ return {number}; }}'
-        return Source(f"one{number}", text, "a test")
+        return CppSource(f"one{number}", text, "a test")
 
     first = shared_objects.build_object(source(1), "headers", "cpu")
     second = shared_objects.build_object(source(2), "headers", "cpu")
@@ -227,7 +227,7 @@ def test_the_words_of_cxx_are_part_of_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = os.environ["CXX"]
-    flagged = Source("one", 'extern "C" int one() { return ANSWER; }', "a test")
+    flagged = CppSource("one", 'extern "C" int one() { return ANSWER; }', "a test")
     for number in (41, 42, 41):
         monkeypatch.setenv("CXX", f"{compiler} -DANSWER={number}")
         (library,) = shared_objects.build([flagged], "headers")

@@ -9,7 +9,14 @@ import pytest
 
 from graphc.base.target import KINDS
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.runtime.planner.concurrency import Clock, Demand, Machine, makespan, slowdown, spent
+from graphc.runtime.planner.concurrency import (
+    Demand,
+    DeviceModel,
+    OverlapSimulation,
+    makespan,
+    slowdown,
+    spent,
+)
 
 FULL, HALF = Demand(100.0), Demand(100.0, 0.5)
 
@@ -56,7 +63,7 @@ def test_an_event_of_another_stream_takes_its_time() -> None:
 def test_chunks_fill_workers_but_for_the_last_round(
     chunks: int, workers: int, places: float, parts: float
 ) -> None:
-    demand = Machine("cpu", workers).kernel(kernel(10**8, chunks=chunks))
+    demand = DeviceModel("cpu", workers).kernel(kernel(10**8, chunks=chunks))
     assert demand.places == places
     rates = KINDS["cpu"].rates
     assert demand.microseconds == pytest.approx(rates.launch + 10**8 / rates.flops / parts)
@@ -69,20 +76,20 @@ def test_chunks_fill_workers_but_for_the_last_round(
 def test_blocks_fill_multiprocessors_but_for_the_last_round(
     blocks: int, threads: int, places: float
 ) -> None:
-    demand = Machine("cuda").kernel(gpu_kernel(blocks, threads=threads))
+    demand = DeviceModel("cuda").kernel(gpu_kernel(blocks, threads=threads))
     assert demand.places == pytest.approx(places)
     rates = KINDS["cuda"].rates
     assert demand.microseconds == pytest.approx(rates.launch + 10**9 / rates.flops / places)
 
 
 def test_each_launch_of_a_kernel_costs_one() -> None:
-    one, two = (Machine("cuda").kernel(gpu_kernel(*grids)) for grids in ((132,), (132, 1)))
+    one, two = (DeviceModel("cuda").kernel(gpu_kernel(*grids)) for grids in ((132,), (132, 1)))
     assert two.microseconds == pytest.approx(one.microseconds + KINDS["cuda"].rates.launch)
 
 
 def test_two_cores_use_up_the_rate_of_memory() -> None:
     few, many = (
-        Machine("cpu", 8).kernel(kernel(nbytes=4 * 10**9, chunks=chunks)) for chunks in (1, 8)
+        DeviceModel("cpu", 8).kernel(kernel(nbytes=4 * 10**9, chunks=chunks)) for chunks in (1, 8)
     )
     rates = KINDS["cpu"].rates
     assert few.microseconds == pytest.approx(rates.launch + 4 * 10**9 / rates.bytes)
@@ -92,7 +99,7 @@ def test_two_cores_use_up_the_rate_of_memory() -> None:
 
 
 def test_a_measured_time_takes_the_place_of_the_estimate() -> None:
-    demand = Machine("cpu", 2, {"k": 42.0}).kernel(kernel(10**8))
+    demand = DeviceModel("cpu", 2, {"k": 42.0}).kernel(kernel(10**8))
     assert (demand.microseconds, demand.places) == (42.0, 0.5)
 
 
@@ -133,7 +140,7 @@ def stepped(
 def test_time_spent_is_that_of_the_clock(seed: int) -> None:
     dice = random.Random(seed)
     demands = [Demand(dice.uniform(1, 9), dice.random(), dice.random()) for _ in range(5)]
-    clock = Clock(demands)
+    clock = OverlapSimulation(demands)
     for i in range(5):
         clock.start(i)
     shortest = min(d.microseconds for d in demands)

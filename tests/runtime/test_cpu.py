@@ -116,7 +116,7 @@ def test_an_empty_value_does_not_hide_its_neighbour():
 
 
 def test_the_arena_grows_to_the_largest_program(monkeypatch):
-    monkeypatch.setattr(cpu, "ARENA", cpu.Arena())
+    monkeypatch.setattr(cpu, "ARENA", cpu.HostArena())
     x, y = binding("io", "x", 0, VECTOR), binding("io", "y", N * 4, VECTOR)
     executables = []
     for start in (0, 1 << 20):
@@ -131,7 +131,7 @@ def test_the_arena_grows_to_the_largest_program(monkeypatch):
 
 
 def test_an_arena_too_large_for_the_machine_is_an_error(monkeypatch):
-    monkeypatch.setattr(cpu, "ARENA", cpu.Arena())
+    monkeypatch.setattr(cpu, "ARENA", cpu.HostArena())
     place = Range("work", 1 << 60, (1 << 60) + N * 4)
     x, y = binding("io", "x", 0, VECTOR), binding("io", "y", N * 4, VECTOR)
     steps = [launch(SCALE, [x.place], [place]), launch(SCALE, [place], [y.place])]
@@ -159,9 +159,9 @@ def test_every_worker_computes_in_the_programs_mode_and_the_caller_keeps_its_own
     monkeypatch.setenv("GRAPHC_DENORMALS", denormals)
     import ctypes
 
-    from graphc.runtime.compilers.shared_objects import Source, build
+    from graphc.runtime.compilers.shared_objects import CppSource, build
 
-    (library,) = build([Source("mode", MODE, "a test")], "")
+    (library,) = build([CppSource("mode", MODE, "a test")], "")
     library.get_mode.restype = ctypes.c_uint
     modes = kernel(
         "modes",

@@ -14,7 +14,15 @@ import pytest
 import graphc
 from graphc.base import target
 from graphc.base.errors import PlanError
-from graphc.runtime.plan.plan import Launch, Loop, Part, Plan, Record, Repeat, all_steps
+from graphc.runtime.plan.plan import (
+    Launch,
+    LaunchPart,
+    Loop,
+    Plan,
+    Record,
+    RepeatedParts,
+    all_steps,
+)
 from graphc.runtime.planner.joined.join_launches import joined
 from graphc.runtime.proof.joined_proof import check_joined
 from graphc.runtime.sim import LaunchError
@@ -134,7 +142,7 @@ def test_parts_in_another_order_are_refused() -> None:
         replace(plan, joined=(short,)).verify()
     plan = plan_of("LSTM")
     (run,) = plan.joined
-    loop = next(n for n, part in enumerate(run.parts) if isinstance(part, Repeat))
+    loop = next(n for n, part in enumerate(run.parts) if isinstance(part, RepeatedParts))
     found = [*run.parts]
     found[loop : loop + 2] = found[loop + 1], found[loop]
     with pytest.raises(PlanError, match="does not play its steps in their order"):
@@ -145,10 +153,10 @@ def test_parts_share_a_wait_that_several_need() -> None:
     """Second launches come behind one wait, where first ones need none of each other."""
     plan = plan_of("LSTM that draws")
     (run,) = plan.joined
-    keys = [(p.step, p.launch) for p in run.parts if isinstance(p, Part)]
+    keys = [(p.step, p.launch) for p in run.parts if isinstance(p, LaunchPart)]
     assert keys != sorted(keys)
     plan.verify()
-    second = [p for p in run.parts if isinstance(p, Part) and p.launch]
+    second = [p for p in run.parts if isinstance(p, LaunchPart) and p.launch]
     assert 0 < sum(p.waits for p in second) < len(second)
 
 
@@ -172,7 +180,7 @@ def test_a_wait_that_the_text_lacks_is_a_race(joins: pytest.MonkeyPatch) -> None
     joins.setenv("GRAPHC_CHECK", "race")
     from graphc.kernels.cuda.joined import joined_launch as text
 
-    whole = text._Lines.part
+    whole = text._JoinedText.part
 
     def part(self: Any, part: Any, depth: int) -> list[str]:
         lines = whole(self, part, depth)
@@ -180,7 +188,7 @@ def test_a_wait_that_the_text_lacks_is_a_race(joins: pytest.MonkeyPatch) -> None
             lines[0] = "__syncthreads();"
         return lines
 
-    joins.setattr(text._Lines, "part", part)
+    joins.setattr(text._JoinedText, "part", part)
     train, _ = step_of("LSTM", "sim")
     x = np.zeros((STEPS, BATCH, 6), np.float32)
     with pytest.raises(LaunchError, match="with no barrier between"):

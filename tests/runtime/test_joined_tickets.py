@@ -20,7 +20,16 @@ from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.program.kernel import Kernel
 from graphc.passes.fuse import rows
 from graphc.program import Program
-from graphc.runtime.plan.plan import Copy, Launch, Loop, Part, Plan, Repeat, Step, all_steps
+from graphc.runtime.plan.plan import (
+    Copy,
+    Launch,
+    LaunchPart,
+    Loop,
+    Plan,
+    RepeatedParts,
+    Step,
+    all_steps,
+)
 from tests.support.cuda_clusters import take
 from tests.support.join_launches import joins, step_of, waiting, without
 from tests.tools import first_quick, need_command
@@ -84,12 +93,12 @@ def waits(plan: Plan) -> int:
     """How often all blocks of its joined launches wait for each other."""
     steps = all_steps(plan.steps)
 
-    def count(parts: Sequence[Part | Repeat]) -> int:
+    def count(parts: Sequence[LaunchPart | RepeatedParts]) -> int:
         found = 0
         for part in parts:
             step = steps[part.step]
             found += part.waits
-            if isinstance(part, Repeat) and isinstance(step, Loop):
+            if isinstance(part, RepeatedParts) and isinstance(step, Loop):
                 found += step.count * count(part.parts)
         return found
 

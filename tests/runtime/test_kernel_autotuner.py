@@ -14,7 +14,7 @@ from graphc import nn, optim
 from graphc.base import target
 from graphc.runtime.cuda import Device, find_device, trial
 from graphc.runtime.cuda.trial import CudaTrial
-from graphc.runtime.plan.plan import Part, Repeat
+from graphc.runtime.plan.plan import LaunchPart, RepeatedParts
 from graphc.runtime.sim import Simulator
 from graphc.runtime.tuning import kernel_autotuner
 from graphc.runtime.tuning.kernel_autotuner import measure
@@ -203,8 +203,8 @@ def test_products_in_loops_keep_blocks_that_own_rows(monkeypatch: pytest.MonkeyP
     step = graphc.compile(fit, cells, *specs, update=optim.SGD(lr=0.1), device="sim", tune=True)
     assert seen and step.plan is not None
     (run,) = step.plan.joined
-    parts = [p for loop in run.parts if isinstance(loop, Repeat) for p in loop.parts]
-    assert len(parts) == 3 and all(isinstance(p, Part) and p.own for p in parts)
+    parts = [p for loop in run.parts if isinstance(loop, RepeatedParts) for p in loop.parts]
+    assert len(parts) == 3 and all(isinstance(p, LaunchPart) and p.own for p in parts)
 
 
 def test_libraries_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

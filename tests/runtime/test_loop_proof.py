@@ -11,10 +11,10 @@ import pytest
 
 from graphc.base.errors import PlanError
 from graphc.runtime.plan.plan import (
-    Carry,
     Copy,
     Launch,
     Loop,
+    LoopCarry,
     Move,
     Plan,
     Range,
@@ -215,7 +215,7 @@ def stacked(*steps: Step) -> Plan:
     """As `looped`, with each old h kept: the carry lies in its stack, which is one entry longer."""
     made = looped(
         *steps,
-        carries=(Carry("old", "new", FIRST, END),),
+        carries=(LoopCarry("old", "new", FIRST, END),),
         stacks=(Stack("out", OUT), Stack("old", HISTORY)),
         writes=(replace(HISTORY, stop=320, value="slots"), HISTORY, END, OUT),
     )
@@ -278,7 +278,8 @@ REFUSED = {
         "its step 1 (s0 launch show) writes out=io+320..384, which the loop does not",
     ),
     "last carry elsewhere": (
-        looped(CELL, SHOW, carries=(Carry("old", "new", FIRST, replace(LAST, start=64, stop=128)),),
+        looped(CELL, SHOW,
+               carries=(LoopCarry("old", "new", FIRST, replace(LAST, start=64, stop=128)),),
                writes=(SLOTS, replace(LAST, start=64, stop=128), OUT)),
         "last=work+64..128 does not hold the last %new",
     ),

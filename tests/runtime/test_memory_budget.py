@@ -19,11 +19,11 @@ from graphc.runtime.cpu.executable import CpuExecutable
 from graphc.runtime.memory_budget import MemoryBudget, leanest
 from graphc.runtime.memory_limit import plan_within
 from graphc.runtime.plan.plan import Plan
-from graphc.runtime.planner.concurrency import Machine
+from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.graph_tasks import make_tasks
 from graphc.runtime.planner.planner import make_plan
 from graphc.runtime.planner.rematerialize.choose import repeat_within
-from graphc.runtime.planner.rematerialize.sequence import Repeater, serial
+from graphc.runtime.planner.rematerialize.sequence import Rematerializer, serial
 from tests.runtime.random_graphs import (
     add_updates,
     kernel_node,
@@ -45,7 +45,7 @@ def plan_of(graph: Graph, kernels: Mapping[str, Kernel]) -> Plan:
 
 
 def leaner(graph: Graph, kernels: Mapping[str, Kernel]) -> MemoryBudget:
-    return MemoryBudget(graph, kernels, Machine("cpu"), plan_of)
+    return MemoryBudget(graph, kernels, DeviceModel("cpu"), plan_of)
 
 
 def kernels_again(graph: Graph, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
@@ -143,7 +143,7 @@ def test_cost_is_near_the_least_of_all_choices(layers: int, wide: int) -> None:
     base = serial(tasks, range(len(tasks.tasks)))
     repeatable = {i: frozenset[int]() for i in range(len(tasks.tasks) - 1)}
     times = [10.0 + i % 3 for i in range(len(tasks.tasks))]
-    repeater = Repeater(base, repeatable)
+    repeater = Rematerializer(base, repeatable)
     waiting = [v for v in repeater.values if repeater.waits(v) or v < layers]
     choices = chain.from_iterable(combinations(waiting, n) for n in range(len(waiting) + 1))
     every = [repeater.repeat(frozenset(choice)) for choice in choices]
@@ -169,8 +169,8 @@ def test_results_are_kept_where_state_has_changed_before_they_are_read_again() -
     tasks = make_tasks(graph, kernels)
     base, value = serial(tasks, range(len(tasks.tasks))), tasks.tasks[0].writes[0].buffer
     (state,) = (a.buffer for _, a in tasks.state)
-    assert any(s.again for s in Repeater(base, {0: frozenset()}).repeat({value}).steps)
-    assert Repeater(base, {0: frozenset({state})}).repeat({value}) == base
+    assert any(s.again for s in Rematerializer(base, {0: frozenset()}).repeat({value}).steps)
+    assert Rematerializer(base, {0: frozenset({state})}).repeat({value}) == base
     assert leaner(graph, kernels).within(1)[0] == graph
 
 

@@ -21,7 +21,7 @@ from graphc.kernels.cuda.recurrent import persistent_tile as tiles
 from graphc.kernels.cuda.recurrent.persistent_tile import persistent_tile
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.program import Program
-from graphc.runtime.plan.plan import Part, Plan, Repeat
+from graphc.runtime.plan.plan import LaunchPart, Plan, RepeatedParts
 from graphc.runtime.planner.joined.join_launches import joined
 from graphc.runtime.sim import LaunchError
 from tests.kernels.cuda_harness import KERNELS
@@ -53,13 +53,13 @@ def step_of(
     return graphc.compile(loss_of, model, *specs, device=device, **options), model
 
 
-def loops(plan: Plan | None) -> list[Repeat]:
+def loops(plan: Plan | None) -> list[RepeatedParts]:
     assert plan is not None
-    return [part for run in plan.joined for part in run.parts if isinstance(part, Repeat)]
+    return [part for run in plan.joined for part in run.parts if isinstance(part, RepeatedParts)]
 
 
-def waits(loop: Repeat) -> list[bool]:
-    return [part.waits for part in loop.parts if isinstance(part, Part)]
+def waits(loop: RepeatedParts) -> list[bool]:
+    return [part.waits for part in loop.parts if isinstance(part, LaunchPart)]
 
 
 @pytest.fixture
@@ -89,9 +89,9 @@ def test_all_blocks_wait_once_in_an_iteration(plan: Plan) -> None:
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_no_wait_is_redundant(plan: Plan, which: int) -> None:
-    run = [r for r in plan.joined if isinstance(r.parts[0], Repeat)][which]
+    run = [r for r in plan.joined if isinstance(r.parts[0], RepeatedParts)][which]
     (loop,) = run.parts
-    assert isinstance(loop, Repeat)
+    assert isinstance(loop, RepeatedParts)
     less = replace(loop, parts=tuple(replace(p, waits=False) for p in loop.parts))
     runs = tuple(replace(r, parts=(less,)) if r is run else r for r in plan.joined)
     with pytest.raises(PlanError, match="no block waits between"):
@@ -117,7 +117,7 @@ def test_what_blocks_do_not_own_makes_all_wait(plan: Plan, lacks: str) -> None:
 
 def test_partial_sums_take_turns(plan: Plan) -> None:
     """In one place the next iteration's would be written while others still read the last one's."""
-    (step,) = (s for s in loops(plan)[1].parts if isinstance(s, Part) and s.waits)
+    (step,) = (s for s in loops(plan)[1].parts if isinstance(s, LaunchPart) and s.waits)
     launch = next(s for loop in plan.steps for s in getattr(loop, "steps", ())
                   if plan.kernels[s.kernel].double_buffered)  # fmt: skip
     assert step.launch == 1 and [m.period for m in launch.writes[-1].moves] == [2]
@@ -195,12 +195,12 @@ def test_products_of_whole_numbers_are_exact(
 
 def test_a_race_is_found(joins: pytest.MonkeyPatch) -> None:
     joins.setenv("GRAPHC_CHECK", "race")
-    whole = text._Lines.part
+    whole = text._JoinedText.part
 
     def part(self: Any, part: Any, depth: int) -> list[str]:
         return [x for x in whole(self, part, depth) if not (depth and x.startswith("grid_barrier"))]
 
-    joins.setattr(text._Lines, "part", part)
+    joins.setattr(text._JoinedText, "part", part)
     train, _ = step_of("LSTM", "sim", 32, 36)
     x = np.zeros((STEPS, 32, 36), np.float32)
     with pytest.raises(LaunchError, match="with no barrier between"):
@@ -259,7 +259,7 @@ def test_nvcc_spills_nothing(arch: str, tmp_path: Path) -> None:
     compiler = need_command("nvcc")
     plan = step_of("LSTM", "cuda", 64, 512)[0].plan
     assert plan is not None
-    runs = [r for r in plan.joined if isinstance(r.parts[0], Repeat)]
+    runs = [r for r in plan.joined if isinstance(r.parts[0], RepeatedParts)]
     assert len(runs) == 2
     for run in runs:
         file = tmp_path / "joined.cu"

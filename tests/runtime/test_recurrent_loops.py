@@ -14,7 +14,7 @@ from graphc.base import target
 from graphc.ops.pointwise.bf16 import nearest_bf16
 from graphc.ops.pointwise.tf32 import nearest_tf32
 from graphc.runtime.cuda.compile import compile_cuda
-from graphc.runtime.plan.plan import Launch, Plan, Repeat
+from graphc.runtime.plan.plan import Launch, Plan, RepeatedParts
 from graphc.runtime.plan.unroll import unrolled
 from tests.support.recurrent_loops import CELLS, step_of
 from tests.tools import first_quick, need_nvrtc
@@ -30,8 +30,8 @@ def nodes_of(plan: Plan) -> int:
     return sum(launches) + len(plan.joined)
 
 
-def loops(plan: Plan) -> list[Repeat]:
-    return [part for run in plan.joined for part in run.parts if isinstance(part, Repeat)]
+def loops(plan: Plan) -> list[RepeatedParts]:
+    return [part for run in plan.joined for part in run.parts if isinstance(part, RepeatedParts)]
 
 
 NODES = {

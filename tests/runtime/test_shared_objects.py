@@ -10,20 +10,20 @@ import pytest
 
 from graphc.base.errors import CompileError
 from graphc.runtime.compilers import shared_objects
-from graphc.runtime.compilers.shared_objects import Source, cpu_target
+from graphc.runtime.compilers.shared_objects import CppSource, cpu_target
 from tests.runtime.compiling import calls, objects, own_cache
 
 __all__ = ["own_cache"]
 
-ONE = Source("one", 'extern "C" int one() { return 1; }', "a test")
+ONE = CppSource("one", 'extern "C" int one() { return 1; }', "a test")
 
 
 def test_another_source_header_or_flag_is_another_object(tmp_path):
     variants = [
         (ONE, "headers"),
         (ONE, "other headers"),
-        (Source("one", ONE.text + "\n", "a test"), "headers"),
-        (Source("one", ONE.text, "a test", flags=("-DOTHER",)), "headers"),
+        (CppSource("one", ONE.text + "\n", "a test"), "headers"),
+        (CppSource("one", ONE.text, "a test", flags=("-DOTHER",)), "headers"),
     ]
     for number, (source, headers) in enumerate(variants, 1):
         (library,) = shared_objects.build([source], headers)
@@ -32,7 +32,7 @@ def test_another_source_header_or_flag_is_another_object(tmp_path):
 
 
 def test_a_source_is_built_once_and_stays_beside_its_object(tmp_path):
-    commented = Source("one", f"// another line\n{ONE.text}", "a test")
+    commented = CppSource("one", f"// another line\n{ONE.text}", "a test")
     for source in (ONE, ONE, commented):
         shared_objects.build([source], "headers")
     assert calls(tmp_path) == 1
@@ -50,7 +50,7 @@ def test_the_digest_of_headers_knows_names_and_contents(tmp_path):
 
 
 def test_a_corrupt_object_of_a_source_is_built_again(tmp_path):
-    source = Source("one", 'extern "C" int one() { return 1; }', "a test")
+    source = CppSource("one", 'extern "C" int one() { return 1; }', "a test")
     first = shared_objects.build_object(source, "headers", "cpu")
     (path,) = objects(tmp_path)
     path.write_bytes(first[: len(first) // 2])
@@ -96,7 +96,7 @@ def test_a_cxx_that_is_not_there_is_named(monkeypatch):
 
 def test_a_cxx_may_carry_flags(monkeypatch):
     monkeypatch.setenv("CXX", os.environ["CXX"] + " -DANSWER=43")
-    flagged = Source("one", 'extern "C" int one() { return ANSWER; }', "a test")
+    flagged = CppSource("one", 'extern "C" int one() { return ANSWER; }', "a test")
     (library,) = shared_objects.build([flagged], "headers")
     assert library.one() == 43
 

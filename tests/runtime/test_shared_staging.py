@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphc.kernels.program.joined import Moves
+from graphc.kernels.program.joined import StagingTime
 from graphc.runtime.plan.plan import Launch, Loop, Plan, Range
 from graphc.runtime.planner.joined.shared_staging import is_constant, staged_rows
 from tests.support.recurrent_loops import step_of
@@ -50,7 +50,7 @@ def test_small_constants_come_whole_before_the_loop() -> None:
     near = staged_rows(plan, steps, loop.count, lambda place: 0)
     assert near is not None
     (whole,) = [line for line in near.lines if line.whole]
-    assert (whole.moves, whole.step, whole.nbytes) == (Moves.BEFORE, 0, 4 * 96)
+    assert (whole.moves, whole.step, whole.nbytes) == (StagingTime.BEFORE, 0, 4 * 96)
     (step,) = steps
     (place,) = [x for x, near in zip(step.arguments, near.places[0], strict=True)
                 if near and near.whole]  # fmt: skip

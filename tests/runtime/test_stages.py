@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from graphc.base.errors import PlanError
-from graphc.runtime.plan.plan import Carry, Link, Move, Plan, Range, Stack, Step
+from graphc.runtime.plan.plan import Link, LoopCarry, Move, Plan, Range, Stack, Step
 from graphc.runtime.proof.verify import verify
 from tests.support.loop_proof import (
     DOWN,
@@ -62,7 +62,7 @@ def staged(*steps: Step, **changes: object) -> Plan:
             "every iteration",
         ),
         (
-            staged(AHEAD, BEHIND, carries=(Carry("old", "new", FIRST, LAST, 1),)),
+            staged(AHEAD, BEHIND, carries=(LoopCarry("old", "new", FIRST, LAST, 1),)),
             "its step 0 (s0 launch cell) reads old=work+0..64, which does not hold that value in "
             "every iteration",
         ),

@@ -19,7 +19,7 @@ from graphc.kernels.lower import lower, lower_step
 from graphc.ops.fused import KernelNode, kernels_in
 from graphc.ops.loops.scan import Scan
 from graphc.runtime.plan.plan import Launch, Loop, Plan
-from graphc.runtime.planner.time_steps import ByStep, between_loops
+from graphc.runtime.planner.time_steps import StepwisePlanner, between_loops
 from tests.tools import first_quick
 
 CUDA = Target("cuda", lanes=1, arch="sm_90a")
@@ -100,7 +100,9 @@ def test_layers_stay_apart_where_what_lies_between_takes_longer_step_by_step() -
 def test_rows_that_need_only_themselves_are_taken_step_by_step(link: Link) -> None:
     program = compiled(layers(link), streams=1)
     graph = program.graph
-    steps = ByStep(graph, {n.outputs[0].name: lower(n, CUDA) for n in _kernels(graph)}, CUDA)
+    steps = StepwisePlanner(
+        graph, {n.outputs[0].name: lower(n, CUDA) for n in _kernels(graph)}, CUDA
+    )
     assert steps.steps
     loops = steps.with_loops(steps.steps)
     assert len([n for n in loops.nodes if isinstance(n.op, Scan)]) == 2 + len(steps.steps)
@@ -156,7 +158,9 @@ def _kernels(graph: Graph) -> list[KernelNode]:
 @pytest.mark.parametrize("order", ["", "another"])
 def test_a_kernel_of_a_step_must_add_in_the_order_of_the_whole(order: str) -> None:
     graph = compiled(layers(product), streams=1).graph
-    steps = ByStep(graph, {n.outputs[0].name: lower(n, CUDA) for n in _kernels(graph)}, CUDA)
+    steps = StepwisePlanner(
+        graph, {n.outputs[0].name: lower(n, CUDA) for n in _kernels(graph)}, CUDA
+    )
     ((output, step),) = steps.steps.items()
     whole = steps.kernels[output.name]
     assert step.kernel.order == whole.order and whole.order.startswith("registers, k ascending")

@@ -12,7 +12,7 @@ import graphc
 from graphc import nn, optim
 from graphc.base import target
 from graphc.program import Program
-from graphc.runtime.plan.plan import Part, Plan, Repeat
+from graphc.runtime.plan.plan import LaunchPart, Plan, RepeatedParts
 
 STEPS, BATCH = 4, 24
 
@@ -86,26 +86,26 @@ def joins(clean_environment: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return clean_environment
 
 
-def parts(found: Sequence[Part | Repeat]) -> Iterator[Part]:
+def parts(found: Sequence[LaunchPart | RepeatedParts]) -> Iterator[LaunchPart]:
     for part in found:
-        if isinstance(part, Part):
+        if isinstance(part, LaunchPart):
             yield part
         else:
             yield from parts(part.parts)
 
 
-def waiting(plan: Plan) -> list[Part]:
+def waiting(plan: Plan) -> list[LaunchPart]:
     (run,) = plan.joined
     return [part for part in parts(run.parts) if part.waits]
 
 
-def without(plan: Plan, left_out: Part) -> Plan:
+def without(plan: Plan, left_out: LaunchPart) -> Plan:
     """`plan` with a wait left out of what it says."""
 
-    def of(found: Sequence[Part | Repeat]) -> tuple[Part | Repeat, ...]:
+    def of(found: Sequence[LaunchPart | RepeatedParts]) -> tuple[LaunchPart | RepeatedParts, ...]:
         return tuple(
             replace(part, parts=of(part.parts))
-            if isinstance(part, Repeat)
+            if isinstance(part, RepeatedParts)
             else replace(part, waits=part.waits and part is not left_out)
             for part in found
         )

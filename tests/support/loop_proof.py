@@ -7,10 +7,10 @@ from dataclasses import replace
 from graphc.ir import Type, Value
 from graphc.runtime.plan.plan import (
     Binding,
-    Carry,
     Copy,
     Launch,
     Loop,
+    LoopCarry,
     Move,
     Plan,
     Range,
@@ -69,7 +69,7 @@ def looped(*steps: Step, streams: int = 1, **changes: object) -> Plan:
     """y[t] = show(h = cell(h, x[t])), four times, with two buffers for h."""
     loop = Loop(
         0, "l", 4, steps, (FIRST, IN), (SLOTS, LAST, OUT),
-        (Carry("old", "new", FIRST, LAST),), (Stack("e", IN),), (Stack("out", OUT),),
+        (LoopCarry("old", "new", FIRST, LAST),), (Stack("e", IN),), (Stack("out", OUT),),
     )  # fmt: skip
     loop = replace(loop, **changes)  # type: ignore[arg-type]
     kernels = {name: opaque_kernel(name) for name in ("cell", "show", "wide")}

@@ -11,7 +11,7 @@ import numpy as np
 from graphc.ir import Graph, Node, Value
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.loops.scan import Scan
-from graphc.runtime.compilers.shared_objects import Source, build
+from graphc.runtime.compilers.shared_objects import CppSource, build
 
 CHUNKS = 3
 
@@ -67,7 +67,7 @@ def functions_of(graph: Graph, kernels: Mapping[str, Kernel]) -> dict[str, int]:
             f"const long sizes[] = {{{sizes}}};\n"
             f"mix<{counts}>(arguments, sizes, {seed_of(kernel)}u, phase, chunk);\n}}\n"
         )
-    (library,) = build([Source("random_kernels", "\n".join(text), "a test")], "")
+    (library,) = build([CppSource("random_kernels", "\n".join(text), "a test")], "")
     names = {kernels[n.outputs[0].name].name for n in kernel_nodes(graph)}
     addresses = {name: ctypes.cast(library[name], ctypes.c_void_p).value for name in names}
     return {name: address for name, address in addresses.items() if address is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from graphc.runtime.cuda.compile import Compiler
+from graphc.runtime.cuda.compile import CudaCompiler
 from tests.tools import need_nvcc, need_nvrtc
 
-NEEDED: dict[str, Callable[[], Compiler]] = {"nvrtc": need_nvrtc, "nvcc": need_nvcc}
+NEEDED: dict[str, Callable[[], CudaCompiler]] = {"nvrtc": need_nvrtc, "nvcc": need_nvcc}

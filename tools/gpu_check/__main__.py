@@ -11,8 +11,8 @@ from typing import Any
 
 from tools.gpu_check import machine
 from tools.gpu_check.goals import CHOSEN
-from tools.gpu_check.process import ROOT, Clock
-from tools.gpu_check.report import Report
+from tools.gpu_check.process import ROOT, Countdown
+from tools.gpu_check.report import CheckReport
 from tools.gpu_check.stages import SIMULATED, STAGES, Kit, play
 
 CUBINS = ROOT / "build" / "cubins"
@@ -20,13 +20,13 @@ CUBINS = ROOT / "build" / "cubins"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
-    clock = Clock(60 * options.minutes * (SIMULATED if options.device == "sim" else 1))
+    clock = Countdown(60 * options.minutes * (SIMULATED if options.device == "sim" else 1))
     if options.cubins.is_dir():
         os.environ["GRAPHC_CUBINS"] = str(options.cubins.absolute())
     failure = ""
     if options.wheels:
         failure = machine.install_missing(options.wheels, ROOT / "build" / "gpu-packages")
-    report = Report(options.out, machine.about())
+    report = CheckReport(options.out, machine.about())
     if failure:
         report.add_stage("install", {"failure": failure})
     kit = Kit(options.device, report, clock, tuple(options.workloads.split(",")))

@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 
 from tools.gpu_check.goals import Measurement
-from tools.gpu_check.process import Clock, python
-from tools.gpu_check.report import Report
+from tools.gpu_check.process import Countdown, python
+from tools.gpu_check.report import CheckReport
 
 MODULES = {"graphc": "benchmarks.run", "torch": "benchmarks.peer_torch"}
 MOST_SECONDS = 120.0
@@ -19,7 +19,9 @@ LEAST_SECONDS = 10.0
 """What is begun with less left would be ended."""
 
 
-def take_all(report: Report, clock: Clock, device: str, wanted: Sequence[Measurement]) -> int:
+def take_all(
+    report: CheckReport, clock: Countdown, device: str, wanted: Sequence[Measurement]
+) -> int:
     """Take the measurements that the report lacks while there is time, then those that failed in
     an earlier run; how many are left."""
     wanted = [one for one in wanted if not report.measured(one.name)]

@@ -19,7 +19,7 @@ from tests.cuda.records import FAKES
 from tools.driver_stub import build_stub, find_headers
 from tools.gpu_check import goals
 from tools.gpu_check.benchmarks import command_of
-from tools.gpu_check.process import ROOT, Clock, python
+from tools.gpu_check.process import ROOT, Countdown, python
 from tools.gpu_check.stages import TESTS
 
 MOST_SECONDS = 1200.0
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     headers = find_headers()
     if headers is None:
         raise SystemExit("there is no cuda.h: install a CUDA toolkit or nvidia-cuda-runtime")
-    folder, clock = options.folder.absolute(), Clock(60 * options.minutes)
+    folder, clock = options.folder.absolute(), Countdown(60 * options.minutes)
     with tempfile.TemporaryDirectory() as scratch:
         build_stub(headers, Path(scratch), FAKES)
         os.environ["LD_LIBRARY_PATH"] = scratch

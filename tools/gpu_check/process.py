@@ -43,7 +43,7 @@ class Done:
         return f"{head}: {printed[-TEXT:]}" if printed else head
 
 
-class Clock:
+class Countdown:
     """Counts down from `seconds`."""
 
     def __init__(self, seconds: float) -> None:

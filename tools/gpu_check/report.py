@@ -10,7 +10,7 @@ from typing import Any
 from tools.gpu_check.process import ROOT
 
 
-class Report:
+class CheckReport:
     """The results so far, kept in `path`. A file of the same commit and machine is gone on with."""
 
     def __init__(self, path: Path | None, about: dict[str, Any]) -> None:

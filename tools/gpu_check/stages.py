@@ -12,8 +12,8 @@ from typing import Any
 
 from tools.gpu_check import benchmarks, goals, machine
 from tools.gpu_check.comparison import compared
-from tools.gpu_check.process import ENDED, Clock, Done, python
-from tools.gpu_check.report import Report
+from tools.gpu_check.process import ENDED, Countdown, Done, python
+from tools.gpu_check.report import CheckReport
 
 LEAST_SECONDS = 5.0
 """A stage that would have less is left out."""
@@ -27,8 +27,8 @@ class Kit:
     """What all stages know: the device, where results go, the time, the workloads."""
 
     device: str
-    report: Report
-    clock: Clock
+    report: CheckReport
+    clock: Countdown
     workloads: tuple[str, ...] = goals.CHOSEN
 
 
@@ -108,7 +108,7 @@ def kernels(kit: Kit, seconds: float) -> dict[str, Any]:
     return {"spilled": [symbol for symbol, (_, spilled, _) in usage.items() if spilled], **usage}
 
 
-def told(module: str) -> Callable[[Kit, float], dict[str, Any]]:
+def module_stage(module: str) -> Callable[[Kit, float], dict[str, Any]]:
     """The stage of a module whose last line is JSON: what a step costs the host, say."""
 
     def listen(kit: Kit, seconds: float) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def sanitizer(name: str) -> Callable[[Kit, float], dict[str, Any]]:
 
 def summary(done: Done) -> list[str]:
     lines = (done.out + done.err).splitlines()
-    told = [line for line in lines if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
-    return told or lines[-3:]
+    found = [line for line in lines if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
+    return found or lines[-3:]
 
 
 def measuring(
@@ -152,7 +152,7 @@ def measuring(
     def measure(kit: Kit, seconds: float) -> dict[str, Any]:
         before, report = machine.clocks(), kit.report
         each = wanted(kit.workloads)
-        left = benchmarks.take_all(report, Clock(seconds), kit.device, each)
+        left = benchmarks.take_all(report, Countdown(seconds), kit.device, each)
         report.results["comparison"] = compared(report.results["benchmarks"], kit.workloads)
         found = {"clocks before": before, "clocks after": machine.clocks()}
         return {**found, **({"skipped": f"{left} measurements: no time was left"} if left else {})}
@@ -166,8 +166,8 @@ STAGES = (
     Stage("models", 60, models),
     Stage("memcheck", 40, sanitizer("memcheck")),
     Stage("racecheck", 60, sanitizer("racecheck")),
-    Stage("bandwidth", 45, told("bandwidth")),
-    Stage("host", 20, told("host")),
+    Stage("bandwidth", 45, module_stage("bandwidth")),
+    Stage("host", 20, module_stage("host")),
     Stage("goals", 3600, measuring(goals.decisive)),
     Stage("kernels", 45, kernels),
     Stage("synccheck", 60, sanitizer("synccheck")),

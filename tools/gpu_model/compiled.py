@@ -15,7 +15,7 @@ from graphc.kernels.program.kernel import GridLaunch
 from graphc.kernels.program.kernel import Kernel as Printed
 from graphc.runtime.cuda.compile import Usage, compile_cuda
 from graphc.runtime.plan.plan import Copy, Plan, Range, Record, Wait
-from graphc.runtime.plan.plan import Joined as Joining
+from graphc.runtime.plan.plan import JoinedLaunch as Joining
 from graphc.runtime.plan.plan import Launch as Launching
 from graphc.runtime.plan.unroll import unrolled
 from tools.gpu_model.constants import tables
@@ -26,7 +26,7 @@ Sizes = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Place:
+class ByteRange:
     """Bytes `start` to `stop` of a segment of the plan."""
 
     segment: str
@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Launch:
+class CompiledLaunch:
     """One symbol of a kernel: its grid and block, what the compiler gave a thread of registers and
     of spilled bytes, the bytes of shared memory that are static and dynamic, and its code. At the
     blocks of the numbers `edges` begins what does something else than those before."""
@@ -52,7 +52,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CompiledKernel:
     """`same` is the name of the first kernel of the same text; `ops` is where it comes from."""
 
     name: str
@@ -61,12 +61,12 @@ class Kernel:
     flops: int
     bytes: int
     workspace: int
-    launches: tuple[Launch, ...]
+    launches: tuple[CompiledLaunch, ...]
     same: str
 
 
 @dataclass(frozen=True)
-class Step:
+class CompiledStep:
     """A step of the plan on a stream, with loops written out: of `kind` "launch" of a kernel,
     "copy", "record" or "wait". `number` is that of the plan's step."""
 
@@ -75,32 +75,32 @@ class Step:
     number: int
     kernel: str = ""
     event: int = -1
-    reads: tuple[Place, ...] = ()
-    writes: tuple[Place, ...] = ()
+    reads: tuple[ByteRange, ...] = ()
+    writes: tuple[ByteRange, ...] = ()
 
 
 @dataclass(frozen=True)
-class Joined:
+class CompiledJoinedLaunch:
     """The steps of the plan from number `first` to before `stop` as one launch, of a multiple of so
     many blocks."""
 
     first: int
     stop: int
     multiple: int
-    kernel: Kernel
+    kernel: CompiledKernel
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledPlan:
     """A workload's step. `host_bytes` are those of its inputs and outputs, `arena` those of its
     work memory."""
 
-    kernels: dict[str, Kernel]
-    steps: list[Step]
+    kernels: dict[str, CompiledKernel]
+    steps: list[CompiledStep]
     streams: int
     host_bytes: int
     arena: int
-    joined: tuple[Joined, ...] = ()
+    joined: tuple[CompiledJoinedLaunch, ...] = ()
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Images:
         with ThreadPoolExecutor(usable_cores()) as pool:
             self.known |= zip(firsts, pool.map(self._read, firsts.values()), strict=True)
 
-    def launches(self, kernel: Printed) -> tuple[Launch, ...]:
+    def launches(self, kernel: Printed) -> tuple[CompiledLaunch, ...]:
         """The launches of a kernel that was added."""
         if not kernel.launches:
             return ()
@@ -142,15 +142,15 @@ class _Image:
     usage: dict[str, Usage]
     codes: dict[str, Code]
 
-    def launch(self, mine: GridLaunch, theirs: GridLaunch) -> Launch:
+    def launch(self, mine: GridLaunch, theirs: GridLaunch) -> CompiledLaunch:
         used, code = self.usage[theirs.symbol], self.codes[theirs.symbol]
         grid, block = _three(mine.grid), _three(mine.block)
         taken = used.registers, used.spilled, used.shared, mine.shared_bytes
         edges = edges_of(self.first.source, theirs) if grid[1:] == (1, 1) else ()
-        return Launch(mine.symbol, grid, block, *taken, code, edges)
+        return CompiledLaunch(mine.symbol, grid, block, *taken, code, edges)
 
 
-def compiled(workload: Workload, streams: int, precision: str, images: Images) -> Compiled:
+def compiled(workload: Workload, streams: int, precision: str, images: Images) -> CompiledPlan:
     """The plan of a workload's training step for a GPU, and its kernels. Raises CompileError and
     NoDisassemblerError."""
     options: dict[str, Any] = {"device": "cuda", "streams": streams, "precision": precision}
@@ -158,7 +158,7 @@ def compiled(workload: Workload, streams: int, precision: str, images: Images) -
     images.add([*plan.kernels.values(), *(joined.kernel for joined in plan.joined)])
     steps = list(_steps(plan))
     places = [binding.place for binding in (*plan.inputs, *plan.outputs)]
-    return Compiled(
+    return CompiledPlan(
         {name: _kernel(kernel, images) for name, kernel in plan.kernels.items()},
         steps,
         plan.streams,
@@ -176,10 +176,10 @@ def edges_of(text: str, launch: GridLaunch) -> tuple[int, ...]:
     return tuple(sorted(number for number in found if 0 < number < launch.grid[0]))
 
 
-def _kernel(kernel: Printed, images: Images) -> Kernel:
+def _kernel(kernel: Printed, images: Images) -> CompiledKernel:
     head = kernel.source.split("\n#include")[0].replace("\n//", "").removeprefix("//")
     same = images.known[kernel.canonical].first.name if kernel.launches else kernel.name
-    return Kernel(
+    return CompiledKernel(
         kernel.name,
         kernel.template,
         head.partition(":")[2].strip()[:160],
@@ -191,31 +191,37 @@ def _kernel(kernel: Printed, images: Images) -> Kernel:
     )
 
 
-def _joined(plan: Plan, joined: Joining, steps: Sequence[Step], images: Images) -> Joined:
+def _joined(
+    plan: Plan, joined: Joining, steps: Sequence[CompiledStep], images: Images
+) -> CompiledJoinedLaunch:
     """A joined launch, whose kernel has the FLOP and bytes of all of its steps."""
     inside = [step for step in steps if joined.first <= step.number < joined.stop and step.kernel]
     flops = sum(plan.kernels[step.kernel].flops for step in inside)
     nbytes = sum(plan.kernels[step.kernel].bytes for step in inside)
     kernel = replace(_kernel(joined.kernel, images), flops=flops, bytes=nbytes)
-    return Joined(joined.first, joined.stop, joined.kernel.launches[0].multiple, kernel)
+    return CompiledJoinedLaunch(
+        joined.first, joined.stop, joined.kernel.launches[0].multiple, kernel
+    )
 
 
-def _steps(plan: Plan) -> Iterable[Step]:
+def _steps(plan: Plan) -> Iterable[CompiledStep]:
     for step, number in ((each.step, each.number) for each in unrolled(plan)):
         if isinstance(step, Launching):
             reads, writes = _spans(step.reads), _spans(step.writes)
-            yield Step("launch", step.stream, number, step.kernel, reads=reads, writes=writes)
+            yield CompiledStep(
+                "launch", step.stream, number, step.kernel, reads=reads, writes=writes
+            )
         elif isinstance(step, Copy):
             reads, writes = _spans((step.source,)), _spans((step.target,))
-            yield Step("copy", step.stream, number, reads=reads, writes=writes)
+            yield CompiledStep("copy", step.stream, number, reads=reads, writes=writes)
         elif isinstance(step, Record):
-            yield Step("record", step.stream, number, event=step.event)
+            yield CompiledStep("record", step.stream, number, event=step.event)
         elif isinstance(step, Wait):
-            yield Step("wait", step.stream, number, event=step.event)
+            yield CompiledStep("wait", step.stream, number, event=step.event)
 
 
-def _spans(places: Sequence[Range]) -> tuple[Place, ...]:
-    return tuple(Place(p.segment, p.start, p.stop) for p in places)
+def _spans(places: Sequence[Range]) -> tuple[ByteRange, ...]:
+    return tuple(ByteRange(p.segment, p.start, p.stop) for p in places)
 
 
 def _three(sizes: Sequence[int]) -> Sizes:

@@ -13,8 +13,8 @@ import numpy as np
 from tools.gpu_model.emulate import results
 from tools.gpu_model.machine import LANES, Machine
 from tools.gpu_model.sass import Instruction
-from tools.gpu_model.state import Place
-from tools.gpu_model.walk import Access, Code
+from tools.gpu_model.state import InstructionIndex
+from tools.gpu_model.walk import Code, WarpAccess
 
 FP32 = frozenset(
     "FFMA FADD FMUL FADD32I FMUL32I FFMA32I HFMA2 HADD2 HMUL2 FFMA2 FADD2 FMUL2".split()
@@ -42,7 +42,7 @@ PRODUCTS: Mapping[str, int] = {
 
 
 @dataclass
-class Counts:
+class WarpCounts:
     """What one warp does, on average over those that were walked: cycles of pipes and of the warp
     alone, seconds of tensor cores, bytes that lanes move and bytes of the sectors that they touch.
     `missed` is the share of `kept_sectors`, of copies by way of L1, that is not there."""
@@ -81,7 +81,7 @@ class Counts:
         """Bytes that lanes load, copy and store."""
         return self.load_bytes + self.copy_bytes + self.store_bytes
 
-    def add(self, other: Counts, share: float) -> None:
+    def add(self, other: WarpCounts, share: float) -> None:
         """Count a share of another's counts besides."""
         for name in SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name) * share)
@@ -95,26 +95,28 @@ class Counts:
             setattr(self, name, getattr(self, name) * factor)
 
 
-SUMMED = tuple(f.name for f in fields(Counts) if f.type == "float" and f.name != "missed")
+SUMMED = tuple(f.name for f in fields(WarpCounts) if f.type == "float" and f.name != "missed")
 
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def row_of(counts: Counts) -> list[float]:
+def row_of(counts: WarpCounts) -> list[float]:
     """The counts that are summed, in the order of `SUMMED`."""
     return [getattr(counts, name) for name in SUMMED]
 
 
-def counts_of(row: Array) -> Counts:
+def counts_of(row: Array) -> WarpCounts:
     """Of what `row_of` gave, or sums of it."""
-    made = Counts()
+    made = WarpCounts()
     for name, value in zip(SUMMED, row, strict=True):
         setattr(made, name, float(value))
     return made
 
 
-def counted(code: Code, accesses: Mapping[Place, Access], machine: Machine) -> list[Counts]:
+def counted(
+    code: Code, accesses: Mapping[InstructionIndex, WarpAccess], machine: Machine
+) -> list[WarpCounts]:
     """What a warp does in each block of code, where its accesses touch what `accesses` say."""
     return [
         _Counting(code, number, accesses, machine).counts(block.instructions)
@@ -153,12 +155,16 @@ class _Counting:
     """The counts of one block of code, which has this number."""
 
     def __init__(
-        self, code: Code, number: int, accesses: Mapping[Place, Access], machine: Machine
+        self,
+        code: Code,
+        number: int,
+        accesses: Mapping[InstructionIndex, WarpAccess],
+        machine: Machine,
     ) -> None:
         self.code, self.number, self.accesses, self.machine = code, number, accesses, machine
-        self.made = Counts()
+        self.made = WarpCounts()
 
-    def counts(self, instructions: Sequence[Instruction]) -> Counts:
+    def counts(self, instructions: Sequence[Instruction]) -> WarpCounts:
         made, shared = self.made, False
         for place, i in enumerate(instructions):
             if i.name == "NOP":
@@ -184,7 +190,7 @@ class _Counting:
     def access(self, place: int, i: Instruction) -> None:
         """Of memory."""
         made, size, where = self.made, i.width, (self.number, place)
-        touched = self.accesses.get(where, Access(size, max(1, size / 4)))
+        touched = self.accesses.get(where, WarpAccess(size, max(1, size / 4)))
         made.lsu += max(1, size / 4, touched.lines)
         sectors, moved = 32 * touched.sectors, size * LANES
         if i.name in ("LDG", "LD"):
@@ -202,7 +208,7 @@ class _Counting:
         """Of shared memory."""
         size = 16 if i.opcode.endswith(".4") else i.width
         cycles = 3 if i.name == "LDS" and size == 16 else max(1, size / 4)
-        touched = self.accesses.get((self.number, place), Access())
+        touched = self.accesses.get((self.number, place), WarpAccess())
         worse = touched.conflicts if i.name != "LDSM" else 1
         self.made.lsu += cycles * worse
         self.made.conflicts += cycles * worse

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tools.gpu_model.meaning import MEANINGS, Made
 from tools.gpu_model.sass import PREDICATE, REGISTER, Block, Instruction
-from tools.gpu_model.state import Place, State, UnknownError, terms_of
+from tools.gpu_model.state import InstructionIndex, State, UnknownError, terms_of
 
-Step = Callable[[State], None]
+Action = Callable[[State], None]
 TRACED = {"LDG": 1, "STG": 0, "LDGSTS": 1, "LDS": 1, "LDSM": 1, "STS": 0}
 """The accesses whose addresses are traced, and which operand that is."""
 
@@ -25,7 +25,7 @@ _UNKNOWN = (UnknownError, TypeError, ValueError, KeyError, IndexError)
 """Operands that are not known, and those of a form that `meaning.py` does not expect."""
 
 
-def steps_of(blocks: Sequence[Block], traced: bool = False) -> list[list[Step]]:
+def steps_of(blocks: Sequence[Block], traced: bool = False) -> list[list[Action]]:
     """For each block of code the steps that compute what branches depend on, and those that note
     addresses if these are to be `traced`."""
     needed = {condition.lstrip("!") for block in blocks for condition in block.conditions}
@@ -57,7 +57,7 @@ def results(instruction: Instruction) -> list[str]:
     return written
 
 
-def _steps(number: int, block: Block, needed: set[str], traced: bool) -> Iterator[Step]:
+def _steps(number: int, block: Block, needed: set[str], traced: bool) -> Iterator[Action]:
     for place, instruction in enumerate(block.instructions):
         if traced and instruction.name == "ATOMG" and "INC" in instruction.modifiers:
             yield _drawing(instruction)
@@ -68,7 +68,7 @@ def _steps(number: int, block: Block, needed: set[str], traced: bool) -> Iterato
             yield _computing(instruction, written)
 
 
-def _tracing(place: Place, instruction: Instruction) -> Step:
+def _tracing(place: InstructionIndex, instruction: Instruction) -> Action:
     terms = terms_of(instruction.operands[TRACED[instruction.name]])
     guards = tuple(o for o in instruction.operands[2:] if PREDICATE.match(o))
     guards += (instruction.guard,) if instruction.guard else ()
@@ -90,7 +90,7 @@ def _tracing(place: Place, instruction: Instruction) -> Step:
     return step
 
 
-def _drawing(instruction: Instruction) -> Step:
+def _drawing(instruction: Instruction) -> Action:
     """A ticket, behind whose last number the counter begins anew."""
 
     def step(state: State) -> None:
@@ -102,7 +102,7 @@ def _drawing(instruction: Instruction) -> Step:
     return step
 
 
-def _computing(instruction: Instruction, written: Sequence[str]) -> Step:
+def _computing(instruction: Instruction, written: Sequence[str]) -> Action:
     meaning = MEANINGS.get(instruction.name.removeprefix("U"))
     count, modifiers = _count_results(instruction), instruction.modifiers
     names, operands = instruction.operands[:count], instruction.operands[count:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tools.gpu_model.compiled import Compiled, Kernel
+from tools.gpu_model.compiled import CompiledKernel, CompiledPlan
 from tools.gpu_model.counts import MATRIX
 from tools.gpu_model.launch_time import Timed
 from tools.gpu_model.machine import Machine
@@ -16,7 +16,7 @@ POINTWISE = ("pointwise", "update")
 """The kinds of kernels whose bytes by accesses of 16 bytes are told together."""
 
 
-def figures(made: Compiled, machine: Machine, precision: str) -> dict[str, Any]:
+def figures(made: CompiledPlan, machine: Machine, precision: str) -> dict[str, Any]:
     """Of a workload: its `step`, and its `kernels`, those that take longest first."""
     step = played(made, machine)
     peak = {"tf32": machine.tf32, "bfloat16": machine.bf16, "float16": machine.bf16}
@@ -68,7 +68,7 @@ def wide_share(rows: Iterable[dict[str, Any]]) -> float | None:
 
 
 def kernel_figures(
-    kernel: Kernel, calls: Sequence[Sequence[Timed]], peak: float, machine: Machine
+    kernel: CompiledKernel, calls: Sequence[Sequence[Timed]], peak: float, machine: Machine
 ) -> dict[str, Any]:
     """A kernel over all its calls in a step; `launches` are those of one call, the slowest one.
     `floor` is what its useful FLOP take at the `peak`, or its bytes at the speed of a copy."""

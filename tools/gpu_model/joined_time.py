@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graphc.kernels.cuda.shared.kernel_source import RESIDENT
-from tools.gpu_model.compiled import Launch, Sizes
-from tools.gpu_model.counts import SUMMED, Array, Counts, counted, counts_of, row_of
+from tools.gpu_model.compiled import CompiledLaunch, Sizes
+from tools.gpu_model.counts import SUMMED, Array, WarpCounts, counted, counts_of, row_of
 from tools.gpu_model.launch_time import PIPES, Timed, Traffic, cycles
 from tools.gpu_model.machine import LANES, Machine
 from tools.gpu_model.profile import resident_blocks, warp_of, warps_of
-from tools.gpu_model.state import Place
-from tools.gpu_model.walk import Access, Walk
+from tools.gpu_model.state import InstructionIndex
+from tools.gpu_model.walk import ThreadWalk, WarpAccess
 
 WALKED = 2
 """Warps of each block that are walked, others in the next block."""
@@ -46,19 +46,19 @@ class Work:
         return int(self.walked.shape[2]) - 1
 
 
-def launched(launch: Launch, multiple: int, machine: Machine) -> Launch:
+def launched(launch: CompiledLaunch, multiple: int, machine: Machine) -> CompiledLaunch:
     """A joined launch of as many blocks as can be on the machine at once."""
     together = min(RESIDENT, resident_blocks(launch, machine)) * int(machine.multiprocessors)
     blocks = min(launch.grid[0], together) // multiple * multiple
     return replace(launch, grid=(max(blocks, multiple), 1, 1))
 
 
-def work_of(launch: Launch, machine: Machine) -> Work:
+def work_of(launch: CompiledLaunch, machine: Machine) -> Work:
     """What the blocks of a joined launch do."""
     return _Walking(launch, machine).work()
 
 
-def joined_timed(launch: Launch, work: Work, traffic: Traffic, machine: Machine) -> Timed:
+def joined_timed(launch: CompiledLaunch, work: Work, traffic: Traffic, machine: Machine) -> Timed:
     """A joined launch. Its `terms` are seconds of all work and of waits, and of the former those
     that a pipe, latency or L2 bounds."""
     m, warps, blocks = machine, warps_of(launch), launch.grid[0]
@@ -108,17 +108,17 @@ def _rows(walked: Array) -> Array:
     return np.unique(walked.reshape(-1, walked.shape[-1]), axis=0)
 
 
-def _alone(c: Counts, wait: float) -> float:
+def _alone(c: WarpCounts, wait: float) -> float:
     """Cycles of a warp that nothing else is beside, if it waits so long for loads."""
     return max(c.alone + c.waits * wait, c.ring * wait + (wait if c.ring_steps else 0))
 
 
-def _moved(c: Counts) -> float:
+def _moved(c: WarpCounts) -> float:
     return c.load_sectors + c.other_sectors + c.kept_sectors
 
 
 class _Walking:
-    def __init__(self, launch: Launch, machine: Machine) -> None:
+    def __init__(self, launch: CompiledLaunch, machine: Machine) -> None:
         self.launch, self.machine, self.code = launch, machine, launch.code
         self.sizes = (*launch.block, *launch.grid)
         self.warps = warps_of(launch)
@@ -141,20 +141,20 @@ class _Walking:
     def chosen(self, block: int) -> list[int]:
         return [(block + i * self.warps // WALKED) % self.warps for i in range(WALKED)]
 
-    def walk(self, block: int, warp: int) -> Walk:
+    def walk(self, block: int, warp: int) -> ThreadWalk:
         return self.code.walk((block, 0, 0), self.threads(warp)[0], self.sizes)
 
     def threads(self, warp: int) -> list[Sizes]:
         return warp_of(self.launch, warp)
 
-    def accesses(self, walks: list[list[Walk]]) -> dict[Place, Access]:
+    def accesses(self, walks: list[list[ThreadWalk]]) -> dict[InstructionIndex, WarpAccess]:
         """Of warps which together enter all code that any does."""
         entered = {
             (block, warp): set(walk.visits)
             for block, pair in enumerate(walks)
             for warp, walk in zip(self.chosen(block), pair, strict=True)
         }
-        found: dict[Place, Access] = {}
+        found: dict[InstructionIndex, WarpAccess] = {}
         left = set().union(*entered.values())
         while left:
             best = max(entered, key=lambda place: len(entered[place] & left))

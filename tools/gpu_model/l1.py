@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tools.gpu_model.state import Place
+from tools.gpu_model.state import InstructionIndex
 from tools.gpu_model.walk import Code, Sizes
 
 MOST_COPIES = 4000
@@ -51,7 +51,9 @@ def missed_share(
     return lines.missed / lines.asked if lines.asked else 1.0
 
 
-def _copied(code: Code, block: Sizes, thread: Sizes, sizes: Sizes) -> list[tuple[Place, int]]:
+def _copied(
+    code: Code, block: Sizes, thread: Sizes, sizes: Sizes
+) -> list[tuple[InstructionIndex, int]]:
     """The copies of a warp, by its first thread, in their order."""
     state = code.traced(block, thread, sizes, MOST_COPIES)
     return [(place, address) for place, address in state.order if code.keeps(place)]
@@ -59,11 +61,11 @@ def _copied(code: Code, block: Sizes, thread: Sizes, sizes: Sizes) -> list[tuple
 
 def _lanes(
     code: Code, block: Sizes, threads: Sequence[Sizes], sizes: Sizes
-) -> Mapping[Place, Sequence[int]]:
+) -> Mapping[InstructionIndex, Sequence[int]]:
     """How far from its first lane the lanes of a warp read, for the first copy at each place of
     which all is known."""
     traces = [code.traced(block, thread, sizes).traced for thread in threads]
-    found: dict[Place, Sequence[int]] = {}
+    found: dict[InstructionIndex, Sequence[int]] = {}
     for place in traces[0]:
         for row in zip(*(trace.get(place, []) for trace in traces), strict=False):
             known = [address for address in row if address is not None]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tools.gpu_model.compiled import Launch
-from tools.gpu_model.counts import Counts
+from tools.gpu_model.compiled import CompiledLaunch
+from tools.gpu_model.counts import WarpCounts
 from tools.gpu_model.machine import LANES, Machine
 from tools.gpu_model.profile import Share, average, resident_blocks, warps_of
 
@@ -32,8 +32,8 @@ class Timed:
     """Seconds of a launch, what bounds it, the seconds that each pipe alone would take, the shares
     of the machine that it uses, and what it executes and moves in all."""
 
-    launch: Launch
-    counts: Counts
+    launch: CompiledLaunch
+    counts: WarpCounts
     resident: int
     occupancy: float
     waves: float
@@ -47,12 +47,14 @@ class Timed:
     moved: float
 
 
-def timed(launch: Launch, shares: Sequence[Share], traffic: Traffic, machine: Machine) -> Timed:
+def timed(
+    launch: CompiledLaunch, shares: Sequence[Share], traffic: Traffic, machine: Machine
+) -> Timed:
     """A launch whose blocks are those of `shares`."""
     return _Timing(launch, shares, traffic, machine).timed()
 
 
-def cycles(c: Counts, warps: float, machine: Machine) -> dict[str, float]:
+def cycles(c: WarpCounts, warps: float, machine: Machine) -> dict[str, float]:
     """Cycles of each pipe of a multiprocessor for so many warps."""
     w = warps / 4
     return {
@@ -68,7 +70,7 @@ def cycles(c: Counts, warps: float, machine: Machine) -> dict[str, float]:
 
 class _Timing:
     def __init__(
-        self, launch: Launch, shares: Sequence[Share], traffic: Traffic, machine: Machine
+        self, launch: CompiledLaunch, shares: Sequence[Share], traffic: Traffic, machine: Machine
     ) -> None:
         self.launch, self.shares, self.traffic, self.machine = launch, shares, traffic, machine
         self.blocks, self.warps = math.prod(launch.grid), warps_of(launch)

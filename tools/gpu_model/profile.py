@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tools.gpu_model.compiled import Launch, Sizes
-from tools.gpu_model.counts import Counts, by_width, counted
+from tools.gpu_model.compiled import CompiledLaunch, Sizes
+from tools.gpu_model.counts import WarpCounts, by_width, counted
 from tools.gpu_model.l1 import missed_share
 from tools.gpu_model.machine import LANES, Machine
-from tools.gpu_model.walk import Walk
+from tools.gpu_model.walk import ThreadWalk
 
 
 @dataclass(frozen=True)
 class Last:
     """What the last block of each group does alone: its warps' counts, and how many groups."""
 
-    counts: Counts
+    counts: WarpCounts
     groups: float
 
 
@@ -37,10 +37,10 @@ class Share:
     first: int
     blocks: int
     warps: int
-    counts: Counts
+    counts: WarpCounts
     lasts: tuple[Last, ...] = ()
 
-    def all(self) -> Iterator[tuple[Counts, float]]:
+    def all(self) -> Iterator[tuple[WarpCounts, float]]:
         """Counts, and how many warps have them."""
         yield self.counts, self.blocks * self.warps
         for last in self.lasts:
@@ -51,7 +51,7 @@ class Share:
         return sum(float(getattr(counts, name)) * warps for counts, warps in self.all())
 
 
-def resident_blocks(launch: Launch, machine: Machine) -> int:
+def resident_blocks(launch: CompiledLaunch, machine: Machine) -> int:
     """Blocks of a launch that a multiprocessor holds, by registers, threads and shared memory."""
     threads = warps_of(launch) * LANES
     registers = max(1, -(-launch.registers // 8) * 8 * threads)
@@ -60,7 +60,7 @@ def resident_blocks(launch: Launch, machine: Machine) -> int:
     return max(1, int(min(*limits, machine.blocks)))
 
 
-def warps_of(launch: Launch) -> int:
+def warps_of(launch: CompiledLaunch) -> int:
     """Warps of a block."""
     return -(-math.prod(launch.block) // LANES)
 
@@ -71,32 +71,34 @@ def place_of(number: int, sizes: Sizes) -> Sizes:
     return number % x, number // x % y, number // x // y
 
 
-def warp_of(launch: Launch, number: int) -> list[Sizes]:
+def warp_of(launch: CompiledLaunch, number: int) -> list[Sizes]:
     """The threads of a warp of this number."""
     last = min((number + 1) * LANES, math.prod(launch.block))
     return [place_of(i, launch.block) for i in range(number * LANES, last)]
 
 
-def shares_of(launch: Launch, machine: Machine) -> list[Share]:
+def shares_of(launch: CompiledLaunch, machine: Machine) -> list[Share]:
     """The shares of a launch, as its text has them."""
     edges = [0, *launch.edges, math.prod(launch.grid)]
-    profiles = [Profile(launch, machine, first, stop - first) for first, stop in pairwise(edges)]
+    profiles = [
+        LaunchProfile(launch, machine, first, stop - first) for first, stop in pairwise(edges)
+    ]
     return [profile.share() for profile in profiles]
 
 
-def average(shares: Sequence[Share]) -> Counts:
+def average(shares: Sequence[Share]) -> WarpCounts:
     """What a warp does on average over all of them."""
-    total = Counts(hot=max(shares, key=lambda share: share.total("issued")).counts.hot)
+    total = WarpCounts(hot=max(shares, key=lambda share: share.total("issued")).counts.hot)
     warps = sum(share.blocks * share.warps for share in shares)
     for counts, count in (each for share in shares for each in share.all()):
         total.add(counts, count / warps)
     return total
 
 
-class Profile:
+class LaunchProfile:
     """The walks of `blocks` blocks of a launch, from number `first` on."""
 
-    def __init__(self, launch: Launch, machine: Machine, first: int, blocks: int) -> None:
+    def __init__(self, launch: CompiledLaunch, machine: Machine, first: int, blocks: int) -> None:
         self.launch, self.machine, self.code = launch, machine, launch.code
         self.first, self.blocks = first, blocks
         self.sizes = (*launch.block, *launch.grid)
@@ -117,18 +119,18 @@ class Profile:
             lasts.append(Last(each, groups))
         return Share(self.first, self.blocks, warps_of(self.launch), counts, tuple(lasts))
 
-    def _average(self, walks: Sequence[Walk], stretch: int) -> Counts:
+    def _average(self, walks: Sequence[ThreadWalk], stretch: int) -> WarpCounts:
         """Over those that have this stretch."""
         there = [walk for walk in walks if stretch < len(walk.stretches)]
-        total = Counts()
+        total = WarpCounts()
         for walk in there:
             total.add(self._sum(walk, walk.stretches[stretch]), 1 / len(there))
         return total
 
-    def _weight(self, walk: Walk) -> tuple[float, int]:
+    def _weight(self, walk: ThreadWalk) -> tuple[float, int]:
         return self._sum(walk, walk.visits).flops, walk.visits.total()
 
-    def _walks(self) -> list[Walk]:
+    def _walks(self) -> list[ThreadWalk]:
         """Three warps if they do the same; else others, eight where they nearly do, sixty-four
         where they do not: by Hammersley's points, which are spread over what comes again every so
         many blocks too, and over warps at random."""
@@ -144,12 +146,12 @@ class Profile:
         more = [(int(blocks * (i + _reversed(i, count)) / count), w) for i, w in enumerate(which)]
         return [self._walk(*place) for place in more]
 
-    def _walk(self, block: int, warp: int) -> Walk:
+    def _walk(self, block: int, warp: int) -> ThreadWalk:
         thread = place_of(warp * LANES, self.launch.block)
         return self.code.walk(self._block(block), thread, self.sizes)
 
-    def _sum(self, walk: Walk, visited: Counter[int]) -> Counts:
-        total = Counts(unknown=walk.unknown, truncated=walk.truncated)
+    def _sum(self, walk: ThreadWalk, visited: Counter[int]) -> WarpCounts:
+        total = WarpCounts(unknown=walk.unknown, truncated=walk.truncated)
         for number, visits in visited.items():
             total.add(self.parts[number], visits)
         return total
@@ -168,7 +170,7 @@ class Profile:
     def _block(self, number: int) -> Sizes:
         return place_of(self.first + number, self.launch.grid)
 
-    def _hot(self, walk: Walk) -> dict[str, Any]:
+    def _hot(self, walk: ThreadWalk) -> dict[str, Any]:
         """The loop with the most arithmetic, or accesses, outside the loops in it: instructions of
         one turn by kind and width, and how often it turns; without a loop, all of the code."""
         entered = walk.visits
@@ -184,7 +186,7 @@ class Profile:
             moved = sum(visits * counts.moved_bytes for visits, counts in mine)
             return flops, moved, -len(own[loop])
 
-        found, total = max(own, key=weight), Counts()
+        found, total = max(own, key=weight), WarpCounts()
         for i in own[found] or range(len(self.parts)):
             total.add(self.parts[i], 1)
         return {"turns": entered[found[1]] if own[found] else 0, **by_width(total.opcodes)}

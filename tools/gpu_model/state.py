@@ -25,7 +25,7 @@ _PLACE = re.compile(r"^(-?)(U?R)(\d+)$")
 _CONSTANT = re.compile(r"c\[0x0\]\[(?:0x([0-9a-f]+)|U?RZ)\]$")
 _TERM = re.compile(r"^(-?)(?:(U?R(?:\d+|Z))(?:\.(\w+))?|0x([0-9a-f]+))$")
 
-Place = tuple[int, int]
+InstructionIndex = tuple[int, int]
 """An instruction: the number of its block of code, and its place there."""
 
 
@@ -55,8 +55,8 @@ class State:
     tables: Tables = field(default_factory=Tables)
     pointers: bool = False
     values: dict[str, int | bool | None] = field(default_factory=dict)
-    traced: dict[Place, list[int | None]] = field(default_factory=dict)
-    order: list[tuple[Place, int]] = field(default_factory=list)
+    traced: dict[InstructionIndex, list[int | None]] = field(default_factory=dict)
+    order: list[tuple[InstructionIndex, int]] = field(default_factory=list)
     accesses: int = 0
     drawn: list[int] = field(default_factory=list)
 

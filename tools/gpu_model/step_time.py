@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tools.gpu_model.compiled import Compiled, Joined, Kernel, Launch, Place, Step
+from tools.gpu_model.compiled import (
+    ByteRange,
+    CompiledJoinedLaunch,
+    CompiledKernel,
+    CompiledLaunch,
+    CompiledPlan,
+    CompiledStep,
+)
 from tools.gpu_model.joined_time import Work, joined_timed, launched, work_of
 from tools.gpu_model.launch_time import Timed, Traffic, timed
 from tools.gpu_model.machine import Machine
@@ -24,7 +31,7 @@ SHARES = ("pipe", "slots", "memory")
 
 
 @dataclass(frozen=True)
-class Node:
+class GraphNode:
     """A launch or a copy: its seconds, the shares of pipes, block slots and memory that it takes,
     and the nodes that it comes behind."""
 
@@ -38,19 +45,19 @@ class Node:
 
 
 @dataclass
-class Played:
+class PlayedStep:
     """The nodes of a step, and of each kernel the launches of each of its calls."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[GraphNode] = field(default_factory=list)
     calls: dict[str, list[list[Timed]]] = field(default_factory=dict)
 
 
-def played(program: Compiled, machine: Machine) -> Played:
+def played(program: CompiledPlan, machine: Machine) -> PlayedStep:
     """A step in steady state: what the step before it left is in L2."""
     return _Player(program, machine).played()
 
 
-def scheduled(nodes: Sequence[Node], machine: Machine) -> float:
+def scheduled(nodes: Sequence[GraphNode], machine: Machine) -> float:
     """Seconds of the step: nodes begin when those before them have ended; beside others they slow
     down where pipes, block slots or memory exceed 100 % together. The gap before a node takes no
     share."""
@@ -79,7 +86,7 @@ def scheduled(nodes: Sequence[Node], machine: Machine) -> float:
     return now
 
 
-def critical_path(nodes: Sequence[Node]) -> float:
+def critical_path(nodes: Sequence[GraphNode]) -> float:
     """Seconds of the longest chain, whatever runs beside it."""
     ends: list[float] = []
     for node in nodes:
@@ -90,14 +97,14 @@ def critical_path(nodes: Sequence[Node]) -> float:
 class Cache:
     """Which bytes of the plan's memory are still in L2: by how many were touched since."""
 
-    def __init__(self, steps: Sequence[Step], keeps: float) -> None:
+    def __init__(self, steps: Sequence[CompiledStep], keeps: float) -> None:
         ends: Counter[str] = Counter()
         for place in (p for step in steps for p in (*step.reads, *step.writes)):
             ends[place.segment] = max(ends[place.segment], place.stop)
         self._last = {s: np.full(end // PAGE + 2, -np.inf) for s, end in ends.items()}
         self._keeps, self._clock = keeps, 0.0
 
-    def touch(self, places: Sequence[Place]) -> tuple[float, float]:
+    def touch(self, places: Sequence[ByteRange]) -> tuple[float, float]:
         """Bytes of these places, and how many of them come from memory."""
         total = missed = 0.0
         for place in dict.fromkeys(places):
@@ -125,11 +132,11 @@ NOTHING = Touched(0.0, 0.0, 0.0, 0.0)
 
 
 class _Player:
-    def __init__(self, program: Compiled, machine: Machine) -> None:
+    def __init__(self, program: CompiledPlan, machine: Machine) -> None:
         self.program, self.machine = program, machine
         self.cache = Cache(program.steps, machine.l2_keeps)
         self.profiles: dict[tuple[int, object, object], list[Share]] = {}
-        self.made = Played()
+        self.made = PlayedStep()
         self.last: dict[int, int] = {}
         self.events: dict[int, list[int]] = {}
         self.waiting: dict[int, list[int]] = {}
@@ -139,7 +146,7 @@ class _Player:
         found = ((self.joined_of(step), step) for step in program.steps)
         self.ends = {joined.first: step for joined, step in found if joined}
 
-    def played(self) -> Played:
+    def played(self) -> PlayedStep:
         for step in self.program.steps:
             self.touch(step)
         for step in self.program.steps:
@@ -159,13 +166,13 @@ class _Player:
                 self.launch(step)
         return self.made
 
-    def joined_of(self, step: Step) -> Joined | None:
+    def joined_of(self, step: CompiledStep) -> CompiledJoinedLaunch | None:
         for joined in self.program.joined:
             if joined.first <= step.number < joined.stop:
                 return joined
         return None
 
-    def join(self, step: Step, joined: Joined) -> None:
+    def join(self, step: CompiledStep, joined: CompiledJoinedLaunch) -> None:
         """Play a joined launch where the last of its steps is."""
         touched = self.touch(step)
         before = self.joining
@@ -183,17 +190,17 @@ class _Player:
         self.made.calls[joined.kernel.name] = [[made]]
         self.add(step, made.seconds, made.pipe, made.slots, made.memory, joined.kernel.name)
 
-    def touch(self, step: Step) -> Touched:
+    def touch(self, step: CompiledStep) -> Touched:
         return Touched(*self.cache.touch(step.reads), *self.cache.touch(step.writes))
 
-    def copy(self, step: Step) -> None:
+    def copy(self, step: CompiledStep) -> None:
         touched, m = self.touch(step), self.machine
         memory = (touched.missed + touched.fresh) / m.copy
         work = max(memory, (touched.read + touched.written) / m.l2)
         if touched.read:
             self.add(step, max(m.node, m.gap + work), 0.0, 0.0, 1.0)
 
-    def launch(self, step: Step) -> None:
+    def launch(self, step: CompiledStep) -> None:
         kernel = self.program.kernels[step.kernel]
         call = self.timings(kernel, self.touch(step))
         self.made.calls.setdefault(step.kernel, []).append(call)
@@ -202,7 +209,7 @@ class _Player:
 
     def add(
         self,
-        step: Step,
+        step: CompiledStep,
         seconds: float,
         pipe: float,
         slots: float,
@@ -212,10 +219,12 @@ class _Player:
         after = self.waiting.pop(step.stream, [])
         after += [self.last[step.stream]] if step.stream in self.last else []
         self.last[step.stream] = len(self.made.nodes)
-        node = Node(kernel or step.kernel, step.stream, seconds, pipe, slots, memory, tuple(after))
+        node = GraphNode(
+            kernel or step.kernel, step.stream, seconds, pipe, slots, memory, tuple(after)
+        )
         self.made.nodes.append(node)
 
-    def timings(self, kernel: Kernel, touched: Touched) -> list[Timed]:
+    def timings(self, kernel: CompiledKernel, touched: Touched) -> list[Timed]:
         """The launches of a call share the bytes that the plan says by what their code moves."""
         found, m = [], self.machine
         reads = touched.read + kernel.workspace
@@ -236,7 +245,7 @@ class _Player:
             found.append(timed(launch, shares, traffic, m))
         return found
 
-    def shares(self, kernel: Kernel, launch: Launch) -> list[Share]:
+    def shares(self, kernel: CompiledKernel, launch: CompiledLaunch) -> list[Share]:
         key = id(launch.code), launch.grid, launch.block
         if key not in self.profiles:
             shares = self.profiles[key] = shares_of(launch, self.machine)

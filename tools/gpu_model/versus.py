@@ -66,19 +66,19 @@ def differences(
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    said = [told(key, old[key], new[key]) for key in OF_KERNELS]
+    said = [describe_change(key, old[key], new[key]) for key in OF_KERNELS]
     if len(old["launches"]) != len(new["launches"]):
         said.append(f"launches {len(old['launches'])} -> {len(new['launches'])}")
     for a, b in zip(old["launches"], new["launches"], strict=False):
-        said += [told(key, sizes(a[key]), sizes(b[key])) for key in ("grid", "block")]
-        said += [told(key, a[key], b[key]) for key in OF_LAUNCHES]
-        said += [told(key, round(a[key], 3), round(b[key], 3)) for key in SHARES]
+        said += [describe_change(key, sizes(a[key]), sizes(b[key])) for key in ("grid", "block")]
+        said += [describe_change(key, a[key], b[key]) for key in OF_LAUNCHES]
+        said += [describe_change(key, round(a[key], 3), round(b[key], 3)) for key in SHARES]
         if abs(a["instructions"] - b["instructions"]) > 0.01 * a["instructions"]:
             said.append(f"instructions {a['instructions']:g} -> {b['instructions']:g}")
     return "; ".join(text for text in said if text)
 
 
-def told(key: str, old: Any, new: Any) -> str:
+def describe_change(key: str, old: Any, new: Any) -> str:
     return f"{key} {old} -> {new}" if old != new else ""
 
 

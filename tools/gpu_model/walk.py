@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tools.gpu_model.constants import Tables
-from tools.gpu_model.emulate import Step, steps_of
+from tools.gpu_model.emulate import Action, steps_of
 from tools.gpu_model.machine import LANES
 from tools.gpu_model.sass import Block, Instruction
-from tools.gpu_model.state import Place, State, begun
+from tools.gpu_model.state import InstructionIndex, State, begun
 
 MOST_VISITS = 400_000
 """Blocks of code that a thread enters before a walk gives up; counts are then scaled."""
@@ -29,7 +29,7 @@ Sizes = Sequence[int]
 
 
 @dataclass
-class Walk:
+class ThreadWalk:
     """How often a thread enters each block of code, in `stretches`: a new one begins where blocks
     wait for all others, and where the last block of a group goes on alone, by the ticket that it
     drew. Whether loops depend on data, and whether the walk did not come to its end."""
@@ -44,7 +44,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Access:
+class WarpAccess:
     """What an access of a warp touches on average: sectors of 32 and lines of 128 bytes of memory,
     or how many times the cycles that a shared access without bank conflicts takes."""
 
@@ -59,7 +59,7 @@ class Code:
 
     def __init__(self, blocks: Sequence[Block], tables: Tables | None = None) -> None:
         self.blocks, self.tables = blocks, tables or Tables()
-        self._steps: dict[bool, list[list[Step]]] = {}
+        self._steps: dict[bool, list[list[Action]]] = {}
         self._backward = [b.kind == "jump" and b.target <= i for i, b in enumerate(blocks)]
         names = [[i.name for i in block.instructions] for block in blocks]
         self._draws = {i for i, found in enumerate(names) if "B2R" in found}
@@ -75,15 +75,15 @@ class Code:
         """The first and the last block of code of each loop."""
         return [(b.target, i) for i, b in enumerate(self.blocks) if self._backward[i]]
 
-    def keeps(self, place: Place) -> bool:
+    def keeps(self, place: InstructionIndex) -> bool:
         """Whether the instruction is a copy by way of L1."""
         opcode = self.blocks[place[0]].instructions[place[1]].opcode
         return opcode.startswith("LDGSTS") and "BYPASS" not in opcode
 
-    def walk(self, block: Sizes, thread: Sizes, sizes: Sizes) -> Walk:
+    def walk(self, block: Sizes, thread: Sizes, sizes: Sizes) -> ThreadWalk:
         """The path of a thread of a block."""
         state, steps = begun(block, thread, sizes, self.tables), self._compiled(False)
-        walk, at = Walk(), 0
+        walk, at = ThreadWalk(), 0
         for _ in range(MOST_VISITS):
             if at >= len(self.blocks):
                 return walk
@@ -115,10 +115,10 @@ class Code:
         threads: Sequence[Sizes],
         sizes: Sizes,
         most: int = MOST_ACCESSES,
-    ) -> dict[Place, Access]:
+    ) -> dict[InstructionIndex, WarpAccess]:
         """What the first accesses of these threads, a warp, touch, by instruction. Arguments are
         taken as aligned; what is not known is left out."""
-        rows: dict[Place, list[list[int | None]]] = {}
+        rows: dict[InstructionIndex, list[list[int | None]]] = {}
         for lane, thread in enumerate(threads):
             state = self.traced(block, thread, sizes, most)
             for place, addresses in state.traced.items():
@@ -162,7 +162,7 @@ class Code:
     def _is_asking(self, block: Block) -> bool:
         return any(i.name == "LDG" and "STRONG" in i.modifiers for i in block.instructions)
 
-    def _compiled(self, traced: bool) -> list[list[Step]]:
+    def _compiled(self, traced: bool) -> list[list[Action]]:
         if traced not in self._steps:
             self._steps[traced] = steps_of(self.blocks, traced)
         return self._steps[traced]
@@ -177,19 +177,19 @@ class Code:
         return any(self.blocks[i].calls or i in self.polls for i in between)
 
 
-def _touched(instruction: Instruction, rows: Sequence[Sequence[int | None]]) -> Access:
+def _touched(instruction: Instruction, rows: Sequence[Sequence[int | None]]) -> WarpAccess:
     """By rows of the lanes' addresses, one for each execution."""
     size = instruction.width
     known = [[a for a in row if a is not None] for row in rows]
     known = [row for row in known if row]
     if not known:
-        return Access(sectors=size, lines=max(1, size / 4))
+        return WarpAccess(sectors=size, lines=max(1, size / 4))
     if instruction.name in ("LDS", "STS", "LDSM"):
-        return Access(conflicts=sum(_conflicts(row, size) for row in known) / len(known))
+        return WarpAccess(conflicts=sum(_conflicts(row, size) for row in known) / len(known))
     step = min(size, 32)
     sectors = sum(len({b // 32 for a in row for b in range(a, a + size, step)}) for row in known)
     lines = sum(len({a // 128 for a in row}) for row in known)
-    return Access(sectors / len(known), lines / len(known))
+    return WarpAccess(sectors / len(known), lines / len(known))
 
 
 def _conflicts(addresses: Sequence[int], size: int) -> float:

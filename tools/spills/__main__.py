@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from benchmarks.workloads import WORKLOADS
-from graphc.runtime.cuda.compile import Compiler
+from graphc.runtime.cuda.compile import CudaCompiler
 from tools.spills.cases import SETTINGS, asked, texts
 from tools.spills.compiling import COMPILERS, Spill, spills, usages
 
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def tried(
-    title: str, made: dict[str, str], compiler: Compiler, arch: str, threads: int
+    title: str, made: dict[str, str], compiler: CudaCompiler, arch: str, threads: int
 ) -> list[Spill]:
     """What spills of the texts `made`, listed behind a line that says what was compiled."""
     began, found = time.monotonic(), {}
@@ -78,7 +78,7 @@ def _known(option: str, words: str) -> list[str]:
     return words.split(",")
 
 
-def _there(name: str) -> Compiler:
+def _there(name: str) -> CudaCompiler:
     found = COMPILERS[name]()
     if found is None:
         raise SystemExit(f"compilers: {name} is not there")

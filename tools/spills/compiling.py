@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from graphc.runtime.cuda.compile import Compiler, Usage, compile_cuda, nvcc, nvrtc
+from graphc.runtime.cuda.compile import CudaCompiler, Usage, compile_cuda, nvcc, nvrtc
 from tools.spills.texts import plain
 
-COMPILERS: Mapping[str, Callable[[], Compiler | None]] = {"nvrtc": nvrtc, "nvcc": nvcc}
+COMPILERS: Mapping[str, Callable[[], CudaCompiler | None]] = {"nvrtc": nvrtc, "nvcc": nvcc}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Spill:
 
 
 def usages(
-    texts: Mapping[str, str], compiler: Compiler, arch: str, threads: int = 1
+    texts: Mapping[str, str], compiler: CudaCompiler, arch: str, threads: int = 1
 ) -> Iterator[tuple[str, dict[str, Usage]]]:
     """The usage of each symbol of each kernel of `texts`, texts by name. Those of one plain text
     are compiled once, and never again while the compiled cache has it: the first stands for all.

@@ -11,7 +11,7 @@ from graphc.kernels.cpu.shared.kernel_source import (
     entry,
     make_kernel,
 )
-from graphc.kernels.program.attend_shape import Problem, find_problem, shape_text
+from graphc.kernels.program.attend_shape import AttentionProblem, find_problem, shape_text
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
@@ -36,7 +36,7 @@ def lower_attend(node: KernelNode, target: Target) -> Kernel:
     return make_kernel(node, sections, (chunks,), flops=problem.flops, header=header)
 
 
-def _blocks(problem: Problem, width: int) -> tuple[int, int]:
+def _blocks(problem: AttentionProblem, width: int) -> tuple[int, int]:
     """Registers of queries and of keys that make a block: so many that 6 rows of sums fill the
     machine's registers, of which an f64 register is two."""
     most = (4 if width == 16 else 2) // (2 if problem.dtype == "f64" else 1)
@@ -44,7 +44,7 @@ def _blocks(problem: Problem, width: int) -> tuple[int, int]:
     return t, u
 
 
-def _units(problem: Problem, blocks: tuple[int, int], width: int) -> tuple[int, int]:
+def _units(problem: AttentionProblem, blocks: tuple[int, int], width: int) -> tuple[int, int]:
     """Blocks of queries and of keys that are computed."""
     n, h, g, t, u, _, _ = problem.extents
     queries = n * h * -(-t // (blocks[0] * width))
@@ -55,7 +55,7 @@ def _units(problem: Problem, blocks: tuple[int, int], width: int) -> tuple[int, 
     return queries if first else 0, keys if any(others) else 0
 
 
-def _shell(node: KernelNode, problem: Problem, units: tuple[int, int], chunks: int) -> str:
+def _shell(node: KernelNode, problem: AttentionProblem, units: tuple[int, int], chunks: int) -> str:
     pointers = {
         v: f"({C_TYPES[v.type.dtype]}*)arguments[{i}]" for v, i in argument_order(node).items()
     }

@@ -26,9 +26,9 @@ from graphc.kernels.cpu.contract.tile_cost import (
     FEW_TILES,
     FEWEST_CHUNKS,
     PANEL_ROWS,
-    wanted_chunks,
+    chunk_target,
 )
-from graphc.kernels.cpu.contract.tile_schedule import Schedule
+from graphc.kernels.cpu.contract.tile_schedule import TileSchedule
 from graphc.kernels.cpu.convolution.conv_amx import lower_conv_amx
 from graphc.kernels.cpu.convolution.conv_amx_gradient import lower_amx_gradient
 from graphc.kernels.cpu.convolution.conv_channels import (
@@ -76,7 +76,7 @@ def contract_candidates(node: KernelNode, target: Target) -> Iterator[Kernel]:
     elif sections := sections_of_sums(body):
         nest = sectioned_nest(nest, sections)
     lane = _batch_lane(body, nest)
-    schedules: list[Schedule] = []
+    schedules: list[TileSchedule] = []
     if quads := in_quads(nest):
         pairs, columns = replace(target, multiplies_pairs=True), quads.kept[-1]
         found = ranked(quads, pairs, columns, _contiguous(nest))
@@ -111,7 +111,7 @@ def _by_channels(node: KernelNode, nest: Nest, target: Target) -> Iterator[Kerne
         yield lower_conv_winograd(node, nest, fast, target)
 
 
-def _tiled(node: KernelNode, nest: Nest, schedule: Schedule, width: int) -> Kernel:
+def _tiled(node: KernelNode, nest: Nest, schedule: TileSchedule, width: int) -> Kernel:
     body = node.body
     check_tiled(symbol(node), schedule)
     if not schedule.roles.lanes_summed and schedule.parts == 1:
@@ -159,7 +159,7 @@ def _kernel(
     return make_kernel(node, sections, phases, workspace, nest.flops, inplace)
 
 
-def order_loops(schedule: Schedule) -> Schedule:
+def order_loops(schedule: TileSchedule) -> TileSchedule:
     """`schedule` with its tiles in an order that reuses the caches, cut into chunks.
 
     Groups of row tiles whose part of X fits the first-level cache are the innermost loop: Y's
@@ -189,7 +189,7 @@ def order_loops(schedule: Schedule) -> Schedule:
     return _chunked(replace(schedule, loops=tuple(lo for lo in loops if lo[1] > 1)))
 
 
-def _row_group(schedule: Schedule, passes: tuple[int, ...]) -> int:
+def _row_group(schedule: TileSchedule, passes: tuple[int, ...]) -> int:
     """Row tiles whose part of X stays cached while Y streams past: in the first level if what
     streams comes from the second, in the second level if Y does not fit there."""
     roles = schedule.roles
@@ -209,11 +209,11 @@ def _row_group(schedule: Schedule, passes: tuple[int, ...]) -> int:
     return -(-schedule.rows.tiles // groups)
 
 
-def _chunked(schedule: Schedule) -> Schedule:
+def _chunked(schedule: TileSchedule) -> TileSchedule:
     """Enough chunks to share among many threads, each worth its start; partial sums where the
     tiles alone are too few, or where the operands of all tiles together overflow the cache."""
     tiles = schedule.tiles
-    wanted = wanted_chunks(schedule.cycles)
+    wanted = chunk_target(schedule.cycles)
     if schedule.roles.rows_apart and schedule.kept_rows:  # a chunk copies the rows that it reads
         grain = schedule.outer.tiles * schedule.columns.tiles * schedule.kept_rows
         units = tiles // grain
@@ -238,7 +238,7 @@ def _chunked(schedule: Schedule) -> Schedule:
     return replace(schedule, grain=grain, parts=parts, chunks=chunks * parts)
 
 
-def _parts(schedule: Schedule, wanted: int) -> int:
+def _parts(schedule: TileSchedule, wanted: int) -> int:
     """Partial sums, cut along the outermost summed loop."""
     roles = schedule.roles
     sums = [a for a in roles.sums if roles.nest.axes[a].extent]

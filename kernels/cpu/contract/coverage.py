@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from graphc.base.errors import PlanError
-from graphc.kernels.cpu.contract.tile_schedule import Schedule
+from graphc.kernels.cpu.contract.tile_schedule import TileSchedule
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.nest import Nest, Window
 
@@ -25,7 +25,7 @@ def check_plain(name: str, nest: Nest, loops: Loops, lane: int, domain: Domain) 
     _check(name, made, math.prod(domain.extents))
 
 
-def check_tiled(name: str, schedule: Schedule) -> None:
+def check_tiled(name: str, schedule: TileSchedule) -> None:
     """PlanError unless the tiles of `schedule` hold the sums of each output element once."""
     roles = schedule.roles
     nest = roles.nest

@@ -16,9 +16,9 @@ from graphc.kernels.cpu.contract.index_text import (
     sum_lines,
 )
 from graphc.kernels.cpu.contract.shape_text import SUMS, element, shape_lines
-from graphc.kernels.cpu.contract.tile_schedule import Schedule
+from graphc.kernels.cpu.contract.tile_schedule import TileSchedule
 from graphc.kernels.cpu.shared.kernel_source import argument_order, array_text, entry
-from graphc.kernels.program.body.statement import Program
+from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.nest import Nest, Read, Window
 from graphc.ops.fused import KernelNode
@@ -31,7 +31,7 @@ once for each: most of a kernel would be epilogues, and take up to twice as long
 
 def tiled_text(
     node: KernelNode,
-    schedule: Schedule,
+    schedule: TileSchedule,
     epilogue: Epilogue | None = None,
     finish: Finish | None = None,
 ) -> list[str]:
@@ -129,7 +129,7 @@ def plain_loops(
     return [(a, -(-nest.axes[a].extent // steps.get(a, 1)), steps.get(a, 1)) for a in nest.kept]
 
 
-def _sections(lines: list[str], entry: str, *programs: Program) -> list[str]:
+def _sections(lines: list[str], entry: str, *programs: RegisterProgram) -> list[str]:
     """The kernel's file: constant arrays of the programs, the types of `lines`, the entry."""
     arrays = (array_text(p.arrays) for p in programs)
     return [*arrays, "\n".join(["using namespace graphc::contract;", "", *lines, ""]), entry]

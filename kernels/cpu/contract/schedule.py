@@ -21,7 +21,7 @@ from graphc.kernels.cpu.contract.tile import (
     TileAxis,
 )
 from graphc.kernels.cpu.contract.tile_cost import TileCost
-from graphc.kernels.cpu.contract.tile_schedule import Schedule
+from graphc.kernels.cpu.contract.tile_schedule import TileSchedule
 from graphc.kernels.program.nest import Border, Nest, Window
 
 MOST_WITH_ADDRESSES = 24
@@ -44,7 +44,7 @@ def ranked(
     lane: int | None,
     contiguous: int | None,
     window: Window | None = None,
-) -> list[Schedule]:
+) -> list[TileSchedule]:
     """The cheapest schedules, the best first; none if the template fits none. `lane` is the axis
     that must lie in the lanes, if one must; `contiguous` the kept axis along which the output is.
     With `window` the columns of a tile are whole windows of output pixels."""
@@ -58,7 +58,7 @@ def ranked(
 @functools.lru_cache(maxsize=1024)
 def _ranked(
     nest: Nest, target: Target, lane: int | None, contiguous: int | None, window: Window | None
-) -> tuple[Schedule, ...]:
+) -> tuple[TileSchedule, ...]:
     """Those of every nest that equals this one, from wherever it reads: layers and steps repeat."""
     guesses: list[tuple[float, int, Roles, tuple[int, int, int]]] = []
     for roles in _with_amx(_candidates(nest, target, lane, window)):
@@ -67,7 +67,7 @@ def _ranked(
             for sizes in _sizes(roles):
                 guesses.append((model.total(sizes), len(guesses), roles, sizes))
     guesses.sort(key=lambda g: g[:2])
-    cut: list[Schedule] = []
+    cut: list[TileSchedule] = []
     for guess, _, roles, sizes in guesses:
         # A guess leaves out what only the cut tile shows, which at most halves it.
         if cut and (len(cut) >= MOST_CUT or guess > 2 * min(s.cycles for s in cut)):
@@ -179,7 +179,7 @@ def _axis_sizes(roles: Roles, axis: int | None, most: int) -> list[int]:
     return [s for s in sizes if -(-extent // -(-extent // s)) == s or extent % s <= extent // 8]
 
 
-def _refined(schedule: Schedule) -> float:
+def _refined(schedule: TileSchedule) -> float:
     """What borders save and text costs, as a factor on the cycles."""
     roles, columns = schedule.roles, schedule.columns
     live = sum(_live_share(roles, c) * c.tiles * c.size for c in columns.cuts)
@@ -187,7 +187,7 @@ def _refined(schedule: Schedule) -> float:
     return (0.3 + 0.7 * share) * (1 + 0.0004 * schedule.products)
 
 
-def _cut(roles: Roles, rows: int, outer: int, columns: int) -> Schedule | None:
+def _cut(roles: Roles, rows: int, outer: int, columns: int) -> TileSchedule | None:
     row_axis = _tile_axis(roles, roles.rows, rows)
     outer_axis = _tile_axis(roles, roles.outer, outer)
     column_axis = _tile_axis(roles, roles.columns, columns)
@@ -197,7 +197,7 @@ def _cut(roles: Roles, rows: int, outer: int, columns: int) -> Schedule | None:
     if steps is None:
         return None
     head, main, unroll = steps
-    schedule = Schedule(roles, row_axis, outer_axis, column_axis, head, main, unroll)
+    schedule = TileSchedule(roles, row_axis, outer_axis, column_axis, head, main, unroll)
     return schedule if schedule.products <= UNROLLED_PRODUCTS else None
 
 

@@ -20,7 +20,7 @@ from graphc.kernels.cpu.contract.index_text import (
     times,
 )
 from graphc.kernels.cpu.contract.tile import Roles, TileAxis
-from graphc.kernels.cpu.contract.tile_schedule import Schedule
+from graphc.kernels.cpu.contract.tile_schedule import TileSchedule
 from graphc.kernels.program.nest import Border, Nest, Quotient, Read
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -33,7 +33,7 @@ def element(read: Read) -> str:
     return SUMS.get(read.type.dtype) or C_TYPES[read.type.dtype]
 
 
-def shape_lines(schedule: Schedule) -> list[str]:
+def shape_lines(schedule: TileSchedule) -> list[str]:
     """`struct Shape`: whatever differs from the template's defaults."""
     roles = schedule.roles
     nest = roles.nest
@@ -97,7 +97,7 @@ def shape_lines(schedule: Schedule) -> list[str]:
     return [*lines, *_addresses(schedule), *_existence(schedule), *_finish(schedule), "};"]
 
 
-def _addresses(schedule: Schedule) -> list[str]:
+def _addresses(schedule: TileSchedule) -> list[str]:
     roles = schedule.roles
     x, y = roles.x, roles.y
     lines = []
@@ -141,7 +141,7 @@ def _row(roles: Roles) -> str:
     return " + ".join([times(roles.x.strides[sections], f"(i % {count})"), *units])
 
 
-def _ahead(schedule: Schedule) -> int:
+def _ahead(schedule: TileSchedule) -> int:
     """How far ahead of what it reads now a tile prefetches X, which comes from beyond the
     second-level cache: to the next tile's rows, or to a later block of a batch that is summed;
     0 where it does not."""
@@ -179,7 +179,7 @@ def _by_depth(name: str, values: list[str]) -> list[str]:
     return [*lines, "    }"]
 
 
-def _existence(schedule: Schedule) -> list[str]:
+def _existence(schedule: TileSchedule) -> list[str]:
     """Which lanes of Y, of X and of the output there are."""
     roles = schedule.roles
     place = _static_index(schedule)
@@ -205,7 +205,7 @@ def _existence(schedule: Schedule) -> list[str]:
     return lines
 
 
-def _finish(schedule: Schedule) -> list[str]:
+def _finish(schedule: TileSchedule) -> list[str]:
     roles = schedule.roles
     nest = roles.nest
     direct = not roles.lanes_summed and schedule.parts == 1
@@ -239,7 +239,7 @@ def _finish(schedule: Schedule) -> list[str]:
     return lines
 
 
-def _column(schedule: Schedule) -> str:
+def _column(schedule: TileSchedule) -> str:
     """The constant offset of Y's column (o, c) in inner step t, from the tile's own."""
     roles = schedule.roles
     y = roles.y
@@ -265,12 +265,12 @@ def _unit_stride(roles: Roles, read: Read, axis: int) -> int:
     return read.strides[axis] * (roles.width if axis == roles.lane else 1)
 
 
-def _starts(schedule: Schedule) -> dict[int, str]:
+def _starts(schedule: TileSchedule) -> dict[int, str]:
     tiles = ((schedule.outer, "o0"), (schedule.columns, "c0"))
     return {tile.axis: name for tile, name in tiles if tile.axis is not None}
 
 
-def _static_index(schedule: Schedule, o: str = "o", c: str = "c") -> dict[int, str]:
+def _static_index(schedule: TileSchedule, o: str = "o", c: str = "c") -> dict[int, str]:
     """Logical indices of the static axes, as expressions of o0, c0, o, c, t and l."""
     roles = schedule.roles
     index = {}
@@ -284,7 +284,7 @@ def _static_index(schedule: Schedule, o: str = "o", c: str = "c") -> dict[int, s
     return index
 
 
-def _kept_index(schedule: Schedule, together: bool = True) -> dict[int, str]:
+def _kept_index(schedule: TileSchedule, together: bool = True) -> dict[int, str]:
     """Logical indices of the kept axes of register (i, o, c), where i counts units of `rows` that
     the epilogue takes `together`, or else registers."""
     nest, count = schedule.roles.nest, schedule.roles.row_sections

@@ -39,7 +39,7 @@ FEW_TILES = 32
 panel of two registers, 5 % (Zen 4)."""
 
 
-def wanted_chunks(cycles: float) -> int:
+def chunk_target(cycles: float) -> int:
     """Chunks to share `cycles` of work among many threads, each worth its start."""
     few = min(FEWEST_CHUNKS, round(cycles / (CHUNK_CYCLES / 8)))
     return max(1, round(cycles / CHUNK_CYCLES), few)
@@ -165,7 +165,7 @@ class TileCost:
         if rows * columns >= FEWEST_CHUNKS * min(PANEL_ROWS, rows):
             return min(PANEL_ROWS, rows)
         cycles = self.plain * math.prod(self.extents) * self.roles.length / 2
-        chunks = wanted_chunks(cycles)
+        chunks = chunk_target(cycles)
         return max(1.0, min(rows, rows * columns / chunks))
 
     def lines(self, mr: int, no: int, nc: int) -> float:

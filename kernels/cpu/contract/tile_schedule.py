@@ -9,7 +9,7 @@ from graphc.kernels.cpu.contract.tile import FEWEST_CHUNKS, TEXT, Roles, TileAxi
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TileSchedule:
     """A tile and the loops around it. The innermost loop runs steps [head, main) `unroll` at a
     time; the others are unrolled away. `loops` are the kept loops from the outermost: an axis (or
     "rows", "outer", "columns"), its iterations, and what one adds to its index."""

@@ -16,7 +16,7 @@ from graphc.kernels.cpu.contract.epilogue import tile_epilogue
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
 from graphc.kernels.cpu.contract.tile import STACK_BYTES, TILE
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, wanted_chunks
+from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
 from graphc.kernels.cpu.convolution.conv_channels import C, K, N, P, Q, R, S, rows_as_one, together
 from graphc.kernels.cpu.shared.kernel_source import array_text, balanced, entry, make_kernel, share
 from graphc.kernels.program.kernel import Kernel
@@ -47,7 +47,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class _Tile:
+class _AmxTile:
     """`rows` x `columns` pixels in `registers`, by `vectors` registers of output channels."""
 
     rows: int
@@ -66,14 +66,14 @@ def lower_conv_amx(node: KernelNode, nest: Nest, target: Target) -> Kernel | Non
     rows, columns = line(nest, P, R), line(nest, Q, S)
     if rows is None or columns is None or not all(axis.extent for axis in nest.axes):
         return None
-    loops = _Loops(nest, target, rows, columns)
+    loops = _AmxLoops(nest, target, rows, columns)
     if loops.best is None:
         return None
     workspace = 4 * loops.filters * TILE * TILE
     first = balanced(
-        max(1, min(loops.filters, wanted_chunks(PACK_CYCLES * loops.filters))), loops.filters
+        max(1, min(loops.filters, chunk_target(PACK_CYCLES * loops.filters))), loops.filters
     )
-    second = balanced(max(1, min(loops.units, wanted_chunks(loops.cycles))), loops.units)
+    second = balanced(max(1, min(loops.units, chunk_target(loops.cycles))), loops.units)
     lines = [
         *loops.shape(loops.best),
         *functor("Epilogue", epilogue, sum_parameters(epilogue, False), ()),
@@ -129,7 +129,7 @@ def _unit(border: Border, axis: int, stride: int) -> int:
     return stride // factor if factor else 0
 
 
-class _Loops:
+class _AmxLoops:
     """The tile of a nest, and the loops around it."""
 
     def __init__(self, nest: Nest, target: Target, rows: Line, columns: Line) -> None:
@@ -148,14 +148,14 @@ class _Loops:
         self.groups = max(1, min(groups, k_tiles))
         self.units = tiles * self.groups
 
-    def choice(self, tile: _Tile) -> str:
+    def choice(self, tile: _AmxTile) -> str:
         """The tile in words, and why it is this one."""
         return (
             f"a tile of {tile.rows} x {tile.columns} pixels by {tile.vectors} x {TILE} channels, "
             "bf16 by tiles (AMX): by a model of cycles the cheapest that 4 registers of sums hold"
         )
 
-    def _candidates(self) -> Iterator[_Tile]:
+    def _candidates(self) -> Iterator[_AmxTile]:
         extents, several = self.extents, self.rows.step == self.columns.step == 1
         most = range(1, (min(extents[P], 4 * TILE) if several else 1) + 1)
         for (registers, vectors), rows in itertools.product(REGISTERS, most):
@@ -167,25 +167,25 @@ class _Loops:
             columns = next(fitting, 0)
             if columns and vectors <= self.vectors:
                 equal = -(-extents[Q] // -(-extents[Q] // columns))
-                tile = _Tile(rows, equal, registers, vectors)
+                tile = _AmxTile(rows, equal, registers, vectors)
                 if 4 * TILE * self.blocks * self._room(tile) <= STACK_BYTES:
                     yield tile
 
     def _width(self, columns: int) -> int:
         return self.columns.places(columns, self.extents[S])
 
-    def _room(self, tile: _Tile) -> int:
+    def _room(self, tile: _AmxTile) -> int:
         """Places of a patch, and those behind that registers read."""
         width, taps = self._width(tile.columns), self.extents
         height = self.rows.places(tile.rows, taps[R])
         last = abs(self.rows.tap) * (taps[R] - 1) * width + abs(self.columns.tap) * (taps[S] - 1)
         return max(height * width, last + (tile.registers * TILE - 1) * self.columns.step + 1)
 
-    def _tiles(self, tile: _Tile) -> int:
+    def _tiles(self, tile: _AmxTile) -> int:
         extents = self.extents
         return extents[N] * -(-extents[P] // tile.rows) * -(-extents[Q] // tile.columns)
 
-    def _cycles(self, tile: _Tile) -> float:
+    def _cycles(self, tile: _AmxTile) -> float:
         """Estimated for the whole kernel: 16 cycles for an instruction, half of the 8 of a load."""
         registers, vectors = tile.registers, tile.vectors
         step = TILE * registers * vectors + 5.5 * (registers + vectors)
@@ -195,7 +195,7 @@ class _Loops:
         sums = -(-self.vectors // vectors) * one
         return self._tiles(tile) * (sums + gather) + PACK_CYCLES * self.filters
 
-    def shape(self, tile: _Tile) -> list[str]:
+    def shape(self, tile: _AmxTile) -> list[str]:
         """`struct Shape`, as conv_amx.h wants it."""
         x, w, rows, columns = self.nest.a, self.nest.b, self.rows, self.columns
         n, k, p, q, c, r, s = self.extents

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.tile import STACK_BYTES, TILE
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, wanted_chunks
+from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
 from graphc.kernels.cpu.convolution.conv_amx import Line, line
 from graphc.kernels.cpu.convolution.conv_channels import together
 from graphc.kernels.cpu.convolution.conv_channels_gradient import C, K, N, P, Q, R, S
@@ -52,7 +52,7 @@ def lower_amx_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel |
         return None
     if rows.tap < 0 or columns.tap < 0:
         return None
-    loops = _Loops(nest, rows, columns)
+    loops = _AmxGradientLoops(nest, rows, columns)
     if loops.best is None:
         return None
     x, dy = (f"(const bfloat*)arguments[{read.input}]" for read in (nest.a, nest.b))
@@ -79,7 +79,7 @@ def _cuts(extent: int) -> list[int]:
     return sorted({-(-extent // n) for n in range(1, min(extent, 32) + 1)} | {1})
 
 
-class _Loops:
+class _AmxGradientLoops:
     """The blocks of a nest, and the loops around them."""
 
     def __init__(self, nest: Nest, rows: Line, columns: Line) -> None:
@@ -148,11 +148,11 @@ class _Loops:
     def _shared_cycles(self, block: _Block) -> float:
         """Those that as many workers wait for as there is work for, if there are so few chunks."""
         cycles, most = self._cycles(block), self._groups(block) * self.most_parts
-        return cycles * max(1.0, min(wanted_chunks(cycles), FEWEST_CHUNKS) / most)
+        return cycles * max(1.0, min(chunk_target(cycles), FEWEST_CHUNKS) / most)
 
     def _cut_into_chunks(self, block: _Block) -> None:
         groups = self._groups(block)
-        wanted = min(wanted_chunks(self._cycles(block)), 2 * FEWEST_CHUNKS)
+        wanted = min(chunk_target(self._cycles(block)), 2 * FEWEST_CHUNKS)
         self.parts = max(1, min(-(-wanted // groups), self.most_parts))
         self.chunks = self.parts * groups
         nanoseconds = self.size * (1.0 + self.parts / TILE)

@@ -16,7 +16,7 @@ from graphc.kernels.cpu.contract.epilogue import tile_epilogue
 from graphc.kernels.cpu.contract.index_text import constant, integers
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
 from graphc.kernels.cpu.contract.tile import TEXT, Cut
-from graphc.kernels.cpu.contract.tile_cost import wanted_chunks
+from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.shared.kernel_source import array_text, balanced, entry, make_kernel
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.kernel import Kernel
@@ -38,7 +38,7 @@ MOST_CUTS = 5
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _TileSizes:
     """A tile: `images` x `columns` pixels by `vectors` registers of channels."""
 
     images: int
@@ -54,7 +54,7 @@ def by_channels(nest: Nest) -> bool:
 def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     """The kernel of a fused convolution, or data gradient, with channels in the lanes."""
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
-    loops = _Loops(rows_as_one(nest, epilogue), target)
+    loops = _ChannelLoops(rows_as_one(nest, epilogue), target)
     lines = [
         "using namespace graphc::channels;",
         "",
@@ -76,7 +76,7 @@ def lower_conv_channels(node: KernelNode, nest: Nest, target: Target) -> Kernel:
 def direct_cycles(node: KernelNode, nest: Nest, target: Target) -> float:
     """Estimated for the kernel of `lower_conv_channels`."""
     epilogue = tile_epilogue(node.body, nest, K, target.lanes)
-    return _Loops(rows_as_one(nest, epilogue), target).cycles
+    return _ChannelLoops(rows_as_one(nest, epilogue), target).cycles
 
 
 def rows_as_one(nest: Nest, epilogue: Epilogue) -> Nest:
@@ -92,7 +92,7 @@ def rows_as_one(nest: Nest, epilogue: Epilogue) -> Nest:
     return replace(nest, axes=tuple(axes))
 
 
-class _Loops:
+class _ChannelLoops:
     """The tile of a nest, and the loops around it."""
 
     def __init__(self, nest: Nest, target: Target) -> None:
@@ -119,13 +119,13 @@ class _Loops:
         self.cycles = self._cycles(self.sizes)
         self._cut_into_chunks()
 
-    def _candidates(self) -> Iterator[_Sizes]:
+    def _candidates(self) -> Iterator[_TileSizes]:
         registers, (n, width) = self.target.registers, (self.extents[N], self.extents[Q])
         images = [i for i in (1, 2, 4) if n % i == 0]
         vectors = range(1, min(self.vectors, 6) + 1)
         for i, q, v in itertools.product(images, self.cuts_of, vectors):
             if i * q * v + min(i * q, v) + 1 <= registers and (i == 1 or q == width):
-                yield _Sizes(i, q, v)
+                yield _TileSizes(i, q, v)
 
     def _cuts(self, size: int) -> list[Cut]:
         """The tiles of a row, neighbours that lose the same products to padding together."""
@@ -136,7 +136,7 @@ class _Loops:
     def _inside(self, q: int, s: int) -> bool:
         return all(0 <= _value(b, q, s) < b.extent for b in self.columns)
 
-    def _cycles(self, sizes: _Sizes) -> float:
+    def _cycles(self, sizes: _TileSizes) -> float:
         """Estimated for the whole kernel: two products a cycle, and what loads cost beside them."""
         cuts = self.cuts_of[sizes.columns]
         whole, rest = divmod(self.vectors, sizes.vectors)
@@ -169,7 +169,7 @@ class _Loops:
         tiles = self.extents[N] // sizes.images * self.extents[P] * self.column_tiles
         size = self.nest.b.type.numpy_dtype.itemsize
         weight, image = size * self.nest.extents((K, C, R, S)), self.nest.a.type.nbytes
-        wanted = min(wanted_chunks(self.cycles), MOST_CHUNKS)
+        wanted = min(chunk_target(self.cycles), MOST_CHUNKS)
         fitting = 2 * caches.far * tiles // max(1, image)
         self.per_block = max(1, min(fitting, tiles * self.k_tiles // wanted))
         blocks = -(-tiles // self.per_block)

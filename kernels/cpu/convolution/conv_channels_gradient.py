@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from graphc.base.target import Target
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.tile import STACK_BYTES
-from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, wanted_chunks
+from graphc.kernels.cpu.contract.tile_cost import FEWEST_CHUNKS, chunk_target
 from graphc.kernels.cpu.convolution.conv_channels import factor_lines, inside, together
 from graphc.kernels.cpu.shared.kernel_source import balanced, chunk_count, entry, make_kernel
 from graphc.kernels.program.kernel import Kernel
@@ -28,7 +28,7 @@ SUMS_CYCLES = 4.0
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _GradientTileSizes:
     """A tile: `channels` of x, at all taps of a row, by `vectors` registers of dy's channels."""
 
     channels: int
@@ -43,7 +43,7 @@ def is_channel_gradient(nest: Nest) -> bool:
 def lower_channel_gradient(node: KernelNode, nest: Nest, target: Target) -> Kernel:
     """The kernel of a weight gradient with channels in the lanes, and nothing behind it."""
     assert node.body.outputs == nest.node.outputs, "a gradient of channels has no epilogue"
-    loops = _Loops(nest, target)
+    loops = _ChannelGradientLoops(nest, target)
     x, dy = (f"(const Shape::X*)arguments[{read.input}]" for read in (nest.a, nest.b))
     out, workspace = (f"(float*)arguments[{len(node.inputs) + i}]" for i in (0, 1))
     lines = ["using namespace graphc::channels;", "", *loops.shape(), ""]
@@ -61,7 +61,7 @@ def lower_channel_gradient(node: KernelNode, nest: Nest, target: Target) -> Kern
     )
 
 
-class _Loops:
+class _ChannelGradientLoops:
     """The tile of a nest, and the loops around it."""
 
     def __init__(self, nest: Nest, target: Target) -> None:
@@ -110,7 +110,7 @@ class _Loops:
         values = (b.offset + b.coefficients[Q] * q + b.coefficients[S] * s for b in self.columns)
         return all(0 <= v < b.extent for v, b in zip(values, self.columns, strict=True))
 
-    def _candidates(self) -> Iterator[_Sizes]:
+    def _candidates(self) -> Iterator[_GradientTileSizes]:
         registers, whole = self.target.registers, self.target.lanes if self.laned else 1
         several = range(1, (whole if self.laned else self.extents[C]) + 1)
         for channels in (c for c in several if self.extents[C] % c == 0):
@@ -119,9 +119,9 @@ class _Loops:
             for vectors in range(1, min(self.vectors, 6) + 1):
                 rows = channels * self.extents[S]
                 if rows * vectors + min(rows, vectors) + 1 <= registers or channels == vectors == 1:
-                    yield _Sizes(channels, vectors)
+                    yield _GradientTileSizes(channels, vectors)
 
-    def _cycles(self, sizes: _Sizes) -> float:
+    def _cycles(self, sizes: _GradientTileSizes) -> float:
         whole, rest = divmod(self.vectors, sizes.vectors)
         rows = sizes.channels * self.extents[S]
         tiles = self.extents[C] // sizes.channels * self.extents[R]
@@ -137,7 +137,7 @@ class _Loops:
 
         return tiles * (whole * tile(sizes.vectors) + (tile(rest) if rest else 0.0))
 
-    def _block(self, sizes: _Sizes) -> int:
+    def _block(self, sizes: _GradientTileSizes) -> int:
         """Pixels whose dy, and as much of x again as one or two registers, stay near."""
         line = self.images * self.nest.b.type.numpy_dtype.itemsize * self.target.lanes
         return max(1, self.target.caches.near // (line * (sizes.vectors + 2)))
@@ -150,7 +150,7 @@ class _Loops:
         several = extents[N] // self.images
         self.block_of_n = self.images * (max(1, min(several, block // image)) if whole else 1)
         self.k_tiles = -(-self.vectors // sizes.vectors)
-        wanted = min(wanted_chunks(self._cycles(sizes)), 2 * FEWEST_CHUNKS)
+        wanted = min(chunk_target(self._cycles(sizes)), 2 * FEWEST_CHUNKS)
         lacking = -(-wanted // self.k_tiles)
         small = 4 * self.size < max(self.nest.a.type.nbytes, self.nest.b.type.nbytes)
         equal = (d for d in range(1, several + 1) if several % d == 0)

@@ -14,7 +14,7 @@ from graphc.base.target import Target
 from graphc.kernels.cpu.contract.epilogue import tile_epilogue
 from graphc.kernels.cpu.contract.index_text import integers
 from graphc.kernels.cpu.contract.kernel_text import functor, setup, sum_parameters
-from graphc.kernels.cpu.contract.tile_cost import wanted_chunks
+from graphc.kernels.cpu.contract.tile_cost import chunk_target
 from graphc.kernels.cpu.convolution.conv_channels import C, K, N, P, Q, R, S
 from graphc.kernels.cpu.shared.kernel_source import array_text, balanced, entry, make_kernel, share
 from graphc.kernels.program.kernel import Kernel
@@ -114,8 +114,8 @@ def lower_conv_winograd(node: KernelNode, nest: Nest, chosen: Winograd, target: 
     registers = extents[K] // target.lanes
     filters = registers * extents[C]
     workspace = 4 * registers * side**2 * (extents[C] + 1) * target.lanes
-    first = balanced(max(1, min(filters, wanted_chunks(_filter_cycles(side) * filters))), filters)
-    second = balanced(max(1, min(chosen.units, wanted_chunks(chosen.cycles))), chosen.units)
+    first = balanced(max(1, min(filters, chunk_target(_filter_cycles(side) * filters))), filters)
+    second = balanced(max(1, min(chosen.units, chunk_target(chosen.cycles))), chosen.units)
     lines = [
         "",
         *_shape(nest, chosen),

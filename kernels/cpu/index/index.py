@@ -15,7 +15,7 @@ from graphc.kernels.cpu.shared.kernel_source import (
     make_kernel,
     share,
 )
-from graphc.kernels.program.access import Access, Domain, merge_axes, merged
+from graphc.kernels.program.access import AffineAccess, Domain, merge_axes, merged
 from graphc.kernels.program.axis import only_node
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.operands import constant_operands, find_operands
@@ -61,7 +61,7 @@ class Reader:
     def read(self, value: Value, name: str, axes: Sequence[int]) -> str:
         """A struct of the extents and strides of some axes of `value`, merged where they can be."""
         shape = tuple(value.type.shape[d] for d in axes)
-        part = Access(0, tuple(self._operands[value].strides[d] for d in axes))
+        part = AffineAccess(0, tuple(self._operands[value].strides[d] for d in axes))
         small, groups = merge_axes(Domain(shape), [part])
         strides = merged(part, groups).strides
         lists = [", ".join(map(str, x or (1,))) for x in (small.extents, strides)]

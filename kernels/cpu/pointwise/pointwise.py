@@ -19,11 +19,11 @@ from graphc.kernels.cpu.shared.kernel_source import (
     share,
     wrapped,
 )
-from graphc.kernels.program.access import Access, Domain, access_cost
-from graphc.kernels.program.body.names import Names, Pointers
+from graphc.kernels.program.access import AffineAccess, Domain, access_cost
+from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.parts import Part, grouped, make_part
+from graphc.kernels.program.parts import PointwiseNest, group_outputs, make_pointwise_nest
 from graphc.kernels.program.pieces import space
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
@@ -32,8 +32,8 @@ from graphc.ops.pointwise.logic import C_TYPES
 def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body without reductions and contractions."""
     body = node.body
-    parts = [p for p in find_parts(body, target.lanes) if _units(p)]
-    groups: dict[object, list[Part]] = {}
+    parts = [p for p in find_nests(body, target.lanes) if _units(p)]
+    groups: dict[object, list[PointwiseNest]] = {}
     for part in parts:
         groups.setdefault(part.likeness, []).append(part)
     costs = [program_cost(p.program, target.lanes) for p in parts]
@@ -53,32 +53,32 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
         [*(f.text(order) for f in functions), shell],
         (chunks,),
         flops=sum(p.domain.size * p.program.work for p in parts),
-        inplace=inplace_pairs(body, [p.program for p in parts], Names().pointers(body)),
+        inplace=inplace_pairs(body, [p.program for p in parts], Identifiers().pointers(body)),
     )
 
 
-def find_parts(body: Graph, width: int) -> list[Part]:
+def find_nests(body: Graph, width: int) -> list[PointwiseNest]:
     """The parts of a pointwise body, in the order of the outputs."""
-    names = Names()
+    names = Identifiers()
     pointers = names.pointers(body)
     places = {v: i for i, v in enumerate(body.inputs)}
-    return [_laned(body, outputs, places, pointers, width) for outputs in grouped(body)]
+    return [_vectorized(body, outputs, places, pointers, width) for outputs in group_outputs(body)]
 
 
-def _laned(
+def _vectorized(
     body: Graph,
     outputs: tuple[Value, ...],
     places: Mapping[Value, int],
     pointers: Pointers,
     width: int,
-) -> Part:
+) -> PointwiseNest:
     """The part with the cheapest axis in the lanes."""
     shape = space(body, outputs[0])
     laned = [v for v in outputs if v.type.layout.axis is not None]
     lanes = lane_candidates(shape or (1,), laned or (*outputs, *_read(body, outputs, places)))
     best, least = None, math.inf
     for lane in lanes:
-        part = make_part(body, outputs, Domain(shape or (1,), lane, width), pointers)
+        part = make_pointwise_nest(body, outputs, Domain(shape or (1,), lane, width), pointers)
         cost = lane_cost(part.program.accesses, part.domain)
         if cost < least:
             best, least = part, cost
@@ -111,7 +111,7 @@ def lane_candidates(shape: Sequence[int], values: Sequence[Value]) -> tuple[int,
     return tuple(wide) or (len(shape) - 1,)
 
 
-def lane_cost(accesses: Sequence[Access], domain: Domain) -> float:
+def lane_cost(accesses: Sequence[AffineAccess], domain: Domain) -> float:
     """Loads and stores per element, in contiguous registers, with the tail's waste."""
     assert domain.lane is not None
     extent = max(domain.extents[domain.lane], 1)
@@ -119,12 +119,12 @@ def lane_cost(accesses: Sequence[Access], domain: Domain) -> float:
     return waste * sum(access_cost(a, domain.width) for a in accesses)
 
 
-def _units(part: Part) -> int:
+def _units(part: PointwiseNest) -> int:
     """Registers to compute."""
     return math.prod(map(part.domain.steps, range(part.domain.rank)))
 
 
-def _indices(part: Part) -> list[str]:
+def _indices(part: PointwiseNest) -> list[str]:
     return [*(f"i[{d}]" for d in range(part.domain.rank - 1)), "j"]
 
 
@@ -133,7 +133,7 @@ class _Function:
     """The C++ function of one or more parts that are alike."""
 
     name: str
-    parts: Sequence[Part]
+    parts: Sequence[PointwiseNest]
 
     @property
     def sized(self) -> bool:
@@ -166,7 +166,7 @@ class _Function:
         domain = domain_text(f"Domain_{self.name}", part.domain) if self.sized else ""
         return arrays + domain + self._slots(order) + text
 
-    def _pointers(self, part: Part) -> list[str]:
+    def _pointers(self, part: PointwiseNest) -> list[str]:
         outputs = set(part.outputs)
         return [
             f"{'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* const {name} = "
@@ -188,7 +188,7 @@ class _Function:
 
 
 def _cut(
-    parts: Sequence[Part], costs: Sequence[float], budget: float
+    parts: Sequence[PointwiseNest], costs: Sequence[float], budget: float
 ) -> list[list[tuple[int, int, int]]]:
     """Chunks of pieces (part, first unit, end), each of about `budget` nanoseconds."""
     chunks: list[list[tuple[int, int, int]]] = [[]]
@@ -209,7 +209,7 @@ def _cut(
 def _pieces_shell(
     node: KernelNode,
     functions: Sequence[_Function],
-    parts: Sequence[Part],
+    parts: Sequence[PointwiseNest],
     chunks: Sequence[Sequence[tuple[int, int, int]]],
 ) -> str:
     home = {id(p): (f, i) for f in functions for i, p in enumerate(f.parts)}

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from graphc.kernels.cpu.shared.kernel_source import array_text, domain_text
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import Space
+from graphc.kernels.program.axis import AxisBody
 
 
-def rows_text(space: Space) -> str:
+def rows_text(space: AxisBody) -> str:
     """The constants, and the domain `Kept` of the rows."""
     kept = space.kept
     extents = tuple(space.domain.extents[d] for d in kept) or (1,)
@@ -21,7 +21,7 @@ def rows_text(space: Space) -> str:
     return arrays + domain_text("Kept", Domain(extents, lane, space.domain.width))
 
 
-def functor_lines(space: Space, state: str) -> list[str]:
+def functor_lines(space: AxisBody, state: str) -> list[str]:
     """The two functors and the end of the call that takes them."""
     kept = space.kept
     names = [f"i[{kept.index(d)}]" if d in kept[:-1] else "r" for d in range(space.domain.rank)]

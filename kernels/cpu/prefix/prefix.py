@@ -15,7 +15,7 @@ from graphc.kernels.cpu.shared.kernel_source import (
     share,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import PLACED, STATES, Space, lane_axes, only_node, space_of
+from graphc.kernels.program.axis import PLACED, STATES, AxisBody, axis_body, lane_axes, only_node
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
@@ -40,7 +40,7 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     if op.combine in PLACED:
         check_counts(node, elements_per_row=x.type.shape[op.axis])
     spaces = (
-        space_of(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
+        axis_body(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
         for lane in lane_axes(x.type.shape, op.axis)
     )
     space = min(spaces, key=lambda s: s.cost + s.waste * _joins(op, s))
@@ -62,7 +62,7 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     )
 
 
-def _strip(space: Space) -> int:
+def _strip(space: AxisBody) -> int:
     """Registers of neighbouring rows that go down the axis together: long runs of memory, as long
     as there are enough strips."""
     if space.in_lanes or any(a.lane_stride not in (0, 1) for a in space.whole.accesses):
@@ -72,13 +72,13 @@ def _strip(space: Space) -> int:
     return next(enough, min(STRIPS[-1], registers))
 
 
-def _joins(op: Prefix, space: Space) -> float:
+def _joins(op: Prefix, space: AxisBody) -> float:
     """Nanoseconds per register: in the lanes a register joins copies of itself."""
     return _JOIN_NANOSECONDS.get(op.combine, 0.3) * (5 if space.in_lanes else 1)
 
 
 def _shell(
-    node: KernelNode, op: Prefix, space: Space, strip: int, strips: int, pieces: int, chunks: int
+    node: KernelNode, op: Prefix, space: AxisBody, strip: int, strips: int, pieces: int, chunks: int
 ) -> str:
     state = f"{STATES[op.combine]}<{C_TYPES[space.dtype]}>"
     settings = f"Kept, {state}, {str(op.reverse).lower()}, {space.extent}, {strip}, {pieces}"

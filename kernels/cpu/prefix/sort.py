@@ -16,7 +16,7 @@ from graphc.kernels.cpu.shared.kernel_source import (
     share,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import Space, lane_axes, only_node, space_of
+from graphc.kernels.program.axis import AxisBody, axis_body, lane_axes, only_node
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
@@ -36,12 +36,12 @@ MOST_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
-class Way:
+class SortStrategy:
     """The function of sort.h that sorts, and the rows or registers of rows there are. Each chunk
     has memory for `buffers` times `room` entries."""
 
     name: str
-    space: Space
+    space: AxisBody
     units: int
     chunks: int
     room: int = 0
@@ -54,7 +54,7 @@ def lower_sort(node: KernelNode, target: Target) -> Kernel:
     x = inner.inputs[0]
     check_counts(node, elements_per_row=x.type.shape[op.axis])
     along, *across = (
-        space_of(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
+        axis_body(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
         for lane in lane_axes(x.type.shape, op.axis)
     )
     way = _choose(op, along, across[0] if across and across[0].waste <= 2 else None)
@@ -63,10 +63,10 @@ def lower_sort(node: KernelNode, target: Target) -> Kernel:
     return make_kernel(node, sections, (way.chunks,), workspace, x.type.size)
 
 
-def _choose(op: Sort, along: Space, across: Space | None) -> Way:
+def _choose(op: Sort, along: AxisBody, across: AxisBody | None) -> SortStrategy:
     """The fastest way; `across` has the rows in the lanes, if there are enough of them."""
     extent, entry = along.extent, _entry_bytes(along)
-    room = _room(extent, op.count)
+    room = _capacity(extent, op.count)
     passes = 1 if room < extent else 8 if entry == 16 else 4
     long_row = extent * (2 + 2 * passes)
     if across is not None:
@@ -74,28 +74,28 @@ def _choose(op: Sort, along: Space, across: Space | None) -> Way:
         if extent <= SHORT * 8 // entry:
             pairs = extent * max(extent.bit_length(), 1) ** 2 / 4
             nanoseconds = units * (pairs * 3 + 20 * extent)
-            return Way("sort_columns", across, units, chunk_count(nanoseconds, units))
+            return SortStrategy("sort_columns", across, units, chunk_count(nanoseconds, units))
         most = min(MOST_CHUNKS, MOST_BYTES // ((width + 1) * room * entry))
         if across.cost < along.cost and units >= ENOUGH_STRIPS <= most:
             chunks = min(chunk_count(units * width * long_row, units), most)
-            return Way("sort_apart", across, units, chunks, room, width + 1)
+            return SortStrategy("sort_apart", across, units, chunks, room, width + 1)
     units = along.strips(1)
-    return Way(
+    return SortStrategy(
         "sort_rows", along, units, min(chunk_count(units * long_row, units), MOST_CHUNKS), room, 2
     )
 
 
-def _entry_bytes(space: Space) -> int:
+def _entry_bytes(space: AxisBody) -> int:
     return 16 if DTYPES[space.dtype].itemsize == 8 else 8
 
 
-def _room(extent: int, count: int) -> int:
+def _capacity(extent: int, count: int) -> int:
     """Elements of the memory that a row is sorted in: all, or a buffer for the first ones."""
     buffer = max(2 * count, BUFFER) if count <= BUFFER // 2 else 4 * count
     return buffer if 2 * buffer <= extent else max(extent, 1)
 
 
-def _shell(node: KernelNode, op: Sort, way: Way) -> str:
+def _shell(node: KernelNode, op: Sort, way: SortStrategy) -> str:
     kind = C_TYPES[way.space.dtype]
     settings = f"Kept, {kind}, {str(op.descending).lower()}, {way.space.extent}, {op.count}"
     span = share(way.units, way.chunks)

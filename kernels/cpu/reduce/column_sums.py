@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from graphc.ir import DTYPES
 from graphc.kernels.cpu.shared.kernel_source import argument_order, chunk_count, share
-from graphc.kernels.program.rows import Column, Loop, Rows
+from graphc.kernels.program.rows import ColumnSum, RowLoop, Rows
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -21,7 +21,7 @@ class Columns:
     def __init__(self, node: KernelNode, rows: Rows, chunks: int) -> None:
         self.node, self.rows, self.chunks = node, rows, chunks
         self.across = rows.domain.lane in rows.reduced
-        self._offsets, self.nbytes = dict[Column, int](), 0
+        self._offsets, self.nbytes = dict[ColumnSum, int](), 0
         for column in rows.columns:
             self._offsets[column] = self.nbytes
             self.nbytes += rows.length * DTYPES[column.output.type.dtype].itemsize
@@ -47,7 +47,7 @@ class Columns:
             for c, offset in self._offsets.items()
         ]
 
-    def lines(self, loop: Loop, indices: Sequence[str]) -> list[str]:
+    def lines(self, loop: RowLoop, indices: Sequence[str]) -> list[str]:
         """What the loop's body adds of one register."""
         place, found = self.rows.place, list[str]()
         at = place.text(indices) if place else ""
@@ -76,9 +76,9 @@ class Columns:
     def _memory(self) -> str:
         return f"(char*)arguments[{len(argument_order(self.node))}]"
 
-    def _name(self, column: Column) -> str:
+    def _name(self, column: ColumnSum) -> str:
         return f"column{list(self._offsets).index(column)}"
 
 
-def _kind(column: Column) -> str:
+def _kind(column: ColumnSum) -> str:
     return C_TYPES[column.output.type.dtype]

@@ -8,7 +8,7 @@ from graphc.kernels.program.access import Domain
 from graphc.kernels.program.rows import Rows, find_rows, reduced_shape, row_axes
 
 
-def laned_rows(body: Graph, width: int) -> Rows:
+def vectorized_rows(body: Graph, width: int) -> Rows:
     """The rows of `body` with the cheapest axis in the lanes."""
     shape = reduced_shape(body) or (1,)
     lanes = _batch_axes(body) or lane_candidates(shape, (*body.outputs, *body.inputs))
@@ -31,7 +31,7 @@ def _batch_axes(body: Graph) -> list[int]:
     return [axis for axis in found if axis is not None]
 
 
-def neighbours(rows: Rows) -> int:
+def rows_per_sweep(rows: Rows) -> int:
     """Rows that one sweep over the reduced axes computes side by side: where the elements of
     neighbouring rows are neighbours in memory and those of one row are far apart, as in the sum
     of a matrix's columns, each piece of memory is then read in one go."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from graphc.base.target import Target
 from graphc.ir import DTYPES
 from graphc.kernels.cpu.reduce.column_sums import FEWEST_ROWS, Columns
-from graphc.kernels.cpu.reduce.reduce import laned_rows, neighbours
+from graphc.kernels.cpu.reduce.reduce import rows_per_sweep, vectorized_rows
 from graphc.kernels.cpu.shared.kernel_source import (
     FEW_STEPS,
     argument_order,
@@ -25,11 +25,11 @@ from graphc.kernels.cpu.shared.kernel_source import (
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.literals import splat
-from graphc.kernels.program.body.statement import Program
-from graphc.kernels.program.cached_rows import hold
+from graphc.kernels.program.body.statement import RegisterProgram
+from graphc.kernels.program.cached_rows import cache_rows
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
-from graphc.kernels.program.rows import Loop, Rows, Sum, reduced_shape
+from graphc.kernels.program.rows import RowLoop, RowReduction, Rows, reduced_shape
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -43,13 +43,13 @@ _ACROSS = {"sum": "lanesum", "prod": "laneprod", "max": "lanemax", "min": "lanem
 def lower_reduce(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body with reductions and without contractions."""
     body = node.body
-    rows = laned_rows(body, target.lanes)
-    side = neighbours(rows)
+    rows = vectorized_rows(body, target.lanes)
+    side = rows_per_sweep(rows)
     units = _registers(rows, rows.kept_axes) // side
     wanted = _chunks(rows, side, units, target.lanes)
     pieces = -(-wanted // units) if wanted >= 2 * units and not rows.columns else 1
     if pieces == 1:  # else each loop is a phase, and a row has several workers
-        rows = hold(rows, lambda s: statement_cost(s, target.lanes), DEAR, HELD_BYTES)
+        rows = cache_rows(rows, lambda s: statement_cost(s, target.lanes), DEAR, HELD_BYTES)
         wanted = _chunks(rows, side, units, target.lanes)
     chunks = min(wanted, units)
     if rows.columns:
@@ -90,7 +90,7 @@ def _domain(name: str, domain: Domain, axes: Sequence[int]) -> str:
     return domain_text(name, Domain(extents, lane, domain.width))
 
 
-def _sums_text(name: str, sums: Sequence[Sum], across: bool) -> str:
+def _sums_text(name: str, sums: Sequence[RowReduction], across: bool) -> str:
     lines = [f"struct {name} {{"]
     for s in sums:
         lines.append(f"  vec<{C_TYPES[s.dtype]}> {s.result} = {_identity(s)};")
@@ -105,7 +105,7 @@ def _sums_text(name: str, sums: Sequence[Sum], across: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _identity(sum: Sum) -> str:
+def _identity(sum: RowReduction) -> str:
     """The register that changes nothing when joined."""
     return splat(sum.identity, sum.dtype)
 
@@ -209,7 +209,7 @@ class _Printer:
         ]
         return entry(self.node, lines, "phase")
 
-    def _loop(self, k: int, loop: Loop) -> list[str]:
+    def _loop(self, k: int, loop: RowLoop) -> list[str]:
         widest = max((DTYPES[s.dtype].itemsize for s in loop.sums), default=0)
         size = widest * len(loop.sums) * self.rows.domain.width * self.side
         size = size if self.pieces > 1 else 0
@@ -233,7 +233,7 @@ class _Printer:
             *(f"const vec<{C_TYPES[s.dtype]}> {s.result} = sums{k}.{s.result};" for s in loop.sums),
         ]
 
-    def _group(self, loop: Loop, settings: str, partials: str) -> list[str]:
+    def _group(self, loop: RowLoop, settings: str, partials: str) -> list[str]:
         """The only loop, and what follows it, for a group of neighbouring rows."""
         kind = f"Neighbours<Sums0, {self.side}>"
         body = ["Sums0& sums = all.row[side];", *self._lines(loop.body, "M")]
@@ -251,11 +251,11 @@ class _Printer:
             *self._each([*results, *self._lines(self.rows.after, "N")]),
         ]
 
-    def _join(self, s: Sum) -> str:
+    def _join(self, s: RowReduction) -> str:
         live = f"keep<M>({s.operand}, {_identity(s)})" if self.across else s.operand
         return s.joined("sums.", live)
 
-    def _chains(self, loop: Loop) -> int:
+    def _chains(self, loop: RowLoop) -> int:
         """Independent chains of sums: enough to hide the latency of an addition, as long as the
         bodies fit in registers and in little text."""
         if not loop.sums or not self.rows.reduced_axes or self.side > 1:
@@ -264,5 +264,5 @@ class _Printer:
         statements = len(loop.body.statements)
         return 4 if statements <= 8 and run >= 8 else 2 if statements <= 16 and run >= 4 else 1
 
-    def _lines(self, program: Program, live: str) -> list[str]:
+    def _lines(self, program: RegisterProgram, live: str) -> list[str]:
         return program.lines(self.indices, live)

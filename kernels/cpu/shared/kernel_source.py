@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from graphc.ir import Value, dtype_name
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.literals import memory_literal
-from graphc.kernels.program.body.statement import Call, Compute, Load, Program, Statement, Store
+from graphc.kernels.program.body.statement import (
+    Call,
+    Compute,
+    Load,
+    RegisterProgram,
+    Statement,
+    Store,
+)
 from graphc.kernels.program.kernel import Kernel, moved_bytes
 from graphc.ops.base import Array
 from graphc.ops.fused import KernelNode
@@ -76,7 +83,9 @@ def share(units: int, chunks: int) -> str:
     return f"chunk * {units}L / {chunks}, (chunk + 1) * {units}L / {chunks}"
 
 
-def pointer_lines(node: KernelNode, program: Program, pointers: Mapping[Value, str]) -> list[str]:
+def pointer_lines(
+    node: KernelNode, program: RegisterProgram, pointers: Mapping[Value, str]
+) -> list[str]:
     """Definitions of those `pointers` that the program uses."""
     used, order, outputs = program.pointers, argument_order(node), node.body.outputs
     return [
@@ -143,7 +152,7 @@ def statement_cost(statement: Statement, width: int) -> float:
     return max(6.0, 0.08 * statement.operations) if statement.operations >= FUNCTION else 0.3
 
 
-def program_cost(program: Program, width: int) -> float:
+def program_cost(program: RegisterProgram, width: int) -> float:
     """Nanoseconds per register of all statements."""
     return sum(statement_cost(s, width) for s in program.statements)
 

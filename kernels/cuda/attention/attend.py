@@ -21,9 +21,15 @@ from graphc.kernels.cuda.shared.kernel_source import (
     Launches,
     constant_arrays,
 )
-from graphc.kernels.program.attend_shape import AXES, EXTENTS, Problem, find_problem, shape_text
-from graphc.kernels.program.body.names import Names
-from graphc.kernels.program.body.statement import Program
+from graphc.kernels.program.attend_shape import (
+    AXES,
+    EXTENTS,
+    AttentionProblem,
+    find_problem,
+    shape_text,
+)
+from graphc.kernels.program.body.names import Identifiers
+from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 
@@ -45,11 +51,14 @@ def lower_attend(node: KernelNode, serializes: bool = False) -> Kernel:
     cores those of one launch, if they are alike, else of one each; or the same blocks, where these
     may `take turns` to add to the former."""
     problem = find_problem(node)
-    pointers = Names(problem.arrays).pointers(problem.body)
-    writes, arrays = problem.writes(pointers), constant_arrays(Program((), problem.arrays, {}))
+    pointers = Identifiers(problem.arrays).pointers(problem.body)
+    writes, arrays = (
+        problem.writes(pointers),
+        constant_arrays(RegisterProgram((), problem.arrays, {})),
+    )
     if not _fits_tensor_cores(problem):
         launches = Launches(node, pointers)
-        for part in _parts(problem, writes):
+        for part in _block_works(problem, writes):
             _add_registers(launches, problem, pointers, part)
         return launches.kernel(("attention/attend",), [arrays, shape_text(problem)], problem.flops)
     product = f"tensor cores, products of {PRODUCTS[problem.element]}"
@@ -62,7 +71,7 @@ def lower_attend(node: KernelNode, serializes: bool = False) -> Kernel:
         notes = _notes(serialized, choice, product)
         return launches.kernel(("attention/attend_serialized",), sections, flops, *notes)
     launches = Launches(node, pointers)
-    _add_tensor_cores(launches, problem, pointers, _parts(problem, writes))
+    _add_tensor_cores(launches, problem, pointers, _block_works(problem, writes))
     name = "attend_tensor" if problem.forward else "attend_tensor_gradient"
     return launches.kernel((f"attention/{name}",), sections, problem.flops, choice, product)
 
@@ -75,7 +84,7 @@ def _notes(serialized: SerializedSums, choice: str, product: str) -> tuple[str, 
 
 
 @dataclass(frozen=True)
-class _Part:
+class _BlockWork:
     """What some blocks compute: a `function`, named `name` as a launch, that `writes` results of so
     many `features` for the `places` of `heads`, all heads of the batch."""
 
@@ -87,19 +96,19 @@ class _Part:
     features: int
 
 
-def _parts(problem: Problem, writes: list[str]) -> list[_Part]:
+def _block_works(problem: AttentionProblem, writes: list[str]) -> list[_BlockWork]:
     """Those of a problem, whose blocks that take longest come first."""
     n, h, g, t, u, e, d = problem.extents
     if problem.forward:
-        return [_Part("kernel", "forward", writes, n * h, t, d)]
-    keys = _Part("key", "key_gradient", writes[1:], n * g, u, e + d)
-    queries = _Part("query", "query_gradient", writes[:1], n * h, t, e)
+        return [_BlockWork("kernel", "forward", writes, n * h, t, d)]
+    keys = _BlockWork("key", "key_gradient", writes[1:], n * g, u, e + d)
+    queries = _BlockWork("query", "query_gradient", writes[:1], n * h, t, e)
     wanted = any(problem.wanted[1:]), problem.wanted[0]
     return [part for part, asked in zip((keys, queries), wanted, strict=True) if asked]
 
 
 def _add_registers(
-    launches: Launches, problem: Problem, pointers: dict[Value, str], part: _Part
+    launches: Launches, problem: AttentionProblem, pointers: dict[Value, str], part: _BlockWork
 ) -> None:
     rows = _rows(problem, part.heads, part.places, part.features)
     blocks = part.heads * -(-part.places // (16 * rows))
@@ -111,7 +120,10 @@ def _add_registers(
 
 
 def _add_tensor_cores(
-    launches: Launches, problem: Problem, pointers: dict[Value, str], parts: list[_Part]
+    launches: Launches,
+    problem: AttentionProblem,
+    pointers: dict[Value, str],
+    parts: list[_BlockWork],
 ) -> None:
     """A launch of the blocks of all parts, or one of each where they have other numbers of
     threads."""
@@ -133,7 +145,7 @@ def _add_tensor_cores(
 
 
 @dataclass(frozen=True)
-class _Tile:
+class _WarpTile:
     """Of 16 places per warp, that stay, and columns that stream past."""
 
     warps: int
@@ -141,13 +153,13 @@ class _Tile:
     shared_bytes: int
 
 
-def _fits_tensor_cores(problem: Problem) -> bool:
+def _fits_tensor_cores(problem: AttentionProblem) -> bool:
     """Whether tensor cores multiply the operands, and a warp's sums fit its registers."""
     _, _, _, _, _, e, d = problem.extents
     return problem.element == problem.rounded in PRODUCTS and max(e, d) <= MOST_FEATURES
 
 
-def _tile(problem: Problem, function: str, heads: int, places: int) -> _Tile:
+def _tile(problem: AttentionProblem, function: str, heads: int, places: int) -> _WarpTile:
     """The largest that fits shared memory, of fewer warps where a device would be idle."""
     *_, e, d = problem.extents
     size = element_bytes(problem)
@@ -163,10 +175,10 @@ def _tile(problem: Problem, function: str, heads: int, places: int) -> _Tile:
         shared = 16 * warps * own + 2 * slot
         if shared <= GPU.block_shared:
             break
-    return _Tile(warps, columns, shared)
+    return _WarpTile(warps, columns, shared)
 
 
-def _play(part: _Part, tile: _Tile, block: str) -> list[str]:
+def _play(part: _BlockWork, tile: _WarpTile, block: str) -> list[str]:
     """The statements of a part's block of this number."""
     name = "".join(word.title() for word in part.function.split("_"))
     return [
@@ -176,7 +188,7 @@ def _play(part: _Part, tile: _Tile, block: str) -> list[str]:
     ]
 
 
-def _runs(problem: Problem) -> dict[str, int]:
+def _runs(problem: AttentionProblem) -> dict[str, int]:
     """How many neighbours are copied at once of each operand, and whether two are stored."""
     found = {}
     size = element_bytes(problem)
@@ -196,7 +208,7 @@ def _runs(problem: Problem) -> dict[str, int]:
     return {**found, "PAIRS": int(math.gcd(*numbers) == 2)}
 
 
-def _arrays(problem: Problem, pointers: dict[Value, str]) -> list[str]:
+def _arrays(problem: AttentionProblem, pointers: dict[Value, str]) -> list[str]:
     reads = problem.reads(pointers)
     return [
         f"const attend::Arrays<Shape> arrays{{{', '.join(reads[:4])},",
@@ -204,7 +216,7 @@ def _arrays(problem: Problem, pointers: dict[Value, str]) -> list[str]:
     ]
 
 
-def _rows(problem: Problem, heads: int, places: int, features: int) -> int:
+def _rows(problem: AttentionProblem, heads: int, places: int, features: int) -> int:
     """Rows of a thread, of 16 that share them: as many as its registers hold sums and scores for,
     but two where four would leave much of a device idle."""
     op: Any = problem.node.op

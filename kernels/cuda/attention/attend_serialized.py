@@ -8,7 +8,7 @@ from typing import Any
 
 from graphc.kernels.cuda.shared.gpu_model import GPU
 from graphc.kernels.cuda.shared.kernel_source import BLOCKS, Launches
-from graphc.kernels.program.attend_shape import Problem
+from graphc.kernels.program.attend_shape import AttentionProblem
 
 TILES = ((4, 2, 64), (4, 1, 64), (4, 1, 32))
 """Warps of a block, sixteens of keys of each, and queries of a tile. The first that fits is taken:
@@ -59,7 +59,7 @@ class SerializedSums:
         launches.add(lines, self.blocks, threads=threads, resident=2, shared=shared)
 
 
-def serialized_of(problem: Problem) -> SerializedSums | None:
+def serialized_of(problem: AttentionProblem) -> SerializedSums | None:
     """The blocks of a gradient that takes five products, None where seven are better: where not
     the gradients of queries and of others are wanted, where a block's sums do not fit, or where
     blocks are few, or many that follow each other through few queries."""
@@ -87,7 +87,7 @@ def line_bytes(features: int, size: int) -> int:
     return 16 * (-(-chunks // 8) * 8 if chunks > 4 else 4 if chunks > 2 else chunks)
 
 
-def element_bytes(problem: Problem) -> int:
+def element_bytes(problem: AttentionProblem) -> int:
     """Of an operand's element."""
     return 4 if problem.element == "tf32" else 2
 
@@ -97,7 +97,7 @@ def _width(features: int) -> int:
     return -(-features // 16) * 16
 
 
-def _shared_bytes(problem: Problem, warps: int, sixteens: int, queries: int) -> int:
+def _shared_bytes(problem: AttentionProblem, warps: int, sixteens: int, queries: int) -> int:
     """Bytes of shared memory of a block, more than there are if its sums do not fit a thread."""
     *_, e, d = problem.extents
     keys, size, width = 16 * warps * sixteens, element_bytes(problem), _width(e)
@@ -110,13 +110,13 @@ def _shared_bytes(problem: Problem, warps: int, sixteens: int, queries: int) -> 
     return keys * line + 2 * queries * (line + 8) + exchanged
 
 
-def _columns(problem: Problem, sixteens: int) -> int:
+def _columns(problem: AttentionProblem, sixteens: int) -> int:
     """Queries that are taken at once: fewer where random numbers want registers too."""
     op: Any = problem.node.op
     return 16 if op.dropout and sixteens > 1 else 32
 
 
-def _together(problem: Problem) -> int:
+def _together(problem: AttentionProblem) -> int:
     """How many heads of keys may be beside each other: a divisor of their number."""
     n, h, g, t, _, e, d = problem.extents
     of_head = h // g * t * ((e + d) * element_bytes(problem) + 4 * e)

@@ -36,8 +36,8 @@ from graphc.kernels.cuda.shared.kernel_source import (
     memory_order,
 )
 from graphc.kernels.cuda.shared.runs import RUN
-from graphc.kernels.program.access import Domain, Place
-from graphc.kernels.program.body.names import Names, Pointers
+from graphc.kernels.program.access import AffineIndex, Domain
+from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.epilogue import Epilogue, epilogue_of
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.nest import Nest
@@ -70,9 +70,9 @@ class FusedReduction:
     of_rows: bool = False
     """Whether it reduces rows of the product that its threads hold, and not columns."""
 
-    def epilogue(self, nest: Nest, domain: Domain, places: tuple[Place, ...]) -> Epilogue:
+    def epilogue(self, nest: Nest, domain: Domain, places: tuple[AffineIndex, ...]) -> Epilogue:
         """That of `before`, with the operands in registers."""
-        taken = Names((*self.pointers.values(), *self.rows.whole.arrays))
+        taken = Identifiers((*self.pointers.values(), *self.rows.whole.arrays))
         whole, wanted, own = self.before, self.operands, self.pointers
         made = epilogue_of(whole, nest, domain, places, 0, wanted, own, taken)
         operands = [self.body.inputs[read.input] for read in (nest.a, nest.b)]
@@ -242,7 +242,7 @@ def fused_reduction_of(body: Graph, tickets: bool = False) -> FusedReduction | N
     behind = replace(behind, nodes=needed(behind, nodes))
     extents = reduced_shape(behind)
     order = memory_order([v for v in (*inputs, *outputs) if v.type.shape == extents])
-    pointers = Names().pointers(body)
+    pointers = Identifiers().pointers(body)
     pointers |= {n.output: pointers[n.inputs[0]] for n in reshaped}  # the same bytes
     domain = Domain(tuple(extents[d] for d in order))
     find = partial(find_rows, domain=domain, apart=True, order=order, pointers=pointers)

@@ -47,7 +47,7 @@ from graphc.kernels.cuda.shared.kernel_source import (
     RESIDENT,
     THREADS,
     Launches,
-    Played,
+    LaunchMode,
     constant_arrays,
     wrapped,
 )
@@ -201,16 +201,18 @@ def _launch(
     if schedule.finish is SplitK.CLUSTER:
         launches.add([f"{call}, {whole});"], tiles * splits, "kernel", 1, *more, (), maps, splits)
         return
-    played, draws = Played.EITHER, schedule.finish is SplitK.BLOCK
+    played, draws = LaunchMode.EITHER, schedule.finish is SplitK.BLOCK
     if draws:
-        played = Played.EITHER if sums else Played.ALONE  # no other launch sums columns as tiles do
+        played = (
+            LaunchMode.EITHER if sums else LaunchMode.ALONE
+        )  # no other launch sums columns as tiles do
         counters = launches.counters(tiles, played)
         drawing = f"const DrawingBlock own{{block, workspace, {counters}}};"
         lines = [drawing, f"{call.replace('(block', '(own', 1)}, {whole});"]
         launches.add(lines, tiles, "kernel", splits, *more, played=played)
         if sums:
             return
-        played = Played.JOINED
+        played = LaunchMode.JOINED
     store = partial_sums(problem)
     part = "StorePartial<Problem>{partial, block.y()}"
     first = [store, f"{call}, {part});"]

@@ -8,11 +8,11 @@ from graphc.kernels.cuda.contract.column_sums import ColumnSums
 from graphc.kernels.cuda.contract.contract import Problem
 from graphc.kernels.cuda.shared.kernel_source import index_type, loads_apart, wrapped
 from graphc.kernels.cuda.shared.runs import RUN, Runs, runs_of
-from graphc.kernels.program.access import Domain, Place
-from graphc.kernels.program.body.statement import Address, Call, Load, Program, Store
+from graphc.kernels.program.access import AffineIndex, Domain
+from graphc.kernels.program.body.statement import Address, Call, Load, RegisterProgram, Store
 from graphc.kernels.program.epilogue import Epilogue
 from graphc.kernels.program.nest import Border
-from graphc.kernels.program.parts import Part
+from graphc.kernels.program.parts import PointwiseNest
 from graphc.ops.pointwise.logic import C_TYPES
 
 PLACE = ("int batch", "int row", "int column")
@@ -23,10 +23,12 @@ def kept_axes(problem: Problem) -> tuple[int, ...]:
     return tuple(i for axes in problem.kept for i in axes)
 
 
-def epilogue_space(problem: Problem) -> tuple[Domain, tuple[Place, ...]]:
+def epilogue_space(problem: Problem) -> tuple[Domain, tuple[AffineIndex, ...]]:
     """The epilogue's domain, and where the output, or a section of it, lies there."""
     kept, nest = kept_axes(problem), problem.nest
-    places = (Place(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.section_place)
+    places = (
+        AffineIndex(tuple(a.coefficients[i] for i in kept), a.offset) for a in nest.section_place
+    )
     return Domain(tuple(nest.axes[i].extent for i in kept)), tuple(places)
 
 
@@ -43,7 +45,7 @@ def functor(
     total = f"{element} sum" if nest.sections is None else f"const {element}* sum"
     padding = [_padding(problem, limit) for limit in problem.limits]
 
-    def define(program: Program) -> list[str]:
+    def define(program: RegisterProgram) -> list[str]:
         used, named = program.used(indices), zip(axes, indices, strict=True)
         return [*(_index(problem, g, name, index) for g, name in named if name in used), *padding]
 
@@ -176,7 +178,7 @@ def runs_of_sums(problem: Problem, epilogue: Epilogue, tails: bool = False) -> R
     tails = tails and nest.extents(axes[-1]) == nest.extents(columns)
     if nest.node.output.type.numpy_dtype.itemsize != 4 or padded:
         return None
-    part = Part((), merged.domain, merged.program, merged.pointers)
+    part = PointwiseNest((), merged.domain, merged.program, merged.pointers)
     return runs_of(part, merged.program, shortest=True, tails=tails)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from graphc.kernels.cuda.index.index_text import Text, split_axes
+from graphc.kernels.cuda.index.index_text import FunctorText, split_axes
 from graphc.kernels.cuda.index.segments import lower_segments
 from graphc.kernels.cuda.shared.kernel_source import FEW_THREADS, Launches
 from graphc.kernels.program.axis import only_node
-from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
@@ -30,8 +30,8 @@ def lower_index(node: KernelNode) -> Kernel:
     warps = before * extent * -(-after // 32)
     if warps * count > SCANNED:
         return lower_segments(node, gather, axis)
-    names = Names()
-    text = Text(body, names.pointers(body), names)
+    names = Identifiers()
+    text = FunctorText(body, names.pointers(body), names)
     kind = C_TYPES[dy.type.dtype]
     sizes = f"{kind}, {before}, {count}, {after}, {extent}"
     lines = [

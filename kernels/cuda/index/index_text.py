@@ -9,9 +9,9 @@ from graphc.kernels.cuda.reduce.reduce import plain_address
 from graphc.kernels.cuda.shared.kernel_source import constant_arrays, decomposed, index_type
 from graphc.kernels.cuda.shared.runs import aligned
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.body.expression import Walk
-from graphc.kernels.program.body.names import Names
-from graphc.kernels.program.body.statement import Program
+from graphc.kernels.program.body.expression import BodyWriter
+from graphc.kernels.program.body.names import Identifiers
+from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.pieces import element_at
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -29,10 +29,10 @@ def split_axes(value: Value, axis: int, middle: int) -> Indices:
     }
 
 
-class Text:
+class FunctorText:
     """The bodies of the functors, and the constants that they read."""
 
-    def __init__(self, body: Graph, pointers: Mapping[Value, str], names: Names) -> None:
+    def __init__(self, body: Graph, pointers: Mapping[Value, str], names: Identifiers) -> None:
         self.pointers = pointers
         self._body, self._names = body, names
         self._index = index_type(body)
@@ -77,7 +77,7 @@ class Text:
             )
         )
 
-    def _moves(self, program: Program, value: Value, length: int) -> bool:
+    def _moves(self, program: RegisterProgram, value: Value, length: int) -> bool:
         inner = value.type.rank - 1
         if inner < 0 or value.type.shape[inner] % length or len(program.statements) != 1:
             return False
@@ -86,27 +86,27 @@ class Text:
             address.access, self._values[address.pointer], inner, length
         )
 
-    def _walk(self, value: Value) -> Walk:
-        return Walk(self._body, Domain(value.type.shape), self.pointers, self._names)
+    def _walk(self, value: Value) -> BodyWriter:
+        return BodyWriter(self._body, Domain(value.type.shape), self.pointers, self._names)
 
-    def _reading(self, value: Value) -> tuple[Program, str]:
+    def _reading(self, value: Value) -> tuple[RegisterProgram, str]:
         walk = self._walk(value)
         register = walk.value(value, walk.domain.identity())
         return walk.taken(), register
 
-    def _writing(self, value: Value) -> Program:
+    def _writing(self, value: Value) -> RegisterProgram:
         walk = self._walk(value)
         places = walk.domain.identity()
         walk.give(value, places, "sum")
         walk.store_all([element_at(v, places) for v in self._body.outputs])
         return walk.taken()
 
-    def _lines(self, program: Program, indices: Indices) -> list[str]:
+    def _lines(self, program: RegisterProgram, indices: Indices) -> list[str]:
         self.constants += constant_arrays(program)
         split, names = self._split(program, indices)
         return [f"      {line}" for line in (*split, *program.lines(names, "1"))]
 
-    def _place(self, program: Program, indices: Indices) -> tuple[list[str], str]:
+    def _place(self, program: RegisterProgram, indices: Indices) -> tuple[list[str], str]:
         """The definitions of the indices, and the address, of the program's only access."""
         address = plain_address(program.statements[0], self._values)
         assert address is not None and address.access is not None
@@ -114,7 +114,7 @@ class Text:
         place = f"{address.pointer} + {address.access.text(names)}"
         return [f"      {line}" for line in split], place
 
-    def _split(self, program: Program, indices: Indices) -> tuple[list[str], list[str]]:
+    def _split(self, program: RegisterProgram, indices: Indices) -> tuple[list[str], list[str]]:
         """Definitions of the indices that the program uses, and the names of all."""
         names = [f"{whole}{d}" for whole, extents in indices.items() for d in range(len(extents))]
         used = program.used(names)

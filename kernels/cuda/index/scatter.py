@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from graphc.kernels.cuda.index.index_text import Text, split_axes
+from graphc.kernels.cuda.index.index_text import FunctorText, split_axes
 from graphc.kernels.cuda.shared.kernel_source import FEW_THREADS, Launches
 from graphc.kernels.program.axis import JOINS, only_node, overwritten
-from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
@@ -24,9 +24,9 @@ def lower_scatter(node: KernelNode) -> Kernel:
     rows, warps = x.type.size // extent, behind < 32
     before = rows // behind
     check_counts(node, rows=before, indices=count, elements_per_row=behind, places=extent)
-    names = Names()
+    names = Identifiers()
     pointers = names.pointers(body)
-    text = Text(body, pointers, names)
+    text = FunctorText(body, pointers, names)
     sizes = f"{rows}, {extent}, {count}, {behind}, {str(warps).lower()}"
     pairs = overwritten(node, inner)
     kept = f"{pointers[x]} == {pointers[output]}" if pairs else "false"

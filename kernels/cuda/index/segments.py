@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 
 from graphc.ir import Node
-from graphc.kernels.cuda.index.index_text import Text, split_axes
+from graphc.kernels.cuda.index.index_text import FunctorText, split_axes
 from graphc.kernels.cuda.prefix.sort import PER_THREAD, merges
 from graphc.kernels.cuda.shared.kernel_source import BLOCKS, RESIDENT, THREADS, Launches
 from graphc.kernels.cuda.shared.runs import RUN
-from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
@@ -28,8 +28,8 @@ STRIPS = 8
 def lower_segments(node: KernelNode, gather: Node, axis: int) -> Kernel:
     """The kernel of the take_grad `gather` along `axis`, which `node` is around."""
     (indices, dy), table = gather.inputs, gather.output
-    names = Names()
-    text = Text(node.body, names.pointers(node.body), names)
+    names = Identifiers()
+    text = FunctorText(node.body, names.pointers(node.body), names)
     shape, count = table.type.shape, indices.type.size
     size = min(TILE, 1 << max(count - 1, 0).bit_length())
     tiles = -(-count // size)

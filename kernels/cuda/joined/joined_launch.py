@@ -26,17 +26,17 @@ from graphc.kernels.program.joined import (
     COPIED_AT_ONCE,
     RESIDENT,
     THREADS,
+    ArgumentAddress,
     JoinedLoop,
     JoinedPart,
     JoinedStep,
-    Place,
     StagedPlace,
     StagedRows,
 )
 from graphc.kernels.program.kernel import GridLaunch, Kernel
 
 
-def place_text(place: Place) -> str:
+def place_text(place: ArgumentAddress) -> str:
     terms = [f" + {place.offset}ll"] if place.offset else []
     terms += [
         f" + {f't{n}' if period >= count else f't{n} % {period}'} * {stride}ll"
@@ -57,7 +57,7 @@ def joined_kernel(name: str, parts: Sequence[JoinedStep], arguments: int) -> Ker
     if any(isinstance(part, JoinedLoop) and part.near for part in parts):
         headers["joined/shared_staging"] = None
     symbol = f"{name}_joined"
-    lines, most = _Lines(shared).written(parts, 0)
+    lines, most = _JoinedText(shared).written(parts, 0)
     holding = [p.holds for p in parts if isinstance(p, JoinedLoop) and p.holds]
     multiples = (p.kernel.joined[p.launch].multiple for p in holding if p.kernel)
     alone = any(p.kernel.fills for p in holding if p.kernel)
@@ -87,7 +87,7 @@ def _flat(parts: Sequence[JoinedStep]) -> list[JoinedPart]:
     return found
 
 
-class _Lines:
+class _JoinedText:
     """Statements, and how many blocks have been given parts since all waited. In the place of a
     kernel, by its name, the functions of a `shared` one are called."""
 

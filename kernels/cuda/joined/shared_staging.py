@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphc.kernels.program.joined import Moves, StagedLine, StagedPlace, StagedRows
+from graphc.kernels.program.joined import StagedLine, StagedPlace, StagedRows, StagingTime
 
 
 def line_text(line: StagedLine) -> str:
@@ -25,7 +25,7 @@ def loop_text(
 ) -> list[str]:
     """The loop over `t` of which `calls` are the parts' statements; `shared` bytes of shared memory
     are the parts', and the lines lie behind them."""
-    ahead, behind = (near.sixteens(moves) for moves in (Moves.AHEAD, Moves.BEHIND))
+    ahead, behind = (near.sixteens(moves) for moves in (StagingTime.AHEAD, StagingTime.BEHIND))
     lines = [f"    {line_text(line)}," for line in near.lines]
     body: list[str] = []
     for call in calls:

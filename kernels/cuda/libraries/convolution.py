@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from graphc.ir import Graph, Node, Value
-from graphc.kernels.program.calls import Convolution, Pointwise, Tensor
+from graphc.kernels.program.calls import CallTensor, Convolution, PointwiseStep
 from graphc.ops.convolution import Conv2d, Conv2dDgrad, Conv2dWgrad
 from graphc.ops.fused import KernelNode
 
@@ -66,7 +66,7 @@ class _Tensors:
     """The tensors of a body, in the order in which they are met."""
 
     def __init__(self, body: Graph, sums: Node) -> None:
-        self._body, self.found = body, list[Tensor]()
+        self._body, self.found = body, list[CallTensor]()
         self._numbers: dict[Value, int] = {}
         self._makers = {v: n for n in body.nodes for v in n.outputs}
         behind, rest = {sums.output}, list[Node]()
@@ -92,7 +92,7 @@ class _Tensors:
         """Add an input as it lies."""
         kind = value.type
         place = self._body.inputs.index(value)
-        self._add(value, Tensor(place, kind.shape, kind.strides, kind.dtype))
+        self._add(value, CallTensor(place, kind.shape, kind.strides, kind.dtype))
 
     def make(self, node: Node) -> int:
         """Add what a node makes, which is stored if it is an output."""
@@ -104,9 +104,9 @@ class _Tensors:
         else:  # it takes the order of a result's elements
             kind = next((v.type for v in outputs if v.type.shape == kind.shape), kind)
         self._numbers[made] = len(self.found)
-        return self._add(stored, Tensor(place, kind.shape, kind.strides, stored.type.dtype))
+        return self._add(stored, CallTensor(place, kind.shape, kind.strides, stored.type.dtype))
 
-    def step(self, node: Node) -> Pointwise | None:
+    def step(self, node: Node) -> PointwiseStep | None:
         """The step that a node is; None if it is none."""
         if node.op.name not in STEPS:
             return None
@@ -114,7 +114,7 @@ class _Tensors:
         if None in places:
             return None
         inputs = tuple(place for place in places if place is not None)
-        return Pointwise(node.op.name, inputs, self.make(node))
+        return PointwiseStep(node.op.name, inputs, self.make(node))
 
     def _operand(self, value: Value) -> int | None:
         """The number of a tensor that a step reads; None for what is neither made nor an input, or
@@ -132,9 +132,9 @@ class _Tensors:
             return None
         strides = tuple(1 if n > 1 else max(shape) for n in shape)
         place = self._body.inputs.index(source)
-        return self._add(value, Tensor(place, shape, strides, source.type.dtype))
+        return self._add(value, CallTensor(place, shape, strides, source.type.dtype))
 
-    def _add(self, value: Value, tensor: Tensor) -> int:
+    def _add(self, value: Value, tensor: CallTensor) -> int:
         self._numbers[value] = len(self.found)
         self.found.append(tensor)
         return self._numbers[value]
@@ -148,7 +148,7 @@ def _read(body: Graph, value: Value) -> tuple[Value | None, str]:
     return (source if source in body.inputs else None), by
 
 
-def _dense(x: Tensor) -> bool:
+def _dense(x: CallTensor) -> bool:
     """Whether there is nothing between its elements, which libraries ask of weights."""
     return math.prod(x.shape) == 1 + sum(
         s * (n - 1) for s, n in zip(x.strides, x.shape, strict=True)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from graphc.ir import ROW_MAJOR, Graph, Node, Value
 from graphc.ir.sections import sections_of_sums
 from graphc.kernels.cuda.contract.contract import Problem, make_problem, output_strides
-from graphc.kernels.program.calls import Matrix, Product
+from graphc.kernels.program.calls import CallMatrix, Product
 from graphc.kernels.program.nest import Read, contraction_nest
 from graphc.ops.fused import KernelNode
 
@@ -51,7 +51,7 @@ def product_of(node: Node) -> Product | None:
     bias, relu = rest
     if bias is not None and not _along_columns(problem, bias, out):
         return None
-    d = Matrix(len(body.inputs), row, 1, batch, out.type.dtype)
+    d = CallMatrix(len(body.inputs), row, 1, batch, out.type.dtype)
     place = None if bias is None else body.inputs.index(bias)
     return Product(batches, m, n, k, a, b, d, place, relu)
 
@@ -86,7 +86,7 @@ def _rest(body: Graph) -> tuple[Value | None, bool] | None:
 
 def _matrix(
     problem: Problem, read: Read, rows: tuple[int, ...], columns: tuple[int, ...]
-) -> Matrix | None:
+) -> CallMatrix | None:
     """An operand, one of whose strides is 1."""
     if read.offset or read.borders or read.quotients or read.rounded or read.lanes is not None:
         return None
@@ -98,7 +98,7 @@ def _matrix(
     by_rows, by_columns = column == 1 and row >= n, row == 1 and column >= m
     if batch < 0 or not (by_rows or by_columns):
         return None
-    return Matrix(read.input, row, column, batch, read.type.dtype)
+    return CallMatrix(read.input, row, column, batch, read.type.dtype)
 
 
 def _merged(problem: Problem, axes: Sequence[int], strides: Sequence[int]) -> int | None:

@@ -20,10 +20,17 @@ from graphc.kernels.cuda.shared.kernel_source import (
     index_type,
 )
 from graphc.kernels.cuda.shared.runs import RUN, Runs, aligned, makes_runs
-from graphc.kernels.program.access import Access, Domain
-from graphc.kernels.program.body.names import Names, Pointers
-from graphc.kernels.program.body.statement import Address, Call, Load, Program, Statement, Store
-from graphc.kernels.program.parts import Part, make_part
+from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.names import Identifiers, Pointers
+from graphc.kernels.program.body.statement import (
+    Address,
+    Call,
+    Load,
+    RegisterProgram,
+    Statement,
+    Store,
+)
+from graphc.kernels.program.parts import PointwiseNest, make_pointwise_nest
 from graphc.ops.pointwise.logic import C_TYPES
 
 ORDER = (0, 2, 3, 1)
@@ -42,8 +49,8 @@ MOST_RUNS = 4
 class NhwcToNchw:
     """`program` is of the elements of `part`, but that `value` waits in shared memory."""
 
-    part: Part
-    program: Program
+    part: PointwiseNest
+    program: RegisterProgram
     value: Value
 
     @property
@@ -98,7 +105,7 @@ class NhwcToNchw:
 
 
 def turned(
-    body: Graph, groups: Sequence[tuple[Value, ...]], pointers: Pointers, names: Names
+    body: Graph, groups: Sequence[tuple[Value, ...]], pointers: Pointers, names: Identifiers
 ) -> NhwcToNchw | None:
     """How the body goes through images; None if it had better go through elements: if not one of
     its outputs alone is a row-major image, or what it reads are no runs of channels."""
@@ -115,7 +122,7 @@ def turned(
     if n < BLOCKS // 2 and channels * count > MOST_RUNS * RUN * THREADS:
         return None
     domain = Domain((n, *pixels, channels))
-    part = make_part(body, group, domain, pointers, names, ORDER)
+    part = make_pointwise_nest(body, group, domain, pointers, names, ORDER)
     program = replace(part.program, statements=tuple(_waiting(part, value)))
     each = program.split(frozenset(range(3)))[1]
     return NhwcToNchw(part, program, value) if _in_runs(each, part) else None
@@ -127,12 +134,12 @@ def _are_last(body: Graph) -> bool:
     return bool(images) and all(v.type.layout.axis == 1 for v in images)
 
 
-def _waiting(part: Part, value: Value) -> list[Statement]:
+def _waiting(part: PointwiseNest, value: Value) -> list[Statement]:
     """The statements, of which what stores `value` leaves it in shared memory, where the pixels of
     a channel have a place more than they are: neighbouring channels lie in different banks."""
     _, rows, columns, _ = part.domain.extents
     pointer = part.pointers[value]
-    place = Address(WAITING, Access(0, (0, columns, 1, rows * columns + 1)))
+    place = Address(WAITING, AffineAccess(0, (0, columns, 1, rows * columns + 1)))
     return [
         replace(s, arguments=(place, s.arguments[1]))
         if isinstance(s, Store) and pointer in s.pointers
@@ -141,7 +148,7 @@ def _waiting(part: Part, value: Value) -> list[Statement]:
     ]
 
 
-def _in_runs(each: Program, part: Part) -> bool:
+def _in_runs(each: RegisterProgram, part: PointwiseNest) -> bool:
     """Whether all memory of what differs along channels, but what waits, is in whole runs."""
     used = part.used
     for s in each.statements:

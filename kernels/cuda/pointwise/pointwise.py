@@ -24,21 +24,21 @@ from graphc.kernels.cuda.shared.patch_partition import count
 from graphc.kernels.cuda.shared.patch_partition import owned as owned_patches
 from graphc.kernels.cuda.shared.runs import Runs, runs_of
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.body.names import Names, Pointers
-from graphc.kernels.program.body.statement import Program, joined
+from graphc.kernels.program.body.names import Identifiers, Pointers
+from graphc.kernels.program.body.statement import RegisterProgram, joined
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import GridLaunch, Kernel
-from graphc.kernels.program.parts import Part, grouped, make_part
+from graphc.kernels.program.parts import PointwiseNest, group_outputs, make_pointwise_nest
 from graphc.kernels.program.pieces import space
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 
 @dataclass(frozen=True)
-class _Text:
+class _NestText:
     """What the threads of a part do."""
 
-    part: Part
+    part: PointwiseNest
     index: str
     per_thread: int
     runs: Runs | None = None
@@ -46,14 +46,16 @@ class _Text:
     threads: int = THREADS
 
     @staticmethod
-    def of(part: Part, index: str, large: bool, runs: bool) -> _Text:
+    def of(part: PointwiseNest, index: str, large: bool, runs: bool) -> _NestText:
         """A thread has a run of elements if that is wanted and memory allows it. In a `large`
         launch it has several at least, but where there is one alone: all that it reads would wait
         in registers."""
         several = part.domain.size > 1
         elements = _scalars_and_elements(part)[1]
         found = runs_of(part, elements, shortest=not large) if several and runs else None
-        return _Text(part, index, found.length if found else 4 if several and large else 1, found)
+        return _NestText(
+            part, index, found.length if found else 4 if several and large else 1, found
+        )
 
     @property
     def likeness(self) -> object:
@@ -93,13 +95,13 @@ class _Text:
         rank = self.part.domain.rank
         return [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
 
-    def _define(self, program: Program) -> list[str]:
+    def _define(self, program: RegisterProgram) -> list[str]:
         """The definitions of the indices that `program` uses, from i."""
         names, extents = self._names, self.part.domain.extents
         return decomposed("i", names, extents, self.index, program.used(names) - {"i"})
 
 
-def _scalars_and_elements(part: Part) -> tuple[Program, Program]:
+def _scalars_and_elements(part: PointwiseNest) -> tuple[RegisterProgram, RegisterProgram]:
     """The statements that are the same for all elements, and the others; a single element has the
     others alone."""
     if part.domain.size == 1:
@@ -112,9 +114,9 @@ def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel
     rows and columns as the patches of a launch `along` with it, a block takes a patch of them; else
     it takes equal parts, as many as that launch has blocks that own rows, if it has threads."""
     body = node.body
-    names = Names()
+    names = Identifiers()
     pointers = names.pointers(body)
-    parts, groups, patches = [], grouped(body), along.patches if along else ()
+    parts, groups, patches = [], group_outputs(body), along.patches if along else ()
     if len(groups) == 1 and len(patches) == 2 and space(body, groups[0][0]) == patches:
         return _by_patches(node, groups[0], patches, names, pointers)
     if not along and (images := turned(body, groups, pointers, names)) is not None:
@@ -125,13 +127,13 @@ def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel
         order = memory_order(group)
         domain = Domain(tuple(space(body, group[0])[d] for d in order))
         if domain.size:
-            parts.append(make_part(body, group, domain, pointers, names, order).merged)
+            parts.append(make_pointwise_nest(body, group, domain, pointers, names, order).merged)
     whole = joined(p.program for p in parts)
     inplace = inplace_pairs(body, [p.program for p in parts], pointers)
     size, own = sum(p.domain.size for p in parts), bool(along and along.owned)
     large, index = size >= BLOCKS * THREADS * 4, index_type(body)
     runs = large or (size >= BLOCKS * THREADS and not own)
-    texts = [_Text.of(part, index, large, runs) for part in parts]
+    texts = [_NestText.of(part, index, large, runs) for part in parts]
     threads = THREADS
     if len(parts) == 1 and along and own and not large:
         threads = _equal_share(parts[0].domain.size, along.grid[0])
@@ -157,12 +159,12 @@ def _by_patches(
     node: KernelNode,
     group: tuple[Value, ...],
     patches: tuple[int, ...],
-    names: Names,
+    names: Identifiers,
     pointers: Pointers,
 ) -> Kernel:
     body, (rows, columns) = node.body, patches
-    part = make_part(body, group, Domain(patches), pointers, names)
-    text = _Text(part, index_type(body), 1, patches=patches)
+    part = make_pointwise_nest(body, group, Domain(patches), pointers, names)
+    text = _NestText(part, index_type(body), 1, patches=patches)
     inplace = inplace_pairs(body, [part.program], pointers)
     launches = Launches(node, pointers, inplace=inplace)
     lines = text.lines("block.x()", "")
@@ -173,7 +175,7 @@ def _by_patches(
 
 
 def _owned(
-    body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[_Text]
+    body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[_NestText]
 ) -> tuple[int, ...]:
     """The arguments that blocks own, if each computes whole rows of the outputs."""
     if len(texts) != 1 or len(groups) != 1:
@@ -192,9 +194,9 @@ def _equal_share(size: int, blocks: int) -> int:
     return share if size % blocks == share % 32 == 0 and 0 < share <= THREADS else THREADS
 
 
-def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:
+def _together(texts: Sequence[_NestText]) -> tuple[list[list[str]], list[str]]:
     """The functors of the parts, one for all that are alike, and the kernel's statements."""
-    alike: dict[object, list[_Text]] = {}
+    alike: dict[object, list[_NestText]] = {}
     for text in texts:
         alike.setdefault(text.likeness, []).append(text)
     functors, lines, first = [], [], 0
@@ -210,7 +212,7 @@ def _together(texts: Sequence[_Text]) -> tuple[list[list[str]], list[str]]:
     return functors, lines
 
 
-def _chosen(texts: Sequence[_Text], first: int) -> list[str]:
+def _chosen(texts: Sequence[_NestText], first: int) -> list[str]:
     """The statements that take one of parts that are alike, whose blocks begin at `first`: as many
     tests as halve them again and again."""
     if len(texts) == 1:
@@ -229,7 +231,7 @@ def _chosen(texts: Sequence[_Text], first: int) -> list[str]:
     ]
 
 
-def _functor(name: str, text: _Text) -> list[str]:
+def _functor(name: str, text: _NestText) -> list[str]:
     """The struct of the arrays of a part, with what is done to them."""
     used, outputs = text.part.used, text.part.outputs
     return [

@@ -6,7 +6,7 @@ import math
 
 from graphc.ir import Graph, Node, Type
 from graphc.kernels.cuda.shared.kernel_source import Launches
-from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import Fused, KernelNode
@@ -27,7 +27,7 @@ def conversion(node: Node) -> KernelNode:
 
 def lower_relayout(node: KernelNode) -> Kernel:
     """The kernel of a fused node whose body is relayouts of its inputs."""
-    body, names = node.body, Names()
+    body, names = node.body, Identifiers()
     pointers = names.pointers(body)
     lines, blocks, most = [], 0, 0
     for part in body.nodes:

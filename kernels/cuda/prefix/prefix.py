@@ -13,7 +13,7 @@ from graphc.kernels.cuda.shared.kernel_source import (
     index_type,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import PLACED, STATES, Space, only_node, space_of
+from graphc.kernels.program.axis import PLACED, STATES, AxisBody, axis_body, only_node
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
@@ -32,7 +32,7 @@ _STATE_BYTES = 16
 def lower_prefix(node: KernelNode) -> Kernel:
     """The kernel of a body of one running result; every value is row-major."""
     (inner, prefix), body = only_node(node, Prefix), node.body
-    space = space_of(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
+    space = axis_body(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
     rows = math.prod(space.domain.extents[d] for d in space.kept)
     columns = space.extent
     if prefix.combine in PLACED:
@@ -56,7 +56,7 @@ def lower_prefix(node: KernelNode) -> Kernel:
     return launches.kernel(("prefix/prefix",), sections, space.domain.size)
 
 
-def _along(space: Space, columns: int) -> int:
+def _along(space: AxisBody, columns: int) -> int:
     """Threads per row: neighbours read neighbours in memory."""
     accesses = space.whole.accesses
     last = space.kept[-1] if space.kept else space.axis
@@ -67,7 +67,7 @@ def _along(space: Space, columns: int) -> int:
     return 32 if columns <= THREADS else THREADS
 
 
-def _lines(space: Space, index: str, state: str, pieces: int, last: bool) -> list[str]:
+def _lines(space: AxisBody, index: str, state: str, pieces: int, last: bool) -> list[str]:
     """The statements of one launch; the last one writes."""
     states = f"reinterpret_cast<{state}*>(workspace)" if pieces > 1 else "nullptr"
     used = [space.read]

@@ -15,8 +15,8 @@ from graphc.kernels.cuda.shared.kernel_source import (
     index_type,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import Space, only_node, space_of
-from graphc.kernels.program.body.statement import Program
+from graphc.kernels.program.axis import AxisBody, axis_body, only_node
+from graphc.kernels.program.body.statement import RegisterProgram
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
@@ -49,7 +49,7 @@ def lower_sort(node: KernelNode) -> Kernel:
     """The kernel of a body of one sort; every value is row-major."""
     inner, op = only_node(node, Sort)
     x = inner.inputs[0]
-    text = _Text(node, op, space_of(node, inner, op.axis, Domain(x.type.shape)))
+    text = _SortText(node, op, axis_body(node, inner, op.axis, Domain(x.type.shape)))
     check_counts(node, elements_per_row=text.space.extent, tiles=text.rows * text.per_row)
     launches = Launches(node, text.space.pointers, text.workspace)
     for part, blocks, lines in text.launches():
@@ -65,8 +65,8 @@ def merges(runs: int, run: int, most: int) -> Iterator[Merge]:
         runs, run, half = -(-runs // 2), min(2 * run, most), 1 - half
 
 
-class _Text:
-    def __init__(self, node: KernelNode, op: Sort, space: Space) -> None:
+class _SortText:
+    def __init__(self, node: KernelNode, op: Sort, space: AxisBody) -> None:
         self.space, self.count = space, op.count
         self.index = index_type(node.body)
         self.kind, self.descending = C_TYPES[space.dtype], str(op.descending).lower()
@@ -122,7 +122,7 @@ class _Text:
         state = f"const Ordered<{self.kind}> state = unpack<{self.kind}, {self.descending}>(entry);"
         return [f"      {state}", *self._row(row, self.space.write, write_lines(self.space))]
 
-    def _row(self, row: str, program: Program, lines: list[str]) -> list[str]:
+    def _row(self, row: str, program: RegisterProgram, lines: list[str]) -> list[str]:
         indices = row_indices(self.space, row, self.index, program)
         return [f"      {x}" for x in (*indices, *lines)]
 

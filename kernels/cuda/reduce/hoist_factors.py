@@ -20,7 +20,7 @@ from graphc.ops.reduction import Sum
 def factored(body: Graph) -> Graph:
     """`body` whose sums have no factors that follow from other sums and are the same for all of
     their elements; the same graph if it has none."""
-    making = _Making(body)
+    making = _GraphRewriter(body)
     for node in body.nodes:
         making.add(node)
     return replace(body, nodes=needed(body, making.nodes)) if making.changed else body
@@ -46,7 +46,7 @@ class _Term:
     negative: bool
 
 
-class _Making:
+class _GraphRewriter:
     """The nodes of a body as they come together."""
 
     def __init__(self, body: Graph) -> None:

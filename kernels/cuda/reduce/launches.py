@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc.kernels.cuda.reduce.stage_text import ReduceText
-from graphc.kernels.cuda.shared.kernel_source import BLOCKS, RESIDENT, THREADS, Launches, Played
+from graphc.kernels.cuda.shared.kernel_source import BLOCKS, RESIDENT, THREADS, Launches, LaunchMode
 
 
 def add_reduction(text: ReduceText, launches: Launches, name: str = "{}") -> None:
@@ -11,13 +11,15 @@ def add_reduction(text: ReduceText, launches: Launches, name: str = "{}") -> Non
     draw tickets do so in launches of their own: of a joined launch all blocks wait, and the part
     behind combines the same partial results in the same order."""
     if not text.draws:
-        return _add(text, launches, name, "", Played.EITHER)
-    counters = launches.counters(text.shape.blocks, Played.ALONE)
-    _add(text, launches, name, counters, Played.ALONE)
-    _add(text, launches, name, "", Played.JOINED)
+        return _add(text, launches, name, "", LaunchMode.EITHER)
+    counters = launches.counters(text.shape.blocks, LaunchMode.ALONE)
+    _add(text, launches, name, counters, LaunchMode.ALONE)
+    _add(text, launches, name, "", LaunchMode.JOINED)
 
 
-def _add(text: ReduceText, launches: Launches, name: str, counters: str, played: Played) -> None:
+def _add(
+    text: ReduceText, launches: Launches, name: str, counters: str, played: LaunchMode
+) -> None:
     """Of large blocks one per multiprocessor is enough where there are no more."""
     shape, resident = text.shape, RESIDENT * THREADS // text.shape.threads
     for part, lines, splits in text.launches(counters):

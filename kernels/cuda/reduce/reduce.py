@@ -17,7 +17,7 @@ from graphc.ir import DTYPES, Value
 from graphc.kernels.cuda.shared.kernel_source import BLOCKS, SHARED_BYTES, THREADS
 from graphc.kernels.cuda.shared.runs import NARROW_RUN, RUN, aligned
 from graphc.kernels.program.body.statement import Address, Load, Statement, Store
-from graphc.kernels.program.rows import Rows, Sum
+from graphc.kernels.program.rows import RowReduction, Rows
 
 LEAST_COLUMNS = 8
 """Columns, or runs of them, per thread that a split is worth."""
@@ -108,7 +108,7 @@ def choose_shape(found: Rows) -> Shape:
     if 2 * THREADS * _results(found) > SHARED_BYTES:  # of so many sums there is no room beside them
         return shape
     beside = length * (2 * _results(found) + _bytes_of_row(found))
-    return _keeping_columns(rows, columns, length, bytes_again(found, length), beside) or shape
+    return _keeping_columns(rows, columns, length, reloaded_bytes(found, length), beside) or shape
 
 
 def shape_behind(found: Rows) -> Shape | None:
@@ -137,7 +137,7 @@ def plain_address(statement: Statement, values: Mapping[str, Value]) -> Address 
     return address if address.access and address.pointer in values else None
 
 
-def result_bytes(sum: Sum) -> int:
+def result_bytes(sum: RowReduction) -> int:
     """Bytes of a result: whole words, so that lanes can exchange them."""
     size = max(4, DTYPES[sum.dtype].itemsize)
     return 4 * size if sum.combine == "deviations" else size
@@ -213,7 +213,7 @@ def _keeping_columns(
     return Shape(rows, columns, across, along, False, 1, length, own, shared)
 
 
-def bytes_again(found: Rows, length: int) -> int:
+def reloaded_bytes(found: Rows, length: int) -> int:
     """Bytes of registers for what a step loads, if several loops load some of it; else 0."""
     values = values_of(found)
     loads = [

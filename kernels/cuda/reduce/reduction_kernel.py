@@ -8,7 +8,7 @@ from graphc.ir import Graph
 from graphc.kernels.cuda.reduce.hoist_factors import factored
 from graphc.kernels.cuda.reduce.launches import add_reduction
 from graphc.kernels.cuda.reduce.one_pass_variance import in_one_pass
-from graphc.kernels.cuda.reduce.reduce import Shape, bytes_again, choose_shape, values_of
+from graphc.kernels.cuda.reduce.reduce import Shape, choose_shape, reloaded_bytes, values_of
 from graphc.kernels.cuda.reduce.stage_text import ReduceText
 from graphc.kernels.cuda.shared.kernel_source import (
     Launches,
@@ -18,7 +18,7 @@ from graphc.kernels.cuda.shared.kernel_source import (
 )
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.statement import Call, Statement
-from graphc.kernels.program.cached_rows import hold_in_outputs
+from graphc.kernels.program.cached_rows import cache_rows_in_outputs
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
 from graphc.kernels.program.rows import Rows, find_rows, reduced_shape
@@ -42,11 +42,11 @@ def lower_reduce(node: KernelNode, tickets: bool = False) -> Kernel:
             break
         of_form = find_rows(form, domain, apart=True, order=order)
         chosen = choose_shape(of_form)
-        if chosen.held or not shape.held or not bytes_again(of_form, 1):
+        if chosen.held or not shape.held or not reloaded_bytes(of_form, 1):
             rows, shape = of_form, chosen
             break
     if not shape.held:
-        rows = _dear_held(rows)
+        rows = _cache_expensive(rows)
     inplace = inplace_pairs(body, [rows.elements, rows.after], rows.pointers)
     text = ReduceText(rows, shape, index_type(body), tickets=tickets)
     launches = Launches(node, rows.pointers, text.workspace, inplace)
@@ -68,7 +68,7 @@ def _forms(body: Graph, shape: Shape) -> Iterator[Graph]:
     yield once
 
 
-def _dear_held(rows: Rows) -> Rows:
+def _cache_expensive(rows: Rows) -> Rows:
     """`rows` whose loops do not compute again what takes longer than to store and read it: what
     reads several elements for one, as the gradients of windows that overlap."""
     values = values_of(rows)
@@ -79,4 +79,4 @@ def _dear_held(rows: Rows) -> Rows:
         read = (values[p].type.numpy_dtype.itemsize for p in statement.pointers if p in values)
         return float(statement.taps * sum(read))
 
-    return hold_in_outputs(rows, asked, DEAR) if len(rows.loops) > 1 else rows
+    return cache_rows_in_outputs(rows, asked, DEAR) if len(rows.loops) > 1 else rows

@@ -15,12 +15,12 @@ from graphc.kernels.program.body.statement import (
     Address,
     Call,
     Load,
-    Program,
+    RegisterProgram,
     Statement,
     Store,
     joined,
 )
-from graphc.kernels.program.rows import Loop, Rows
+from graphc.kernels.program.rows import RowLoop, Rows
 from graphc.ops.pointwise.logic import C_TYPES
 
 AHEAD_BYTES, HELD_BYTES = 128, 192
@@ -66,7 +66,7 @@ class ReduceText:
         return [*(stage_struct(k, loop) for k, loop in enumerate(self.stages)), settings]
 
     @property
-    def stages(self) -> list[Loop]:
+    def stages(self) -> list[RowLoop]:
         return [loop for loop in self.rows.loops if loop.sums]
 
     @property
@@ -176,12 +176,12 @@ class ReduceText:
         """The type of a stage's results."""
         return f"Several<Stage{number}, {self.shape.length}>" if self._several else f"Stage{number}"
 
-    def _kernel(self, lines: Sequence[str], programs: Iterable[Program]) -> list[str]:
+    def _kernel(self, lines: Sequence[str], programs: Iterable[RegisterProgram]) -> list[str]:
         """The statements of a kernel, with the row's indices that its programs use before them."""
         row = self._indices("rows.row", self.rows.kept_axes, joined(programs))
         return ["const Rows rows(block);", *row, *lines]
 
-    def _indices(self, whole: str, axes: Sequence[int], program: Program) -> list[str]:
+    def _indices(self, whole: str, axes: Sequence[int], program: RegisterProgram) -> list[str]:
         """Definitions of the indices along `axes` that the program uses, from the linear index."""
         names, extents = self.names, [self.rows.domain.extents[d] for d in axes]
         return decomposed(whole, [names[d] for d in axes], extents, self.index, program.used(names))
@@ -189,7 +189,7 @@ class ReduceText:
     def _address(self, statement: Statement) -> Address | None:
         return plain_address(statement, self._values)
 
-    def _loads(self, program: Program) -> dict[Address, str]:
+    def _loads(self, program: RegisterProgram) -> dict[Address, str]:
         """What the program loads of every element, each with the register that it is for first."""
         loads: dict[Address, str] = {}
         for s in program.statements:
@@ -219,13 +219,13 @@ class ReduceText:
         accesses = tuple(Load((), (address,)) for address in loads)
         functor = [
             f"[&]({self.index} column) {{",
-            *(f"  {x}" for x in self._column(Program(accesses, {}, {}))),
+            *(f"  {x}" for x in self._column(RegisterProgram(accesses, {}, {}))),
             *wrapped(f"  return {name}{{", list(map(self._place, loads)), "};"),
             "}",
         ]
         return [f"struct {name} {{", *fields, "};"], functor
 
-    def _column(self, program: Program) -> list[str]:
+    def _column(self, program: RegisterProgram) -> list[str]:
         return self._indices("column", self.rows.reduced_axes, program)
 
     def _hold(self) -> list[str]:
@@ -294,7 +294,7 @@ class ReduceText:
         size = self._values[address.pointer].type.numpy_dtype.itemsize
         return size * self.shape.length if self._varies(address) else size
 
-    def _before(self, loop: Loop) -> tuple[list[str], Program, dict[Address, str]]:
+    def _before(self, loop: RowLoop) -> tuple[list[str], RegisterProgram, dict[Address, str]]:
         """The statements before a loop, the loop's own, and the registers that hold runs of what
         there is once per row. Of a run of rows, only loads come before the loop: the compiler moves
         what is computed."""
@@ -305,7 +305,11 @@ class ReduceText:
         return head, loop.whole, {a: f"{name}run" for a, name in runs.items()}
 
     def _elements(
-        self, loop: Loop, program: Program, sources: Mapping[Address, str], number: int
+        self,
+        loop: RowLoop,
+        program: RegisterProgram,
+        sources: Mapping[Address, str],
+        number: int,
     ) -> list[str]:
         """The statements of a run, or of an element."""
         sums, length = loop.sums, self.shape.length
@@ -337,7 +341,7 @@ class ReduceText:
     def _at(self) -> str:
         return ".at[step]." if self._several else "."
 
-    def _steps(self, lines: Iterable[str], program: Program) -> list[str]:
+    def _steps(self, lines: Iterable[str], program: RegisterProgram) -> list[str]:
         """A loop over the elements of a run, which has `lane` where the program uses it."""
         name, index = self.names[self._inner], self.index
         own = "lane" in program.used(self._lane)
@@ -384,7 +388,9 @@ class ReduceText:
         """The results of a stage as registers, where a thread has one row."""
         return [] if self._several else list(self._registers(number))
 
-    def _known(self, program: Program, operands: Iterable[str], count: int) -> Iterator[str]:
+    def _known(
+        self, program: RegisterProgram, operands: Iterable[str], count: int
+    ) -> Iterator[str]:
         """The results of the first `count` stages that the program or one of `operands` names, of
         one row of a run."""
         used = {*operands, *(r for s in program.statements for r in s.operands)}

@@ -5,17 +5,17 @@ from __future__ import annotations
 from graphc.ir import DTYPES
 from graphc.kernels.cuda.reduce.reduce import result_bytes
 from graphc.kernels.program.body.literals import literal
-from graphc.kernels.program.rows import Loop, Sum
+from graphc.kernels.program.rows import RowLoop, RowReduction
 from graphc.ops.pointwise.logic import C_TYPES
 
 
-def bytes_of_stage(loop: Loop) -> int:
+def bytes_of_stage(loop: RowLoop) -> int:
     """Bytes of the results of one row."""
     aligned = max(max(4, DTYPES[s.dtype].itemsize) for s in loop.sums)
     return -(-sum(map(result_bytes, loop.sums)) // aligned) * aligned
 
 
-def stage_struct(number: int, loop: Loop) -> list[str]:
+def stage_struct(number: int, loop: RowLoop) -> list[str]:
     """The type of a stage's results."""
     name, sums = f"Stage{number}", sorted(loop.sums, key=result_bytes, reverse=True)
     identity = ", ".join(map(_identity, sums))
@@ -30,20 +30,20 @@ def stage_struct(number: int, loop: Loop) -> list[str]:
     ]
 
 
-def _kind(sum: Sum) -> str:
+def _kind(sum: RowReduction) -> str:
     """The type of a result."""
     plain = "int" if _small(sum) else C_TYPES[sum.dtype]
     return f"Deviations<{plain}>" if sum.combine == "deviations" else plain
 
 
-def _identity(sum: Sum) -> str:
+def _identity(sum: RowReduction) -> str:
     return "{}" if sum.combine == "deviations" else literal(sum.identity, sum.dtype)
 
 
-def _small(sum: Sum) -> bool:
+def _small(sum: RowReduction) -> bool:
     """Whether it is held as an int: results are whole words, so that lanes can exchange them."""
     return DTYPES[sum.dtype].itemsize < 4
 
 
-def operand_of(sum: Sum) -> str:
+def operand_of(sum: RowReduction) -> str:
     return f"static_cast<int>({sum.operand})" if _small(sum) else sum.operand

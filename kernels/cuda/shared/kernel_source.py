@@ -15,11 +15,17 @@ import numpy as np
 from graphc.ir import Graph, Value, dtype_name
 from graphc.kernels.program.body.literals import memory_literal
 from graphc.kernels.program.body.names import identifier
-from graphc.kernels.program.body.statement import Load, Program
+from graphc.kernels.program.body.statement import Load, RegisterProgram
 from graphc.kernels.program.body.window import WINDOWS
 from graphc.kernels.program.joined import RESIDENT as RESIDENT
 from graphc.kernels.program.joined import THREADS as THREADS
-from graphc.kernels.program.kernel import GridLaunch, Kernel, Parts, TensorMap, moved_bytes
+from graphc.kernels.program.kernel import (
+    DeviceFunctions,
+    GridLaunch,
+    Kernel,
+    TensorMap,
+    moved_bytes,
+)
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
@@ -191,7 +197,7 @@ def provenance(node: KernelNode) -> str:
     return textwrap.fill(text, 98, initial_indent="// ", subsequent_indent="// ")
 
 
-def constant_arrays(program: Program) -> list[str]:
+def constant_arrays(program: RegisterProgram) -> list[str]:
     """Definitions of a program's constants of more than one element."""
     lines = []
     for name, array in program.arrays.items():
@@ -202,7 +208,10 @@ def constant_arrays(program: Program) -> list[str]:
 
 
 def loads_first(
-    program: Program, names: Sequence[str], argument: str, define: Callable[[Program], list[str]]
+    program: RegisterProgram,
+    names: Sequence[str],
+    argument: str,
+    define: Callable[[RegisterProgram], list[str]],
 ) -> tuple[list[str], list[str]]:
     """The type `Loads` of what an element's plain loads give, and the end of a call with two
     functors of `argument`: one loads, the other does the rest. `define` gives the definitions of
@@ -224,7 +233,7 @@ def loads_first(
     return ["struct Loads {", *fields, "};"], functors
 
 
-def loads_apart(program: Program) -> tuple[Program, Program]:
+def loads_apart(program: RegisterProgram) -> tuple[RegisterProgram, RegisterProgram]:
     """The loads that depend on nothing that is computed, and the rest."""
     loads = program.only(lambda s: isinstance(s, Load) and not s.operands)
     return loads, program.only(lambda s: s not in loads.statements)
@@ -261,7 +270,7 @@ def index_type(body: Graph) -> str:
     return "int" if all(v.type.size < 2**30 for v in values) else "int64_t"
 
 
-class Played(Enum):
+class LaunchMode(Enum):
     """How a launch is played: by a kernel of its own, as part of a joined launch, or as either."""
 
     ALONE = auto()
@@ -283,8 +292,8 @@ class Launches:
         self._signature = Signature(pointers, node.body, inplace, workspace > 0)
         self._own: list[tuple[Any, ...]] = []
         self._parts: list[list[str]] = []
-        self._grids: list[tuple[GridLaunch, int, Played]] = []
-        self._counters: list[tuple[str, Played]] = []
+        self._grids: list[tuple[GridLaunch, int, LaunchMode]] = []
+        self._counters: list[tuple[str, LaunchMode]] = []
 
     def add(
         self,
@@ -298,17 +307,17 @@ class Launches:
         owned: tuple[int, ...] = (),
         maps: Mapping[str, TensorMap] = MappingProxyType({}),
         cluster: int = 1,
-        played: Played = Played.EITHER,
+        played: LaunchMode = LaunchMode.EITHER,
     ) -> None:
         """Launch `lines` in `blocks` times `splits` blocks of `threads`, of which a multiprocessor
         shall hold at least `resident`; `shared` bytes are `dynamic_shared`; `owned` as of
         `GridLaunch`; `maps` by the names of parameters. So many blocks are a `cluster`. What is
         `played` in one way alone has others in its place for the other way, of the same bits."""
         symbol = symbol_of(self.node, part)
-        if played is not Played.JOINED:
+        if played is not LaunchMode.JOINED:
             own = (symbol, self._signature, threads, [*lines], resident, [*maps], cluster)
             self._own.append(own)
-        if played is not Played.ALONE:
+        if played is not LaunchMode.ALONE:
             parameters = ("const Own& block", *self._signature.parameters(restrict=False))
             head = wrapped(f"GRAPHC_INLINE void {symbol}(", parameters, ") {")
             self._parts.append(["template <class Own>", *head, *(f"  {x}" for x in lines), "}"])
@@ -316,7 +325,7 @@ class Launches:
         launch = GridLaunch(symbol, grid, block, shared, owned, maps=(*maps.values(),))
         self._grids.append((launch, resident, played))
 
-    def counters(self, count: int, played: Played = Played.EITHER) -> str:
+    def counters(self, count: int, played: LaunchMode = LaunchMode.EITHER) -> str:
         """The name of new counters, of tickets that the blocks of one launch that is so `played`
         draw (tickets.cuh). They are variables of the kernel's file: no launch of another file has
         them, and those of one file must not be at once."""
@@ -350,17 +359,17 @@ class Launches:
         """The kernel, whose text has `sections` before its functions, the first of which may say
         what a `block` of this type does. Whole ones that draw no tickets can be parts of a
         launch."""
-        alone = [x for x, _, played in self._grids if played is not Played.JOINED]
+        alone = [x for x, _, played in self._grids if played is not LaunchMode.JOINED]
         op, dynamic = self.node.op, any(launch.shared_bytes for launch in alone)
         pools = any(n.op.name in WINDOWS for n in self.node.body.nodes)
         headers = [*headers, "shared/window"] if pools and headers else headers
         parts, kind, given = None, [], []
-        plain = block == "WholeBlock" and all(p is Played.ALONE for _, p in self._counters)
+        plain = block == "WholeBlock" and all(p is LaunchMode.ALONE for _, p in self._counters)
         if headers and headers[0] in (*JOINABLE, *GROUPABLE) and plain:
             text = joined_lines([*sections, *self._parts])
-            within = [(x, resident) for x, resident, p in self._grids if p is not Played.ALONE]
+            within = [(x, resident) for x, resident, p in self._grids if p is not LaunchMode.ALONE]
             others = tuple(x for x, _ in within) if self._counters else ()
-            parts = Parts(tuple(headers), text, tuple(r for _, r in within), others)
+            parts = DeviceFunctions(tuple(headers), text, tuple(r for _, r in within), others)
         if headers and headers[0] in (*JOINABLE, *TENSOR_HEADERS):
             kind, given = [f"using Block = {block};"], ["const Block block;"]
         functions = (

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphc.ir import ROW_MAJOR, Graph, Value
-from graphc.kernels.program.access import Access
-from graphc.kernels.program.body.statement import Address, Load, Program, Store
+from graphc.kernels.program.access import AffineAccess
+from graphc.kernels.program.body.statement import Address, Load, RegisterProgram, Store
 
 PATCH = 16
 """Rows and columns of a patch."""
@@ -25,7 +25,7 @@ def count(rows: int, columns: int) -> int:
 
 def owned(
     body: Graph,
-    program: Program,
+    program: RegisterProgram,
     pointers: Mapping[Value, str],
     patches: tuple[int, int],
 ) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ def owned(
     )
 
 
-def _is_own(access: Access | None, size: int, rows: int, columns: int) -> bool:
+def _is_own(access: AffineAccess | None, size: int, rows: int, columns: int) -> bool:
     """Whether it is the element of the row and column, of a section of that row."""
     if access is None or access.divisor != 1 or rows < 2 or size % (rows * columns):
         return False

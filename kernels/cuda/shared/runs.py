@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir import Value
-from graphc.kernels.program.access import Access
+from graphc.kernels.program.access import AffineAccess
 from graphc.kernels.program.body.statement import (
     Address,
     Call,
     Load,
-    Program,
     Register,
+    RegisterProgram,
     Statement,
     Store,
 )
 from graphc.kernels.program.body.window import WINDOWS
-from graphc.kernels.program.parts import Part
+from graphc.kernels.program.parts import PointwiseNest
 from graphc.ops.pointwise.logic import C_TYPES
 
 RUN = 4
@@ -33,8 +33,8 @@ class Runs:
     part, `each` what differs. Memory of `each` begins a run at a multiple of its size."""
 
     length: int
-    once: Program
-    each: Program
+    once: RegisterProgram
+    each: RegisterProgram
     used: Mapping[str, Value]
 
     @property
@@ -49,7 +49,7 @@ class Runs:
         self,
         names: list[str],
         index: str,
-        define: Callable[[Program], list[str]],
+        define: Callable[[RegisterProgram], list[str]],
         given: str = "",
         last: Sequence[str] = (),
         vectors: str = "",
@@ -64,7 +64,7 @@ class Runs:
         runs = {id(s): f"run{number}" for number, s in enumerate((*loads, *stores))}
         lane = [*names[:-1], "lane"]
         known = {id(s): f"{vectors}.{s.results[0].name}" for s in self.vectors if vectors}
-        whole = Program((*self.once.statements, *self.each.statements), {}, {})
+        whole = RegisterProgram((*self.once.statements, *self.each.statements), {}, {})
         lines = [*define(whole), *self.once.lines(names, "1")]
         lines += [call_of_run(s, names, self.length) for s in self.each.statements if _calls(s)]
         for load in loads:
@@ -102,7 +102,7 @@ class Runs:
 
 
 def runs_of(
-    part: Part, program: Program, shortest: bool = False, tails: bool = False
+    part: PointwiseNest, program: RegisterProgram, shortest: bool = False, tails: bool = False
 ) -> Runs | None:
     """How `program` goes through `part` in runs, of `RUN` elements if the `shortest` are wanted;
     None where memory is not read and written in whole aligned ones. Where `tails` are allowed, as
@@ -135,7 +135,7 @@ def runs_of(
     return None
 
 
-def aligned(access: Access | None, value: Value, inner: int, length: int) -> bool:
+def aligned(access: AffineAccess | None, value: Value, inner: int, length: int) -> bool:
     """Whether neighbours along the axis `inner` are so in memory, and runs begin at multiples of
     `length` elements. So must the value itself, which may be a slice of a loop's stack."""
     if access is None or access.divisor != 1 or access.strides[inner] != 1:
@@ -161,7 +161,7 @@ def makes_runs(statement: Statement, values: Mapping[str, Value], inner: int, le
         if isinstance(a, Address):
             if a.pointer not in values or not aligned(a.access, values[a.pointer], inner, length):
                 return False
-        elif isinstance(a, Access) and a.strides[inner]:
+        elif isinstance(a, AffineAccess) and a.strides[inner]:
             return False
     return not any(step % length for step in statement.steps)
 

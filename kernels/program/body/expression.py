@@ -1,6 +1,6 @@
 """Turning a body graph into straight-line code: statements over registers, each written once.
 
-`Walk` goes from a wanted value at an index of the domain up to the body's inputs and composes
+`BodyWriter` goes from a wanted value at an index of the domain up to the body's inputs and composes
 index maps on the way: views cost nothing, operands are read where they lie.
 """
 
@@ -10,25 +10,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from graphc.ir import Graph, Node, Type, Value
 from graphc.kernels.program.access import (
-    Access,
+    AffineAccess,
+    AffineIndex,
     Domain,
-    Place,
-    broadcast_places,
+    broadcast_indices,
+    compose_index,
     linear_index,
     memory_access,
-    place_of,
 )
 from graphc.kernels.program.body.literals import TRUE
-from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.body.special import SPECIAL
-from graphc.kernels.program.body.statement import Formula, Function, Masked
-from graphc.kernels.program.body.writer import Guards, Places, Writer
+from graphc.kernels.program.body.statement import Formula, Masked, NamedFunction
+from graphc.kernels.program.body.writer import Guards, Indices, StatementWriter
 from graphc.kernels.program.pieces import Piece
 from graphc.ops.base import Affine, Array, Pointwise, Source, View
 from graphc.ops.pointwise.logic import C_TYPES
 
 
-class Walk(Writer):
+class BodyWriter(StatementWriter):
     """Collects the statements that compute values of `body` at indices of `domain`.
 
     `pointers` names the memory of the body's inputs and of the outputs to be stored. `inputs` are
@@ -40,18 +40,18 @@ class Walk(Writer):
         body: Graph,
         domain: Domain,
         pointers: Mapping[Value, str],
-        names: Names | None = None,
+        names: Identifiers | None = None,
         inputs: Iterable[Value] = (),
     ) -> None:
         super().__init__(domain, pointers, names)
         self.body = body
-        self._given: dict[Value, dict[Places, str]] = {}
+        self._given: dict[Value, dict[Indices, str]] = {}
         self._more_inputs = frozenset(inputs)
 
     def _in_memory(self, value: Value) -> bool:
         return value in self.body.input_set or value in self._more_inputs
 
-    def value(self, value: Value, places: Places, guards: Guards = ()) -> str:
+    def value(self, value: Value, places: Indices, guards: Guards = ()) -> str:
         if value in self._given:
             at = self._settled(value, places)
             assert at in self._given[value], f"{value} is read at {at}"
@@ -67,7 +67,7 @@ class Walk(Writer):
     def give(
         self,
         value: Value,
-        places: Places,
+        places: Indices,
         register: str,
         axes: frozenset[int] | None = None,
     ) -> None:
@@ -81,12 +81,12 @@ class Walk(Writer):
         known = self._known.items()
         self._known = {k: r for k, r in known if but is not None and self.axes[r] <= but}
 
-    def _settled(self, value: Value, places: Sequence[Place]) -> Places:
+    def _settled(self, value: Value, places: Sequence[AffineIndex]) -> Indices:
         """`places` of `value` without the indices that are always 0: of an axis of one element all
         are, where a guard leaves out the others."""
         extents = self.domain.extents
         return tuple(
-            Place(
+            AffineIndex(
                 tuple(c * (n > 1) for c, n in zip(p.coefficients, extents, strict=True)),
                 p.offset, p.divisor,
             )
@@ -101,7 +101,7 @@ class Walk(Writer):
         for (value, piece), register in zip(wanted, registers, strict=True):
             self.store(value, piece.target, register)
 
-    def source(self, value: Value, places: Places) -> tuple[Value, Type, Places]:
+    def source(self, value: Value, places: Indices) -> tuple[Value, Type, Indices]:
         if self._in_memory(value):
             return value, value.type, places
         node = self.body.producers[value]
@@ -114,7 +114,7 @@ class Walk(Writer):
             return self.source(inner, self._through(index, places))
         return self._reshaped(value, inner), value.type, places
 
-    def address(self, value: Value, places: Places) -> Access:
+    def address(self, value: Value, places: Indices) -> AffineAccess:
         """Where the elements of `value`, a view of an input, lie in the input's memory."""
         _, type, inner = self.source(value, places)
         return memory_access(type, inner, self.domain)
@@ -129,10 +129,10 @@ class Walk(Writer):
         assert inner.type.layout.axis is None, f"a reshape of {inner.type} moves elements"
         return inner
 
-    def _through(self, index: Sequence[Affine], places: Sequence[Place]) -> Places:
-        return tuple(place_of(a, places, self.domain.rank) for a in index)
+    def _through(self, index: Sequence[Affine], places: Sequence[AffineIndex]) -> Indices:
+        return tuple(compose_index(a, places, self.domain.rank) for a in index)
 
-    def _compute(self, node: Node, value: Value, places: Places, guards: Guards) -> None:
+    def _compute(self, node: Node, value: Value, places: Indices, guards: Guards) -> None:
         """Put the register of `value` at (places, guards) into `_known`."""
         op = node.op
         if op.name in SPECIAL:
@@ -149,14 +149,14 @@ class Walk(Writer):
             register = self._pointwise(op, node, value, places, guards)
         self._known[value, places, guards] = register
 
-    def _view(self, node: Node, value: Value, places: Places, guards: Guards) -> str:
+    def _view(self, node: Node, value: Value, places: Indices, guards: Guards) -> str:
         (inner,) = node.inputs
         index = node.op.index(inner.type)
         if index is not None:
             return self.value(inner, self._through(index, places), guards)
         return self.load(self._reshaped(value, inner), value.type, places, guards)
 
-    def _constant(self, value: Value, array: Array, places: Sequence[Place]) -> str:
+    def _constant(self, value: Value, array: Array, places: Sequence[AffineIndex]) -> str:
         dtype = value.type.dtype
         if array.size == 1:
             return self.constant(value.name, dtype, array.reshape(())[()])
@@ -170,12 +170,12 @@ class Walk(Writer):
         op: Pointwise,
         node: Node,
         value: Value,
-        places: Places,
+        places: Indices,
         guards: Guards,
     ) -> str:
         shape = value.type.shape
         operands = [
-            self.value(v, broadcast_places(v.type.shape, shape, places, self.domain), guards)
+            self.value(v, broadcast_indices(v.type.shape, shape, places, self.domain), guards)
             for v in node.inputs
         ]
         dtype, formula = value.type.dtype, _formula(op, node)
@@ -189,8 +189,8 @@ def _formula(op: Pointwise, node: Node) -> Formula:
     return Masked(op) if dtype == "bool" and any(d != "bool" for d in dtypes) else op
 
 
-def _cast(source: str, target: str) -> Function:
+def _cast(source: str, target: str) -> NamedFunction:
     """A conversion: booleans are masks, not numbers."""
     if target == "bool":
-        return Function() if source == "bool" else Function("to_bool")
-    return Function("from_bool" if source == "bool" else "convert", (C_TYPES[target],))
+        return NamedFunction() if source == "bool" else NamedFunction("to_bool")
+    return NamedFunction("from_bool" if source == "bool" else "convert", (C_TYPES[target],))

@@ -11,7 +11,7 @@ from graphc import ir
 from graphc.ir import Graph, Value
 
 
-class Names:
+class Identifiers:
     """C identifiers for values: the value's own name as far as C allows, never twice."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:

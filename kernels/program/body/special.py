@@ -11,25 +11,34 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphc.ir import Node
-from graphc.kernels.program.access import Guard, Place, inside, linear_index, place_access, place_of
+from graphc.kernels.program.access import (
+    AffineIndex,
+    Guard,
+    bounds_guard,
+    compose_index,
+    index_access,
+    linear_index,
+)
 from graphc.kernels.program.body.literals import TRUE, splat_literal, word_literal
-from graphc.kernels.program.body.statement import Address, Function
+from graphc.kernels.program.body.statement import Address, NamedFunction
 from graphc.kernels.program.body.window import WINDOWS, strides, window
-from graphc.kernels.program.body.writer import Guards, Places, Writer
+from graphc.kernels.program.body.writer import Guards, Indices, StatementWriter
 from graphc.ops.base import Affine
 from graphc.ops.pointwise.logic import C_TYPES
 
 
-def iota(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def iota(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
     """The index along the op's axis."""
     op: Any = node.op
-    access = place_access(places[op.axis], walk.domain)
+    access = index_access(places[op.axis], walk.domain)
     dtype = node.output.type.dtype
-    iota = Function("iota", (C_TYPES[dtype], access.lane_stride, access.divisor))
+    iota = NamedFunction("iota", (C_TYPES[dtype], access.lane_stride, access.divisor))
     return (walk.compute(node.output.name, dtype, iota, access, operations=0),)
 
 
-def philox_uniform(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def philox_uniform(
+    walk: StatementWriter, node: Node, places: Indices, guards: Guards
+) -> tuple[str, ...]:
     """A uniform number keyed by the op's seed and number, counted by step and element index."""
     op: Any = node.op
     step = walk.value(node.inputs[0], (), guards)
@@ -40,18 +49,18 @@ def philox_uniform(walk: Writer, node: Node, places: Places, guards: Guards) -> 
     return walk.call(results, "philox_uniform", lanes, *key, step, access, live=False)
 
 
-def pad(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def pad(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
     """The input's element, or the op's value where there is none."""
     op: Any = node.op
     x = node.inputs[0]
     name, dtype = node.output.name, x.type.dtype
-    inner: list[Place] = []
+    inner: list[AffineIndex] = []
     added: list[Guard] = []
     for d, place in enumerate(places):
         gap = op.interior[d] + 1
-        shifted = place_of(Affine((1,), -op.low[d]), (place,), walk.domain.rank)
-        shifted = Place(shifted.coefficients, shifted.offset, shifted.divisor * gap)
-        verdict = inside(shifted, x.type.shape[d], walk.domain)
+        shifted = compose_index(Affine((1,), -op.low[d]), (place,), walk.domain.rank)
+        shifted = AffineIndex(shifted.coefficients, shifted.offset, shifted.divisor * gap)
+        verdict = bounds_guard(shifted, x.type.shape[d], walk.domain)
         if verdict is False:
             return (walk.constant(name, dtype, op.value),)
         if isinstance(verdict, Guard):
@@ -63,20 +72,20 @@ def pad(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, 
         return (register,)
     condition = walk.condition(tuple(added))
     outside = splat_literal(op.value, dtype)
-    return (walk.compute(name, dtype, Function("select"), condition, register, outside),)
+    return (walk.compute(name, dtype, NamedFunction("select"), condition, register, outside),)
 
 
-def concat(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def concat(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
     """The element of the one input that has it."""
     op: Any = node.op
     dtype, start = node.output.type.dtype, 0
     candidates: list[tuple[Guard | None, str]] = []
     for value in node.inputs:
         extent = value.type.shape[op.axis]
-        place = place_of(Affine((1,), -start), (places[op.axis],), walk.domain.rank)
+        place = compose_index(Affine((1,), -start), (places[op.axis],), walk.domain.rank)
         start += extent
         at = (*places[: op.axis], place, *places[op.axis + 1 :])
-        verdict = inside(place, extent, walk.domain)
+        verdict = bounds_guard(place, extent, walk.domain)
         if isinstance(verdict, Guard):
             # Exactness is the business of the guard that brought the divisor.
             whole = guards if verdict in guards else (*guards, verdict)
@@ -87,11 +96,11 @@ def concat(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[st
     for guard, register in reversed(candidates):
         assert guard is not None
         operands = (walk.condition((guard,)), register, result)
-        result = walk.compute(node.output.name, dtype, Function("select"), *operands)
+        result = walk.compute(node.output.name, dtype, NamedFunction("select"), *operands)
     return (result,)
 
 
-def take(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def take(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
     """The table's element at the index that the second input names along the op's axis."""
     op: Any = node.op
     indices = node.inputs[1]
@@ -101,7 +110,13 @@ def take(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str,
 
 
 def _taken(
-    walk: Writer, node: Node, axis: int, index: str, before: Places, after: Places, guards: Guards
+    walk: StatementWriter,
+    node: Node,
+    axis: int,
+    index: str,
+    before: Indices,
+    after: Indices,
+    guards: Guards,
 ) -> tuple[str, ...]:
     """The element of the node's first input at the register `index` along `axis`."""
     table = node.inputs[0]
@@ -116,14 +131,18 @@ def _taken(
     return walk.call(results, "take", shape, condition, Address(pointer), base, index)
 
 
-def take_along_axis(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def take_along_axis(
+    walk: StatementWriter, node: Node, places: Indices, guards: Guards
+) -> tuple[str, ...]:
     """The table's element at the index that the second input holds for this very element."""
     op: Any = node.op
     index = walk.value(node.inputs[1], places, guards)
     return _taken(walk, node, op.axis, index, places[: op.axis], places[op.axis + 1 :], guards)
 
 
-def searchsorted(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def searchsorted(
+    walk: StatementWriter, node: Node, places: Indices, guards: Guards
+) -> tuple[str, ...]:
     """The place of an element of the second input in the row of the first."""
     op: Any = node.op
     table, values = node.inputs
@@ -136,7 +155,7 @@ def searchsorted(walk: Writer, node: Node, places: Places, guards: Guards) -> tu
     return walk.call(results, "search", shape, condition, Address(pointer), base, register)
 
 
-SPECIAL: Mapping[str, Callable[[Writer, Node, Places, Guards], tuple[str, ...]]] = {
+SPECIAL: Mapping[str, Callable[[StatementWriter, Node, Indices, Guards], tuple[str, ...]]] = {
     "iota": iota,
     "philox_uniform": philox_uniform,
     "pad": pad,

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from graphc.kernels.program.access import Access, merged
+from graphc.kernels.program.access import AffineAccess, merged
 from graphc.ops.base import Array
 from graphc.ops.pointwise.logic import C_TYPES
-
 
 Number = bool | int | float
 """A literal's value. There is one NaN, `literals.NAN`, so that equal literals compare equal."""
@@ -43,10 +42,10 @@ class Address:
     """The memory `pointer`, at `access` if there is one."""
 
     pointer: str
-    access: Access | None = None
+    access: AffineAccess | None = None
 
 
-Argument = str | Literal | Access | Address
+Argument = str | Literal | AffineAccess | Address
 """A register by its name, a literal, an offset in elements, or memory."""
 
 
@@ -57,7 +56,7 @@ class Formula(Protocol):
 
 
 @dataclass(frozen=True)
-class Function:
+class NamedFunction:
     """`name<settings>(operands)`; without a name, the operand itself."""
 
     name: str = ""
@@ -93,9 +92,9 @@ class Statement:
         return tuple(a for a in self.arguments if isinstance(a, str))
 
     @property
-    def accesses(self) -> tuple[Access, ...]:
+    def accesses(self) -> tuple[AffineAccess, ...]:
         found = (a.access if isinstance(a, Address) else a for a in self.arguments)
-        return tuple(a for a in found if isinstance(a, Access))
+        return tuple(a for a in found if isinstance(a, AffineAccess))
 
     @property
     def pointers(self) -> tuple[str, ...]:
@@ -111,7 +110,7 @@ class Statement:
         """This statement over the merged axes `groups`."""
 
         def moved(argument: Argument) -> Argument:
-            if isinstance(argument, Access):
+            if isinstance(argument, AffineAccess):
                 return merged(argument, groups)
             if isinstance(argument, Address) and argument.access:
                 return replace(argument, access=merged(argument.access, groups))
@@ -209,11 +208,11 @@ class Call(Statement):
 
     def _text(self, arguments: Sequence[str], live: str) -> str:
         settings = (live, *self.settings) if self.live else self.settings
-        return Function(self.function, settings).scalar_expression(*arguments)
+        return NamedFunction(self.function, settings).scalar_expression(*arguments)
 
 
 @dataclass(frozen=True)
-class Program:
+class RegisterProgram:
     """Statements in order. `arrays` are constants of more than one element, by pointer name;
     `axes` the domain axes that each of their results depends on."""
 
@@ -222,7 +221,7 @@ class Program:
     axes: Mapping[str, frozenset[int]]
 
     @property
-    def accesses(self) -> tuple[Access, ...]:
+    def accesses(self) -> tuple[AffineAccess, ...]:
         return tuple(a for s in self.statements for a in s.accesses)
 
     @property
@@ -235,14 +234,14 @@ class Program:
         """Operations per element."""
         return sum(s.work for s in self.statements)
 
-    def merged(self, groups: Sequence[Sequence[int]]) -> Program:
+    def merged(self, groups: Sequence[Sequence[int]]) -> RegisterProgram:
         """This program over a domain whose axes `merge_axes` has merged."""
         new = {d: i for i, g in enumerate(groups) for d in g}
         statements = tuple(s.merged(groups) for s in self.statements)
         axes = {r: frozenset(new[d] for d in ds if d in new) for r, ds in self.axes.items()}
-        return Program(statements, self.arrays, axes)
+        return RegisterProgram(statements, self.arrays, axes)
 
-    def split(self, invariant: frozenset[int]) -> tuple[Program, Program]:
+    def split(self, invariant: frozenset[int]) -> tuple[RegisterProgram, RegisterProgram]:
         """The statements that depend on axes in `invariant` alone, and the others."""
 
         def early(s: Statement) -> bool:
@@ -250,14 +249,14 @@ class Program:
 
         return self.only(early), self.only(lambda s: not early(s))
 
-    def renamed(self, names: Mapping[str, str]) -> Program:
+    def renamed(self, names: Mapping[str, str]) -> RegisterProgram:
         """This program with other names for registers and pointers, as far as there are any."""
         statements = tuple(s.renamed(names) for s in self.statements)
         axes = {names.get(r, r): axes for r, axes in self.axes.items()}
         arrays = {names.get(p, p): array for p, array in self.arrays.items()}
-        return Program(statements, arrays, axes)
+        return RegisterProgram(statements, arrays, axes)
 
-    def only(self, wanted: Callable[[Statement], bool]) -> Program:
+    def only(self, wanted: Callable[[Statement], bool]) -> RegisterProgram:
         """The statements that are wanted."""
         return replace(self, statements=tuple(filter(wanted, self.statements)))
 
@@ -271,10 +270,10 @@ class Program:
         return frozenset(indices[d] for d in used)
 
 
-def joined(programs: Iterable[Program]) -> Program:
+def joined(programs: Iterable[RegisterProgram]) -> RegisterProgram:
     """Programs one after another, over one domain or over several."""
     programs = tuple(programs)
-    return Program(
+    return RegisterProgram(
         tuple(s for p in programs for s in p.statements),
         {name: array for p in programs for name, array in p.arrays.items()},
         {register: axes for p in programs for register, axes in p.axes.items()},
@@ -286,7 +285,7 @@ def _printed(argument: Argument, indices: Sequence[str]) -> str:
         return argument
     if isinstance(argument, Literal):
         return argument.text
-    if isinstance(argument, Access):
+    if isinstance(argument, AffineAccess):
         return argument.text(indices)
     offset = f" + {argument.access.text(indices)}" if argument.access else ""
     return argument.pointer + offset

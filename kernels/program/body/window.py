@@ -6,15 +6,15 @@ import math
 from typing import Any
 
 from graphc.ir import Node, Value
-from graphc.kernels.program.access import Access, Place, memory_access, place_access
+from graphc.kernels.program.access import AffineAccess, AffineIndex, index_access, memory_access
 from graphc.kernels.program.body.statement import Address
-from graphc.kernels.program.body.writer import Guards, Places, Writer
+from graphc.kernels.program.body.writer import Guards, Indices, StatementWriter
 from graphc.ops.pointwise.logic import C_TYPES
 
 WINDOWS = ("max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad")
 
 
-def window(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[str, ...]:
+def window(walk: StatementWriter, node: Node, places: Indices, guards: Guards) -> tuple[str, ...]:
     """The registers of a pooling op's outputs, or of its gradient's, at `places`."""
     op: Any = node.op
     assert not guards, f"{op.name} under pad or concat has windows that do not exist"
@@ -25,7 +25,7 @@ def window(walk: Writer, node: Node, places: Places, guards: Guards) -> tuple[st
     size, pixels = (output, inner) if grad else (inner, output)
     numbers = (*op.kernel_size, *op.stride, *op.padding, *size, *pixels)
     counts = "" if getattr(op, "count_include_pad", True) else ", false"
-    lanes = [place_access(p, walk.domain) for p in (row, column)]
+    lanes = [index_access(p, walk.domain) for p in (row, column)]
     assert all(a.divisor == 1 for a in lanes), f"{op.name} is read between its pixels"
     reads = [strides(walk, v, (n, c, None, None)) for v in node.inputs]
     kinds = [f"Reads<{a.lane_stride}, {h.offset}, {w.offset}>" for _, (a, h, w) in reads]
@@ -46,13 +46,13 @@ def _windows_of_pixel(op: Any) -> int:
 
 
 def strides(
-    walk: Writer, value: Value, places: tuple[Place | None, ...]
-) -> tuple[str, tuple[Access, ...]]:
+    walk: StatementWriter, value: Value, places: tuple[AffineIndex | None, ...]
+) -> tuple[str, tuple[AffineAccess, ...]]:
     """The pointer of the body input behind `value`, the access where the axes without a place
     are at 0, and for each of them an access whose offset is the elements from one index to the
     next."""
 
-    def at(free: int) -> tuple[str, Access]:
+    def at(free: int) -> tuple[str, AffineAccess]:
         whole = tuple(
             walk.domain.constant(int(d == free)) if p is None else p for d, p in enumerate(places)
         )
@@ -62,4 +62,4 @@ def strides(
     pointer, base = at(-1)
     free = [d for d, p in enumerate(places) if p is None]
     steps = (at(d)[1].offset - base.offset for d in free)
-    return pointer, (base, *(Access(s, base.strides) for s in steps))
+    return pointer, (base, *(AffineAccess(s, base.strides) for s in steps))

@@ -5,54 +5,56 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphc.ir import Type, Value
-from graphc.kernels.program.access import Access, Domain, Guard, Place, memory_access
+from graphc.kernels.program.access import AffineAccess, AffineIndex, Domain, Guard, memory_access
 from graphc.kernels.program.body.literals import splat_literal
-from graphc.kernels.program.body.names import Names
+from graphc.kernels.program.body.names import Identifiers
 from graphc.kernels.program.body.statement import (
     Address,
     Argument,
     Call,
     Compute,
     Formula,
-    Function,
     Load,
-    Program,
+    NamedFunction,
     Register,
+    RegisterProgram,
     Statement,
     Store,
 )
 from graphc.ops.base import Array
 
-Places = tuple[Place, ...]
+Indices = tuple[AffineIndex, ...]
 Guards = tuple[Guard, ...]
 
 
-class Writer:
+class StatementWriter:
     """Statements at indices of `domain`. `pointers` names the memory of values."""
 
-    def __init__(self, domain: Domain, pointers: Mapping[Value, str], names: Names | None) -> None:
+    def __init__(
+        self, domain: Domain, pointers: Mapping[Value, str], names: Identifiers | None
+    ) -> None:
         self.domain, self.pointers = domain, pointers
-        self.names = names or Names(pointers.values())
+        self.names = names or Identifiers(pointers.values())
         self.arrays: dict[str, Array] = {}
         self.axes: dict[str, frozenset[int]] = {}
         self._statements: list[Statement] = []
         self._known: dict[object, str] = {}
 
-    def value(self, value: Value, places: Places, guards: Guards = ()) -> str:
+    def value(self, value: Value, places: Indices, guards: Guards = ()) -> str:
         """The register that holds `value` at `places`; anything where a guard does not pass."""
         raise NotImplementedError
 
-    def source(self, value: Value, places: Places) -> tuple[Value, Type, Places]:
+    def source(self, value: Value, places: Indices) -> tuple[Value, Type, Indices]:
         """The body input that `value` is a view of, as what type it is read, and where."""
         raise NotImplementedError
 
-    def taken(self) -> Program:
+    def taken(self) -> RegisterProgram:
         """The statements since the last call."""
         statements, self._statements = tuple(self._statements), []
         own = (register.name for s in statements for register in s.results)
-        return Program(statements, self.arrays, {name: self.axes[name] for name in own})
+        return RegisterProgram(statements, self.arrays, {name: self.axes[name] for name in own})
 
-    def store(self, value: Value, places: Sequence[Place], register: str) -> None:
+    def store(self, value: Value, places: Sequence[AffineIndex], register: str) -> None:
         """Write `register` to the output `value`, at `places`."""
         address = Address(self.pointers[value], memory_access(value.type, places, self.domain))
         lanes = value.type.layout.axis is not None and self.domain.lane is not None
@@ -97,14 +99,14 @@ class Writer:
         self.axes.update(dict.fromkeys(registers, depends))
         return registers
 
-    def load(self, value: Value, type: Type, places: Sequence[Place], guards: Guards) -> str:
+    def load(self, value: Value, type: Type, places: Sequence[AffineIndex], guards: Guards) -> str:
         """A register with the memory of the body input `value`, seen as a `type`, at `places`."""
         access = memory_access(type, places, self.domain)
         condition = self.condition(guards) if guards or access.divisor != 1 else None
         return self._load(value.name, type.dtype, self.pointers[value], access, condition)
 
     def _load(
-        self, name: str, dtype: str, pointer: str, access: Access, condition: Argument | None
+        self, name: str, dtype: str, pointer: str, access: AffineAccess, condition: Argument | None
     ) -> str:
         plain = (Address(pointer, access),)
         arguments = plain if condition is None else (condition, Address(pointer), access)
@@ -117,14 +119,18 @@ class Writer:
             key = ("guard", guard)
             if key not in self._known:
                 a = guard.access
-                inside = Function("inside", (a.lane_stride, guard.high, a.divisor))
+                inside = NamedFunction("inside", (a.lane_stride, guard.high, a.divisor))
                 self._known[key] = self.compute("inside", "auto", inside, a, operations=0)
             one, joint = self._known[key], ("guards", tuple(guards[: i + 1]))
             if whole and joint not in self._known:
-                self._known[joint] = self.compute("inside", "auto", Function("both"), whole, one)
+                self._known[joint] = self.compute(
+                    "inside", "auto", NamedFunction("both"), whole, one
+                )
             whole = self._known[joint] if whole else one
         return whole
 
     def constant(self, name: str, dtype: str, number: object) -> str:
         """A register that holds `number` in every lane."""
-        return self.compute(name, dtype, Function(), splat_literal(number, dtype), operations=0)
+        return self.compute(
+            name, dtype, NamedFunction(), splat_literal(number, dtype), operations=0
+        )

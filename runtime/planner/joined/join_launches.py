@@ -33,10 +33,10 @@ from graphc.kernels.program.joined import (
     COPIED_AT_ONCE,
     MOST_ARGUMENTS,
     RESIDENT,
+    ArgumentAddress,
     JoinedLoop,
     JoinedPart,
     JoinedStep,
-    Place,
     StagedRows,
     joinable,
 )
@@ -44,17 +44,17 @@ from graphc.kernels.program.kernel import GridLaunch, Kernel
 from graphc.runtime.plan.plan import (
     STILL,
     Copy,
-    Joined,
+    JoinedLaunch,
     Launch,
+    LaunchPart,
     Loop,
-    Part,
     Plan,
     Range,
-    Repeat,
+    RepeatedParts,
     Step,
     all_steps,
 )
-from graphc.runtime.planner.concurrency import Machine
+from graphc.runtime.planner.concurrency import DeviceModel
 from graphc.runtime.planner.joined.block_partition import holding, hull, owned, waiting
 from graphc.runtime.planner.joined.part_order import early, phases
 from graphc.runtime.planner.joined.shared_staging import staged_rows
@@ -82,15 +82,15 @@ def joined(plan: Plan) -> Plan:
     return replace(plan, joined=tuple(found), notes=(*plan.notes, *map(_note, found)))
 
 
-def _note(joined: Joined) -> str:
+def _note(joined: JoinedLaunch) -> str:
     """What a plan says of a joined launch."""
     steps = f"steps {joined.first} to {joined.stop - 1}"
     waits = f"whose blocks wait for each other at {_waits(joined.parts)} places"
     return f"joined: {steps} as one launch, {waits}"
 
 
-def _waits(parts: Sequence[Part | Repeat]) -> int:
-    return sum(p.waits + (0 if isinstance(p, Part) else _waits(p.parts)) for p in parts)
+def _waits(parts: Sequence[LaunchPart | RepeatedParts]) -> int:
+    return sum(p.waits + (0 if isinstance(p, LaunchPart) else _waits(p.parts)) for p in parts)
 
 
 def _runs(plan: Plan, kind: Kind, draws: bool) -> Iterator[tuple[int, list[Step]]]:
@@ -144,7 +144,7 @@ def _gains(plan: Plan, step: Step, kind: Kind) -> bool:
 
 def _times(plan: Plan, kernel: Kernel, kind: Kind) -> tuple[float, float]:
     """Microseconds of a kernel alone, and of what it does as part of a joined launch."""
-    alone = Machine(plan.device).kernel(kernel).microseconds
+    alone = DeviceModel(plan.device).kernel(kernel).microseconds
     work = alone - max(1, len(kernel.launches)) * kind.rates.launch
     return alone, work * max((_slower(x, kind) for x in kernel.joined), default=1.0)
 
@@ -164,7 +164,7 @@ class _Run:
 
     plan: Plan
     first: int
-    parts: list[Part | Repeat] = field(default_factory=list)
+    parts: list[LaunchPart | RepeatedParts] = field(default_factory=list)
     texts: list[JoinedStep] = field(default_factory=list)
     pointers: dict[tuple[str, int], Range] = field(default_factory=dict)
     stop: int = 0
@@ -175,10 +175,10 @@ class _Run:
         self.parts, self.texts = [p for p, _ in found], [t for _, t in found]
         self.stop = self.first + len(all_steps(steps))
 
-    def joined(self, name: str) -> Joined:
+    def joined(self, name: str) -> JoinedLaunch:
         kernel = joined_kernel(name, self.texts, len(self.pointers))
         arguments = tuple(replace(r, moves=()) for r in self.pointers.values())
-        return Joined(self.first, self.stop, tuple(self.parts), kernel, arguments)
+        return JoinedLaunch(self.first, self.stop, tuple(self.parts), kernel, arguments)
 
     def gains(self, kind: Kind) -> bool:
         """Whether the steps are faster joined by so much that they should be, and can be."""
@@ -198,7 +198,7 @@ class _Run:
                 continue
             within += text.waits * kind.rates.barrier
             if text.kernel is None:
-                whole = Machine(self.plan.device).copy(text.nbytes).microseconds
+                whole = DeviceModel(self.plan.device).copy(text.nbytes).microseconds
                 alone, within = alone + whole, within + whole - kind.rates.launch
             elif text.launch == 0:
                 a, b = _times(self.plan, text.kernel, kind)
@@ -207,14 +207,14 @@ class _Run:
                 alone, within = alone + a, within + b
         return alone, within
 
-    def place(self, place: Range, loops: Sequence[Loop], offset: int = 0) -> Place:
+    def place(self, place: Range, loops: Sequence[Loop], offset: int = 0) -> ArgumentAddress:
         """Where `offset` bytes behind the first of a value lie, by an argument that it shares with
         others of its first byte."""
         key = place.segment, place.start
         self.pointers.setdefault(key, place)
         moves = zip(place.moves, loops, strict=False)
         found = tuple((m.stride, m.period, x.count) for m, x in moves)
-        return Place(list(self.pointers).index(key), found, offset)
+        return ArgumentAddress(list(self.pointers).index(key), found, offset)
 
 
 class _Walk:
@@ -229,7 +229,7 @@ class _Walk:
 
     def items(
         self, steps: Sequence[Step], number: int, loops: tuple[Loop, ...], own: bool = False
-    ) -> Iterator[tuple[Part | Repeat, JoinedStep]]:
+    ) -> Iterator[tuple[LaunchPart | RepeatedParts, JoinedStep]]:
         found = phases(self.run.plan, steps, number)
         for turn in found if loops else early(found):
             step, number = turn.step, turn.number
@@ -243,19 +243,22 @@ class _Walk:
                 self.must_wait = True
                 parts, texts = tuple(p for p, _ in inner), tuple(t for _, t in inner)
                 holds = _most_held(texts) if rows else None
-                yield Repeat(number, parts, rows), JoinedLoop(step.count, texts, rows, holds, near)
+                yield (
+                    RepeatedParts(number, parts, rows),
+                    JoinedLoop(step.count, texts, rows, holds, near),
+                )
             elif isinstance(step, Copy):
                 waits = self.waits((step.source,), (step.target,), False)
                 places = (step.source, step.target)
                 size = step.source.stop - step.source.start
                 aligned = not any(x % COPIED_AT_ONCE for x in (*_starts(places, loops), size))
                 text = self.text(step, None, 0, places, waits, loops)
-                yield Part(number, 0, waits), replace(text, nbytes=size, aligned=aligned)
+                yield LaunchPart(number, 0, waits), replace(text, nbytes=size, aligned=aligned)
             elif isinstance(step, Launch):
                 kernel = self.run.plan.kernels[step.kernel]
                 waits = not own and self.waits(step.reads, step.writes, turn.alone)
                 text = self.text(step, kernel, turn.launch, step.arguments, waits, loops)
-                yield Part(number, turn.launch, waits, own), replace(text, own=own)
+                yield LaunchPart(number, turn.launch, waits, own), replace(text, own=own)
 
     def near(self, loop: Loop) -> StagedRows | None:
         """The rows that blocks of a loop of owned rows have in shared memory."""
@@ -266,7 +269,7 @@ class _Walk:
 
         return staged_rows(self.run.plan, steps, loop.count, number)
 
-    def holding(self, loop: Loop, number: int) -> tuple[Repeat, JoinedLoop]:
+    def holding(self, loop: Loop, number: int) -> tuple[RepeatedParts, JoinedLoop]:
         """A loop whose blocks hold what one of its parts would read again, and each play what has
         one number."""
         plan, waits, held = (
@@ -282,10 +285,12 @@ class _Walk:
                 late = (n, launch) in waits
                 text = self.text(step, kernel, launch, step.arguments, late, (loop,))
                 texts.append(replace(text, own=True))
-                parts.append(Part(number + 1 + n, launch, late, True))
+                parts.append(LaunchPart(number + 1 + n, launch, late, True))
                 holds = texts[-1] if step is held and launch == 0 else holds
         late, self.must_wait = bool(self.reads or self.writes), True
-        return Repeat(number, tuple(parts), late), JoinedLoop(loop.count, tuple(texts), late, holds)
+        return RepeatedParts(number, tuple(parts), late), JoinedLoop(
+            loop.count, tuple(texts), late, holds
+        )
 
     def text(
         self,

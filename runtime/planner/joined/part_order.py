@@ -12,7 +12,7 @@ from graphc.runtime.plan.plan import Copy, Launch, Loop, Plan, Range, Step, all_
 
 
 @dataclass(frozen=True)
-class Phase:
+class PartPhase:
     """A launch of the step of this number, a copy, or a whole loop; one block plays it `alone`, or
     several do."""
 
@@ -32,20 +32,20 @@ class Phase:
         return (step.target,) if isinstance(step, Copy) else getattr(step, "writes", ())
 
 
-def phases(plan: Plan, steps: Sequence[Step], number: int) -> Iterator[Phase]:
+def phases(plan: Plan, steps: Sequence[Step], number: int) -> Iterator[PartPhase]:
     """What `steps` launch and copy, in their order; the first has this number."""
     for step in steps:
         if isinstance(step, Launch):
             for n, launch in enumerate(plan.kernels[step.kernel].joined):
-                yield Phase(number, step, n, math.prod(launch.grid) == 1)
+                yield PartPhase(number, step, n, math.prod(launch.grid) == 1)
         else:
-            yield Phase(number, step)
+            yield PartPhase(number, step)
         number += len(all_steps([step]))
 
 
-def early(found: Iterator[Phase]) -> Iterator[Phase]:
+def early(found: Iterator[PartPhase]) -> Iterator[PartPhase]:
     """Turns, each as early as it can be between the loops before and behind it."""
-    levels: list[tuple[int, Phase]] = []
+    levels: list[tuple[int, PartPhase]] = []
     for turn in found:
         if isinstance(turn.step, Loop):
             yield from _by_level(levels)
@@ -57,11 +57,11 @@ def early(found: Iterator[Phase]) -> Iterator[Phase]:
     yield from _by_level(levels)
 
 
-def _by_level(levels: Sequence[tuple[int, Phase]]) -> list[Phase]:
+def _by_level(levels: Sequence[tuple[int, PartPhase]]) -> list[PartPhase]:
     return [turn for _, turn in sorted(levels, key=lambda level: level[0])]
 
 
-def _clash(a: Phase, b: Phase) -> bool:
+def _clash(a: PartPhase, b: PartPhase) -> bool:
     """Whether one writes a byte that the other touches."""
     pairs = [(a.writes, (*b.reads, *b.writes)), (a.reads, b.writes)]
     return any(x.overlaps(y) for mine, others in pairs for x in mine for y in others)

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from graphc.kernels.program.joined import (
     MOST_WHOLE,
     SIXTEEN,
-    Moves,
     StagedLine,
     StagedPlace,
     StagedRows,
+    StagingTime,
 )
 from graphc.runtime.plan.plan import STILL, Launch, Move, Plan, Range
 from graphc.runtime.planner.joined.block_partition import hull
@@ -77,7 +77,7 @@ def staged_rows(
         for i, place in enumerate(step.arguments)
         if i in launch.owned
     }
-    lines = _Lines(shares, count, number)
+    lines = _StagedLines(shares, count, number)
     if not all(lines.written(key) for key, share in shares.items() if share.writes):
         return None
     if not all(lines.read(key) for key, share in shares.items() if not share.writes):
@@ -103,7 +103,7 @@ def is_constant(place: Range, steps: Sequence[Launch]) -> bool:
     return small and still and not any(place.overlaps(write) for write in written)
 
 
-class _Lines:
+class _StagedLines:
     """The lines of shares, and where parts find them."""
 
     def __init__(
@@ -137,7 +137,7 @@ class _Lines:
             return False
         self.places[key] = StagedPlace(self.slot(share), share.nbytes)
         if stays:
-            self.line(Moves.BEHIND if always else Moves.AFTER, key)
+            self.line(StagingTime.BEHIND if always else StagingTime.AFTER, key)
         return True
 
     def read(self, key: Key) -> bool:
@@ -150,11 +150,11 @@ class _Lines:
         if source is None:
             if share.goes(self.count):
                 self.places[key] = StagedPlace(self.slot(share), share.nbytes)
-                self.line(Moves.AHEAD, key)
+                self.line(StagingTime.AHEAD, key)
         elif share.goes(self.count) and self.shares[source[1]].nbytes == share.nbytes:
             self.places[key] = replace(self.places[source[1]], late=late)
             if late:
-                self.line(Moves.BEFORE, key)
+                self.line(StagingTime.BEFORE, key)
         else:
             return False
         return True
@@ -164,14 +164,14 @@ class _Lines:
         share = _Share(place, place.stop - place.start, False)
         self.places[key] = StagedPlace(self.slot(share), share.nbytes, whole=True)
         number, slot = self.number(place), self.places[key].slot
-        self.lines.append(StagedLine(Moves.BEFORE, number, 0, share.nbytes, slot, whole=True))
+        self.lines.append(StagedLine(StagingTime.BEFORE, number, 0, share.nbytes, slot, whole=True))
 
     def slot(self, share: _Share) -> int:
         """Room for two of them."""
         self.end += 2 * share.nbytes
         return self.end - 2 * share.nbytes
 
-    def line(self, moves: Moves, key: Key) -> None:
+    def line(self, moves: StagingTime, key: Key) -> None:
         share, slot = self.shares[key], self.places[key].slot
         line = StagedLine(moves, self.number(share.place), share.step, share.nbytes, slot)
         self.lines.append(line)

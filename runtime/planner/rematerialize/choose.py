@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphc.runtime.planner.rematerialize.sequence import Repeater, Serial
+from graphc.runtime.planner.rematerialize.sequence import Rematerializer, TaskSequence
 
 LARGE = 1 / 2000
 """The share of the peak that a value takes that is worth letting go."""
@@ -37,15 +37,15 @@ HALVINGS = 5
 """Of the range in which the least peak is sought that so much time allows."""
 
 
-class Repeats:
+class RematerializationChoices:
     """The choices for one sequence. `times` are those of its tasks, in microseconds."""
 
     def __init__(
-        self, base: Serial, repeatable: Mapping[int, frozenset[int]], times: Sequence[float]
+        self, base: TaskSequence, repeatable: Mapping[int, frozenset[int]], times: Sequence[float]
     ) -> None:
         self.base, self.times = base, times
-        self.repeater = Repeater(base, repeatable)
-        self.known: dict[frozenset[int], Serial] = {}
+        self.repeater = Rematerializer(base, repeatable)
+        self.known: dict[frozenset[int], TaskSequence] = {}
         room, writer = base.room, self.repeater.writer
         self.large = [v for v in self.repeater.values if room[v] >= LARGE * base.peak]
         held = {v: room[v] if self.repeater.waits(v) else 0 for v in self.large}
@@ -60,16 +60,16 @@ class Repeats:
         self.family = [(choice, self.sequence(choice)) for choice in self._family()]
 
     @property
-    def least(self) -> Serial:
+    def least(self) -> TaskSequence:
         """The sequence of the family with the least peak."""
         return min((s for _, s in self.family), key=lambda s: (s.peak, s.cost(self.times)))
 
-    def sequence(self, choice: frozenset[int]) -> Serial:
+    def sequence(self, choice: frozenset[int]) -> TaskSequence:
         if choice not in self.known:
             self.known[choice] = self.repeater.repeat(choice)
         return self.known[choice]
 
-    def cheapest(self, limit: int) -> Serial | None:
+    def cheapest(self, limit: int) -> TaskSequence | None:
         """The sequence of least cost that was found with a peak of at most `limit` bytes."""
         fitting = [c for c, s in self.family if s.peak <= limit]
         fitting.sort(key=lambda choice: self.sequence(choice).cost(self.times))
@@ -113,7 +113,7 @@ class Repeats:
             v for v, (begin, end) in lives.items() if any(begin <= cut < end for cut in cuts)
         )
 
-    def _improved(self, choice: frozenset[int], limit: int) -> Serial:
+    def _improved(self, choice: frozenset[int], limit: int) -> TaskSequence:
         """`choice` with as much kept as the limit allows, the dearest first."""
         found = self.sequence(choice)
         repeated = {found.buffer[v] for s in found.steps if s.again for v in s.writes}
@@ -132,11 +132,11 @@ class Repeats:
 
 
 def repeat_within(
-    base: Serial, repeatable: Mapping[int, frozenset[int]], times: Sequence[float], limit: int
-) -> Serial:
+    base: TaskSequence, repeatable: Mapping[int, frozenset[int]], times: Sequence[float], limit: int
+) -> TaskSequence:
     """The cheapest sequence found with a peak of at most `limit` bytes, or that of the least."""
     for _ in range(ROUNDS):
-        repeats = Repeats(base, repeatable, times)
+        repeats = RematerializationChoices(base, repeatable, times)
         found = repeats.cheapest(limit)
         if found is not None:
             return found
@@ -147,10 +147,13 @@ def repeat_within(
 
 
 def repeat_for(
-    base: Serial, repeatable: Mapping[int, frozenset[int]], times: Sequence[float], most: float
-) -> Serial:
+    base: TaskSequence,
+    repeatable: Mapping[int, frozenset[int]],
+    times: Sequence[float],
+    most: float,
+) -> TaskSequence:
     """The sequence of the least peak found whose repetitions take at most `most` microseconds."""
-    repeats = Repeats(base, repeatable, times)
+    repeats = RematerializationChoices(base, repeatable, times)
     affordable = [s for _, s in repeats.family if s.cost(times) <= most]
     found = min(affordable, key=lambda s: (s.peak, s.cost(times)), default=base)
     low = repeats.least.peak

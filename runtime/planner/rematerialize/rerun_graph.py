@@ -15,12 +15,12 @@ from graphc.ir.rewrite import drop_dead, names_of, topological
 from graphc.kernels.program.kernel import Kernel
 from graphc.ops.fused import KernelNode
 from graphc.runtime.planner.loop_body import body_roots, is_alias
-from graphc.runtime.planner.rematerialize.sequence import Serial
+from graphc.runtime.planner.rematerialize.sequence import TaskSequence
 from graphc.runtime.planner.tasks import Tasks
 
 
 @dataclass(frozen=True)
-class Launched:
+class LaunchedGraph:
     """The node of each task that is a launch, by task number, and the work buffer of each value
     that one writes, if it is not empty."""
 
@@ -30,7 +30,7 @@ class Launched:
     buffers: Mapping[Value, int]
 
     @classmethod
-    def of(cls, graph: Graph, kernels: Mapping[str, Kernel], tasks: Tasks) -> Launched:
+    def of(cls, graph: Graph, kernels: Mapping[str, Kernel], tasks: Tasks) -> LaunchedGraph:
         named = {
             kernels[n.outputs[0].name].name: n for n in graph.nodes if n.outputs[0].name in kernels
         }
@@ -90,7 +90,7 @@ class Launched:
         }
 
 
-def graph_again(launched: Launched, found: Serial) -> tuple[Graph, dict[str, Node]]:
+def graph_again(launched: LaunchedGraph, found: TaskSequence) -> tuple[Graph, dict[str, Node]]:
     """The graph whose nodes run as `found` says, and the nodes that run again: the first one by the
     name of the first output of the other."""
     graph, roots = launched.graph, body_roots(launched.graph)

@@ -52,7 +52,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
-class Serial:
+class TaskSequence:
     """Occurrences in the order in which they run. `buffer` has the buffer of each value: values of
     one buffer are the same, made by one task at several times. `beside` are the bytes of work
     memory that each task needs when it runs again, for what it once wrote elsewhere."""
@@ -109,7 +109,7 @@ class Serial:
         return sum(times[s.task] for s in self.steps if s.again)
 
 
-def serial(tasks: Tasks, order: Sequence[int]) -> Serial:
+def serial(tasks: Tasks, order: Sequence[int]) -> TaskSequence:
     """The tasks in `order`, each once; those that only end the lives of values run as soon as they
     can, and of two neighbours that may run either way the one that leads to less."""
     order = _exchanged(tasks, _released_early(tasks, order))
@@ -124,7 +124,7 @@ def serial(tasks: Tasks, order: Sequence[int]) -> Serial:
         sum(tasks.rooms[a.buffer] for a in t.writes if tasks.buffers[a.buffer].segment != "work")
         for t in tasks.tasks
     )
-    return Serial(tasks, tuple(steps), tuple(range(len(tasks.buffers))), beside)
+    return TaskSequence(tasks, tuple(steps), tuple(range(len(tasks.buffers))), beside)
 
 
 def _exchanged(tasks: Tasks, order: list[int]) -> list[int]:
@@ -186,7 +186,7 @@ def _released_early(tasks: Tasks, order: Sequence[int]) -> list[int]:
     return found
 
 
-class Repeater:
+class Rematerializer:
     """Makes sequences of one in which some values are made again, by tasks that are `repeatable`,
     each as long as the state that it needs is what it was.
 
@@ -195,7 +195,7 @@ class Repeater:
     has had its last use.
     """
 
-    def __init__(self, base: Serial, repeatable: Mapping[int, frozenset[int]]) -> None:
+    def __init__(self, base: TaskSequence, repeatable: Mapping[int, frozenset[int]]) -> None:
         self.base, self.repeatable = base, repeatable
         self.touches: list[list[int]] = [[] for _ in base.buffer]
         self.writer: dict[int, int] = {}
@@ -228,7 +228,7 @@ class Repeater:
         touches = self.touches[value]
         return bool(touches) and self.last[value] < touches[-1]
 
-    def repeat(self, again: Collection[int]) -> Serial:
+    def repeat(self, again: Collection[int]) -> TaskSequence:
         """The sequence in which the values `again` are made again where they are needed, but for
         those that would have to be made from state that has changed by then."""
         while True:
@@ -236,7 +236,7 @@ class Repeater:
             if found is not None:
                 return found
 
-    def _repeat(self, again: Collection[int]) -> Serial | None:
+    def _repeat(self, again: Collection[int]) -> TaskSequence | None:
         """That sequence, or None after one more value has turned out to be such."""
         base, names, steps = self.base, dict[int, int](), list[Occurrence]()
         buffer, changed = list(base.buffer), set[int]()
