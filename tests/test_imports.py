@@ -30,6 +30,7 @@ ROOMS = (
     ("passes.layout",),
     ("passes",),
     ("kernels.program",),
+    ("kernels.loops",),
     ("kernels.cpu", "kernels.cuda"),
     ("kernels",),
     ("runtime.plan",),

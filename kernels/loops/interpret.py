@@ -1,7 +1,7 @@
 """Nests computed in NumPy: what a schedule means, whatever the target.
 
 The iterations of a loop are computed side by side, statement after statement, which is the same as
-one after another for a nest without races (`verify.py`).
+one after another for a nest without races (`verify.py`); only blocks follow each other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from graphc.base.dtypes import convert, is_narrow
 from graphc.base.errors import GraphError
-from graphc.ir import DTYPES, FLOATS
+from graphc.ir import DTYPES
 from graphc.kernels.loops.language import Alloc, Barrier, Loop, Nest, Step
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.statement import (
@@ -76,10 +76,14 @@ class _Run:
             self.indices[:, axis] += numbers % max(count, 1) * step
             numbers //= max(count, 1)
         extents = np.array(self.domain.extents)
-        inside = (self.indices < extents).all(axis=1)
-        self.indices = self.indices[inside]
-        self.registers = {name: x[inside] for name, x in self.registers.items()}
-        self.steps(loop.body)
+        (inside,) = np.nonzero((self.indices < extents).all(axis=1))
+        # Each block has shared memory of its own; all other iterations are computed at once.
+        parts = inside[:, None] if loop.kind == "block" else [inside]
+        all_indices, all_registers = self.indices, self.registers
+        for part in parts:
+            self.indices = all_indices[part]
+            self.registers = {name: x[part] for name, x in all_registers.items()}
+            self.steps(loop.body)
         self.indices, self.registers = indices, registers
 
     def _step(self, loop: Loop, axis: int) -> int:
@@ -105,10 +109,10 @@ class _Run:
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Store):
-            address, value = statement.arguments
+            address, stored = statement.arguments
             assert isinstance(address, Address) and address.access is not None
             array = self.memory[address.pointer]
-            array[self.place(address.access)] = convert(self.argument(value), array.dtype)
+            array[self.place(address.access)] = convert(self.argument(stored), array.dtype)
             return
         if isinstance(statement, Load):
             made: tuple[Array, ...] = (self._load(statement),)
@@ -172,12 +176,13 @@ def _computed(formula: Formula, values: list[Array]) -> tuple[Array, ...]:
     return formula.reference(*values)
 
 
-def _inside(settings: tuple[Any, ...], place: Array) -> Array:
+def _inside(settings: tuple[int, ...], place: Array) -> Array:
     _, high, divisor = settings
-    return (place >= 0) & (place < high) & (place % divisor == 0)
+    found: Array = (place >= 0) & (place < high) & (place % divisor == 0)
+    return found
 
 
-FUNCTIONS: Mapping[str, Callable[..., Array]] = {
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "": lambda _, x: x,
     "to_bool": lambda _, x: x != 0,
     "from_bool": lambda settings, x: x.astype(DTYPES[DTYPE_OF[settings[0]]]),
@@ -193,7 +198,8 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
 def _take(run: _Run, call: Call) -> Array:
     condition, address, base, index = call.arguments
     assert isinstance(address, Address) and isinstance(base, AffineAccess)
-    _, divisor, stride, extent, _ = call.settings
+    settings: tuple[Any, ...] = call.settings
+    _, divisor, stride, extent, _ = settings
     chosen = run.argument(index).astype(np.int64)
     passes = run.argument(condition) & (chosen >= 0) & (chosen < extent)
     place = run.place(base) // divisor + stride * chosen
@@ -203,10 +209,11 @@ def _take(run: _Run, call: Call) -> Array:
 def _search(run: _Run, call: Call) -> Array:
     condition, address, base, value = call.arguments
     assert isinstance(address, Address) and isinstance(base, AffineAccess)
-    _, divisor, stride, extent, right = call.settings
+    settings: tuple[Any, ...] = call.settings
+    _, divisor, stride, extent, right = settings
     first, wanted = run.place(base) // divisor, run.argument(value)
     rows = run.memory[address.pointer][first[:, None] + stride * np.arange(extent)]
-    side = "right" if right == "true" else "left"
+    side: Any = "right" if right == "true" else "left"
     found = [np.searchsorted(row, x, side) for row, x in zip(rows, wanted, strict=True)]
     return np.where(run.argument(condition), np.array(found, np.int64), 0)
 
@@ -215,13 +222,15 @@ def _philox(run: _Run, call: Call) -> Array:
     seed, number, step, access = call.arguments
     assert isinstance(seed, Literal) and isinstance(number, Literal)
     assert isinstance(access, AffineAccess)
-    index = (run.place(access) // call.settings[1]).astype(np.uint64)
+    divisor: Any = call.settings[1]
+    index = (run.place(access) // divisor).astype(np.uint64)
     word = np.uint32
     zeros = np.zeros(len(index), word)
     counted = zeros + run.argument(step).astype(np.int32).view(word)
     counter = index.astype(word), (index >> np.uint64(32)).astype(word), counted, zeros
     drawn = philox(counter, (int(seed.value), int(number.value)))[0]
-    return (drawn >> word(8)).astype(np.float32) * np.float32(2.0**-24)
+    uniform: Array = (drawn >> word(8)).astype(np.float32) * np.float32(2.0**-24)
+    return uniform
 
 
 CALLS: Mapping[str, Callable[[_Run, Call], Array]] = {
@@ -230,4 +239,3 @@ CALLS: Mapping[str, Callable[[_Run, Call], Array]] = {
     "philox_uniform": _philox,
 }
 """Functions that read memory or count, by name."""
-assert set(DTYPE_OF.values()) >= set(FLOATS)

@@ -6,12 +6,12 @@ after each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from graphc.kernels.loops.language import Kind, Loop, Nest, Step
-from graphc.kernels.program.access import Domain
-from graphc.kernels.program.body.statement import Load, Statement
+from graphc.kernels.loops.language import Alloc, Barrier, Kind, Loop, Nest, Step
+from graphc.kernels.program.access import AffineAccess, Domain
+from graphc.kernels.program.body.statement import Address, Load, Register, Statement, Store
 
 
 def bind(nest: Nest, kind: Kind) -> Nest:
@@ -35,7 +35,7 @@ def split_last(nest: Nest) -> Nest:
     last index; the others are computed once for all of its iterations."""
     *before, loop = nest.body
     assert isinstance(loop, Loop), "the last step of a nest is its loop"
-    if len(loop.axes) == 1:
+    if len(loop.axes) < 2:
         return nest
     last = loop.axes[-1]
     early, late = _split(loop, nest.domain, frozenset((last,)))
@@ -45,12 +45,11 @@ def split_last(nest: Nest) -> Nest:
 
 def in_runs(nest: Nest, length: int) -> Nest:
     """Let the loop advance by runs of `length` neighbours along its last axis, and a loop of lanes
-    go through each run, with the statements that use the last index. The axis is a multiple of a
-    run's length."""
+    go through each run, with the statements that use the last index. The last run may be a part of
+    one."""
     *before, loop = nest.body
     assert isinstance(loop, Loop), "the last step of a nest is its loop"
     last = loop.axes[-1]
-    assert nest.domain.extents[last] % length == 0, f"runs of {length} divide the last axis"
     once, each = _split(loop, nest.domain, frozenset((last,)))
     lanes = Loop((last,), "lane", each, length)
     return replace(nest, body=(*before, replace(loop, body=(*once, lanes), step=length)))
@@ -65,6 +64,33 @@ def loads_ahead(nest: Nest, each: int) -> Nest:
     rest = tuple(s for s in loop.body if s not in loads)
     ahead = replace(loop, body=(*loads, *rest), each=each, ahead=len(loads))
     return replace(nest, body=(*before, ahead))
+
+
+def staged(nest: Nest, name: str, shared: Alloc, place: AffineAccess, order: Sequence[int]) -> Nest:
+    """Let a block of threads have each index of the first axis, and keep what it stores in memory
+    `name` in `shared` memory, an element at `place`, until all of it is there; then copy it, going
+    through the other axes in `order`. The nest is of one loop over threads, in runs or not."""
+    (loop,) = nest.body
+    assert isinstance(loop, Loop) and loop.kind == "thread", "a loop of threads"
+    (store,) = (s for s in nest.statements if isinstance(s, Store) and name in s.pointers)
+    (memory,) = (m for m in nest.memory if m.name == name)
+    target, _ = store.arguments
+    here, element = Address(shared.name, place), Register(f"{name}_element", memory.dtype)
+    copy = Load((element,), (here,)), Store((), (target, element.name))
+    inside = replace(loop, axes=loop.axes[1:], body=_storing(loop.body, store, here))
+    steps = shared, inside, Barrier(), Loop(tuple(order), "thread", copy)
+    return replace(nest, body=(Loop(loop.axes[:1], "block", steps),))
+
+
+def _storing(body: Sequence[Step], store: Store, here: Address) -> tuple[Step, ...]:
+    """The body, with `store` at another address."""
+
+    def moved(step: Step) -> Step:
+        if isinstance(step, Loop):
+            return replace(step, body=_storing(step.body, store, here))
+        return replace(store, arguments=(here, store.arguments[1])) if step == store else step
+
+    return tuple(map(moved, body))
 
 
 def axes_of(statements: Iterable[Statement], domain: Domain) -> Mapping[str, frozenset[int]]:

@@ -73,7 +73,8 @@ def _head(loop: Loop) -> str:
     step = f" by {loop.step}" if loop.step != 1 else ""
     each = f" each {loop.each}" if loop.each != 1 else ""
     ahead = f" ahead {loop.ahead}" if loop.ahead else ""
-    return f"for {', '.join(f'i{d}' for d in loop.axes)}{step} {loop.kind}{each}{ahead}"
+    axes = ", ".join(f"i{d}" for d in loop.axes) or "once"
+    return f"for {axes}{step} {loop.kind}{each}{ahead}"
 
 
 def _statement(statement: Statement) -> str:
@@ -128,7 +129,7 @@ def _access(access: AffineAccess) -> str:
 _HEAD = re.compile(r"nest (?P<extents>\([\d, ]*\))(?: lanes (?P<lane>\d+) by (?P<width>\d+))?")
 _MEMORY = re.compile(r"memory (\w+) : (\w+)\[(\d+)\]( written)?(?: = ([0-9a-f]*))?")
 _LOOP = re.compile(
-    r"for (?P<axes>i\d+(?:, i\d+)*)(?: by (?P<step>\d+))? (?P<kind>\w+)"
+    r"for (?P<axes>once|i\d+(?:, i\d+)*)(?: by (?P<step>\d+))? (?P<kind>\w+)"
     r"(?: each (?P<each>\d+))?(?: ahead (?P<ahead>\d+))?"
 )
 _ALLOC = re.compile(r"alloc (\w+) : (\w+)\[(\d+)\]")
@@ -150,7 +151,7 @@ def parse_nest(text: str) -> Nest:
         raise GraphError(f"nest text: expected nest (EXTENTS), got {lines[:1]}")
     lane = None if head["lane"] is None else int(head["lane"])
     domain = Domain(literal_of(head["extents"]), lane, int(head["width"] or 1))
-    memory = []
+    memory: list[Memory] = []
     while len(memory) + 1 < len(lines) and lines[len(memory) + 1].startswith("memory "):
         memory.append(_memory(lines[len(memory) + 1]))
     parser = _Parser(lines[len(memory) + 1 :], len(domain.extents))
@@ -188,7 +189,8 @@ class _Parser:
     def step(self, line: str, indent: str) -> Step:
         if line.startswith("for "):
             head = _matched(_LOOP, line)
-            axes = tuple(int(name[1:]) for name in head["axes"].split(", "))
+            names = head["axes"].removeprefix("once")
+            axes = tuple(int(name[1:]) for name in names.split(", ") if name)
             numbers = (int(head[k] or d) for k, d in (("step", 1), ("each", 1), ("ahead", 0)))
             kind: Any = head["kind"]
             return Loop(axes, kind, self.steps(indent + INDENT), *numbers)
@@ -249,7 +251,7 @@ class _Parser:
             return place
         if number in ("True", "False"):
             return TRUE if dtype == "word" else splat_literal(number == "True", dtype)
-        value = NAN if number == "nan" else literal_of(number)
+        value: Any = NAN if number == "nan" else literal_of(number)
         return word_literal(value) if dtype == "word" else splat_literal(value, dtype)
 
     def access(self, text: str) -> AffineAccess:

@@ -7,7 +7,7 @@ kernels remain the judge of what is printed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import combinations
 
 from graphc.base.errors import GraphError
@@ -18,10 +18,13 @@ from graphc.kernels.program.body.statement import Address, Load, Statement, Stor
 
 def verify_nest(nest: Nest) -> None:
     """Raises GraphError for a register that is read before it is made or is made twice, an index
-    without a loop, an access outside of its memory, a store to what is not written, a barrier that
-    some threads of a block do not reach, and elements that several iterations store."""
+    without a loop, an access outside of its memory, a store to what is not written, elements that
+    several iterations store, a barrier that some threads of a block do not reach, and one that is
+    missing between a store to shared memory and a load."""
+    given = {m.name for m in nest.memory}
     memory = {m.name: m for m in nest.memory}
     _check_steps(nest.body, (), set(), memory)
+    _check_barriers(nest.body, memory.keys() - given)
     stores: dict[str, list[tuple[AffineAccess, tuple[int, ...]]]] = {}
     for statement, around in walk(nest.body):
         axes = tuple(sorted({d for loop in around for d in loop.axes}))
@@ -31,7 +34,10 @@ def verify_nest(nest: Nest) -> None:
             _expect(all(extents[d] == 1 for d in loose), statement, f"a loop over axes {loose}")
         _check_bounds(statement, nest.domain, memory)
         if isinstance(statement, Store):
-            stores.setdefault(statement.pointers[0], []).append((statement.accesses[0], axes))
+            (name,) = statement.pointers
+            own = [d for loop in around if loop.kind == "block" for d in loop.axes]
+            axes = axes if name in given else tuple(d for d in axes if d not in own)
+            stores.setdefault(name, []).append((statement.accesses[0], axes))
     for name, places in stores.items():
         for access, axes in places:
             if not _injective(access, axes, nest.domain):
@@ -69,6 +75,23 @@ def _check_steps(
                 _expect(pointer in memory, step, f"the memory {pointer}")
                 stores = isinstance(step, Store)
                 _expect(not stores or memory[pointer].written, step, f"{pointer} as written")
+
+
+def _check_barriers(body: Sequence[Step], shared: Set[str]) -> None:
+    """What a block shares is not read before a barrier behind the store."""
+    stored = set[str]()
+    for step in body:
+        if isinstance(step, Barrier):
+            stored.clear()
+        elif isinstance(step, Loop) and step.kind == "block":
+            _check_barriers(step.body, shared)
+        else:
+            inside = [s for s, _ in walk((step,))]
+            written = {p for s in inside if isinstance(s, Store) for p in s.pointers}
+            read = {p for s in inside if not isinstance(s, Store) for p in s.pointers}
+            early = read & shared & (stored | written)
+            _expect(not early, step, f"a barrier before {', '.join(sorted(early))} is read")
+            stored |= written
 
 
 def _check_bounds(statement: Statement, domain: Domain, memory: dict[str, Memory]) -> None:

@@ -19,6 +19,10 @@ from graphc.kernels.cpu.shared.kernel_source import (
     share,
     wrapped,
 )
+from graphc.kernels.cpu.shared.loop_printer import chunk_lines
+from graphc.kernels.loops.alike import canonical
+from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.rewrites import bind, hoist, split_last
 from graphc.kernels.program.access import AffineAccess, Domain, access_cost
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.inplace import inplace_pairs
@@ -35,7 +39,7 @@ def lower_pointwise(node: KernelNode, target: Target) -> Kernel:
     parts = [p for p in find_nests(body, target.lanes) if _units(p)]
     groups: dict[object, list[PointwiseNest]] = {}
     for part in parts:
-        groups.setdefault(part.likeness, []).append(part)
+        groups.setdefault(canonical(plain_nest(part)), []).append(part)
     costs = [program_cost(p.program, target.lanes) for p in parts]
     total = sum(c * _units(p) for c, p in zip(costs, parts, strict=True))
     chunks = chunk_count(total, sum(_units(p) for p in parts))
@@ -124,10 +128,6 @@ def _units(part: PointwiseNest) -> int:
     return math.prod(map(part.domain.steps, range(part.domain.rank)))
 
 
-def _indices(part: PointwiseNest) -> list[str]:
-    return [*(f"i[{d}]" for d in range(part.domain.rank - 1)), "j"]
-
-
 @dataclass(frozen=True)
 class _Function:
     """The C++ function of one or more parts that are alike."""
@@ -142,29 +142,19 @@ class _Function:
 
     def text(self, order: Mapping[Value, int]) -> str:
         part = self.parts[0]
-        last = part.domain.rank - 1
-        outer, rest = part.program.split(frozenset())
-        middle, inner = rest.split(frozenset(range(last)))
-        step = "W" if part.domain.lane == last else "1"
-        call = f"pointwise<Domain_{self.name}>" if self.sized else "pointwise"
+        nest = split_last(hoist(bind(plain_nest(part), "chunk")))
+        domain = f"Domain_{self.name}" if self.sized else ""
         lines = [
             f"static void {self.name}(void* const* arguments, const short* slots, long begin, "
             "long end) {",
             *(f"  {line}" for line in self._pointers(part)),
-            *(f"  {line}" for line in outer.lines(_indices(part), "W")),
-            f"  {call}(begin, end, [=]<int N>(const long* i, long first, long stop)"
-            " __attribute__((always_inline)) {",
-            *(f"    {line}" for line in middle.lines(_indices(part))),
-            f"    for (long j = first; j < stop; j += {'N' if not self.sized else step}) {{",
-            *(f"      {line}" for line in inner.lines(_indices(part))),
-            "    }",
-            "  });",
+            *(f"  {line}" for line in chunk_lines(nest, domain)),
             "}",
         ]
         text = "".join(f"{line}\n" for line in lines)
         arrays = array_text(part.program.arrays)
-        domain = domain_text(f"Domain_{self.name}", part.domain) if self.sized else ""
-        return arrays + domain + self._slots(order) + text
+        struct = domain_text(domain, part.domain) if domain else ""
+        return arrays + struct + self._slots(order) + text
 
     def _pointers(self, part: PointwiseNest) -> list[str]:
         outputs = set(part.outputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from graphc.ir import ROW_MAJOR, Graph, Value
 from graphc.kernels.cuda.shared.kernel_source import (
@@ -19,15 +19,17 @@ from graphc.kernels.cuda.shared.kernel_source import (
     decomposed,
     index_type,
 )
-from graphc.kernels.cuda.shared.runs import RUN, Runs, aligned, makes_runs
+from graphc.kernels.cuda.shared.loop_printer import run_lines, statements_of
+from graphc.kernels.cuda.shared.runs import RUN, aligned, makes_runs
+from graphc.kernels.loops.language import Alloc, Loop, Nest
+from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.rewrites import bind, in_runs, staged
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.body.statement import (
     Address,
     Call,
     Load,
-    RegisterProgram,
-    Statement,
     Store,
 )
 from graphc.kernels.program.parts import PointwiseNest, make_pointwise_nest
@@ -47,10 +49,10 @@ MOST_RUNS = 4
 
 @dataclass(frozen=True)
 class NhwcToNchw:
-    """`program` is of the elements of `part`, but that `value` waits in shared memory."""
+    """`nest` has a block for each image of `part`, in which `value` waits in shared memory."""
 
     part: PointwiseNest
-    program: RegisterProgram
+    nest: Nest
     value: Value
 
     @property
@@ -66,23 +68,21 @@ class NhwcToNchw:
     @property
     def lines(self) -> list[str]:
         """The statements of a block."""
-        _, rows, columns, channels = self.part.domain.extents
-        kind, size = C_TYPES[self.value.type.dtype], channels * (self._pixels + 1)
+        (image,) = self.nest.body
+        assert isinstance(image, Loop)
+        shared, runs, _, _ = image.body
+        assert isinstance(shared, Alloc) and isinstance(runs, Loop)
+        kind, channels = C_TYPES[shared.dtype], self.part.domain.extents[3]
+        settings = f"<{self._pixels}, {channels}, {RUN}, {self.threads}>"
         pointer = self.part.pointers[self.value]
         return [
-            f"{kind}* const {WAITING} = block.template shared<{kind}, {size}>();",
+            f"{kind}* const {WAITING} = block.template shared<{kind}, {shared.size}>();",
             f"const int {NAMES[0]} = block.x();",
-            f"each_run_of_image<{self._pixels}, {channels}, {RUN}, {self.threads}>(",
-            f"    [&](int pixel, int {NAMES[3]}) {{",
-            *(f"      {line}" for line in self._of_pixel(rows, columns)),
-            *(line if line[0] == "#" else f"      {line}" for line in self._run()),
-            "    },",
-            f"    [&](int pixel, int {NAMES[3]}) {{",
-            *(f"      {line}" for line in self._of_pixel(rows, columns)),
-            *(f"      {line}" for line in self.program.lines(NAMES, "1")),
-            "    });",
+            f"each_run_of_image{settings}(",
+            *_functor(self._index_lines(), run_lines(runs, NAMES, self.part.used), ","),
+            *_functor(self._index_lines(), statements_of(runs.body).lines(NAMES, "1"), ");"),
             "block.sync();",
-            f"store_turned<{self._pixels}, {channels}, {RUN}, {self.threads}>(",
+            f"store_turned{settings}(",
             f"    {pointer} + {channels * self._pixels} * {NAMES[0]}, {WAITING});",
         ]
 
@@ -95,13 +95,20 @@ class NhwcToNchw:
         """Of a pixel's channels, the last of which may be a part of one."""
         return -(-self.part.domain.extents[3] // RUN)
 
-    def _of_pixel(self, rows: int, columns: int) -> list[str]:
-        used = self.program.used(NAMES)
-        return decomposed("pixel", NAMES[1:3], [rows, columns], "int", used)
+    def _index_lines(self) -> list[str]:
+        """The row and the column of a pixel, where they are used."""
+        extents, used = self.part.domain.extents, self.part.program.used(NAMES)
+        return decomposed("pixel", NAMES[1:3], extents[1:3], "int", used)
 
-    def _run(self) -> list[str]:
-        once, each = self.program.split(frozenset(range(3)))
-        return Runs(RUN, once, each, self.part.used).lines(NAMES, "int", lambda _: [])
+
+def _functor(indices: Sequence[str], body: Sequence[str], end: str) -> list[str]:
+    """A function of a pixel and a channel."""
+    return [
+        f"    [&](int pixel, int {NAMES[3]}) {{",
+        *(f"      {line}" for line in indices),
+        *(line if line[0] == "#" else f"      {line}" for line in body),
+        f"    }}{end}",
+    ]
 
 
 def turned(
@@ -123,9 +130,12 @@ def turned(
         return None
     domain = Domain((n, *pixels, channels))
     part = make_pointwise_nest(body, group, domain, pointers, names, ORDER)
-    program = replace(part.program, statements=tuple(_waiting(part, value)))
-    each = program.split(frozenset(range(3)))[1]
-    return NhwcToNchw(part, program, value) if _in_runs(each, part) else None
+    shared = Alloc(WAITING, value.type.dtype, channels * (count + 1))
+    # A channel's pixels have a place more than they are: neighbours lie in different banks.
+    place = AffineAccess(0, (0, pixels[1], 1, count + 1))
+    nest = in_runs(bind(plain_nest(part), "thread"), RUN)
+    nest = staged(nest, pointers[value], shared, place, (3, 1, 2))
+    return NhwcToNchw(part, nest, value) if _in_runs(part, value) else None
 
 
 def _are_last(body: Graph) -> bool:
@@ -134,27 +144,13 @@ def _are_last(body: Graph) -> bool:
     return bool(images) and all(v.type.layout.axis == 1 for v in images)
 
 
-def _waiting(part: PointwiseNest, value: Value) -> list[Statement]:
-    """The statements, of which what stores `value` leaves it in shared memory, where the pixels of
-    a channel have a place more than they are: neighbouring channels lie in different banks."""
-    _, rows, columns, _ = part.domain.extents
-    pointer = part.pointers[value]
-    place = Address(WAITING, AffineAccess(0, (0, columns, 1, rows * columns + 1)))
-    return [
-        replace(s, arguments=(place, s.arguments[1]))
-        if isinstance(s, Store) and pointer in s.pointers
-        else s
-        for s in part.program.statements
-    ]
-
-
-def _in_runs(each: RegisterProgram, part: PointwiseNest) -> bool:
+def _in_runs(part: PointwiseNest, waiting: Value) -> bool:
     """Whether all memory of what differs along channels, but what waits, is in whole runs."""
     used = part.used
-    for s in each.statements:
+    for s in part.program.split(frozenset(range(3)))[1].statements:
         if isinstance(s, Call) and s.pointers and not makes_runs(s, used, 3, RUN):
             return False
-        if not isinstance(s, Load | Store) or WAITING in s.pointers:
+        if not isinstance(s, Load | Store) or part.pointers[waiting] in s.pointers:
             continue
         address = s.arguments[0]
         if not isinstance(address, Address) or address.pointer not in used:

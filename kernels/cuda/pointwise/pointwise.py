@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphc.ir import Graph, Value
 from graphc.kernels.cuda.pointwise.nhwc_to_nchw import turned
@@ -14,15 +14,17 @@ from graphc.kernels.cuda.shared.kernel_source import (
     THREADS,
     Launches,
     constant_arrays,
-    decomposed,
     index_type,
-    loads_first,
     memory_order,
     wrapped,
 )
+from graphc.kernels.cuda.shared.loop_printer import ThreadLoops
 from graphc.kernels.cuda.shared.patch_partition import count
 from graphc.kernels.cuda.shared.patch_partition import owned as owned_patches
-from graphc.kernels.cuda.shared.runs import Runs, runs_of
+from graphc.kernels.cuda.shared.runs import runs_of
+from graphc.kernels.loops.alike import canonical
+from graphc.kernels.loops.plain import plain_nest
+from graphc.kernels.loops.rewrites import bind, hoist, in_runs, loads_ahead
 from graphc.kernels.program.access import Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.body.statement import RegisterProgram, joined
@@ -34,79 +36,25 @@ from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 
 
-@dataclass(frozen=True)
-class _NestText:
-    """What the threads of a part do."""
-
-    part: PointwiseNest
-    index: str
-    per_thread: int
-    runs: Runs | None = None
-    patches: tuple[int, ...] = ()
-    threads: int = THREADS
-
-    @staticmethod
-    def of(part: PointwiseNest, index: str, large: bool, runs: bool) -> _NestText:
-        """A thread has a run of elements if that is wanted and memory allows it. In a `large`
-        launch it has several at least, but where there is one alone: all that it reads would wait
-        in registers."""
-        several = part.domain.size > 1
-        elements = _scalars_and_elements(part)[1]
-        found = runs_of(part, elements, shortest=not large) if several and runs else None
-        return _NestText(
-            part, index, found.length if found else 4 if several and large else 1, found
-        )
-
-    @property
-    def likeness(self) -> object:
-        """Equal for parts of one function."""
-        return self.part.likeness, self.runs is not None and self.per_thread
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.part.domain.size // (self.threads * self.per_thread))
-
-    def lines(self, block: str, count: str) -> list[str]:
-        """The statements of a thread: what is the same for all elements, then each element. A
-        single element is read by the thread that stores it alone: it may be in place."""
-        index = self.index
-        scalars, elements = _scalars_and_elements(self.part)
-        head = scalars.lines(self._names, "1")
-        if self.runs:
-            lines = self.runs.lines(self._names, index, self._define)
-            body = [line if line[0] == "#" else f"  {line}" for line in lines]
-            call = f"each_run<{self.per_thread}>({count}, {block}, [&]({index} i) {{"
-            return [*head, call, *body, "});"]
-        if self.per_thread == 1:
-            lines = elements.lines(self._names, "1")
-            body = [f"  {line}" for line in (*self._define(elements), *lines)]
-            threads = f"<{self.threads}>" if self.threads != THREADS else ""
-            call = f"each{threads}({count}, {block}, [&]({index} i) {{"
-            if self.patches:
-                rows, columns = self.patches
-                call = f"each_of_patch<{rows}, {columns}>({block}, [&]({index} i) {{"
-            return [*head, call, *body, "});"]
-        loads, functors = loads_first(elements, self._names, f"{index} i", self._define)
-        return [*head, *loads, f"each<{self.per_thread}>({count}, {block},", *functors]
-
-    @property
-    def _names(self) -> list[str]:
-        """The domain's indices."""
-        rank = self.part.domain.rank
-        return [f"i{d}" for d in range(rank)] if rank > 1 else ["i"] * rank
-
-    def _define(self, program: RegisterProgram) -> list[str]:
-        """The definitions of the indices that `program` uses, from i."""
-        names, extents = self._names, self.part.domain.extents
-        return decomposed("i", names, extents, self.index, program.used(names) - {"i"})
+def _scheduled(part: PointwiseNest, index: str, large: bool, runs: bool) -> ThreadLoops:
+    """The loops over threads of a part. A thread has a run of elements if that is wanted and memory
+    allows it. In a `large` launch it has several at least, but where there is one alone: all that
+    it reads would wait in registers. A single element is read by the thread that stores it alone,
+    with all that it is made of: it may be in place."""
+    nest = bind(plain_nest(part), "thread")
+    if part.domain.size > 1:
+        nest = hoist(nest)
+        found = runs_of(part, _elements(part), shortest=not large) if runs else None
+        if found:
+            nest = in_runs(nest, found.length)
+        elif large:
+            nest = loads_ahead(nest, 4)
+    return ThreadLoops(nest, part.used, index)
 
 
-def _scalars_and_elements(part: PointwiseNest) -> tuple[RegisterProgram, RegisterProgram]:
-    """The statements that are the same for all elements, and the others; a single element has the
-    others alone."""
-    if part.domain.size == 1:
-        return replace(part.program, statements=()), part.program
-    return part.program.split(frozenset())
+def _elements(part: PointwiseNest) -> RegisterProgram:
+    """The statements that differ from element to element."""
+    return part.program.split(frozenset())[1]
 
 
 def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel:
@@ -122,7 +70,7 @@ def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel
     if not along and (images := turned(body, groups, pointers, names)) is not None:
         launches = Launches(node, pointers)
         launches.add(images.lines, images.images, threads=images.threads)
-        return launches.kernel(("pointwise/pointwise",), [constant_arrays(images.program)])
+        return launches.kernel(("pointwise/pointwise",), [constant_arrays(images.part.program)])
     for group in groups:
         order = memory_order(group)
         domain = Domain(tuple(space(body, group[0])[d] for d in order))
@@ -133,7 +81,7 @@ def lower_pointwise(node: KernelNode, along: GridLaunch | None = None) -> Kernel
     size, own = sum(p.domain.size for p in parts), bool(along and along.owned)
     large, index = size >= BLOCKS * THREADS * 4, index_type(body)
     runs = large or (size >= BLOCKS * THREADS and not own)
-    texts = [_NestText.of(part, index, large, runs) for part in parts]
+    texts = [_scheduled(part, index, large, runs) for part in parts]
     threads = THREADS
     if len(parts) == 1 and along and own and not large:
         threads = _equal_share(parts[0].domain.size, along.grid[0])
@@ -164,7 +112,8 @@ def _by_patches(
 ) -> Kernel:
     body, (rows, columns) = node.body, patches
     part = make_pointwise_nest(body, group, Domain(patches), pointers, names)
-    text = _NestText(part, index_type(body), 1, patches=patches)
+    nest = hoist(bind(plain_nest(part), "thread"))
+    text = ThreadLoops(nest, part.used, index_type(body), patches=patches)
     inplace = inplace_pairs(body, [part.program], pointers)
     launches = Launches(node, pointers, inplace=inplace)
     lines = text.lines("block.x()", "")
@@ -175,14 +124,14 @@ def _by_patches(
 
 
 def _owned(
-    body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[_NestText]
+    body: Graph, groups: Sequence[Sequence[Value]], texts: Sequence[ThreadLoops]
 ) -> tuple[int, ...]:
     """The arguments that blocks own, if each computes whole rows of the outputs."""
     if len(texts) != 1 or len(groups) != 1:
         return ()
     ((group,), (text,)) = groups, texts
     shape, rows = space(body, group[0]), group[0].type.shape[:1]
-    whole = text.part.domain.size == text.blocks * text.threads * text.per_thread
+    whole = text.nest.domain.size == text.blocks * text.threads * text.per_thread
     in_order = memory_order(group) == tuple(range(len(shape)))
     return owned(body, text.blocks) if whole and in_order and shape[:1] == rows else ()
 
@@ -194,11 +143,11 @@ def _equal_share(size: int, blocks: int) -> int:
     return share if size % blocks == share % 32 == 0 and 0 < share <= THREADS else THREADS
 
 
-def _together(texts: Sequence[_NestText]) -> tuple[list[list[str]], list[str]]:
+def _together(texts: Sequence[ThreadLoops]) -> tuple[list[list[str]], list[str]]:
     """The functors of the parts, one for all that are alike, and the kernel's statements."""
-    alike: dict[object, list[_NestText]] = {}
+    alike: dict[object, list[ThreadLoops]] = {}
     for text in texts:
-        alike.setdefault(text.likeness, []).append(text)
+        alike.setdefault(canonical(text.nest), []).append(text)
     functors, lines, first = [], [], 0
     for number, group in enumerate(alike.values()):
         name, example = f"Part{number}", group[0]
@@ -212,13 +161,13 @@ def _together(texts: Sequence[_NestText]) -> tuple[list[list[str]], list[str]]:
     return functors, lines
 
 
-def _chosen(texts: Sequence[_NestText], first: int) -> list[str]:
+def _chosen(texts: Sequence[ThreadLoops], first: int) -> list[str]:
     """The statements that take one of parts that are alike, whose blocks begin at `first`: as many
     tests as halve them again and again."""
     if len(texts) == 1:
         (text,) = texts
-        assign = wrapped("part = {", tuple(text.part.used), "};")
-        return [*assign, f"count = {text.part.domain.size}, first = {first};"]
+        assign = wrapped("part = {", tuple(text.memory), "};")
+        return [*assign, f"count = {text.nest.domain.size}, first = {first};"]
     half = len(texts) // 2
     middle = first + sum(text.blocks for text in texts[:half])
     lower, upper = _chosen(texts[:half], first), _chosen(texts[half:], middle)
@@ -231,14 +180,14 @@ def _chosen(texts: Sequence[_NestText], first: int) -> list[str]:
     ]
 
 
-def _functor(name: str, text: _NestText) -> list[str]:
+def _functor(name: str, text: ThreadLoops) -> list[str]:
     """The struct of the arrays of a part, with what is done to them."""
-    used, outputs = text.part.used, text.part.outputs
+    written = {m.name for m in text.nest.memory if m.written}
     return [
         f"struct {name} {{",
         *(
-            f"  {'' if value in outputs else 'const '}{C_TYPES[value.type.dtype]}* {member};"
-            for member, value in used.items()
+            f"  {'' if member in written else 'const '}{C_TYPES[value.type.dtype]}* {member};"
+            for member, value in text.memory.items()
         ),
         "",
         f"  GRAPHC_INLINE void run({text.index} count, int block) const {{",

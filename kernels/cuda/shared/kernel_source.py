@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from types import MappingProxyType
@@ -205,32 +205,6 @@ def constant_arrays(program: RegisterProgram) -> list[str]:
         items = ", ".join(memory_literal(x, dtype) for x in np.ravel(array))
         lines.append(f"__device__ const {C_TYPES[dtype]} {name}[] = {{{items}}};")
     return lines
-
-
-def loads_first(
-    program: RegisterProgram,
-    names: Sequence[str],
-    argument: str,
-    define: Callable[[RegisterProgram], list[str]],
-) -> tuple[list[str], list[str]]:
-    """The type `Loads` of what an element's plain loads give, and the end of a call with two
-    functors of `argument`: one loads, the other does the rest. `define` gives the definitions of
-    the indices that a program uses."""
-    loads, rest = loads_apart(program)
-    results = [r for s in loads.statements for r in s.results]
-    registers = ", ".join(r.name for r in results)
-    unpacked = [f"const auto [{registers}] = loads;"] if results else []
-    fields = [f"  vec<{C_TYPES[r.dtype]}> {r.name};" for r in results]
-    first, second = loads.lines(names, "1"), rest.lines(names, "1")
-    functors = [
-        f"    [&]({argument}) {{",
-        *(f"      {line}" for line in (*define(loads), *first, f"return Loads{{{registers}}};")),
-        "    },",
-        f"    [&]({argument}, const Loads& loads) {{",
-        *(f"      {line}" for line in (*unpacked, *define(rest), *second)),
-        "    });",
-    ]
-    return ["struct Loads {", *fields, "};"], functors
 
 
 def loads_apart(program: RegisterProgram) -> tuple[RegisterProgram, RegisterProgram]:
