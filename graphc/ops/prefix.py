@@ -11,18 +11,19 @@ from graphc.ir import FLOATS, Type
 from graphc.ir.vocabulary import Gradients, Tensor, Tensors, Vocabulary
 from graphc.ops.axes import Axes, all_but
 from graphc.ops.base import NUMBERS, Array, Flags, Op, check_dtype
+from graphc.ops.combine import LATEST_MAX, LATEST_MIN, LOGSUMEXP, PROD, SUM, Combine
 
 
 @dataclass(frozen=True)
 class Prefix(Op):
     """y[..., i, ...] combines x[..., j, ...] for the j <= i along `axis`, or for the j >= i if
-    `reverse`. `combine` names how."""
+    `reverse`. `combine` says how, to kernels."""
 
     axis: int
     reverse: bool = False
     own_template: ClassVar[str] = "prefix"
     computes_reads: ClassVar[bool] = True
-    combine: ClassVar[str] = ""
+    combine: ClassVar[Combine]
     accepts: ClassVar[tuple[str, ...]] = NUMBERS
 
     def infer(self, *inputs: Type) -> tuple[Type, ...]:
@@ -57,7 +58,7 @@ class Cumsum(Prefix):
     `reverse`."""
 
     name: ClassVar[str] = "cumsum"
-    combine: ClassVar[str] = "sum"
+    combine: ClassVar[Combine] = SUM
 
     def running(self, x: Array) -> Array:
         return np.cumsum(x, self.axis, x.dtype)
@@ -72,7 +73,7 @@ class Cumprod(Prefix):
     `reverse`."""
 
     name: ClassVar[str] = "cumprod"
-    combine: ClassVar[str] = "prod"
+    combine: ClassVar[Combine] = PROD
 
     def running(self, x: Array) -> Array:
         return np.cumprod(x, self.axis, x.dtype)
@@ -126,7 +127,7 @@ class Cummax(_Extreme):
     `reverse`), and its place: the last of equal ones; NaN is larger than anything."""
 
     name: ClassVar[str] = "cummax"
-    combine: ClassVar[str] = "max"
+    combine: ClassVar[Combine] = LATEST_MAX
 
     def running(self, x: Array) -> Array:
         return np.asarray(np.maximum.accumulate(x, self.axis))
@@ -138,7 +139,7 @@ class Cummin(_Extreme):
     `reverse`), and its place: the last of equal ones; NaN is smaller than anything."""
 
     name: ClassVar[str] = "cummin"
-    combine: ClassVar[str] = "min"
+    combine: ClassVar[Combine] = LATEST_MIN
 
     def running(self, x: Array) -> Array:
         return np.asarray(np.minimum.accumulate(x, self.axis))
@@ -150,7 +151,7 @@ class Logcumsumexp(Prefix):
     overflow; from i to the end if `reverse`."""
 
     name: ClassVar[str] = "logcumsumexp"
-    combine: ClassVar[str] = "logsumexp"
+    combine: ClassVar[Combine] = LOGSUMEXP
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
     def running(self, x: Array) -> Array:

@@ -14,16 +14,6 @@ from graphc.kernels.program.body.statement import RegisterProgram, joined
 from graphc.ops.fused import KernelNode
 
 OpT = TypeVar("OpT", bound=Op)
-STATES = {
-    "sum": "RunningSum",
-    "prod": "RunningProd",
-    "max": "RunningMax",
-    "min": "RunningMin",
-    "logsumexp": "RunningLogsumexp",
-}
-PLACED = ("max", "min")
-"""Running results whose states hold the element's place along the axis, in 32 bits."""
-"""The state type of a running result, in both prefix headers, by `Prefix.combine`."""
 JOINS = {
     "replace": "ScatterReplace",
     "sum": "ScatterSum",

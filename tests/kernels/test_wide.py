@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphc.kernels.cpu.prefix.prefix import state_text
+from graphc.ops.combine import SUM
 from graphc.runtime.compilers.shared_objects import (
     FLAGS,
     KERNEL_HEADERS,
@@ -88,6 +90,7 @@ def source() -> str:
     lines = ['#include "cpu/prefix/prefix.h"\nusing namespace graphc;\n']
     for kind in ("f64", "i64"):
         c = TYPES[kind][0]
+        lines.append(f"namespace {kind} {{\n{state_text(SUM, kind)}}}\n")
         two, one = f"const {c}* x, const {c}* z", f"const {c}* x"
         for name, (operator, _) in COMPARISONS.items():
             text = f"store(y + i, as_mask(load(x + i) {operator} load(z + i)));"
@@ -120,7 +123,7 @@ def source() -> str:
         turned = "to_lanes<W, W>(x, y, 0, n);"
         lines.append(f'extern "C" void {kind}_turned({one}, {c}* y, long n) {{ {turned} }}\n')
         for reverse in ("false", "true"):
-            scan = f"across<{reverse}>(RunningSum<{c}>{{load(x + i)}}, Doublings{{}}).value"
+            scan = f"across<{reverse}>({kind}::State{{load(x + i)}}, Doublings{{}}).value"
             lines.append(each(f"{kind}_sums_{reverse}", f"{one}, {c}* y", f"store(y + i, {scan});"))
     for name in ONE:
         lines.append(

@@ -1,7 +1,7 @@
 // prefix: running results along one axis.
 //
 // A state holds what a register's worth of elements have come to: `value`, for extremes also `place`. join(a, b) is the state of
-// a's elements and then b's; it is associative. Where the lanes hold neighbouring rows, each step joins one register to the state.
+// a's elements and then b's; it is associative. each(a, b, f) is f of each register. A kernel's text has the struct. Where the lanes hold neighbouring rows, each step joins one register to the state.
 // Where they lie along the axis, a register is first scanned by itself, log2(W) joins of shifted copies that no other register
 // waits for, and then joined to the carry.
 //
@@ -13,60 +13,6 @@
 #include "cpu/shared/transpose.h"
 
 namespace graphc {
-template <class V> constexpr element<V> lowest() {
-  using E = element<V>;
-  if (E(0.5) != E(0)) return E(-__builtin_inf());
-  return E(-1) > E(0) ? E(0) : E(uint64_t(1) << (8 * sizeof(E) - 1));
-}
-template <class V> constexpr element<V> highest() {
-  using E = element<V>;
-  return E(0.5) != E(0) ? E(__builtin_inf()) : E(~uint64_t(lowest<V>()));
-}
-
-template <class T> struct RunningSum {
-  vec<T> value = vec<T>{};
-  INLINE static RunningSum join(const RunningSum& a, const RunningSum& b) {
-    return {a.value + b.value};
-  }
-};
-template <class T> struct RunningProd {
-  vec<T> value = splat<element<vec<T>>>(1);
-  INLINE static RunningProd join(const RunningProd& a, const RunningProd& b) {
-    return {a.value * b.value};
-  }
-};
-template <class T> struct RunningLogsumexp {
-  vec<T> value = splat<element<vec<T>>>(-__builtin_inf());
-  INLINE static RunningLogsumexp join(const RunningLogsumexp& a, const RunningLogsumexp& b) {
-    const vec<T> high = maximum(a.value, b.value), low = minimum(a.value, b.value);
-    const mask same = as_mask(high == low);  // infinities, whose difference is NaN
-    const vec<T> distance = select(same, vec<T>{}, low - high);
-    return {high + log1p(exp(distance))};
-  }
-};
-// The last of equal elements; NaN goes before anything.
-template <class T> struct RunningMax {
-  vec<T> value = splat(lowest<vec<T>>());
-  vec<int32_t> place = vec<int32_t>{};
-  INLINE static RunningMax join(const RunningMax& a, const RunningMax& b) {
-    const mask later = as_mask((b.value >= a.value) | (b.value != b.value));
-    return {select(later, b.value, a.value), select(later, b.place, a.place)};
-  }
-};
-template <class T> struct RunningMin {
-  vec<T> value = splat(highest<vec<T>>());
-  vec<int32_t> place = vec<int32_t>{};
-  INLINE static RunningMin join(const RunningMin& a, const RunningMin& b) {
-    const mask later = as_mask((b.value <= a.value) | (b.value != b.value));
-    return {select(later, b.value, a.value), select(later, b.place, a.place)};
-  }
-};
-
-// f of each register of two states.
-template <class S, class F> INLINE S apply(const S& a, const S& b, const F& f) {
-  if constexpr (requires { a.place; }) return {f(a.value, b.value), f(a.place, b.place)};
-  else return {f(a.value, b.value)};
-}
 // The state of single elements at `place` and, if ALONG, at the places behind it.
 template <class S, bool ALONG, class V> INLINE S single(V value, long place) {
   if constexpr (requires(S s) { s.place; })
@@ -84,7 +30,7 @@ template <int FROM, class V, int... L> INLINE V repeated(V v, Lanes<L...>) {
 
 // Each lane joins those before it, at the distances S.
 template <bool REVERSE, class State, int... S> INLINE State across(State state, Lanes<S...>) {
-  ((state = State::join(apply(state, State{},
+  ((state = State::join(State::each(state, State{},
                               [](auto v, auto none) __attribute__((always_inline)) {
                                 return shifted<REVERSE, S>(v, none, AllLanes{});
                               }),
@@ -122,12 +68,12 @@ INLINE void along(long begin, long end, State& carry, const Element& read, const
   auto step = [&]<int M>(long j) __attribute__((always_inline)) {
     State state = single<State, true>(read.template operator()<M>(j), j);
     if constexpr (M < W)
-      state = apply(state, State{}, [](auto v, auto none) __attribute__((always_inline)) {
+      state = State::each(state, State{}, [](auto v, auto none) __attribute__((always_inline)) {
         return keep<M>(v, none);
       });
     state = State::join(carry, across<REVERSE>(state, Doublings{}));
     write.template operator()<M>(j, state);
-    carry = apply(state, state, [](auto v, auto) __attribute__((always_inline)) {
+    carry = State::each(state, state, [](auto v, auto) __attribute__((always_inline)) {
       return repeated<REVERSE ? 0 : W - 1>(v, AllLanes{});
     });
   };

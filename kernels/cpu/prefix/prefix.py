@@ -15,10 +15,13 @@ from graphc.kernels.cpu.shared.kernel_source import (
     share,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import PLACED, STATES, AxisBody, axis_body, lane_axes, only_node
+from graphc.kernels.program.axis import AxisBody, axis_body, lane_axes, only_node
+from graphc.kernels.program.body.literals import splat
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.running_state import STATE, StateTypes, state_struct
+from graphc.ops.combine import Combine
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.prefix import Prefix
@@ -27,8 +30,6 @@ STRIPS = (16, 8, 4)
 """Registers of neighbouring rows that a sweep may take together, the most first."""
 ENOUGH_STRIPS = 16
 """Where there are so many, no axis is cut: its elements would be joined twice."""
-_JOIN_NANOSECONDS = {"logsumexp": 12.0}
-"""Of joining a register of states, where that is no single instruction; an estimate."""
 _LANE_BYTES = 12
 """Bytes per lane of a state at most: a double and a place."""
 
@@ -37,7 +38,7 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     """The kernel of a body of one running result; it reads row-major inputs through views."""
     inner, op = only_node(node, Prefix)
     x = inner.inputs[0]
-    if op.combine in PLACED:
+    if op.combine.picks:
         check_counts(node, elements_per_row=x.type.shape[op.axis])
     spaces = (
         axis_body(node, inner, op.axis, Domain(x.type.shape, lane, target.lanes))
@@ -54,7 +55,11 @@ def lower_prefix(node: KernelNode, target: Target) -> Kernel:
     state_bytes = _LANE_BYTES * target.lanes
     return make_kernel(
         node,
-        [rows_text(space), _shell(node, op, space, strip, strips, pieces, chunks)],
+        [
+            rows_text(space),
+            state_text(op.combine, space.dtype),
+            _shell(node, op, space, strip, strips, pieces, chunks),
+        ],
         (chunks,) * (2 if pieces > 1 else 1),
         strips * strip * pieces * state_bytes if pieces > 1 else 0,
         x.type.size,
@@ -74,14 +79,20 @@ def _strip(space: AxisBody) -> int:
 
 def _joins(op: Prefix, space: AxisBody) -> float:
     """Nanoseconds per register: in the lanes a register joins copies of itself."""
-    return _JOIN_NANOSECONDS.get(op.combine, 0.3) * (5 if space.in_lanes else 1)
+    return op.combine.nanoseconds * (5 if space.in_lanes else 1)
+
+
+def state_text(combine: Combine, dtype: str) -> str:
+    """The struct of a register's states."""
+    kind = f"vec<{C_TYPES[dtype]}>"
+    types = StateTypes(kind, "vec<int32_t>", "INLINE", lambda number: splat(number, dtype))
+    return "".join(f"{line}\n" for line in state_struct(combine, types, dtype))
 
 
 def _shell(
     node: KernelNode, op: Prefix, space: AxisBody, strip: int, strips: int, pieces: int, chunks: int
 ) -> str:
-    state = f"{STATES[op.combine]}<{C_TYPES[space.dtype]}>"
-    settings = f"Kept, {state}, {str(op.reverse).lower()}, {space.extent}, {strip}, {pieces}"
+    settings = f"Kept, {STATE}, {str(op.reverse).lower()}, {space.extent}, {strip}, {pieces}"
     if pieces == 1:
         span, piece = share(strips, chunks), "0"
     else:
@@ -90,6 +101,6 @@ def _shell(
     lines = [
         *pointer_lines(node, space.whole, space.pointers),
         f"prefix<{settings}>({span}, phase, {piece}, {workspace},",
-        *functor_lines(space, state),
+        *functor_lines(space, STATE),
     ]
     return entry(node, lines, "phase")

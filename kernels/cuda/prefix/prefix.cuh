@@ -1,7 +1,8 @@
 // prefix.cuh: running results along Columns elements for each of Rows rows.
 //
 // A state is what elements have come to: `value`, for extremes also `place`. join(a, b) is the
-// state of a's elements and then b's; it is associative.
+// state of a's elements and then b's; it is associative. each(a, b, f) is f of each register. A
+// kernel's text has the struct; its registers are whole words, which lanes can exchange.
 // Threads: a block covers Across rows with Along threads each, 1 or whole warps. A row's threads
 // take Along neighbouring columns at a time: lanes join by doubling distances, then a row's warps
 // in ascending order, then what came before.
@@ -15,102 +16,18 @@
 
 namespace graphc {
 
-// What holds a T in registers that lanes exchange: whole words.
-template <class T, bool Small = (sizeof(T) < 4)>
-struct Word {
-  using type = T;
-};
-template <class T>
-struct Word<T, true> {
-  using type = int;
-};
-template <class T>
-using word = typename Word<T>::type;
-
-template <class T>
-GRAPHC_INLINE constexpr T infinity() {
-  return T(0.5) != T(0) ? T(__builtin_inf()) : T(~(1ull << (8 * sizeof(T) - 1)));
-}
-template <class T>
-GRAPHC_INLINE constexpr T minus_infinity() {
-  return T(0.5) != T(0) ? T(-__builtin_inf()) : T(1ull << (8 * sizeof(T) - 1));
-}
-
-template <class T>
-struct RunningSum {
-  word<T> value = 0;
-  GRAPHC_INLINE static RunningSum join(const RunningSum& a, const RunningSum& b) {
-    return {word<T>(a.value + b.value)};
-  }
-};
-template <class T>
-struct RunningProd {
-  word<T> value = 1;
-  GRAPHC_INLINE static RunningProd join(const RunningProd& a, const RunningProd& b) {
-    return {word<T>(T(a.value) * T(b.value))};
-  }
-};
-template <class T>
-struct RunningLogsumexp {
-  T value = minus_infinity<T>();
-  GRAPHC_INLINE static RunningLogsumexp join(const RunningLogsumexp& a, const RunningLogsumexp& b) {
-    const T high = maximum(a.value, b.value), low = minimum(a.value, b.value);
-    const T distance = high == low ? T(0) : low - high;  // of infinities it is NaN
-    return {high + log1p(exp(distance))};
-  }
-};
-// The last of equal elements; NaN goes before anything.
-template <class T>
-struct RunningMax {
-  word<T> value = minus_infinity<word<T>>();
-  int place = 0;
-  GRAPHC_INLINE static RunningMax join(const RunningMax& a, const RunningMax& b) {
-    return b.value >= a.value || b.value != b.value ? b : a;
-  }
-};
-template <class T>
-struct RunningMin {
-  word<T> value = infinity<word<T>>();
-  int place = 0;
-  GRAPHC_INLINE static RunningMin join(const RunningMin& a, const RunningMin& b) {
-    return b.value <= a.value || b.value != b.value ? b : a;
-  }
-};
-
-// f of each register of a state.
-template <class T, class F>
-GRAPHC_INLINE RunningSum<T> each_register(const RunningSum<T>& a, const F& f) {
-  return {f(a.value)};
-}
-template <class T, class F>
-GRAPHC_INLINE RunningProd<T> each_register(const RunningProd<T>& a, const F& f) {
-  return {f(a.value)};
-}
-template <class T, class F>
-GRAPHC_INLINE RunningLogsumexp<T> each_register(const RunningLogsumexp<T>& a, const F& f) {
-  return {f(a.value)};
-}
-template <class T, class F>
-GRAPHC_INLINE RunningMax<T> each_register(const RunningMax<T>& a, const F& f) {
-  return {f(a.value), f(a.place)};
-}
-template <class T, class F>
-GRAPHC_INLINE RunningMin<T> each_register(const RunningMin<T>& a, const F& f) {
-  return {f(a.value), f(a.place)};
-}
-
 // What a register holds in the warp's last lane, and `distance` lanes below. (NVRTC takes the call
 // of a generic lambda for a function of the host.)
 struct OfLastLane {
   template <class T>
-  GRAPHC_INLINE T operator()(T x) const {
+  GRAPHC_INLINE T operator()(T x, T) const {
     return __shfl_sync(0xffffffffu, x, 31);
   }
 };
 struct OfLaneBelow {
   int distance;
   template <class T>
-  GRAPHC_INLINE T operator()(T x) const {
+  GRAPHC_INLINE T operator()(T x, T) const {
     return __shfl_up_sync(0xffffffffu, x, distance);
   }
 };
@@ -174,7 +91,7 @@ struct Prefix {
       if (exists) state = single<State>(read(column), static_cast<int>(column));
       if constexpr (Along > 1) {
         state = warp(state);
-        const State total = each_register(state, OfLastLane{});
+        const State total = State::each(state, state, OfLastLane{});
         if constexpr (warps == 1) {
           state = State::join(carry, state);
           carry = State::join(carry, total);
@@ -200,7 +117,7 @@ struct Prefix {
   GRAPHC_INLINE State warp(State state) const {
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
-      const State before = each_register(state, OfLaneBelow{distance});
+      const State before = State::each(state, state, OfLaneBelow{distance});
       if (along % 32 >= distance) state = State::join(before, state);
     }
     return state;

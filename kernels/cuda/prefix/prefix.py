@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from graphc.ir import DTYPES
 from graphc.kernels.cuda.prefix.axis_text import read_lines, row_indices, write_lines
 from graphc.kernels.cuda.shared.kernel_source import (
     BLOCKS,
@@ -13,10 +14,12 @@ from graphc.kernels.cuda.shared.kernel_source import (
     index_type,
 )
 from graphc.kernels.program.access import Domain
-from graphc.kernels.program.axis import PLACED, STATES, AxisBody, axis_body, only_node
+from graphc.kernels.program.axis import AxisBody, axis_body, only_node
+from graphc.kernels.program.body.literals import literal
 from graphc.kernels.program.counts import check_counts
 from graphc.kernels.program.inplace import inplace_pairs
 from graphc.kernels.program.kernel import Kernel
+from graphc.kernels.program.running_state import STATE, StateTypes, state_struct
 from graphc.ops.fused import KernelNode
 from graphc.ops.pointwise.logic import C_TYPES
 from graphc.ops.prefix import Prefix
@@ -35,7 +38,7 @@ def lower_prefix(node: KernelNode) -> Kernel:
     space = axis_body(node, inner, prefix.axis, Domain(inner.inputs[0].type.shape))
     rows = math.prod(space.domain.extents[d] for d in space.kept)
     columns = space.extent
-    if prefix.combine in PLACED:
+    if prefix.combine.picks:
         check_counts(node, elements_per_row=columns)
     along = _along(space, columns)
     across = THREADS // along
@@ -44,15 +47,15 @@ def lower_prefix(node: KernelNode) -> Kernel:
     pieces = max(1, min(most, -(-BLOCKS // blocks))) if 2 * blocks <= BLOCKS else 1
     inplace = inplace_pairs(body, [space.whole], space.pointers)
     workspace = _STATE_BYTES * rows * pieces if pieces > 1 else 0
-    index, state = index_type(body), f"{STATES[prefix.combine]}<{C_TYPES[space.dtype]}>"
+    index = index_type(body)
     settings = f"{index}, {rows}, {columns}, {across}, {along}, {str(prefix.reverse).lower()}"
-    kinds = [f"using Rows = Prefix<{settings}, {pieces}, {state}>;"]
+    kinds = [f"using Rows = Prefix<{settings}, {pieces}, {STATE}>;"]
     parts = ("kernel", "finish") if pieces > 1 else ("kernel",)
     launches = Launches(node, space.pointers, workspace, inplace)
     for part in parts:
-        lines = _lines(space, index, state, pieces, part == parts[-1])
+        lines = _lines(space, index, pieces, part == parts[-1])
         launches.add(lines, blocks, part, pieces)
-    sections = [constant_arrays(space.whole), kinds]
+    sections = [constant_arrays(space.whole), _state(prefix, space.dtype), kinds]
     return launches.kernel(("prefix/prefix",), sections, space.domain.size)
 
 
@@ -67,9 +70,22 @@ def _along(space: AxisBody, columns: int) -> int:
     return 32 if columns <= THREADS else THREADS
 
 
-def _lines(space: AxisBody, index: str, state: str, pieces: int, last: bool) -> list[str]:
+def _state(prefix: Prefix, dtype: str) -> list[str]:
+    """The struct of an element's state. What is smaller than a word waits in one."""
+    kind, small = C_TYPES[dtype], DTYPES[dtype].itemsize < 4
+    types = StateTypes(
+        "int" if small else kind,
+        "int",
+        "GRAPHC_INLINE",
+        lambda number: literal(number, dtype),
+        f"{kind}({{}})" if small else "{}",
+    )
+    return state_struct(prefix.combine, types, dtype)
+
+
+def _lines(space: AxisBody, index: str, pieces: int, last: bool) -> list[str]:
     """The statements of one launch; the last one writes."""
-    states = f"reinterpret_cast<{state}*>(workspace)" if pieces > 1 else "nullptr"
+    states = f"reinterpret_cast<{STATE}*>(workspace)" if pieces > 1 else "nullptr"
     used = [space.read]
     call = [
         f"rows.{'run' if last else 'totals'}(",
@@ -81,7 +97,7 @@ def _lines(space: AxisBody, index: str, state: str, pieces: int, last: bool) -> 
     if last:
         used.append(space.write)
         call += [
-            f"    [&]({index} j, const {state}& state) {{",
+            f"    [&]({index} j, const {STATE}& state) {{",
             *(f"      {line}" for line in write_lines(space)),
             "    });",
         ]
