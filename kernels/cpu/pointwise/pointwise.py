@@ -23,6 +23,7 @@ from graphc.kernels.cpu.shared.loop_printer import chunk_lines
 from graphc.kernels.loops.alike import canonical
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import bind, hoist, split_last
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import AffineAccess, Domain, access_cost
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.inplace import inplace_pairs
@@ -143,6 +144,7 @@ class _Function:
     def text(self, order: Mapping[Value, int]) -> str:
         part = self.parts[0]
         nest = split_last(hoist(bind(plain_nest(part), "chunk")))
+        verify_nest(nest)
         domain = f"Domain_{self.name}" if self.sized else ""
         lines = [
             f"static void {self.name}(void* const* arguments, const short* slots, long begin, "

@@ -24,6 +24,7 @@ from graphc.kernels.cuda.shared.runs import RUN, aligned, makes_runs
 from graphc.kernels.loops.language import Alloc, Loop, Nest
 from graphc.kernels.loops.plain import plain_nest
 from graphc.kernels.loops.rewrites import bind, in_runs, staged
+from graphc.kernels.loops.verify import verify_nest
 from graphc.kernels.program.access import AffineAccess, Domain
 from graphc.kernels.program.body.names import Identifiers, Pointers
 from graphc.kernels.program.body.statement import (
@@ -135,6 +136,7 @@ def turned(
     place = AffineAccess(0, (0, pixels[1], 1, count + 1))
     nest = in_runs(bind(plain_nest(part), "thread"), RUN)
     nest = staged(nest, pointers[value], shared, place, (3, 1, 2))
+    verify_nest(nest)
     return NhwcToNchw(part, nest, value) if _in_runs(part, value) else None
 
 
