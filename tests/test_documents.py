@@ -10,7 +10,8 @@ import pytest
 from tests.tools import ROOT
 from tools.write_module_index import HEADING, PAGE, TREES, page
 
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *PAGES])
 EXAMPLE = re.compile(r"FILE|NAME|KEY|lenet\.py|net\.py|model\.py")
 """Names that stand for others."""
 
@@ -19,22 +20,25 @@ def files() -> set[str]:
     """Every file of the project, by its place, with `graphc/` before the two folders beside it."""
     folders = (*TREES, "benchmarks", "docs", "examples", "tests", "tools")
     found = {p.relative_to(ROOT) for folder in folders for p in (ROOT / folder).rglob("*")}
-    return {str(p) for p in found} | {f"graphc/{p}" for p in found} | {"README.md", "LICENSE"}
+    own = {path.name for path in ROOT.glob("*.md")} | {"LICENSE"}
+    return {str(p) for p in found} | {f"graphc/{p}" for p in found} | own
 
 
 def test_the_index_of_modules_is_up_to_date() -> None:
     assert PAGE.read_text() == page(), "run python tools/write_module_index.py"
 
 
-def test_every_module_is_named_in_the_architecture() -> None:
+def test_every_module_is_named_in_the_index() -> None:
     index = PAGE.read_text().partition(HEADING)[2]
     missing = []
     for tree in TREES:
         for path in (ROOT / tree).rglob("*.py"):
             folder = path.relative_to(ROOT).parent
-            section = index.partition(f"### `{folder}/`\n")[2].partition("\n### ")[0]
+            title, _, rest = index.partition(f"### `{folder}/`")[2].partition("\n")
+            section = "\n" + rest.partition("\n### ")[0]
             linked = folder.parts[:2] in (("graphc", "kernels"), ("graphc", "runtime"))
-            if not linked and f"\n- `{path.name}`: " not in section:
+            named = title if path.name == "__init__.py" else f"\n- `{path.name}`" in section
+            if not linked and not named:
                 missing.append(str(path))
     assert missing == []
 
@@ -51,10 +55,18 @@ def test_every_file_that_a_document_names_exists(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_every_link_leads_somewhere(document: Path) -> None:
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.M | re.S)
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
-    assert [link for link in links if not (document.parent / link).exists()] == []
+    links = [link.partition("#") for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text)]
+    places = [(document.parent / path if path else document, place) for path, _, place in links]
+    assert [path for path, _ in places if not path.exists()] == []
+    assert [place for path, place in places if place and place not in headings(path)] == []
+
+
+def headings(page: Path) -> set[str]:
+    """What links call the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_the_list_of_documents_is_whole() -> None:
     text = (ROOT / "docs" / "README.md").read_text()
-    assert {d.name for d in DOCUMENTS if f"]({d.name})" not in text} == {"README.md"}
+    assert {page.name for page in PAGES if f"]({page.name})" not in text} == {"README.md"}

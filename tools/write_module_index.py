@@ -18,25 +18,31 @@ HEADERS = (".h", ".cuh", ".cpp")
 
 
 def page() -> str:
-    """The page as it ought to be."""
-    return index()
-
-
-def index() -> str:
+    """The page as it ought to be: a section per folder, a line per module. A header of the same
+    name is on its module's line."""
     lines = [HEADING, "Written by `tools/write_module_index.py` from the first sentence of each.\n"]
     for folder, files in groupby(sources(), key=lambda path: path.parent):
-        lines.append(f"### `{folder.relative_to(ROOT)}/`\n")
-        lines += [f"- `{path.name}`: {purpose(path)}" for path in files]
+        package, *others = files
+        title = f"### `{folder.relative_to(ROOT)}/`"
+        if package.name == "__init__.py":
+            lines.append(f"{title}: {purpose(package)}")
+        else:
+            lines.append(title)
+            others = [package, *others]
+        for _, same in groupby(others, key=lambda path: path.stem):
+            module, *headers = sorted(same, key=lambda path: path.suffix != ".py")
+            names = ", ".join(f"`{path.name}`" for path in (module, *headers))
+            lines.append(f"- {names}: {purpose(module)}")
         lines.append("")
     return "\n".join(lines)
 
 
 def sources() -> list[Path]:
-    """Python modules and headers, a folder's own files before its folders. The links to the trees
-    beside graphc are not followed."""
+    """Python modules and headers, a folder's own files before its folders, `__init__.py` first.
+    The links to the trees beside graphc are not followed."""
     paths = [path for tree in TREES for path in (ROOT / tree).rglob("*") if not _linked(path)]
     found = [path for path in paths if path.suffix in (".py", *HEADERS)]
-    return sorted(found, key=lambda p: (p.parent.parts, p.name != "__init__.py", p.name))
+    return sorted(found, key=lambda p: (p.parent.parts, p.name != "__init__.py", p.stem, p.name))
 
 
 def _linked(path: Path) -> bool:

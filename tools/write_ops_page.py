@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 from graphc import functions
@@ -30,17 +31,16 @@ MADE_BY_PASSES = frozenset(
     {"kernel", "deviations", "relayout", "widen", "round_tf32", "read_tf32", "read_bf16"}
 )
 FAMILIES: tuple[tuple[str, type], ...] = (
-    ("Pointwise", Pointwise),
-    ("Reductions", Reduction),
-    ("Contractions", Contraction),
-    ("Windows", Window),
-    ("Views", View),
-    ("Places named by data", Index),
-    ("Random numbers", Random),
-    ("Values without inputs", Source),
-    ("Running results", Prefix),
-    ("Orders", Sort),
-    ("Joined and padded", Op),
+    ("reduction", Reduction),
+    ("contraction", Contraction),
+    ("window", Window),
+    ("view", View),
+    ("index", Index),
+    ("random", Random),
+    ("source", Source),
+    ("prefix", Prefix),
+    ("sort", Sort),
+    ("other", Op),
 )
 KINDS = {
     NUMBERS: "numbers",
@@ -49,21 +49,25 @@ KINDS = {
     ("bool",): "booleans",
     tuple(DTYPES): "all",
 }
-HEAD = """# Ops and functions
+HEAD = """# Functions and ops
 
-Written by `tools/write_ops_page.py` from the classes; do not edit.
+Written by `tools/write_ops_page.py` from the docstrings; do not edit. Every function and op works
+on every device: `reference`, `cpu`, `cuda` and `sim`.
 
-Every op has a NumPy reference and kernels for the CPU and for CUDA, whose text the simulated GPU
-plays too; so the backends are `reference`, `cpu`, `cuda` and `sim` for each of them. The formula
-names the inputs a, b, c or x, in order; pointwise inputs broadcast as NumPy's do. A gradient "yes"
-is a rule in traced tensors, so it has gradients itself; "0" means that none flows. "units" is the
-largest error of a float32 result on a CPU, in units of its last place, over all of float32: 0.5 is
-exact but for the rounding. "cost" is the time of a float32 element in units of 5 picoseconds, by
-which passes decide what is stored and what computed again: measured on one core of an AMD EPYC with
-AVX-512 by `python -m tests.ops.operation_costs`. 1 stands for all operators of an instruction or
-so; the campaign holds every figure to a factor of two. Where results are not those of PyTorch is
-listed, with the reasons, in `tests/torch/subject.py` and
-`tests/functions/test_special_values.py`.
+"""
+OPS = """## Ops
+
+Functions are made of these ops. A formula names the inputs a, b, c or x, in order; pointwise inputs
+broadcast as in NumPy. Gradient "yes" is a rule in traced tensors, so it has gradients itself; "0"
+means that none flows.
+
+Units and cost are of a float32 element on a CPU. "units" is the largest error over all of float32
+in units of the last place; 0.5 is exact but for the rounding. "cost" is the time in units of 5
+picoseconds, by which passes decide what to store and what to compute again; 1 stands for all ops of
+about one instruction. It is measured on one core of an AMD EPYC with AVX-512 by
+`python -m tests.ops.operation_costs`, and a test holds every figure to a factor of two.
+`tests/torch/subject.py` and `tests/functions/test_special_values.py` list where results differ from
+PyTorch's, with the reasons.
 
 """
 
@@ -96,36 +100,54 @@ ABSENT = {
 def page() -> str:
     """The whole text of docs/ops.md."""
     ops = [op for name, op in sorted(REGISTRY.items()) if _is_public(name, op)]
-    sections = []
-    for title, family in FAMILIES:
-        members = [op for op in ops if issubclass(op, family)]
-        ops = [op for op in ops if op not in members]
-        rows = [_op_row(op) for op in members]
-        head = ["| op | formula | dtypes | gradient |", "| --- | --- | --- | --- |"]
-        if family is Pointwise:
-            more = ("units | cost", "--- | ---")
-            head = [f"{line} {cell} |" for line, cell in zip(head, more, strict=True)]
-        sections.append("\n".join([f"## {title} ({len(rows)})", "", *head, *rows, ""]))
+    pointwise = [_pointwise_row(op) for op in ops if issubclass(op, Pointwise)]
+    others = [
+        _op_row(title, op)
+        for title, members in _families([op for op in ops if not issubclass(op, Pointwise)])
+        for op in members
+    ]
     calls = [_function_row(name) for name in sorted(functions.NAMES)]
-    head = ["| function | result |", "| --- | --- |"]
-    sections.append("\n".join([f"## Functions ({len(calls)})", "", *head, *calls, ""]))
-    head = ["| function of the Array API | why it is not here |", "| --- | --- |"]
-    rows = [f"| `{name}` | {reason} |" for name, reason in ABSENT.items()]
-    sections.append(
-        "\n".join(["## Array API functions without a counterpart", "", *head, *rows, ""])
+    absent = [f"| `{name}` | {reason} |" for name, reason in ABSENT.items()]
+    return "\n".join(
+        [
+            HEAD + _table(f"## Functions ({len(calls)})", "function result", calls),
+            _table("## Array API functions without a counterpart", "function reason", absent),
+            OPS
+            + _table(
+                f"### Pointwise ({len(pointwise)})",
+                "op formula dtypes gradient units cost",
+                pointwise,
+            ),
+            _table(f"### Others ({len(others)})", "family op formula gradient", others),
+        ]
     )
-    return HEAD + "\n".join(sections)
+
+
+def _table(title: str, columns: str, rows: list[str]) -> str:
+    names = columns.split()
+    head = [f"| {' | '.join(names)} |", f"| {' | '.join('---' for _ in names)} |"]
+    return "\n".join([title, "", *head, *rows, ""])
+
+
+def _families(ops: list[type[Op]]) -> Iterator[tuple[str, list[type[Op]]]]:
+    """The ops by the first family that each belongs to."""
+    for title, family in FAMILIES:
+        yield title, [op for op in ops if issubclass(op, family)]
+        ops = [op for op in ops if not issubclass(op, family)]
 
 
 def _is_public(name: str, op: type[Op]) -> bool:
     return op.__module__.startswith("graphc.") and name not in MADE_BY_PASSES
 
 
-def _op_row(op: type[Op]) -> str:
-    accepts = KINDS[tuple(op.accepts)] if issubclass(op, Pointwise | Prefix) else ""
-    gives = f" to {op.gives}" if issubclass(op, Pointwise) and op.gives else ""
-    row = f"| `{op.name}` | {_first(op)} | {accepts}{gives} | {_gradient(op)} |"
-    return f"{row} {op.units:g} | {op.operations} |" if issubclass(op, Pointwise) else row
+def _pointwise_row(op: type[Pointwise]) -> str:
+    gives = f" to {op.gives}" if op.gives else ""
+    cells = (_first(op), KINDS[tuple(op.accepts)] + gives, _gradient(op), f"{op.units:g}")
+    return f"| `{op.name}` | {' | '.join(cells)} | {op.operations} |"
+
+
+def _op_row(family: str, op: type[Op]) -> str:
+    return f"| {family} | `{op.name}` | {_first(op)} | {_gradient(op)} |"
 
 
 def _function_row(name: str) -> str:
